@@ -1,0 +1,1 @@
+# Installed later in this file's life: see the install helper.

@@ -1,0 +1,32 @@
+# Language level, warnings and the switches a user may set.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+
+option(MAESTRO_BUILD_TESTS "Build the test suite" ${PROJECT_IS_TOP_LEVEL})
+option(MAESTRO_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(MAESTRO_WERROR "Treat warnings as errors" ON)
+set(MAESTRO_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
+
+find_program(MAESTRO_CCACHE ccache)
+if(MAESTRO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${MAESTRO_CCACHE}")
+endif()
+
+add_library(maestro_flags INTERFACE)
+target_compile_features(maestro_flags INTERFACE cxx_std_20)
+target_compile_options(maestro_flags INTERFACE
+  $<BUILD_INTERFACE:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor>)
+if(MAESTRO_WERROR)
+  target_compile_options(maestro_flags INTERFACE $<BUILD_INTERFACE:-Werror>)
+endif()
+if(MAESTRO_SANITIZE)
+  add_compile_options(-fsanitize=${MAESTRO_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${MAESTRO_SANITIZE})
+endif()

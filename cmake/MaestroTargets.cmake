@@ -1,0 +1,43 @@
+# Helpers that give every room the same shape of library and test.
+
+# maestro_room(NAME SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...])
+# One room of the house as a static library `maestro_NAME` (alias maestro::NAME), included from the root.
+function(maestro_room name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  set(kind PUBLIC)
+  if(ARG_SOURCES)
+    add_library(maestro_${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(maestro_${name} PRIVATE $<BUILD_INTERFACE:maestro_flags>)
+  else()
+    add_library(maestro_${name} INTERFACE)
+    set(kind INTERFACE)
+  endif()
+  add_library(maestro::${name} ALIAS maestro_${name})
+  set_target_properties(maestro_${name} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(maestro_${name} ${kind} cxx_std_20)
+  target_include_directories(maestro_${name} ${kind}
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/maestro>)
+  target_link_libraries(maestro_${name} ${kind} ${ARG_DEPENDS})
+  if(ARG_PRIVATE_DEPENDS)
+    target_link_libraries(maestro_${name} PRIVATE ${ARG_PRIVATE_DEPENDS})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY MAESTRO_ROOMS maestro_${name})
+endfunction()
+
+# maestro_test(NAME SOURCES ... DEPENDS ... [LABEL unit|system] [TIMEOUT seconds])
+# A GoogleTest program; each test case is a ctest test of its own.
+function(maestro_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE maestro_flags ${ARG_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(${name} PRIVATE MAESTRO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+endfunction()

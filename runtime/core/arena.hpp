@@ -1,0 +1,51 @@
+// Working memory of one micro-batch in flight: best-fit blocks inside memory that is mapped once and reused.
+//
+// AR-1: used bytes + free bytes == mapped bytes.
+// AR-2: neighbouring free blocks are merged, so releasing everything leaves one block per chunk.
+// AR-3: once the first micro-batch of a shape has passed, later ones map nothing new.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "runtime/core/aligned_memory.hpp"
+#include "runtime/core/tensor.hpp"
+
+namespace maestro {
+
+/// Not thread-safe: an arena belongs to one device thread at a time.
+class Arena {
+ public:
+  explicit Arena(std::size_t chunk_bytes = std::size_t{32} << 20) : chunk_bytes_(chunk_bytes) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// Uninitialised memory, 64-byte aligned.
+  [[nodiscard]] std::byte* allocate(std::size_t bytes);
+  void release(std::byte* block, std::size_t bytes);
+  [[nodiscard]] Tensor allocate(Shape shape, DType dtype) {
+    const Tensor sized(nullptr, dtype, shape);
+    return {allocate(sized.bytes()), dtype, shape};
+  }
+  void release(const Tensor& tensor) { release(tensor.raw(), tensor.bytes()); }
+
+  [[nodiscard]] std::size_t used_bytes() const { return used_; }
+  [[nodiscard]] std::size_t peak_bytes() const { return peak_; }
+  [[nodiscard]] std::size_t mapped_bytes() const { return mapped_; }
+
+ private:
+  struct Free {
+    std::byte* begin;
+    std::size_t bytes;
+  };
+  void grow(std::size_t bytes);
+
+  std::size_t chunk_bytes_;
+  std::vector<AlignedMemory> chunks_;
+  std::vector<Free> free_;  // sorted by address
+  std::size_t used_ = 0;
+  std::size_t peak_ = 0;
+  std::size_t mapped_ = 0;
+};
+
+}  // namespace maestro

@@ -1,0 +1,51 @@
+#include "runtime/core/buffer.hpp"
+
+namespace maestro {
+
+struct BufferPool::State {
+  std::mutex mutex;
+  AlignedMemory memory;
+  std::vector<std::size_t> free;
+};
+
+namespace {
+constexpr std::size_t alignment = 64;
+}
+
+BufferPool::BufferPool(std::size_t block_bytes, std::size_t blocks)
+    : state_(std::make_shared<State>()),
+      block_bytes_((block_bytes + alignment - 1) / alignment * alignment),
+      blocks_(blocks) {
+  state_->memory = AlignedMemory(block_bytes_ * blocks_);
+  state_->free.reserve(blocks);
+  for (std::size_t block = blocks; block-- > 0;) state_->free.push_back(block);
+}
+
+Buffer BufferPool::acquire() {
+  std::size_t block = 0;
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->free.empty()) return {};
+    block = state_->free.back();
+    state_->free.pop_back();
+  }
+  Buffer buffer;
+  buffer.pool_offset_ = block * block_bytes_;
+  buffer.data_ = state_->memory.data() + buffer.pool_offset_;
+  buffer.size_ = block_bytes_;
+  buffer.lease_ = std::shared_ptr<void>(buffer.data_, [state = state_, block](void*) {
+    const std::lock_guard lock(state->mutex);
+    state->free.push_back(block);
+  });
+  return buffer;
+}
+
+std::size_t BufferPool::available() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->free.size();
+}
+
+std::byte* BufferPool::memory() const { return state_->memory.data(); }
+std::size_t BufferPool::memory_bytes() const { return state_->memory.size(); }
+
+}  // namespace maestro

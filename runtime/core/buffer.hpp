@@ -1,0 +1,60 @@
+// Reference-counted blocks that cross actor boundaries: a section's output is one buffer of a pool, its consumers in
+// the same process share it without a copy, and the last reference returns it to the pool.
+//
+// BP-1: free + outstanding == capacity.
+// BP-2: a block is never handed out while a reference to it lives.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/core/aligned_memory.hpp"
+
+namespace maestro {
+
+class BufferPool;
+
+/// A shared block. Copies are references; thread-safe like shared_ptr. Shared because producer, consumers and the
+/// transport finish with it in an order that is not known beforehand.
+class Buffer {
+ public:
+  Buffer() = default;
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  /// Offset of the block inside its pool's one memory block; what remote writes need.
+  [[nodiscard]] std::size_t pool_offset() const { return pool_offset_; }
+  explicit operator bool() const { return data_ != nullptr; }
+  void reset() { *this = Buffer(); }
+
+ private:
+  friend class BufferPool;
+  std::shared_ptr<void> lease_;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t pool_offset_ = 0;
+};
+
+/// Fixed number of equal blocks in one allocation (one registration). Thread-safe. The pool's memory outlives every
+/// Buffer: leases share ownership of it.
+class BufferPool {
+ public:
+  BufferPool(std::size_t block_bytes, std::size_t blocks);
+  /// A free block, or an empty Buffer when none is free.
+  [[nodiscard]] Buffer acquire();
+  [[nodiscard]] std::size_t available() const;
+  [[nodiscard]] std::size_t capacity() const { return blocks_; }
+  [[nodiscard]] std::size_t block_bytes() const { return block_bytes_; }
+  /// The whole memory, for registration with the transport.
+  [[nodiscard]] std::byte* memory() const;
+  [[nodiscard]] std::size_t memory_bytes() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;  // shared with outstanding leases, which may outlive the pool
+  std::size_t block_bytes_;
+  std::size_t blocks_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,55 @@
+// A dense row-major view of typed memory. A Tensor never owns: arenas, parameter stores and buffers do.
+#pragma once
+
+#include <cassert>
+#include <cstddef>
+#include <span>
+
+#include "runtime/core/dtype.hpp"
+#include "runtime/core/shape.hpp"
+
+namespace maestro {
+
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(void* data, DType dtype, Shape shape) : data_(data), shape_(shape), dtype_(dtype) {}
+
+  [[nodiscard]] bool defined() const { return data_ != nullptr; }
+  [[nodiscard]] DType dtype() const { return dtype_; }
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  [[nodiscard]] std::int64_t elements() const { return shape_.elements(); }
+  [[nodiscard]] std::int64_t rows() const { return shape_.rows(); }
+  [[nodiscard]] std::int64_t columns() const { return shape_.columns(); }
+  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype_); }
+  [[nodiscard]] std::byte* raw() const { return static_cast<std::byte*>(data_); }
+
+  /// Typed pointer; the element type must match the dtype.
+  template <class T>
+  [[nodiscard]] T* data() const {
+    assert(dtype_of<T> == dtype_);
+    return static_cast<T*>(data_);
+  }
+  template <class T>
+  [[nodiscard]] std::span<T> span() const {
+    return {data<T>(), static_cast<std::size_t>(elements())};
+  }
+  /// The same memory under another shape of as many elements.
+  [[nodiscard]] Tensor reshaped(Shape shape) const {
+    assert(shape.elements() == elements());
+    return {data_, dtype_, shape};
+  }
+  /// Rows [first, first + count) of the tensor folded to (rows, columns).
+  [[nodiscard]] Tensor row_slice(std::int64_t first, std::int64_t count) const {
+    assert(first >= 0 && first + count <= rows());
+    const auto skip = static_cast<std::size_t>(first * columns()) * size_of(dtype_);
+    return {raw() + skip, dtype_, Shape{count, columns()}};
+  }
+
+ private:
+  void* data_ = nullptr;
+  Shape shape_;
+  DType dtype_ = DType::f32;
+};
+
+}  // namespace maestro
