@@ -1,0 +1,91 @@
+// Typed settings of a job, as read from its TOML file. Plain data: `read_*` in job_reader.hpp fills and checks them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/core/dtype.hpp"
+
+namespace maestro {
+
+/// [train]
+struct TrainConfig {
+  std::int64_t steps = 100;             ///< optimizer steps of every trained section
+  std::int64_t seed = 1;
+  std::int64_t global_batch = 16;       ///< samples per step, over all replicas
+  bool deterministic = true;            ///< two runs of one plan give bitwise equal losses
+  std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: only at the end and on Ctrl-C
+  std::int64_t keep_checkpoints = 2;    ///< older ones are removed
+  std::int64_t validate_every = 0;      ///< steps between validations; 0: only at the end
+  std::int64_t validation_samples = 64; ///< at most; 0: all of the validation split, negative is refused
+  std::int64_t ahead = 2;               ///< steps announced beyond the oldest unfinished one
+  double peer_timeout_s = 2.0;          ///< silence after which a process counts as lost
+  std::string clip = "section";         ///< "section": each section by its own norm; "global": one norm over all
+  std::string out = "runs/default";     ///< folder for checkpoints, weights, report and trace
+};
+
+/// [data]
+struct DataConfig {
+  std::string path;                     ///< text file or folder; empty for kind = "synthetic"
+  std::string kind = "text";            ///< "text" or "synthetic"
+  std::string tokenizer = "bytes";
+  std::int64_t sequence = 128;          ///< tokens per sample
+  std::int64_t vocabulary = 256;        ///< of the synthetic corpus; bytes have 256
+  double validation_fraction = 0.1;     ///< last part of the corpus, never trained on
+};
+
+/// [transport]
+struct TransportConfig {
+  std::string provider = "auto";        ///< auto, shm, tcp, verbs, efa
+  bool force_rma = false;               ///< RMA also inside one process
+  std::int64_t slots = 2;               ///< per edge and consumer replica
+  std::int64_t chunk_kib = 1024;        ///< largest single RMA write
+  double timeout_s = 5.0;               ///< a write that finds no way out within this time fails
+  std::string listen = "127.0.0.1";
+  std::int64_t port = 0;                ///< of rank 0's actor system; 0: any free one
+};
+
+/// Keys every section has, under the section's own name.
+struct OptimizerConfig {
+  double lr = 3e-4;
+  double min_lr = 0.0;                  ///< end of the schedule
+  std::int64_t warmup_steps = 0;
+  std::string schedule = "cosine";      ///< cosine, linear, constant
+  double weight_decay = 0.1;            ///< on matrices only
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double clip_norm = 1.0;               ///< 0: off
+};
+
+struct SectionConfig {
+  std::string name;
+  std::int64_t replicas = 1;
+  std::int64_t micro_batch = 8;         ///< samples
+  std::vector<std::string> devices;     ///< "cpu:K", one per replica; empty: placed automatically
+  DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
+  std::string weights;                  ///< Hugging Face folder to start from; empty: random
+  std::int64_t max_in_flight = 2;       ///< micro-batches between forward and backward, per replica
+  OptimizerConfig optimizer;
+};
+
+/// Shape of a decoder: GPT-2 family (layer norm, learned positions, GELU, biases) or Llama family (RMS norm, rotary
+/// positions, SwiGLU, grouped-query attention, no biases).
+struct DecoderConfig {
+  std::string family = "gpt2";          ///< gpt2, llama
+  std::int64_t layers = 4;
+  std::int64_t width = 128;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 0;            ///< 0: as many as heads
+  std::int64_t ffn = 0;                 ///< 0: 4 x width (gpt2), 8/3 x width rounded up to 64 (llama)
+  std::int64_t vocabulary = 256;
+  std::int64_t positions = 1024;        ///< longest sequence
+  bool tied = true;                     ///< output layer shares the embedding
+  double rope_theta = 10000.0;
+  double norm_epsilon = 1e-5;
+  double init_std = 0.02;
+};
+
+}  // namespace maestro
