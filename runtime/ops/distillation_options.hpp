@@ -1,0 +1,68 @@
+// Arguments of the fused output-layer losses.
+//
+// Per target token t with student logits z (V), teacher logits u (V), temperature T, p = softmax(u / T),
+// q = softmax(z / T):
+//   forward_kl   KL(p || q)                                   (Hinton et al. 2015, including the teacher's entropy)
+//   reverse_kl   KL(q || p)                                   (MiniLLM, Gu et al. 2024)
+//   js           beta KL(p || m) + (1 - beta) KL(q || m), m = beta p + (1 - beta) q   (GKD, Agarwal et al. 2024)
+//   ce           -log softmax(z)[target]                      (at temperature 1)
+//   total        alpha * T^2 * divergence + (1 - alpha) * ce
+// Sums run over rows whose target is >= 0. Gradients are of `scale * sum(total)`; scale is 1 / target tokens of the
+// global batch, so that micro-batches and replicas add up.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/core/tensor.hpp"
+
+namespace maestro {
+
+class PackedWeight;
+
+enum class Divergence : std::uint8_t { forward_kl, reverse_kl, js };
+
+/// Sums over the target tokens of a call, f64.
+struct LossSums {
+  double ce = 0;
+  double kl = 0;          ///< the chosen divergence, unweighted, without T^2
+  double total = 0;
+  double teacher_ce = 0;  ///< -log softmax(u)[target]; 0 without a teacher
+  std::int64_t tokens = 0;
+};
+
+/// hidden (M, C) act times head (V, C), then softmax cross-entropy against targets (M) i32 (-1: ignored).
+struct CrossEntropyHead {
+  Tensor hidden;
+  const PackedWeight* head = nullptr;           ///< packed for forward
+  const PackedWeight* head_backward = nullptr;  ///< packed for backward_input; null: no gradients wanted
+  std::int64_t vocabulary = 0;                  ///< V
+  Tensor targets;
+  double scale = 0;
+  Tensor dhidden;                               ///< (M, C) act, overwritten; undefined: no gradients wanted
+  Tensor dhead;                                 ///< (V, C) f32, accumulated; undefined: head frozen or no gradients
+};
+
+/// What the teacher sends over the boundary.
+enum class Boundary : std::uint8_t {
+  hidden,  ///< teacher_hidden (M, Ct) act, turned to logits by the frozen teacher_head held in the student's section
+  logits,  ///< teacher_logits (M, Vt) f32 or bf16
+  top_k    ///< teacher_values (M, k) f32 and teacher_indices (M, k) i32: p is the softmax over these k alone
+};
+
+struct DistillationHead {
+  CrossEntropyHead student;
+  Boundary boundary = Boundary::hidden;
+  Tensor teacher_hidden;
+  const PackedWeight* teacher_head = nullptr;
+  Tensor teacher_logits;
+  Tensor teacher_values;
+  Tensor teacher_indices;
+  std::int64_t teacher_vocabulary = 0;  ///< Vt; student and teacher may differ by padding only
+  std::int64_t shared_vocabulary = 0;   ///< columns at or above it are masked out of both distributions
+  Divergence divergence = Divergence::forward_kl;
+  double temperature = 1;
+  double alpha = 0.5;
+  double beta = 0.5;                    ///< of js
+};
+
+}  // namespace maestro

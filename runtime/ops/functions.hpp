@@ -1,0 +1,59 @@
+// Differentiable operators: what a section author writes a forward pass with. Each calls the operator table and records
+// its backward pass on the tape. Shapes and dtypes as in operator_table.hpp.
+#pragma once
+
+#include <vector>
+
+#include "runtime/ops/parameters.hpp"
+#include "runtime/ops/tape.hpp"
+
+namespace maestro {
+
+/// (M, C) f32: table[ids] (+ positions_table[positions] when given).
+Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table,
+              const SequenceLayout& layout);
+/// (M, N) act = x w^T + bias.
+Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias);
+/// (M, C) act. x is usually the f32 residual stream.
+Var layer_norm(Tape& tape, const Var& x, Parameter& weight, Parameter& bias, double epsilon);
+Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon);
+/// Residual sum, (M, C) f32.
+Var add(Tape& tape, const Var& residual, const Var& branch);
+Var gelu(Tape& tape, const Var& x);
+/// x (M, 2F) = [gate | up] -> (M, F).
+Var swiglu(Tape& tape, const Var& x);
+
+struct AttentionOptions {
+  AttentionShape shape;
+  double rotary_theta = 0;  ///< 0: no rotary embedding
+};
+/// (M, H D) act from qkv (M, (H + 2G) D). With rotary embedding qkv's values are rotated in place: do not reuse them.
+/// The layout's arrays must live until the backward pass.
+Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout);
+
+struct HeadLoss {
+  const Tensor* targets = nullptr;  ///< (M) i32, -1 ignored
+  double scale = 0;                 ///< 1 / target tokens of the global batch
+};
+/// Output layer and softmax cross-entropy in one; gradients are computed on the way when the tape records.
+LossSums cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss);
+
+struct TeacherSignal {
+  Boundary boundary = Boundary::hidden;
+  Var hidden;                  ///< boundary = hidden
+  Parameter* head = nullptr;   ///< the frozen teacher output layer (Vt, Ct)
+  Tensor logits;               ///< boundary = logits
+  Tensor values, indices;      ///< boundary = top_k
+  std::int64_t vocabulary = 0; ///< Vt
+};
+struct DistillationTerms {
+  Divergence divergence = Divergence::forward_kl;
+  double temperature = 1;
+  double alpha = 0.5;
+  double beta = 0.5;
+  std::int64_t shared_vocabulary = 0;
+};
+LossSums distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
+                           const DistillationTerms& terms, const HeadLoss& loss);
+
+}  // namespace maestro

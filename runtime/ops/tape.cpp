@@ -1,0 +1,138 @@
+#include "runtime/ops/tape.hpp"
+
+#include <cassert>
+#include <cstring>
+
+namespace maestro {
+
+namespace {
+const Tensor undefined_tensor;
+}
+
+const Tensor& Block::tensor() const { return state_ == nullptr ? undefined_tensor : state_->tensor; }
+bool Block::shared() const { return state_ != nullptr && (state_->references > 1 || !state_->owned); }
+void Block::retain() {
+  if (state_ != nullptr) ++state_->references;
+}
+void Block::drop() {
+  if (state_ == nullptr || --state_->references > 0) return;
+  Tape* tape = state_->tape;
+  if (state_->owned) tape->arena_->release(state_->tensor);
+  tape->free_blocks_.push_back(state_);
+  state_ = nullptr;
+}
+
+const Tensor& Var::value() const { return node_->value.tensor(); }
+bool Var::needs_gradient() const { return node_ != nullptr && node_->needs_gradient; }
+const Tensor& Var::gradient() const { return node_->gradient.tensor(); }
+void Var::retain() {
+  if (node_ != nullptr) ++node_->references;
+}
+void Var::drop() {
+  if (node_ == nullptr || --node_->references > 0) return;
+  node_->value = Block();
+  node_->gradient = Block();
+  node_->tape->free_vars_.push_back(node_);
+  node_ = nullptr;
+}
+
+Tape::Tape(const OperatorTable& ops, Arena& arena, DType compute, bool record)
+    : ops_(&ops), arena_(&arena), compute_(compute), record_(record) {}
+
+Tape::~Tape() { clear(); }
+
+Block Tape::make_block(const Tensor& tensor, bool owned) {
+  Block::State* state = nullptr;
+  if (free_blocks_.empty()) {
+    state = &block_store_.emplace_back();
+  } else {
+    state = free_blocks_.back();
+    free_blocks_.pop_back();
+  }
+  *state = Block::State{this, tensor, 0, owned};
+  return Block(state);
+}
+
+Block Tape::scratch(Shape shape, DType dtype) { return make_block(arena_->allocate(shape, dtype), true); }
+
+Var Tape::input(const Tensor& value, bool needs_gradient) {
+  Var var = output(Shape{0}, value.dtype(), needs_gradient);
+  var.node_->value = make_block(value, false);
+  return var;
+}
+
+Var Tape::output(Shape shape, DType dtype, bool needs_gradient) {
+  Var::State* state = nullptr;
+  if (free_vars_.empty()) {
+    state = &var_store_.emplace_back();
+  } else {
+    state = free_vars_.back();
+    free_vars_.pop_back();
+  }
+  state->tape = this;
+  state->references = 0;
+  state->needs_gradient = record_ && needs_gradient;
+  if (shape.elements() > 0) state->value = scratch(shape, dtype);
+  return Var(state);
+}
+
+Tape::Target Tape::gradient_target(const Var& var) {
+  Var::State& state = *var.node_;
+  if (!state.gradient.defined()) {
+    state.gradient = scratch(state.value.tensor().shape(), state.value.tensor().dtype());
+    return {state.gradient.tensor(), false};
+  }
+  if (state.gradient.shared()) {  // TP-2
+    Block own = scratch(state.gradient.tensor().shape(), state.gradient.tensor().dtype());
+    std::memcpy(own.tensor().raw(), state.gradient.tensor().raw(), own.tensor().bytes());
+    state.gradient = std::move(own);
+  }
+  return {state.gradient.tensor(), true};
+}
+
+Block Tape::gradient_block(const Var& var) { return var.node_->gradient; }
+
+void Tape::add_gradient(const Var& var, const Block& gradient) {
+  Var::State& state = *var.node_;
+  const DType dtype = state.value.tensor().dtype();
+  if (!state.gradient.defined() && gradient.tensor().dtype() == dtype) {
+    state.gradient = gradient;
+    return;
+  }
+  const Target target = gradient_target(var);
+  if (target.accumulate) {
+    ops_->add(target.tensor, gradient.tensor(), target.tensor);
+  } else {
+    ops_->cast(gradient.tensor(), target.tensor);
+  }
+}
+
+void Tape::seed(const Var& var, const Tensor& gradient) { add_gradient(var, make_block(gradient, false)); }
+
+void Tape::push(Var of, Closure closure) {
+  const bool root = !of.defined();
+  entries_.push_back(Entry{std::move(of), root, closure});
+}
+
+void Tape::destroy(Closure& closure) {
+  closure.destroy(closure.object);
+  arena_->release(static_cast<std::byte*>(closure.object), closure.bytes);
+}
+
+void Tape::backward() {
+  while (!entries_.empty()) {
+    Entry entry = std::move(entries_.back());
+    entries_.pop_back();
+    if (entry.root || entry.of.gradient().defined()) entry.closure.run(entry.closure.object);
+    destroy(entry.closure);
+  }
+}
+
+void Tape::clear() {
+  while (!entries_.empty()) {
+    destroy(entries_.back().closure);
+    entries_.pop_back();
+  }
+}
+
+}  // namespace maestro

@@ -1,0 +1,183 @@
+// Autograd: operators of the forward pass are recorded with their backward closures, which run in reverse order.
+// A section author writes only the forward pass, with the functions of functions.hpp.
+//
+// TP-1: a value lives while a Var handle or a recorded closure refers to it, and not longer; its memory returns to the
+//       arena at once. In a forward-only tape that is as soon as the author's handle goes.
+// TP-2: a gradient block that is shared between two Vars is never written in place.
+// TP-3: after backward() or clear() the arena holds nothing of this tape, except through handles still held outside.
+// TP-4: once shapes have been seen, a pass allocates nothing from the system.
+//
+// Not thread-safe; a tape belongs to one device thread at a time. Vars must not outlive their tape.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/arena.hpp"
+#include "runtime/ops/operator_table.hpp"
+
+namespace maestro {
+
+class Tape;
+
+/// A reference-counted piece of arena memory (single-threaded count), or borrowed memory that is never freed here.
+class Block {
+ public:
+  Block() = default;
+  Block(const Block& other) : state_(other.state_) { retain(); }
+  Block(Block&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  Block& operator=(Block other) noexcept {
+    std::swap(state_, other.state_);
+    return *this;
+  }
+  ~Block() { drop(); }
+  [[nodiscard]] const Tensor& tensor() const;
+  [[nodiscard]] bool defined() const { return state_ != nullptr; }
+  /// True when writing here would be seen by another holder; borrowed memory always counts as shared.
+  [[nodiscard]] bool shared() const;
+
+ private:
+  friend class Tape;
+  struct State {
+    Tape* tape = nullptr;
+    Tensor tensor;
+    std::uint32_t references = 0;
+    bool owned = false;
+  };
+  explicit Block(State* state) : state_(state) { retain(); }
+  void retain();
+  void drop();
+  State* state_ = nullptr;
+};
+
+/// Handle to a value on the tape and, later, its gradient. Copies refer to the same value.
+class Var {
+ public:
+  Var() = default;
+  Var(const Var& other) : node_(other.node_) { retain(); }
+  Var(Var&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+  Var& operator=(Var other) noexcept {
+    std::swap(node_, other.node_);
+    return *this;
+  }
+  ~Var() { drop(); }
+
+  [[nodiscard]] bool defined() const { return node_ != nullptr; }
+  [[nodiscard]] const Tensor& value() const;
+  [[nodiscard]] bool needs_gradient() const;
+  /// The gradient so far; undefined when nothing has flowed back.
+  [[nodiscard]] const Tensor& gradient() const;
+
+ private:
+  friend class Tape;
+  struct State {
+    Tape* tape = nullptr;
+    Block value;
+    Block gradient;
+    std::uint32_t references = 0;
+    bool needs_gradient = false;
+  };
+  explicit Var(State* state) : node_(state) { retain(); }
+  void retain();
+  void drop();
+  State* node_ = nullptr;
+};
+
+class Tape {
+ public:
+  /// `record` false: a forward-only pass that keeps nothing.
+  Tape(const OperatorTable& ops, Arena& arena, DType compute, bool record);
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  [[nodiscard]] const OperatorTable& ops() const { return *ops_; }
+  [[nodiscard]] Arena& arena() { return *arena_; }
+  /// dtype of activations between matrix products ("act").
+  [[nodiscard]] DType compute() const { return compute_; }
+  [[nodiscard]] bool recording() const { return record_; }
+
+  /// A value in memory that the caller keeps alive until backward() or clear().
+  Var input(const Tensor& value, bool needs_gradient = false);
+  /// A fresh uninitialised value; it needs a gradient when the tape records and any of `sources` does.
+  Var output(Shape shape, DType dtype, bool needs_gradient);
+  /// Scratch that lives as long as its handle.
+  Block scratch(Shape shape, DType dtype);
+
+  /// Records the backward step of the operator that made `of`; the closure runs once, when `of` has its gradient
+  /// (skipped if nothing flowed back), and keeps alive what it captures until then.
+  template <class Backward>
+  void record(const Var& of, Backward backward) {
+    if (record_) push(of, erase(std::move(backward)));
+  }
+  /// As record(), for operators without an output Var (losses): the closure always runs.
+  template <class Backward>
+  void record_root(Backward backward) {
+    if (record_) push(Var(), erase(std::move(backward)));
+  }
+
+  struct Target {
+    Tensor tensor;            ///< where the gradient goes, of the Var's dtype and shape
+    bool accumulate = false;  ///< add to what is there
+  };
+  /// Where an operator's backward pass writes the gradient of `var` (allocated on first use, unshared: TP-2).
+  Target gradient_target(const Var& var);
+  /// The gradient of `var` as a block that can be passed on without a copy.
+  Block gradient_block(const Var& var);
+  /// Adds `gradient` to var's gradient: shares the block when it is the first contribution of the same dtype.
+  void add_gradient(const Var& var, const Block& gradient);
+  /// Seeds an output's gradient from outside memory (a gradient that came back over an edge).
+  void seed(const Var& var, const Tensor& gradient);
+
+  /// Runs all closures in reverse and drops them.
+  void backward();
+  /// Drops everything recorded without running it.
+  void clear();
+
+ private:
+  friend class Var;
+  friend class Block;
+  struct Closure {
+    void* object = nullptr;
+    std::size_t bytes = 0;
+    void (*run)(void*) = nullptr;
+    void (*destroy)(void*) = nullptr;
+  };
+  struct Entry {
+    Var of;
+    bool root = false;
+    Closure closure;
+  };
+  template <class Backward>
+  Closure erase(Backward&& backward) {
+    using F = std::decay_t<Backward>;
+    static_assert(alignof(F) <= 64);
+    Closure closure;
+    closure.bytes = sizeof(F);
+    closure.object = new (arena_->allocate(sizeof(F))) F(std::forward<Backward>(backward));
+    closure.run = [](void* object) { (*static_cast<F*>(object))(); };
+    closure.destroy = [](void* object) { static_cast<F*>(object)->~F(); };
+    return closure;
+  }
+  void push(Var of, Closure closure);
+  void destroy(Closure& closure);
+  Block make_block(const Tensor& tensor, bool owned);
+
+  const OperatorTable* ops_;
+  Arena* arena_;
+  DType compute_;
+  bool record_;
+  std::vector<Entry> entries_;
+  std::deque<Var::State> var_store_;      // stable addresses, recycled through the free lists below
+  std::deque<Block::State> block_store_;
+  std::vector<Var::State*> free_vars_;
+  std::vector<Block::State*> free_blocks_;
+};
+
+}  // namespace maestro
