@@ -1,0 +1,132 @@
+// A section: one model part. It knows tensors and the tape, never actors or the network. The generic section replica
+// actor hosts it: it hands over the inputs of a micro-batch, runs forward(), sends the outputs, brings gradients back
+// through the tape and steps the optimizer.
+//
+// SE-1: forward() is called on the device thread of the replica, one micro-batch at a time; several micro-batches may
+//       be between forward and backward, each with its own tape.
+// SE-2: ports() is constant for the life of the section and the same in every replica.
+// SE-3: a section that is built twice from the same context holds bitwise the same parameters.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/ops/functions.hpp"
+#include "runtime/ops/parameters.hpp"
+#include "runtime/ops/tape.hpp"
+
+namespace maestro {
+
+/// A named, typed connection point. Each token (row) of a sample carries `columns` elements.
+struct Port {
+  std::string name;
+  DType dtype = DType::f32;
+  std::int64_t columns = 1;
+  bool differentiable = false;  ///< a gradient of the same shape may travel the other way
+  bool optional = false;        ///< an input that may stay unconnected
+};
+
+struct Ports {
+  std::vector<Port> inputs;
+  std::vector<Port> outputs;
+};
+
+enum class Pass : std::uint8_t { train, evaluate };
+
+/// What one micro-batch brings to a section. Views live until the micro-batch retires.
+class Inputs {
+ public:
+  Inputs(Pass pass, SequenceLayout layout, double loss_scale) : pass_(pass), layout_(layout), loss_scale_(loss_scale) {}
+  void set(std::string port, Var value) { values_.emplace_back(std::move(port), std::move(value)); }
+
+  /// (M, columns) of the port's dtype. An unknown or unconnected port is a programming error: throws std::out_of_range.
+  [[nodiscard]] const Var& operator[](std::string_view port) const;
+  [[nodiscard]] bool has(std::string_view port) const;
+  /// Where each sample's rows begin and each row's position in its sample.
+  [[nodiscard]] const SequenceLayout& layout() const { return layout_; }
+  [[nodiscard]] Pass pass() const { return pass_; }
+  /// 1 / target tokens in the global batch; gradients scaled with it add up over micro-batches and replicas.
+  [[nodiscard]] double loss_scale() const { return loss_scale_; }
+
+ private:
+  Pass pass_;
+  SequenceLayout layout_;
+  double loss_scale_;
+  std::vector<std::pair<std::string, Var>> values_;
+};
+
+/// A figure summed over micro-batches: reported as sum / weight of the whole step.
+struct MetricSum {
+  std::string name;  ///< "loss", "ce", "kl", "teacher_ce", or a section's own
+  double sum = 0;
+  double weight = 0;
+};
+
+class Outputs {
+ public:
+  /// The value of an output port, (M, columns) of the port's dtype.
+  void set(std::string port, Var value) { values_.emplace_back(std::move(port), std::move(value)); }
+  void metric(std::string name, double sum, double weight) { metrics_.push_back({std::move(name), sum, weight}); }
+  /// Reports loss, ce, and with a teacher kl and teacher_ce.
+  void losses(const LossSums& sums, bool with_teacher);
+
+  [[nodiscard]] const Var* find(std::string_view port) const;
+  [[nodiscard]] const std::vector<MetricSum>& metrics() const { return metrics_; }
+
+ private:
+  std::vector<std::pair<std::string, Var>> values_;
+  std::vector<MetricSum> metrics_;
+};
+
+/// Work of one forward pass, for scheduler and planner; a backward pass counts twice the forward's FLOPs.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;  ///< activations kept for the backward pass
+};
+struct SampleShape {
+  std::int64_t tokens = 0;
+};
+
+/// How a parameter, or some of its rows, is stored under its Hugging Face name.
+struct StateEntry {
+  std::string name;             ///< e.g. "transformer.h.0.attn.c_attn.weight"
+  Parameter* parameter = nullptr;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;        ///< of the parameter; 0: all
+  bool transposed = false;      ///< stored as (columns, rows), as GPT-2's Conv1D is
+};
+
+class Section {
+ public:
+  virtual ~Section() = default;
+  [[nodiscard]] virtual Ports ports() const = 0;
+  /// The trainable parameters. Frozen extras (a teacher's output layer) are the section's own affair.
+  virtual Parameters& parameters() = 0;
+  /// Throws JobError only for what could not be known at start; anything else is a bug.
+  virtual void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) = 0;
+  [[nodiscard]] virtual Cost cost(const SampleShape& sample) const = 0;
+  /// Every parameter under its Hugging Face name, for checkpoints and weights in and out.
+  [[nodiscard]] virtual std::vector<StateEntry> state() = 0;
+  /// config.json of the model family.
+  [[nodiscard]] virtual std::string config_json() const = 0;
+  /// Called once when the section will never be trained: a chance to drop what only training needs.
+  virtual void freeze() {}
+};
+
+/// What a section is built from.
+struct SectionContext {
+  std::string name;
+  std::uint64_t seed = 1;           ///< of the job; a section derives its own streams from it and `name`
+  DType precision = DType::f32;
+  bool trained = false;
+  const OperatorTable* ops = nullptr;
+};
+
+using SectionFactory = std::function<std::unique_ptr<Section>(const SectionContext&)>;
+
+}  // namespace maestro
