@@ -1,1 +1,43 @@
-# Installed later in this file's life: see the install helper.
+# What `cmake --install` puts where, and the package that outside projects find:
+#   lib/libmaestro_<room>.a    include/maestro/<room path>/*.hpp    bin/maestro    share/maestro/jobs/<app>/*.toml
+#   lib/cmake/maestro          maestroConfig.cmake, its version, targets and Find modules
+# Rooms come from the global property MAESTRO_ROOMS that maestro_room() fills.
+include(CMakePackageConfigHelpers)
+
+get_property(maestro_rooms GLOBAL PROPERTY MAESTRO_ROOMS)
+
+# Every room behind one name: maestro::maestro.
+add_library(maestro_all INTERFACE)
+add_library(maestro::maestro ALIAS maestro_all)
+set_target_properties(maestro_all PROPERTIES EXPORT_NAME maestro)
+target_link_libraries(maestro_all INTERFACE ${maestro_rooms})
+
+if(NOT MAESTRO_INSTALL)
+  return()
+endif()
+
+set(maestro_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/maestro")
+
+install(TARGETS maestro_all ${maestro_rooms} EXPORT maestroTargets
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+install(EXPORT maestroTargets NAMESPACE maestro:: DESTINATION "${maestro_package_dir}")
+if(TARGET maestro)
+  install(TARGETS maestro RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+
+foreach(folder runtime transport sections actors apps)
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/maestro"
+    FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh")
+endforeach()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs"
+  FILES_MATCHING PATTERN "*.toml")
+
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/maestroConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/maestroConfig.cmake"
+  INSTALL_DESTINATION "${maestro_package_dir}" PATH_VARS CMAKE_INSTALL_DATADIR)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/maestroConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+file(GLOB maestro_find_modules CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/Find*.cmake")
+install(FILES "${PROJECT_BINARY_DIR}/maestroConfig.cmake" "${PROJECT_BINARY_DIR}/maestroConfigVersion.cmake"
+  ${maestro_find_modules} DESTINATION "${maestro_package_dir}")

@@ -4,14 +4,17 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# Inside another project (add_subdirectory, FetchContent) the dependencies' targets are seen by its targets too.
+set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
 endif()
 
 option(MAESTRO_BUILD_TESTS "Build the test suite" ${PROJECT_IS_TOP_LEVEL})
 option(MAESTRO_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
-option(MAESTRO_WERROR "Treat warnings as errors" ON)
+option(MAESTRO_INSTALL "Create the install rules" ${PROJECT_IS_TOP_LEVEL})
+option(MAESTRO_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
 set(MAESTRO_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 
 find_program(MAESTRO_CCACHE ccache)
@@ -26,7 +29,11 @@ target_compile_options(maestro_flags INTERFACE
 if(MAESTRO_WERROR)
   target_compile_options(maestro_flags INTERFACE $<BUILD_INTERFACE:-Werror>)
 endif()
+
+# Sanitizers see a whole program or nothing, so these flags reach every target. A finding of the undefined-behaviour
+# sanitizer ends the program: a test that only prints one would pass.
 if(MAESTRO_SANITIZE)
-  add_compile_options(-fsanitize=${MAESTRO_SANITIZE} -fno-omit-frame-pointer)
-  add_link_options(-fsanitize=${MAESTRO_SANITIZE})
+  set(MAESTRO_SANITIZE_FLAGS -fsanitize=${MAESTRO_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_options(${MAESTRO_SANITIZE_FLAGS})
+  add_link_options(${MAESTRO_SANITIZE_FLAGS})
 endif()

@@ -25,7 +25,7 @@ function(maestro_room name)
 endfunction()
 
 # maestro_test(NAME SOURCES ... DEPENDS ... [LABEL unit|system] [TIMEOUT seconds])
-# A GoogleTest program; each test case is a ctest test of its own.
+# A GoogleTest program; each test case is a ctest test of its own. Sanitizers cost time: their limit is ten times longer.
 function(maestro_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)
@@ -33,6 +33,9 @@ function(maestro_test name)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
+  endif()
+  if(MAESTRO_SANITIZE)
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 10")
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE maestro_flags ${ARG_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)

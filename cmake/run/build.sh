@@ -1,0 +1,87 @@
+# shellcheck shell=bash
+# Configures and builds one preset. Sourced by `run`; needs say(), fail(), $root and $build_dir.
+
+# Build jobs: as many as there are cores, and memory for (1.5 GB each). MAESTRO_JOBS overrides.
+build_jobs() {
+  if [[ -n ${MAESTRO_JOBS:-} ]]; then echo "$MAESTRO_JOBS"; return; fi
+  local cores memory_mb limit jobs
+  cores=$(nproc 2>/dev/null || echo 2)
+  memory_mb=$(awk '/^MemAvailable:/ {print int($2 / 1024)}' /proc/meminfo 2>/dev/null || true)
+  limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || true)
+  if [[ $limit =~ ^[0-9]+$ ]] && ((limit / 1048576 < ${memory_mb:-1048576})); then memory_mb=$((limit / 1048576)); fi
+  jobs=$((${memory_mb:-3000} / 1500))
+  if ((jobs > cores)); then jobs=$cores; fi
+  echo $((jobs < 1 ? 1 : jobs))
+}
+
+# configure PRESET [FEATURE...]: features are CMake options (MAESTRO_BUILD_TESTS, ...) that have to be on. They only ever
+# grow, so that `run test` after `run distill` adds the tests and `run distill` after that changes nothing.
+configure() {
+  local preset=$1 folder=$build_dir/$1 stamp feature options=() fresh=()
+  shift
+  for feature in MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS; do
+    if [[ " $* " == *" $feature "* ]] || grep -qs "^$feature:BOOL=ON" "$folder/CMakeCache.txt"; then
+      options+=("-D$feature=ON")
+    else
+      options+=("-D$feature=OFF")
+    fi
+  done
+  stamp="$root|${options[*]}|$(cksum <"$root/CMakePresets.json")"
+  if [[ -f $folder/build.ninja && $(cat "$folder/configured" 2>/dev/null) == "$stamp" ]]; then return 0; fi
+  # A folder that was configured for another place of the sources cannot be configured again in place.
+  if [[ -f $folder/CMakeCache.txt ]] && ! grep -qFx "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$folder/CMakeCache.txt"; then
+    fresh=(--fresh)
+  fi
+  say "configuring ($preset)"
+  rm -f "$folder/configured"
+  if ! (cd "$root" && cmake --preset "$preset" -B "$folder" "${fresh[@]}" "${options[@]}") >"$folder.log" 2>&1; then
+    grep -A 12 -m 3 '^CMake Error' "$folder.log" >&2 || tail -n 30 "$folder.log" >&2
+    fail 1 "configuration failed; the whole output is in $folder.log"
+  fi
+  printf '%s\n' "$stamp" >"$folder/configured"
+}
+
+# build PRESET TARGET...: quiet when there is nothing to do.
+build() {
+  local preset=$1 folder=$build_dir/$1 plan
+  shift
+  plan=$(ninja -C "$folder" -n "$@" 2>&1 || true)
+  if [[ $plan == *"ninja: no work to do."* ]]; then return 0; fi
+  say "building $preset (the first time takes a few minutes)"
+  if [[ -t 2 ]]; then
+    ninja -C "$folder" -j "$(build_jobs)" "$@" >&2 || fail 1 "the build failed; the first error is above"
+    return 0
+  fi
+  local -x NINJA_STATUS='[%p] '
+  if ninja -C "$folder" -j "$(build_jobs)" "$@" 2>&1 | tee "$folder.log" | show_progress; then return 0; fi
+  if grep -q '^FAILED: ' "$folder.log"; then
+    sed -n '/^FAILED: /,$p' "$folder.log" | head -n 80 >&2
+  else
+    tail -n 20 "$folder.log" >&2
+  fi
+  fail 1 "the build failed; the whole output is in $folder.log"
+}
+
+# One line for every tenth of ninja's "[ 42%] ..." lines: a log stays short, and shows that the build is alive.
+show_progress() {
+  awk 'match($0, /^\[ *[0-9]+%\]/) {
+         tenth = int(substr($0, 2) / 10)
+         if (tenth > shown) { shown = tenth; print "  " tenth * 10 "% built"; fflush() }
+       }' >&2
+}
+
+# prepare PRESET PURPOSES FEATURES TARGET...: packages, configuration and build, one at a time per build folder. PURPOSES
+# and FEATURES are words in one argument.
+prepare() {
+  local preset=$1 purposes=$2 features=$3
+  shift 3
+  # shellcheck disable=SC2086
+  require_packages $purposes
+  mkdir -p "$build_dir"
+  {
+    flock -n 9 || { say "another run is building in $build_dir; waiting for it"; flock 9; }
+    # shellcheck disable=SC2086
+    configure "$preset" $features
+    build "$preset" "$@"
+  } 9>"$build_dir/$preset.lock"
+}

@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# `run check`: what a change has to pass before it is merged. Sourced by `run`; needs build.sh and packages.sh.
+# Every step runs in a shell of its own, so that one failure does not hide the next.
+check_steps=(format layers gcc headers clang tidy asan tsan)
+
+project_files() { find "$root"/{runtime,transport,sections,actors,apps,tests,benchmarks} -type f -name "$1" -print0; }
+
+check_format() {
+  local files
+  mapfile -d '' files < <(project_files '*.[hc]pp'; project_files '*.cu'; project_files '*.cuh')
+  clang-format --dry-run -Werror --style=file "${files[@]}"
+}
+
+check_layers() { python3 "$root/tests/build/check_layers.py" "$root"; }
+check_gcc() { prepare release "build test bench" "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" all; }
+check_headers() { prepare release "build test" MAESTRO_BUILD_TESTS header_self_containment; }
+check_clang() { prepare clang "build test bench check" "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" all; }
+check_asan() { (run_sanitized address -L "$check_labels"); }
+check_tsan() { (run_sanitized thread -L "$check_labels"); }
+
+# Sources that differ from the merge base with the main branch, or, on it, from the last commit but one.
+changed_sources() {
+  local base
+  base=$(git -C "$root" merge-base HEAD origin/HEAD 2>/dev/null || true)
+  if [[ -z $base || $base == $(git -C "$root" rev-parse HEAD) ]]; then base=HEAD~1; fi
+  git -C "$root" diff --name-only --diff-filter=d "$base" -- '*.cpp'
+}
+
+# clang-tidy's findings are advice; only what it cannot parse is an error.
+check_tidy() {
+  local sources
+  if ! command -v clang-tidy >/dev/null; then say "clang-tidy is not installed; left out"; return 0; fi
+  mapfile -t sources < <(changed_sources | grep -E '^(runtime|transport|sections|actors|apps)/' || true)
+  if [[ ${#sources[@]} == 0 ]]; then return 0; fi
+  prepare clang "build test check" MAESTRO_BUILD_TESTS all  # its compile commands are clang's own
+  (cd "$root" && clang-tidy --quiet -p "$build_dir/clang" "${sources[@]}")
+}
+
+check_project() {
+  local step steps=() failed=()
+  check_labels=unit
+  for step in "$@"; do
+    if [[ $step == --system ]]; then check_labels="unit|system"; continue; fi
+    if [[ " ${check_steps[*]} " != *" $step "* ]]; then
+      fail 2 "check has no step '$step'; there are: ${check_steps[*]} (a job file's name ends in .toml)"
+    fi
+    steps+=("$step")
+  done
+  if [[ ${#steps[@]} == 0 ]]; then steps=("${check_steps[@]}"); fi
+  require_packages build test bench check
+  for step in "${steps[@]}"; do
+    say "check: $step"
+    # A shell of its own: `set -e` is off inside a condition, and a failing step may exit.
+    set +e
+    (set -e; "check_$step")
+    local status=$?
+    set -e
+    if [[ $status != 0 ]]; then failed+=("$step"); fi
+  done
+  if [[ ${#failed[@]} != 0 ]]; then fail 1 "check failed: ${failed[*]}"; fi
+  say "check passed: ${steps[*]}"
+}

@@ -1,0 +1,82 @@
+# shellcheck shell=bash
+# Debian packages by purpose, and their installation. Sourced by `run`; needs say() and fail().
+# An entry "package:command" counts as present, too, when the command is found (a newer cmake beside Debian's, say).
+packages_for_build=(
+  g++:g++ cmake:cmake ninja-build:ninja
+  libcaf-dev libfabric-dev libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libxxhash-dev
+)
+packages_for_test=(libgtest-dev libgmock-dev python3:python3)
+packages_for_bench=(libbenchmark-dev libfabric-bin)
+packages_for_check=(clang:clang++ clang-format:clang-format clang-tidy:clang-tidy)
+
+# Prints the missing packages of the purposes given, one a line.
+missing_packages() {
+  local purpose entry
+  for purpose in "$@"; do
+    local -n entries="packages_for_$purpose"
+    for entry in "${entries[@]}"; do
+      if [[ $entry == *:* ]] && command -v "${entry#*:}" >/dev/null; then continue; fi
+      # shellcheck disable=SC2016  # ${Status} is dpkg-query's
+      [[ $(dpkg-query -W -f='${Status}' "${entry%%:*}" 2>/dev/null) == *" installed" ]] || echo "${entry%%:*}"
+    done
+  done
+}
+
+# Prints the words that make a command run as root: nothing for root, sudo where there is one that can ask or need not.
+root_words() {
+  if [[ $(id -u) == 0 ]]; then return 0; fi
+  command -v sudo >/dev/null || return 1
+  if [[ -t 0 ]]; then echo sudo; else sudo -n true 2>/dev/null && echo "sudo -n"; fi
+}
+
+# Makes sure that the packages of the purposes given are installed. Exits 3 when some are missing and may not or cannot
+# be installed.
+require_packages() {
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    missing_tools_elsewhere "$@"
+    return 0
+  fi
+  local missing words
+  mapfile -t missing < <(missing_packages "$@")
+  if [[ ${#missing[@]} == 0 ]]; then return 0; fi
+  say "missing Debian packages: ${missing[*]}"
+  local by_hand="apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+  if [[ $no_install == yes ]]; then
+    fail 3 "not installed because of --no-install; install them with: $by_hand"
+  fi
+  words=$(root_words) || fail 3 "installing them needs root and there is no usable sudo; as root run: $by_hand"
+  install_packages "$words" "${missing[@]}" || fail 3 "apt-get could not install them; see above, or as root run: $by_hand"
+}
+
+# install_packages ROOT_WORDS PACKAGE...: apt's own output is shown only when it fails.
+install_packages() {
+  local words=$1 log
+  shift
+  log=$(mktemp)
+  say "installing them with apt-get"
+  # shellcheck disable=SC2086  # the words are a command prefix
+  {
+    $words env DEBIAN_FRONTEND=noninteractive apt-get update ||
+      say "apt-get update failed; trying with the package lists at hand"
+    $words env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
+  } </dev/null >"$log" 2>&1 && { rm -f "$log"; return 0; }
+  tail -n 30 "$log" >&2
+  rm -f "$log"
+  return 1
+}
+
+# Not Debian: names what is needed before the first configuration, where CMake names a missing library, and whenever a
+# tool is missing.
+missing_tools_elsewhere() {
+  local purpose entry all=() absent=()
+  for purpose in "$@"; do
+    local -n entries="packages_for_$purpose"
+    for entry in "${entries[@]}"; do
+      all+=("${entry%%:*}")
+      if [[ $entry == *:* ]] && ! command -v "${entry#*:}" >/dev/null; then absent+=("${entry#*:}"); fi
+    done
+  done
+  if [[ ${#absent[@]} == 0 ]] && compgen -G "$build_dir/*/configured" >/dev/null; then return 0; fi
+  say "this is no Debian system; needed are what Debian calls: ${all[*]}"
+  if [[ ${#absent[@]} != 0 ]]; then fail 3 "not found here: ${absent[*]}"; fi
+}

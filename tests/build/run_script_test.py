@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Behaviour of the `run` script on a small clone, with stand-ins for apt, cmake, ninja and ctest on a closed PATH."""
+
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+REAL_TOOLS = ("bash env sh readlink dirname basename cksum cut cat awk grep sed head tail mktemp rm mkdir nproc flock tee "
+              "touch chmod ls find").split()
+# Commands that count as a package of their own; their stand-ins are what `missing` may take away.
+PACKAGE_TOOLS = {"g++": "g++", "cmake": "cmake", "ninja-build": "ninja", "python3": "python3"}
+
+STANDINS = {
+    "dpkg-query": 'for last; do :; done\ngrep -qx -- "$last" "$STATE/missing" && exit 1\necho -n "install ok installed"',
+    "apt-get": 'echo "apt-get $*" >>"$STATE/calls"\n[ ! -e "$STATE/apt-fails" ] || { echo "E: no network"; exit 100; }\n'
+               '[ "$1" = update ] || : >"$STATE/missing"',
+    "id": 'cat "$STATE/uid"',
+    "setarch": "exit 1",
+    "g++": ":",
+    "python3": ":",
+    "cmake": 'echo "cmake $*" >>"$STATE/calls"\n'
+             'while [ "$1" != -B ]; do shift; done; folder=$2; mkdir -p "$folder"; : >"$folder/build.ninja"\n'
+             'echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >"$folder/CMakeCache.txt"\n'
+             'for option; do case $option in -D*) option=${option#-D}\n'
+             '  echo "${option%=*}:BOOL=${option#*=}" >>"$folder/CMakeCache.txt";; esac; done\n'
+             'rm -f "$folder/built"',
+    "ninja": 'folder=$2\ncase " $* " in *" -n "*)\n'
+             '  [ -e "$folder/built" ] && echo "ninja: no work to do."; exit 0;; esac\n'
+             'echo "ninja $*" >>"$STATE/calls"\n'
+             '[ ! -e "$STATE/build-fails" ] || { echo "[ 10%] fine"; echo "FAILED: a.o"; echo "a.cpp:1: error: no"; exit 1; }\n'
+             'echo "[ 50%] half"; mkdir -p "$folder/bin"; cp_program "$folder/bin/maestro"; touch "$folder/built"',
+    "cp_program": 'printf "%s\\n" "#!/bin/sh" "echo pid=\\$\\$ cwd=\\$PWD repository=\\$MAESTRO_REPOSITORY" '
+                  '"for a; do echo \\"argument=\\$a\\"; done" "exit 7" >"$1"; chmod +x "$1"',
+    "ctest": 'echo "ctest $*"; echo "100% tests passed"',
+}
+
+
+class RunScript(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top = Path(folder.name).resolve()
+        self.clone = self.top / "a clone"
+        (self.clone / "cmake").mkdir(parents=True)
+        shutil.copy(ROOT / "run", self.clone)
+        shutil.copy(ROOT / "CMakePresets.json", self.clone)
+        shutil.copytree(ROOT / "cmake" / "run", self.clone / "cmake" / "run")
+        self.make_tools()
+        self.state = self.top / "state"
+        self.state.mkdir()
+        (self.state / "missing").touch()
+        (self.state / "uid").write_text("0\n")
+        self.environment = {"PATH": str(self.tools), "STATE": str(self.state), "HOME": str(self.top / "home")}
+
+    def make_tools(self):
+        self.tools = self.top / "tools"
+        self.tools.mkdir()
+        for tool in REAL_TOOLS:
+            (self.tools / tool).symlink_to(shutil.which(tool))
+        for name, text in STANDINS.items():
+            self.make_script(self.tools / name, text)
+
+    @staticmethod
+    def make_script(path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def missing(self, *packages):
+        (self.state / "missing").write_text("".join(f"{package}\n" for package in packages))
+        for package in packages:
+            if package in PACKAGE_TOOLS:
+                (self.tools / PACKAGE_TOOLS[package]).unlink()
+
+    def run_it(self, *arguments, cwd=None, script=None, **environment):
+        return subprocess.run([script or self.clone / "run", *arguments], cwd=cwd or self.top, check=False, text=True,
+                              env={**self.environment, **environment}, stdin=subprocess.DEVNULL, capture_output=True)
+
+    def calls(self, of=""):
+        file = self.state / "calls"
+        return [line for line in file.read_text().splitlines() if line.startswith(of)] if file.exists() else []
+
+    # What reaches the program
+
+    def test_the_program_gets_arguments_directory_and_repository_and_its_status_is_ours(self):
+        done = self.run_it("distill", "--steps", "a b", "")
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assertIn(f"cwd={self.top} repository={self.clone}\n", done.stdout)
+        self.assertIn("argument=distill\nargument=--steps\nargument=a b\nargument=\n", done.stdout)
+
+    def test_the_program_replaces_the_script_so_that_signals_reach_it(self):
+        with subprocess.Popen([self.clone / "run", "distill"], env=self.environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            output, _ = process.communicate()
+        self.assertIn(f"pid={process.pid} ", output)
+
+    def test_a_symbolic_link_to_the_script_finds_the_repository(self):
+        link = self.top / "maestro-run"
+        link.symlink_to(self.clone / "run")
+        self.assertIn(f"repository={self.clone}\n", self.run_it("train", "x.toml", script=link).stdout)
+
+    def test_check_with_a_job_file_is_the_programs_and_without_one_the_projects(self):
+        self.assertIn("argument=check\nargument=job.toml\n", self.run_it("check", "job.toml").stdout)
+        done = self.run_it("check", "fromat")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no step 'fromat'; there are: format layers", done.stderr)
+
+    # Packages
+
+    def test_nothing_missing_never_calls_apt(self):
+        self.run_it("distill")
+        self.assertEqual(self.calls("apt-get"), [])
+
+    def test_missing_packages_are_installed_once_and_only_those(self):
+        self.missing("libcaf-dev", "libdnnl-dev", "libgtest-dev", "libbenchmark-dev")
+        done = self.run_it("distill")
+        self.assertIn("missing Debian packages: libcaf-dev libdnnl-dev\n", done.stderr)
+        self.assertEqual(self.calls("apt-get"), ["apt-get update",
+                         "apt-get install -y --no-install-recommends libcaf-dev libdnnl-dev"])
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.run_it("distill")
+        self.assertEqual(len(self.calls("apt-get")), 2)
+
+    def test_tests_need_their_packages_too(self):
+        self.missing("libgtest-dev", "libbenchmark-dev")
+        self.run_it("test")
+        self.assertEqual(self.calls("apt-get")[-1], "apt-get install -y --no-install-recommends libgtest-dev")
+
+    def test_no_install_names_what_is_missing_and_exits_with_3(self):
+        self.missing("g++", "libcaf-dev")
+        done = self.run_it("--no-install", "distill")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("missing Debian packages: g++ libcaf-dev\n", done.stderr)
+        self.assertEqual(self.calls(), [])
+
+    def test_without_root_and_sudo_the_command_to_type_is_named(self):
+        self.missing("libcaf-dev")
+        (self.state / "uid").write_text("1000\n")
+        done = self.run_it("distill")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("apt-get install --no-install-recommends libcaf-dev", done.stderr)
+        self.assertEqual(self.calls(), [])
+
+    def test_sudo_that_asks_nothing_is_used_without_a_terminal(self):
+        self.missing("libcaf-dev")
+        (self.state / "uid").write_text("1000\n")
+        self.make_script(self.tools / "sudo", 'shift\n[ "$1" = true ] || exec "$@"')
+        self.assertEqual(self.run_it("distill").returncode, 7)
+        self.assertEqual(len(self.calls("apt-get")), 2)
+
+    def test_a_failing_apt_shows_its_words_and_ends_the_run(self):
+        self.missing("libcaf-dev")
+        (self.state / "apt-fails").touch()
+        done = self.run_it("distill")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("E: no network", done.stderr)
+        self.assertEqual(self.calls("cmake"), [])
+
+    def test_a_system_that_is_not_debian_is_told_what_is_needed_and_tried(self):
+        (self.tools / "dpkg-query").unlink()
+        done = self.run_it("distill")
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assertIn("no Debian system; needed are what Debian calls: g++ cmake ninja-build libcaf-dev", done.stderr)
+        self.assertNotIn("no Debian system", self.run_it("distill").stderr)
+
+    def test_a_missing_tool_on_another_system_is_named(self):
+        (self.tools / "dpkg-query").unlink()
+        (self.tools / "ninja").unlink()
+        done = self.run_it("distill")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("not found here: ninja\n", done.stderr)
+
+    # Configuration and build
+
+    def test_a_second_run_neither_configures_nor_builds_nor_talks(self):
+        self.run_it("distill")
+        before = self.calls()
+        self.assertEqual(self.run_it("distill").stderr, "")
+        self.assertEqual(self.calls(), before)
+
+    def test_tests_are_added_to_the_build_and_stay(self):
+        self.run_it("distill")
+        self.assertIn("-DMAESTRO_BUILD_TESTS=OFF", self.calls("cmake")[-1])
+        done = self.run_it("test", "-R", "two words")
+        self.assertIn("-DMAESTRO_BUILD_TESTS=ON", self.calls("cmake")[-1])
+        self.assertEqual(done.stdout.splitlines()[-1], "100% tests passed")
+        self.assertIn("-R two words", done.stdout)
+        self.run_it("distill")
+        self.assertEqual(len(self.calls("cmake")), 2)
+
+    def test_an_app_builds_only_the_program(self):
+        self.run_it("distill")
+        self.assertTrue(self.calls("ninja")[0].endswith(" maestro"), self.calls())
+
+    def test_a_failed_build_shows_the_first_error_and_runs_nothing(self):
+        (self.state / "build-fails").touch()
+        done = self.run_it("distill")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("a.cpp:1: error: no", done.stderr)
+        self.assertNotIn("fine", done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def test_a_clone_that_moved_is_configured_afresh(self):
+        self.run_it("distill")
+        moved = self.top / "moved"
+        self.clone.rename(moved)
+        self.run_it("distill", script=moved / "run")
+        self.assertIn(" --fresh ", self.calls("cmake")[-1])
+
+    def test_changed_presets_configure_again(self):
+        self.run_it("distill")
+        with open(self.clone / "CMakePresets.json", "a", encoding="utf-8") as presets:
+            presets.write("\n")
+        self.run_it("distill")
+        self.assertEqual(len(self.calls("cmake")), 2)
+
+    def test_the_build_folder_can_be_chosen(self):
+        self.run_it("distill", MAESTRO_BUILD_DIR="else where")
+        self.assertTrue((self.top / "else where" / "release" / "build.ninja").exists())
+        self.assertFalse((self.clone / "build").exists())
+
+    def test_a_clone_that_cannot_be_written_is_built_in_the_cache_folder(self):
+        (self.clone / "build").write_text("a file where the folder would be, which stops root as well")
+        done = self.run_it("distill")
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assertTrue(list((self.top / "home" / ".cache" / "maestro").glob("build-*/release/build.ninja")))
+
+    def test_sanitizers_have_build_folders_of_their_own(self):
+        self.assertIn("--preset tsan", self.run_it("sanitize", "thread", "-R", "x").stdout)
+        self.assertIn("-L unit", self.run_it("sanitize", "address").stdout)
+        self.assertEqual(self.run_it("sanitize", "memory").returncode, 2)
+
+    # Benchmarks and help
+
+    def test_benchmarks_are_listed_and_run_with_the_build_at_hand(self):
+        self.make_script(self.clone / "benchmarks" / "transfer" / "run", 'echo "$MAESTRO_BINARY_DIR: $*"')
+        self.assertEqual(self.run_it("bench").stdout, "benchmarks: transfer\n")
+        self.assertEqual(self.run_it("bench", "transfer", "a").stdout, f"{self.clone}/build/release: a\n")
+        done = self.run_it("bench", "transfre")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no benchmark 'transfre'; there are: transfer", done.stderr)
+
+    def test_help_builds_nothing(self):
+        for arguments in ((), ("help",), ("--help",)):
+            self.assertIn("usage: ./run", self.run_it(*arguments).stdout)
+        self.assertEqual(self.calls(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
