@@ -1,0 +1,22 @@
+// The valid name a user most likely meant, for error messages.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace maestro {
+
+/// Smallest number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, no part
+/// edited twice (optimal string alignment, the restricted Damerau-Levenshtein distance). Bytes, not characters.
+/// O(|a| |b|) time, O(|b|) memory.
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
+
+/// The candidate nearest to `name`, or nothing when none is near enough to be a likely slip: more than a third of the
+/// longer name would have to change. Upper and lower case and '-' and '_' count as equal, except to break a tie; then
+/// the earlier candidate wins. Pure; any thread.
+[[nodiscard]] std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
+
+}  // namespace maestro

@@ -1,0 +1,101 @@
+#include "runtime/job/job_document.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <system_error>
+
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/job/job_state.hpp"
+#include "runtime/job/printable.hpp"
+
+namespace maestro {
+namespace {
+
+constexpr std::size_t largest_document = std::size_t{1} << 20;
+// A dotted key opens one table per dot, and tables are freed recursively: a bounded line bounds the depth of the stack.
+constexpr std::size_t longest_line = 8192;
+
+std::string file_beside(const std::filesystem::path& path) {
+  std::vector<std::string> names;
+  std::error_code ignored;  // no folder to look into: no suggestion
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  for (std::filesystem::directory_iterator it(folder, ignored), end; !ignored && it != end; it.increment(ignored)) {
+    if (it->path().extension() == ".toml") names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  const auto near = nearest_name(path.filename().string(), names);
+  return near ? "; did you mean '" + (path.parent_path() / *near).string() + "'?" : "";
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  const std::string shown = printable(path.string());
+  std::error_code status_error;
+  if (std::filesystem::is_directory(path, status_error)) {
+    throw JobError(shown + ": a folder, not a job file; name the .toml file inside it");
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    const auto reason = std::error_code(errno, std::generic_category()).message();
+    throw JobError(shown + ": cannot read the job file: " + reason + file_beside(path), ErrorCode::not_found);
+  }
+  // One byte more than is allowed is enough to refuse the rest.
+  std::string text(largest_document + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) throw JobError(shown + ": cannot read the job file: input/output error", ErrorCode::unavailable);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+void check_size(std::string_view text, const std::string& name) {
+  if (text.size() > largest_document) throw JobError(name + ": larger than 1 MiB; is this a job file?");
+  std::size_t line = 1;
+  for (std::size_t begin = 0; begin < text.size(); ++line) {
+    const auto end = std::min(text.find('\n', begin), text.size());
+    if (end - begin > longest_line) {
+      throw JobError(name + ":" + std::to_string(line) + ": line longer than " + std::to_string(longest_line) +
+                     " bytes; break it up");
+    }
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+JobDocument JobDocument::load(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  return parse(read_file(path), path.string(), overrides);
+}
+
+JobDocument JobDocument::parse(std::string text, std::string name, const std::vector<std::string>& overrides) {
+  auto state = std::make_shared<JobState>();
+  state->name = printable(name);
+  check_size(text, state->name);
+  state->root = parse_toml(text, state->name);
+  for (const auto& override_ : overrides) {
+    check_size(override_, "--set " + printable(override_));
+    apply_override(*state, override_);
+  }
+  return JobDocument(std::move(state));
+}
+
+JobDocument::JobDocument(std::shared_ptr<JobState> state) : state_(std::move(state)) {}
+
+JobTable JobDocument::root() const {
+  return JobTable(state_, {});
+}
+
+void JobDocument::finish() const {
+  root().finish();
+}
+
+std::string JobDocument::to_toml() const {
+  std::ostringstream out;
+  out << toml::toml_formatter(state_->root) << '\n';
+  return out.str();
+}
+
+}  // namespace maestro

@@ -1,0 +1,34 @@
+// A job file with its overrides, parsed. Reading goes through JobTable; see job_reader.hpp for the known tables.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/job/job_table.hpp"
+
+namespace maestro {
+
+/// Overrides are "a.b=c" as given to `--set`. The value is read as TOML, and as a plain string when it is not TOML, so
+/// `train.out=runs/a` needs no quotes. Later overrides win. An overridden key need not be in the file.
+class JobDocument {
+ public:
+  /// Throws JobError(not_found) when the file cannot be read, and as `parse`.
+  static JobDocument load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
+  /// `name` stands for the file in error messages. Throws JobError for what is not TOML, with line and column, for a
+  /// malformed override, for a document over 1 MiB and for a line over 8 KiB.
+  static JobDocument parse(std::string text, std::string name, const std::vector<std::string>& overrides = {});
+
+  [[nodiscard]] JobTable root() const;
+  /// Refuses every key and table that was never asked for; see JobTable::finish.
+  void finish() const;
+  /// The document with the overrides in place, as TOML; parses back to the same values.
+  [[nodiscard]] std::string to_toml() const;
+
+ private:
+  explicit JobDocument(std::shared_ptr<JobState> state);
+  std::shared_ptr<JobState> state_;  // shared with the tables, which may outlive the document
+};
+
+}  // namespace maestro

@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <optional>
+
+#include "runtime/core/result.hpp"
+#include "runtime/job/job_state.hpp"
+#include "runtime/job/printable.hpp"
+
+namespace maestro {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// The keys of "a.b.c"; nothing when one is empty or not bare.
+std::optional<JobPath> split_path(std::string_view text) {
+  JobPath path;
+  while (true) {
+    const auto dot = text.find('.');
+    const auto key = trimmed(text.substr(0, dot));
+    const bool bare = std::all_of(key.begin(), key.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    });
+    if (key.empty() || !bare) return std::nullopt;
+    path.emplace_back(key);
+    if (dot == std::string_view::npos) return path;
+    text.remove_prefix(dot + 1);
+  }
+}
+
+/// A table with the one key "value": the text as TOML, else as a string.
+toml::table parse_value(std::string_view text) {
+  try {
+    auto parsed = toml::parse("value = " + std::string(text));
+    // More than one key means a line break that would smuggle in keys of its own: then the text is meant as a string.
+    if (parsed.size() == 1) return parsed;
+  } catch (const toml::parse_error&) {
+    // Not TOML: a bare word such as a path.
+  }
+  return toml::table{{"value", std::string(text)}};
+}
+
+toml::table& innermost_table(JobState& state, const JobOverride& override_) {
+  toml::table* table = &state.root;
+  for (std::size_t i = 0; i + 1 < override_.path.size(); ++i) {
+    auto* node = table->get(override_.path[i]);
+    if (node == nullptr) {
+      node = &table->insert_or_assign(override_.path[i], toml::table{}).first->second;
+    }
+    if (!node->is_table()) {
+      const JobPath outer(override_.path.begin(), override_.path.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      throw JobError(override_.place + ": " + label_of(outer) + ": expected a table, but it is " + describe(*node));
+    }
+    table = node->as_table();
+  }
+  return *table;
+}
+
+}  // namespace
+
+void apply_override(JobState& state, const std::string& text) {
+  const std::string place = "--set " + printable(text);
+  const auto equals = text.find('=');
+  if (equals == std::string::npos) {
+    throw JobError(place + ": expected a key and a value, as in --set train.steps=100");
+  }
+  auto path = split_path(std::string_view(text).substr(0, equals));
+  if (!path) {
+    throw JobError(place + ": \"" + printable(text.substr(0, equals)) +
+                   "\" is no key; write it as in --set train.steps=100");
+  }
+  const JobOverride override_{place, std::move(*path)};
+  auto value = parse_value(trimmed(std::string_view(text).substr(equals + 1)));
+  auto& table = innermost_table(state, override_);
+  // Erased first, so that the key forgets its place in the file.
+  table.erase(override_.path.back());
+  value.get("value")->visit([&](auto& node) { table.insert(override_.path.back(), std::move(node)); });
+  state.overrides.push_back(override_);
+}
+
+}  // namespace maestro

@@ -1,0 +1,89 @@
+#include "runtime/job/job_state.hpp"
+
+#include <algorithm>
+
+#include "runtime/core/result.hpp"
+#include "runtime/job/printable.hpp"
+
+namespace maestro {
+namespace {
+
+bool is_prefix(const JobPath& prefix, const JobPath& path) {
+  return prefix.size() <= path.size() && std::equal(prefix.begin(), prefix.end(), path.begin());
+}
+
+bool is_bare(std::string_view key) {
+  return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
+}  // namespace
+
+const toml::node* JobState::find(const JobPath& path) const {
+  const toml::node* node = &root;
+  for (const auto& key : path) {
+    const auto* table = node->as_table();
+    node = table == nullptr ? nullptr : table->get(key);
+    if (node == nullptr) return nullptr;
+  }
+  return node;
+}
+
+JobPlace JobState::place_of(const JobPath& path) const {
+  for (std::size_t i = overrides.size(); i-- > 0;) {
+    if (is_prefix(overrides[i].path, path)) return {overrides[i].place, true, i, 0};
+  }
+  JobPlace place{name};
+  const toml::table* table = &root;
+  JobPath reached;
+  for (const auto& key : path) {
+    const auto entry = table == nullptr ? root.end() : table->find(key);
+    if (table == nullptr || entry == table->end()) break;
+    reached.push_back(key);
+    const auto begin = entry->first.source().begin;
+    place = {name + ":" + std::to_string(begin.line), false, begin.line, begin.column};
+    table = entry->second.as_table();
+  }
+  if (reached.empty() || place.line != 0) return place;
+  // A table without a line came into being around an overridden key.
+  for (std::size_t i = overrides.size(); i-- > 0;) {
+    if (is_prefix(reached, overrides[i].path)) return {overrides[i].place, true, i, 0};
+  }
+  return JobPlace{name};
+}
+
+void JobState::fail(const JobPath& path, const std::string& message) const {
+  throw JobError(place_of(path).text + ": " + label_of(path) + ": " + message);
+}
+
+toml::table parse_toml(std::string_view text, const std::string& name) {
+  try {
+    return toml::parse(text, name);
+  } catch (const toml::parse_error& error) {
+    const auto at = error.source().begin;
+    throw JobError(name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) +
+                   ": not valid TOML: " + printable(error.description()));
+  }
+}
+
+std::string label_of(const JobPath& path) {
+  std::string label;
+  for (const auto& key : path) {
+    if (!label.empty()) label += '.';
+    label += is_bare(key) ? key : '"' + printable(key) + '"';
+  }
+  return label;
+}
+
+std::string describe(const toml::node& node) {
+  if (const auto* text = node.as_string()) return "a string \"" + printable(text->get()) + '"';
+  if (const auto* integer = node.as_integer()) return "the integer " + std::to_string(integer->get());
+  if (const auto* number = node.as_floating_point()) return "the number " + number_text(number->get());
+  if (const auto* flag = node.as_boolean()) return flag->get() ? "the flag true" : "the flag false";
+  if (node.is_array()) return "a list";
+  if (node.is_table()) return "a table";
+  return "a date or time";
+}
+
+}  // namespace maestro

@@ -1,0 +1,231 @@
+#include "runtime/job/job_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/job/job_state.hpp"
+#include "runtime/job/printable.hpp"
+
+namespace maestro {
+namespace {
+
+/// The node at `path`, noted as asked for; null when absent.
+const toml::node* ask(JobState& state, const JobPath& path) {
+  state.asked[JobPath(path.begin(), path.end() - 1)].insert(path.back());
+  return state.find(path);
+}
+
+[[noreturn]] void refuse_type(const JobState& state, const JobPath& path, std::string_view expected,
+                              const toml::node& found) {
+  std::string message = "expected " + std::string(expected) + ", got " + describe(found);
+  // `--set data.path=2024` reads as an integer; the file's reader needs no such hint.
+  const bool wants_quotes = expected == "a string" && found.is_value() && state.place_of(path).overridden;
+  if (wants_quotes) message += "; put the value in double quotes to make it a string";
+  state.fail(path, message);
+}
+
+std::string allowed_text(Range range) {
+  const bool below = range.min != Range{}.min, above = range.max != Range{}.max;
+  if (below && above) return "must be from " + std::to_string(range.min) + " to " + std::to_string(range.max);
+  return below ? "must be at least " + std::to_string(range.min) : "must be at most " + std::to_string(range.max);
+}
+
+std::string allowed_text(NumberRange range) {
+  std::string low, high;
+  if (std::isfinite(range.min)) low = (range.min_open ? "greater than " : "at least ") + number_text(range.min);
+  if (std::isfinite(range.max)) high = (range.max_open ? "less than " : "at most ") + number_text(range.max);
+  if (low.empty() && high.empty()) return "must be finite";
+  return "must be " + low + (low.empty() || high.empty() ? "" : " and ") + high;
+}
+
+bool contains(NumberRange range, double value) {
+  if (!std::isfinite(value)) return false;
+  const bool above = range.min_open ? value > range.min : value >= range.min;
+  const bool below = range.max_open ? value < range.max : value <= range.max;
+  return above && below;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (const auto& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+/// Full name of `key` in another table that knows it: a key written under the wrong heading.
+std::optional<std::string> found_elsewhere(const JobState& state, const std::string& key) {
+  for (const auto& [table, keys] : state.asked) {
+    if (!keys.contains(key)) continue;
+    JobPath path = table;
+    path.push_back(key);
+    return label_of(path);
+  }
+  return std::nullopt;
+}
+
+std::string unknown_text(const JobState& state, const JobPath& path) {
+  const JobPath table(path.begin(), path.end() - 1);
+  std::vector<std::string> known;
+  if (const auto keys = state.asked.find(table); keys != state.asked.end()) {
+    known.assign(keys->second.begin(), keys->second.end());
+  }
+  const std::string message = state.find(path)->is_table() ? "unknown table; " : "unknown key; ";
+  if (const auto near = nearest_name(path.back(), known)) return message + "did you mean '" + *near + "'?";
+  if (const auto other = found_elsewhere(state, path.back())) return message + "did you mean '" + *other + "'?";
+  if (known.empty()) return message + "nothing may stand here";
+  return message + "known here: " + listed(known);
+}
+
+/// All keys nobody asked for, as paths. An unknown table counts once, without its keys.
+void collect_unknown(const JobState& state, const toml::table& table, JobPath& path, std::vector<JobPath>& unknown) {
+  const auto asked = state.asked.find(path);
+  for (const auto& [key, node] : table) {
+    const bool known = asked != state.asked.end() && asked->second.contains(std::string(key.str()));
+    path.emplace_back(key.str());
+    if (!known) {
+      unknown.push_back(path);
+    } else if (node.is_table()) {
+      collect_unknown(state, *node.as_table(), path, unknown);
+    }
+    path.pop_back();
+  }
+}
+
+bool stands_before(const JobPlace& a, const JobPlace& b) {
+  return std::tie(a.overridden, a.line, a.column) < std::tie(b.overridden, b.line, b.column);
+}
+
+void sort_by_place(const JobState& state, std::vector<JobPath>& paths) {
+  std::stable_sort(paths.begin(), paths.end(), [&](const JobPath& a, const JobPath& b) {
+    return stands_before(state.place_of(a), state.place_of(b));
+  });
+}
+
+}  // namespace
+
+JobTable::JobTable(std::shared_ptr<JobState> state, std::vector<std::string> path)
+    : state_(std::move(state)), path_(std::move(path)) {}
+
+JobPath JobTable::path_to(std::string_view key) const {
+  JobPath path = path_;
+  path.emplace_back(key);
+  return path;
+}
+
+std::int64_t JobTable::integer(std::string_view key, std::int64_t fallback, Range allowed) const {
+  const auto path = path_to(key);
+  const auto* node = ask(*state_, path);
+  if (node == nullptr) return fallback;
+  if (!node->is_integer()) refuse_type(*state_, path, "an integer", *node);
+  const std::int64_t value = node->as_integer()->get();
+  if (value < allowed.min || value > allowed.max) {
+    state_->fail(path, allowed_text(allowed) + ", got " + std::to_string(value));
+  }
+  return value;
+}
+
+double JobTable::number(std::string_view key, double fallback, NumberRange allowed) const {
+  const auto path = path_to(key);
+  const auto* node = ask(*state_, path);
+  if (node == nullptr) return fallback;
+  if (!node->is_number()) refuse_type(*state_, path, "a number", *node);
+  const double value =
+      node->is_integer() ? static_cast<double>(node->as_integer()->get()) : node->as_floating_point()->get();
+  if (!contains(allowed, value)) state_->fail(path, allowed_text(allowed) + ", got " + number_text(value));
+  return value;
+}
+
+bool JobTable::flag(std::string_view key, bool fallback) const {
+  const auto path = path_to(key);
+  const auto* node = ask(*state_, path);
+  if (node == nullptr) return fallback;
+  if (!node->is_boolean()) refuse_type(*state_, path, "true or false", *node);
+  return node->as_boolean()->get();
+}
+
+std::string JobTable::text(std::string_view key, std::string fallback) const {
+  const auto path = path_to(key);
+  const auto* node = ask(*state_, path);
+  if (node == nullptr) return fallback;
+  if (!node->is_string()) refuse_type(*state_, path, "a string", *node);
+  return node->as_string()->get();
+}
+
+std::string JobTable::choice(std::string_view key, std::string fallback,
+                             const std::vector<std::string>& allowed) const {
+  if (!has(key)) return fallback;
+  const auto value = text(key, {});
+  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return value;
+  const auto near = nearest_name(value, allowed);
+  fail(key, "\"" + printable(value) + "\" is not one of " + listed(allowed) +
+                (near ? "; did you mean '" + *near + "'?" : ""));
+}
+
+std::vector<std::string> JobTable::texts(std::string_view key, std::vector<std::string> fallback) const {
+  const auto path = path_to(key);
+  const auto* node = ask(*state_, path);
+  if (node == nullptr) return fallback;
+  if (!node->is_array()) refuse_type(*state_, path, "a list of strings", *node);
+  std::vector<std::string> out;
+  for (const auto& element : *node->as_array()) {
+    if (!element.is_string()) {
+      fail(key,
+           "expected a list of strings, but element " + std::to_string(out.size() + 1) + " is " + describe(element));
+    }
+    out.push_back(element.as_string()->get());
+  }
+  return out;
+}
+
+bool JobTable::has(std::string_view key) const {
+  return ask(*state_, path_to(key)) != nullptr;
+}
+
+JobTable JobTable::table(std::string_view key) const {
+  auto path = path_to(key);
+  const auto* node = ask(*state_, path);
+  if (node != nullptr && !node->is_table()) refuse_type(*state_, path, "a table", *node);
+  return JobTable(state_, std::move(path));
+}
+
+std::vector<std::string> JobTable::keys() const {
+  const auto* node = state_->find(path_);
+  if (node == nullptr) return {};
+  std::vector<JobPath> paths;
+  for (const auto& [key, ignored] : *node->as_table()) paths.push_back(path_to(key.str()));
+  sort_by_place(*state_, paths);
+  std::vector<std::string> out;
+  for (const auto& path : paths) out.push_back(path.back());
+  return out;
+}
+
+std::string JobTable::name() const {
+  return label_of(path_);
+}
+
+void JobTable::finish() const {
+  const auto* node = state_->find(path_);
+  if (node == nullptr) return;
+  std::vector<JobPath> unknown;
+  JobPath path = path_;
+  collect_unknown(*state_, *node->as_table(), path, unknown);
+  if (unknown.empty()) return;
+  sort_by_place(*state_, unknown);
+  state_->fail(unknown.front(), unknown_text(*state_, unknown.front()));
+}
+
+void JobTable::fail(std::string_view key, const std::string& message) const {
+  state_->fail(path_to(key), message);
+}
+
+void JobTable::fail_among(std::initializer_list<std::string_view> keys, const std::string& message) const {
+  for (const auto key : keys) {
+    if (state_->find(path_to(key)) != nullptr) fail(key, message);
+  }
+  fail(*keys.begin(), message);
+}
+
+}  // namespace maestro

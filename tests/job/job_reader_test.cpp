@@ -1,0 +1,141 @@
+#include "runtime/job/job_reader.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/job/job_document.hpp"
+#include "tests/job/job_error.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::HasSubstr;
+
+JobTable root_of(const std::string& text) {
+  return JobDocument::parse(text, "job.toml").root();
+}
+std::string train_error(const std::string& line) {
+  return job_error_of([&] { (void)read_train(root_of("[train]\n" + line).table("train")); });
+}
+std::string data_error(const std::string& lines) {
+  return job_error_of([&] { (void)read_data(root_of("[data]\n" + lines).table("data")); });
+}
+std::string transport_error(const std::string& line) {
+  return job_error_of([&] { (void)read_transport(root_of("[transport]\n" + line).table("transport")); });
+}
+
+TEST(JobReader, reads_every_key_of_train) {
+  const auto root = root_of(R"([train]
+steps = 7
+seed = 3
+global_batch = 32
+deterministic = false
+checkpoint_every = 5
+keep_checkpoints = 4
+validate_every = 6
+validation_samples = 0
+ahead = 3
+peer_timeout_s = 1.5
+clip = "global"
+out = "runs/x"
+)");
+  const auto train = read_train(root.table("train"));
+  EXPECT_EQ(train.steps, 7);
+  EXPECT_EQ(train.seed, 3);
+  EXPECT_EQ(train.global_batch, 32);
+  EXPECT_FALSE(train.deterministic);
+  EXPECT_EQ(train.checkpoint_every, 5);
+  EXPECT_EQ(train.keep_checkpoints, 4);
+  EXPECT_EQ(train.validate_every, 6);
+  EXPECT_EQ(train.validation_samples, 0);
+  EXPECT_EQ(train.ahead, 3);
+  EXPECT_EQ(train.peer_timeout_s, 1.5);
+  EXPECT_EQ(train.clip, "global");
+  EXPECT_EQ(train.out, "runs/x");
+  EXPECT_NO_THROW(root.finish());
+}
+
+TEST(JobReader, an_absent_table_gives_the_defaults) {
+  const auto train = read_train(root_of("").table("train"));
+  EXPECT_EQ(train.steps, TrainConfig{}.steps);
+  EXPECT_EQ(train.clip, TrainConfig{}.clip);
+  const auto transport = read_transport(root_of("").table("transport"));
+  EXPECT_EQ(transport.listen, TransportConfig{}.listen);
+}
+
+TEST(JobReader, refuses_impossible_training_settings) {
+  EXPECT_EQ(train_error("global_batch = 0"), "job.toml:2: train.global_batch: must be at least 1, got 0");
+  EXPECT_EQ(train_error("ahead = 0"), "job.toml:2: train.ahead: must be from 1 to 1024, got 0");
+  EXPECT_EQ(train_error("validation_samples = -1"), "job.toml:2: train.validation_samples: must be at least 0, got -1");
+  EXPECT_EQ(train_error("peer_timeout_s = 0"), "job.toml:2: train.peer_timeout_s: must be greater than 0, got 0");
+  EXPECT_EQ(train_error("clip = \"globl\""),
+            "job.toml:2: train.clip: \"globl\" is not one of section, global; did you mean 'global'?");
+  EXPECT_EQ(train_error("out = \"\""), "job.toml:2: train.out: must not be empty; give a folder for the run's files");
+  for (const std::string key : {"steps", "keep_checkpoints"}) {
+    EXPECT_THAT(train_error(key + " = 0"), HasSubstr("must be at least 1")) << key;
+  }
+  for (const std::string key : {"seed", "checkpoint_every", "validate_every"}) {
+    EXPECT_THAT(train_error(key + " = -1"), HasSubstr("must be at least 0")) << key;
+  }
+}
+
+TEST(JobReader, reads_every_key_of_data) {
+  const auto root = root_of(
+      "[data]\nkind = \"text\"\npath = \"corpus\"\ntokenizer = \"bytes\"\nsequence = 64\n"
+      "vocabulary = 512\nvalidation_fraction = 0.25\n");
+  const auto data = read_data(root.table("data"));
+  EXPECT_EQ(data.kind, "text");
+  EXPECT_EQ(data.path, "corpus");
+  EXPECT_EQ(data.tokenizer, "bytes");
+  EXPECT_EQ(data.sequence, 64);
+  EXPECT_EQ(data.vocabulary, 512);
+  EXPECT_EQ(data.validation_fraction, 0.25);
+  EXPECT_NO_THROW(root.finish());
+}
+
+TEST(JobReader, a_text_corpus_needs_a_path_and_a_synthetic_one_takes_none) {
+  EXPECT_EQ(data_error(""), "job.toml:1: data.path: kind = \"text\" needs data.path, a text file or a folder of them");
+  EXPECT_THAT(data_error("kind = \"text\""), HasSubstr("job.toml:2: data.kind: "));
+  EXPECT_THAT(data_error("kind = \"synthetic\"\npath = \"x\""), HasSubstr("job.toml:3: data.path: "));
+  EXPECT_EQ(data_error("kind = \"synthetic\""), "(no error)");
+}
+
+TEST(JobReader, the_validation_fraction_lies_strictly_between_zero_and_one) {
+  for (const std::string value : {"0.0", "1.0", "-0.5", "nan", "inf"}) {
+    EXPECT_THAT(data_error("path = \"x\"\nvalidation_fraction = " + value),
+                HasSubstr("data.validation_fraction: must be greater than 0 and less than 1"))
+        << value;
+  }
+}
+
+TEST(JobReader, reads_every_key_of_transport) {
+  const auto root = root_of(
+      "[transport]\nprovider = \"tcp\"\nforce_rma = true\nslots = 3\nchunk_kib = 64\n"
+      "timeout_s = 2\nlisten = \"::1\"\nport = 65535\n");
+  const auto transport = read_transport(root.table("transport"));
+  EXPECT_EQ(transport.provider, "tcp");
+  EXPECT_TRUE(transport.force_rma);
+  EXPECT_EQ(transport.slots, 3);
+  EXPECT_EQ(transport.chunk_kib, 64);
+  EXPECT_EQ(transport.timeout_s, 2.0);
+  EXPECT_EQ(transport.listen, "::1");
+  EXPECT_EQ(transport.port, 65535);
+  EXPECT_NO_THROW(root.finish());
+}
+
+TEST(JobReader, refuses_impossible_transport_settings) {
+  EXPECT_EQ(transport_error("port = 65536"), "job.toml:2: transport.port: must be from 0 to 65535, got 65536");
+  EXPECT_EQ(transport_error("provider = \"tpc\""),
+            "job.toml:2: transport.provider: \"tpc\" is not one of auto, shm, tcp, verbs, efa; did you mean 'tcp'?");
+  EXPECT_THAT(transport_error("slots = 0"), HasSubstr("must be from 1 to 1024"));
+  EXPECT_THAT(transport_error("chunk_kib = 0"), HasSubstr("must be from 1 to"));
+  EXPECT_THAT(transport_error("timeout_s = -1"), HasSubstr("must be greater than 0"));
+  for (const std::string address : {"localhost", "256.0.0.1", "127.0.0.1:80", "", "1.2.3", ":::"}) {
+    EXPECT_THAT(transport_error("listen = \"" + address + "\""),
+                HasSubstr("job.toml:2: transport.listen: expected an IPv4 or IPv6 address"))
+        << address;
+  }
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,179 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/job/job_document.hpp"
+#include "runtime/job/job_reader.hpp"
+#include "tests/job/job_error.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+JobTable student_of(const std::string& lines) {
+  return JobDocument::parse("[student]\n" + lines, "job.toml").root().table("student");
+}
+std::string section_error(const std::string& lines) {
+  return job_error_of([&] { (void)read_section(student_of(lines), "student"); });
+}
+std::string decoder_error(const std::string& lines) {
+  return job_error_of([&] { (void)read_decoder(student_of(lines)); });
+}
+
+TEST(SectionReader, reads_every_key_of_a_section) {
+  const auto student = student_of(R"(replicas = 2
+micro_batch = 4
+devices = ["cpu:0", "cpu:1"]
+precision = "bf16"
+weights = "models/gpt2"
+max_in_flight = 3
+lr = 0.5
+min_lr = 0.25
+warmup_steps = 11
+schedule = "linear"
+weight_decay = 0.0
+beta1 = 0.8
+beta2 = 0.9
+epsilon = 1e-6
+clip_norm = 0
+)");
+  const auto section = read_section(student, "student");
+  EXPECT_EQ(section.name, "student");
+  EXPECT_EQ(section.replicas, 2);
+  EXPECT_EQ(section.micro_batch, 4);
+  EXPECT_THAT(section.devices, ElementsAre("cpu:0", "cpu:1"));
+  EXPECT_EQ(section.precision, DType::bf16);
+  EXPECT_EQ(section.weights, "models/gpt2");
+  EXPECT_EQ(section.max_in_flight, 3);
+  EXPECT_EQ(section.optimizer.lr, 0.5);
+  EXPECT_EQ(section.optimizer.min_lr, 0.25);
+  EXPECT_EQ(section.optimizer.warmup_steps, 11);
+  EXPECT_EQ(section.optimizer.schedule, "linear");
+  EXPECT_EQ(section.optimizer.weight_decay, 0.0);
+  EXPECT_EQ(section.optimizer.beta1, 0.8);
+  EXPECT_EQ(section.optimizer.beta2, 0.9);
+  EXPECT_EQ(section.optimizer.epsilon, 1e-6);
+  EXPECT_EQ(section.optimizer.clip_norm, 0.0);
+  EXPECT_NO_THROW(student.finish());
+}
+
+TEST(SectionReader, absent_keys_keep_the_defaults_of_the_caller) {
+  SectionConfig defaults;
+  defaults.micro_batch = 3;
+  defaults.precision = DType::bf16;
+  defaults.optimizer.lr = 0.125;
+  const auto section = read_section(student_of("replicas = 2\n"), "student", defaults);
+  EXPECT_EQ(section.replicas, 2);
+  EXPECT_EQ(section.micro_batch, 3);
+  EXPECT_EQ(section.precision, DType::bf16);
+  EXPECT_EQ(section.optimizer.lr, 0.125);
+}
+
+TEST(SectionReader, an_optimizer_key_of_a_forward_only_section_is_unknown) {
+  const auto document = JobDocument::parse("[teacher]\nlr = 0.1\n", "job.toml");
+  (void)read_section(document.root().table("teacher"), "teacher", {}, Training::none);
+  EXPECT_THAT(job_error_of([&] { document.finish(); }), HasSubstr("job.toml:2: teacher.lr: unknown key"));
+}
+
+TEST(SectionReader, refuses_impossible_section_settings) {
+  EXPECT_EQ(section_error("micro_batch = 0"), "job.toml:2: student.micro_batch: must be at least 1, got 0");
+  EXPECT_EQ(section_error("precision = \"fp16\""),
+            "job.toml:2: student.precision: \"fp16\" is not one of fp32, bf16; did you mean 'fp32'?");
+  EXPECT_THAT(section_error("replicas = 0"), HasSubstr("student.replicas: must be from 1 to 4096"));
+  EXPECT_THAT(section_error("max_in_flight = 0"), HasSubstr("must be at least 1"));
+  EXPECT_THAT(section_error("beta1 = 1.0"), HasSubstr("must be at least 0 and less than 1"));
+  EXPECT_THAT(section_error("beta2 = -0.1"), HasSubstr("must be at least 0 and less than 1"));
+  EXPECT_THAT(section_error("epsilon = 0"), HasSubstr("must be greater than 0"));
+  EXPECT_THAT(section_error("warmup_steps = -1"), HasSubstr("must be at least 0"));
+  EXPECT_THAT(section_error("schedule = \"cosin\""), HasSubstr("did you mean 'cosine'?"));
+  for (const std::string key : {"lr", "min_lr", "weight_decay", "clip_norm"}) {
+    EXPECT_THAT(section_error(key + " = -1"), HasSubstr("student." + key + ": must be at least 0")) << key;
+  }
+}
+
+TEST(SectionReader, the_end_of_the_schedule_lies_not_above_its_start) {
+  EXPECT_THAT(section_error("lr = 0.1\nmin_lr = 0.2"), HasSubstr("job.toml:3: student.min_lr: "));
+  EXPECT_EQ(section_error("lr = 0.1\nmin_lr = 0.1"), "(no error)");
+}
+
+TEST(SectionReader, devices_are_one_cpu_per_replica) {
+  EXPECT_EQ(section_error("replicas = 2\ndevices = [\"cpu:0\"]"),
+            "job.toml:3: student.devices: names 1 device for replicas = 2; name one per replica, or none to place them "
+            "automatically");
+  EXPECT_EQ(section_error("replicas = 2\ndevices = []"), "(no error)");
+  for (const std::string device : {"cpu", "cpu:", "cpu:-1", "cpu:1x", "gpu:0", "cpu:99999999999", ""}) {
+    EXPECT_EQ(section_error("devices = [\"" + device + "\"]"),
+              "job.toml:2: student.devices: \"" + device + "\" is no device; expected cpu:K, for example cpu:0");
+  }
+}
+
+TEST(DecoderReader, reads_every_key_of_a_decoder) {
+  const auto student = student_of(R"(family = "llama"
+layers = 2
+width = 64
+heads = 8
+kv_heads = 2
+ffn = 192
+vocabulary = 512
+positions = 256
+tied = false
+rope_theta = 5e5
+norm_epsilon = 1e-6
+init_std = 0.01
+)");
+  const auto decoder = read_decoder(student);
+  EXPECT_EQ(decoder.family, "llama");
+  EXPECT_EQ(decoder.layers, 2);
+  EXPECT_EQ(decoder.width, 64);
+  EXPECT_EQ(decoder.heads, 8);
+  EXPECT_EQ(decoder.kv_heads, 2);
+  EXPECT_EQ(decoder.ffn, 192);
+  EXPECT_EQ(decoder.vocabulary, 512);
+  EXPECT_EQ(decoder.positions, 256);
+  EXPECT_FALSE(decoder.tied);
+  EXPECT_EQ(decoder.rope_theta, 5e5);
+  EXPECT_EQ(decoder.norm_epsilon, 1e-6);
+  EXPECT_EQ(decoder.init_std, 0.01);
+  EXPECT_NO_THROW(student.finish());
+}
+
+TEST(DecoderReader, heads_divide_the_width) {
+  EXPECT_EQ(decoder_error("width = 128\nheads = 5"),
+            "job.toml:3: student.heads: heads = 5 does not divide width = 128; nearest that does: 4");
+  EXPECT_EQ(decoder_error("width = 130"),
+            "job.toml:2: student.width: heads = 4 does not divide width = 130; nearest that does: 5");
+}
+
+TEST(DecoderReader, key_value_heads_divide_the_heads) {
+  EXPECT_EQ(decoder_error("family = \"llama\"\nheads = 8\nkv_heads = 3"),
+            "job.toml:4: student.kv_heads: kv_heads = 3 does not divide heads = 8; nearest that does: 2");
+}
+
+TEST(DecoderReader, gpt2_has_no_grouped_queries) {
+  EXPECT_THAT(decoder_error("kv_heads = 2"), HasSubstr("job.toml:2: student.kv_heads: family \"gpt2\""));
+  EXPECT_EQ(decoder_error("kv_heads = 4"), "(no error)");
+}
+
+TEST(DecoderReader, rotary_positions_need_an_even_head_size) {
+  EXPECT_EQ(decoder_error("family = \"llama\"\nwidth = 12\nheads = 4"),
+            "job.toml:4: student.heads: rotary positions need an even head size, but width / heads = 3");
+  EXPECT_EQ(decoder_error("family = \"gpt2\"\nwidth = 12\nheads = 4"), "(no error)");
+}
+
+TEST(DecoderReader, refuses_impossible_shapes) {
+  for (const std::string key : {"layers", "width", "heads", "positions"}) {
+    EXPECT_THAT(decoder_error(key + " = 0"), HasSubstr("student." + key + ": must be from 1 to")) << key;
+  }
+  for (const std::string key : {"kv_heads", "ffn"}) {
+    EXPECT_THAT(decoder_error(key + " = -1"), HasSubstr("student." + key + ": must be from 0 to")) << key;
+  }
+  for (const std::string key : {"rope_theta", "norm_epsilon", "init_std"}) {
+    EXPECT_THAT(decoder_error(key + " = 0"), HasSubstr("student." + key + ": must be greater than 0")) << key;
+  }
+  EXPECT_THAT(decoder_error("vocabulary = 1"), HasSubstr("must be from 2 to"));
+  EXPECT_THAT(decoder_error("family = \"lama\""), HasSubstr("did you mean 'llama'?"));
+}
+
+}  // namespace
+}  // namespace maestro
