@@ -6,9 +6,13 @@ check_steps=(format layers gcc headers clang tidy asan tsan)
 project_files() { find "$root"/{runtime,transport,sections,actors,apps,tests,benchmarks} -type f -name "$1" -print0; }
 
 check_format() {
-  local files
+  local files output wrong
   mapfile -d '' files < <(project_files '*.[hc]pp'; project_files '*.cu'; project_files '*.cuh')
-  clang-format --dry-run -Werror --style=file "${files[@]}"
+  if output=$(clang-format --dry-run -Werror --style=file "${files[@]}" 2>&1); then return 0; fi
+  mapfile -t wrong < <(sed -n 's/:[0-9]*:[0-9]*: error: .*clang-format-violations.*//p' <<<"$output" | sort -u)
+  if [[ ${#wrong[@]} == 0 ]]; then echo "$output" >&2; return 1; fi
+  printf '%s: run clang-format -i on it\n' "${wrong[@]}" >&2
+  return 1
 }
 
 check_layers() { python3 "$root/tests/build/check_layers.py" "$root"; }
