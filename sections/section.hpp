@@ -11,42 +11,32 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/graph/pass.hpp"
+#include "runtime/graph/port.hpp"
 #include "runtime/ops/functions.hpp"
 #include "runtime/ops/parameters.hpp"
 #include "runtime/ops/tape.hpp"
 
 namespace maestro {
 
-/// A named, typed connection point. Each token (row) of a sample carries `columns` elements.
-struct Port {
-  std::string name;
-  DType dtype = DType::f32;
-  std::int64_t columns = 1;
-  bool differentiable = false;  ///< a gradient of the same shape may travel the other way
-  bool optional = false;        ///< an input that may stay unconnected
-};
-
-struct Ports {
-  std::vector<Port> inputs;
-  std::vector<Port> outputs;
-};
-
-enum class Pass : std::uint8_t { train, evaluate };
-
 /// What one micro-batch brings to a section. Views live until the micro-batch retires.
 class Inputs {
  public:
-  Inputs(Pass pass, SequenceLayout layout, double loss_scale) : pass_(pass), layout_(layout), loss_scale_(loss_scale) {}
+  Inputs(Pass pass, std::span<const SampleId> samples, SequenceLayout layout, double loss_scale)
+      : pass_(pass), samples_(samples), layout_(layout), loss_scale_(loss_scale) {}
   void set(std::string port, Var value) { values_.emplace_back(std::move(port), std::move(value)); }
 
   /// (M, columns) of the port's dtype. An unknown or unconnected port is a programming error: throws std::out_of_range.
   [[nodiscard]] const Var& operator[](std::string_view port) const;
   [[nodiscard]] bool has(std::string_view port) const;
+  /// The samples of the micro-batch, in row order; of the training or the validation split by pass().
+  [[nodiscard]] std::span<const SampleId> samples() const { return samples_; }
   /// Where each sample's rows begin and each row's position in its sample.
   [[nodiscard]] const SequenceLayout& layout() const { return layout_; }
   [[nodiscard]] Pass pass() const { return pass_; }
@@ -55,6 +45,7 @@ class Inputs {
 
  private:
   Pass pass_;
+  std::span<const SampleId> samples_;
   SequenceLayout layout_;
   double loss_scale_;
   std::vector<std::pair<std::string, Var>> values_;
@@ -112,8 +103,13 @@ class Section {
   [[nodiscard]] virtual Cost cost(const SampleShape& sample) const = 0;
   /// Every parameter under its Hugging Face name, for checkpoints and weights in and out.
   [[nodiscard]] virtual std::vector<StateEntry> state() = 0;
+  /// Whether a stored tensor that is none of state() may stand in the section's file: another section's part of the
+  /// same model, or a buffer that is computed here.
+  [[nodiscard]] virtual bool ignores(std::string_view /*stored_name*/) const { return false; }
   /// config.json of the model family.
   [[nodiscard]] virtual std::string config_json() const = 0;
+  /// What a person should know before the run starts, one line each; known once the section is built.
+  [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
   /// Called once when the section will never be trained: a chance to drop what only training needs.
   virtual void freeze() {}
 };

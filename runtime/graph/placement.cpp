@@ -1,0 +1,88 @@
+#include "runtime/graph/placement.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+namespace {
+
+std::string core_range(std::int64_t cores) {
+  return cores == 1 ? "cpu:0" : "cpu:0 to cpu:" + std::to_string(cores - 1);
+}
+
+void check_device(const GraphNode& node, const std::string& device, std::int64_t cores) {
+  const std::string where = node.name + ".devices: \"" + device + "\"";
+  constexpr std::string_view prefix = "cpu:";
+  if (device.rfind("cuda:", 0) == 0) {
+    throw JobError(where + ": this build has no CUDA backend; use " + core_range(cores), ErrorCode::unavailable);
+  }
+  std::int64_t core = -1;
+  const char* end = device.data() + device.size();
+  const bool named = device.rfind(prefix, 0) == 0;
+  const auto parsed = named ? std::from_chars(device.data() + prefix.size(), end, core) : std::from_chars_result{};
+  if (!named || parsed.ec != std::errc() || parsed.ptr != end || core < 0) {
+    throw JobError(where + " is no device; use " + core_range(cores));
+  }
+  if (core >= cores) {
+    throw JobError(where + ": this machine has " + std::to_string(cores) + " cores, " + core_range(cores),
+                   ErrorCode::unavailable);
+  }
+}
+
+std::vector<std::string> devices_of(const GraphNode& node, const std::vector<std::string>& wanted, std::int64_t cores,
+                                    std::int64_t& next_core) {
+  std::vector<std::string> devices = wanted;
+  if (node.replicas > cores) {
+    throw JobError(node.name + ".replicas = " + std::to_string(node.replicas) + ": this machine has " +
+                       std::to_string(cores) + " cores, one device each; use at most " + std::to_string(cores),
+                   ErrorCode::unavailable);
+  }
+  if (devices.empty()) {
+    for (std::int64_t replica = 0; replica < node.replicas; ++replica) {
+      devices.push_back("cpu:" + std::to_string(next_core++ % cores));
+    }
+    return devices;
+  }
+  if (static_cast<std::int64_t>(devices.size()) != node.replicas) {
+    throw JobError(node.name + ".devices names " + std::to_string(devices.size()) + " devices for " +
+                   std::to_string(node.replicas) + " replicas; name one for each replica");
+  }
+  for (const std::string& device : devices) {
+    check_device(node, device, cores);
+    if (std::count(devices.begin(), devices.end(), device) > 1) {
+      throw JobError(node.name + ".devices: \"" + device +
+                     "\" is named twice; replicas of one section need devices "
+                     "of their own");
+    }
+  }
+  return devices;
+}
+
+}  // namespace
+
+std::vector<ReplicaPlace> place(const SectionGraph& graph, const PlacementRequest& request) {
+  std::int64_t computing = 0;
+  for (const GraphNode& node : graph.nodes()) computing += node.mode == Mode::source ? 0 : node.replicas;
+  const std::int64_t first_rank = request.processes > computing ? 1 : 0;  // PL-2
+  const std::int64_t ranks = request.processes - first_rank;
+  std::vector<ReplicaPlace> places;
+  std::int64_t next_core = 0;
+  std::int64_t next_rank = 0;
+  for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
+    const GraphNode& node = graph.nodes()[index];
+    const bool source = node.mode == Mode::source;
+    std::vector<std::string> devices(1, "host");
+    if (!source) devices = devices_of(node, request.devices[index], request.cores, next_core);
+    for (std::uint32_t replica = 0; replica < devices.size(); ++replica) {
+      const std::int64_t rank = source || ranks <= 0 ? 0 : first_rank + next_rank++ % ranks;
+      places.push_back(
+          {SectionId(index), ReplicaIndex(replica), ProcessRank(static_cast<std::uint32_t>(rank)), devices[replica]});
+    }
+  }
+  return places;
+}
+
+}  // namespace maestro

@@ -1,0 +1,32 @@
+// Which process and which device runs each section replica. Pure.
+//
+// PL-1: the replicas of one section are on distinct devices of a machine.
+// PL-2: rank 0 always hosts sources; with enough processes it hosts nothing else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/graph/section_graph.hpp"
+
+namespace maestro {
+
+struct ReplicaPlace {
+  SectionId section;
+  ReplicaIndex replica;
+  ProcessRank rank;
+  std::string device;  ///< "cpu:K"
+};
+
+struct PlacementRequest {
+  std::int64_t processes = 1;
+  std::int64_t cores = 1;                         ///< of this machine
+  std::vector<std::vector<std::string>> devices;  ///< per section as in the job file; empty: automatic
+};
+
+/// All replicas in order of section and replica. Throws JobError: an unknown device name, a core that is not there, two
+/// replicas of one section on one device, more replicas than cores.
+std::vector<ReplicaPlace> place(const SectionGraph& graph, const PlacementRequest& request);
+
+}  // namespace maestro

@@ -1,0 +1,143 @@
+#include "runtime/graph/section_graph.hpp"
+
+#include <algorithm>
+
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+namespace {
+
+template <class Items, class NameOf>
+std::string suggestion(std::string_view wanted, const Items& items, NameOf name_of) {
+  std::vector<std::string> names;
+  for (const auto& item : items) names.push_back(name_of(item));
+  const auto nearest = nearest_name(wanted, names);
+  if (nearest) return "; did you mean '" + *nearest + "'?";
+  if (names.empty()) return "; it has none";
+  std::string list = "; there are";
+  for (const auto& name : names) list += " '" + name + "'";
+  return list;
+}
+
+const Port& find_port(const GraphNode& node, const std::vector<Port>& ports, std::string_view name,
+                      std::string_view kind) {
+  for (const Port& port : ports) {
+    if (port.name == name) return port;
+  }
+  throw JobError("section '" + node.name + "' has no " + std::string(kind) + " port '" + std::string(name) + "'" +
+                 suggestion(name, ports, [](const Port& port) { return port.name; }));
+}
+
+std::string port_text(const GraphNode& node, const Port& port) {
+  return node.name + "." + port.name + " (" + std::string(name_of(port.dtype)) + ", " + std::to_string(port.columns) +
+         " columns)";
+}
+
+}  // namespace
+
+SectionId SectionGraph::add(GraphNode node) {
+  if (find(node.name)) throw JobError("two sections are named '" + node.name + "'; every section needs its own name");
+  nodes_.push_back(std::move(node));
+  return SectionId(static_cast<std::uint32_t>(nodes_.size() - 1));
+}
+
+EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, std::string_view to,
+                             std::string_view to_port) {
+  const auto resolve = [&](std::string_view name) {
+    if (const auto id = find(name)) return *id;
+    throw JobError("no section is named '" + std::string(name) + "'" +
+                   suggestion(name, nodes_, [](const GraphNode& node) { return node.name; }));
+  };
+  GraphEdge edge;
+  edge.from = resolve(from);
+  edge.to = resolve(to);
+  const GraphNode& producer = node(edge.from);
+  const GraphNode& consumer = node(edge.to);
+  const Port& out = find_port(producer, producer.ports.outputs, from_port, "output");
+  const Port& in = find_port(consumer, consumer.ports.inputs, to_port, "input");
+  if (out.dtype != in.dtype || out.columns != in.columns) {
+    throw JobError("ports do not fit: " + port_text(producer, out) + " -> " + port_text(consumer, in));
+  }
+  for (const GraphEdge& other : edges_) {
+    if (other.to == edge.to && other.to_port == to_port) {
+      throw JobError("input " + port_text(consumer, in) + " is connected twice");
+    }
+  }
+  edge.from_port = out.name;
+  edge.to_port = in.name;
+  edge.dtype = out.dtype;
+  edge.columns = out.columns;
+  edge.gradient = out.differentiable && in.differentiable && producer.mode == Mode::forward_backward &&
+                  consumer.mode == Mode::forward_backward;
+  edges_.push_back(std::move(edge));
+  return EdgeId(static_cast<std::uint32_t>(edges_.size() - 1));
+}
+
+void SectionGraph::validate() const {
+  for (std::size_t index = 0; index < nodes_.size(); ++index) {
+    const GraphNode& node = nodes_[index];
+    for (const Port& port : node.ports.inputs) {
+      if (port.optional) continue;
+      const bool connected = std::any_of(edges_.begin(), edges_.end(), [&](const GraphEdge& edge) {
+        return edge.to.value() == index && edge.to_port == port.name;
+      });
+      if (!connected) {
+        throw JobError("input " + port_text(node, port) + " is not connected; connect an output port to it");
+      }
+    }
+  }
+  // Kahn's algorithm: what cannot be ordered lies on a cycle.
+  std::vector<int> waiting(nodes_.size(), 0);
+  for (const GraphEdge& edge : edges_) ++waiting[edge.to.value()];
+  std::vector<std::size_t> ready;
+  for (std::size_t index = 0; index < nodes_.size(); ++index) {
+    if (waiting[index] == 0) ready.push_back(index);
+  }
+  std::size_t ordered = 0;
+  while (!ready.empty()) {
+    const std::size_t index = ready.back();
+    ready.pop_back();
+    ++ordered;
+    for (const GraphEdge& edge : edges_) {
+      if (edge.from.value() == index && --waiting[edge.to.value()] == 0) ready.push_back(edge.to.value());
+    }
+  }
+  if (ordered == nodes_.size()) return;
+  std::string names;
+  for (std::size_t index = 0; index < nodes_.size(); ++index) {
+    if (waiting[index] > 0) names += (names.empty() ? "'" : ", '") + nodes_[index].name + "'";
+  }
+  throw JobError("the section graph has a cycle through " + names + "; tensors must flow one way");
+}
+
+std::optional<SectionId> SectionGraph::find(std::string_view name) const {
+  for (std::size_t index = 0; index < nodes_.size(); ++index) {
+    if (nodes_[index].name == name) return SectionId(static_cast<std::uint32_t>(index));
+  }
+  return std::nullopt;
+}
+
+std::vector<EdgeId> SectionGraph::inputs(SectionId id) const {
+  std::vector<EdgeId> found;
+  for (std::size_t index = 0; index < edges_.size(); ++index) {
+    if (edges_[index].to == id) found.emplace_back(static_cast<std::uint32_t>(index));
+  }
+  return found;
+}
+
+std::vector<EdgeId> SectionGraph::outputs(SectionId id) const {
+  std::vector<EdgeId> found;
+  for (std::size_t index = 0; index < edges_.size(); ++index) {
+    if (edges_[index].from == id) found.emplace_back(static_cast<std::uint32_t>(index));
+  }
+  return found;
+}
+
+bool SectionGraph::awaits_gradient(SectionId id) const {
+  return std::any_of(edges_.begin(), edges_.end(),
+                     [&](const GraphEdge& edge) { return edge.from == id && edge.gradient; });
+}
+
+}  // namespace maestro

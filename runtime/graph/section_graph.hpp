@@ -1,0 +1,68 @@
+// The section graph: nodes with ports, edges between ports. Plain data plus the checks that must pass before anything
+// starts. Pure; not thread-safe while it is built, freely shared afterwards.
+//
+// SG-1: after validate() every required input is connected once, edges join ports of one dtype and width, and the
+//       graph has no cycle.
+// SG-2: ids are dense indices in order of addition, the same in every process of a job.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/graph/port.hpp"
+
+namespace maestro {
+
+enum class Mode : std::uint8_t { source, forward_only, forward_backward };
+
+struct GraphNode {
+  std::string name;
+  Mode mode = Mode::forward_backward;
+  Ports ports;
+  std::int64_t replicas = 1;
+  std::int64_t micro_batch = 1;    ///< samples
+  std::int64_t max_in_flight = 1;  ///< micro-batches between forward and backward, per replica
+};
+
+struct GraphEdge {
+  SectionId from;
+  std::string from_port;
+  SectionId to;
+  std::string to_port;
+  DType dtype = DType::f32;
+  std::int64_t columns = 1;
+  bool gradient = false;  ///< a gradient travels back
+  [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
+};
+
+class SectionGraph {
+ public:
+  /// Throws JobError when the name is taken.
+  SectionId add(GraphNode node);
+  /// Throws JobError naming both ports when either is unknown (with the nearest name), they do not fit, or the input
+  /// is connected already.
+  EdgeId connect(std::string_view from, std::string_view from_port, std::string_view to, std::string_view to_port);
+  /// Throws JobError for a dangling required input or a cycle.
+  void validate() const;
+
+  [[nodiscard]] const std::vector<GraphNode>& nodes() const { return nodes_; }
+  [[nodiscard]] const std::vector<GraphEdge>& edges() const { return edges_; }
+  [[nodiscard]] const GraphNode& node(SectionId id) const { return nodes_[id.value()]; }
+  [[nodiscard]] const GraphEdge& edge(EdgeId id) const { return edges_[id.value()]; }
+  [[nodiscard]] std::optional<SectionId> find(std::string_view name) const;
+  /// Edges into or out of a section, in order of addition.
+  [[nodiscard]] std::vector<EdgeId> inputs(SectionId id) const;
+  [[nodiscard]] std::vector<EdgeId> outputs(SectionId id) const;
+  /// True when a trained section's gradient comes back over an edge, so that backward runs apart from forward.
+  [[nodiscard]] bool awaits_gradient(SectionId id) const;
+
+ private:
+  std::vector<GraphNode> nodes_;
+  std::vector<GraphEdge> edges_;
+};
+
+}  // namespace maestro

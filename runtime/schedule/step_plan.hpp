@@ -1,0 +1,64 @@
+// What one step asks of every section replica: micro-batches, and for each the pieces of tensors that join it to the
+// micro-batches before and after it. Plain data; made by StepPlanner, sent as tokens.
+//
+// Sequences: every consumer replica counts its micro-batches per input edge (0, 1, 2, ... over the whole run); sequence
+// s uses slot s % slots. Gradients travel the same way with the producer as the receiver.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/graph/pass.hpp"
+
+namespace maestro {
+
+struct SampleRef {
+  SampleId id;
+  std::int64_t tokens = 0;
+};
+
+/// Rows of a producer's tensor that go to one receiver's slot.
+struct PieceOut {
+  EdgeId edge;
+  bool gradient = false;
+  ReplicaIndex receiver;       ///< replica of the edge's consumer, or of its producer for gradients
+  std::uint64_t sequence = 0;  ///< the receiver's
+  std::uint32_t index = 0;     ///< among the pieces of this sequence
+  std::int64_t source_row = 0;
+  std::int64_t target_row = 0;
+  std::int64_t rows = 0;
+};
+
+/// What a receiver waits for before it may use one sequence of an edge.
+struct ArrivalPlan {
+  EdgeId edge;
+  bool gradient = false;
+  std::uint64_t sequence = 0;
+  std::vector<std::int64_t> piece_rows;  ///< rows of each piece; piece i carries index i
+};
+
+struct MicroBatchPlan {
+  SectionId section;
+  StepId step;
+  Pass pass = Pass::train;
+  std::uint32_t index = 0;  ///< within the section's step, over all replicas
+  ReplicaIndex replica;
+  double loss_scale = 0;
+  std::vector<SampleRef> samples;
+  std::vector<ArrivalPlan> arrivals;  ///< inputs, then gradients of outputs
+  std::vector<PieceOut> pieces;       ///< outputs, then gradients of inputs
+  [[nodiscard]] std::int64_t rows() const {
+    std::int64_t sum = 0;
+    for (const SampleRef& sample : samples) sum += sample.tokens;
+    return sum;
+  }
+};
+
+struct StepPlan {
+  StepId step;
+  Pass pass = Pass::train;
+  std::vector<MicroBatchPlan> micro_batches;  ///< grouped by section, in the order each lane runs them
+};
+
+}  // namespace maestro
