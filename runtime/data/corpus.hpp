@@ -1,0 +1,46 @@
+// Where samples come from: a corpus has a training and a validation split, each of numbered samples.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/data/sample_index.hpp"
+#include "runtime/job/config.hpp"
+
+namespace maestro {
+
+/// A target that the loss leaves out.
+inline constexpr std::int32_t ignored_target = -1;
+
+/// Immutable after construction: every member is thread-safe. Two corpora opened with the same settings on the same
+/// files hold the same samples under the same ids, in every process.
+class Corpus {
+ public:
+  virtual ~Corpus() = default;
+  /// Number of samples; ids are [0, samples).
+  [[nodiscard]] virtual std::uint64_t samples(Split split) const = 0;
+  /// Positions of one sample, in [2, sequence]. Throws std::out_of_range when there is no such sample.
+  [[nodiscard]] virtual std::int64_t length(Split split, SampleId sample) const = 0;
+  /// Fills tokens (T) and targets (T), T >= length; targets[i] is the token after tokens[i]. Beyond the length tokens
+  /// are 0 and targets `ignored_target`. Throws std::out_of_range when there is no such sample and
+  /// std::invalid_argument when the spans differ in size or are too short.
+  void read(Split split, SampleId sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
+  /// Tokens are in [0, vocabulary).
+  [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
+  /// One line for the run header: what was read, how much, what was left out.
+  [[nodiscard]] virtual std::string describe() const = 0;
+
+ private:
+  /// Spans have exactly length(split, sample) elements.
+  virtual void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
+                          std::span<std::int32_t> targets) const = 0;
+};
+
+/// Opens what [data] describes; `seed` matters for the synthetic corpus only. Throws JobError: unknown kind or
+/// tokenizer (with the nearest valid one), missing, empty, binary or too short text.
+[[nodiscard]] std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed);
+
+}  // namespace maestro

@@ -1,0 +1,40 @@
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <string>
+
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/data/corpus.hpp"
+#include "runtime/data/synthetic_corpus.hpp"
+#include "runtime/data/text_corpus.hpp"
+
+namespace maestro {
+
+void Corpus::read(Split split, SampleId sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+  const auto length = static_cast<std::size_t>(this->length(split, sample));
+  if (tokens.size() != targets.size() || tokens.size() < length) {
+    throw std::invalid_argument("sample of " + std::to_string(length) + " positions read into spans of " +
+                                std::to_string(tokens.size()) + " and " + std::to_string(targets.size()));
+  }
+  read_exact(split, sample, tokens.first(length), targets.first(length));
+  std::ranges::fill(tokens.subspan(length), 0);
+  std::ranges::fill(targets.subspan(length), ignored_target);
+}
+
+std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed) {
+  if (config.kind == "text") return std::make_unique<TextCorpus>(config);
+  if (config.kind == "synthetic") {
+    SyntheticOptions options;
+    options.seed = seed;
+    options.sequence = config.sequence;
+    options.vocabulary = config.vocabulary;
+    return std::make_unique<SyntheticCorpus>(options);
+  }
+  const std::array<std::string, 2> kinds{"text", "synthetic"};
+  const auto nearest = nearest_name(config.kind, kinds);
+  throw JobError("[data] kind = \"" + config.kind + "\" is unknown; " +
+                 (nearest ? "the nearest valid one is \"" + *nearest + "\"" : "valid are \"text\" and \"synthetic\""));
+}
+
+}  // namespace maestro

@@ -1,0 +1,72 @@
+// Which tokens of a corpus form which sample of which split. Pure arithmetic over token counts.
+//
+// SI-1: no token is read (as input or target) by samples of both splits.
+// SI-2: inside a split no position is the input of two samples.
+// SI-3: every sample has at least two and at most `sequence` positions, each with a target.
+// SI-4: the layout depends on (tokens, sequence, validation fraction, mode) only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+
+namespace maestro {
+
+enum class Split : std::uint8_t { train, validation };
+
+enum class SplitMode : std::uint8_t {
+  tail,        ///< the last `validation_fraction` of the tokens is validation
+  interleaved  ///< of blocks of 16 sequences every k-th is validation (k = 1 / fraction, spread evenly)
+};
+
+struct SampleIndexOptions {
+  std::int64_t tokens = 0;
+  std::int64_t sequence = 128;       ///< positions of a full sample
+  double validation_fraction = 0.1;  ///< in [0, 1)
+  SplitMode mode = SplitMode::tail;
+};
+
+/// Immutable: thread-safe. A sample with n positions at `begin` reads tokens [begin, begin + n) as inputs and
+/// [begin + 1, begin + n + 1) as targets. A run of tokens that belongs to one split is cut into windows of `sequence`
+/// positions; the last window of a run may be shorter, and is dropped when it has fewer than two positions.
+/// Interleaved blocks shrink to 8, 4 or 2 sequences in a corpus too small to hold four validation blocks otherwise.
+class SampleIndex {
+ public:
+  struct Window {
+    std::int64_t begin = 0;   ///< first token
+    std::int64_t length = 0;  ///< positions
+  };
+
+  /// Throws JobError naming the key when sequence or fraction are out of range, whatever the number of tokens.
+  static void check(const SampleIndexOptions& options);
+  /// Throws JobError when the options are out of range, or when the tokens do not hold a full sample of each split
+  /// (of training alone when the fraction is 0); the message says how many tokens there are and how many are needed.
+  explicit SampleIndex(const SampleIndexOptions& options);
+
+  [[nodiscard]] std::uint64_t samples(Split split) const;
+  /// Throws std::out_of_range when there is no such sample.
+  [[nodiscard]] Window window(Split split, SampleId sample) const;
+
+ private:
+  struct Run {
+    std::int64_t begin;
+    std::uint64_t first_sample;
+    std::uint64_t samples;
+    std::int64_t positions;
+  };
+  struct Side {
+    std::vector<Run> runs;
+    std::uint64_t samples = 0;
+  };
+  [[nodiscard]] const Side& side(Split split) const { return split == Split::train ? train_ : validation_; }
+  void lay_out_tail(const SampleIndexOptions& options);
+  void lay_out_blocks(const SampleIndexOptions& options);
+  void add_run(Split split, std::int64_t begin, std::int64_t end);
+
+  std::int64_t sequence_;
+  Side train_;
+  Side validation_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,58 @@
+#include "runtime/data/text_corpus.hpp"
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+TextCorpus::TextCorpus(const DataConfig& config)
+    : config_(config),
+      tokenizer_(make_tokenizer(config.tokenizer)),
+      tokens_(tokenizer_->vocabulary()),
+      index_(load()) {}
+
+SampleIndex TextCorpus::load() {
+  SampleIndexOptions options;
+  options.sequence = config_.sequence;
+  options.validation_fraction = config_.validation_fraction;
+  SampleIndex::check(options);  // before a long read
+  const auto keep = [&](std::span<const std::int32_t> piece) { tokens_.append(piece); };
+  found_ = read_text_files(config_.path, [&](std::string_view text) {
+    if (tokens_.size() > 0) tokenizer_->encode("\n", keep);
+    tokenizer_->encode(text, keep);
+  });
+  tokens_.shrink();
+  options.tokens = static_cast<std::int64_t>(tokens_.size());
+  options.mode = found_.folder ? SplitMode::interleaved : SplitMode::tail;
+  try {
+    return SampleIndex(options);
+  } catch (const JobError& error) {
+    throw JobError("[data] path: " + config_.path + ": " + error.what(), error.code());
+  }
+}
+
+std::int64_t TextCorpus::length(Split split, SampleId sample) const {
+  return index_.window(split, sample).length;
+}
+
+void TextCorpus::read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
+                            std::span<std::int32_t> targets) const {
+  const auto begin = static_cast<std::size_t>(index_.window(split, sample).begin);
+  tokens_.read(begin, tokens);
+  tokens_.read(begin + 1, targets);
+}
+
+std::string TextCorpus::describe() const {
+  std::string text = config_.path;
+  if (found_.folder) {
+    text += ": " + std::to_string(found_.read) + " text files (left out: " + std::to_string(found_.binary) +
+            " binary, " + std::to_string(found_.large) + " over 4 MB, " + std::to_string(found_.unreadable) +
+            " unreadable";
+    if (found_.unreadable > 0) text += ", the first " + found_.first_unreadable;
+    text += ")";
+  }
+  return text + ": " + std::to_string(tokens_.size()) + " tokens (" + std::string(tokenizer_->name()) + "), " +
+         std::to_string(train_samples()) + " training and " + std::to_string(validation_samples()) +
+         " validation samples of up to " + std::to_string(config_.sequence) + " tokens";
+}
+
+}  // namespace maestro

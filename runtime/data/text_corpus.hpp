@@ -1,0 +1,43 @@
+// Samples from text: a file, or the text files of a folder joined by newlines, read and tokenized once.
+#pragma once
+
+#include <memory>
+
+#include "runtime/data/corpus.hpp"
+#include "runtime/data/text_files.hpp"
+#include "runtime/data/token_store.hpp"
+#include "runtime/data/tokenizer.hpp"
+
+namespace maestro {
+
+/// Which files of a folder count as text: see read_text_files. A single file keeps its last `validation_fraction` for
+/// validation. The tail of a folder is unlike its head (`tests/` comes after `src/`), so there every k-th block of 16
+/// sequences is validation instead. See SampleIndex for the exact layout and its invariants: no token is read by both
+/// splits, and the last sample of a stretch may be shorter than `sequence`.
+class TextCorpus final : public Corpus {
+ public:
+  /// Uses path, tokenizer, sequence and validation_fraction. Throws JobError; see read_text_files and SampleIndex.
+  explicit TextCorpus(const DataConfig& config);
+
+  [[nodiscard]] std::uint64_t samples(Split split) const override { return index_.samples(split); }
+  [[nodiscard]] std::uint64_t train_samples() const { return samples(Split::train); }
+  [[nodiscard]] std::uint64_t validation_samples() const { return samples(Split::validation); }
+  [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
+  [[nodiscard]] std::int64_t vocabulary() const override { return tokenizer_->vocabulary(); }
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
+  [[nodiscard]] std::uint64_t tokens() const { return tokens_.size(); }
+
+ private:
+  [[nodiscard]] SampleIndex load();
+  void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
+                  std::span<std::int32_t> targets) const override;
+
+  DataConfig config_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  TokenStore tokens_;
+  TextFilesFound found_;
+  SampleIndex index_;  // last: made from the tokens that were read
+};
+
+}  // namespace maestro

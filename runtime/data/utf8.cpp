@@ -1,0 +1,64 @@
+#include "runtime/data/utf8.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+namespace maestro {
+
+namespace {
+
+/// Length of the character that starts the (non-empty) text, 0 when it is not valid.
+std::size_t character_length(std::string_view text) {
+  const auto byte = [&](std::size_t at) { return static_cast<std::uint8_t>(text[at]); };
+  const std::uint8_t lead = byte(0);
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
+  // The second byte's range shuts out overlong forms, surrogates and what lies above U+10FFFF.
+  const std::uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+  const std::uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  if (byte(1) < low || byte(1) > high) return 0;
+  for (std::size_t at = 2; at < length; ++at) {
+    if ((byte(at) & 0xc0) != 0x80) return 0;
+  }
+  return length;
+}
+
+bool eight_ascii(std::string_view text) {
+  if (text.size() < 8) return false;
+  std::uint64_t word = 0;
+  std::memcpy(&word, text.data(), sizeof word);
+  return (word & 0x8080808080808080u) == 0;
+}
+
+}  // namespace
+
+std::size_t valid_utf8_prefix(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    if (eight_ascii(text.substr(at))) {
+      at += 8;
+      continue;
+    }
+    const std::size_t length = character_length(text.substr(at));
+    if (length == 0) return at;
+    at += length;
+  }
+  return at;
+}
+
+std::string repaired_utf8(std::string_view text) {
+  std::string repaired;
+  repaired.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t valid = valid_utf8_prefix(text);
+    repaired += text.substr(0, valid);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    repaired += "\xef\xbf\xbd";
+    text.remove_prefix(1);
+  }
+  return repaired;
+}
+
+}  // namespace maestro

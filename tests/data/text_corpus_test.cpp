@@ -1,0 +1,156 @@
+#include "runtime/data/text_corpus.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "tests/data/temp_folder.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+DataConfig settings(const std::filesystem::path& path, std::int64_t sequence = 8, double fraction = 0.1) {
+  DataConfig config;
+  config.path = path.string();
+  config.sequence = sequence;
+  config.validation_fraction = fraction;
+  return config;
+}
+
+std::string numbered_text(std::size_t bytes) {
+  std::string text;
+  for (int line = 0; text.size() < bytes; ++line) text += "line " + std::to_string(line) + "\n";
+  text.resize(bytes);
+  return text;
+}
+
+/// All inputs of a split and the last target, in order of sample; the whole text when nothing is held out.
+std::string text_of(const TextCorpus& corpus, Split split) {
+  std::vector<std::int32_t> all;
+  std::vector<std::int32_t> tokens, targets;
+  for (std::uint64_t id = 0; id < corpus.samples(split); ++id) {
+    tokens.resize(static_cast<std::size_t>(corpus.length(split, SampleId(id))));
+    targets.resize(tokens.size());
+    corpus.read(split, SampleId(id), tokens, targets);
+    all.insert(all.end(), tokens.begin(), tokens.end());
+  }
+  all.push_back(targets.back());
+  return corpus.tokenizer().decode(all);
+}
+
+std::string refusal(const DataConfig& config) {
+  try {
+    (void)open_corpus(config, 1);
+  } catch (const JobError& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << "more than one line";
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(TextCorpus, targets_are_the_tokens_that_follow) {
+  const TempFolder folder;
+  const std::string text = numbered_text(400);
+  const TextCorpus corpus(settings(folder.write("a.txt", text)));
+  std::vector<std::int32_t> tokens(8), targets(8);
+  corpus.read(Split::train, SampleId(3), tokens, targets);
+  EXPECT_EQ(corpus.tokenizer().decode(tokens), text.substr(24, 8));
+  EXPECT_EQ(corpus.tokenizer().decode(targets), text.substr(25, 8));
+}
+
+TEST(TextCorpus, a_file_keeps_its_end_for_validation) {
+  const TempFolder folder;
+  const std::string text = numbered_text(400);
+  const TextCorpus corpus(settings(folder.write("a.txt", text)));
+  EXPECT_EQ(text_of(corpus, Split::train), text.substr(0, 360));
+  EXPECT_EQ(text_of(corpus, Split::validation), text.substr(360));
+}
+
+TEST(TextCorpus, the_last_sample_may_be_shorter) {
+  const TempFolder folder;
+  const TextCorpus corpus(settings(folder.write("a.txt", numbered_text(100)), 8, 0.0));
+  ASSERT_EQ(corpus.train_samples(), 13u);
+  EXPECT_EQ(corpus.length(Split::train, SampleId(11)), 8);
+  EXPECT_EQ(corpus.length(Split::train, SampleId(12)), 3);
+}
+
+TEST(TextCorpus, a_folder_is_read_in_order_of_path_without_what_is_no_source) {
+  const TempFolder folder;
+  folder.write("b.txt", "bbbb bbbb");
+  folder.write("a/z.txt", "zzzz");
+  folder.write("a.txt", "aaaa");
+  folder.write("a/empty.txt", "");
+  folder.write("c/binary.o", std::string_view("x\0y", 3));
+  folder.write("c/latin1.txt", "caf\xe9");
+  folder.write("c/huge.txt", std::string(4'000'001, 'h'));
+  for (const char* skipped :
+       {".git/x", ".cache/x", "build/x", "build-debug/x", "runs/x", "CMakeFiles/x", "c/build/x"}) {
+    folder.write(skipped, "SKIPPED");
+  }
+  std::filesystem::create_directory_symlink(folder.path(), folder.path() / "loop");
+  const TextCorpus corpus(settings(folder.path(), 4, 0.0));
+  EXPECT_EQ(text_of(corpus, Split::train), "aaaa\nzzzz\nbbbb bbbb");
+  EXPECT_THAT(corpus.describe(), AllOf(HasSubstr("3 text files"), HasSubstr("2 binary"), HasSubstr("1 over 4 MB"),
+                                       HasSubstr("0 unreadable")));
+}
+
+TEST(TextCorpus, a_folder_is_split_by_blocks_so_that_validation_resembles_training) {
+  const TempFolder folder;
+  folder.write("a.txt", std::string(4000, 'a'));
+  folder.write("b.txt", std::string(4000, 'b'));
+  const TextCorpus corpus(settings(folder.path()));
+  const std::string held_out = text_of(corpus, Split::validation);
+  EXPECT_THAT(held_out, AllOf(HasSubstr("aaaa"), HasSubstr("bbbb")));
+}
+
+TEST(TextCorpus, a_single_file_of_any_name_and_size_is_read) {
+  const TempFolder folder;
+  const TextCorpus corpus(settings(folder.write(".hidden", std::string(4'000'001, 'h'))));
+  EXPECT_EQ(corpus.tokens(), 4'000'001u);
+}
+
+TEST(TextCorpus, a_missing_path_is_named_with_what_does_exist) {
+  const TempFolder folder;
+  EXPECT_THAT(refusal(settings(folder.path() / "no" / "such.txt")),
+              AllOf(HasSubstr("such.txt does not exist"), HasSubstr("what does is " + folder.path().string())));
+  EXPECT_THAT(refusal(settings("")), HasSubstr("path is missing"));
+}
+
+TEST(TextCorpus, an_empty_file_or_folder_is_refused) {
+  const TempFolder folder;
+  EXPECT_THAT(refusal(settings(folder.path())), HasSubstr("no text in folder"));
+  EXPECT_THAT(refusal(settings(folder.write("empty.txt", ""))), HasSubstr("empty.txt is empty"));
+}
+
+TEST(TextCorpus, a_binary_file_given_directly_is_refused_with_the_place) {
+  const TempFolder folder;
+  EXPECT_THAT(refusal(settings(folder.write("a.bin", std::string_view("ab\0c", 4)))),
+              AllOf(HasSubstr("a.bin is not a text file"), HasSubstr("NUL byte at byte 2")));
+  EXPECT_THAT(refusal(settings(folder.write("b.txt", "caf\xe9"))), HasSubstr("no UTF-8 at byte 3"));
+  EXPECT_THAT(refusal(settings("/dev/null")), HasSubstr("neither a file nor a folder"));
+}
+
+TEST(TextCorpus, a_text_too_short_for_the_sequence_says_how_much_is_needed) {
+  const TempFolder folder;
+  EXPECT_THAT(refusal(settings(folder.write("a.txt", numbered_text(100)), 16)),
+              AllOf(HasSubstr("a.txt"), HasSubstr("100 tokens"), HasSubstr("170 are needed")));
+}
+
+TEST(TextCorpus, a_wrong_sequence_fraction_or_tokenizer_names_the_key) {
+  const TempFolder folder;
+  const auto path = folder.write("a.txt", numbered_text(400));
+  EXPECT_THAT(refusal(settings(path, 1)), testing::StartsWith("[data] sequence = 1"));
+  EXPECT_THAT(refusal(settings(path, 8, 1.5)), testing::StartsWith("[data] validation_fraction = 1.5"));
+  DataConfig config = settings(path);
+  config.tokenizer = "bpe";
+  EXPECT_THAT(refusal(config), HasSubstr("\"bytes\""));
+}
+
+}  // namespace
+}  // namespace maestro
