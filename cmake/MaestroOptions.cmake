@@ -39,10 +39,4 @@ if(MAESTRO_WERROR)
   target_compile_options(maestro_flags INTERFACE $<BUILD_INTERFACE:-Werror>)
 endif()
 
-# Sanitizers see a whole program or nothing, so these flags reach every target. A finding of the undefined-behaviour
-# sanitizer ends the program: a test that only prints one would pass.
-if(MAESTRO_SANITIZE)
-  set(MAESTRO_SANITIZE_FLAGS -fsanitize=${MAESTRO_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  add_compile_options(${MAESTRO_SANITIZE_FLAGS})
-  add_link_options(${MAESTRO_SANITIZE_FLAGS})
-endif()
+include(MaestroSanitizers)

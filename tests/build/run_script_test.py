@@ -231,7 +231,7 @@ class RunScript(unittest.TestCase):
         self.assertTrue(list((self.top / "home" / ".cache" / "maestro").glob("build-*/release/build.ninja")))
 
     def test_sanitizers_have_build_folders_of_their_own(self):
-        self.assertIn("--preset tsan", self.run_it("sanitize", "thread", "-R", "x").stdout)
+        self.assertIn(f"--test-dir {self.clone}/build/tsan ", self.run_it("sanitize", "thread", "-R", "x").stdout)
         self.assertIn("-L unit", self.run_it("sanitize", "address").stdout)
         self.assertEqual(self.run_it("sanitize", "memory").returncode, 2)
 

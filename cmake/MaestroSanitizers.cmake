@@ -1,0 +1,26 @@
+# MAESTRO_SANITIZE: flags of every target, and the options under which ctest runs the tests.
+# Sanitizers see a whole program or nothing, so the flags reach every target. A finding of the undefined-behaviour
+# sanitizer ends the program: a test that only prints one would pass.
+if(NOT MAESTRO_SANITIZE)
+  return()
+endif()
+
+set(MAESTRO_SANITIZE_FLAGS -fsanitize=${MAESTRO_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+add_compile_options(${MAESTRO_SANITIZE_FLAGS})
+add_link_options(${MAESTRO_SANITIZE_FLAGS})
+
+# Read by ctest itself, before it looks for tests, in whatever folder and by whatever preset it is started. Options that
+# the caller's environment sets already are kept. oneDNN's thread teams are not instrumented, hence one thread.
+set(maestro_sanitizer_environment "${CMAKE_CURRENT_BINARY_DIR}/sanitizer_environment.cmake")
+file(CONFIGURE OUTPUT "${maestro_sanitizer_environment}" @ONLY CONTENT [=[
+function(default name value)
+  if(NOT DEFINED ENV{${name}})
+    set(ENV{${name}} "${value}")
+  endif()
+endfunction()
+default(ASAN_OPTIONS detect_stack_use_after_return=1:check_initialization_order=1:strict_string_checks=1)
+default(UBSAN_OPTIONS print_stacktrace=1)
+default(TSAN_OPTIONS "suppressions='@PROJECT_SOURCE_DIR@/tests/sanitizers/tsan.supp':second_deadlock_stack=1:history_size=4")
+default(OMP_NUM_THREADS 1)
+]=])
+set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${maestro_sanitizer_environment}")
