@@ -62,12 +62,18 @@ build() {
   fail 1 "the build failed; the whole output is in $folder.log"
 }
 
-# One line for every tenth of ninja's "[ 42%] ..." lines: a log stays short, and shows that the build is alive.
+# One line for every tenth of ninja's "[ 42%] ..." lines: a log stays short, and shows that the build is alive. (Not awk:
+# Debian's reads ahead and would print late.)
 show_progress() {
-  awk 'match($0, /^\[ *[0-9]+%\]/) {
-         tenth = int(substr($0, 2) / 10)
-         if (tenth > shown) { shown = tenth; print "  " tenth * 10 "% built"; fflush() }
-       }' >&2
+  local line tenth shown=0
+  while IFS= read -r line; do
+    [[ $line =~ ^\[\ *([0-9]+)%\] ]] || continue
+    tenth=$((BASH_REMATCH[1] / 10))
+    if ((tenth > shown)); then
+      shown=$tenth
+      echo "  ${tenth}0% built" >&2
+    fi
+  done
 }
 
 # prepare PRESET PURPOSES FEATURES TARGET...: packages, configuration and build, one at a time per build folder. PURPOSES

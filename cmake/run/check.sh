@@ -22,7 +22,7 @@ check_clang() { prepare clang "build test bench check" "MAESTRO_BUILD_TESTS MAES
 check_asan() { (run_sanitized address -L "$check_labels"); }
 check_tsan() { (run_sanitized thread -L "$check_labels"); }
 
-# Sources that differ from the merge base with the main branch, or, on it, from the last commit but one.
+# Sources that differ from the merge base with the main branch, or, on that branch, from the commit before.
 changed_sources() {
   local base
   base=$(git -C "$root" merge-base HEAD origin/HEAD 2>/dev/null || true)
