@@ -1,0 +1,42 @@
+// What surrounds the library's products: rearranging weights, the epilogue of a block of results, sums of columns.
+#pragma once
+
+#include "runtime/ops/cpu/kernel_choice.hpp"
+
+namespace maestro::cpu {
+
+/// to(j, i) = from(i, j) for i < rows, j < columns; strides in elements between rows.
+struct TransposeCall {
+  const float* from;
+  std::int64_t from_stride;
+  float* to;
+  std::int64_t to_stride;
+  std::int64_t rows;
+  std::int64_t columns;
+  bool round_to_bf16;  ///< values are rounded to what bf16 holds
+};
+
+/// to (rows, columns) = activation(from + bias); `to` may be `from`.
+struct EpilogueCall {
+  const float* from;
+  std::int64_t from_stride;
+  Out to;
+  std::int64_t to_stride;
+  std::int64_t rows;
+  std::int64_t columns;
+  const float* bias;  ///< (columns), or null
+  bool gelu;
+  bool accumulate;  ///< adds to what `to` holds
+};
+
+struct MatrixKernels {
+  void (*transpose)(const TransposeCall& call);
+  /// Rounds each value to what bf16 holds and keeps it f32.
+  void (*round_to_bf16)(const float* from, float* to, std::int64_t count);
+  void (*epilogue)(const EpilogueCall& call);
+  /// sums (columns) += column sums of x (rows, columns), rows in order.
+  void (*add_column_sums)(In x, std::int64_t rows, std::int64_t columns, float* sums);
+};
+MAESTRO_KERNELS(MatrixKernels, matrix_kernels)
+
+}  // namespace maestro::cpu

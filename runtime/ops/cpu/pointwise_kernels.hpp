@@ -1,0 +1,19 @@
+// Pointwise kernels on `count` elements. Outputs may be inputs of the same storage type.
+#pragma once
+
+#include "runtime/ops/cpu/kernel_choice.hpp"
+
+namespace maestro::cpu {
+
+struct PointwiseKernels {
+  void (*cast)(In from, Out to, std::int64_t count);
+  void (*add)(In a, In b, Out out, std::int64_t count);
+  void (*gelu)(In x, Out y, std::int64_t count);
+  void (*gelu_backward)(In dy, In x, Out dx, std::int64_t count);
+  /// x (rows, 2 features) = [gate | up], y (rows, features).
+  void (*swiglu)(In x, Out y, std::int64_t rows, std::int64_t features);
+  void (*swiglu_backward)(In dy, In x, Out dx, std::int64_t rows, std::int64_t features);
+};
+MAESTRO_KERNELS(PointwiseKernels, pointwise_kernels)
+
+}  // namespace maestro::cpu

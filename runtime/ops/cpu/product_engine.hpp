@@ -1,0 +1,64 @@
+// The seam between matrix products as operators see them and the library that computes them: a dense left operand times
+// a packed right operand, and the sum of outer products that a weight gradient is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/core/tensor.hpp"
+#include "runtime/ops/operator_table.hpp"
+
+namespace maestro::cpu {
+
+/// A row-major matrix whose rows lie `stride` elements apart. f32 or bf16.
+struct Matrix {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;
+
+  /// Columns [first, first + count) of a tensor folded to (rows, columns).
+  [[nodiscard]] static Matrix columns_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+    assert(first >= 0 && first + count <= tensor.columns());
+    return {tensor.raw() + static_cast<std::size_t>(first) * size_of(tensor.dtype()), tensor.dtype(), tensor.rows(),
+            count, tensor.columns()};
+  }
+  [[nodiscard]] static Matrix of(const Tensor& tensor) { return columns_of(tensor, 0, tensor.columns()); }
+  [[nodiscard]] Matrix row_slice(std::int64_t first, std::int64_t count) const {
+    assert(first >= 0 && first + count <= rows);
+    return {static_cast<std::byte*>(data) + static_cast<std::size_t>(first * stride) * size_of(dtype), dtype, count,
+            columns, stride};
+  }
+};
+
+/// One panel of a weight, arranged by an engine as the right operand (depth, columns) of its products.
+class PackedPanel {
+ public:
+  virtual ~PackedPanel() = default;
+  [[nodiscard]] virtual std::size_t bytes() const = 0;
+};
+
+/// How a product is finished. An activation and accumulation exclude each other.
+struct Epilogue {
+  const float* bias = nullptr;  ///< (columns) or null
+  Activation activation = Activation::none;
+  bool accumulate = false;  ///< adds to what the result holds
+};
+
+/// Thread-safe. Operands have at least one row.
+class ProductEngine {
+ public:
+  virtual ~ProductEngine() = default;
+  /// Packs w (N, K) f32: as the right operand (K, N) for PackFor::forward, (N, K) for backward_input. `reuse`, if any,
+  /// came from this engine for the same shape and use.
+  [[nodiscard]] virtual std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
+                                                          std::unique_ptr<PackedPanel> reuse) const = 0;
+  /// out (M, columns) = activation(in (M, depth) * right + bias) (+ out).
+  virtual void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
+                        const Epilogue& epilogue) const = 0;
+  /// dw (N, K) f32 += dy (M, N)^T x (M, K).
+  virtual void add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const = 0;
+};
+
+}  // namespace maestro::cpu
