@@ -1,0 +1,99 @@
+#include "runtime/observe/console.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <utility>
+
+namespace maestro {
+namespace {
+
+constexpr std::size_t usual_columns = 80;
+// Carriage return, and erase to the end of the line (ECMA-48 EL).
+constexpr std::string_view erase_line = "\r\x1b[K";
+
+std::size_t terminal_columns() {
+  winsize size{};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return usual_columns;
+  return size.ws_col;
+}
+
+bool is_live_terminal() {
+  const char* kind = std::getenv("TERM");
+  return ::isatty(STDERR_FILENO) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
+}
+
+}  // namespace
+
+ConsoleStreams standard_streams() {
+  return {std::cout, std::cerr, is_live_terminal(), terminal_columns};
+}
+
+Console::Console(ConsoleStreams streams, ConsolePace pace) : streams_(std::move(streams)), pace_(pace) {}
+
+Console::~Console() {
+  finish();
+}
+
+void Console::progress(const Progress& progress, SteadyTime now) {
+  const std::lock_guard lock(mutex_);
+  line_ = format_progress(progress);
+  shown_ = false;
+  const auto pace = streams_.live ? pace_.live : pace_.plain;
+  if (last_ && now - *last_ < pace) return;
+  last_ = now;
+  show();
+}
+
+void Console::note(std::string_view text) {
+  message(streams_.out, "", text);
+}
+void Console::warning(std::string_view text) {
+  message(streams_.err, "warning: ", text);
+}
+void Console::error(std::string_view text) {
+  message(streams_.err, "error: ", text);
+}
+
+void Console::finish() {
+  const std::lock_guard lock(mutex_);
+  if (line_.empty()) return;
+  if (!shown_) show();
+  if (streams_.live) streams_.err << '\n' << std::flush;
+  line_.clear();
+  last_.reset();
+}
+
+void Console::message(std::ostream& stream, std::string_view prefix, std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  erase();
+  stream << prefix << text << '\n' << std::flush;
+  draw();
+}
+
+void Console::show() {
+  if (streams_.live) {
+    draw();
+  } else {
+    streams_.err << line_ << '\n' << std::flush;
+  }
+  shown_ = true;
+}
+
+void Console::draw() {
+  if (!streams_.live || line_.empty()) return;
+  const std::size_t columns = streams_.columns ? streams_.columns() : usual_columns;
+  // One column stays free: many terminals break the line on writing the last one.
+  const auto visible = truncated(line_, columns > 0 ? columns - 1 : 0);
+  streams_.err << erase_line << visible << std::flush;
+  shown_ = true;
+}
+
+void Console::erase() {
+  if (!streams_.live || line_.empty()) return;
+  streams_.err << erase_line << std::flush;
+}
+
+}  // namespace maestro

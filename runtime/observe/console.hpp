@@ -1,0 +1,64 @@
+// The one owner of a process's terminal output: a live progress line, and messages that never cut into it.
+//
+// CO-1: a message starts on a line of its own and leaves the live line, if any, redrawn below it.
+// CO-2: the first and the last progress are always shown.
+// CO-3: after `finish`, and after destruction, the cursor stands at the start of an empty line.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "runtime/observe/progress.hpp"
+
+namespace maestro {
+
+/// Where output goes. The streams outlive the console.
+struct ConsoleStreams {
+  std::ostream& out;  ///< notes
+  std::ostream& err;  ///< progress, warnings, errors
+  bool live = false;  ///< `err` is a terminal that understands carriage returns: one line, redrawn in place
+  std::function<std::size_t()> columns;  ///< width of that terminal; asked at every redraw, 80 when absent
+};
+/// Standard output and error of this process; live when standard error is a terminal.
+[[nodiscard]] ConsoleStreams standard_streams();
+
+struct ConsolePace {
+  std::chrono::milliseconds live{100};    ///< at least this long between two redraws
+  std::chrono::milliseconds plain{5000};  ///< and between two lines where there is no live line
+};
+
+/// Thread-safe.
+class Console {
+ public:
+  explicit Console(ConsoleStreams streams, ConsolePace pace = {});
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+  ~Console();
+
+  void progress(const Progress& progress, SteadyTime now = std::chrono::steady_clock::now());
+  void note(std::string_view text);
+  void warning(std::string_view text);
+  void error(std::string_view text);
+  /// Shows the last progress and ends its line; progress may start anew.
+  void finish();
+
+ private:
+  void message(std::ostream& stream, std::string_view prefix, std::string_view text);
+  void show();
+  void draw();
+  void erase();
+
+  std::mutex mutex_;  // guards what follows
+  ConsoleStreams streams_;
+  ConsolePace pace_;
+  std::string line_;                // the latest progress; empty: none since the last finish
+  bool shown_ = false;              // whether line_ is what the user last saw
+  std::optional<SteadyTime> last_;  // when progress was last shown
+};
+
+}  // namespace maestro

@@ -1,0 +1,39 @@
+#include "runtime/observe/max_rss.hpp"
+
+#include <sys/resource.h>
+
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace maestro {
+namespace {
+
+constexpr double bytes_per_kib = 1024.0;
+constexpr double bytes_per_mb = 1e6;
+
+/// "VmHWM:  1234 kB"; 0 where the kernel does not tell.
+double high_water_kib() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    double kib = 0;
+    if (word == "VmHWM:" && status >> kib) return kib;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return 0;
+}
+
+}  // namespace
+
+double max_rss_mb() {
+  // Preferred over getrusage, whose maximum survives exec: it would count the launcher's memory as ours.
+  double kib = high_water_kib();
+  if (kib <= 0) {
+    rusage usage{};
+    if (::getrusage(RUSAGE_SELF, &usage) == 0) kib = static_cast<double>(usage.ru_maxrss);
+  }
+  return kib * bytes_per_kib / bytes_per_mb;
+}
+
+}  // namespace maestro

@@ -1,0 +1,79 @@
+// What a run did, as JSON: the file users and tests read afterwards.
+//
+// {"plan": {...}, "steps": [{"section", "step", "loss", "ce", "kl", "grad_norm", "lr", "step_ms"}],
+//  "validation": {"teacher_ce", "distilled_ce", "plain_ce"}, "samples": {"read", "trained", "distinct"},
+//  "transfers": {"provider", "bytes", "writes"}, "throughput": {"samples_per_s", "tokens_per_s"}, "max_rss_mb"}
+// and whatever else is `set`. "plan" and "steps" are always there; the rest when known.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+/// A number, flag, string or list. Doubles are printed so that they read back bitwise the same, floats as the double of
+/// the same value, NaN and infinities as null.
+class ReportValue {
+ public:
+  using Held = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
+                            std::vector<std::string>>;
+  ReportValue(bool value) : held_(value) {}                                           // NOLINT: implicit by design
+  ReportValue(std::integral auto value) : held_(static_cast<std::int64_t>(value)) {}  // NOLINT
+  ReportValue(std::floating_point auto value) : held_(static_cast<double>(value)) {}  // NOLINT
+  ReportValue(const char* value) : held_(std::string(value)) {}                       // NOLINT
+  ReportValue(std::string_view value) : held_(std::string(value)) {}                  // NOLINT
+  ReportValue(std::string value) : held_(std::move(value)) {}                         // NOLINT
+  ReportValue(std::vector<std::int64_t> value) : held_(std::move(value)) {}           // NOLINT
+  ReportValue(std::vector<double> value) : held_(std::move(value)) {}                 // NOLINT
+  ReportValue(std::vector<std::string> value) : held_(std::move(value)) {}            // NOLINT
+  [[nodiscard]] const Held& held() const { return held_; }
+
+ private:
+  Held held_;
+};
+
+/// One optimizer step of one section.
+struct StepRow {
+  std::string section;
+  StepId step;
+  std::map<std::string, double> metrics;  ///< loss, ce, kl, grad_norm, lr, step_ms, ...; what is unknown is left out
+};
+
+/// One thread at a time.
+class Report {
+ public:
+  Report();
+  Report(Report&&) noexcept;
+  Report& operator=(Report&&) noexcept;
+  ~Report();
+
+  /// Sets the member at a dotted path such as "validation.plain_ce", opening objects on the way. The last value of a
+  /// path stands; "steps" belongs to `add_step`.
+  void set(std::string_view path, const ReportValue& value);
+  /// As `set`, with a value that is JSON already. Fails on text that is not.
+  Status set_json(std::string_view path, std::string_view json);
+  /// Appends an object to the list at a dotted path, e.g. "plan.lanes".
+  void add_row(std::string_view path, const std::vector<std::pair<std::string, ReportValue>>& row);
+  void add_step(const StepRow& row);
+
+  [[nodiscard]] std::string to_json() const;
+  /// Puts the file in place whole; its folder is made when missing. Errors name the path and the reason.
+  Status write(const std::filesystem::path& path) const;
+
+ private:
+  struct Members;
+  std::unique_ptr<Members> members_;  // keeps the JSON library out of this header
+};
+
+}  // namespace maestro
