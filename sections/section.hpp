@@ -85,11 +85,11 @@ struct SampleShape {
 
 /// How a parameter, or some of its rows, is stored under its Hugging Face name.
 struct StateEntry {
-  std::string name;             ///< e.g. "transformer.h.0.attn.c_attn.weight"
+  std::string name;  ///< e.g. "transformer.h.0.attn.c_attn.weight"
   Parameter* parameter = nullptr;
   std::int64_t first_row = 0;
-  std::int64_t rows = 0;        ///< of the parameter; 0: all
-  bool transposed = false;      ///< stored as (columns, rows), as GPT-2's Conv1D is
+  std::int64_t rows = 0;    ///< of the parameter; 0: all
+  bool transposed = false;  ///< stored as (columns, rows), as GPT-2's Conv1D is
 };
 
 class Section {
@@ -117,7 +117,7 @@ class Section {
 /// What a section is built from.
 struct SectionContext {
   std::string name;
-  std::uint64_t seed = 1;           ///< of the job; a section derives its own streams from it and `name`
+  std::uint64_t seed = 1;  ///< of the job; a section derives its own streams from it and `name`
   DType precision = DType::f32;
   bool trained = false;
   const OperatorTable* ops = nullptr;

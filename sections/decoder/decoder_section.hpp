@@ -1,0 +1,57 @@
+// What every section around a decoder body has in common: the options, the body's parameters and their stored form.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sections/decoder/decoder_shape.hpp"
+#include "sections/decoder/decoder_stack.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// The output layer of a decoder: tied, its own, or none because another section holds it.
+enum class OutputLayer : std::uint8_t { none, own_or_tied };
+
+/// A Section that owns a decoder body and, when wanted, its output layer.
+class DecoderSection : public Section {
+ public:
+  Parameters& parameters() override { return parameters_; }
+  [[nodiscard]] std::vector<StateEntry> state() override;
+  [[nodiscard]] bool ignores(std::string_view stored_name) const override;
+  [[nodiscard]] std::string config_json() const override;
+  /// Keeps only the packed forms of the matrices; the section can then no longer be stored or loaded.
+  void freeze() override;
+
+  [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
+
+ protected:
+  /// Throws JobError when decoder and data do not fit, see check_decoder.
+  DecoderSection(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data,
+                 OutputLayer output_layer);
+
+  [[nodiscard]] const SectionContext& context() const { return context_; }
+  [[nodiscard]] DecoderStack& stack() { return stack_; }
+  /// The output layer (vocabulary, width): the token embedding when tied. Only with OutputLayer::own_or_tied.
+  [[nodiscard]] Parameter& head() { return *head_; }
+  /// The body's result for the micro-batch's "tokens".
+  Var hidden(Tape& tape, const Inputs& inputs);
+  /// FLOPs and kept bytes of body and, when it is here, output layer.
+  [[nodiscard]] Cost decoder_cost(const SampleShape& sample) const;
+
+ private:
+  [[nodiscard]] bool owns_head() const { return head_ != nullptr && !decoder().tied; }
+
+  SectionContext context_;
+  Parameters parameters_;
+  DecoderStack stack_;         // after parameters_: refers to them
+  Parameter* head_ = nullptr;  // the embedding when tied; null without an output layer
+};
+
+/// Targets of a micro-batch as the losses want them, (M) i32.
+[[nodiscard]] Tensor targets_of(const Inputs& inputs);
+
+inline const Port tokens_port{"tokens", DType::i32, 1, false, false};
+inline const Port targets_port{"targets", DType::i32, 1, false, false};
+
+}  // namespace maestro

@@ -1,0 +1,44 @@
+// The shape of a decoder, completed and checked, and the work it means. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/job/config.hpp"
+#include "runtime/job/job_table.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// What the data source will send, as far as it is known when sections are built. Zero or empty: not known, not
+/// checked.
+struct DataShape {
+  std::int64_t sequence = 0;    ///< tokens of the longest sample
+  std::int64_t vocabulary = 0;  ///< token ids are below it
+  std::string tokenizer;        ///< name of the tokenizer that made the ids
+};
+
+/// `config` with kv_heads and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a multiple of 64
+/// (llama).
+[[nodiscard]] DecoderConfig resolved(DecoderConfig config);
+
+/// The shape keys of a section's table. With `weights` given, the folder's config.json provides what the table leaves
+/// out. Throws JobError.
+[[nodiscard]] DecoderConfig read_decoder_shape(const JobTable& table);
+
+/// Throws JobError when `config` is no decoder (a size below one, heads that do not divide, an unknown family), or
+/// cannot take what the data source sends: samples longer than `positions`, token ids outside the vocabulary.
+void check_decoder(const std::string& section, const DecoderConfig& config, const DataShape& data);
+
+/// FLOPs of the body in one forward pass over a sample of T tokens; per layer
+///   2 T C (H + 2G) D + 2 T H D C + 2 T C F n       matrix products, 2 M N K each; n = 2 (gpt2) or 3 (llama)
+///   2 * 2 * T^2 / 2 * H D                          scores and their product with the values, causal half
+/// after Kaplan et al. 2020, table 1, and Chowdhery et al. 2022, appendix B (who do not halve the causal part).
+/// Embedding, norms and pointwise work are left out, as there. `config` must be resolved.
+[[nodiscard]] double body_flops(const DecoderConfig& config, std::int64_t tokens);
+/// FLOPs of an output layer: 2 T C V.
+[[nodiscard]] double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabulary);
+/// Bytes of activations that a training pass of the body keeps until its backward pass; `config` must be resolved.
+[[nodiscard]] double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
+
+}  // namespace maestro

@@ -1,0 +1,72 @@
+// The body of a decoder-only language model: embedding, layers, final norm. Sections add what comes after it.
+//
+// GPT-2 family (Radford et al. 2019): layer norm before each branch, learned positions, GELU, biases. Llama family
+// (Touvron et al. 2023): RMS norm, rotary positions, SwiGLU, grouped-query attention (Ainslie et al. 2023), no biases.
+// Query, key and value projections are one parameter, and so are Llama's gate and up projections; state() names their
+// rows as Hugging Face does.
+//
+// Initial values as GPT-2: matrices normal(0, init_std), those that write to the residual stream scaled by
+// 1 / sqrt(2 layers), norms one, biases zero; the Llama family gets the same. Weight decay applies to every matrix,
+// token and position embeddings included (as nanoGPT: parameters of two dimensions), and to nothing else.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "runtime/job/config.hpp"
+#include "runtime/ops/functions.hpp"
+#include "sections/parameter_init.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// Registers its parameters with a section's Parameters, which must outlive it. Used on the section's device thread.
+class DecoderStack {
+ public:
+  /// `config` must be resolved; call before Parameters::allocate().
+  DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config);
+
+  /// (M, width) act behind the final norm, from tokens (M) i32. The layout's arrays must live until the backward pass.
+  Var hidden(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
+
+  [[nodiscard]] const DecoderConfig& config() const { return config_; }
+  /// (vocabulary, width); the output layer too when the model is tied.
+  [[nodiscard]] Parameter& token_embedding() { return *tokens_; }
+  [[nodiscard]] const std::vector<StateEntry>& state() const { return state_; }
+  /// Parameters that are used in matrix products only, so that a frozen section may keep just their packed forms.
+  [[nodiscard]] std::vector<Parameter*> product_matrices() const;
+
+ private:
+  struct Affine {
+    Parameter* weight = nullptr;
+    Parameter* bias = nullptr;  // null in the Llama family
+  };
+  struct Layer {
+    Affine attention_norm, qkv, attention_out, ffn_norm, ffn_in, ffn_out;
+  };
+  class Builder;
+
+  Var norm(Tape& tape, const Var& x, const Affine& weights) const;
+  Var layer(Tape& tape, const Layer& weights, const Var& x, const SequenceLayout& layout) const;
+
+  DecoderConfig config_;
+  AttentionOptions attention_;
+  bool gpt2_;
+  Parameter* tokens_ = nullptr;
+  Parameter* positions_ = nullptr;  // GPT-2 only
+  std::vector<Layer> layers_;
+  Affine final_norm_;
+  std::vector<StateEntry> state_;
+};
+
+/// Name of the token embedding in Hugging Face's layout of the family.
+[[nodiscard]] std::string_view embedding_name(const DecoderConfig& config);
+inline constexpr std::string_view head_name = "lm_head.weight";
+
+/// Registers an output layer (vocabulary, width) of its own, for a model that is not tied.
+Parameter& add_head(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config);
+
+/// Buffers that some Hugging Face files carry and no model needs: attention masks and rotary frequencies.
+[[nodiscard]] bool is_stored_buffer(std::string_view name);
+
+}  // namespace maestro

@@ -1,0 +1,110 @@
+#include "sections/decoder/decoder_trunk.hpp"
+
+#include <algorithm>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::int64_t default_top_k_rows = 64;  // logits held at once: rows x vocabulary x 4 bytes
+
+void check(const SectionContext& context, const DecoderTrunk::Options& options) {
+  if (context.trained && options.boundary != Boundary::hidden) {
+    throw JobError(context.name + ": only boundary = \"hidden\" carries gradients back; set it, or run the section " +
+                   "forward only");
+  }
+  if (options.boundary != Boundary::top_k) return;
+  if (options.top_k < 1 || options.top_k > options.decoder.vocabulary) {
+    throw JobError(context.name + ": top_k = " + std::to_string(options.top_k) + " must lie between 1 and the " +
+                   "vocabulary of " + std::to_string(options.decoder.vocabulary));
+  }
+}
+
+}  // namespace
+
+Boundary read_boundary(const JobTable& table, Boundary fallback) {
+  const std::vector<std::string> names = {"hidden", "logits", "top_k"};  // in the order of the enumeration
+  const std::string chosen = table.choice("boundary", names[static_cast<std::size_t>(fallback)], names);
+  return static_cast<Boundary>(std::find(names.begin(), names.end(), chosen) - names.begin());
+}
+
+std::int64_t read_top_k(const JobTable& table, std::int64_t fallback) {
+  return table.integer("top_k", fallback, {.min = 1});
+}
+
+DecoderTrunk::Options DecoderTrunk::Options::read(const JobTable& table) {
+  Options options;
+  options.decoder = read_decoder_shape(table);
+  options.boundary = read_boundary(table, options.boundary);
+  options.top_k = read_top_k(table, options.top_k);
+  return options;
+}
+
+DecoderTrunk::DecoderTrunk(const SectionContext& context, const Options& options)
+    : DecoderSection(context, options.decoder, options.data,
+                     options.boundary == Boundary::hidden ? OutputLayer::none : OutputLayer::own_or_tied),
+      boundary_(options.boundary),
+      top_k_(options.top_k) {
+  check(context, options);
+}
+
+Ports DecoderTrunk::ports() const {
+  Ports ports;
+  ports.inputs = {tokens_port};
+  switch (boundary_) {
+    case Boundary::hidden:
+      ports.outputs = {{"hidden", context().precision, decoder().width, true, false}};
+      break;
+    case Boundary::logits:
+      ports.outputs = {{"logits", DType::f32, decoder().vocabulary, false, false}};
+      break;
+    case Boundary::top_k:
+      ports.outputs = {{"top_values", DType::f32, top_k_, false, false},
+                       {"top_indices", DType::i32, top_k_, false, false}};
+      break;
+  }
+  return ports;
+}
+
+void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  Var out = hidden(tape, inputs);
+  switch (boundary_) {
+    case Boundary::hidden:
+      outputs.set("hidden", std::move(out));
+      break;
+    case Boundary::logits:
+      put_logits(tape, out, outputs);
+      break;
+    case Boundary::top_k:
+      put_top_k(tape, out, outputs);
+      break;
+  }
+}
+
+void DecoderTrunk::put_logits(Tape& tape, const Var& hidden, Outputs& outputs) {
+  const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
+  Var logits = tape.output({hidden.value().rows(), decoder().vocabulary}, DType::f32, false);
+  tape.ops().linear(hidden.value(), weight, Tensor(), logits.value());
+  outputs.set("logits", std::move(logits));
+}
+
+void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
+  const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
+  const std::int64_t rows = hidden.value().rows();
+  const std::int64_t block = std::min(rows, default_top_k_rows);
+  Var values = tape.output({rows, top_k_}, DType::f32, false);
+  Var indices = tape.output({rows, top_k_}, DType::i32, false);
+  const Block logits = tape.scratch({block, decoder().vocabulary}, DType::f32);
+  for (std::int64_t row = 0; row < rows; row += block) {
+    const std::int64_t count = std::min(block, rows - row);
+    const Tensor part = logits.tensor().row_slice(0, count);
+    tape.ops().linear(hidden.value().row_slice(row, count), weight, Tensor(), part);
+    tape.ops().top_k(part, values.value().row_slice(row, count), indices.value().row_slice(row, count));
+  }
+  outputs.set("top_values", std::move(values));
+  outputs.set("top_indices", std::move(indices));
+}
+
+}  // namespace maestro

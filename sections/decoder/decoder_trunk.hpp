@@ -1,0 +1,48 @@
+// A decoder without a loss: the trained lower part of a model whose output layer is another section, or a teacher.
+//
+// Input   tokens        (M) i32
+// Output  by boundary:
+//   hidden   hidden        (M, width) act, differentiable: the state behind the final norm
+//   logits   logits        (M, vocabulary) f32
+//   top_k    top_values    (M, k) f32, the k largest logits of each row, descending
+//            top_indices   (M, k) i32, their token ids
+// Only boundary = hidden can be trained: no gradient travels back over the others.
+#pragma once
+
+#include "runtime/ops/distillation_options.hpp"
+#include "sections/decoder/decoder_section.hpp"
+
+namespace maestro {
+
+/// "hidden", "logits", "top_k" at `key` of a job table.
+[[nodiscard]] Boundary read_boundary(const JobTable& table, Boundary fallback);
+/// `top_k` of a job table, at least 1.
+[[nodiscard]] std::int64_t read_top_k(const JobTable& table, std::int64_t fallback);
+
+class DecoderTrunk final : public DecoderSection {
+ public:
+  struct Options {
+    DecoderConfig decoder;
+    Boundary boundary = Boundary::hidden;
+    std::int64_t top_k = 64;
+    DataShape data;
+    /// Shape keys, boundary and top_k; `data` stays empty. Throws JobError.
+    static Options read(const JobTable& table);
+  };
+  /// Throws JobError for a decoder that does not fit the data, a boundary that cannot be trained, or a top_k beyond
+  /// the vocabulary.
+  DecoderTrunk(const SectionContext& context, const Options& options);
+
+  [[nodiscard]] Ports ports() const override;
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
+  [[nodiscard]] Cost cost(const SampleShape& sample) const override { return decoder_cost(sample); }
+
+ private:
+  void put_logits(Tape& tape, const Var& hidden, Outputs& outputs);
+  void put_top_k(Tape& tape, const Var& hidden, Outputs& outputs);
+
+  Boundary boundary_;
+  std::int64_t top_k_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,61 @@
+#include "sections/decoder/language_model_head.hpp"
+
+#include "runtime/core/result.hpp"
+#include "runtime/state/hf_config.hpp"
+#include "sections/decoder/decoder_section.hpp"
+
+namespace maestro {
+
+LanguageModelHead::Options LanguageModelHead::Options::read(const JobTable& table) {
+  Options options;
+  options.decoder = read_decoder_shape(table);
+  if (!table.has("tied") && !table.has("weights")) options.decoder.tied = false;
+  return options;
+}
+
+LanguageModelHead::LanguageModelHead(const SectionContext& context, const Options& options)
+    : context_(context), decoder_(resolved(options.decoder)) {
+  check_decoder(context.name, decoder_, options.data);
+  if (decoder_.tied) {
+    throw JobError(context.name + ": a tied output layer must live in the section of its embedding; set tied = false " +
+                   "here and in the trunk, or use decoder_lm");
+  }
+  head_ = &add_head(parameters_, ParameterInit(context.seed, context.name), decoder_);
+  parameters_.allocate(context.trained);
+}
+
+Ports LanguageModelHead::ports() const {
+  return {{{"hidden", context_.precision, decoder_.width, true, false}, targets_port}, {}};
+}
+
+void LanguageModelHead::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  const Tensor targets = targets_of(inputs);
+  outputs.losses(cross_entropy_loss(tape, inputs["hidden"], *head_, {&targets, inputs.loss_scale()}), false);
+}
+
+Cost LanguageModelHead::cost(const SampleShape& sample) const {
+  Cost cost{head_flops(sample.tokens, decoder_.width, decoder_.vocabulary), 0};
+  // The fused loss leaves only the gradient of its input behind.
+  if (context_.trained)
+    cost.bytes = static_cast<double>(sample.tokens * decoder_.width) * static_cast<double>(size_of(context_.precision));
+  return cost;
+}
+
+std::vector<StateEntry> LanguageModelHead::state() {
+  return {{std::string(head_name), head_, 0, 0, false}};
+}
+
+bool LanguageModelHead::ignores(std::string_view stored_name) const {
+  return stored_name != head_name;  // the body's part of the model
+}
+
+std::string LanguageModelHead::config_json() const {
+  return hf_config_text(decoder_);
+}
+
+void LanguageModelHead::freeze() {
+  Parameter* const matrices[] = {head_};
+  parameters_.freeze_packed(*context_.ops, context_.precision, matrices);
+}
+
+}  // namespace maestro

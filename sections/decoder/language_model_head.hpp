@@ -1,0 +1,39 @@
+// The output layer and softmax cross-entropy of a language model whose body is another section.
+//
+// Inputs  hidden (M, width) act, differentiable; targets (M) i32 (-1: ignored). No outputs; reports loss and ce.
+// The one parameter, lm_head.weight (vocabulary, width), cannot be tied: the embedding lives in the other section.
+#pragma once
+
+#include "sections/decoder/decoder_shape.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+class LanguageModelHead final : public Section {
+ public:
+  struct Options {
+    DecoderConfig decoder;  ///< of the whole model
+    DataShape data;
+    /// Shape keys; `tied` is false unless given. Throws JobError.
+    static Options read(const JobTable& table);
+  };
+  /// Throws JobError for a decoder that does not fit the data, or a tied one.
+  LanguageModelHead(const SectionContext& context, const Options& options);
+
+  [[nodiscard]] Ports ports() const override;
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
+  [[nodiscard]] Cost cost(const SampleShape& sample) const override;
+  [[nodiscard]] std::vector<StateEntry> state() override;
+  [[nodiscard]] bool ignores(std::string_view stored_name) const override;
+  [[nodiscard]] std::string config_json() const override;
+  void freeze() override;
+
+ private:
+  SectionContext context_;
+  DecoderConfig decoder_;
+  Parameters parameters_;
+  Parameter* head_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,146 @@
+#include "sections/distill/distilled_decoder.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/core/result.hpp"
+#include "runtime/job/job_reader.hpp"
+#include "sections/decoder/decoder_trunk.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr NumberRange fraction{.min = 0.0, .max = 1.0};
+constexpr NumberRange positive{.min = 0.0, .min_open = true};
+
+Divergence read_divergence(const JobTable& table, Divergence fallback) {
+  const std::vector<std::string> names = {"forward_kl", "reverse_kl", "js"};  // in the order of the enumeration
+  const std::string chosen = table.choice("divergence", names[static_cast<std::size_t>(fallback)], names);
+  return static_cast<Divergence>(std::find(names.begin(), names.end(), chosen) - names.begin());
+}
+
+[[noreturn]] void refuse(const std::string& section, const std::string& message) {
+  throw JobError(section + ": " + message);
+}
+
+/// What job files check on reading, for options that were written in C++.
+void check(const std::string& section, const DistilledDecoder::Options& options, std::int64_t shared) {
+  if (!(options.temperature > 0) || !std::isfinite(options.temperature)) {
+    refuse(section, "temperature = " + std::to_string(options.temperature) + " must be greater than 0");
+  }
+  if (!(options.alpha >= 0 && options.alpha <= 1)) {
+    refuse(section, "alpha = " + std::to_string(options.alpha) + " must lie in [0, 1]");
+  }
+  if (!(options.beta >= 0 && options.beta <= 1)) {
+    refuse(section, "beta = " + std::to_string(options.beta) + " must lie in [0, 1]");
+  }
+  if (options.boundary == Boundary::top_k && (options.top_k < 1 || options.top_k > shared)) {
+    refuse(section, "top_k = " + std::to_string(options.top_k) + " must lie between 1 and the shared vocabulary of " +
+                        std::to_string(shared) + " tokens");
+  }
+}
+
+SharedVocabulary matched(const SectionContext& context, const DistilledDecoder::Options& options) {
+  check_tokenizer_files(options.weights, options.teacher.weights);
+  const VocabularySide student{context.name, options.decoder.vocabulary, ""};
+  const VocabularySide teacher{options.teacher.section, options.teacher.decoder.vocabulary, options.teacher.tokenizer};
+  return shared_vocabulary(student, teacher, options.data.vocabulary, options.data.tokenizer);
+}
+
+}  // namespace
+
+DistilledDecoder::Options DistilledDecoder::Options::read(const JobTable& student) {
+  Options options;
+  options.decoder = read_decoder_shape(student);
+  options.divergence = read_divergence(student, options.divergence);
+  options.temperature = student.number("temperature", options.temperature, positive);
+  options.alpha = student.number("alpha", options.alpha, fraction);
+  options.beta = student.number("beta", options.beta, fraction);
+  options.boundary = read_boundary(student, options.boundary);
+  options.top_k = read_top_k(student, options.top_k);
+  options.weights = student.text("weights", "");
+  return options;
+}
+
+TeacherModel DistilledDecoder::read_teacher(const JobTable& table) {
+  const SectionConfig section = read_section(table, table.name(), {}, Training::none);
+  TeacherModel teacher;
+  teacher.section = table.name();
+  teacher.decoder = read_decoder_shape(table);
+  teacher.precision = section.precision;
+  teacher.weights = section.weights;
+  return teacher;
+}
+
+DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options& options)
+    : DecoderSection(context, options.decoder, options.data, OutputLayer::own_or_tied),
+      options_(options),
+      vocabulary_(matched(context, options)) {
+  check(context.name, options, vocabulary_.columns);
+  options_.teacher.decoder = resolved(options.teacher.decoder);
+  check_decoder(options.teacher.section, options_.teacher.decoder, options.data);
+  if (options.boundary == Boundary::hidden) teacher_head_.emplace(context.seed, options_.teacher, *context.ops);
+}
+
+Ports DistilledDecoder::ports() const {
+  Ports ports{{tokens_port, targets_port}, {}};
+  const TeacherModel& teacher = options_.teacher;
+  switch (options_.boundary) {
+    case Boundary::hidden:
+      ports.inputs.push_back({"teacher_hidden", teacher.precision, teacher.decoder.width, false, false});
+      break;
+    case Boundary::logits:
+      ports.inputs.push_back({"teacher_logits", DType::f32, teacher.decoder.vocabulary, false, false});
+      break;
+    case Boundary::top_k:
+      ports.inputs.push_back({"teacher_top_values", DType::f32, options_.top_k, false, false});
+      ports.inputs.push_back({"teacher_top_indices", DType::i32, options_.top_k, false, false});
+      break;
+  }
+  return ports;
+}
+
+TeacherSignal DistilledDecoder::signal(const Inputs& inputs) {
+  TeacherSignal teacher;
+  teacher.boundary = options_.boundary;
+  teacher.vocabulary = options_.teacher.decoder.vocabulary;
+  switch (options_.boundary) {
+    case Boundary::hidden:
+      teacher.hidden = inputs["teacher_hidden"];
+      teacher.head = &teacher_head_->parameter();
+      break;
+    case Boundary::logits:
+      teacher.logits = inputs["teacher_logits"].value();
+      break;
+    case Boundary::top_k:
+      teacher.values = inputs["teacher_top_values"].value();
+      teacher.indices = inputs["teacher_top_indices"].value();
+      break;
+  }
+  return teacher;
+}
+
+void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  const Var state = hidden(tape, inputs);
+  const Tensor targets = targets_of(inputs);
+  const DistillationTerms terms{options_.divergence, options_.temperature, options_.alpha, options_.beta,
+                                vocabulary_.columns};
+  const HeadLoss loss{&targets, inputs.loss_scale()};
+  outputs.losses(distillation_loss(tape, state, head(), signal(inputs), terms, loss), true);
+}
+
+Cost DistilledDecoder::cost(const SampleShape& sample) const {
+  Cost cost = decoder_cost(sample);
+  if (options_.boundary != Boundary::hidden) return cost;
+  const DecoderConfig& teacher = options_.teacher.decoder;
+  cost.flops += head_flops(sample.tokens, teacher.width, teacher.vocabulary);
+  return cost;
+}
+
+std::vector<std::string> DistilledDecoder::notes() const {
+  if (vocabulary_.note.empty()) return {};
+  return {vocabulary_.note};
+}
+
+}  // namespace maestro

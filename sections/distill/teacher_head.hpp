@@ -1,0 +1,37 @@
+// The teacher's output layer, held frozen inside the student's section: hidden states cross the boundary instead of
+// logits, which are (vocabulary / width) times larger.
+#pragma once
+
+#include <string>
+
+#include "runtime/job/config.hpp"
+#include "runtime/ops/parameters.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// What the student's section has to know about its teacher.
+struct TeacherModel {
+  std::string section = "teacher";  ///< name in the job; its random values are derived from it
+  DecoderConfig decoder;
+  DType precision = DType::f32;  ///< of the teacher's arithmetic, and so of its hidden states
+  std::string weights;           ///< Hugging Face folder; empty: random
+  std::string tokenizer;         ///< empty: not known
+};
+
+/// TH-1: the layer's values are bitwise those of the teacher section's own output layer.
+class TeacherHead {
+ public:
+  /// Builds the layer from the job's seed, or loads it (lm_head.weight, or the token embedding when tied), and packs it
+  /// for the teacher's precision. Throws JobError when the folder does not hold this teacher.
+  TeacherHead(std::uint64_t seed, const TeacherModel& teacher, const OperatorTable& ops);
+
+  /// (Vt, Ct); packed for the teacher's precision only.
+  [[nodiscard]] Parameter& parameter() { return *head_; }
+
+ private:
+  Parameters parameters_;
+  Parameter* head_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,62 @@
+#include "sections/optimizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+namespace maestro {
+
+AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, std::int64_t total_steps)
+    : config_(config), total_steps_(total_steps) {
+  if (config.schedule != "cosine" && config.schedule != "linear" && config.schedule != "constant") {
+    throw JobError("schedule \"" + config.schedule + "\" is unknown; it is \"cosine\", \"linear\" or \"constant\"");
+  }
+}
+
+double AdamWOptimizer::learning_rate(std::int64_t step) const {
+  const std::int64_t warmup = config_.warmup_steps;
+  if (step <= warmup) return config_.lr * static_cast<double>(step) / static_cast<double>(warmup);
+  if (config_.schedule == "constant") return config_.lr;
+  const auto rest = static_cast<double>(std::max<std::int64_t>(total_steps_ - warmup, 1));
+  const double progress = std::min(1.0, static_cast<double>(step - 1 - warmup) / rest);
+  if (config_.schedule == "linear") return config_.lr + (config_.min_lr - config_.lr) * progress;
+  return config_.min_lr + (config_.lr - config_.min_lr) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+}
+
+double AdamWOptimizer::gradient_norm(const OperatorTable& ops, const Parameters& parameters) {
+  return std::sqrt(ops.sum_of_squares(parameters.gradients()));
+}
+
+Result<double> AdamWOptimizer::clip_factor(double norm) const {
+  if (!std::isfinite(norm)) {
+    return Error{ErrorCode::invalid_argument, "the gradient norm is " + std::to_string(norm) +
+                                                  "; training diverged: lower lr, lengthen warmup_steps or clip"};
+  }
+  if (config_.clip_norm <= 0 || norm <= config_.clip_norm) return 1.0;
+  return config_.clip_norm / norm;
+}
+
+void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std::int64_t number,
+                          double clip_factor) const {
+  AdamWStep settings{learning_rate(number), config_.beta1, config_.beta2, config_.epsilon,
+                     config_.weight_decay,  number,        clip_factor};
+  const std::size_t decayed = parameters.decayed_elements();
+  ops.adamw(parameters.values().first(decayed), parameters.gradients().first(decayed),
+            parameters.first_moments().first(decayed), parameters.second_moments().first(decayed), settings);
+  settings.weight_decay = 0;
+  ops.adamw(parameters.values().subspan(decayed), parameters.gradients().subspan(decayed),
+            parameters.first_moments().subspan(decayed), parameters.second_moments().subspan(decayed), settings);
+  parameters.values_changed();
+}
+
+Result<OptimizerStep> AdamWOptimizer::clipped_step(const OperatorTable& ops, Parameters& parameters,
+                                                   std::int64_t number) const {
+  const double norm = gradient_norm(ops, parameters);
+  const auto factor = clip_factor(norm);
+  if (!factor) return factor.error();
+  step(ops, parameters, number, *factor);
+  return OptimizerStep{learning_rate(number), norm};
+}
+
+}  // namespace maestro

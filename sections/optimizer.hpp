@@ -1,0 +1,55 @@
+// AdamW with a learning-rate schedule and clipping by norm, over the flat buffers of a section's parameters.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/core/result.hpp"
+#include "runtime/job/config.hpp"
+#include "runtime/ops/operator_table.hpp"
+#include "runtime/ops/parameters.hpp"
+
+namespace maestro {
+
+/// Figures of one optimizer step, as reported.
+struct OptimizerStep {
+  double lr = 0;
+  double norm = 0;  ///< of the gradient, before clipping
+};
+
+/// Holds settings only: moments live in Parameters, the step count with the caller. Thread-safe.
+class AdamWOptimizer {
+ public:
+  /// `total_steps` is the length of the schedule. Throws JobError when it is unknown. A warm-up longer than the
+  /// schedule is cut off with it, so that a short trial of a long job keeps its settings.
+  AdamWOptimizer(const OptimizerConfig& config, std::int64_t total_steps);
+
+  /// Learning rate of `step`, counted from 1, of N steps with W of warm-up:
+  ///   step <= W          lr * step / W
+  ///   else, with p = (step - 1 - W) / (N - W), at most 1
+  ///     cosine           min_lr + (lr - min_lr) (1 + cos(pi p)) / 2      (Loshchilov & Hutter 2017, one period)
+  ///     linear           lr + (min_lr - lr) p
+  ///     constant         lr
+  /// The first step behind the warm-up has the full lr; min_lr is reached when the schedule is over, so that no step is
+  /// spent at min_lr = 0.
+  [[nodiscard]] double learning_rate(std::int64_t step) const;
+
+  /// Euclidean norm of all gradients of the section, in a fixed order.
+  [[nodiscard]] static double gradient_norm(const OperatorTable& ops, const Parameters& parameters);
+  /// Factor that brings a gradient of `norm` down to clip_norm: min(1, clip_norm / norm); 1 when clipping is off. A
+  /// norm that is not finite is an error (invalid_argument): stepping would destroy the parameters.
+  [[nodiscard]] Result<double> clip_factor(double norm) const;
+
+  /// AdamW (Loshchilov & Hutter 2019) with the gradient multiplied by `clip_factor` first; weight decay on the decayed
+  /// range alone (PA-1); `number` is the step's, from 1. Gradients are zero afterwards, packed weights out of date
+  /// (PA-2).
+  void step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor) const;
+  /// Norm, clipping by the section's own norm, and step in one.
+  [[nodiscard]] Result<OptimizerStep> clipped_step(const OperatorTable& ops, Parameters& parameters,
+                                                   std::int64_t number) const;
+
+ private:
+  OptimizerConfig config_;
+  std::int64_t total_steps_;
+};
+
+}  // namespace maestro

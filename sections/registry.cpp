@@ -1,0 +1,78 @@
+#include "sections/registry.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/core/result.hpp"
+#include "sections/decoder/decoder_lm.hpp"
+#include "sections/decoder/decoder_trunk.hpp"
+#include "sections/decoder/language_model_head.hpp"
+#include "sections/distill/distilled_decoder.hpp"
+
+namespace maestro {
+
+namespace {
+
+template <class Kind>
+SectionFactory factory(typename Kind::Options options, const DataShape& data) {
+  options.data = data;
+  return [options = std::move(options)](const SectionContext& context) {
+    return std::make_unique<Kind>(context, options);
+  };
+}
+
+template <class Kind>
+SectionFactory plain(const SectionTable& section) {
+  return factory<Kind>(Kind::Options::read(section.table), section.data);
+}
+
+SectionFactory distilled_decoder(const SectionTable& section) {
+  auto options = DistilledDecoder::Options::read(section.table);
+  const std::string teacher = section.table.text("teacher", "teacher");
+  if (!section.root.has(teacher)) {
+    section.table.fail("teacher", "there is no section [" + teacher +
+                                      "] to learn from; add its table, or set teacher " +
+                                      "= \"NAME\" to the one that teaches");
+  }
+  options.teacher = DistilledDecoder::read_teacher(section.root.table(teacher));
+  return factory<DistilledDecoder>(std::move(options), section.data);
+}
+
+}  // namespace
+
+void SectionRegistry::add(std::string type, std::string description, Builder builder) {
+  const auto [entry, added] = entries_.try_emplace(type, Entry{std::move(description), std::move(builder)});
+  if (!added) throw JobError("section type '" + type + "' is registered twice; choose another name");
+}
+
+SectionFactory SectionRegistry::build(const std::string& type, const SectionTable& section) const {
+  const auto found = entries_.find(type);
+  if (found != entries_.end()) return found->second.builder(section);
+  std::vector<std::string> types;
+  std::string all;
+  for (const auto& [known, entry] : entries_) {
+    types.push_back(known);
+    all += (all.empty() ? "" : ", ") + known;
+  }
+  const auto nearest = nearest_name(type, types);
+  throw JobError(section.name + ": section type '" + type + "' is unknown" +
+                 (nearest ? "; did you mean '" + *nearest + "'?" : ";") + " known types: " + all);
+}
+
+std::vector<SectionRegistry::Listing> SectionRegistry::list() const {
+  std::vector<Listing> listing;
+  for (const auto& [type, entry] : entries_) listing.push_back({type, entry.description});
+  return listing;
+}
+
+SectionRegistry builtin_sections() {
+  SectionRegistry registry;
+  registry.add("decoder_trunk", "decoder body that sends hidden states, logits or top-k logits", plain<DecoderTrunk>);
+  registry.add("language_model_head", "output layer and loss behind a decoder_trunk", plain<LanguageModelHead>);
+  registry.add("decoder_lm", "whole language model with its loss", plain<DecoderLm>);
+  registry.add("distilled_decoder", "language model that learns from a teacher", distilled_decoder);
+  return registry;
+}
+
+}  // namespace maestro

@@ -1,0 +1,53 @@
+// The kinds of section that a job file may name. A value: apps start from builtin_sections() and add their own.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/job/job_table.hpp"
+#include "sections/decoder/decoder_shape.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// What a section is described by in a job file.
+struct SectionTable {
+  std::string name;  ///< of the section
+  JobTable table;    ///< its own settings
+  JobTable root;     ///< of the whole job, for settings of a section it works with
+  DataShape data;    ///< what the data source will send, as far as known
+};
+
+/// Thread-safe once filled.
+class SectionRegistry {
+ public:
+  /// Reads the settings now and throws JobError for wrong ones; the factory builds any number of replicas from them.
+  using Builder = std::function<SectionFactory(const SectionTable&)>;
+
+  /// Throws JobError when `type` is already there. `description` is one line for a person.
+  void add(std::string type, std::string description, Builder builder);
+  /// Throws JobError for an unknown type, with the nearest and all known ones.
+  [[nodiscard]] SectionFactory build(const std::string& type, const SectionTable& section) const;
+
+  struct Listing {
+    std::string type;
+    std::string description;
+  };
+  /// Sorted by type.
+  [[nodiscard]] std::vector<Listing> list() const;
+
+ private:
+  struct Entry {
+    std::string description;
+    Builder builder;
+  };
+  std::map<std::string, Entry> entries_;
+};
+
+/// decoder_trunk, language_model_head, decoder_lm and distilled_decoder. The last reads its teacher's table, named by
+/// its key `teacher` ("teacher" unless given).
+[[nodiscard]] SectionRegistry builtin_sections();
+
+}  // namespace maestro

@@ -1,0 +1,139 @@
+#include "sections/section_runner.hpp"
+
+#include <cmath>
+#include <cstring>
+
+namespace maestro {
+
+namespace {
+
+SequenceLayout lay_out(const MicroBatchPlan& plan, std::vector<std::int32_t>& offsets,
+                       std::vector<std::int32_t>& positions) {
+  offsets.assign(1, 0);
+  positions.clear();
+  for (const SampleRef& sample : plan.samples) {
+    for (std::int64_t at = 0; at < sample.tokens; ++at) positions.push_back(static_cast<std::int32_t>(at));
+    offsets.push_back(static_cast<std::int32_t>(positions.size()));
+  }
+  return {offsets, positions};
+}
+
+}  // namespace
+
+struct SectionRunner::MicroBatch {
+  MicroBatch(const OperatorTable& ops, DType compute)
+      : recording(ops, arena, compute, true), passing(ops, arena, compute, false) {}
+  Arena arena;
+  Tape recording;  // trained passes
+  Tape passing;    // forward-only passes
+  std::vector<std::int32_t> offsets;
+  std::vector<std::int32_t> positions;
+  std::vector<SampleId> samples;
+  std::vector<std::pair<std::string, Var>> inputs;
+  std::vector<std::pair<std::string, Var>> outputs;
+  void retire() {
+    inputs.clear();
+    outputs.clear();
+    recording.clear();
+    passing.clear();
+  }
+};
+
+SectionRunner::SectionRunner(std::unique_ptr<Section> section, const SectionContext& context,
+                             const OptimizerConfig& optimizer, std::int64_t total_steps)
+    : context_(context), section_(std::move(section)), optimizer_(optimizer, total_steps) {}
+
+SectionRunner::~SectionRunner() {
+  for (auto& [key, batch] : in_flight_) batch->retire();
+}
+
+std::unique_ptr<SectionRunner::MicroBatch> SectionRunner::take(const MicroBatchPlan& plan) {
+  std::unique_ptr<MicroBatch> batch;
+  if (free_.empty()) {
+    batch = std::make_unique<MicroBatch>(*context_.ops, context_.precision);
+  } else {
+    batch = std::move(free_.back());
+    free_.pop_back();
+  }
+  batch->samples.clear();
+  for (const SampleRef& sample : plan.samples) batch->samples.push_back(sample.id);
+  return batch;
+}
+
+std::vector<MetricSum> SectionRunner::forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
+                                              std::span<const PortTensor> outputs) {
+  std::unique_ptr<MicroBatch> batch = take(plan);
+  const bool keep = context_.trained && plan.pass == Pass::train;
+  Tape& tape = keep ? batch->recording : batch->passing;
+  const SequenceLayout layout = lay_out(plan, batch->offsets, batch->positions);
+  Outputs results;
+  {
+    Inputs given(plan.pass, batch->samples, layout, plan.loss_scale);
+    for (const PortTensor& input : inputs) {
+      Var var = tape.input(input.tensor, input.differentiable && keep);
+      if (keep) batch->inputs.emplace_back(input.port, var);
+      given.set(input.port, std::move(var));
+    }
+    section_->forward(tape, given, results);
+  }
+  for (const PortTensor& output : outputs) {
+    const Var* value = results.find(output.port);
+    if (value == nullptr) throw std::logic_error("section gave no value for its output port '" + output.port + "'");
+    if (value->value().bytes() != output.tensor.bytes()) {
+      throw std::logic_error("output port '" + output.port + "' gave " + value->value().shape().to_string() +
+                             ", its edge carries " + output.tensor.shape().to_string());
+    }
+    std::memcpy(output.tensor.raw(), value->value().raw(), output.tensor.bytes());
+    if (keep) batch->outputs.emplace_back(output.port, *value);
+  }
+  std::vector<MetricSum> metrics = results.metrics();
+  results = Outputs();
+  if (keep) {
+    in_flight_[{plan.step.value(), plan.index}] = std::move(batch);
+  } else {
+    batch->retire();
+    free_.push_back(std::move(batch));
+  }
+  return metrics;
+}
+
+void SectionRunner::backward(const MicroBatchPlan& plan, std::span<const PortTensor> output_gradients,
+                             std::span<const PortTensor> input_gradients) {
+  const auto found = in_flight_.find({plan.step.value(), plan.index});
+  if (found == in_flight_.end()) throw std::logic_error("backward of a micro-batch that is not in flight");
+  std::unique_ptr<MicroBatch> batch = std::move(found->second);
+  in_flight_.erase(found);
+  for (const PortTensor& gradient : output_gradients) {
+    for (auto& [port, var] : batch->outputs) {
+      if (port == gradient.port) batch->recording.seed(var, gradient.tensor);
+    }
+  }
+  batch->outputs.clear();
+  batch->recording.backward();
+  for (const PortTensor& wanted : input_gradients) {
+    for (const auto& [port, var] : batch->inputs) {
+      if (port != wanted.port) continue;
+      if (var.gradient().defined()) {
+        std::memcpy(wanted.tensor.raw(), var.gradient().raw(), wanted.tensor.bytes());
+      } else {
+        std::memset(wanted.tensor.raw(), 0, wanted.tensor.bytes());
+      }
+    }
+  }
+  batch->retire();
+  free_.push_back(std::move(batch));
+}
+
+double SectionRunner::gradient_sum_of_squares() const {
+  return context_.ops->sum_of_squares(section_->parameters().gradients());
+}
+
+Result<OptimizerStep> SectionRunner::step(StepId step, double norm) {
+  const Result<double> factor = optimizer_.clip_factor(norm);
+  if (!factor) return factor.error();
+  const auto number = static_cast<std::int64_t>(step.value());
+  optimizer_.step(*context_.ops, section_->parameters(), number, *factor);
+  return OptimizerStep{optimizer_.learning_rate(number), norm};
+}
+
+}  // namespace maestro

@@ -1,0 +1,65 @@
+// Runs one section replica on its device: micro-batches forward and backward, the optimizer, snapshots. Knows nothing
+// of actors, so a section can also be trained without any (tests, GPU checks).
+//
+// SR-1: all calls come from one thread, the device's.
+// SR-2: every micro-batch in flight has a tape and an arena of its own; both are reused.
+// SR-3: gradients accumulate in the order of the backward calls.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/arena.hpp"
+#include "runtime/ops/tape.hpp"
+#include "runtime/schedule/step_plan.hpp"
+#include "sections/optimizer.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// A tensor at a port. For outputs, memory the value is copied to.
+struct PortTensor {
+  std::string port;
+  Tensor tensor;
+  bool differentiable = false;  ///< inputs: a gradient is wanted back
+};
+
+class SectionRunner {
+ public:
+  SectionRunner(std::unique_ptr<Section> section, const SectionContext& context, const OptimizerConfig& optimizer,
+                std::int64_t total_steps);
+  ~SectionRunner();
+
+  [[nodiscard]] Section& section() { return *section_; }
+  [[nodiscard]] const SectionContext& context() const { return context_; }
+
+  /// Runs the forward pass and copies the output ports named in `outputs`. A trained section keeps the micro-batch for
+  /// backward() when its pass is train.
+  std::vector<MetricSum> forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
+                                 std::span<const PortTensor> outputs);
+  /// Backward pass of a kept micro-batch: `output_gradients` came from downstream, `input_gradients` is memory for what
+  /// goes upstream (zero where nothing flowed back).
+  void backward(const MicroBatchPlan& plan, std::span<const PortTensor> output_gradients,
+                std::span<const PortTensor> input_gradients);
+
+  [[nodiscard]] double gradient_sum_of_squares() const;
+  /// Clips by `norm` (of the section, or of all sections) and steps the optimizer.
+  Result<OptimizerStep> step(StepId step, double norm);
+
+ private:
+  struct MicroBatch;  // tape, arena and layout of one micro-batch
+  using Key = std::pair<std::uint64_t, std::uint32_t>;
+  std::unique_ptr<MicroBatch> take(const MicroBatchPlan& plan);
+
+  SectionContext context_;
+  std::unique_ptr<Section> section_;
+  AdamWOptimizer optimizer_;
+  std::vector<std::unique_ptr<MicroBatch>> free_;
+  std::map<Key, std::unique_ptr<MicroBatch>> in_flight_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,49 @@
+// A section's tensors under their Hugging Face names, in and out: for checkpoints (values and moments) and for weights
+// exchanged with other tools.
+//
+// SI-1: import(export(section)) leaves every bit of the section as it was.
+// SI-2: an import that fails has changed nothing.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/aligned_memory.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/state/safetensors.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// Copies of a section's tensors at one moment, f32, independent of the section: a writer thread may hold them while
+/// training goes on.
+struct TensorSnapshot {
+  AlignedMemory memory;
+  std::vector<NamedTensor> tensors;  ///< views into `memory`, in the order of Section::state()
+};
+
+/// Every tensor of `section` out of `flat`, one of its Parameters' flat buffers (values, first or second moments),
+/// named prefix + Hugging Face name and laid out as stored. invalid_argument when the buffer is not there: moments of a
+/// section that is not trained, values of one that was frozen. Reads on the caller's thread, which must be the one that
+/// may use the section's Parameters.
+[[nodiscard]] Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat,
+                                                    std::string_view prefix = "");
+
+/// Writes `tensors` (f32 or bf16, named prefix + Hugging Face name) into `flat` and marks the section's packed weights
+/// as out of date. Tensors that the section ignores() are passed over. Errors name `file` and the first tensor that is
+/// missing, unexpected or of another shape, with the nearest name or both shapes.
+[[nodiscard]] Status import_tensors(Section& section, std::span<float> flat, std::span<const NamedTensor> tensors,
+                                    const std::string& file, std::string_view prefix = "");
+
+/// Writes model.safetensors and config.json into `folder`, which is created. Each file appears whole or not at all.
+[[nodiscard]] Status save_weights(Section& section, const std::filesystem::path& folder);
+
+/// Loads the values from a Hugging Face folder: config.json must describe the section's model (the first differing key
+/// is named), then the tensors of model.safetensors or of its shards. Names may lack the base model's prefix
+/// ("transformer.", "model.").
+[[nodiscard]] Status load_weights(Section& section, const std::filesystem::path& folder);
+
+}  // namespace maestro

@@ -1,0 +1,43 @@
+// The safetensors files of a Hugging Face folder, looked up by the names of the full language model.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "runtime/state/safetensors.hpp"
+
+namespace maestro {
+
+/// Tensors are views into this object's mapped files. Thread-safe.
+class WeightsFolder {
+ public:
+  /// Opens model.safetensors, or else every model-*.safetensors (shards). Names without the base model's prefix
+  /// ("h.0.ln_1.weight" for "transformer.h.0.ln_1.weight") get it. Errors name the folder, or the file at fault.
+  [[nodiscard]] static Result<WeightsFolder> open(const std::filesystem::path& folder);
+
+  /// Full names, sorted.
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] bool contains(std::string_view name) const { return places_.contains(name); }
+  /// Errors: not_found, with the nearest name; a dtype this program does not compute with.
+  [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
+  /// The file, or the folder when there are several; for error messages.
+  [[nodiscard]] std::string label() const;
+
+ private:
+  struct Place {
+    std::size_t file = 0;
+    std::string stored_name;
+  };
+  WeightsFolder() = default;
+  [[nodiscard]] Status add(const std::filesystem::path& path);
+
+  std::filesystem::path folder_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, Place, std::less<>> places_;
+};
+
+}  // namespace maestro
