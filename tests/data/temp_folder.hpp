@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -15,9 +16,9 @@ namespace maestro {
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = testing::TempDir() + "/maestro-XXXXXX";
+    std::string name = (parent() / "maestro-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder: " + name);
-    path_ = name;
+    path_ = std::filesystem::path(name).lexically_normal();
   }
   ~TempFolder() {
     std::error_code ignored;
@@ -38,6 +39,12 @@ class TempFolder {
   }
 
  private:
+  /// In memory where there is such a filesystem: tests of durable writes flush hundreds of times.
+  static std::filesystem::path parent() {
+    const bool chosen = std::getenv("TEST_TMPDIR") != nullptr;
+    return !chosen && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : testing::TempDir();
+  }
+
   std::filesystem::path path_;
 };
 

@@ -1,0 +1,63 @@
+// Files that appear whole or not at all.
+//
+// AF-1: under its final name a file is either the old content or all of the new one, whenever the machine stops.
+// AF-2: an AtomicFile that is destroyed without commit leaves nothing behind.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/core/result.hpp"
+#include "runtime/state/checksum.hpp"
+#include "runtime/state/posix_file.hpp"
+
+namespace maestro {
+
+/// Called after each operation on the filesystem, with its name; tests stop the process there. May be empty.
+using OperationHook = std::function<void(std::string_view operation)>;
+
+struct WrittenFile {
+  std::uint64_t bytes = 0;
+  std::string checksum;  ///< XXH3-128 of the content
+};
+
+/// Writes to a hidden temporary name in the target's folder; `commit` flushes it, renames it over the target and
+/// flushes the folder. Every error names the path and the system's own text. Not thread-safe; several processes may
+/// write the same target, the last commit wins.
+class AtomicFile {
+ public:
+  [[nodiscard]] static Result<AtomicFile> create(const std::filesystem::path& target, OperationHook hook = {});
+  ~AtomicFile() { discard(); }
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) = delete;
+
+  [[nodiscard]] Status write(std::span<const std::byte> bytes);
+  [[nodiscard]] Status write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
+  /// Once, as the last call. On failure the target is untouched and the temporary file is gone; only when flushing the
+  /// folder fails the new content is already in place.
+  [[nodiscard]] Result<WrittenFile> commit();
+
+ private:
+  AtomicFile(std::filesystem::path target, std::filesystem::path temporary, FileDescriptor file, OperationHook hook);
+  void discard();
+  void done(std::string_view operation) const {
+    if (hook_) hook_(operation);
+  }
+
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;  // empty once renamed or removed
+  FileDescriptor file_;
+  Checksum checksum_;
+  std::uint64_t bytes_ = 0;
+  OperationHook hook_;
+};
+
+/// The whole of a small file at once.
+[[nodiscard]] Result<WrittenFile> write_file(const std::filesystem::path& target, std::string_view text,
+                                             OperationHook hook = {});
+
+}  // namespace maestro

@@ -1,0 +1,183 @@
+#include "runtime/state/checkpoint.hpp"
+
+#include <charconv>
+#include <optional>
+#include <system_error>
+
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/state/checkpoint_folders.hpp"
+#include "runtime/state/checksum.hpp"
+#include "runtime/state/section_files.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What is wrong with one file, if anything.
+std::optional<std::string> problem_of(const fs::path& checkpoint, const FileRecord& record) {
+  const fs::path file = checkpoint / record.path;
+  std::error_code failure;
+  const std::uintmax_t size = fs::file_size(file, failure);
+  if (failure) return record.path + " is missing or unreadable (" + failure.message() + ")";
+  if (size != record.bytes) {
+    return record.path + " has " + std::to_string(size) + " bytes instead of " + std::to_string(record.bytes);
+  }
+  const Result<std::string> checksum = checksum_of_file(file);
+  if (!checksum) return checksum.error().message;
+  if (*checksum != record.checksum) return record.path + " was altered: its checksum is wrong";
+  return std::nullopt;
+}
+
+Status verify_files(const fs::path& checkpoint, const Manifest& manifest, const std::string& prefix) {
+  std::string problems;
+  for (const FileRecord& record : manifest.files) {
+    if (!record.path.starts_with(prefix)) continue;
+    if (const auto problem = problem_of(checkpoint, record)) problems += (problems.empty() ? "" : "; ") + *problem;
+  }
+  if (problems.empty()) return {};
+  return Error{ErrorCode::corrupt, "checkpoint " + checkpoint.string() + " is damaged: " + problems};
+}
+
+Status find_section(const fs::path& checkpoint, const Manifest& manifest, std::string_view section) {
+  std::string known;
+  for (const std::string& name : manifest.sections()) {
+    if (name == section) return {};
+    known += (known.empty() ? "" : ", ") + name;
+  }
+  return Error{ErrorCode::not_found, "checkpoint " + checkpoint.string() + " has no section " + std::string(section) +
+                                         "; it has " + (known.empty() ? "none" : known)};
+}
+
+Result<std::uint64_t> optimizer_step_of(const SafetensorsFile& file) {
+  const auto found = file.metadata().find(optimizer_step_key);
+  std::uint64_t step = 0;
+  if (found != file.metadata().end()) {
+    const std::string& text = found->second;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), step);
+    if (failure == std::errc() && end == text.data() + text.size()) return step;
+  }
+  return Error{ErrorCode::corrupt, file.path().string() + " does not say its optimizer_step"};
+}
+
+Result<StoredSection> map_section(const fs::path& folder) {
+  Result<std::string> config = read_text(folder / section_config_file);
+  if (!config) return config.error();
+  Result<SafetensorsFile> model = SafetensorsFile::open(folder / section_model_file);
+  if (!model) return model.error();
+  Result<SafetensorsFile> optimizer = SafetensorsFile::open(folder / section_optimizer_file);
+  if (!optimizer) return optimizer.error();
+  Result<std::vector<NamedTensor>> parameters = model->tensors();
+  if (!parameters) return parameters.error();
+  Result<std::vector<NamedTensor>> moments = optimizer->tensors();
+  if (!moments) return moments.error();
+  const Result<std::uint64_t> step = optimizer_step_of(*optimizer);
+  if (!step) return step.error();
+  SectionState state{*std::move(config), *std::move(parameters), *std::move(moments), *step};
+  return StoredSection{std::move(state), *std::move(model), *std::move(optimizer)};
+}
+
+bool has_manifest(const fs::path& folder) {
+  std::error_code failure;
+  return fs::exists(folder / manifest_file, failure);
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code failure;
+  return fs::is_directory(path, failure);
+}
+
+/// "; the nearest is X" among the entries of the folder that should hold `path`, or nothing.
+std::string nearest_sibling(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code failure;
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : ".";
+  fs::directory_iterator entries(parent, failure);
+  for (; !failure && entries != fs::directory_iterator(); entries.increment(failure)) {
+    names.push_back(entries->path().filename().string());
+  }
+  const auto nearest = nearest_name(path.filename().string(), names);
+  return nearest ? "; the nearest is " + (parent / *nearest).string() : "";
+}
+
+/// Whether a folder has loadable checkpoints right below it.
+bool holds_checkpoints(const fs::path& root) {
+  const auto folders = list_checkpoint_folders(root);
+  return folders && !loadable(*folders).empty();
+}
+
+}  // namespace
+
+Result<Manifest> load_checkpoint(const fs::path& checkpoint) {
+  return load_manifest(checkpoint);
+}
+
+Status verify_checkpoint(const fs::path& checkpoint) {
+  const Result<Manifest> manifest = load_manifest(checkpoint);
+  if (!manifest) return manifest.error();
+  return verify_files(checkpoint, *manifest, "");
+}
+
+Result<StoredSection> read_section(const fs::path& checkpoint, std::string_view section) {
+  const Result<Manifest> manifest = load_manifest(checkpoint);
+  if (!manifest) return manifest.error();
+  if (const Status found = find_section(checkpoint, *manifest, section); !found) return found.error();
+  const Status verified = verify_files(checkpoint, *manifest, std::string(section) + "/");
+  if (!verified) return verified.error();
+  return map_section(checkpoint / section);
+}
+
+Result<fs::path> latest_checkpoint(const fs::path& root) {
+  const auto folders = list_checkpoint_folders(root);
+  if (!folders) return folders.error();
+  const CheckpointFolder* best = nullptr;
+  const CheckpointFolder* damaged = nullptr;  // the one of the latest step
+  std::uint64_t best_sequence = 0;
+  std::optional<Error> damage;
+  const std::vector<CheckpointFolder> candidates = loadable(*folders);
+  for (const CheckpointFolder& folder : candidates) {
+    Result<Manifest> manifest = load_manifest(folder.path);
+    if (!manifest) {
+      damaged = &folder;
+      damage = manifest.error();
+    } else if (best == nullptr || manifest->sequence > best_sequence) {
+      best = &folder;
+      best_sequence = manifest->sequence;
+    }
+  }
+  if (damaged != nullptr && (best == nullptr || damaged->step > best->step)) {
+    const std::string instead =
+        best == nullptr ? "there is no other" : "name an earlier one to resume from it: " + best->path.string();
+    return Error{ErrorCode::corrupt, "the latest checkpoint is damaged: " + damage->message + "; " + instead};
+  }
+  if (best == nullptr) return Error{ErrorCode::not_found, "no checkpoint in " + root.string()};
+  return best->path;
+}
+
+Result<fs::path> resolve_checkpoint(const fs::path& given) {
+  fs::path path = given.lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "runs/a/" means "runs/a"
+  const std::string where = "cannot resume from " + path.string() + ": ";
+  std::error_code failure;
+  if (!fs::exists(path, failure)) {
+    return Error{ErrorCode::not_found, where + "it does not exist" + nearest_sibling(path)};
+  }
+  if (!is_folder(path)) return Error{ErrorCode::invalid_argument, where + "it is not a folder"};
+  const auto named = parse_checkpoint_folder(path);
+  if (named && (named->kind == CheckpointKind::staging || named->kind == CheckpointKind::removed)) {
+    const Result<fs::path> latest = latest_checkpoint(path.parent_path());
+    return Error{ErrorCode::invalid_argument,
+                 where + "it is an unfinished checkpoint" + (latest ? "; the latest is " + latest->string() : "")};
+  }
+  if (has_manifest(path)) return path;
+  if (is_folder(path / "checkpoints") && holds_checkpoints(path / "checkpoints")) {
+    return latest_checkpoint(path / "checkpoints");
+  }
+  if (holds_checkpoints(path)) return latest_checkpoint(path);
+  return Error{ErrorCode::not_found, where + "looked for " + (path / manifest_file).string() + ", " +
+                                         (path / "checkpoints" / "step-*").string() + " and " +
+                                         (path / "step-*").string() + " and found none"};
+}
+
+}  // namespace maestro

@@ -1,0 +1,52 @@
+// A checkpoint of the whole job, as read back: a folder `step-00000123/` with checkpoint.json and for each section
+// <section>/config.json, <section>/model.safetensors (a Hugging Face folder) and <section>/optimizer.safetensors.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "runtime/state/manifest.hpp"
+#include "runtime/state/safetensors.hpp"
+
+namespace maestro {
+
+/// What one section puts into a checkpoint. Tensors are views: the owner keeps them unchanged while they are written.
+struct SectionState {
+  std::string config;                   ///< text of config.json
+  std::vector<NamedTensor> parameters;  ///< under their Hugging Face names
+  std::vector<NamedTensor> optimizer;   ///< exp_avg.*, exp_avg_sq.*; empty for a frozen section
+  std::uint64_t optimizer_step = 0;
+};
+
+/// A section read back. `state` views the mapped files, which live as long as this object or what it is moved to; the
+/// tensors must not be written to.
+struct StoredSection {
+  SectionState state;
+  SafetensorsFile model;
+  SafetensorsFile optimizer;
+};
+
+/// Reads checkpoint.json only. Errors name the file.
+[[nodiscard]] Result<Manifest> load_checkpoint(const std::filesystem::path& checkpoint);
+
+/// Reads everything and compares sizes and checksums. The error (corrupt) names every file that is missing, truncated
+/// or altered.
+[[nodiscard]] Status verify_checkpoint(const std::filesystem::path& checkpoint);
+
+/// Verifies the section's files, then maps them. Errors: not_found with the sections there are; corrupt as above.
+[[nodiscard]] Result<StoredSection> read_section(const std::filesystem::path& checkpoint, std::string_view section);
+
+/// The checkpoint below `root` that was committed last; leftovers of crashes do not count. Errors: not_found when there
+/// is none; corrupt when checkpoint.json of a later step than the best readable one is damaged: going back silently
+/// would lose work, so the message names the checkpoint to resume from instead.
+[[nodiscard]] Result<std::filesystem::path> latest_checkpoint(const std::filesystem::path& root);
+
+/// What `--resume` means: a checkpoint, a checkpoints folder, or a run folder with one. Errors (not_found,
+/// invalid_argument) say what was looked for and name the nearest thing that exists.
+[[nodiscard]] Result<std::filesystem::path> resolve_checkpoint(const std::filesystem::path& path);
+
+}  // namespace maestro

@@ -1,0 +1,37 @@
+// Names of the folders below a checkpoints folder, and what each says about its content.
+//
+//   step-00000123              complete
+//   step-00000123.old          complete, being replaced by a second checkpoint of the same step
+//   step-00000123.tmp          staging: being written, or left by a crash
+//   step-00000123.removed.tmp  being removed
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+enum class CheckpointKind : std::uint8_t { complete, replaced, staging, removed };
+
+struct CheckpointFolder {
+  std::filesystem::path path;
+  std::uint64_t step = 0;
+  CheckpointKind kind = CheckpointKind::complete;
+};
+
+[[nodiscard]] std::string checkpoint_folder_name(std::uint64_t step, CheckpointKind kind);
+/// Nothing when the name is none of the four.
+[[nodiscard]] std::optional<CheckpointFolder> parse_checkpoint_folder(const std::filesystem::path& path);
+
+/// Every such folder below `root`, sorted by step. Errors: not_found when `root` does not exist.
+[[nodiscard]] Result<std::vector<CheckpointFolder>> list_checkpoint_folders(const std::filesystem::path& root);
+/// Those of `folders` that hold a checkpoint: complete ones, and replaced ones whose successor never came.
+[[nodiscard]] std::vector<CheckpointFolder> loadable(const std::vector<CheckpointFolder>& folders);
+
+}  // namespace maestro

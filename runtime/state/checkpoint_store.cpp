@@ -1,0 +1,190 @@
+#include "runtime/state/checkpoint_store.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "runtime/state/checkpoint_folders.hpp"
+#include "runtime/state/section_files.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_section_name(std::string_view name) {
+  const auto allowed = [](unsigned char c) {
+    return c < 0x80 && (std::isalnum(c) || c == '_' || c == '-' || c == '.');
+  };
+  return !name.empty() && name.front() != '.' && std::ranges::all_of(name, allowed);
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(fs::path root, CheckpointStoreOptions options)
+    : root_(std::move(root)), options_(std::move(options)) {
+  if (options_.keep < 1) {
+    throw JobError("[train] keep_checkpoints = " + std::to_string(options_.keep) + " would keep none; the least is 1");
+  }
+}
+
+Result<fs::path> CheckpointStore::begin(StepId step) const {
+  std::error_code failure;
+  fs::create_directories(root_, failure);
+  if (failure) return system_error("cannot create folder", root_, failure.value());
+  done("create root");
+  fs::path staging = root_ / checkpoint_folder_name(step.value(), CheckpointKind::staging);
+  if (const Status removed = remove_tree(staging); !removed) return removed.error();
+  fs::create_directory(staging, failure);
+  if (failure) return system_error("cannot create folder", staging, failure.value());
+  done("create staging");
+  if (const Status flushed = sync_folder(root_); !flushed) return flushed.error();
+  return staging;
+}
+
+Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& staging, std::string_view section,
+                                                               const SectionState& state) const {
+  const std::string name(section);
+  if (!is_section_name(section)) {
+    return Error{ErrorCode::invalid_argument,
+                 "section name \"" + name + "\" cannot name a folder; use letters, digits, '_', '-' and '.'"};
+  }
+  const fs::path folder = staging / name;
+  std::error_code failure;
+  fs::create_directory(folder, failure);
+  if (failure) return system_error("cannot create folder", folder, failure.value());
+  done("create section");
+  std::vector<FileRecord> records;
+  const auto keep = [&](std::string_view file, Result<WrittenFile> written) -> Status {
+    if (!written) return Error{written.error().code, "section " + name + ": " + written.error().message};
+    records.push_back({name + "/" + std::string(file), written->bytes, written->checksum});
+    return {};
+  };
+  Status kept = keep(section_config_file, write_file(folder / section_config_file, state.config, options_.after));
+  if (!kept) return kept.error();
+  // transformers refuses a file that does not say which framework's layout it has.
+  kept = keep(section_model_file,
+              write_safetensors(folder / section_model_file, state.parameters, {{"format", "pt"}}, options_.after));
+  if (!kept) return kept.error();
+  kept = keep(section_optimizer_file,
+              write_safetensors(folder / section_optimizer_file, state.optimizer,
+                                {{optimizer_step_key, std::to_string(state.optimizer_step)}}, options_.after));
+  if (!kept) return kept.error();
+  if (const Status flushed = sync_folder(staging); !flushed) return flushed.error();
+  return records;
+}
+
+Status CheckpointStore::commit(const fs::path& staging, Manifest manifest) const {
+  if (const Status checked = check_staged(staging, manifest); !checked) return checked;
+  manifest.sequence = next_sequence();
+  manifest.maestro_version = MAESTRO_VERSION;
+  const Result<WrittenFile> written = write_file(staging / manifest_file, manifest_text(manifest), options_.after);
+  if (!written) return written.error();
+  if (const Status published = publish(staging, manifest.step); !published) return published;
+  const Status removed = remove_superseded(manifest.step);
+  if (removed) return {};
+  return Error{removed.error().code, "the checkpoint of step " + std::to_string(manifest.step) +
+                                         " is in place, but older ones stay: " + removed.error().message};
+}
+
+Status CheckpointStore::check_staged(const fs::path& staging, const Manifest& manifest) const {
+  const auto folder = parse_checkpoint_folder(staging);
+  if (!folder || folder->kind != CheckpointKind::staging || folder->step != manifest.step) {
+    return Error{ErrorCode::internal,
+                 staging.string() + " is not the staging folder of step " + std::to_string(manifest.step)};
+  }
+  for (const FileRecord& record : manifest.files) {
+    std::error_code failure;
+    const std::uintmax_t size = fs::file_size(staging / record.path, failure);
+    if (failure) return system_error("cannot commit: lost", staging / record.path, failure.value());
+    if (size == record.bytes) continue;
+    return Error{ErrorCode::corrupt, "cannot commit: " + (staging / record.path).string() + " has " +
+                                         std::to_string(size) + " bytes, its writer wrote " +
+                                         std::to_string(record.bytes)};
+  }
+  return {};
+}
+
+Status CheckpointStore::publish(const fs::path& staging, std::uint64_t step) const {
+  const fs::path complete = root_ / checkpoint_folder_name(step, CheckpointKind::complete);
+  const fs::path replaced = root_ / checkpoint_folder_name(step, CheckpointKind::replaced);
+  std::error_code failure;
+  if (fs::exists(complete, failure)) {
+    // A folder cannot be renamed over a full one. The old one steps aside under a name that counts as loadable until
+    // its successor is in place (CK-2).
+    if (fs::exists(replaced, failure)) {
+      if (const Status removed = remove_folder(replaced, step); !removed) return removed;
+    }
+    if (const Status aside = rename_folder(complete, replaced); !aside) return aside;
+  }
+  if (const Status renamed = rename_folder(staging, complete); !renamed) return renamed;
+  return sync_folder(root_);
+}
+
+Status CheckpointStore::remove_superseded(std::uint64_t committed_step) const {
+  const auto folders = list_checkpoint_folders(root_);
+  if (!folders) return folders.error();
+  std::vector<std::pair<std::uint64_t, const CheckpointFolder*>> by_sequence;
+  const std::vector<CheckpointFolder> candidates = loadable(*folders);
+  for (const CheckpointFolder& folder : candidates) {
+    // One that cannot be read is left for a person to look at.
+    if (const Result<Manifest> manifest = load_manifest(folder.path)) {
+      by_sequence.emplace_back(manifest->sequence, &folder);
+    }
+  }
+  std::ranges::sort(by_sequence, std::greater<>());
+  for (std::size_t at = static_cast<std::size_t>(options_.keep); at < by_sequence.size(); ++at) {
+    const CheckpointFolder& old = *by_sequence[at].second;
+    if (const Status removed = remove_folder(old.path, old.step); !removed) return removed;
+  }
+  for (const CheckpointFolder& folder : *folders) {
+    const auto same_path = [&](const CheckpointFolder& other) { return other.path == folder.path; };
+    const bool stale = folder.kind == CheckpointKind::staging && folder.step < committed_step;
+    const bool replaced = folder.kind == CheckpointKind::replaced && std::ranges::none_of(candidates, same_path);
+    Status removed;
+    if (folder.kind == CheckpointKind::removed || stale) removed = remove_tree(folder.path);
+    if (replaced) removed = remove_folder(folder.path, folder.step);
+    if (!removed) return removed;
+  }
+  return sync_folder(root_);
+}
+
+Status CheckpointStore::remove_folder(const fs::path& folder, std::uint64_t step) const {
+  // Renamed first: half a checkpoint must not look like a whole one (CK-1).
+  const fs::path doomed = root_ / checkpoint_folder_name(step, CheckpointKind::removed);
+  if (const Status cleared = remove_tree(doomed); !cleared) return cleared;
+  if (const Status renamed = rename_folder(folder, doomed); !renamed) return renamed;
+  if (const Status flushed = sync_folder(root_); !flushed) return flushed;
+  return remove_tree(doomed);
+}
+
+Status CheckpointStore::remove_tree(const fs::path& folder) const {
+  std::error_code failure;
+  fs::remove_all(folder, failure);
+  if (failure) return system_error("cannot remove", folder, failure.value());
+  done("remove " + folder.filename().string());
+  return {};
+}
+
+Status CheckpointStore::rename_folder(const fs::path& from, const fs::path& to) const {
+  if (std::rename(from.c_str(), to.c_str()) != 0) {
+    return system_error("cannot rename " + from.string() + " to", to, errno);
+  }
+  done("rename to " + to.filename().string());
+  return {};
+}
+
+std::uint64_t CheckpointStore::next_sequence() const {
+  std::uint64_t last = 0;
+  const auto folders = list_checkpoint_folders(root_);
+  if (!folders) return 1;
+  for (const CheckpointFolder& folder : *folders) {
+    if (const Result<Manifest> manifest = load_manifest(folder.path)) last = std::max(last, manifest->sequence);
+  }
+  return last + 1;
+}
+
+}  // namespace maestro

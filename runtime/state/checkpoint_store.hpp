@@ -1,0 +1,67 @@
+// Writing checkpoints so that a crash at any moment leaves the previous one loadable.
+//
+// CK-1: a folder named step-N or step-N.old was complete, with its checkpoint.json, when it got that name.
+// CK-2: whenever the machine stops, every checkpoint that commit reported and did not remove for age can be loaded.
+// CK-3: after a successful commit at most `keep` checkpoints are left, the last committed ones.
+// CK-4: what a crash leaves behind is never loaded, and is gone after the next commit of a later step.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/state/checkpoint.hpp"
+
+namespace maestro {
+
+struct CheckpointStoreOptions {
+  std::int64_t keep = 2;     ///< at least 1
+  OperationHook after = {};  ///< called after every operation on the filesystem, for tests; see OperationHook
+};
+
+/// Protocol: the coordinator calls begin, every process that owns a section calls write_section on a thread of its own,
+/// the coordinator gathers all file records and calls commit. Processes share one filesystem. The object holds no
+/// state beyond its settings: const calls are thread-safe as long as one coordinator begins and commits, one commit at
+/// a time. Nothing throws but the constructor.
+class CheckpointStore {
+ public:
+  /// `root` is the checkpoints folder; begin creates it. Throws JobError when keep < 1.
+  explicit CheckpointStore(std::filesystem::path root, CheckpointStoreOptions options = {});
+
+  /// An empty staging folder `step-N.tmp`; what a crashed attempt left there is removed.
+  [[nodiscard]] Result<std::filesystem::path> begin(StepId step) const;
+
+  /// Writes and flushes the section's three files below `staging`. Section names are letters, digits, '_', '-' and '.',
+  /// not starting with '.'. On error the staging folder may hold some of the files; begin again or leave it to CK-4.
+  [[nodiscard]] Result<std::vector<FileRecord>> write_section(const std::filesystem::path& staging,
+                                                              std::string_view section,
+                                                              const SectionState& state) const;
+
+  /// Makes the staged checkpoint the latest one, then removes those beyond `keep` and leftovers of lower steps.
+  /// `manifest` has the step given to begin and the records of all sections; sequence and version are set here. A
+  /// checkpoint of the same step is replaced. An error says whether the new checkpoint is in place.
+  [[nodiscard]] Status commit(const std::filesystem::path& staging, Manifest manifest) const;
+
+  [[nodiscard]] Result<std::filesystem::path> latest() const { return latest_checkpoint(root_); }
+  [[nodiscard]] const std::filesystem::path& root() const { return root_; }
+
+ private:
+  [[nodiscard]] Status check_staged(const std::filesystem::path& staging, const Manifest& manifest) const;
+  [[nodiscard]] Status publish(const std::filesystem::path& staging, std::uint64_t step) const;
+  [[nodiscard]] Status remove_superseded(std::uint64_t committed_step) const;
+  [[nodiscard]] Status remove_folder(const std::filesystem::path& folder, std::uint64_t step) const;
+  [[nodiscard]] Status remove_tree(const std::filesystem::path& folder) const;
+  [[nodiscard]] Status rename_folder(const std::filesystem::path& from, const std::filesystem::path& to) const;
+  [[nodiscard]] std::uint64_t next_sequence() const;
+  void done(std::string_view operation) const {
+    if (options_.after) options_.after(operation);
+  }
+
+  std::filesystem::path root_;
+  CheckpointStoreOptions options_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,31 @@
+// config.json of the Hugging Face model families this program trains, to and from DecoderConfig.
+//
+// gpt2  (transformers GPT2Config): n_layer, n_embd, n_head, n_positions, vocab_size, n_inner, layer_norm_epsilon,
+//       activation_function, initializer_range, tie_word_embeddings.
+// llama (transformers LlamaConfig): num_hidden_layers, hidden_size, num_attention_heads, num_key_value_heads,
+//       intermediate_size, max_position_embeddings, vocab_size, rms_norm_eps, rope_theta, hidden_act,
+//       initializer_range, tie_word_embeddings.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "runtime/core/result.hpp"
+#include "runtime/job/config.hpp"
+
+namespace maestro {
+
+/// Errors (invalid_argument) name `where` and the key: no JSON, a key missing or of the wrong type or out of range, a
+/// model_type other than the two, a variant this program would compute wrongly (another activation, scaled rotary
+/// positions, biases, quantised weights). Optional keys take the defaults of the transformers library.
+[[nodiscard]] Result<DecoderConfig> parse_hf_config(std::string_view text, std::string_view where);
+
+/// The same from a file, or from the config.json of a folder.
+[[nodiscard]] Result<DecoderConfig> read_hf_config(const std::filesystem::path& path);
+
+/// Pretty-printed JSON that transformers loads with AutoModelForCausalLM, and that parse_hf_config reads back as the
+/// same model (defaults written out: kv_heads and ffn are 0 for GPT-2 and filled in for Llama).
+[[nodiscard]] std::string hf_config_text(const DecoderConfig& config);
+
+}  // namespace maestro

@@ -1,0 +1,44 @@
+// checkpoint.json: what a checkpoint holds and where the run stood.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+inline constexpr std::string_view manifest_file = "checkpoint.json";
+
+struct FileRecord {
+  std::string path;  ///< relative to the checkpoint's folder, with '/'
+  std::uint64_t bytes = 0;
+  std::string checksum;  ///< XXH3-128, 32 hexadecimal digits
+  friend bool operator==(const FileRecord&, const FileRecord&) = default;
+};
+
+struct Manifest {
+  std::uint64_t step = 0;  ///< optimizer steps done
+  std::uint64_t seed = 0;
+  std::uint64_t data_position = 0;          ///< next position of the sampler
+  std::uint64_t epoch = 0;                  ///< of the data
+  std::vector<std::uint64_t> random_state;  ///< the writer's own; e.g. key and draws of a Random
+  std::vector<FileRecord> files;
+  std::uint64_t sequence = 0;   ///< order of commits in one folder, set by the store: steps may be repeated
+  std::string maestro_version;  ///< set by the store
+
+  /// Names of the folders that files lie in, in order of first mention.
+  [[nodiscard]] std::vector<std::string> sections() const;
+};
+
+/// JSON with a checksum over itself.
+[[nodiscard]] std::string manifest_text(const Manifest& manifest);
+/// Errors (corrupt; invalid_argument for a newer format) name `where` and the key.
+[[nodiscard]] Result<Manifest> parse_manifest(std::string_view text, std::string_view where);
+/// Reads <checkpoint>/checkpoint.json.
+[[nodiscard]] Result<Manifest> load_manifest(const std::filesystem::path& checkpoint);
+
+}  // namespace maestro

@@ -1,0 +1,75 @@
+// The safetensors format (https://github.com/huggingface/safetensors, README "Format"): eight bytes with the header's
+// length (little-endian), a JSON header {name: {dtype, shape, data_offsets}} padded with spaces to eight bytes, then
+// the tensors' bytes without gaps.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/aligned_memory.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/core/tensor.hpp"
+#include "runtime/state/atomic_file.hpp"
+#include "runtime/state/posix_file.hpp"
+
+namespace maestro {
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+/// Writes the tensors to `target` at once and atomically (see AtomicFile), without copying them. Order in the file, as
+/// the Hugging Face library has it: wider dtypes first, which keeps everything aligned, then by name. fp32, bf16, i64,
+/// i32 and u8 are written as F32, BF16, I64, I32 and U8.
+///
+/// Errors (invalid_argument): two tensors of one name, the reserved name "__metadata__", a tensor without memory, a
+/// name or metadata that is no UTF-8. Errors of the system name the path.
+[[nodiscard]] Result<WrittenFile> write_safetensors(const std::filesystem::path& target,
+                                                    std::vector<NamedTensor> tensors, const Metadata& metadata = {},
+                                                    OperationHook hook = {});
+
+/// A file opened for reading: the header has been checked whole, the data is mapped and read when touched. Tensors are
+/// views into this object, valid while it (or what it was moved to) lives, and must not be written to. Thread-safe.
+class SafetensorsFile {
+ public:
+  /// Errors (corrupt, or of the system) name the file and, where one is at fault, the tensor.
+  [[nodiscard]] static Result<SafetensorsFile> open(const std::filesystem::path& path);
+
+  /// In the order of the data.
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] bool contains(std::string_view name) const { return entries_.contains(name); }
+  /// Errors: not_found with the nearest name; invalid_argument for a dtype (F16, F64, BOOL, ...) or a rank (over 4)
+  /// this program does not compute with.
+  [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
+  /// Every tensor; the first error of `tensor` otherwise. In the order of the data.
+  [[nodiscard]] Result<std::vector<NamedTensor>> tensors() const;
+  [[nodiscard]] const Metadata& metadata() const { return metadata_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  friend class SafetensorsHeader;
+  struct Entry {
+    std::string dtype;
+    std::vector<std::int64_t> shape;
+    std::uint64_t begin = 0;  // in bytes, from the start of the data
+    std::uint64_t end = 0;
+    AlignedMemory realigned;  // a copy, where an old file has the data at an address its type cannot have
+  };
+  SafetensorsFile() = default;
+  void realign();
+
+  std::filesystem::path path_;
+  MappedFile file_;
+  std::span<const std::byte> data_;  // of file_, behind the header
+  std::map<std::string, Entry, std::less<>> entries_;
+  Metadata metadata_;
+};
+
+}  // namespace maestro

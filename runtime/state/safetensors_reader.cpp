@@ -1,0 +1,280 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/state/safetensors.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+constexpr std::uint64_t largest_header = 100'000'000;  // bytes; the limit of the Hugging Face library
+
+struct KnownDtype {
+  std::string_view name;
+  std::uint64_t bytes;
+  std::optional<DType> dtype;  // none: the bytes can be skipped, not computed with
+};
+
+constexpr std::array<KnownDtype, 15> known_dtypes{{{"F32", 4, DType::f32},
+                                                   {"BF16", 2, DType::bf16},
+                                                   {"I64", 8, DType::i64},
+                                                   {"I32", 4, DType::i32},
+                                                   {"U8", 1, DType::u8},
+                                                   {"F16", 2, std::nullopt},
+                                                   {"F64", 8, std::nullopt},
+                                                   {"BOOL", 1, std::nullopt},
+                                                   {"I8", 1, std::nullopt},
+                                                   {"I16", 2, std::nullopt},
+                                                   {"U16", 2, std::nullopt},
+                                                   {"U32", 4, std::nullopt},
+                                                   {"U64", 8, std::nullopt},
+                                                   {"F8_E4M3", 1, std::nullopt},
+                                                   {"F8_E5M2", 1, std::nullopt}}};
+
+const KnownDtype* known_dtype(std::string_view name) {
+  const auto found = std::ranges::find(known_dtypes, name, &KnownDtype::name);
+  return found == known_dtypes.end() ? nullptr : &*found;
+}
+
+/// Names come from the file; one line of an error stays one line whatever they hold.
+std::string printable(std::string_view name) {
+  std::string text(name.substr(0, 200));
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
+std::uint64_t little_endian(std::span<const std::byte> bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t at = 0; at < 8; ++at) value |= std::to_integer<std::uint64_t>(bytes[at]) << (8 * at);
+  return value;
+}
+
+/// Product of the sizes times the element's bytes; nothing when it does not fit 63 bits.
+std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& shape, std::uint64_t element_bytes) {
+  std::int64_t product = static_cast<std::int64_t>(element_bytes);
+  for (const std::int64_t size : shape) {
+    if (__builtin_mul_overflow(product, size, &product)) return std::nullopt;
+  }
+  return static_cast<std::uint64_t>(product);
+}
+
+/// At most four sizes.
+Shape shape_of(const std::vector<std::int64_t>& sizes) {
+  switch (sizes.size()) {
+    case 0:
+      return {};
+    case 1:
+      return {sizes[0]};
+    case 2:
+      return {sizes[0], sizes[1]};
+    case 3:
+      return {sizes[0], sizes[1], sizes[2]};
+    default:
+      return {sizes[0], sizes[1], sizes[2], sizes[3]};
+  }
+}
+
+Error corrupt(const fs::path& path, const std::string& what) {
+  return {ErrorCode::corrupt, path.string() + " is not a sound safetensors file: " + what};
+}
+
+Error corrupt_tensor(const fs::path& path, std::string_view name, const std::string& what) {
+  return corrupt(path, "tensor " + printable(name) + " " + what);
+}
+
+/// Objects with a key twice mean different things to different readers.
+json parsed_strictly(std::string_view text, std::string& repeated_key) {
+  std::vector<std::map<std::string, bool>> seen;
+  const auto watch = [&](int, json::parse_event_t event, json& value) {
+    if (event == json::parse_event_t::object_start) seen.emplace_back();
+    if (event == json::parse_event_t::object_end) seen.pop_back();
+    if (event == json::parse_event_t::key && !seen.back().emplace(value.get<std::string>(), true).second) {
+      repeated_key = value.get<std::string>();
+    }
+    return true;
+  };
+  return json::parse(text, watch);
+}
+
+}  // namespace
+
+/// Fills a SafetensorsFile from its header, checking everything the header claims.
+class SafetensorsHeader {
+ public:
+  explicit SafetensorsHeader(SafetensorsFile& file) : file_(file) {}
+
+  Status read() {
+    const auto bytes = file_.file_.bytes();
+    if (bytes.size() < 8) return fail("it has " + std::to_string(bytes.size()) + " bytes, fewer than any header");
+    const std::uint64_t length = little_endian(bytes);
+    if (length > largest_header || length > bytes.size() - 8) {
+      return fail("it claims a header of " + std::to_string(length) + " bytes but has " + std::to_string(bytes.size()) +
+                  " in all; it is truncated or of another format");
+    }
+    file_.data_ = bytes.subspan(8 + static_cast<std::size_t>(length));
+    const auto text = bytes.subspan(8, static_cast<std::size_t>(length));
+    return parse({reinterpret_cast<const char*>(text.data()), text.size()});
+  }
+
+ private:
+  Status parse(std::string_view text) {
+    json header;
+    std::string repeated_key;
+    try {
+      header = parsed_strictly(text, repeated_key);
+    } catch (const json::parse_error& error) {
+      return fail("its header is no JSON at byte " + std::to_string(error.byte));
+    }
+    if (!header.is_object()) return fail("its header is not a JSON object");
+    if (!repeated_key.empty()) return fail("its header has the key " + printable(repeated_key) + " twice");
+    for (const auto& [name, value] : header.items()) {
+      const Status added = name == "__metadata__" ? add_metadata(value) : add_tensor(name, value);
+      if (!added) return added;
+    }
+    return check_coverage();
+  }
+
+  Status add_metadata(const json& value) {
+    if (!value.is_object()) return fail("__metadata__ is not an object of strings");
+    for (const auto& [key, text] : value.items()) {
+      if (!text.is_string())
+        return fail("__metadata__ has a " + std::string(text.type_name()) + " under " + printable(key));
+      file_.metadata_.emplace(key, text.get<std::string>());
+    }
+    return {};
+  }
+
+  Status add_tensor(const std::string& name, const json& value) {
+    const auto dtype = value.find("dtype"), shape = value.find("shape"), offsets = value.find("data_offsets");
+    if (!value.is_object() || dtype == value.end() || shape == value.end() || offsets == value.end()) {
+      return fail(name, "lacks dtype, shape or data_offsets");
+    }
+    const KnownDtype* known = dtype->is_string() ? known_dtype(dtype->get_ref<const std::string&>()) : nullptr;
+    if (known == nullptr) return fail(name, "has the unknown dtype " + printable(dtype->dump()));
+    SafetensorsFile::Entry entry;
+    entry.dtype = known->name;
+    const auto is_size = [](const json& size) {
+      return size.is_number_unsigned() && size.get<std::uint64_t>() <= std::uint64_t{INT64_MAX};
+    };
+    if (!shape->is_array() || !std::ranges::all_of(*shape, is_size))
+      return fail(name, "has a shape that is no list of sizes");
+    for (const json& size : *shape) entry.shape.push_back(size.get<std::int64_t>());
+    if (!offsets->is_array() || offsets->size() != 2 || !std::ranges::all_of(*offsets, is_size)) {
+      return fail(name, "has data_offsets that are no pair of positions");
+    }
+    entry.begin = (*offsets)[0].get<std::uint64_t>();
+    entry.end = (*offsets)[1].get<std::uint64_t>();
+    if (const Status checked = check_extent(name, entry, known->bytes); !checked) return checked;
+    file_.entries_.emplace(name, std::move(entry));
+    return {};
+  }
+
+  Status check_extent(const std::string& name, const SafetensorsFile::Entry& entry, std::uint64_t element_bytes) {
+    if (entry.begin > entry.end || entry.end > file_.data_.size()) {
+      return fail(name, "lies at bytes " + std::to_string(entry.begin) + " to " + std::to_string(entry.end) + " of " +
+                            std::to_string(file_.data_.size()) + " of data; the file is truncated or altered");
+    }
+    const auto bytes = bytes_of(entry.shape, element_bytes);
+    if (!bytes) return fail(name, "has a shape too large for any machine");
+    if (*bytes != entry.end - entry.begin) {
+      return fail(name, "takes " + std::to_string(entry.end - entry.begin) + " bytes where its shape and dtype need " +
+                            std::to_string(*bytes));
+    }
+    return {};
+  }
+
+  /// The tensors follow each other without gap or overlap and end with the file, as the format demands.
+  Status check_coverage() {
+    using Named = std::pair<const std::string, SafetensorsFile::Entry>;
+    std::vector<const Named*> order;
+    for (const Named& named : file_.entries_) order.push_back(&named);
+    std::ranges::sort(order, {}, [](const Named* named) { return std::pair(named->second.begin, named->second.end); });
+    std::uint64_t end = 0;
+    for (const Named* named : order) {
+      if (named->second.begin < end) return fail(named->first, "overlaps the one before it");
+      if (named->second.begin > end) return fail(named->first, "leaves a gap before it");
+      end = named->second.end;
+    }
+    if (end == file_.data_.size()) return {};
+    return fail("it has " + std::to_string(file_.data_.size() - end) + " bytes that belong to no tensor");
+  }
+
+  Error fail(const std::string& what) const { return corrupt(file_.path_, what); }
+  Error fail(std::string_view name, const std::string& what) const { return corrupt_tensor(file_.path_, name, what); }
+
+  SafetensorsFile& file_;
+};
+
+Result<SafetensorsFile> SafetensorsFile::open(const fs::path& path) {
+  Result<MappedFile> mapped = MappedFile::open(path);
+  if (!mapped) return mapped.error();
+  SafetensorsFile file;
+  file.path_ = path;
+  file.file_ = *std::move(mapped);
+  if (const Status read = SafetensorsHeader(file).read(); !read) return read.error();
+  file.realign();
+  return file;
+}
+
+void SafetensorsFile::realign() {
+  for (auto& [name, entry] : entries_) {
+    const std::byte* at = data_.data() + entry.begin;
+    const std::uint64_t bytes = entry.end - entry.begin;
+    if (bytes == 0 || reinterpret_cast<std::uintptr_t>(at) % known_dtype(entry.dtype)->bytes == 0) continue;
+    entry.realigned = AlignedMemory(static_cast<std::size_t>(bytes));
+    std::memcpy(entry.realigned.data(), at, static_cast<std::size_t>(bytes));
+  }
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries_) names.push_back(name);
+  std::ranges::stable_sort(names, {}, [&](const std::string& name) { return entries_.find(name)->second.begin; });
+  return names;
+}
+
+Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) {
+    const auto nearest = nearest_name(name, names());
+    const std::string known = nearest            ? "the nearest is " + printable(*nearest)
+                              : entries_.empty() ? "it has none at all"
+                                                 : "it has for example " + printable(entries_.begin()->first);
+    return Error{ErrorCode::not_found, path_.string() + " has no tensor " + std::string(name) + "; " + known};
+  }
+  const Entry& entry = found->second;
+  const KnownDtype* known = known_dtype(entry.dtype);
+  const std::string where = path_.string() + ": tensor " + printable(name);
+  if (!known->dtype) {
+    return Error{ErrorCode::invalid_argument,
+                 where + " is " + entry.dtype + "; F32, BF16, I64, I32 and U8 can be used: convert the file"};
+  }
+  if (entry.shape.size() > static_cast<std::size_t>(Shape::max_rank)) {
+    return Error{ErrorCode::invalid_argument,
+                 where + " has " + std::to_string(entry.shape.size()) + " dimensions; at most 4 can be used"};
+  }
+  const std::byte* at = entry.realigned.data() != nullptr ? entry.realigned.data() : data_.data() + entry.begin;
+  return Tensor(const_cast<std::byte*>(at), *known->dtype, shape_of(entry.shape));
+}
+
+Result<std::vector<NamedTensor>> SafetensorsFile::tensors() const {
+  std::vector<NamedTensor> all;
+  for (std::string& name : names()) {
+    Result<Tensor> found = tensor(name);
+    if (!found) return found.error();
+    all.push_back({std::move(name), *found});
+  }
+  return all;
+}
+
+}  // namespace maestro

@@ -1,0 +1,161 @@
+#include "runtime/state/hf_config.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/data/temp_folder.hpp"
+#include "tests/state/one_line.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// As published with the models gpt2 and TinyLlama-1.1B (keys that matter here).
+constexpr std::string_view gpt2_text = R"({
+  "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "initializer_range": 0.02,
+  "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12,
+  "n_positions": 1024, "vocab_size": 50257})";
+constexpr std::string_view llama_text = R"({
+  "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+  "intermediate_size": 5632, "max_position_embeddings": 2048, "model_type": "llama", "num_attention_heads": 32,
+  "num_hidden_layers": 22, "num_key_value_heads": 4, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
+  "tie_word_embeddings": false, "torch_dtype": "float32", "use_cache": true, "vocab_size": 32000})";
+
+std::string with(std::string_view text, std::string_view from, std::string_view to) {
+  std::string changed(text);
+  const std::size_t at = changed.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return changed.replace(at, from.size(), to);
+}
+
+std::string refusal(std::string_view text) {
+  const Result<DecoderConfig> config = parse_hf_config(text, "model/config.json");
+  if (config) return "accepted";
+  EXPECT_THAT(config.error().message, AllOf(HasSubstr("model/config.json"), IsOneLine()));
+  EXPECT_EQ(config.error().code, ErrorCode::invalid_argument);
+  return config.error().message;
+}
+
+TEST(HfConfig, reads_gpt2) {
+  const Result<DecoderConfig> config = parse_hf_config(gpt2_text, "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, "gpt2");
+  EXPECT_EQ(config->layers, 12);
+  EXPECT_EQ(config->width, 768);
+  EXPECT_EQ(config->heads, 12);
+  EXPECT_EQ(config->ffn, 0);
+  EXPECT_EQ(config->vocabulary, 50257);
+  EXPECT_EQ(config->positions, 1024);
+  EXPECT_TRUE(config->tied);
+  EXPECT_EQ(config->norm_epsilon, 1e-5);
+}
+
+TEST(HfConfig, reads_llama) {
+  const Result<DecoderConfig> config = parse_hf_config(llama_text, "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, "llama");
+  EXPECT_EQ(config->layers, 22);
+  EXPECT_EQ(config->width, 2048);
+  EXPECT_EQ(config->heads, 32);
+  EXPECT_EQ(config->kv_heads, 4);
+  EXPECT_EQ(config->ffn, 5632);
+  EXPECT_FALSE(config->tied);
+  EXPECT_EQ(config->rope_theta, 10000.0);
+  EXPECT_EQ(config->norm_epsilon, 1e-5);
+}
+
+TEST(HfConfig, takes_the_rotary_base_from_either_place) {
+  const auto theta = [](const std::string& to) {
+    return parse_hf_config(with(llama_text, "\"rope_scaling\": null", to), "c").value_or_throw().rope_theta;
+  };
+  EXPECT_EQ(theta("\"rope_theta\": 500000.0"), 500000.0);
+  EXPECT_EQ(theta(R"("rope_parameters": {"rope_type": "default", "rope_theta": 250000.0})"), 250000.0);
+}
+
+TEST(HfConfig, what_is_written_reads_back_as_the_same_model) {
+  DecoderConfig gpt2;
+  gpt2.layers = 3;
+  gpt2.tied = false;
+  gpt2.norm_epsilon = 3e-6;
+  DecoderConfig llama = gpt2;
+  llama.family = "llama";
+  llama.kv_heads = 2;
+  llama.ffn = 320;
+  llama.rope_theta = 12345.5;
+  for (const DecoderConfig& config : {gpt2, llama}) {
+    const std::string text = hf_config_text(config);
+    const DecoderConfig back = parse_hf_config(text, "config.json").value_or_throw();
+    EXPECT_EQ(hf_config_text(back), text);
+    EXPECT_EQ(back.family, config.family);
+    EXPECT_EQ(back.layers, 3);
+    EXPECT_EQ(back.kv_heads, config.kv_heads);
+    EXPECT_EQ(back.ffn, config.ffn);
+    EXPECT_EQ(back.tied, false);
+    EXPECT_EQ(back.norm_epsilon, 3e-6);
+    EXPECT_EQ(back.init_std, config.init_std);
+    EXPECT_EQ(back.vocabulary, config.vocabulary);
+    EXPECT_EQ(back.positions, config.positions);
+  }
+}
+
+TEST(HfConfig, the_default_llama_width_of_the_feed_forward_is_eight_thirds_rounded_up_to_64) {
+  DecoderConfig config;
+  config.family = "llama";
+  for (const auto& [width, ffn] : {std::pair{128, 384}, {192, 512}, {4096, 10944}}) {
+    config.width = width;
+    EXPECT_EQ(parse_hf_config(hf_config_text(config), "c").value_or_throw().ffn, ffn) << width;
+  }
+}
+
+TEST(HfConfig, errors_name_the_key) {
+  EXPECT_THAT(refusal(with(gpt2_text, "\"n_layer\"", "\"layers\"")), HasSubstr("n_layer is missing"));
+  EXPECT_THAT(refusal(with(gpt2_text, "\"n_embd\": 768", "\"n_embd\": \"768\"")), HasSubstr("n_embd is \"768\""));
+  EXPECT_THAT(refusal(with(gpt2_text, "50257", "18446744073709551615")), HasSubstr("vocab_size is"));
+  EXPECT_THAT(refusal(with(gpt2_text, "\"n_head\": 12", "\"n_head\": 0")), HasSubstr("n_head is 0"));
+  EXPECT_THAT(refusal(with(gpt2_text, "\"n_head\": 12", "\"n_head\": 7")), HasSubstr("n_head = 7 does not divide"));
+  EXPECT_THAT(refusal(with(gpt2_text, "1e-05", "-1")), HasSubstr("layer_norm_epsilon is -1"));
+  EXPECT_THAT(refusal(with(llama_text, "\"num_key_value_heads\": 4", "\"num_key_value_heads\": 5")),
+              HasSubstr("num_key_value_heads = 5 does not divide"));
+  EXPECT_THAT(refusal(with(llama_text, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0")),
+              HasSubstr("tie_word_embeddings is 0"));
+}
+
+TEST(HfConfig, variants_that_would_be_computed_wrongly_are_refused) {
+  EXPECT_THAT(refusal(with(gpt2_text, "gelu_new", "gelu")), HasSubstr("activation_function = gelu is not supported"));
+  EXPECT_THAT(refusal(with(gpt2_text, "\"n_ctx\": 1024", "\"scale_attn_by_inverse_layer_idx\": true")),
+              HasSubstr("scale_attn_by_inverse_layer_idx = true"));
+  const std::vector<std::pair<std::string, std::string>> changes{
+      {R"("rope_scaling": {"type": "linear", "factor": 2.0})", "rope_scaling of type \"linear\""},
+      {R"("attention_bias": true)", "attention_bias = true"},
+      {R"("head_dim": 128)", "head_dim = 128"},
+      {R"("quantization_config": {"bits": 4})", "quantization_config is not supported"}};
+  for (const auto& [change, complaint] : changes) {
+    EXPECT_THAT(refusal(with(llama_text, "\"rope_scaling\": null", change)), HasSubstr(complaint));
+  }
+}
+
+TEST(HfConfig, an_unknown_model_type_names_the_supported_ones) {
+  EXPECT_THAT(refusal(with(gpt2_text, "\"model_type\": \"gpt2\"", "\"model_type\": \"bert\"")),
+              AllOf(HasSubstr("model_type = \"bert\""), HasSubstr("gpt2 and llama")));
+  EXPECT_THAT(refusal("{}"), HasSubstr("model_type is missing"));
+}
+
+TEST(HfConfig, text_that_is_no_json_object_is_refused) {
+  EXPECT_THAT(refusal("{\"model_type\": "), HasSubstr("no JSON at byte"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("not a JSON object"));
+}
+
+TEST(HfConfig, reads_the_config_of_a_folder_and_names_it_when_missing) {
+  const TempFolder folder;
+  EXPECT_THAT(read_hf_config(folder.path()).error().message, HasSubstr("config.json: No such file"));
+  folder.write("config.json", gpt2_text);
+  EXPECT_TRUE(read_hf_config(folder.path()).ok());
+  EXPECT_TRUE(read_hf_config(folder.path() / "config.json").ok());
+}
+
+}  // namespace
+}  // namespace maestro

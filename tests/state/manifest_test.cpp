@@ -1,0 +1,76 @@
+#include "runtime/state/manifest.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/state/checksum.hpp"
+#include "tests/state/one_line.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Manifest example() {
+  Manifest manifest;
+  manifest.step = 123;
+  manifest.seed = 0xffffffffffffffffu;
+  manifest.data_position = 1968;
+  manifest.epoch = 2;
+  manifest.random_state = {7, 0xfedcba9876543210u};
+  manifest.files = {{"student/model.safetensors", 100, "00112233445566778899aabbccddeeff"},
+                    {"teacher/config.json", 7, "ffeeddccbbaa99887766554433221100"},
+                    {"student/config.json", 8, "ffeeddccbbaa99887766554433221100"}};
+  manifest.sequence = 4;
+  manifest.maestro_version = "0.1.0";
+  return manifest;
+}
+
+TEST(Manifest, reads_back_what_was_written) {
+  const Manifest back = parse_manifest(manifest_text(example()), "checkpoint.json").value_or_throw();
+  EXPECT_EQ(manifest_text(back), manifest_text(example()));
+  EXPECT_EQ(back.step, 123u);
+  EXPECT_EQ(back.seed, 0xffffffffffffffffu);
+  EXPECT_EQ(back.data_position, 1968u);
+  EXPECT_EQ(back.random_state, example().random_state);
+  EXPECT_EQ(back.files, example().files);
+  EXPECT_THAT(back.sections(), testing::ElementsAre("student", "teacher"));
+}
+
+TEST(Manifest, any_altered_character_is_noticed_unless_it_is_white_space) {
+  const std::string sound = manifest_text(example());
+  for (std::size_t at = 0; at < sound.size(); ++at) {
+    std::string damaged = sound;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    const Result<Manifest> manifest = parse_manifest(damaged, "checkpoint.json");
+    if (std::isspace(static_cast<unsigned char>(sound[at])) != 0) continue;
+    ASSERT_FALSE(manifest.ok()) << "character " << at;
+    ASSERT_THAT(manifest.error().message, AllOf(HasSubstr("checkpoint.json"), IsOneLine()));
+  }
+}
+
+TEST(Manifest, a_truncated_manifest_is_refused) {
+  const std::string sound = manifest_text(example());
+  for (std::size_t bytes = 0; bytes + 1 < sound.size(); ++bytes) {
+    ASSERT_FALSE(parse_manifest(std::string_view(sound).substr(0, bytes), "checkpoint.json").ok()) << bytes;
+  }
+}
+
+TEST(Manifest, a_newer_format_asks_for_a_newer_program) {
+  const Result<Manifest> manifest = parse_manifest(R"({"format_version": 99})", "checkpoint.json");
+  ASSERT_FALSE(manifest.ok());
+  EXPECT_EQ(manifest.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(manifest.error().message, AllOf(HasSubstr("99"), HasSubstr("newer than this program")));
+}
+
+TEST(Manifest, a_file_outside_the_checkpoint_is_refused) {
+  for (const char* path : {"../../other", "/etc/passwd", ""}) {
+    Manifest manifest = example();
+    manifest.files[0].path = path;
+    EXPECT_FALSE(parse_manifest(manifest_text(manifest), "checkpoint.json").ok()) << path;
+  }
+}
+
+}  // namespace
+}  // namespace maestro
