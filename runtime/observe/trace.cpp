@@ -165,7 +165,8 @@ std::string TraceRecorder::line_of(const Event& event) {
   line["track"] = event.track.value();
   line["ts_ns"] = event.start_ns;
   for (const auto& [key, value] : event.args) {
-    std::visit([&](const auto& held) { line["args"][key] = held; }, value);
+    Json& member = line["args"][key];
+    std::visit([&member](const auto& held) { member = held; }, value);
   }
   return dumped(line) + '\n';
 }
