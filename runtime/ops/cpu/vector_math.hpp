@@ -111,6 +111,8 @@ struct Whole {
   MAESTRO_INLINE void store(T* to, Vec value) const {
     MAESTRO_ISA_NAMESPACE::store(to, value);
   }
+  /// `value` with the lanes past the end set to zero.
+  MAESTRO_INLINE Vec masked(Vec value) const { return value; }
 };
 struct Part {
   std::int64_t count;
@@ -122,6 +124,7 @@ struct Part {
   MAESTRO_INLINE void store(T* to, Vec value) const {
     store_part(to, value, count);
   }
+  MAESTRO_INLINE Vec masked(Vec value) const;
 };
 template <class Body>
 MAESTRO_INLINE void for_vectors(std::int64_t count, Body body) {
@@ -141,9 +144,13 @@ MAESTRO_INLINE IVec lane_numbers() {
 #endif
 }
 
+MAESTRO_INLINE Vec Part::masked(Vec value) const {
+  return select(lane_numbers() < static_cast<std::int32_t>(count), value, Vec{});
+}
+
 MAESTRO_INLINE Vec maximum(Vec a, Vec b) {
 #if defined(__AVX512F__)
-  return _mm512_max_ps(a, b);
+  return _mm512_maskz_max_ps(0xffff, a, b);  // gcc 12 warns of the unmasked form's undefined source
 #elif defined(__AVX2__)
   return _mm256_max_ps(a, b);
 #else
@@ -153,7 +160,7 @@ MAESTRO_INLINE Vec maximum(Vec a, Vec b) {
 
 MAESTRO_INLINE Vec square_root(Vec value) {
 #if defined(__AVX512F__)
-  return _mm512_sqrt_ps(value);
+  return _mm512_maskz_sqrt_ps(0xffff, value);
 #elif defined(__AVX2__)
   return _mm256_sqrt_ps(value);
 #else

@@ -1,0 +1,48 @@
+#include "runtime/ops/cpu/flat_kernels.hpp"
+
+#include "runtime/ops/cpu/vector_math.hpp"
+
+namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
+namespace {
+
+void adamw(const AdamWCall& call) {
+  for_vectors(call.count, [c = call](std::int64_t i, auto part) {
+    const Vec g = part.load(c.gradient + i) * c.gradient_scale;
+    const Vec m = c.beta1 * part.load(c.mean + i) + c.one_less_beta1 * g;
+    const Vec v = c.beta2 * part.load(c.variance + i) + c.one_less_beta2 * (g * g);
+    const Vec step = c.step_size * m / (square_root(v) * c.inverse_root + c.epsilon);
+    part.store(c.value + i, part.load(c.value + i) * c.keep - step);
+    part.store(c.mean + i, m);
+    part.store(c.variance + i, v);
+    part.store(c.gradient + i, Vec{});
+  });
+}
+
+using DVec = double __attribute__((vector_size(8 * vector_width)));
+
+/// By reference: a vector wider than the processor's has no fixed way to be returned.
+MAESTRO_INLINE void add_squares(DVec& sum, Vec value) {
+  const DVec wide = __builtin_convertvector(value, DVec);
+  sum += wide * wide;
+}
+
+double sum_of_squares(const float* values, std::int64_t count) {
+  DVec sum[2] = {};
+  std::int64_t i = 0;
+  for (; i + 2 * vector_width <= count; i += 2 * vector_width) {
+    add_squares(sum[0], load(values + i));
+    add_squares(sum[1], load(values + i + vector_width));
+  }
+  for (; i + vector_width <= count; i += vector_width) add_squares(sum[0], load(values + i));
+  if (i < count) add_squares(sum[1], load_part(values + i, count - i));
+  const DVec both = sum[0] + sum[1];
+  double total = 0;
+  for (int lane = 0; lane < vector_width; ++lane) total += both[lane];
+  return total;
+}
+
+}  // namespace
+
+extern const FlatKernels flat_kernels = {adamw, sum_of_squares};
+
+}  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

@@ -1,0 +1,40 @@
+#include "runtime/ops/cpu/rotary_kernels.hpp"
+
+#include "runtime/ops/cpu/storage.hpp"
+
+namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
+namespace {
+
+template <class T>
+void rotate_head(const RotaryCall& call, std::int64_t table_row, T* head) {
+  const float* cosines = call.cosines + table_row;
+  const float* sines = call.sines + table_row;
+  T* first = head;
+  T* second = head + call.half;
+  const float direction = call.direction;
+  for_vectors(call.half, [=](std::int64_t i, auto part) {
+    const Vec a = part.load(first + i);
+    const Vec b = part.load(second + i);
+    const Vec c = part.load(cosines + i);
+    const Vec s = part.load(sines + i) * direction;
+    part.store(first + i, a * c - b * s);
+    part.store(second + i, b * c + a * s);
+  });
+}
+
+void rotate(const RotaryCall& call) {
+  typed(call.qkv, [&](auto* qkv) {
+    for (std::int64_t row = 0; row < call.rows; ++row) {
+      const std::int64_t table_row = call.positions[row] * call.half;
+      for (std::int64_t head = 0; head < call.heads; ++head) {
+        rotate_head(call, table_row, qkv + row * call.stride + head * 2 * call.half);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+extern const RotaryKernels rotary_kernels = {rotate};
+
+}  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE
