@@ -1,10 +1,10 @@
 #include "sections/distill/distilled_decoder.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/ops/distillation_settings.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 
 namespace maestro {
@@ -20,24 +20,22 @@ Divergence read_divergence(const JobTable& table, Divergence fallback) {
   return static_cast<Divergence>(std::find(names.begin(), names.end(), chosen) - names.begin());
 }
 
-[[noreturn]] void refuse(const std::string& section, const std::string& message) {
-  throw JobError(section + ": " + message);
-}
-
-/// What job files check on reading, for options that were written in C++.
+/// What job files check on reading, for options that were written in C++, and what only the two models together decide.
 void check(const std::string& section, const DistilledDecoder::Options& options, std::int64_t shared) {
-  if (!(options.temperature > 0) || !std::isfinite(options.temperature)) {
-    refuse(section, "temperature = " + std::to_string(options.temperature) + " must be greater than 0");
-  }
-  if (!(options.alpha >= 0 && options.alpha <= 1)) {
-    refuse(section, "alpha = " + std::to_string(options.alpha) + " must lie in [0, 1]");
-  }
-  if (!(options.beta >= 0 && options.beta <= 1)) {
-    refuse(section, "beta = " + std::to_string(options.beta) + " must lie in [0, 1]");
-  }
-  if (options.boundary == Boundary::top_k && (options.top_k < 1 || options.top_k > shared)) {
-    refuse(section, "top_k = " + std::to_string(options.top_k) + " must lie between 1 and the shared vocabulary of " +
-                        std::to_string(shared) + " tokens");
+  DistillationSettings settings;
+  settings.boundary = options.boundary;
+  settings.divergence = options.divergence;
+  settings.temperature = options.temperature;
+  settings.alpha = options.alpha;
+  settings.beta = options.beta;
+  settings.student_vocabulary = options.decoder.vocabulary;
+  settings.teacher_vocabulary = options.teacher.decoder.vocabulary;
+  settings.shared_vocabulary = shared;
+  settings.top_k = options.top_k;
+  try {
+    validate(settings);
+  } catch (const JobError& error) {
+    throw JobError(section + ": " + error.what(), error.code());
   }
 }
 

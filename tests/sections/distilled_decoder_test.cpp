@@ -1,0 +1,287 @@
+#include "sections/distill/distilled_decoder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/state/hf_config.hpp"
+#include "sections/decoder/decoder_lm.hpp"
+#include "sections/decoder/decoder_trunk.hpp"
+#include "sections/optimizer.hpp"
+#include "sections/state_io.hpp"
+#include "tests/sections/section_bench.hpp"
+
+namespace maestro::testing {
+namespace {
+
+constexpr std::int64_t tokens = 37;
+
+DecoderConfig student_shape() {
+  DecoderConfig config;
+  config.layers = 1;
+  config.width = 16;
+  config.heads = 2;
+  config.ffn = 24;
+  config.vocabulary = tokens;
+  config.positions = 12;
+  return config;
+}
+
+DecoderConfig teacher_shape(bool tied = false) {
+  DecoderConfig config = student_shape();
+  config.family = "llama";
+  config.width = 24;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.tied = tied;
+  config.init_std = 0.3;  // so that the teacher has opinions
+  return config;
+}
+
+DistilledDecoder::Options options(Boundary boundary, Divergence divergence) {
+  DistilledDecoder::Options options;
+  options.decoder = student_shape();
+  options.divergence = divergence;
+  options.boundary = boundary;
+  options.temperature = 1.5;
+  options.alpha = 0.7;
+  options.beta = 0.3;
+  options.top_k = 6;
+  options.teacher.decoder = teacher_shape();
+  options.data = {12, tokens, "bytes"};
+  return options;
+}
+
+/// A teacher's outputs for one batch, as they would arrive in the student's inputs.
+class Teacher {
+ public:
+  Teacher(Bench& bench, const DistilledDecoder::Options& student, const Batch& batch)
+      : trunk_(bench.context(student.teacher.section, false),
+               {student.teacher.decoder, student.boundary, student.top_k, student.data}),
+        pass_(bench, trunk_, batch, Pass::evaluate, student.teacher.precision) {
+    if (!student.teacher.weights.empty()) load_weights(trunk_, student.teacher.weights).or_throw();
+    pass_.forward();
+  }
+  [[nodiscard]] Connect connect() const {
+    return [this](MicroBatch& pass) {
+      for (const Port& port : trunk_.ports().outputs) pass.connect("teacher_" + port.name, pass_.output(port.name));
+    };
+  }
+
+ private:
+  DecoderTrunk trunk_;
+  MicroBatch pass_;
+};
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const JobError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+class DistillationCases : public ::testing::TestWithParam<std::pair<Boundary, Divergence>> {
+ protected:
+  Bench bench;
+  Batch batch = Batch::random(5, {9, 1, 12}, tokens);
+  DistilledDecoder::Options settings = options(GetParam().first, GetParam().second);
+};
+
+TEST_P(DistillationCases, gradients_match_differences) {
+  DistilledDecoder student(bench.context("student", true), settings);
+  randomise(student, 11);
+  const Teacher teacher(bench, settings, batch);
+  expect_gradients_match_differences(bench, student, batch, teacher.connect());
+}
+
+TEST_P(DistillationCases, the_loss_falls_when_trained) {
+  for (const double alpha : {0.7, 1.0}) {  // 1: the teacher alone, so that its divergence must fall too
+    settings.alpha = alpha;
+    DistilledDecoder student(bench.context("student", true), settings);
+    const Teacher teacher(bench, settings, batch);
+    OptimizerConfig config;
+    config.lr = 1e-2;
+    const AdamWOptimizer optimizer(config, 40);
+    const double before = evaluate(bench, student, batch, teacher.connect());
+    for (std::int64_t step = 1; step <= 40; ++step) {
+      differentiate(bench, student, batch, teacher.connect());
+      ASSERT_TRUE(optimizer.clipped_step(*bench.ops, student.parameters(), step).ok());
+    }
+    EXPECT_LT(evaluate(bench, student, batch, teacher.connect()), 0.6 * before) << alpha;
+  }
+}
+
+TEST_P(DistillationCases, the_ports_match_the_teachers) {
+  const DistilledDecoder student(bench.context("student", true), settings);
+  const DecoderTrunk teacher(bench.context("teacher", false),
+                             {settings.teacher.decoder, settings.boundary, settings.top_k, {}});
+  const auto inputs = student.ports().inputs;
+  const auto outputs = teacher.ports().outputs;
+  ASSERT_EQ(inputs.size(), 2 + outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_EQ(inputs[2 + i].name, "teacher_" + outputs[i].name);
+    EXPECT_EQ(inputs[2 + i].dtype, outputs[i].dtype);
+    EXPECT_EQ(inputs[2 + i].columns, outputs[i].columns);
+    EXPECT_FALSE(inputs[2 + i].differentiable);
+  }
+}
+
+std::string case_name(const ::testing::TestParamInfo<std::pair<Boundary, Divergence>>& test) {
+  const char* boundaries[] = {"hidden", "logits", "top_k"};
+  const char* divergences[] = {"forward_kl", "reverse_kl", "js"};
+  return std::string(boundaries[static_cast<int>(test.param.first)]) + "_" +
+         divergences[static_cast<int>(test.param.second)];
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    cases, DistillationCases,
+    ::testing::Values(std::pair{Boundary::hidden, Divergence::forward_kl},
+                      std::pair{Boundary::hidden, Divergence::reverse_kl}, std::pair{Boundary::hidden, Divergence::js},
+                      std::pair{Boundary::logits, Divergence::forward_kl},
+                      std::pair{Boundary::logits, Divergence::reverse_kl}, std::pair{Boundary::logits, Divergence::js},
+                      std::pair{Boundary::top_k, Divergence::forward_kl}, std::pair{Boundary::top_k, Divergence::js}),
+    case_name);
+
+TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
+  Bench bench;
+  const Batch batch = Batch::random(5, {9, 1, 12}, tokens);
+  for (const bool tied : {true, false}) {
+    double kl[3], teacher_ce[3];
+    for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+      auto settings = options(boundary, Divergence::forward_kl);
+      settings.teacher.decoder = teacher_shape(tied);
+      settings.top_k = tokens;  // then top-k leaves nothing out
+      DistilledDecoder student(bench.context("student", false), settings);
+      const Teacher teacher(bench, settings, batch);
+      kl[static_cast<int>(boundary)] = evaluate(bench, student, batch, teacher.connect(), "kl");
+      teacher_ce[static_cast<int>(boundary)] = evaluate(bench, student, batch, teacher.connect(), "teacher_ce");
+    }
+    EXPECT_GT(kl[0], 0.1);
+    EXPECT_NEAR(kl[1], kl[0], 1e-5);
+    EXPECT_NEAR(kl[2], kl[0], 1e-5);
+    DecoderLm whole(bench.context("teacher", false), {teacher_shape(tied), {}});
+    EXPECT_NEAR(teacher_ce[0], evaluate(bench, whole, batch), 1e-5);
+    EXPECT_NEAR(teacher_ce[1], teacher_ce[0], 1e-5);
+  }
+}
+
+TEST(DistilledDecoder, loads_the_teachers_output_layer_from_its_folder) {
+  Bench bench;
+  for (const char* model : {"gpt2_tied", "llama_untied"}) {
+    const auto expected = SafetensorsFile::open(reference_folder(model) / "expected.safetensors").value_or_throw();
+    const auto integers = [&](const char* name) {
+      const auto values = expected.tensor(name).value_or_throw().span<std::int32_t>();
+      return std::vector<std::int32_t>(values.begin(), values.end());
+    };
+    const Batch batch(integers("tokens"), integers("targets"), integers("offsets"));
+    auto settings = options(Boundary::hidden, Divergence::forward_kl);
+    settings.decoder.vocabulary = 61;
+    settings.decoder.positions = 16;
+    settings.teacher.decoder = read_hf_config(reference_folder(model)).value_or_throw();
+    settings.teacher.weights = reference_folder(model).string();
+    settings.data = {16, 61, ""};
+    DistilledDecoder student(bench.context("student", false), settings);
+    const Teacher teacher(bench, settings, batch);
+    EXPECT_NEAR(evaluate(bench, student, batch, teacher.connect(), "teacher_ce"),
+                expected.tensor("loss").value_or_throw().data<float>()[0], 1e-5)
+        << model;
+  }
+}
+
+TEST(DistilledDecoder, a_teacher_folder_of_another_shape_is_refused_naming_the_key) {
+  Bench bench;
+  auto settings = options(Boundary::hidden, Divergence::forward_kl);
+  settings.teacher.decoder = read_hf_config(reference_folder("llama_untied")).value_or_throw();
+  settings.teacher.decoder.vocabulary = 64;
+  settings.teacher.weights = reference_folder("llama_untied").string();
+  const std::string error = error_of([&] { DistilledDecoder(bench.context("student", false), settings); });
+  EXPECT_NE(error.find("config.json: vocab_size is 61, but the section has 64"), std::string::npos) << error;
+}
+
+TEST(DistilledDecoder, the_teachers_layer_is_neither_trained_nor_stored) {
+  Bench bench;
+  DistilledDecoder student(bench.context("student", true), options(Boundary::hidden, Divergence::js));
+  DecoderLm plain(bench.context("student", true), {student_shape(), {}});
+  EXPECT_EQ(student.parameters().elements(), plain.parameters().elements());
+  EXPECT_TRUE(std::ranges::equal(student.parameters().values(), plain.parameters().values()));
+  ASSERT_EQ(student.state().size(), plain.state().size());
+  for (std::size_t i = 0; i < plain.state().size(); ++i) EXPECT_EQ(student.state()[i].name, plain.state()[i].name);
+}
+
+TEST(DistilledDecoder, with_alpha_zero_is_a_plain_language_model) {
+  Bench bench;
+  const Batch batch = Batch::random(5, {9, 12}, tokens);
+  auto settings = options(Boundary::hidden, Divergence::forward_kl);
+  settings.alpha = 0;
+  DistilledDecoder student(bench.context("student", true), settings);
+  DecoderLm plain(bench.context("student", true), {student_shape(), {}});
+  const Teacher teacher(bench, settings, batch);
+  EXPECT_NEAR(differentiate(bench, student, batch, teacher.connect()), differentiate(bench, plain, batch), 1e-6);
+  for (std::size_t i = 0; i < plain.parameters().gradients().size(); ++i) {
+    ASSERT_NEAR(student.parameters().gradients()[i], plain.parameters().gradients()[i], 1e-6) << i;
+  }
+}
+
+TEST(DistilledDecoder, a_bf16_teacher_sends_bf16_hidden_states) {
+  Bench bench;
+  const Batch batch = Batch::random(5, {9, 12}, tokens);
+  auto settings = options(Boundary::hidden, Divergence::forward_kl);
+  DistilledDecoder exact(bench.context("student", false), settings);
+  const Teacher exact_teacher(bench, settings, batch);
+  settings.teacher.precision = DType::bf16;
+  DistilledDecoder student(bench.context("student", false), settings);
+  const Teacher teacher(bench, settings, batch);
+  EXPECT_EQ(student.ports().inputs[2].dtype, DType::bf16);
+  const double kl = evaluate(bench, exact, batch, exact_teacher.connect(), "kl");
+  EXPECT_NEAR(evaluate(bench, student, batch, teacher.connect(), "kl"), kl, 0.02 * kl + 0.01);
+}
+
+TEST(DistilledDecoder, rows_of_padding_do_not_matter) {
+  Bench bench;
+  const Batch batch = Batch::random(5, {9, 12}, tokens);
+  auto settings = options(Boundary::hidden, Divergence::forward_kl);
+  settings.decoder.vocabulary = 48;
+  settings.decoder.tied = false;
+  DistilledDecoder student(bench.context("student", true), settings);
+  ASSERT_EQ(student.notes().size(), 1u);
+  EXPECT_NE(student.notes()[0].find("student has vocabulary = 48 and teacher has vocabulary = 37"), std::string::npos);
+  const Teacher teacher(bench, settings, batch);
+  const double kl = evaluate(bench, student, batch, teacher.connect(), "kl");
+  const Tensor head = student.parameters().find("lm_head.weight")->value();
+  for (float& value : head.row_slice(tokens, 48 - tokens).span<float>()) value = 5.0f;
+  student.parameters().values_changed();
+  EXPECT_NEAR(evaluate(bench, student, batch, teacher.connect(), "kl"), kl, 1e-6);
+}
+
+TEST(DistilledDecoder, options_out_of_range_are_refused_by_name) {
+  Bench bench;
+  const auto build = [&](const std::function<void(DistilledDecoder::Options&)>& change) {
+    auto settings = options(Boundary::top_k, Divergence::forward_kl);
+    change(settings);
+    return error_of([&] { DistilledDecoder(bench.context("student", false), settings); });
+  };
+  EXPECT_EQ(build([](auto&) {}), "no error");
+  const auto names = [&](const std::function<void(DistilledDecoder::Options&)>& change, const std::string& setting) {
+    const std::string error = build(change);
+    EXPECT_EQ(error.find("student: distillation: " + setting), 0u) << error;
+  };
+  names([](auto& settings) { settings.temperature = 0; }, "temperature = 0");
+  names([](auto& settings) { settings.alpha = 1.5; }, "alpha = 1.5");
+  names([](auto& settings) { settings.top_k = 38; }, "top_k = 38");
+  names([](auto& settings) { settings.divergence = Divergence::reverse_kl; }, "divergence = \"reverse_kl\"");
+  names([](auto& settings) { settings.divergence = Divergence::js, settings.beta = 1; }, "beta = 1");
+  EXPECT_NE(build([](auto& settings) { settings.teacher.decoder.vocabulary = 30; }).find("teacher: vocabulary = 30"),
+            std::string::npos);
+}
+
+TEST(DistilledDecoder, counts_the_teachers_output_layer_where_it_is_computed) {
+  Bench bench;
+  const DistilledDecoder hidden(bench.context("s", true), options(Boundary::hidden, Divergence::js));
+  const DistilledDecoder logits(bench.context("s", true), options(Boundary::logits, Divergence::js));
+  EXPECT_DOUBLE_EQ(hidden.cost({12}).flops - logits.cost({12}).flops, 2.0 * 12 * 24 * tokens);
+}
+
+}  // namespace
+}  // namespace maestro::testing

@@ -1,0 +1,122 @@
+#include "sections/optimizer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/sections/section_bench.hpp"
+
+namespace maestro::testing {
+namespace {
+
+OptimizerConfig settings(const std::string& schedule) {
+  OptimizerConfig config;
+  config.lr = 1.0;
+  config.min_lr = 0.2;
+  config.warmup_steps = 4;
+  config.schedule = schedule;
+  return config;
+}
+
+TEST(AdamWOptimizer, warm_up_rises_linearly_to_the_full_rate) {
+  for (const char* schedule : {"cosine", "linear", "constant"}) {
+    const AdamWOptimizer optimizer(settings(schedule), 14);
+    for (const std::int64_t step : {1, 2, 3, 4}) {
+      EXPECT_DOUBLE_EQ(optimizer.learning_rate(step), static_cast<double>(step) / 4) << schedule;
+    }
+    EXPECT_DOUBLE_EQ(optimizer.learning_rate(5), 1.0) << schedule;
+  }
+}
+
+TEST(AdamWOptimizer, schedules_end_at_the_least_rate_and_stay_there) {
+  const AdamWOptimizer cosine(settings("cosine"), 14), linear(settings("linear"), 14);
+  EXPECT_DOUBLE_EQ(cosine.learning_rate(10), 0.6);  // half-way
+  EXPECT_DOUBLE_EQ(linear.learning_rate(10), 0.6);
+  EXPECT_NEAR(cosine.learning_rate(7), 0.2 + 0.8 * 0.5 * (1 + std::cos(0.2 * 3.14159265358979)), 1e-12);
+  EXPECT_NEAR(linear.learning_rate(7), 1.0 - 0.8 * 0.2, 1e-12);
+  for (const std::int64_t step : {15, 16, 1000}) {
+    EXPECT_NEAR(cosine.learning_rate(step), 0.2, 1e-12);
+    EXPECT_NEAR(linear.learning_rate(step), 0.2, 1e-12);
+  }
+  EXPECT_DOUBLE_EQ(AdamWOptimizer(settings("constant"), 14).learning_rate(1000), 1.0);
+}
+
+TEST(AdamWOptimizer, no_step_of_a_run_is_spent_at_a_rate_of_zero) {
+  OptimizerConfig config;
+  for (const char* schedule : {"cosine", "linear"}) {
+    config.schedule = schedule;
+    for (const std::int64_t steps : {1, 2, 7}) {
+      for (std::int64_t step = 1; step <= steps; ++step) {
+        EXPECT_GT(AdamWOptimizer(config, steps).learning_rate(step), 0) << schedule << ' ' << step;
+      }
+    }
+  }
+}
+
+TEST(AdamWOptimizer, an_unknown_schedule_is_refused_by_name) {
+  try {
+    const AdamWOptimizer optimizer(settings("cosin"), 10);
+    FAIL() << "accepted";
+  } catch (const JobError& error) {
+    EXPECT_NE(std::string(error.what()).find("\"cosin\" is unknown"), std::string::npos) << error.what();
+  }
+}
+
+TEST(AdamWOptimizer, clipping_scales_long_gradients_only) {
+  OptimizerConfig config;
+  config.clip_norm = 2;
+  const AdamWOptimizer optimizer(config, 10);
+  EXPECT_EQ(*optimizer.clip_factor(1.9), 1.0);
+  EXPECT_EQ(*optimizer.clip_factor(8.0), 0.25);
+  config.clip_norm = 0;
+  EXPECT_EQ(*AdamWOptimizer(config, 10).clip_factor(8.0), 1.0);
+}
+
+TEST(AdamWOptimizer, a_gradient_that_is_not_finite_is_an_error_not_a_step) {
+  Bench bench;
+  Parameters parameters;
+  parameters.add({"w", Shape{2, 2}, true, {}});
+  parameters.allocate(true);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    parameters.gradients()[1] = bad;
+    const auto done = AdamWOptimizer({}, 10).clipped_step(*bench.ops, parameters, 1);
+    ASSERT_FALSE(done.ok());
+    EXPECT_NE(done.error().message.find("lower lr"), std::string::npos);
+    EXPECT_EQ(parameters.values()[0], 0.0f);
+  }
+}
+
+TEST(AdamWOptimizer, decays_matrices_alone_and_leaves_gradients_zero) {
+  Bench bench;
+  Parameters parameters;
+  Parameter& vector = parameters.add({"b", Shape{3}, false, [](std::span<float> v) { std::ranges::fill(v, 1.0f); }});
+  Parameter& matrix = parameters.add({"w", Shape{2, 3}, true, [](std::span<float> v) { std::ranges::fill(v, 1.0f); }});
+  parameters.allocate(true);
+  OptimizerConfig config;
+  config.lr = 0.1;
+  config.weight_decay = 0.5;
+  config.schedule = "constant";
+  // Without a gradient AdamW only decays: w (1 - lr * decay).
+  AdamWOptimizer(config, 10).step(*bench.ops, parameters, 1, 1.0);
+  EXPECT_NEAR(matrix.value().data<float>()[5], 0.95f, 1e-6);
+  EXPECT_EQ(vector.value().data<float>()[2], 1.0f);
+  std::ranges::fill(parameters.gradients(), 3.0f);
+  AdamWOptimizer(config, 10).step(*bench.ops, parameters, 2, 0.5);
+  EXPECT_LT(vector.value().data<float>()[2], 1.0f);
+  for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0.0f);
+}
+
+TEST(AdamWOptimizer, the_norm_is_that_of_all_gradients_together) {
+  Bench bench;
+  Parameters parameters;
+  Parameter& a = parameters.add({"a", Shape{1, 1}, true, {}});
+  Parameter& b = parameters.add({"b", Shape{1}, false, {}});
+  parameters.allocate(true);
+  a.gradient().data<float>()[0] = 3;
+  b.gradient().data<float>()[0] = -4;
+  EXPECT_DOUBLE_EQ(AdamWOptimizer::gradient_norm(*bench.ops, parameters), 5.0);
+}
+
+}  // namespace
+}  // namespace maestro::testing

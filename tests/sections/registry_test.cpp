@@ -1,0 +1,109 @@
+#include "sections/registry.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/job/job_document.hpp"
+#include "tests/sections/section_bench.hpp"
+
+namespace maestro::testing {
+namespace {
+
+constexpr const char* job = R"(
+[teacher]
+family = "llama"
+layers = 1
+width = 32
+heads = 4
+vocabulary = 40
+precision = "bf16"
+[student]
+layers = 1
+width = 16
+heads = 2
+vocabulary = 37
+temperature = 2.0
+divergence = "js"
+)";
+
+SectionTable section(const JobDocument& document, const std::string& name) {
+  return {name, document.root().table(name), document.root(), {16, 37, "bytes"}};
+}
+
+std::string build_error(const std::string& text, const std::string& type, const std::string& name) {
+  try {
+    const JobDocument document = JobDocument::parse(text, "job.toml");
+    (void)builtin_sections().build(type, section(document, name));
+    document.finish();
+  } catch (const JobError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(SectionRegistry, builds_what_a_job_describes) {
+  Bench bench;
+  const SectionRegistry registry = builtin_sections();
+  const JobDocument document = JobDocument::parse(job, "job.toml");
+  const auto teacher = registry.build("decoder_trunk", section(document, "teacher"));
+  const auto student = registry.build("distilled_decoder", section(document, "student"));
+  document.finish();
+  const auto trunk = teacher(bench.context("teacher", false, DType::bf16));
+  const auto distilled = student(bench.context("student", true));
+  EXPECT_EQ(trunk->ports().outputs[0].name, "hidden");
+  EXPECT_EQ(trunk->ports().outputs[0].columns, 32);
+  EXPECT_EQ(distilled->ports().inputs[2].dtype, DType::bf16);
+  EXPECT_EQ(distilled->ports().inputs[2].columns, 32);
+  EXPECT_EQ(distilled->notes().size(), 1u);
+}
+
+TEST(SectionRegistry, lists_what_is_built_in) {
+  std::vector<std::string> types;
+  for (const auto& entry : builtin_sections().list()) {
+    types.push_back(entry.type);
+    EXPECT_FALSE(entry.description.empty()) << entry.type;
+  }
+  EXPECT_EQ(types,
+            (std::vector<std::string>{"decoder_lm", "decoder_trunk", "distilled_decoder", "language_model_head"}));
+}
+
+TEST(SectionRegistry, an_unknown_type_is_refused_with_the_nearest_and_all) {
+  EXPECT_EQ(build_error(job, "decoder_trnk", "teacher"),
+            "teacher: section type 'decoder_trnk' is unknown; did you mean 'decoder_trunk'? known types: decoder_lm, "
+            "decoder_trunk, distilled_decoder, language_model_head");
+}
+
+TEST(SectionRegistry, a_type_cannot_be_registered_twice) {
+  SectionRegistry registry = builtin_sections();
+  EXPECT_THROW(registry.add("decoder_lm", "again", {}), JobError);
+}
+
+TEST(SectionRegistry, a_student_without_its_teacher_is_refused) {
+  const std::string text = "[student]\nteacher = \"professor\"\n";
+  EXPECT_EQ(build_error(text, "distilled_decoder", "student").find("job.toml:2: student.teacher: there is no section "),
+            0u)
+      << build_error(text, "distilled_decoder", "student");
+}
+
+TEST(SectionRegistry, misspelt_and_wrong_settings_are_refused_with_their_line) {
+  const auto with = [](const std::string& line) { return std::string(job) + line + "\n"; };
+  EXPECT_NE(build_error(with("tempratur = 1.0"), "distilled_decoder", "student").find("temperature"),
+            std::string::npos);
+  for (const char* line : {"alpha = 1.5", "beta = -0.1", "boundary = \"logit\"", "top_k = 0"}) {
+    const std::string error = build_error(with(line), "distilled_decoder", "student");
+    EXPECT_EQ(error.find("job.toml:16: student."), 0u) << error;
+  }
+}
+
+TEST(SectionRegistry, weights_give_the_shape_that_the_job_leaves_out) {
+  Bench bench;
+  const std::string folder = reference_folder("llama_untied").string();
+  const JobDocument document = JobDocument::parse("[lm]\nweights = \"" + folder + "\"\n", "job.toml");
+  const auto factory = builtin_sections().build("decoder_lm", section(document, "lm"));
+  document.finish();
+  const auto lm = factory(bench.context("lm", false));
+  EXPECT_NE(lm->parameters().find("model.layers.1.self_attn.qkv_proj.weight"), nullptr);
+  EXPECT_EQ(lm->parameters().find("lm_head.weight")->shape(), (Shape{61, 24}));
+}
+
+}  // namespace
+}  // namespace maestro::testing

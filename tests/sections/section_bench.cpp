@@ -1,0 +1,191 @@
+#include "tests/sections/section_bench.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/ops/cpu/thread.hpp"
+
+namespace maestro::testing {
+
+Batch::Batch(std::vector<std::int32_t> packed_tokens, std::vector<std::int32_t> packed_targets,
+             std::vector<std::int32_t> sample_offsets)
+    : tokens(std::move(packed_tokens)), targets(std::move(packed_targets)), offsets(std::move(sample_offsets)) {
+  for (std::size_t sample = 0; sample + 1 < offsets.size(); ++sample) {
+    for (std::int32_t position = 0; position < offsets[sample + 1] - offsets[sample]; ++position) {
+      positions.push_back(position);
+    }
+    samples.emplace_back(sample);
+  }
+}
+
+Batch Batch::random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t vocabulary) {
+  Random random(seed);
+  const auto token = [&] { return static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocabulary))); };
+  std::vector<std::int32_t> tokens, targets, offsets{0};
+  for (const std::int32_t length : lengths) {
+    offsets.push_back(offsets.back() + length);
+    for (std::int32_t position = 0; position < length; ++position) {
+      tokens.push_back(token());
+      targets.push_back(tokens.size() % 7 == 0 ? -1 : token());
+    }
+  }
+  return {tokens, targets, offsets};
+}
+
+double Batch::target_tokens() const {
+  return static_cast<double>(std::ranges::count_if(targets, [](std::int32_t target) { return target >= 0; }));
+}
+
+Bench::Bench() : ops(std::make_unique<cpu::CpuOperatorTable>()) {
+  cpu::prepare_thread();
+}
+
+SectionContext Bench::context(std::string name, bool trained, DType precision) const {
+  return {std::move(name), 42, precision, trained, ops.get()};
+}
+
+MicroBatch::MicroBatch(Bench& bench, Section& section, const Batch& batch, Pass pass, DType precision)
+    : section_(&section),
+      batch_(&batch),
+      tape_(*bench.ops, bench.arena, precision, pass == Pass::train),
+      inputs_(pass, batch.samples, batch.layout(), 1.0 / batch.target_tokens()) {
+  const auto borrowed = [](const std::vector<std::int32_t>& values) {
+    return Tensor(const_cast<std::int32_t*>(values.data()), DType::i32, {static_cast<std::int64_t>(values.size())});
+  };
+  connect("tokens", borrowed(batch.tokens));
+  connect("targets", borrowed(batch.targets));
+}
+
+void MicroBatch::connect(const std::string& port, const Tensor& value, bool differentiable) {
+  inputs_.set(port, tape_.input(value, differentiable));
+}
+
+MicroBatch& MicroBatch::forward() {
+  section_->forward(tape_, inputs_, outputs_);
+  return *this;
+}
+
+double MicroBatch::metric(const std::string& name) const {
+  for (const MetricSum& metric : outputs_.metrics()) {
+    if (metric.name == name) return metric.sum / metric.weight;
+  }
+  throw std::out_of_range("metric " + name);
+}
+
+double evaluate(Bench& bench, Section& section, const Batch& batch, const Connect& connect, const std::string& metric) {
+  MicroBatch pass(bench, section, batch, Pass::evaluate);
+  if (connect) connect(pass);
+  return pass.forward().metric(metric);
+}
+
+double differentiate(Bench& bench, Section& section, const Batch& batch, const Connect& connect) {
+  std::ranges::fill(section.parameters().gradients(), 0.0f);
+  MicroBatch pass(bench, section, batch);
+  if (connect) connect(pass);
+  const double loss = pass.forward().metric("loss");
+  pass.backward();
+  return loss;
+}
+
+namespace {
+
+/// Slope of the loss along `direction` (of unit length) from one parameter's values, which are restored.
+double slope(Bench& bench, Section& section, const Batch& batch, const Connect& connect, Parameter& parameter,
+             const std::vector<double>& direction) {
+  // Errors: the third derivative times step^2 / 6, about 1e-4 of the slope here, and the rounding of the loss, about
+  // 1e-6, over twice the step. At 0.02 both are small beside the tolerance below.
+  constexpr double step = 0.02;
+  const std::span<float> values = parameter.value().span<float>();
+  const std::vector<float> before(values.begin(), values.end());
+  const auto loss_at = [&](double distance) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(before[i] + distance * direction[i]);
+    }
+    section.parameters().values_changed();
+    return evaluate(bench, section, batch, connect);
+  };
+  const double difference = loss_at(step) - loss_at(-step);
+  std::ranges::copy(before, values.begin());
+  section.parameters().values_changed();
+  return difference / (2 * step);
+}
+
+double norm_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+std::vector<double> unit(std::vector<double> values) {
+  const double norm = norm_of(values);
+  for (double& value : values) value /= norm;
+  return values;
+}
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+}  // namespace
+
+void expect_gradients_match_differences(Bench& bench, Section& section, const Batch& batch, const Connect& connect) {
+  differentiate(bench, section, batch, connect);
+  Random random(3);
+  for (Parameter& parameter : section.parameters().all()) {
+    const std::span<float> stored = parameter.gradient().span<float>();
+    const std::vector<double> gradient(stored.begin(), stored.end());
+    const double norm = norm_of(gradient);
+    ASSERT_GT(norm, 0) << parameter.name();
+    const double tolerance = 5e-3 * norm + 2e-4;
+    EXPECT_NEAR(slope(bench, section, batch, connect, parameter, unit(gradient)), norm, tolerance) << parameter.name();
+    std::vector<double> direction(gradient.size());
+    for (double& value : direction) value = random.normal();
+    direction = unit(direction);
+    EXPECT_NEAR(slope(bench, section, batch, connect, parameter, direction), dot(gradient, direction), tolerance)
+        << parameter.name();
+  }
+}
+
+void randomise(Section& section, std::uint64_t seed) {
+  Random random(seed);
+  for (Parameter& parameter : section.parameters().all()) {
+    const bool matrix = parameter.shape().rank() == 2;
+    for (float& value : parameter.value().span<float>()) {
+      value = static_cast<float>((matrix ? 0.0 : value) + 0.15 * random.normal());
+    }
+  }
+  section.parameters().values_changed();
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.elements(), b.elements());
+  double largest = 0;
+  for (std::int64_t i = 0; i < a.elements(); ++i) {
+    const double difference = std::abs(double{a.data<float>()[i]} - double{b.data<float>()[i]});
+    // A NaN must not pass for a small difference.
+    if (!(difference <= largest)) largest = difference;
+  }
+  return largest;
+}
+
+std::filesystem::path reference_folder(const std::string& model) {
+  return std::filesystem::path(MAESTRO_SOURCE_DIR) / "tests/sections/references" / model;
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "maestro-sections-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;  // a leftover folder is no reason to fail
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace maestro::testing

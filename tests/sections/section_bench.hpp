@@ -1,0 +1,96 @@
+// What section tests share: packed batches, micro-batches that run a section on the CPU backend, gradient checks.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/core/random.hpp"
+#include "runtime/ops/operator_table.hpp"
+#include "runtime/state/safetensors.hpp"
+#include "sections/section.hpp"
+
+namespace maestro::testing {
+
+/// Samples packed without padding.
+struct Batch {
+  std::vector<std::int32_t> tokens, targets, offsets, positions;
+  std::vector<SampleId> samples;
+
+  Batch(std::vector<std::int32_t> packed_tokens, std::vector<std::int32_t> packed_targets,
+        std::vector<std::int32_t> sample_offsets);
+  /// Random tokens and targets below `vocabulary`, every seventh target ignored.
+  static Batch random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t vocabulary);
+  [[nodiscard]] SequenceLayout layout() const { return {offsets, positions}; }
+  [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }
+  [[nodiscard]] double target_tokens() const;
+};
+
+/// The CPU backend and memory for passes.
+struct Bench {
+  Bench();
+  [[nodiscard]] SectionContext context(std::string name, bool trained, DType precision = DType::f32) const;
+
+  std::unique_ptr<OperatorTable> ops;
+  Arena arena;
+};
+
+/// One micro-batch of a section; loss and gradients are means over the batch's targets.
+class MicroBatch {
+ public:
+  MicroBatch(Bench& bench, Section& section, const Batch& batch, Pass pass = Pass::train, DType precision = DType::f32);
+  void connect(const std::string& port, const Tensor& value, bool differentiable = false);
+  MicroBatch& forward();
+  void backward() { tape_.backward(); }
+  void seed(const std::string& port, const Tensor& gradient) { tape_.seed(*outputs_.find(port), gradient); }
+
+  [[nodiscard]] double metric(const std::string& name) const;
+  [[nodiscard]] const Tensor& output(const std::string& port) const { return outputs_.find(port)->value(); }
+  [[nodiscard]] const Var& input(const std::string& port) const { return inputs_[port]; }
+
+ private:
+  Section* section_;
+  const Batch* batch_;
+  Tape tape_;  // before the Vars below, which must not outlive it
+  Inputs inputs_;
+  Outputs outputs_;
+};
+
+/// Mean of `metric` over the targets in a forward-only pass; `connect` may add inputs.
+using Connect = std::function<void(MicroBatch&)>;
+double evaluate(Bench& bench, Section& section, const Batch& batch, const Connect& connect = {},
+                const std::string& metric = "loss");
+/// Forward and backward with gradients zeroed before.
+double differentiate(Bench& bench, Section& section, const Batch& batch, const Connect& connect = {});
+
+/// Compares the gradient of every parameter with central differences of the loss along two directions: along the
+/// gradient itself, where the slope must be its norm, and along a random one.
+void expect_gradients_match_differences(Bench& bench, Section& section, const Batch& batch,
+                                        const Connect& connect = {});
+
+/// Fills the values with normal ones large enough that every term matters to the loss.
+void randomise(Section& section, std::uint64_t seed);
+
+/// Largest absolute difference of two f32 tensors of one shape.
+double largest_difference(const Tensor& a, const Tensor& b);
+
+/// Folder of a recorded model, see record_references.py.
+std::filesystem::path reference_folder(const std::string& model);
+/// A folder of its own for a test, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace maestro::testing

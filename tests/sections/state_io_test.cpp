@@ -1,0 +1,208 @@
+#include "sections/state_io.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/state/hf_config.hpp"
+#include "sections/decoder/decoder_lm.hpp"
+#include "sections/decoder/decoder_trunk.hpp"
+#include "sections/decoder/language_model_head.hpp"
+#include "tests/sections/section_bench.hpp"
+
+namespace maestro::testing {
+namespace {
+
+/// A model of references/, and what may be done to its stored form.
+struct Stored {
+  explicit Stored(const std::string& model)
+      : folder(reference_folder(model)),
+        config(read_hf_config(folder).value_or_throw()),
+        file(SafetensorsFile::open(folder / "model.safetensors").value_or_throw()),
+        tensors(file.tensors().value_or_throw()) {}
+
+  NamedTensor& find(const std::string& name) {
+    return *std::ranges::find(tensors, name, [](const NamedTensor& tensor) { return tensor.name; });
+  }
+  /// Writes the tensors as they are now into a folder beside the model's config.json.
+  [[nodiscard]] std::filesystem::path write(const TemporaryFolder& out) const {
+    EXPECT_TRUE(write_safetensors(out.path() / "model.safetensors", tensors).ok());
+    std::filesystem::copy_file(folder / "config.json", out.path() / "config.json");
+    return out.path();
+  }
+
+  std::filesystem::path folder;
+  DecoderConfig config;
+  SafetensorsFile file;
+  std::vector<NamedTensor> tensors;
+};
+
+std::vector<float> values_of(Section& section) {
+  const auto values = section.parameters().values();
+  return {values.begin(), values.end()};
+}
+
+TEST(StateIo, moments_survive_the_way_out_and_in_under_a_prefix) {  // SI-1
+  for (const char* model : {"gpt2_untied", "llama_tied"}) {
+    Bench bench;
+    const Stored stored(model);
+    DecoderLm section(bench.context("lm", true), {stored.config, {}});
+    const auto moments = section.parameters().second_moments();
+    for (Parameter& parameter : section.parameters().all()) {
+      const auto part = section.parameters().part(moments, parameter).span<float>();
+      for (std::size_t i = 0; i < part.size(); ++i) part[i] = static_cast<float>(i) + 0.25f;
+    }
+    const std::vector<float> before(moments.begin(), moments.end());
+    const auto snapshot = export_tensors(section, moments, "exp_avg_sq.");
+    ASSERT_TRUE(snapshot.ok());
+    EXPECT_EQ(snapshot->tensors[0].name.find("exp_avg_sq."), 0u);
+    std::ranges::fill(moments, 0.0f);
+    ASSERT_TRUE(import_tensors(section, moments, snapshot->tensors, "optimizer.safetensors", "exp_avg_sq.").ok());
+    EXPECT_TRUE(std::ranges::equal(before, moments)) << model;
+  }
+}
+
+TEST(StateIo, a_snapshot_does_not_change_with_the_section) {
+  Bench bench;
+  DecoderLm section(bench.context("lm", true), {Stored("gpt2_tied").config, {}});
+  const auto snapshot = export_tensors(section, section.parameters().values());
+  ASSERT_TRUE(snapshot.ok());
+  const float before = snapshot->tensors[0].tensor.data<float>()[3];
+  std::ranges::fill(section.parameters().values(), 9.0f);
+  EXPECT_EQ(snapshot->tensors[0].tensor.data<float>()[3], before);
+}
+
+TEST(StateIo, a_missing_an_unexpected_and_a_misshapen_tensor_are_named_and_change_nothing) {  // SI-2
+  Bench bench;
+  Stored stored("gpt2_tied");
+  DecoderLm section(bench.context("lm", true), {stored.config, {}});
+  const std::vector<float> before = values_of(section);
+  const auto load = [&] {
+    const TemporaryFolder out;
+    const Status status = load_weights(section, stored.write(out));
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(values_of(section), before);
+    EXPECT_NE(status.error().message.find("model.safetensors: tensor 'transformer."), std::string::npos)
+        << status.error().message;
+    return status.error().message.substr(status.error().message.find("tensor '"));
+  };
+  stored.find("transformer.ln_f.bias").name = "transformer.ln_f.biass";
+  EXPECT_EQ(load(), "tensor 'transformer.ln_f.bias' is missing; the nearest is 'transformer.ln_f.biass'");
+  stored = Stored("gpt2_tied");
+  stored.tensors.push_back({"transformer.h.2.ln_1.bias", stored.find("transformer.h.1.ln_1.bias").tensor});
+  EXPECT_NE(load().find("tensor 'transformer.h.2.ln_1.bias' is unexpected; the nearest known is "), std::string::npos);
+  stored = Stored("gpt2_tied");
+  NamedTensor& transposed = stored.find("transformer.h.0.attn.c_attn.weight");
+  transposed.tensor = transposed.tensor.reshaped(Shape{72, 24});
+  EXPECT_EQ(load(), "tensor 'transformer.h.0.attn.c_attn.weight' has shape (72, 24), expected (24, 72)");
+}
+
+TEST(StateIo, files_of_the_base_model_and_with_mask_buffers_load_too) {
+  for (const char* model : {"gpt2_tied", "llama_tied"}) {
+    Bench bench;
+    Stored stored(model);
+    DecoderLm expected(bench.context("lm", true), {stored.config, {}}),
+        section(bench.context("lm", true), {stored.config, {}});
+    load_weights(expected, stored.folder).or_throw();
+    for (NamedTensor& tensor : stored.tensors) tensor.name = tensor.name.substr(tensor.name.find('.') + 1);
+    std::uint8_t mask[16] = {};
+    if (stored.config.family == "gpt2")
+      stored.tensors.push_back({"h.0.attn.bias", Tensor(mask, DType::u8, {1, 1, 4, 4})});
+    const TemporaryFolder out;
+    load_weights(section, stored.write(out)).or_throw();
+    EXPECT_EQ(values_of(section), values_of(expected)) << model;
+  }
+}
+
+TEST(StateIo, bf16_files_load_as_the_nearest_fp32) {
+  Bench bench;
+  Stored stored("gpt2_untied");
+  NamedTensor& weight = stored.find("transformer.h.0.mlp.c_fc.weight");
+  std::vector<bfloat16> rounded;
+  for (const float value : weight.tensor.span<float>()) rounded.emplace_back(value);
+  weight.tensor = Tensor(rounded.data(), DType::bf16, weight.tensor.shape());
+  DecoderLm section(bench.context("lm", true), {stored.config, {}});
+  const TemporaryFolder out;
+  load_weights(section, stored.write(out)).or_throw();
+  const Tensor value = section.parameters().find("transformer.h.0.mlp.c_fc.weight")->value();
+  for (std::int64_t row = 0; row < value.rows(); ++row) {
+    for (std::int64_t column = 0; column < value.columns(); ++column) {
+      const auto at = static_cast<std::size_t>(column * value.rows() + row);
+      ASSERT_EQ(value.data<float>()[row * value.columns() + column], static_cast<float>(rounded[at]));
+    }
+  }
+}
+
+TEST(StateIo, shards_load_as_one_model) {
+  Bench bench;
+  const Stored stored("llama_untied");
+  const TemporaryFolder out;
+  const auto middle = stored.tensors.begin() + 5;
+  ASSERT_TRUE(
+      write_safetensors(out.path() / "model-00001-of-00002.safetensors", {stored.tensors.begin(), middle}).ok());
+  ASSERT_TRUE(write_safetensors(out.path() / "model-00002-of-00002.safetensors", {middle, stored.tensors.end()}).ok());
+  std::filesystem::copy_file(stored.folder / "config.json", out.path() / "config.json");
+  DecoderLm whole(bench.context("lm", true), {stored.config, {}}),
+      sharded(bench.context("lm", true), {stored.config, {}});
+  load_weights(whole, stored.folder).or_throw();
+  load_weights(sharded, out.path()).or_throw();
+  EXPECT_EQ(values_of(whole), values_of(sharded));
+}
+
+TEST(StateIo, a_trunk_and_a_head_each_take_their_part_of_one_folder) {
+  Bench bench;
+  const Stored stored("llama_untied");
+  DecoderTrunk trunk(bench.context("t", true), {stored.config, Boundary::hidden, 1, {}});
+  LanguageModelHead head(bench.context("h", true), {stored.config, {}});
+  ASSERT_TRUE(load_weights(trunk, stored.folder).ok());
+  ASSERT_TRUE(load_weights(head, stored.folder).ok());
+  const Tensor layer = stored.file.tensor("lm_head.weight").value_or_throw();
+  EXPECT_EQ(largest_difference(head.parameters().find("lm_head.weight")->value(), layer), 0);
+}
+
+TEST(StateIo, a_folder_of_another_model_is_refused_naming_the_key_and_both_values) {
+  Bench bench;
+  const Stored stored("gpt2_tied");
+  const auto load = [&](const std::function<void(DecoderConfig&)>& change) {
+    DecoderConfig config = stored.config;
+    change(config);
+    DecoderLm section(bench.context("lm", false), {config, {}});
+    const Status status = load_weights(section, stored.folder);
+    EXPECT_FALSE(status.ok());
+    return status.error().message.substr(stored.folder.string().size() + 1);
+  };
+  EXPECT_EQ(load([](DecoderConfig& config) { config.layers = 3; }), "config.json: n_layer is 2, but the section has 3");
+  EXPECT_EQ(load([](DecoderConfig& config) { config.tied = false; }),
+            "config.json: tie_word_embeddings is true, but the section has false");
+  EXPECT_EQ(load([](DecoderConfig& config) { config.norm_epsilon = 1e-6; }),
+            "config.json: layer_norm_epsilon is 1e-05, but the section has 1e-06");
+  EXPECT_EQ(load([](DecoderConfig& config) { config.family = "llama"; }),
+            "config.json: model_type is gpt2, but the section is of family llama");
+}
+
+TEST(StateIo, a_folder_without_weights_is_refused_by_path) {
+  Bench bench;
+  const Stored stored("gpt2_tied");
+  DecoderLm section(bench.context("lm", false), {stored.config, {}});
+  const TemporaryFolder out;
+  EXPECT_NE(load_weights(section, out.path() / "none").error().message.find((out.path() / "none").string()),
+            std::string::npos);
+  std::filesystem::copy_file(stored.folder / "config.json", out.path() / "config.json");
+  EXPECT_EQ(load_weights(section, out.path()).error().message,
+            out.path().string() + ": holds neither model.safetensors nor model-*.safetensors");
+}
+
+TEST(StateIo, state_that_is_not_there_is_an_error) {
+  Bench bench;
+  const Stored stored("gpt2_tied");
+  DecoderLm section(bench.context("lm", false), {stored.config, {}});
+  EXPECT_FALSE(export_tensors(section, section.parameters().first_moments()).ok());
+  section.freeze();
+  EXPECT_FALSE(export_tensors(section, section.parameters().values()).ok());
+  const Status loaded = load_weights(section, stored.folder);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_NE(loaded.error().message.find("frozen"), std::string::npos) << loaded.error().message;
+}
+
+}  // namespace
+}  // namespace maestro::testing
