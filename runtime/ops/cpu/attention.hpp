@@ -1,0 +1,46 @@
+// Scaled dot-product attention over packed variable-length sequences, blocked so that T x T scores are never held
+// (FlashAttention-2, Dao 2023: online softmax forward, recomputation from the log-sum-exp backward).
+//
+// Formulas, per sequence and query head h, with kv head g = h / (H / G), scale = 1 / sqrt(D):
+//   s_ij = scale q_i . k_j (j <= i when causal), p = softmax(s), o_i = sum_j p_ij v_j, lse_i = log sum_j exp(s_ij)
+//   dv_j = sum_i p_ij do_i, ds_ij = p_ij (do_i . v_j - do_i . o_i), dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i
+//   ds_ij q_i
+// Storage is f32 or bf16, arithmetic is f32. Results do not depend on how sequences are packed together and are the
+// same bit for bit from run to run on one instruction set.
+#pragma once
+
+#include "runtime/ops/cpu/isa.hpp"
+#include "runtime/ops/cpu/scratch.hpp"
+#include "runtime/ops/operator_table.hpp"
+
+namespace maestro::cpu {
+
+struct AttentionKernels;
+
+/// M = 0 is allowed; every D >= 1 works, multiples of 16 are fast.
+struct AttentionTensors {
+  Tensor qkv;  ///< (M, (H + 2G) D) act
+  Tensor out;  ///< (M, H D) act
+  Tensor lse;  ///< (M, H) f32
+};
+struct AttentionGradients {
+  Tensor dout;  ///< (M, H D) act
+  Tensor dqkv;  ///< (M, (H + 2G) D) act
+};
+
+/// Thread-safe; scratch grows with the longest sequence of a call, linearly. `scratch` must outlive this.
+class Attention {
+ public:
+  Attention(Isa isa, ScratchPool& scratch);
+  /// Writes out and lse.
+  void forward(const AttentionTensors& tensors, const AttentionShape& shape, const SequenceLayout& layout) const;
+  /// Overwrites dqkv, from dout and what forward() left in `tensors`.
+  void backward(const AttentionTensors& tensors, const AttentionGradients& gradients, const AttentionShape& shape,
+                const SequenceLayout& layout) const;
+
+ private:
+  const AttentionKernels* kernels_;
+  ScratchPool* scratch_;
+};
+
+}  // namespace maestro::cpu

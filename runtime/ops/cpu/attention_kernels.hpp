@@ -1,0 +1,55 @@
+// What attention.cpp hands to the kernels of one instruction set: plain pointers, so that nothing of the standard
+// library is compiled with that instruction set's options.
+#pragma once
+
+#include "runtime/ops/cpu/kernel_choice.hpp"
+
+namespace maestro::cpu {
+
+/// The largest tile edges and vector width that the scratch is sized for.
+inline constexpr std::int64_t attention_query_tile = 64;
+inline constexpr std::int64_t attention_key_tile = 64;
+inline constexpr std::int64_t attention_padding = 16;
+
+/// Where the f32 tiles of one call lie in its scratch, for sequences of up to `longest` tokens.
+struct AttentionScratch {
+  float* keys = nullptr;          ///< (T, padded D)
+  float* values = nullptr;        ///< (T, padded D)
+  float* keys_tiles = nullptr;    ///< [T / key tile][padded D][key tile]
+  float* values_tiles = nullptr;  ///< likewise; backward only
+  float* dkeys = nullptr;         ///< (T, padded D); backward only
+  float* dvalues = nullptr;       ///< (T, padded D); backward only
+  float* query = nullptr;         ///< (query tile, padded D), scaled
+  float* result = nullptr;        ///< (query tile, padded D): out, or dq
+  float* dout = nullptr;          ///< (query tile, padded D); backward only
+  float* scores = nullptr;        ///< (query tile, key tile): scores, then probabilities
+  float* dscores = nullptr;       ///< (query tile, key tile); backward only
+  float* row_max = nullptr;       ///< (query tile); backward: the log-sum-exp
+  float* row_sum = nullptr;  ///< (query tile, attention_padding) partial sums; backward: do . o in the first of each
+};
+
+/// One kv head of one sequence of length `length` and the query heads that share it. Pointers are to the sequence's
+/// first row.
+struct AttentionCall {
+  const void* qkv = nullptr;   ///< (T, (H + 2G) D)
+  void* out = nullptr;         ///< (T, H D); read by the backward pass
+  float* lse = nullptr;        ///< (T, H)
+  const void* dout = nullptr;  ///< (T, H D), backward only
+  void* dqkv = nullptr;        ///< (T, (H + 2G) D), backward only
+  std::int64_t length = 0;     ///< T
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t head_size = 1;
+  std::int64_t kv_head = 0;  ///< which of kv_heads
+  bool causal = true;
+  bool bf16 = false;  ///< storage of all activations
+  AttentionScratch tiles;
+};
+
+struct AttentionKernels {
+  void (*forward)(const AttentionCall& call);
+  void (*backward)(const AttentionCall& call);
+};
+MAESTRO_KERNELS(AttentionKernels, attention_kernels)
+
+}  // namespace maestro::cpu

@@ -1,0 +1,84 @@
+// The register-blocked product under attention: C (rows, vectors * width) (+)= A (rows, depth) B (depth, vectors *
+// width), with A read element by element at any two strides (so A may be a transposed tile) and rows of B and C
+// contiguous. Included by kernels that are compiled once per instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/ops/cpu/vector_math.hpp"
+
+namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
+
+struct TileProduct {
+  const float* a = nullptr;
+  std::int64_t a_row = 0;   ///< distance of A's rows
+  std::int64_t a_step = 1;  ///< distance along depth
+  const float* b = nullptr;
+  std::int64_t b_step = 0;  ///< distance of B's rows
+  float* c = nullptr;
+  std::int64_t c_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t vectors = 0;
+  std::int64_t depth = 0;
+  bool accumulate = false;
+};
+
+// Enough independent accumulators to cover the latency of two multiply-add units, few enough to stay in registers.
+inline constexpr int tile_rows = vector_width == 16 ? 6 : 4;
+inline constexpr int tile_vectors = vector_width == 16 ? 4 : 2;
+
+template <int Rows, int Vectors>
+inline void register_tile(const TileProduct& t, const float* a, const float* b, float* c) {
+  Vec sum[Rows][Vectors];
+  for (int r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) sum[r][v] = t.accumulate ? load(c + r * t.c_row + v * vector_width) : Vec{};
+  }
+  for (std::int64_t k = 0; k < t.depth; ++k) {
+    Vec row[Vectors];
+    for (int v = 0; v < Vectors; ++v) row[v] = load(b + v * vector_width);
+    for (int r = 0; r < Rows; ++r) {
+      const Vec value = broadcast(a[r * t.a_row]);
+      for (int v = 0; v < Vectors; ++v) sum[r][v] += value * row[v];
+    }
+    a += t.a_step;
+    b += t.b_step;
+  }
+  for (int r = 0; r < Rows; ++r) {
+    for (int v = 0; v < Vectors; ++v) store(c + r * t.c_row + v * vector_width, sum[r][v]);
+  }
+}
+
+template <int Vectors, int Rows>
+inline void last_rows(const TileProduct& t, std::int64_t rows, const float* a, const float* b, float* c) {
+  if constexpr (Rows > 0) {
+    if (rows == Rows) return register_tile<Rows, Vectors>(t, a, b, c);
+    last_rows<Vectors, Rows - 1>(t, rows, a, b, c);
+  }
+}
+
+template <int Vectors>
+inline void column_panel(const TileProduct& t, const float* b, float* c) {
+  std::int64_t r = 0;
+  for (; r + tile_rows <= t.rows; r += tile_rows) {
+    register_tile<tile_rows, Vectors>(t, t.a + r * t.a_row, b, c + r * t.c_row);
+  }
+  last_rows<Vectors, tile_rows - 1>(t, t.rows - r, t.a + r * t.a_row, b, c + r * t.c_row);
+}
+
+template <int Vectors>
+inline void last_columns(const TileProduct& t, std::int64_t vectors, const float* b, float* c) {
+  if constexpr (Vectors > 0) {
+    if (vectors == Vectors) return column_panel<Vectors>(t, b, c);
+    last_columns<Vectors - 1>(t, vectors, b, c);
+  }
+}
+
+inline void multiply(const TileProduct& t) {
+  std::int64_t v = 0;
+  for (; v + tile_vectors <= t.vectors; v += tile_vectors) {
+    column_panel<tile_vectors>(t, t.b + v * vector_width, t.c + v * vector_width);
+  }
+  last_columns<tile_vectors - 1>(t, t.vectors - v, t.b + v * vector_width, t.c + v * vector_width);
+}
+
+}  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

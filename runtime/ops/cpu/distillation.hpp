@@ -1,0 +1,50 @@
+// The fused output layer and its losses: hidden states times head, softmax cross-entropy and distillation divergences,
+// and their gradients, in blocks of rows and panels of the vocabulary. Values and formulas: distillation_options.hpp
+// and, per row, distillation_row.hpp.
+//
+// DL-1: working memory is O(rows of a block x (panel width + C)) when logits do not fit LossLimits, else at most twice
+//       LossLimits::logits_bytes more; it never grows with M x V.
+// DL-2: rows whose target is negative cost no product, add nothing to any sum, and get a zero dhidden.
+// DL-3: rows of dhead at or above shared_vocabulary are left as they are; those columns take part in no softmax, that
+// of
+//       the cross-entropy included.
+// DL-4: results are the same bit for bit from run to run. Keeping logits or computing them again changes only how
+// products
+//       and f32 partial sums are grouped.
+//
+// Cost in matrix products: logits kept: student 3, teacher 1. Computed again: student 4, teacher 2; with js 5 and 3.
+#pragma once
+
+#include "runtime/ops/cpu/isa.hpp"
+#include "runtime/ops/cpu/matmul.hpp"
+#include "runtime/ops/cpu/scratch.hpp"
+#include "runtime/ops/distillation_options.hpp"
+
+namespace maestro::cpu {
+
+struct LossLimits {
+  std::int64_t logits_bytes = std::int64_t{8} << 20;  ///< f32 logits of a block that may be kept, per model
+  std::int64_t rows = 512;                            ///< rows of a block
+};
+
+/// Thread-safe. `products` and `scratch` must outlive this. Contracts on top of the option structs:
+/// hidden, dhidden and the student's packs have one act dtype; teacher_hidden has that of teacher_head. Logits are f32;
+/// their gradient is rounded to act for the products. targets < shared_vocabulary. top_k: teacher_indices of a row are
+/// distinct; those outside [0, shared_vocabulary) are left out of p, and a row without any other has no divergence.
+/// Settings are to be checked once at start with validate() of distillation_settings.hpp.
+class OutputLoss {
+ public:
+  OutputLoss(Isa isa, const MatrixProducts& products, ScratchPool& scratch, const LossLimits& limits = {});
+  [[nodiscard]] LossSums cross_entropy(const CrossEntropyHead& head) const;
+  [[nodiscard]] LossSums distillation(const DistillationHead& head) const;
+
+ private:
+  [[nodiscard]] LossSums run(const DistillationHead& head, bool teacher) const;
+
+  Isa isa_;
+  const MatrixProducts* products_;
+  ScratchPool* scratch_;
+  LossLimits limits_;
+};
+
+}  // namespace maestro::cpu

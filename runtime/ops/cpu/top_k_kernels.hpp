@@ -1,0 +1,14 @@
+// The vectorised part of top_k: skipping what cannot be among the k largest.
+#pragma once
+
+#include "runtime/ops/cpu/kernel_choice.hpp"
+
+namespace maestro::cpu {
+
+struct TopKKernels {
+  /// Smallest i in [from, count) whose value is not <= threshold (so NaN is found too), or count.
+  std::int64_t (*next_above)(const float* values, std::int64_t from, std::int64_t count, float threshold);
+};
+MAESTRO_KERNELS(TopKKernels, top_k_kernels)
+
+}  // namespace maestro::cpu

@@ -1,0 +1,26 @@
+// The start-up check of a distillation loss, for sections to call before any step.
+#pragma once
+
+#include "runtime/ops/distillation_options.hpp"
+
+namespace maestro {
+
+struct DistillationSettings {
+  Boundary boundary = Boundary::hidden;
+  Divergence divergence = Divergence::forward_kl;
+  double temperature = 1;
+  double alpha = 0.5;
+  double beta = 0.5;
+  std::int64_t student_vocabulary = 0;
+  std::int64_t teacher_vocabulary = 0;
+  std::int64_t shared_vocabulary = 0;
+  std::int64_t top_k = 0;  ///< of boundary = top_k
+};
+
+/// Throws JobError, naming the setting and the nearest valid value, for:
+/// temperature not positive and finite; alpha outside [0, 1]; js with beta outside (0, 1), where that divergence is
+/// identically zero; reverse_kl with top_k, which is infinite because the teacher has no probability outside its k
+/// tokens; a shared vocabulary that is empty or larger than either model's; k outside [1, shared vocabulary].
+void validate(const DistillationSettings& settings);
+
+}  // namespace maestro

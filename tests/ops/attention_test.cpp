@@ -1,0 +1,252 @@
+// Tolerances: f32 results differ from double-precision ones by rounding of sums of up to a few hundred terms, 2e-5 of
+// the largest value; bf16 storage rounds each result once (2^-9) and, backward, sees an `out` rounded once: 1e-2.
+#include "runtime/ops/cpu/attention.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/ops/recorded_cases.hpp"
+
+namespace maestro::cpu {
+namespace {
+
+using testing::exact_normals;
+using testing::OwnedTensor;
+using testing::Recorded;
+using testing::Values;
+using testing::worst_error;
+
+struct Problem {
+  std::vector<std::int64_t> lengths;
+  AttentionShape shape;
+  Values qkv;
+  Values dout;
+  [[nodiscard]] std::int64_t rows() const { return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}); }
+};
+
+struct Answer {
+  Values out;
+  Values lse;
+  Values dqkv;
+};
+
+Problem random_problem(std::vector<std::int64_t> lengths, const AttentionShape& shape, unsigned seed = 1) {
+  Problem problem{std::move(lengths), shape, {}, {}};
+  std::mt19937 generator(seed);
+  problem.qkv = exact_normals(generator, problem.rows() * shape.qkv_columns());
+  problem.dout = exact_normals(generator, problem.rows() * shape.out_columns());
+  return problem;
+}
+
+Answer compute(const Problem& problem, Isa isa, DType act) {
+  const std::int64_t rows = problem.rows();
+  const AttentionShape& shape = problem.shape;
+  std::vector<std::int32_t> offsets{0};
+  for (const std::int64_t length : problem.lengths)
+    offsets.push_back(offsets.back() + static_cast<std::int32_t>(length));
+  const SequenceLayout layout{offsets, {}};
+  const OwnedTensor qkv(act, Shape{rows, shape.qkv_columns()}, problem.qkv);
+  const OwnedTensor dout(act, Shape{rows, shape.out_columns()}, problem.dout);
+  const OwnedTensor out(act, Shape{rows, shape.out_columns()});
+  const OwnedTensor lse(DType::f32, Shape{rows, shape.heads});
+  const OwnedTensor dqkv(act, Shape{rows, shape.qkv_columns()});
+  dqkv.fill(1e6);  // must be overwritten
+  ScratchPool scratch;
+  const Attention attention(isa, scratch);
+  attention.forward({qkv, out, lse}, shape, layout);
+  attention.backward({qkv, out, lse}, {dout, dqkv}, shape, layout);
+  return {out.values(), lse.values(), dqkv.values()};
+}
+
+/// One head of one sequence, straight from the formulas in double precision.
+struct Reference {
+  const Problem& problem;
+  Answer answer;
+
+  explicit Reference(const Problem& p) : problem(p) {
+    const auto rows = static_cast<std::size_t>(p.rows());
+    answer.out.resize(rows * static_cast<std::size_t>(p.shape.out_columns()));
+    answer.lse.resize(rows * static_cast<std::size_t>(p.shape.heads));
+    answer.dqkv.resize(rows * static_cast<std::size_t>(p.shape.qkv_columns()));
+    std::int64_t first = 0;
+    for (const std::int64_t length : p.lengths) {
+      for (std::int64_t head = 0; head < p.shape.heads; ++head) run(first, length, head);
+      first += length;
+    }
+  }
+
+  [[nodiscard]] std::size_t at(std::int64_t row, std::int64_t slot) const {
+    return static_cast<std::size_t>(row * problem.shape.qkv_columns() + slot * problem.shape.head_size);
+  }
+  void run(std::int64_t first, std::int64_t length, std::int64_t head) {
+    const AttentionShape& s = problem.shape;
+    const std::int64_t group = head / (s.heads / s.kv_heads);
+    const auto size = static_cast<std::size_t>(s.head_size);
+    const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
+    const auto dot = [&](const double* a, const double* b) { return std::inner_product(a, a + size, b, 0.0); };
+    for (std::int64_t i = first; i < first + length; ++i) {
+      const std::int64_t end = s.causal ? i + 1 : first + length;
+      const std::size_t qi = at(i, head);
+      const std::size_t oi = static_cast<std::size_t>(i * s.out_columns() + head * s.head_size);
+      Values p;
+      for (std::int64_t j = first; j < end; ++j) {
+        p.push_back(scale * dot(&problem.qkv[qi], &problem.qkv[at(j, s.heads + group)]));
+      }
+      const double top = *std::max_element(p.begin(), p.end());
+      double sum = 0;
+      for (const double score : p) sum += std::exp(score - top);
+      const double lse = top + std::log(sum);
+      answer.lse[static_cast<std::size_t>(i * s.heads + head)] = lse;
+      for (std::size_t j = 0; j < p.size(); ++j) {
+        p[j] = std::exp(p[j] - lse);
+        const std::size_t vj = at(first + static_cast<std::int64_t>(j), s.heads + s.kv_heads + group);
+        for (std::size_t d = 0; d < size; ++d) answer.out[oi + d] += p[j] * problem.qkv[vj + d];
+      }
+      const double delta = dot(&problem.dout[oi], &answer.out[oi]);
+      for (std::size_t j = 0; j < p.size(); ++j) {
+        const std::size_t kj = at(first + static_cast<std::int64_t>(j), s.heads + group);
+        const std::size_t vj = at(first + static_cast<std::int64_t>(j), s.heads + s.kv_heads + group);
+        const double ds = p[j] * (dot(&problem.dout[oi], &problem.qkv[vj]) - delta) * scale;
+        for (std::size_t d = 0; d < size; ++d) {
+          answer.dqkv[vj + d] += p[j] * problem.dout[oi + d];
+          answer.dqkv[kj + d] += ds * problem.qkv[qi + d];
+          answer.dqkv[qi + d] += ds * problem.qkv[kj + d];
+        }
+      }
+    }
+  }
+};
+
+void expect_close(const Answer& got, const Answer& wanted, DType act) {
+  const double tolerance = act == DType::f32 ? 2e-5 : 1e-2;
+  EXPECT_LT(worst_error(got.out, wanted.out), tolerance);
+  EXPECT_LT(worst_error(got.lse, wanted.lse), 2e-5);
+  EXPECT_LT(worst_error(got.dqkv, wanted.dqkv), tolerance);
+}
+
+class AttentionOnIsa : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
+ protected:
+  [[nodiscard]] Isa isa() const { return std::get<0>(GetParam()); }
+  [[nodiscard]] DType act() const { return std::get<1>(GetParam()); }
+};
+
+TEST_P(AttentionOnIsa, agrees_with_pytorch) {
+  const Recorded recorded = testing::read_recorded("attention.safetensors");
+  for (const auto& note : recorded.cases) {
+    SCOPED_TRACE(note.dump());
+    const auto name = note["name"].get<std::string>();
+    Problem problem;
+    problem.lengths = note["lengths"].get<std::vector<std::int64_t>>();
+    problem.shape = {note["heads"], note["kv_heads"], note["head_size"], note["causal"]};
+    problem.qkv = recorded.at(name + ".qkv");
+    problem.dout = recorded.at(name + ".dout");
+    const Answer wanted{recorded.at(name + ".out"), recorded.at(name + ".lse"), recorded.at(name + ".dqkv")};
+    expect_close(compute(problem, isa(), act()), wanted, act());
+  }
+}
+
+TEST_P(AttentionOnIsa, agrees_with_double_precision_over_tile_edges_and_head_sizes) {
+  const std::vector<std::vector<std::int64_t>> all_lengths = {{1}, {1, 2, 3}, {64}, {65, 63, 1}, {16, 17, 48}, {150}};
+  for (const auto& lengths : all_lengths) {
+    for (const std::int64_t size : {1, 7, 16, 40, 48, 64, 80, 128}) {
+      for (const bool causal : {true, false}) {
+        SCOPED_TRACE(::testing::PrintToString(lengths) + " D " + std::to_string(size) + (causal ? " causal" : ""));
+        const Problem problem = random_problem(lengths, {2, 1, size, causal}, static_cast<unsigned>(size));
+        expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+      }
+    }
+  }
+}
+
+TEST_P(AttentionOnIsa, query_heads_use_the_key_head_of_their_group) {
+  for (const auto& [heads, kv_heads] : {std::pair{1, 1}, {3, 3}, {4, 2}, {6, 1}, {6, 3}}) {
+    SCOPED_TRACE(std::to_string(heads) + " heads share " + std::to_string(kv_heads));
+    const Problem problem = random_problem({21, 70}, {heads, kv_heads, 16, true});
+    expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+  }
+}
+
+TEST_P(AttentionOnIsa, two_runs_are_bitwise_equal) {
+  const Problem problem = random_problem({130, 5}, {4, 2, 32, true});
+  const Answer first = compute(problem, isa(), act());
+  const Answer second = compute(problem, isa(), act());
+  EXPECT_EQ(first.out, second.out);
+  EXPECT_EQ(first.dqkv, second.dqkv);
+}
+
+TEST_P(AttentionOnIsa, a_sequence_does_not_feel_its_neighbours) {
+  const AttentionShape shape{2, 1, 24, false};
+  const Problem packed = random_problem({40, 77, 9}, shape);
+  Problem alone{{77}, shape, {}, {}};
+  const auto cut = [](const Values& from, std::int64_t columns) {
+    return Values(from.begin() + 40 * columns, from.begin() + 117 * columns);
+  };
+  alone.qkv = cut(packed.qkv, shape.qkv_columns());
+  alone.dout = cut(packed.dout, shape.out_columns());
+  const Answer together = compute(packed, isa(), act());
+  const Answer single = compute(alone, isa(), act());
+  EXPECT_EQ(cut(together.out, shape.out_columns()), single.out);
+  EXPECT_EQ(cut(together.dqkv, shape.qkv_columns()), single.dqkv);
+}
+
+TEST_P(AttentionOnIsa, a_causal_query_does_not_feel_later_tokens) {
+  const AttentionShape shape{2, 2, 16, true};
+  Problem problem = random_problem({100}, shape);
+  const Answer before = compute(problem, isa(), act());
+  const auto changed = static_cast<std::size_t>(73 * shape.qkv_columns());
+  for (std::size_t i = changed; i < problem.qkv.size(); ++i) problem.qkv[i] = 1000;
+  const Answer after = compute(problem, isa(), act());
+  const auto kept = 73 * shape.out_columns();
+  EXPECT_EQ(Values(before.out.begin(), before.out.begin() + kept), Values(after.out.begin(), after.out.begin() + kept));
+}
+
+TEST_P(AttentionOnIsa, large_scores_neither_overflow_nor_vanish) {
+  Problem problem = random_problem({90}, {1, 1, 32, true});
+  const auto columns = static_cast<std::size_t>(problem.shape.qkv_columns());
+  for (std::size_t i = 0; i < problem.qkv.size(); ++i) {
+    if (i % columns < 64) problem.qkv[i] *= 64;  // q and k: scores of some tens of thousands
+  }
+  const Answer got = compute(problem, isa(), act());
+  const Answer wanted = Reference(problem).answer;
+  EXPECT_LT(worst_error(got.out, wanted.out), act() == DType::f32 ? 5e-3 : 2e-2);  // f32 scores of 3e4 are good to 2e-3
+  for (const double value : got.dqkv) ASSERT_TRUE(std::isfinite(value));
+}
+
+TEST_P(AttentionOnIsa, no_rows_and_empty_sequences_are_allowed) {
+  const Answer nothing = compute(random_problem({}, {2, 1, 16, true}), isa(), act());
+  EXPECT_TRUE(nothing.out.empty());
+  const Problem problem = random_problem({0, 3, 0}, {2, 1, 16, true});
+  expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<std::tuple<Isa, DType>>& info) {
+  return std::string(name_of(std::get<0>(info.param))) + "_" + std::string(name_of(std::get<1>(info.param)));
+}
+INSTANTIATE_TEST_SUITE_P(Attention, AttentionOnIsa,
+                         ::testing::Combine(::testing::ValuesIn(supported_isas()),
+                                            ::testing::Values(DType::f32, DType::bf16)),
+                         name_of_case);
+
+TEST(Attention, gradients_agree_with_central_differences) {
+  Problem problem = random_problem({9, 4}, {2, 1, 8, true});
+  const Answer analytic = compute(problem, best_isa(), DType::f32);
+  const auto loss = [&problem] {
+    const Answer answer = compute(problem, best_isa(), DType::f32);
+    return std::inner_product(answer.out.begin(), answer.out.end(), problem.dout.begin(), 0.0);
+  };
+  Values numeric(problem.qkv.size());
+  // Step 2^-6: truncation about h^2 = 2e-4 of third derivatives below 1, rounding 1e-6 / h = 1e-4.
+  for (std::size_t i = 0; i < problem.qkv.size(); ++i) {
+    const double kept = problem.qkv[i];
+    problem.qkv[i] = kept + 0x1p-6;
+    const double above = loss();
+    problem.qkv[i] = kept - 0x1p-6;
+    numeric[i] = (above - loss()) / 0x1p-5;
+    problem.qkv[i] = kept;
+  }
+  EXPECT_LT(worst_error(analytic.dqkv, numeric), 1e-3);
+}
+
+}  // namespace
+}  // namespace maestro::cpu

@@ -1,0 +1,128 @@
+// A small distillation problem for tests: inputs as doubles, run through OutputLoss of any precision and block shape.
+#pragma once
+
+#include <memory>
+
+#include "runtime/ops/cpu/distillation.hpp"
+#include "tests/ops/owned_tensor.hpp"
+
+namespace maestro::cpu {
+
+struct LossProblem {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  std::int64_t teacher_width = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t teacher_vocabulary = 0;
+  std::int64_t shared = 0;
+  std::int64_t k = 0;
+  bool with_teacher = true;  ///< false: cross_entropy()
+  Boundary boundary = Boundary::hidden;
+  DType logits_dtype = DType::f32;
+  Divergence divergence = Divergence::forward_kl;
+  double temperature = 1;
+  double alpha = 0.5;
+  double beta = 0.5;
+  double scale = 1;
+  testing::Values hidden, head, teacher_hidden, teacher_head, targets;
+  testing::Values teacher_logits, teacher_values, teacher_indices;
+
+  /// Teacher logits, and the k largest of the shared columns, from teacher_hidden and teacher_head.
+  void derive_boundaries() {
+    teacher_logits.assign(static_cast<std::size_t>(rows * teacher_vocabulary), 0);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t v = 0; v < teacher_vocabulary; ++v) {
+        double sum = 0;
+        for (std::int64_t c = 0; c < teacher_width; ++c) {
+          sum += teacher_hidden[static_cast<std::size_t>(r * teacher_width + c)] *
+                 teacher_head[static_cast<std::size_t>(v * teacher_width + c)];
+        }
+        teacher_logits[static_cast<std::size_t>(r * teacher_vocabulary + v)] = sum;
+      }
+    }
+  }
+};
+
+struct LossAnswer {
+  LossSums sums;
+  testing::Values dhidden;
+  testing::Values dhead;
+};
+
+struct LossRun {
+  Isa isa = Isa::generic;
+  DType act = DType::f32;
+  LossLimits limits;
+  bool dhidden = true;
+  bool dhead = true;
+  double dhead_before = 0;
+};
+
+inline LossAnswer compute(const LossProblem& p, const LossRun& run) {
+  using testing::OwnedTensor;
+  ScratchPool scratch;
+  const MatrixProducts products(run.isa, Bf16Products::converted, scratch);
+  const OutputLoss loss(run.isa, products, scratch, run.limits);
+  const OwnedTensor hidden(run.act, Shape{p.rows, p.width}, p.hidden);
+  const OwnedTensor head(DType::f32, Shape{p.vocabulary, p.width}, p.head);
+  const OwnedTensor targets(DType::i32, Shape{p.rows}, p.targets);
+  const OwnedTensor dhidden(run.act, Shape{p.rows, p.width});
+  const OwnedTensor dhead(DType::f32, Shape{p.vocabulary, p.width});
+  dhidden.fill(1e6);  // must be overwritten
+  dhead.fill(run.dhead_before);
+  const auto packed = products.pack(head, run.act, PackFor::forward, nullptr);
+  const auto packed_backward = products.pack(head, run.act, PackFor::backward_input, nullptr);
+
+  DistillationHead call;
+  call.student = {hidden, packed.get(), nullptr, p.vocabulary, targets, p.scale, {}, {}};
+  if (run.dhidden) call.student.dhidden = dhidden;
+  if (run.dhidden) call.student.head_backward = packed_backward.get();
+  if (run.dhead) call.student.dhead = dhead;
+  if (!p.with_teacher) return {loss.cross_entropy(call.student), dhidden.values(), dhead.values()};
+
+  call.boundary = p.boundary;
+  call.teacher_vocabulary = p.teacher_vocabulary;
+  call.shared_vocabulary = p.shared;
+  call.divergence = p.divergence;
+  call.temperature = p.temperature;
+  call.alpha = p.alpha;
+  call.beta = p.beta;
+  const OwnedTensor teacher_head(DType::f32, Shape{p.teacher_vocabulary, p.teacher_width}, p.teacher_head);
+  const OwnedTensor teacher_hidden(run.act, Shape{p.rows, p.teacher_width}, p.teacher_hidden);
+  const auto packed_teacher = products.pack(teacher_head, run.act, PackFor::forward, nullptr);
+  const OwnedTensor logits(p.logits_dtype, Shape{p.rows, p.teacher_vocabulary}, p.teacher_logits);
+  const OwnedTensor values(DType::f32, Shape{p.rows, p.k}, p.teacher_values);
+  const OwnedTensor indices(DType::i32, Shape{p.rows, p.k}, p.teacher_indices);
+  call.teacher_hidden = p.boundary == Boundary::hidden ? teacher_hidden.tensor() : Tensor();
+  call.teacher_head = p.boundary == Boundary::hidden ? packed_teacher.get() : nullptr;
+  call.teacher_logits = p.boundary == Boundary::logits ? logits.tensor() : Tensor();
+  call.teacher_values = p.boundary == Boundary::top_k ? values.tensor() : Tensor();
+  call.teacher_indices = p.boundary == Boundary::top_k ? indices.tensor() : Tensor();
+  return {loss.distillation(call), dhidden.values(), dhead.values()};
+}
+
+/// Random inputs that both precisions hold; every fifth row has no target.
+inline LossProblem random_loss_problem(LossProblem sizes, unsigned seed) {
+  LossProblem p = std::move(sizes);
+  std::mt19937 generator(seed);
+  p.hidden = testing::exact_normals(generator, p.rows * p.width);
+  p.head = testing::exact_normals(generator, p.vocabulary * p.width);
+  p.teacher_hidden = testing::exact_normals(generator, p.rows * p.teacher_width);
+  p.teacher_head = testing::exact_normals(generator, p.teacher_vocabulary * p.teacher_width);
+  std::uniform_int_distribution<std::int64_t> token(0, p.shared - 1);
+  for (std::int64_t r = 0; r < p.rows; ++r)
+    p.targets.push_back(r % 5 == 2 ? -1.0 : static_cast<double>(token(generator)));
+  p.derive_boundaries();
+  std::uniform_real_distribution<double> start(0, 1);
+  for (std::int64_t r = 0; r < p.rows; ++r) {  // k distinct columns, not only large ones
+    const auto step = std::max<std::int64_t>(1, p.shared / std::max<std::int64_t>(1, p.k));
+    for (std::int64_t i = 0; i < p.k; ++i) {
+      const std::int64_t column = i * step + static_cast<std::int64_t>(start(generator) * static_cast<double>(step));
+      p.teacher_indices.push_back(static_cast<double>(column));
+      p.teacher_values.push_back(p.teacher_logits[static_cast<std::size_t>(r * p.teacher_vocabulary + column)]);
+    }
+  }
+  return p;
+}
+
+}  // namespace maestro::cpu

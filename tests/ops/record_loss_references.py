@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Records what PyTorch computes for attention and for the output-layer losses, in double precision.
+
+    python tests/ops/record_loss_references.py
+
+writes references/attention.safetensors and references/losses.safetensors next to this file. Inputs are multiples of 1/64
+below 2 in magnitude, so they are exact in bfloat16 and serve both precisions; results are stored as float32. The losses
+are spelled out with torch.nn.functional and differentiated by autograd, so no formula is shared with the C++ sources.
+"""
+import json
+import pathlib
+import struct
+
+import torch
+import torch.nn.functional as F
+
+HERE = pathlib.Path(__file__).resolve().parent / "references"
+
+
+def exact(generator, *shape):
+    """Normal numbers rounded to 1/64, which the 8 significant bits of bfloat16 hold."""
+    values = torch.randn(*shape, generator=generator, dtype=torch.float64).clamp(-1.9, 1.9)
+    return (values * 64).round().div(64)
+
+
+def save(path, tensors, notes):
+    header, data, at = {"__metadata__": {"cases": json.dumps(notes)}}, [], 0
+    for name, tensor in tensors.items():
+        kind = "I32" if tensor.dtype == torch.int32 else "F32"
+        raw = (tensor if kind == "I32" else tensor.float()).contiguous().numpy().tobytes()
+        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [at, at + len(raw)]}
+        data.append(raw)
+        at += len(raw)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
+
+
+def attention_case(generator, lengths, heads, kv_heads, size, causal):
+    rows = sum(lengths)
+    qkv = exact(generator, rows, (heads + 2 * kv_heads) * size).requires_grad_()
+    dout = exact(generator, rows, heads * size)
+    outs, lses, first = [], [], 0
+    for length in lengths:
+        part = qkv[first:first + length]
+        q, k, v = part.split([heads * size, kv_heads * size, kv_heads * size], dim=1)
+        q = q.view(length, heads, size).transpose(0, 1)
+        k, v = (x.reshape(length, kv_heads, size).transpose(0, 1).repeat_interleave(heads // kv_heads, 0) for x in (k, v))
+        outs.append(F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(0, 1).reshape(length, -1))
+        scores = q @ k.transpose(1, 2) / size**0.5
+        if causal:
+            scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), float("-inf"))
+        lses.append(torch.logsumexp(scores, -1).transpose(0, 1))
+        first += length
+    out = torch.cat(outs)
+    out.backward(dout)
+    return {"qkv": qkv.detach(), "dout": dout, "out": out.detach(), "lse": torch.cat(lses).detach(), "dqkv": qkv.grad}
+
+
+def record_attention():
+    generator = torch.Generator().manual_seed(7)
+    tensors, notes = {}, []
+    for lengths, heads, kv_heads, size, causal in [
+        ([5, 1, 17], 2, 2, 16, True),
+        ([5, 1, 17], 2, 1, 16, False),
+        ([70, 3], 2, 1, 16, True),
+        ([66], 1, 1, 20, False),
+        ([9, 4], 6, 2, 7, True),
+        ([33], 1, 1, 64, True),
+    ]:
+        name = f"case{len(notes)}"
+        case = attention_case(generator, lengths, heads, kv_heads, size, causal)
+        tensors.update({f"{name}.{key}": value for key, value in case.items()})
+        notes.append(dict(name=name, lengths=lengths, heads=heads, kv_heads=kv_heads, head_size=size, causal=causal))
+    save(HERE / "attention.safetensors", tensors, notes)
+
+
+M, C, CT, V, VT, SHARED, K = 11, 12, 10, 75, 70, 67, 6
+
+
+def divergence(note, student, teacher):
+    """Per row; `student` and `teacher` are log-probabilities, the teacher's may be -inf."""
+    def kl(log_a, log_b):  # sum a (log a - log b), with 0 log 0 = 0
+        a = log_a.exp()
+        return torch.where(a > 0, a * (log_a - log_b), torch.zeros_like(a)).sum(-1)
+    if note["divergence"] == "forward_kl":
+        finite = torch.where(teacher.isinf(), torch.full_like(teacher, -1e4), teacher)
+        return F.kl_div(student, finite, reduction="none", log_target=True).sum(-1)
+    if note["divergence"] == "reverse_kl":
+        return F.kl_div(teacher, student, reduction="none", log_target=True).sum(-1)
+    beta = note["beta"]
+    mixed = (beta * teacher.exp() + (1 - beta) * student.exp()).log()
+    safe = torch.where(teacher.isinf(), torch.full_like(teacher, -1e4), teacher)
+    return beta * kl(safe, mixed) + (1 - beta) * kl(student, mixed)
+
+
+def loss_case(inputs, note):
+    hidden, head = (inputs[key].clone().requires_grad_() for key in ("hidden", "head"))
+    active = inputs["targets"] >= 0
+    targets = inputs["targets"][active].long()
+    z = (hidden @ head.T)[active]
+    if note["boundary"] != "none":
+        z = z[:, :SHARED]
+    ce = F.cross_entropy(z, targets, reduction="sum")
+    kl = teacher_ce = torch.zeros((), dtype=torch.float64)
+    total, temperature = ce, note.get("temperature", 1)
+    if note["boundary"] != "none":
+        u = (inputs["teacher_hidden"] @ inputs["teacher_head"].T)[active, :SHARED]
+        if note["boundary"] == "top_k":
+            values, indices = u.topk(K)
+            u = torch.full_like(u, float("-inf")).scatter(1, indices, values)
+        else:
+            teacher_ce = F.cross_entropy(u, targets, reduction="sum")
+        kl = divergence(note, F.log_softmax(z / temperature, -1), F.log_softmax(u / temperature, -1)).sum()
+        total = note["alpha"] * temperature**2 * kl + (1 - note["alpha"]) * ce
+    (total * note["scale"]).backward()
+    sums = torch.stack([ce, kl, total, teacher_ce]).detach()
+    return {"sums": sums, "dhidden": hidden.grad, "dhead": head.grad}
+
+
+def record_losses():
+    generator = torch.Generator().manual_seed(11)
+    inputs = {
+        "hidden": exact(generator, M, C),
+        "head": exact(generator, V, C),
+        "teacher_hidden": exact(generator, M, CT),
+        "teacher_head": exact(generator, VT, CT),
+        "targets": torch.randint(0, SHARED, (M,), generator=generator).int(),
+    }
+    inputs["targets"][torch.tensor([2, 3, 7])] = -1
+    logits = inputs["teacher_hidden"] @ inputs["teacher_head"].T
+    values, indices = logits[:, :SHARED].topk(K)
+    tensors = dict(inputs, teacher_logits=logits, teacher_values=values, teacher_indices=indices.int())
+    notes = [dict(boundary="none", divergence="forward_kl", scale=0.125)]
+    for name in ("forward_kl", "reverse_kl", "js"):
+        for temperature, alpha, beta in [(1.0, 0.5, 0.5), (2.0, 0.9, 0.1), (0.7, 1.0, 0.8)]:
+            common = dict(divergence=name, temperature=temperature, alpha=alpha, beta=beta, scale=0.125)
+            notes.append(dict(common, boundary="hidden"))
+            if name != "reverse_kl":
+                notes.append(dict(common, boundary="top_k"))
+    for index, note in enumerate(notes):
+        note["name"] = f"case{index}"
+        tensors.update({f"{note['name']}.{key}": value for key, value in loss_case(inputs, note).items()})
+    save(HERE / "losses.safetensors", tensors, notes)
+
+
+if __name__ == "__main__":
+    HERE.mkdir(exist_ok=True)
+    record_attention()
+    record_losses()
