@@ -1,0 +1,62 @@
+// What a test knows about one operator: its operands, what it computes in double precision, and how to call a backend's
+// forward and backward pass. A new operator is one struct in operator_cases.cpp and one line in its list; every test of
+// operators_test.cpp then runs on it, for every backend, precision and size.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/ops/operator_table.hpp"
+#include "tests/ops/owned_tensor.hpp"
+
+namespace maestro::testing {
+
+struct Size {
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+};
+
+/// Storage of an operand: the precision under test, or always f32.
+enum class Storage { act, f32 };
+
+struct Operand {
+  std::string name;
+  Shape shape;
+  Storage storage = Storage::f32;
+  bool parameter = false;  ///< its gradient always accumulates
+};
+
+/// Operands, result and gradients of one call. `saved` is for what the forward pass keeps for the backward pass.
+struct Call {
+  const OperatorTable& ops;
+  Size size;
+  DType act;
+  std::vector<OwnedTensor> operands;
+  std::vector<OwnedTensor> gradients;  ///< one for each operand, of its dtype
+  OwnedTensor result;
+  OwnedTensor dresult;
+  std::vector<OwnedTensor> saved;
+  bool accumulate = false;  ///< gradients that are not of parameters are added to
+};
+
+class OperatorCase {
+ public:
+  virtual ~OperatorCase() = default;
+  [[nodiscard]] virtual std::string name() const = 0;
+  [[nodiscard]] virtual std::vector<Operand> operands(Size size) const = 0;
+  [[nodiscard]] virtual Operand result(Size size) const = 0;
+  /// The result in f64, from the operands' values.
+  [[nodiscard]] virtual Values reference(Size size, const std::vector<Values>& operands) const = 0;
+  virtual void forward(Call& call) const = 0;
+  virtual void backward(Call& call) const = 0;
+  /// Size of the largest terms whose difference the gradients are, after both passes: rounding is relative to those.
+  [[nodiscard]] virtual double largest_term(const Call&) const { return 0; }
+  /// Whether the backward pass can add to gradients that are not of parameters.
+  [[nodiscard]] virtual bool accumulates() const { return false; }
+};
+
+/// One object per operator.
+std::vector<std::shared_ptr<const OperatorCase>> operator_cases();
+
+}  // namespace maestro::testing
