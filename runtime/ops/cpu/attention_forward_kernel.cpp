@@ -4,37 +4,75 @@
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
 
-/// Turns a row of scores into exp(score - max), masks what lies at or above `visible`, and moves the running
-/// statistics. Returns what earlier sums of this row must be multiplied with.
-inline float softmax_row(float* scores, std::int64_t visible, std::int64_t vectors, float& max, float* sum) {
-  constexpr float masked = -3.0e38F;
-  const IVec lane = lane_numbers();
-  Vec top = broadcast(max);
-  for (std::int64_t v = 0; v < vectors; ++v) {
-    const IVec column = lane + static_cast<std::int32_t>(v * vector_width);
-    const Vec score =
-        select(column < static_cast<std::int32_t>(visible), load(scores + v * vector_width), broadcast(masked));
-    store(scores + v * vector_width, score);
-    top = maximum(top, score);
+constexpr float lowest = -3.0e38F;
+
+/// Queries [q0 + r, + rows) against the keys of one tile; at most vector_width rows.
+struct RowGroup {
+  std::int64_t q0 = 0;
+  std::int64_t r = 0;
+  std::int64_t rows = 0;
+  std::int64_t k0 = 0;
+  std::int64_t keys = 0;
+  std::int64_t vectors = 0;  ///< of scores that were computed, masked ones included
+};
+
+/// Scores with what lies at or above `visible` replaced, so that its exponential is exactly zero.
+MAESTRO_INLINE Vec masked_scores(const float* scores, std::int64_t at, std::int64_t visible) {
+  if (at + vector_width <= visible) return load(scores + at);
+  const IVec column = lane_numbers() + static_cast<std::int32_t>(at);
+  return select(column < static_cast<std::int32_t>(visible), load(scores + at), broadcast(lowest));
+}
+
+/// Moves row_max to the maxima including this tile and writes what earlier sums must be multiplied with to `factors`.
+/// The maxima of all rows are found together: a transposed square costs less than one reduction per row.
+inline void update_maxima(const AttentionCall& call, const RowGroup& group, float* factors) {
+  float* row_max = call.tiles.row_max + group.r;
+  Vec tops[vector_width];
+  for (Vec& top : tops) top = broadcast(lowest);
+  for (std::int64_t i = 0; i < group.rows; ++i) {
+    const float* scores = call.tiles.scores + (group.r + i) * attention_key_tile;
+    const std::int64_t visible = visible_keys(call, group.q0 + group.r + i, group.k0, group.keys);
+    for (std::int64_t v = 0; v < group.vectors; ++v) {
+      tops[i] = maximum(tops[i], masked_scores(scores, v * vector_width, visible));
+    }
   }
-  const float previous = max;
-  max = reduce_max(top);
-  const Vec offset = broadcast(max);
-  const float factor = max == previous ? 1.0F : exp_scalar(previous - max);
+  transpose(tops);
+  const Vec before = load(row_max);
+  Vec max = before;
+  for (const Vec& top : tops) max = maximum(max, top);
+  store(row_max, max);
+  store(factors, exp(before - max));
+}
+
+/// Turns a row of scores into exp(score - max) and adds them to the row's sum, after multiplying that with `factor`.
+inline void exponentiate_row(const AttentionCall& call, const RowGroup& group, std::int64_t row, float factor) {
+  float* scores = call.tiles.scores + row * attention_key_tile;
+  float* sum = call.tiles.row_sum + row * attention_padding;
+  const std::int64_t visible = visible_keys(call, group.q0 + row, group.k0, group.keys);
+  const Vec max = broadcast(call.tiles.row_max[row]);
   Vec total = load(sum) * broadcast(factor);
-  for (std::int64_t v = 0; v < vectors; ++v) {
-    const IVec column = lane + static_cast<std::int32_t>(v * vector_width);
-    const Vec p =
-        select(column < static_cast<std::int32_t>(visible), exp(load(scores + v * vector_width) - offset), Vec{});
+  for (std::int64_t v = 0; v < group.vectors; ++v) {
+    const Vec p = exp(masked_scores(scores, v * vector_width, visible) - max);
     store(scores + v * vector_width, p);
     total += p;
   }
   store(sum, total);
-  return factor;
 }
 
 inline void scale_row(float* row, std::int64_t size, float factor) {
   for (std::int64_t i = 0; i < size; i += vector_width) store(row + i, load(row + i) * broadcast(factor));
+}
+
+/// Online softmax of a group of rows: scores become exponentials, sums and results so far are scaled to the new maxima.
+inline void softmax_group(const AttentionCall& call, const RowGroup& group) {
+  const std::int64_t padded = round_up(call.head_size, attention_padding);
+  float factors[vector_width];
+  update_maxima(call, group, factors);
+  for (std::int64_t i = 0; i < group.rows; ++i) {
+    const std::int64_t row = group.r + i;
+    exponentiate_row(call, group, row, factors[i]);
+    if (factors[i] != 1.0F && group.k0 > 0) scale_row(call.tiles.result + row * padded, padded, factors[i]);
+  }
 }
 
 /// Adds the keys of one tile to the queries [q0, q0 + rows).
@@ -57,10 +95,8 @@ void add_key_tile(const AttentionCall& call, std::int64_t q0, std::int64_t rows,
               .rows = height,
               .vectors = vectors,
               .depth = call.head_size});
-    for (std::int64_t i = 0; i < height; ++i) {
-      const float factor = softmax_row(scores + i * attention_key_tile, visible_keys(call, q0 + r + i, k0, keys),
-                                       vectors, t.row_max[r + i], t.row_sum + (r + i) * attention_padding);
-      if (factor != 1.0F && k0 > 0) scale_row(t.result + (r + i) * padded, padded, factor);
+    for (std::int64_t i = 0; i < height; i += vector_width) {
+      softmax_group(call, {q0, r + i, smaller(vector_width, height - i), k0, keys, vectors});
     }
     multiply({.a = scores,
               .a_row = attention_key_tile,
@@ -81,9 +117,9 @@ void attend_query_tile(const AttentionCall& call, std::int64_t head, std::int64_
   const std::int64_t rows = smaller(attention_query_tile, call.length - q0);
   const float scale = 1.0F / square_root(static_cast<float>(call.head_size));
   const HeadRows queries = query_rows(call, call.qkv, head);
+  for (std::int64_t r = 0; r < attention_query_tile; ++r) t.row_max[r] = lowest;
   for (std::int64_t r = 0; r < rows; ++r) {
     read_row(queries, q0 + r, call.head_size, scale, t.query + r * padded);
-    t.row_max[r] = -3.0e38F;
     for (std::int64_t i = 0; i < attention_padding; ++i) t.row_sum[r * attention_padding + i] = 0;
   }
   const std::int64_t end = call.causal ? q0 + rows : call.length;
