@@ -1,0 +1,154 @@
+#include "transport/fabric_domain.hpp"
+
+#include <sys/uio.h>
+
+#include <cstring>
+#include <new>
+#include <vector>
+
+namespace maestro {
+namespace {
+
+bool is_shared_memory(std::string_view provider) {
+  return provider == "shm";
+}
+
+bool takes_ip_address(std::string_view provider) {
+  return !is_shared_memory(provider) && provider != "efa";
+}
+
+}  // namespace
+
+std::string fabric_text(std::string_view operation, std::int64_t code) {
+  return std::string(operation) + ": " + fi_strerror(static_cast<int>(-code));
+}
+
+InfoPtr make_hints(const std::string& provider) {
+  InfoPtr hints(fi_allocinfo());
+  if (!hints) throw std::bad_alloc();
+  if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());  // freed by fi_freeinfo
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->threading = FI_THREAD_SAFE;
+  hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  return hints;
+}
+
+Result<std::unique_ptr<FabricDomain>> FabricDomain::open(const std::string& provider,
+                                                         const std::string& listen_address) {
+  std::unique_ptr<FabricDomain> domain(new FabricDomain());
+  const InfoPtr hints = make_hints(provider);
+  const bool by_ip = takes_ip_address(provider);
+  if (by_ip) {
+    hints->addr_format = listen_address.find(':') == std::string::npos ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
+  }
+  fi_info* found = nullptr;
+  const int code = fi_getinfo(fabric_version, by_ip ? listen_address.c_str() : nullptr, nullptr, by_ip ? FI_SOURCE : 0,
+                              hints.get(), &found);
+  domain->info_.reset(found);
+  const std::string remedy =
+      by_ip ? "; is transport.listen = '" + listen_address + "' an address of this machine, such as 127.0.0.1?" : "";
+  const auto failure = [&](const std::string& cause) {
+    return Error{ErrorCode::unavailable, "provider '" + provider + "' cannot be opened (" + cause + ")" + remedy};
+  };
+  if (code != 0) return failure(fabric_text("fi_getinfo", code));
+  // shm's fi_cq_sread spins and ignores its timeout; for it the progress thread sleeps by itself.
+  domain->can_block_ = !is_shared_memory(provider);
+  if (auto opened = domain->open_objects(); !opened) return failure(opened.error().message);
+  return domain;
+}
+
+Status FabricDomain::open_objects() {
+  const auto failed = [](const char* operation, int code) {
+    return Error{ErrorCode::unavailable, fabric_text(operation, code)};
+  };
+  fid_fabric* fabric = nullptr;
+  if (int code = fi_fabric(info_->fabric_attr, &fabric, nullptr); code != 0) return failed("fi_fabric", code);
+  fabric_.reset(fabric);
+  fid_domain* domain = nullptr;
+  if (int code = fi_domain(fabric, info_.get(), &domain, nullptr); code != 0) return failed("fi_domain", code);
+  domain_.reset(domain);
+  fi_av_attr av_attributes{};
+  av_attributes.type = FI_AV_TABLE;
+  fid_av* addresses = nullptr;
+  if (int code = fi_av_open(domain, &av_attributes, &addresses, nullptr); code != 0) return failed("fi_av_open", code);
+  addresses_.reset(addresses);
+  fi_cq_attr cq_attributes{};
+  cq_attributes.format = FI_CQ_FORMAT_DATA;
+  cq_attributes.wait_obj = can_block_ ? FI_WAIT_UNSPEC : FI_WAIT_NONE;
+  cq_attributes.size = 4096;
+  fid_cq* completions = nullptr;
+  int code = fi_cq_open(domain, &cq_attributes, &completions, nullptr);
+  if (code != 0 && can_block_) {
+    can_block_ = false;  // a provider without wait objects is polled
+    cq_attributes.wait_obj = FI_WAIT_NONE;
+    code = fi_cq_open(domain, &cq_attributes, &completions, nullptr);
+  }
+  if (code != 0) return failed("fi_cq_open", code);
+  completions_.reset(completions);
+  fid_ep* endpoint = nullptr;
+  if (code = fi_endpoint(domain, info_.get(), &endpoint, nullptr); code != 0) return failed("fi_endpoint", code);
+  endpoint_.reset(endpoint);
+  if (code = fi_ep_bind(endpoint, &addresses->fid, 0); code != 0) return failed("fi_ep_bind", code);
+  if (code = fi_ep_bind(endpoint, &completions->fid, FI_TRANSMIT | FI_RECV); code != 0)
+    return failed("fi_ep_bind", code);
+  if (code = fi_enable(endpoint); code != 0) return failed("fi_enable", code);
+  return {};
+}
+
+Result<std::string> FabricDomain::raw_address() const {
+  std::vector<char> bytes(512);
+  std::size_t size = bytes.size();
+  if (int code = fi_getname(&endpoint_->fid, bytes.data(), &size); code != 0) {
+    return Error{ErrorCode::internal, fabric_text("fi_getname", code)};
+  }
+  return std::string(bytes.data(), size);
+}
+
+Result<fi_addr_t> FabricDomain::insert(std::string_view raw_address) {
+  fi_addr_t inserted = FI_ADDR_UNSPEC;
+  // A copy with a terminating zero: shm reads its addresses as C strings.
+  const std::string copy(raw_address);
+  const int code = fi_av_insert(addresses_.get(), copy.c_str(), 1, &inserted, 0, nullptr);
+  if (code != 1) {
+    return Error{ErrorCode::unavailable, code < 0 ? fabric_text("fi_av_insert", code)
+                                                  : std::string("fi_av_insert: the provider refused the address")};
+  }
+  return inserted;
+}
+
+std::string FabricDomain::readable(std::string_view raw_address) const {
+  const std::string copy(raw_address);
+  std::vector<char> text(512);
+  std::size_t size = text.size();
+  if (fi_av_straddr(addresses_.get(), copy.c_str(), text.data(), &size) == nullptr) return "unreadable address";
+  text.back() = '\0';
+  return text.data();
+}
+
+Result<FabricPtr<fid_mr>> FabricDomain::register_memory(std::byte* data, std::size_t bytes) {
+  iovec span{data, bytes};
+  fi_mr_attr attributes{};
+  attributes.mr_iov = &span;
+  attributes.iov_count = 1;
+  attributes.access = FI_WRITE | FI_REMOTE_WRITE;
+  attributes.iface = FI_HMEM_SYSTEM;
+  attributes.requested_key = next_key_.fetch_add(1);  // ignored by providers that choose their own
+  fid_mr* region = nullptr;
+  if (int code = fi_mr_regattr(domain_.get(), &attributes, 0, &region); code != 0) {
+    return Error{ErrorCode::unavailable,
+                 "cannot register " + std::to_string(bytes) + " bytes (" + fabric_text("fi_mr_regattr", code) + ")"};
+  }
+  return FabricPtr<fid_mr>(region);
+}
+
+void FabricDomain::close_endpoint() {
+  endpoint_.reset();
+  completions_.reset();
+  addresses_.reset();
+}
+
+}  // namespace maestro

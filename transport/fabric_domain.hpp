@@ -1,0 +1,84 @@
+// Owners of libfabric's objects. Internal to this folder: the only header that shows libfabric.
+//
+// FD-1: objects close in the order endpoint, completion queue, address vector, regions, domain, fabric.
+// FD-2: the domain lives as long as the last region registered in it.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+inline constexpr std::uint32_t fabric_version = FI_VERSION(1, 17);
+
+struct InfoDeleter {
+  void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using InfoPtr = std::unique_ptr<fi_info, InfoDeleter>;
+
+template <class Object>
+struct FabricCloser {
+  void operator()(Object* object) const { fi_close(&object->fid); }
+};
+template <class Object>
+using FabricPtr = std::unique_ptr<Object, FabricCloser<Object>>;
+
+/// What the runtime asks of a provider; an empty name asks all of them.
+[[nodiscard]] InfoPtr make_hints(const std::string& provider);
+
+/// "operation: libfabric's text", for a negative libfabric return value.
+[[nodiscard]] std::string fabric_text(std::string_view operation, std::int64_t code);
+
+/// One domain with one endpoint. The calls are as thread-safe as FI_THREAD_SAFE makes them.
+class FabricDomain {
+ public:
+  static Result<std::unique_ptr<FabricDomain>> open(const std::string& provider, const std::string& listen_address);
+
+  /// The endpoint's raw address in the provider's format.
+  Result<std::string> raw_address() const;
+  Result<fi_addr_t> insert(std::string_view raw_address);
+  /// Readable form of a raw address.
+  [[nodiscard]] std::string readable(std::string_view raw_address) const;
+  Result<FabricPtr<fid_mr>> register_memory(std::byte* data, std::size_t bytes);
+
+  [[nodiscard]] fid_ep* endpoint() const { return endpoint_.get(); }
+  [[nodiscard]] fid_cq* completions() const { return completions_.get(); }
+  [[nodiscard]] std::size_t max_write_bytes() const { return info_->ep_attr->max_msg_size; }
+  /// Remote addresses are virtual addresses, not offsets into a region.
+  [[nodiscard]] bool uses_virtual_addresses() const { return (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0; }
+  /// fi_cq_sread sleeps and fi_cq_signal wakes it; otherwise the caller polls.
+  [[nodiscard]] bool can_block() const { return can_block_; }
+
+  /// Closes connections and queues; regions and their domain stay. Only after the last use of the endpoint.
+  void close_endpoint();
+
+ private:
+  FabricDomain() = default;
+  Status open_objects();
+
+  // Destroyed from the last to the first (FD-1).
+  InfoPtr info_;
+  FabricPtr<fid_fabric> fabric_;
+  FabricPtr<fid_domain> domain_;
+  FabricPtr<fid_av> addresses_;
+  FabricPtr<fid_cq> completions_;
+  FabricPtr<fid_ep> endpoint_;
+  // Keys are never used twice, so that a write to a region that is gone finds nothing.
+  std::atomic<std::uint64_t> next_key_{1};
+  bool can_block_ = false;
+};
+
+}  // namespace maestro

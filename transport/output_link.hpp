@@ -1,0 +1,44 @@
+// The sending end of one edge towards one receiver replica: which pieces wait for a credit.
+//
+// OL-1: pieces leave in the order they were queued, each only when its sequence is inside the credit window.
+// OL-2: a queued piece holds its buffer, so nothing is overwritten before it was sent.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "runtime/core/buffer.hpp"
+#include "runtime/schedule/credit_ledger.hpp"
+#include "runtime/schedule/step_plan.hpp"
+
+namespace maestro {
+
+struct OutgoingPiece {
+  PieceOut piece;
+  StepId step;
+  Buffer buffer;
+  std::size_t offset = 0;         ///< of the first row, bytes into the buffer
+  std::size_t header_offset = 0;  ///< room for the 64-byte header, bytes into the buffer
+};
+
+/// Not thread-safe; belongs to the sending replica's actor.
+class OutputLink {
+ public:
+  /// `senders`: replicas that share the receiver's ring.
+  OutputLink(Epoch epoch, std::uint32_t slots, std::int64_t senders) : ledger_(epoch, slots), senders_(senders) {}
+
+  void queue(OutgoingPiece piece) { waiting_.push_back(std::move(piece)); }
+  /// The next piece that may leave now, if any.
+  [[nodiscard]] Result<std::optional<OutgoingPiece>> take();
+  Status grant(Epoch epoch, std::uint64_t released);
+  [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
+  [[nodiscard]] const OutgoingPiece* next() const { return waiting_.empty() ? nullptr : &waiting_.front(); }
+
+ private:
+  CreditLedger ledger_;
+  std::int64_t senders_;
+  std::deque<OutgoingPiece> waiting_;
+};
+
+}  // namespace maestro

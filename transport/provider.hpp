@@ -1,0 +1,40 @@
+// Which libfabric provider a process uses. The choice is pure; only offered_providers() asks the machine.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+enum class Reach {
+  same_host,  ///< every peer runs on this machine
+  network,    ///< some peer may run elsewhere
+};
+
+struct ProviderChoice {
+  std::string requested = "auto";         ///< of the job file: auto, shm, tcp, verbs, efa; or libfabric's full name
+  std::optional<std::string> overridden;  ///< of the environment, MAESTRO_PROVIDER; wins, same names
+  Reach reach = Reach::network;
+};
+
+/// libfabric's name of the provider to use. "auto" takes shm on one host, else the first of efa, verbs;ofi_rxm and
+/// tcp;ofi_rxm that is `offered`. Errors, each listing what is available: `invalid_argument` for an unknown name,
+/// `unavailable` for a known one that this machine lacks.
+[[nodiscard]] Result<std::string> choose_provider(const ProviderChoice& choice, std::span<const std::string> offered);
+
+/// A listen address of the loopback network can be reached from this machine only.
+[[nodiscard]] Reach reach_of(std::string_view listen_address);
+
+/// libfabric's names of the providers that offer reliable RMA with 32-bit immediates here. Thread-safe; loads plug-ins
+/// on the first call, which installs libfabric's signal handlers.
+[[nodiscard]] std::vector<std::string> offered_providers();
+
+/// MAESTRO_PROVIDER, if set and not empty.
+[[nodiscard]] std::optional<std::string> provider_override();
+
+}  // namespace maestro

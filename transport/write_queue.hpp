@@ -1,0 +1,91 @@
+// Writes on their way out: waiting, posted to the provider, and given up. Pure: no network, time comes from outside.
+//
+// WQ-1: every accepted write ends exactly once, as done or as failed.
+// WQ-2: writes to one peer are posted in the order they were accepted; a peer that takes none delays no other.
+// WQ-3: a write fails with `timeout` once it has waited `timeout` and its peer has finished nothing for as long: a slow
+//       peer that moves is not a lost one.
+// WQ-4: the record of a posted write stays where it is until the provider returns it, even after it was given up; its
+//       late completion then counts for nothing.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "transport/transfer_types.hpp"
+
+namespace maestro {
+
+/// One write while the queue knows it. The provider gets a pointer to `provider_context`, the first member.
+struct QueuedWrite {
+  using Clock = std::chrono::steady_clock;
+  enum class State { free, waiting, posted, given_up };
+
+  alignas(std::max_align_t) std::array<std::byte, 64> provider_context{};
+  WriteRequest request;
+  Clock::time_point accepted;
+  State state = State::free;
+};
+
+enum class PostOutcome {
+  posted,  ///< the provider has it
+  again,   ///< no room or no connection yet
+  failed,  ///< it never will
+};
+
+/// Not thread-safe; belongs to the progress thread.
+class WriteQueue {
+ public:
+  using Clock = QueuedWrite::Clock;
+  using TimePoint = Clock::time_point;
+  /// Tries to hand a write to the provider. On `failed` it fills in the error.
+  using Post = std::function<PostOutcome(QueuedWrite&, Error&)>;
+
+  explicit WriteQueue(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  /// Takes a write to a known peer; the caller has checked the request.
+  void accept(const WriteRequest& request, TimePoint now);
+  /// Offers the waiting writes of every peer until it takes no more. Returns those that failed at once.
+  [[nodiscard]] std::vector<WriteFailed> post_waiting(const Post& post);
+  /// The provider returned `write`. True when the write was still under way; false when it had been given up.
+  [[nodiscard]] bool finish(QueuedWrite& write, TimePoint now);
+  /// Gives up the writes whose time has come (WQ-3); `describe` names a peer.
+  [[nodiscard]] std::vector<WriteFailed> expire(TimePoint now, const std::function<std::string(PeerHandle)>& describe);
+  /// Gives up every write to one peer, or to all.
+  [[nodiscard]] std::vector<WriteFailed> give_up(PeerHandle peer, const Error& error);
+  [[nodiscard]] std::vector<WriteFailed> give_up_all(const Error& error);
+
+  /// The write behind a provider's context pointer, if it is one of ours that is out; for untrusted pointers.
+  [[nodiscard]] QueuedWrite* find_posted(const void* provider_context);
+
+  [[nodiscard]] bool empty() const { return waiting_ + posted_ == 0; }
+  /// Writes the provider has not taken yet.
+  [[nodiscard]] std::size_t waiting() const { return waiting_; }
+  /// Writes the provider has and that were not given up.
+  [[nodiscard]] std::size_t posted() const { return posted_; }
+
+ private:
+  struct Peer {
+    std::deque<QueuedWrite*> waiting;
+    TimePoint last_finish{};
+  };
+  Peer& peer_of(const QueuedWrite& write);
+  void give_up(QueuedWrite& write, const Error& error, std::vector<WriteFailed>& failed);
+  void recycle(QueuedWrite& write);
+  template <class Select>
+  std::vector<WriteFailed> give_up_if(const Select& select);
+
+  std::chrono::milliseconds timeout_;
+  std::deque<QueuedWrite> writes_;  // a deque never moves its elements (WQ-4)
+  std::vector<QueuedWrite*> free_;
+  std::vector<Peer> peers_;
+  std::size_t waiting_ = 0;
+  std::size_t posted_ = 0;
+};
+
+}  // namespace maestro
