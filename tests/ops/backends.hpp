@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,11 @@ struct Backend {
   std::string name;  ///< fit for a test name
   std::function<std::unique_ptr<OperatorTable>()> make;
 };
+
+/// Names the backend in test output; found by GoogleTest through the type's namespace.
+inline void PrintTo(const Backend& backend, std::ostream* out) {
+  *out << backend.name;
+}
 
 /// Every way in which this machine can run operators.
 std::vector<Backend> backends();

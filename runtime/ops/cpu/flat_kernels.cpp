@@ -43,6 +43,6 @@ double sum_of_squares(const float* values, std::int64_t count) {
 
 }  // namespace
 
-extern const FlatKernels flat_kernels = {adamw, sum_of_squares};
+const FlatKernels flat_kernels = {adamw, sum_of_squares};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

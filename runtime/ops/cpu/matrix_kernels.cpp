@@ -109,6 +109,6 @@ void add_column_sums(In x, std::int64_t rows, std::int64_t columns, float* sums)
 
 }  // namespace
 
-extern const MatrixKernels matrix_kernels = {transpose_matrix, round_to_bf16, epilogue, add_column_sums};
+const MatrixKernels matrix_kernels = {transpose_matrix, round_to_bf16, epilogue, add_column_sums};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

@@ -132,6 +132,6 @@ void rms_norm(const NormCall& call) {
 
 }  // namespace
 
-extern const NormKernels norm_kernels = {layer_norm, backward<true>, rms_norm, backward<false>};
+const NormKernels norm_kernels = {layer_norm, backward<true>, rms_norm, backward<false>};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

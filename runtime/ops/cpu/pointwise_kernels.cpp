@@ -90,6 +90,6 @@ void swiglu_backward(In dy, In x, Out dx, std::int64_t rows, std::int64_t featur
 
 }  // namespace
 
-extern const PointwiseKernels pointwise_kernels = {cast, add, gelu, gelu_backward, swiglu, swiglu_backward};
+const PointwiseKernels pointwise_kernels = {cast, add, gelu, gelu_backward, swiglu, swiglu_backward};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

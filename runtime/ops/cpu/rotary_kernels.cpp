@@ -35,6 +35,6 @@ void rotate(const RotaryCall& call) {
 
 }  // namespace
 
-extern const RotaryKernels rotary_kernels = {rotate};
+const RotaryKernels rotary_kernels = {rotate};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

@@ -1,0 +1,250 @@
+// Products of the processor backend beyond what operators_test.cpp checks: panels, odd row counts, epilogues,
+// repacking.
+#include "runtime/ops/cpu/matmul.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "runtime/ops/cpu/bf16_engine.hpp"
+#include "tests/ops/owned_tensor.hpp"
+
+namespace maestro::cpu {
+namespace {
+
+using testing::OwnedTensor;
+using testing::Values;
+using testing::worst_error;
+
+struct Engine {
+  std::string name;
+  Isa isa;
+  Bf16Products bf16;
+  DType act;
+};
+
+std::vector<Engine> engines() {
+  std::vector<Engine> all;
+  for (const Isa isa : supported_isas()) {
+    const std::string name(name_of(isa));
+    all.push_back({name + "_fp32", isa, Bf16Products::converted, DType::f32});
+    all.push_back({name + "_bf16", isa, Bf16Products::converted, DType::bf16});
+  }
+  if (native_bf16_supported()) all.push_back({"native_bf16", Isa::avx512, Bf16Products::native, DType::bf16});
+  return all;
+}
+void PrintTo(const Engine& engine, std::ostream* out) {
+  *out << engine.name;
+}
+
+/// (rows, inner) times (inner, columns), with any strides, in f64.
+struct Product {
+  const Values& a;
+  std::size_t a_row, a_step;
+  const Values& b;
+  std::size_t b_row, b_step;
+};
+Values multiply(const Product& p, std::size_t rows, std::size_t inner, std::size_t columns) {
+  Values c(rows * columns);
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t k = 0; k < inner; ++k) {
+      for (std::size_t j = 0; j < columns; ++j) {
+        c[i * columns + j] += p.a[i * p.a_row + k * p.a_step] * p.b[k * p.b_row + j * p.b_step];
+      }
+    }
+  }
+  return c;
+}
+
+class Products : public ::testing::TestWithParam<Engine> {
+ protected:
+  OwnedTensor act(Shape shape) { return random(GetParam().act, shape); }
+  OwnedTensor random(DType dtype, Shape shape) {
+    return {dtype, shape, testing::exact_normals(generator_, shape.elements())};
+  }
+  std::unique_ptr<PackedWeight> pack(const Tensor& w, PackFor use, std::unique_ptr<PackedWeight> reuse = nullptr) {
+    return products_.pack(w, GetParam().act, use, std::move(reuse));
+  }
+  /// f32 sums of some hundred terms, or one rounding to bf16; see operators_test.cpp.
+  double tolerance(const Tensor& result) const { return result.dtype() == DType::bf16 ? 1.0 / 256 : 2e-5; }
+
+  std::mt19937 generator_{11};
+  ScratchPool scratch_;
+  MatrixProducts products_{GetParam().isa, GetParam().bf16, scratch_};
+};
+
+TEST_P(Products, every_number_of_rows_is_computed) {
+  constexpr std::int64_t k = 20;
+  constexpr std::int64_t n = 33;
+  const OwnedTensor w = random(DType::f32, {n, k});
+  const OwnedTensor bias = random(DType::f32, {n});
+  const auto forward = pack(w, PackFor::forward);
+  const auto backward = pack(w, PackFor::backward_input);
+  for (const std::int64_t m : {1, 2, 15, 16, 63, 64, 65, 127, 129, 511, 513, 640, 1031, 1100}) {
+    SCOPED_TRACE(m);
+    const OwnedTensor x = act({m, k});
+    const OwnedTensor y(GetParam().act, {m, n});
+    products_.linear(x, *forward, bias, y, Activation::none);
+    Values wanted = multiply({x.values(), k, 1, w.values(), 1, k}, static_cast<std::size_t>(m), k, n);
+    for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += bias.get(static_cast<std::int64_t>(i) % n);
+    EXPECT_LT(worst_error(y.values(), wanted), tolerance(y));
+
+    const OwnedTensor dy = act({m, n});
+    const OwnedTensor dx = act({m, k});
+    products_.linear_backward_input(dy, *backward, dx, false);
+    EXPECT_LT(
+        worst_error(dx.values(), multiply({dy.values(), n, 1, w.values(), k, 1}, static_cast<std::size_t>(m), n, k)),
+        tolerance(dx));
+
+    const OwnedTensor dw(DType::f32, {n, k});
+    const OwnedTensor dbias(DType::f32, {n});
+    products_.linear_backward_weight(dy, x, dw, dbias);
+    EXPECT_LT(
+        worst_error(dw.values(), multiply({dy.values(), 1, n, x.values(), k, 1}, n, static_cast<std::size_t>(m), k)),
+        tolerance(dw));
+    const Values ones(static_cast<std::size_t>(m), 1.0);
+    EXPECT_LT(worst_error(dbias.values(), multiply({ones, 0, 1, dy.values(), n, 1}, 1, static_cast<std::size_t>(m), n)),
+              tolerance(dbias));
+  }
+}
+
+TEST_P(Products, no_rows_are_no_work) {
+  const OwnedTensor w = random(DType::f32, {5, 4});
+  const auto forward = pack(w, PackFor::forward);
+  const OwnedTensor x(GetParam().act, {0, 4});
+  const OwnedTensor y(GetParam().act, {0, 5});
+  products_.linear(x, *forward, Tensor(), y, Activation::none);
+  const OwnedTensor dw(DType::f32, {5, 4});
+  products_.linear_backward_weight(y, x, dw, Tensor());
+  EXPECT_EQ(dw.values(), Values(20, 0.0));
+}
+
+TEST_P(Products, panels_tile_a_vocabulary_and_agree_with_the_whole) {
+  constexpr std::int64_t k = 8;
+  constexpr std::int64_t n = 9001;
+  const OwnedTensor w = random(DType::f32, {n, k});
+  const OwnedTensor x = act({5, k});
+  const auto forward = pack(w, PackFor::forward);
+  const auto backward = pack(w, PackFor::backward_input);
+  const OwnedTensor whole(DType::f32, {5, n});
+  products_.linear(x, *forward, Tensor(), whole, Activation::none);
+  EXPECT_LT(worst_error(whole.values(), multiply({x.values(), k, 1, w.values(), 1, k}, 5, k, n)), 2e-5);
+
+  const OwnedTensor dy = act({5, n});
+  const OwnedTensor dx(GetParam().act, {5, k});
+  std::int64_t next = 0;
+  ASSERT_GT(panels(*forward), 1);
+  ASSERT_EQ(panels(*forward), panels(*backward));
+  for (int index = 0; index < panels(*forward); ++index) {
+    const PanelRange range = panel(*forward, index);
+    EXPECT_EQ(range.first, next);
+    EXPECT_LE(range.count, widest_panel);
+    next += range.count;
+    const OwnedTensor part(DType::f32, {5, range.count});
+    products_.linear_panel(x, *forward, index, part);
+    const OwnedTensor dpart(GetParam().act, {5, range.count});
+    for (std::int64_t row = 0; row < 5; ++row) {
+      for (std::int64_t j = 0; j < range.count; ++j) {
+        ASSERT_EQ(part.get(row * range.count + j), whole.get(row * n + range.first + j));
+        dpart.set(row * range.count + j, dy.get(row * n + range.first + j));
+      }
+    }
+    products_.linear_backward_input_panel(dpart, *backward, index, dx, index > 0);
+  }
+  EXPECT_EQ(next, n);
+  const OwnedTensor at_once(GetParam().act, {5, k});
+  products_.linear_backward_input(dy, *backward, at_once, false);
+  EXPECT_EQ(dx.values(), at_once.values());
+  // Three panels: a bf16 gradient is rounded after each.
+  EXPECT_LT(worst_error(dx.values(), multiply({dy.values(), n, 1, w.values(), k, 1}, 5, n, k)), 3 * tolerance(dx));
+}
+
+TEST_P(Products, a_gelu_is_applied_to_the_biased_product) {
+  const OwnedTensor w = random(DType::f32, {19, 12});
+  const OwnedTensor bias = random(DType::f32, {19});
+  const OwnedTensor x = act({70, 12});
+  const OwnedTensor y(GetParam().act, {70, 19});
+  products_.linear(x, *pack(w, PackFor::forward), bias, y, Activation::gelu);
+  Values wanted = multiply({x.values(), 12, 1, w.values(), 1, 12}, 70, 12, 19);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const double u = wanted[i] + bias.get(static_cast<std::int64_t>(i) % 19);
+    wanted[i] = 0.5 * u * (1 + std::tanh(0.7978845608028654 * (u + 0.044715 * u * u * u)));
+  }
+  EXPECT_LT(worst_error(y.values(), wanted), tolerance(y));
+}
+
+TEST_P(Products, an_f32_result_of_bf16_operands_is_not_rounded) {
+  const OwnedTensor w = random(DType::f32, {40, 30});
+  const OwnedTensor x = act({9, 30});
+  const OwnedTensor y(DType::f32, {9, 40});
+  products_.linear(x, *pack(w, PackFor::forward), Tensor(), y, Activation::none);
+  EXPECT_LT(worst_error(y.values(), multiply({x.values(), 30, 1, w.values(), 1, 30}, 9, 30, 40)), 2e-5);
+}
+
+TEST_P(Products, weights_are_rounded_to_the_precision_of_the_product) {
+  const OwnedTensor w(DType::f32, {1, 1}, {1.0 + 1.0 / 1024});  // bf16 holds 1 and 1 + 1/128 next to it
+  const OwnedTensor x(GetParam().act, {1, 1}, {1.0});
+  const OwnedTensor dx(DType::f32, {1, 1});
+  const OwnedTensor y(DType::f32, {1, 1});
+  products_.linear(x, *pack(w, PackFor::forward), Tensor(), y, Activation::none);
+  products_.linear_backward_input(x, *pack(w, PackFor::backward_input), dx, false);
+  const double wanted = GetParam().act == DType::bf16 ? 1.0 : 1.0 + 1.0 / 1024;
+  EXPECT_EQ(y.get(0), static_cast<float>(wanted));
+  EXPECT_EQ(dx.get(0), static_cast<float>(wanted));
+}
+
+TEST_P(Products, repacking_takes_the_memory_over_and_the_new_values) {
+  const OwnedTensor w = random(DType::f32, {50, 20});
+  auto packed = pack(w, PackFor::forward);
+  const PackedWeight* first = packed.get();
+  const OwnedTensor changed = random(DType::f32, {50, 20});
+  packed = pack(changed, PackFor::forward, std::move(packed));
+  EXPECT_EQ(packed.get(), first);
+  const OwnedTensor x = act({4, 20});
+  const OwnedTensor y(DType::f32, {4, 50});
+  products_.linear(x, *packed, Tensor(), y, Activation::none);
+  EXPECT_LT(worst_error(y.values(), multiply({x.values(), 20, 1, changed.values(), 1, 20}, 4, 20, 50)), 2e-5);
+
+  const OwnedTensor other = random(DType::f32, {51, 20});
+  packed = pack(other, PackFor::forward, std::move(packed));
+  const OwnedTensor wider(DType::f32, {4, 51});
+  products_.linear(x, *packed, Tensor(), wider, Activation::none);
+  EXPECT_LT(worst_error(wider.values(), multiply({x.values(), 20, 1, other.values(), 1, 20}, 4, 20, 51)), 2e-5);
+}
+
+TEST_P(Products, two_threads_at_once_compute_what_one_does) {
+  const OwnedTensor w = random(DType::f32, {65, 33});
+  const auto packed = pack(w, PackFor::forward);
+  const OwnedTensor x = act({200, 33});
+  const OwnedTensor alone(GetParam().act, {200, 65});
+  products_.linear(x, *packed, Tensor(), alone, Activation::none);
+  const OwnedTensor results[2] = {{GetParam().act, {200, 65}}, {GetParam().act, {200, 65}}};
+  std::vector<std::thread> threads;
+  for (const OwnedTensor& y : results) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) products_.linear(x, *packed, Tensor(), y, Activation::none);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const OwnedTensor& y : results) EXPECT_EQ(y.values(), alone.values());
+}
+
+INSTANTIATE_TEST_SUITE_P(every_engine, Products, ::testing::ValuesIn(engines()),
+                         [](const auto& engine) { return engine.param.name; });
+
+TEST(Bf16Engine, compiles_at_most_eleven_products_per_weight_whatever_the_rows) {
+  if (!native_bf16_supported()) GTEST_SKIP() << "this processor has no bf16 dot products";
+  ScratchPool scratch;
+  const cpu::Bf16Engine engine(scratch);
+  const OwnedTensor w(DType::f32, {16, 8});
+  const auto packed = engine.pack(w, PackFor::forward, nullptr);
+  const OwnedTensor x(DType::bf16, {1200, 8});
+  const OwnedTensor y(DType::bf16, {1200, 16});
+  for (std::int64_t m = 1; m <= 1200; ++m) {
+    engine.multiply(Matrix::of(x.tensor().row_slice(0, m)), *packed, Matrix::of(y.tensor().row_slice(0, m)), {});
+  }
+  EXPECT_LE(engine.primitives(), 11U);
+}
+
+}  // namespace
+}  // namespace maestro::cpu

@@ -1,0 +1,124 @@
+#include "runtime/ops/parameters.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "tests/ops/owned_tensor.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::OwnedTensor;
+
+ParameterSpec constant(std::string name, Shape shape, bool decayed, float value) {
+  return {std::move(name), shape, decayed, [value](std::span<float> values) { std::ranges::fill(values, value); }};
+}
+
+TEST(Parameters, decayed_ones_lie_before_the_others_whatever_the_order_of_declaration) {  // PA-1
+  Parameters parameters;
+  parameters.add(constant("bias", {5}, false, 1));
+  parameters.add(constant("weight", {5, 3}, true, 2));
+  parameters.add(constant("norm", {7}, false, 3));
+  parameters.add(constant("head", {4, 4}, true, 4));
+  parameters.allocate(true);
+  const float* boundary = parameters.values().data() + parameters.decayed_elements();
+  for (const char* name : {"weight", "head"}) EXPECT_LT(parameters.find(name)->value().data<float>(), boundary);
+  for (const char* name : {"bias", "norm"}) EXPECT_GE(parameters.find(name)->value().data<float>(), boundary);
+}
+
+TEST(Parameters, every_parameter_starts_on_a_cache_line_and_none_overlap) {
+  Parameters parameters;
+  for (int i = 0; i < 5; ++i)
+    parameters.add(constant(std::to_string(i), {i + 1, 7}, i % 2 == 0, static_cast<float>(i)));
+  parameters.allocate(true);
+  for (Parameter& parameter : parameters.all()) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parameter.value().raw()) % 64, 0U);
+    const float wanted = std::stof(parameter.name());
+    for (const float value : parameter.value().span<float>()) EXPECT_EQ(value, wanted);
+    EXPECT_TRUE(parameter.trained());
+    for (const float value : parameter.gradient().span<float>()) EXPECT_EQ(value, 0);
+  }
+}
+
+TEST(Parameters, views_of_all_flat_buffers_line_up) {
+  Parameters parameters;
+  parameters.add(constant("a", {3}, false, 1));
+  Parameter& b = parameters.add(constant("b", {2, 2}, true, 2));
+  parameters.allocate(true);
+  const auto offset = b.value().data<float>() - parameters.values().data();
+  EXPECT_EQ(b.gradient().data<float>() - parameters.gradients().data(), offset);
+  const Tensor moment = parameters.part(parameters.first_moments(), b);
+  EXPECT_EQ(moment.data<float>() - parameters.first_moments().data(), offset);
+  EXPECT_EQ(moment.shape(), (Shape{2, 2}));
+  EXPECT_EQ(static_cast<std::size_t>(parameters.elements()), parameters.second_moments().size());
+}
+
+TEST(Parameters, a_frozen_section_has_values_only) {
+  Parameters parameters;
+  Parameter& weight = parameters.add(constant("weight", {2, 2}, true, 1));
+  parameters.allocate(false);
+  EXPECT_FALSE(parameters.trained());
+  EXPECT_FALSE(weight.trained());
+  EXPECT_TRUE(parameters.gradients().empty());
+  EXPECT_TRUE(parameters.second_moments().empty());
+}
+
+TEST(Parameters, an_unknown_name_is_not_found) {
+  Parameters parameters;
+  parameters.add(constant("weight", {2, 2}, true, 1));
+  EXPECT_NE(parameters.find("weight"), nullptr);
+  EXPECT_EQ(parameters.find("wait"), nullptr);
+}
+
+float product(const OperatorTable& ops, const PackedWeight& packed) {
+  const OwnedTensor x(DType::f32, {1, 2}, {1.0, 1.0});
+  const OwnedTensor y(DType::f32, {1, 3});
+  ops.linear(x, packed, Tensor(), y);
+  return y.get(0);
+}
+
+TEST(Parameters, a_packed_form_follows_the_values) {  // PA-2
+  const cpu::CpuOperatorTable ops;
+  Parameters parameters;
+  Parameter& weight = parameters.add(constant("weight", {3, 2}, true, 1));
+  parameters.allocate(true);
+  EXPECT_EQ(product(ops, weight.packed(ops, DType::f32, PackFor::forward)), 2);
+  std::ranges::fill(parameters.values(), 5.0F);
+  parameters.values_changed();
+  EXPECT_EQ(product(ops, weight.packed(ops, DType::f32, PackFor::forward)), 10);
+}
+
+TEST(Parameters, an_unchanged_parameter_is_packed_once_for_each_use_and_precision) {  // PA-2
+  const cpu::CpuOperatorTable ops;
+  Parameters parameters;
+  Parameter& weight = parameters.add(constant("weight", {3, 2}, true, 1));
+  parameters.allocate(true);
+  const PackedWeight* forward = &weight.packed(ops, DType::f32, PackFor::forward);
+  const PackedWeight* backward = &weight.packed(ops, DType::f32, PackFor::backward_input);
+  EXPECT_NE(forward, backward);
+  EXPECT_EQ(&weight.packed(ops, DType::f32, PackFor::forward), forward);
+  std::ranges::fill(weight.value().span<float>(), 9.0F);  // unannounced: a new pack would show it
+  EXPECT_EQ(product(ops, weight.packed(ops, DType::f32, PackFor::forward)), 2);
+  EXPECT_EQ(product(ops, weight.packed(ops, DType::bf16, PackFor::forward)), 18);
+}
+
+TEST(Parameters, a_frozen_matrix_computes_from_its_packed_form_alone) {
+  const cpu::CpuOperatorTable ops;
+  Parameters parameters;
+  Parameter& weight = parameters.add(constant("weight", {3000, 2}, true, 3));
+  Parameter& norm = parameters.add(constant("norm", {8}, false, 1.5F));
+  parameters.allocate(false);
+  Parameter* const matrices[] = {&weight};
+  parameters.freeze_packed(ops, DType::f32, matrices);
+  EXPECT_FALSE(weight.value().defined());
+  const OwnedTensor x(DType::f32, {1, 2}, {1.0, 1.0});
+  const OwnedTensor y(DType::f32, {1, 3000});
+  ops.linear(x, weight.packed(ops, DType::f32, PackFor::forward), Tensor(), y, Activation::none);
+  EXPECT_EQ(y.values(), testing::Values(3000, 6.0));
+  for (const float value : norm.value().span<float>()) EXPECT_EQ(value, 1.5F) << "neighbours keep their pages";
+}
+
+}  // namespace
+}  // namespace maestro

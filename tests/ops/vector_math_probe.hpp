@@ -1,0 +1,23 @@
+// Lets tests call the vector functions of each instruction set on arrays.
+#pragma once
+
+#include "runtime/ops/cpu/kernel_choice.hpp"
+
+namespace maestro::cpu {
+
+struct VectorMathProbe {
+  int width;
+  /// Each maps `count` values; the rest of a last vector is handled as kernels do.
+  void (*exp)(const float* x, float* y, std::int64_t count);
+  void (*sigmoid)(const float* x, float* y, std::int64_t count);
+  void (*tanh)(const float* x, float* y, std::int64_t count);
+  void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t count);
+  void (*from_bf16)(const std::uint16_t* x, float* y, std::int64_t count);
+  float (*sum)(const float* x);  ///< of one vector
+  float (*max)(const float* x);
+  /// Transposes (width, width).
+  void (*transpose)(const float* x, float* y);
+};
+MAESTRO_KERNELS(VectorMathProbe, vector_math_probe)
+
+}  // namespace maestro::cpu
