@@ -6,6 +6,7 @@
 // SR-2: the sum of a shard is formed once, by its owner, in replica order; so all replicas hold the same bits.
 // SR-3: a round is complete when the replica has summed its shard, holds every other shard, and nothing it sent is
 //       still being read.
+// SR-4: an empty shard (few elements, many replicas) is never sent and never waited for.
 #pragma once
 
 #include <cstddef>
@@ -26,35 +27,34 @@ struct ShardRange {
 /// Not thread-safe; belongs to the replica's actor.
 class ShardedReduction {
  public:
-  ShardedReduction(std::size_t replicas, ReplicaIndex self) : replicas_(replicas), self_(self.value()) { reset(); }
+  /// What this replica waits for: parts of its own shard, and sums of the others' shards (SR-4).
+  ShardedReduction(std::size_t expected_parts, std::size_t expected_sums)
+      : expected_parts_(expected_parts), expected_sums_(expected_sums) {}
 
-  /// The local gradient of this round is final: sends may begin (`sends` in all: parts and sums).
+  /// The local gradient of this round is final.
   void local_ready() { local_ready_ = true; }
-  void contribution_arrived() { ++contributions_; }
+  void part_arrived() { ++parts_; }
   void shard_summed() { summed_ = true; }
-  void shard_arrived() { ++shards_; }
+  void sum_arrived() { ++sums_; }
+  void sums_copied() { copied_ = true; }
   void send_started() { ++sends_pending_; }
   void send_done() { --sends_pending_; }
 
   /// All parts of the own shard are here and not yet added.
-  [[nodiscard]] bool may_sum() const { return local_ready_ && !summed_ && contributions_ == replicas_ - 1; }
+  [[nodiscard]] bool may_sum() const { return local_ready_ && !summed_ && parts_ == expected_parts_; }
+  /// The sums of all other shards are here and not yet in place.
+  [[nodiscard]] bool may_copy() const { return summed_ && !copied_ && sums_ == expected_sums_; }
   /// SR-3.
-  [[nodiscard]] bool complete() const { return summed_ && shards_ == replicas_ - 1 && sends_pending_ == 0; }
-  /// Begins the next round.
-  void reset() {
-    local_ready_ = summed_ = false;
-    contributions_ = shards_ = sends_pending_ = 0;
-  }
-  [[nodiscard]] std::size_t replicas() const { return replicas_; }
-  [[nodiscard]] std::size_t self() const { return self_; }
+  [[nodiscard]] bool complete() const { return copied_ && sends_pending_ == 0; }
 
  private:
-  std::size_t replicas_;
-  std::size_t self_;
+  std::size_t expected_parts_;
+  std::size_t expected_sums_;
   bool local_ready_ = false;
   bool summed_ = false;
-  std::size_t contributions_ = 0;
-  std::size_t shards_ = 0;
+  bool copied_ = false;
+  std::size_t parts_ = 0;
+  std::size_t sums_ = 0;
   std::size_t sends_pending_ = 0;
 };
 

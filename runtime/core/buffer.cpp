@@ -6,17 +6,19 @@ struct BufferPool::State {
   std::mutex mutex;
   AlignedMemory memory;
   std::vector<std::size_t> free;
+  std::function<void()> on_return;
 };
 
 namespace {
 constexpr std::size_t alignment = 64;
 }
 
-BufferPool::BufferPool(std::size_t block_bytes, std::size_t blocks)
+BufferPool::BufferPool(std::size_t block_bytes, std::size_t blocks, std::function<void()> on_return)
     : state_(std::make_shared<State>()),
       block_bytes_((block_bytes + alignment - 1) / alignment * alignment),
       blocks_(blocks) {
   state_->memory = AlignedMemory(block_bytes_ * blocks_);
+  state_->on_return = std::move(on_return);
   state_->free.reserve(blocks);
   for (std::size_t block = blocks; block-- > 0;) state_->free.push_back(block);
 }
@@ -34,8 +36,11 @@ Buffer BufferPool::acquire() {
   buffer.data_ = state_->memory.data() + buffer.pool_offset_;
   buffer.size_ = block_bytes_;
   buffer.lease_ = std::shared_ptr<void>(buffer.data_, [state = state_, block](void*) {
-    const std::lock_guard lock(state->mutex);
-    state->free.push_back(block);
+    {
+      const std::lock_guard lock(state->mutex);
+      state->free.push_back(block);
+    }
+    if (state->on_return) state->on_return();
   });
   return buffer;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -40,7 +41,8 @@ class Buffer {
 /// Buffer: leases share ownership of it.
 class BufferPool {
  public:
-  BufferPool(std::size_t block_bytes, std::size_t blocks);
+  /// `on_return` is called after a block has come back, on the thread that dropped it; it must only enqueue.
+  BufferPool(std::size_t block_bytes, std::size_t blocks, std::function<void()> on_return = {});
   /// A free block, or an empty Buffer when none is free.
   [[nodiscard]] Buffer acquire();
   [[nodiscard]] std::size_t available() const;

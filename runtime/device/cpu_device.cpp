@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "runtime/ops/cpu/prepare_thread.hpp"
+#include "runtime/ops/cpu/thread.hpp"
 
 namespace maestro {
 

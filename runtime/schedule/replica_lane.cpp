@@ -15,21 +15,22 @@ bool ReplicaLane::here(const MicroBatchPlan& batch, bool gradients) const {
 std::optional<ReplicaLane::Work> ReplicaLane::start(Kind kind, Item& item) {
   running_ = kind;
   running_item_ = &item;
-  return Work{kind, &item.batch, item.end.value_or(StepEnd{})};
+  return Work{kind, &item.batch, item.mark.value_or(LaneMark{})};
 }
 
-std::optional<ReplicaLane::Work> ReplicaLane::next(bool output_buffers_free) {
+std::optional<ReplicaLane::Work> ReplicaLane::next(BuffersFree free) {
   if (busy() || items_.empty()) return std::nullopt;
   Item& oldest = items_.front();
-  if (oldest.forwarded && here(oldest.batch, true)) return start(Kind::backward, oldest);  // RL-3
+  if (oldest.forwarded && free.gradients && here(oldest.batch, true)) return start(Kind::backward, oldest);  // RL-3
   for (Item& item : items_) {
     if (item.forwarded) continue;
-    if (item.end) {
-      return &item == &oldest ? start(Kind::end_step, item) : std::nullopt;  // RL-4
+    if (item.mark) {
+      return &item == &oldest ? start(Kind::mark, item) : std::nullopt;  // RL-4
     }
     const bool room = in_flight_ < options_.max_in_flight;
-    if (!room || !output_buffers_free || !here(item.batch, false)) return std::nullopt;  // RL-1, RL-2
     const bool together = options_.trained && item.batch.pass == Pass::train && !splits(item.batch);
+    const bool buffers = free.outputs && (!together || free.gradients);
+    if (!room || !buffers || !here(item.batch, false)) return std::nullopt;  // RL-1, RL-2
     return start(together ? Kind::forward_backward : Kind::forward, item);
   }
   return std::nullopt;
@@ -49,7 +50,7 @@ std::optional<MicroBatchPlan> ReplicaLane::finished() {
   if (kind == Kind::backward) --in_flight_;
   assert(&item == &items_.front());
   std::optional<MicroBatchPlan> retired;
-  if (kind != Kind::end_step) retired = std::move(item.batch);
+  if (kind != Kind::mark) retired = std::move(item.batch);
   items_.pop_front();
   if (retired) {
     for (const ArrivalPlan& arrival : retired->arrivals) {
@@ -62,7 +63,7 @@ std::optional<MicroBatchPlan> ReplicaLane::finished() {
 const MicroBatchPlan* ReplicaLane::waiting_batch() const {
   if (busy()) return nullptr;
   for (const Item& item : items_) {
-    if (item.end) return nullptr;
+    if (item.mark) return nullptr;
     if (!item.forwarded || !here(item.batch, true)) return &item.batch;
   }
   return nullptr;

@@ -30,12 +30,17 @@ struct PieceOut {
   std::int64_t rows = 0;
 };
 
+struct ArrivalPiece {
+  std::int64_t rows = 0;
+  ReplicaIndex sender;  ///< replica of the section at the other end of the edge
+};
+
 /// What a receiver waits for before it may use one sequence of an edge.
 struct ArrivalPlan {
   EdgeId edge;
   bool gradient = false;
   std::uint64_t sequence = 0;
-  std::vector<std::int64_t> piece_rows;  ///< rows of each piece; piece i carries index i
+  std::vector<ArrivalPiece> pieces;  ///< in row order; piece i carries index i
 };
 
 struct MicroBatchPlan {

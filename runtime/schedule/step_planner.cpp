@@ -99,11 +99,11 @@ void StepPlanner::join(StepPlan& plan, EdgeId edge, const SectionBatches& produc
     piece.gradient = gradient;
     piece.receiver = receiver.replica;
     piece.sequence = arrival.sequence;
-    piece.index = static_cast<std::uint32_t>(arrival.piece_rows.size());
+    piece.index = static_cast<std::uint32_t>(arrival.pieces.size());
     piece.source_row = sender_row;
     piece.target_row = receiver_row;
     piece.rows = std::min(sender.rows() - sender_row, receiver.rows() - receiver_row);
-    arrival.piece_rows.push_back(piece.rows);
+    arrival.pieces.push_back({piece.rows, sender.replica});
     sender.pieces.push_back(piece);
     sender_row += piece.rows;
     receiver_row += piece.rows;

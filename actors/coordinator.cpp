@@ -1,0 +1,239 @@
+#include "actors/coordinator.hpp"
+
+#include <algorithm>
+
+namespace maestro {
+
+using Clock = std::chrono::steady_clock;
+
+Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
+    : caf::event_based_actor(config),
+      options_(std::move(options)),
+      planner_(*options_.graph, options_.lanes),
+      schedule_(options_.schedule),
+      meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
+             static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {}
+
+caf::behavior Coordinator::make_behavior() {
+  return {
+      [this](const Directory& directory) { connect(directory); },
+      [this](Begin) {
+        started_ = Clock::now();
+        for (const auto& [section, actors] : replicas_) last_step_end_[section] = started_;
+        announce();
+      },
+      [this](const BatchMetadata& batch) { announce_batch(batch); },
+      [this](const MicroBatchDone& message) { micro_batch_done(message); },
+      [this](const StepDone& message) { step_done(message); },
+      [this](const NormReport& report) { norm_reported(report); },
+      [this](const SnapshotWritten& written) { snapshot_written(written); },
+      [this](const CheckpointCommitted& committed) {
+        options_.record->checkpoint = committed.path;
+        close({committed.step.value(), RunUnit::Kind::checkpoint});
+      },
+      [this](Interrupt) {
+        options_.record->interrupted = true;
+        schedule_.stop();
+        announce();
+      },
+  };
+}
+
+void Coordinator::on_exit() {
+  replicas_.clear();
+  options_.data_source = nullptr;
+  options_.supervisor = nullptr;
+}
+
+void Coordinator::connect(const Directory& directory) {
+  for (const ProcessHello& process : directory.processes) {
+    for (const ReplicaAddress& replica : process.replicas) {
+      auto& actors = replicas_[replica.section];
+      actors.resize(std::max<std::size_t>(actors.size(), replica.replica.value() + 1));
+      actors[replica.replica.value()] = replica.actor;
+    }
+  }
+}
+
+std::size_t Coordinator::replicas_in_all() const {
+  std::size_t count = 0;
+  for (const auto& [section, actors] : replicas_) count += actors.size();
+  return count;
+}
+
+std::size_t Coordinator::trained_sections() const {
+  const auto& nodes = options_.graph->nodes();
+  return static_cast<std::size_t>(
+      std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.mode == Mode::forward_backward; }));
+}
+
+SectionId Coordinator::watched_section() const {
+  const auto& nodes = options_.graph->nodes();
+  const auto trained =
+      std::find_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.mode == Mode::forward_backward; });
+  return SectionId(static_cast<std::uint32_t>(trained == nodes.end() ? 0 : trained - nodes.begin()));
+}
+
+void Coordinator::announce() {
+  while (!awaiting_batch_ && !finished_ && static_cast<std::int64_t>(open_.size()) < options_.ahead + 1) {
+    const std::optional<RunUnit> unit = schedule_.next();
+    if (!unit) break;
+    const Key key{unit->step.value(), unit->kind};
+    open_[key].unit = *unit;
+    if (unit->kind == RunUnit::Kind::checkpoint) {
+      announce_checkpoint(unit->step);
+      continue;
+    }
+    awaiting_batch_ = true;
+    const Pass pass = unit->kind == RunUnit::Kind::train ? Pass::train : Pass::evaluate;
+    tell(this, options_.data_source, BatchRequest{unit->step, pass});
+  }
+  finish_if_done();
+}
+
+void Coordinator::announce_batch(const BatchMetadata& batch) {
+  awaiting_batch_ = false;
+  const bool train = batch.pass == Pass::train;
+  Open& open = open_[{batch.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}];
+  open.samples = options_.policy->order(batch.samples);
+  const double scale = batch.target_tokens > 0 ? 1.0 / static_cast<double>(batch.target_tokens) : 0.0;
+  StepPlan plan = planner_.plan(batch.step, batch.pass, open.samples, scale);
+  for (MicroBatchPlan& micro_batch : plan.micro_batches) {
+    const caf::actor& lane = replicas_.at(micro_batch.section)[micro_batch.replica.value()];
+    tell(this, lane, MicroBatchToken{std::move(micro_batch)});
+  }
+  send_marks({LaneMark::Kind::end_step, batch.step, batch.pass, {}});
+  if (train) options_.record->samples_read += open.samples.size();
+  announce();
+}
+
+void Coordinator::announce_checkpoint(StepId step) {
+  // Creating one folder is the only file work here; lanes must see the mark before tokens of the next step (CO-1).
+  const Result<std::filesystem::path> staging = options_.snapshots->store().begin(step);
+  if (!staging) {
+    tell(this, options_.supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " +
+                                            staging.error().message});
+    return;
+  }
+  open_[{step.value(), RunUnit::Kind::checkpoint}].staging = staging->string();
+  send_marks({LaneMark::Kind::snapshot, step, Pass::train, staging->string()});
+  if (trained_sections() == 0) commit(open_[{step.value(), RunUnit::Kind::checkpoint}]);
+}
+
+void Coordinator::send_marks(const LaneMark& mark) {
+  for (const auto& [section, actors] : replicas_) {
+    for (const caf::actor& lane : actors) tell(this, lane, MarkToken{mark});
+  }
+}
+
+void Coordinator::micro_batch_done(const MicroBatchDone& message) {
+  const auto kind = message.pass == Pass::train ? RunUnit::Kind::train : RunUnit::Kind::validate;
+  Open& open = open_.at({message.step.value(), kind});
+  for (const Metric& metric : message.metrics) {
+    open.totals[message.section].add(message.index, metric.name, metric.sum, metric.weight);
+  }
+}
+
+void Coordinator::step_done(const StepDone& message) {
+  const auto kind = message.pass == Pass::train ? RunUnit::Kind::train : RunUnit::Kind::validate;
+  const Key key{message.step.value(), kind};
+  Open& open = open_.at(key);
+  if (message.replica == ReplicaIndex(0)) open.norm_and_lr[message.section] = {message.gradient_norm, message.lr};
+  if (++open.section_done[message.section] == replicas_.at(message.section).size()) section_finished(open, message.section);
+  if (++open.replicas_done == replicas_in_all()) close(key);
+}
+
+void Coordinator::section_finished(Open& open, SectionId section) {
+  const GraphNode& node = options_.graph->node(section);
+  const auto now = Clock::now();
+  StepRow row{node.name, open.unit.step, open.totals[section].means()};
+  if (open.unit.kind == RunUnit::Kind::validate) {
+    last_step_end_[section] = now;
+    if (row.metrics.empty()) return;
+    options_.record->validation[node.name] = row.metrics;
+    options_.record->validations.push_back(std::move(row));
+    return;
+  }
+  const double step_ms = std::chrono::duration<double, std::milli>(now - last_step_end_[section]).count();
+  last_step_end_[section] = now;
+  if (node.mode != Mode::forward_backward) return;
+  row.metrics["grad_norm"] = open.norm_and_lr[section].first;
+  row.metrics["lr"] = open.norm_and_lr[section].second;
+  row.metrics["step_ms"] = step_ms;
+  if (section == watched_section()) {
+    if (const auto found = row.metrics.find("loss"); found != row.metrics.end()) loss_ = found->second;
+    report_progress(open.unit.step);
+  }
+  options_.record->steps.push_back(std::move(row));
+}
+
+void Coordinator::report_progress(StepId step) {
+  const auto now = Clock::now();
+  options_.console->progress(meter_.finished(static_cast<std::int64_t>(step.value()), loss_, now), now);
+}
+
+void Coordinator::norm_reported(const NormReport& report) {
+  auto& norms = norms_[report.step.value()];
+  norms[report.section] = report.sum_of_squares;
+  if (norms.size() < trained_sections()) return;
+  NormTotal answer{report.step, 0};
+  for (const auto& [section, sum] : norms) answer.sum_of_squares += sum;  // in order of sections, so that it repeats
+  for (const auto& [section, actors] : replicas_) {
+    if (options_.graph->node(section).mode != Mode::forward_backward) continue;
+    for (const caf::actor& lane : actors) tell(this, lane, answer);
+  }
+  norms_.erase(report.step.value());
+}
+
+void Coordinator::snapshot_written(const SnapshotWritten& written) {
+  Open& open = open_.at({written.step.value(), RunUnit::Kind::checkpoint});
+  for (const StoredFile& file : written.files) open.files.push_back({file.path, file.bytes, file.checksum});
+  if (++open.parts == trained_sections()) commit(open);
+}
+
+void Coordinator::commit(Open& open) {
+  Manifest manifest;
+  manifest.step = open.unit.step.value();
+  manifest.seed = options_.seed;
+  manifest.data_position = manifest.step * static_cast<std::uint64_t>(options_.global_batch);
+  manifest.epoch = manifest.data_position / std::max<std::uint64_t>(options_.epoch_samples, 1);
+  manifest.random_state = {options_.seed};  // streams are counter-based: (seed, name, step) is all the state there is
+  manifest.files = open.files;
+  const caf::actor self = caf::actor_cast<caf::actor>(this);
+  const caf::actor supervisor = options_.supervisor;
+  options_.snapshots->run([writer = options_.snapshots, staging = open.staging, manifest, self, supervisor,
+                           step = open.unit.step] {
+    if (const Status committed = writer->store().commit(staging, manifest); !committed) {
+      return tell_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " +
+                                                   committed.error().message});
+    }
+    const Result<std::filesystem::path> latest = writer->store().latest();
+    tell_from_outside(self, CheckpointCommitted{step, latest ? latest->string() : std::string()});
+  });
+}
+
+void Coordinator::close(Key key) {
+  const Open& open = open_.at(key);
+  RunRecord& record = *options_.record;
+  const auto now = Clock::now();
+  if (key.second == RunUnit::Kind::train) {
+    record.last_step = key.first;
+    record.samples_trained += open.samples.size();
+    for (const SampleRef& sample : open.samples) {
+      record.tokens_trained += static_cast<std::uint64_t>(sample.tokens);
+      record.distinct.insert(sample.id.value());
+    }
+    record.train_seconds += std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
+  }
+  unit_started_ = now;
+  open_.erase(key);
+  announce();
+}
+
+void Coordinator::finish_if_done() {
+  if (finished_ || awaiting_batch_ || !open_.empty()) return;
+  finished_ = true;
+  tell(this, options_.supervisor, Finish{});
+}
+
+}  // namespace maestro

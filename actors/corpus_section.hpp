@@ -1,0 +1,31 @@
+// The source of a text job as a section: its forward pass reads the tokens of a micro-batch. Hosted by a section replica
+// like any other, so its output obeys the same slots and credits.
+#pragma once
+
+#include <memory>
+
+#include "runtime/data/corpus.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// Outputs: tokens (M) i32 and targets (M) i32, -1 where no loss is wanted.
+class CorpusSection final : public Section {
+ public:
+  /// The corpus is shared with the data source actor, which answers for lengths.
+  explicit CorpusSection(std::shared_ptr<const Corpus> corpus) : corpus_(std::move(corpus)) {}
+  [[nodiscard]] Ports ports() const override {
+    return {{}, {{"tokens", DType::i32, 1, false, false}, {"targets", DType::i32, 1, false, false}}};
+  }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
+  [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
+  [[nodiscard]] std::vector<StateEntry> state() override { return {}; }
+  [[nodiscard]] std::string config_json() const override { return "{}"; }
+
+ private:
+  std::shared_ptr<const Corpus> corpus_;
+  Parameters parameters_;
+};
+
+}  // namespace maestro

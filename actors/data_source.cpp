@@ -1,0 +1,48 @@
+#include "actors/data_source.hpp"
+
+namespace maestro {
+
+DataSource::DataSource(caf::actor_config& config, std::shared_ptr<const Corpus> corpus, Sampler sampler,
+                       DataSourceOptions options)
+    : caf::event_based_actor(config), corpus_(std::move(corpus)), sampler_(sampler), options_(options) {}
+
+caf::behavior DataSource::make_behavior() {
+  return {
+      [this](const BatchRequest& request) {
+        return request.pass == Pass::train ? train_batch(request.step) : validation_batch(request.step);
+      },
+  };
+}
+
+BatchMetadata DataSource::train_batch(StepId step) const {
+  BatchMetadata batch;
+  batch.step = step;
+  const auto size = static_cast<std::uint64_t>(options_.global_batch);
+  const std::uint64_t first = (step.value() - 1) * size;
+  for (std::uint64_t position = first; position < first + size; ++position) {
+    const SampleId id = sampler_.at(position);
+    const std::int64_t tokens = corpus_->length(Split::train, id);
+    batch.samples.push_back({id, tokens});
+    batch.target_tokens += tokens;
+  }
+  return batch;
+}
+
+BatchMetadata DataSource::validation_batch(StepId step) const {
+  BatchMetadata batch;
+  batch.step = step;
+  batch.pass = Pass::evaluate;
+  const std::uint64_t all = corpus_->samples(Split::validation);
+  const auto limit = static_cast<std::uint64_t>(options_.validation_samples);
+  const std::uint64_t count = limit == 0 ? all : std::min(all, limit);
+  for (std::uint64_t at = 0; at < count; ++at) {
+    // Spread over the split, the same ones every time.
+    const SampleId id(at * all / count);
+    const std::int64_t tokens = corpus_->length(Split::validation, id);
+    batch.samples.push_back({id, tokens});
+    batch.target_tokens += tokens;
+  }
+  return batch;
+}
+
+}  // namespace maestro

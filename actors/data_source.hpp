@@ -1,0 +1,35 @@
+// Answers the coordinator's question "what is in step k?": sample ids and lengths, never tokens. The tokens themselves
+// are read by the source section's replica when its own micro-batch comes.
+#pragma once
+
+#include <memory>
+
+#include "actors/messages.hpp"
+#include "runtime/data/corpus.hpp"
+#include "runtime/data/sampler.hpp"
+
+namespace maestro {
+
+struct DataSourceOptions {
+  std::int64_t global_batch = 1;
+  std::int64_t validation_samples = 0;  ///< 0: all
+};
+
+class DataSource : public caf::event_based_actor {
+ public:
+  /// The corpus is shared with the source section, which reads it on its own thread.
+  DataSource(caf::actor_config& config, std::shared_ptr<const Corpus> corpus, Sampler sampler,
+             DataSourceOptions options);
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "maestro.data_source"; }
+
+ private:
+  [[nodiscard]] BatchMetadata train_batch(StepId step) const;
+  [[nodiscard]] BatchMetadata validation_batch(StepId step) const;
+
+  std::shared_ptr<const Corpus> corpus_;
+  Sampler sampler_;
+  DataSourceOptions options_;
+};
+
+}  // namespace maestro

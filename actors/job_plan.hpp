@@ -1,0 +1,68 @@
+// A composed job, resolved: graph, section factories and settings, the same in every process. Nothing has started yet.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/data/corpus.hpp"
+#include "runtime/graph/placement.hpp"
+#include "runtime/graph/section_graph.hpp"
+#include "runtime/job/config.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// How a person started the run.
+struct RunOptions {
+  std::int64_t processes = 1;
+  std::filesystem::path report;
+  std::filesystem::path trace;
+  std::filesystem::path resume;
+  bool check_only = false;            ///< validate everything, start nothing
+  bool quiet = false;                 ///< no run header
+  std::vector<std::string> command;   ///< arguments that start this same run, for the other processes
+};
+
+struct PlannedSection {
+  SectionConfig config;
+  SectionFactory factory;
+};
+
+struct JobPlan {
+  std::string name;
+  TrainConfig train;
+  TransportConfig transport;
+  RunOptions options;
+  std::shared_ptr<const Corpus> corpus;   ///< shared by data source and source section
+  std::int64_t max_sample_tokens = 1;
+  SectionGraph graph;
+  std::vector<PlannedSection> sections;   ///< by SectionId
+  std::vector<ReplicaPlace> places;
+  std::vector<double> flops_per_token;    ///< by SectionId: forward, and backward where trained
+  std::vector<std::string> notes;
+  std::string effective_job;              ///< the job file with all overrides, TOML
+};
+
+/// What App::run() hands back.
+struct RunResult {
+  int status = 1;                         ///< exit status for main
+  bool interrupted = false;
+  std::map<std::string, std::map<std::string, double>> validation;  ///< last one, by section: loss, ce, kl, teacher_ce
+  double samples_per_s = 0;
+  double tokens_per_s = 0;
+  double train_seconds = 0;
+  double max_rss_mb = 0;
+  std::string provider;
+  std::uint64_t bytes = 0;
+  std::uint64_t writes = 0;
+  std::uint64_t last_step = 0;
+  std::map<std::string, std::string> weights;  ///< section -> folder of the trained weights, Hugging Face layout
+  std::string checkpoint;
+  std::string report;
+  std::string trace;
+};
+
+}  // namespace maestro

@@ -1,0 +1,323 @@
+// Every message of the system. Messages carry ids, plans and handles; tensors never travel in them. Types marked "local"
+// hold reference-counted handles and stay inside one process.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/caf_compat.hpp"
+#include "runtime/core/buffer.hpp"
+#include "runtime/schedule/replica_lane.hpp"
+#include "runtime/schedule/step_plan.hpp"
+#include "transport/region.hpp"
+
+namespace maestro {
+
+// ---- start-up: who is where ----
+
+/// A ring of slots that one replica receives into.
+struct RingAddress {
+  EdgeId edge;
+  bool gradient = false;
+  ReplicaIndex receiver;
+  std::uint32_t ring = 0;         ///< number inside the receiving process: the immediate's edge bits
+  std::uint32_t slots = 1;
+  std::uint32_t max_pieces = 1;
+  std::uint64_t payload_bytes = 0;
+  RemoteRegion region;            ///< empty when nobody writes remotely
+};
+
+/// Memory that the other replicas of a section write gradients into.
+struct ReductionAddress {
+  std::uint32_t parts_ring = 0;   ///< immediate of a part of the shard; slot = sending replica
+  std::uint32_t sums_ring = 0;    ///< immediate of a finished sum; slot = sending replica
+  RemoteRegion parts;             ///< one shard per sending replica
+  RemoteRegion gradients;         ///< the flat gradient itself
+};
+
+struct ReplicaAddress {
+  SectionId section;
+  ReplicaIndex replica;
+  ProcessRank rank;
+  caf::actor actor;
+  std::vector<RingAddress> rings;
+  ReductionAddress reduction;
+};
+
+/// A process introduces itself to rank 0.
+struct ProcessHello {
+  ProcessRank rank;
+  std::int64_t pid = 0;
+  std::string host;
+  std::string build;              ///< version and job fingerprint; all processes must agree
+  std::string endpoint;           ///< opaque address; empty without a network
+  caf::actor supervisor;
+  std::vector<ReplicaAddress> replicas;
+};
+
+/// Rank 0 tells everyone about everyone.
+struct Directory {
+  std::vector<ProcessHello> processes;
+  caf::actor coordinator;
+};
+
+/// A process is wired up.
+struct ProcessReady {
+  ProcessRank rank;
+};
+/// All processes are wired; to rank 0's supervisor after its timeout, or a child's end before that.
+struct StartTimeout {};
+struct ChildEnded {
+  ProcessRank rank;
+  std::string how;                ///< "exit status 1", "signal 9"
+};
+/// The bridge has connected all peers.
+struct BridgeReady {};
+/// To the coordinator: begin.
+struct Begin {};
+
+// ---- tokens and progress ----
+
+struct MicroBatchToken {
+  MicroBatchPlan plan;
+};
+struct MarkToken {
+  LaneMark mark;
+};
+struct Metric {
+  std::string name;
+  double sum = 0;
+  double weight = 0;
+};
+struct MicroBatchDone {
+  SectionId section;
+  ReplicaIndex replica;
+  StepId step;
+  Pass pass = Pass::train;
+  std::uint32_t index = 0;
+  std::int64_t samples = 0;
+  std::vector<Metric> metrics;
+};
+struct StepDone {
+  SectionId section;
+  ReplicaIndex replica;
+  StepId step;
+  Pass pass = Pass::train;
+  double gradient_norm = 0;
+  double lr = 0;
+};
+/// A replica's sum of squares of the reduced gradient, for clipping by the norm over all sections.
+struct NormReport {
+  SectionId section;
+  StepId step;
+  double sum_of_squares = 0;
+};
+struct NormTotal {
+  StepId step;
+  double sum_of_squares = 0;
+};
+/// Cumulative: the receiver has released `released` sequences of its ring.
+struct Credit {
+  EdgeId edge;
+  bool gradient = false;
+  ReplicaIndex receiver;
+  std::uint32_t epoch = 0;
+  std::uint64_t released = 0;
+};
+
+struct BatchRequest {
+  StepId step;
+  Pass pass = Pass::train;
+};
+struct BatchMetadata {
+  StepId step;
+  Pass pass = Pass::train;
+  std::vector<SampleRef> samples;
+  std::int64_t target_tokens = 0;
+};
+
+// ---- checkpoints ----
+
+struct StoredFile {
+  std::string path;               ///< relative to the checkpoint
+  std::uint64_t bytes = 0;
+  std::string checksum;
+};
+struct SnapshotWritten {
+  SectionId section;
+  StepId step;
+  std::vector<StoredFile> files;
+};
+struct CheckpointCommitted {
+  StepId step;
+  std::string path;
+};
+
+// ---- ends ----
+
+/// A write to a peer failed; the cause may be a death that the supervisor is about to hear of.
+struct TransferBroken {
+  std::string message;
+};
+
+/// Something went wrong; the first one a supervisor sees ends the run.
+struct Failure {
+  std::string message;
+};
+/// Ctrl-C.
+struct Interrupt {};
+/// The run is over: everyone reports and leaves.
+struct Finish {};
+/// Rank 0 has a process's summary: it may leave.
+struct Farewell {};
+struct ProcessSummary {
+  ProcessRank rank;
+  double max_rss_mb = 0;
+  std::string provider;
+  std::uint64_t bytes = 0;
+  std::uint64_t writes = 0;
+};
+/// Ask a replica for its ReplicaAddress.
+struct AddressRequest {};
+/// Ask a replica what it waits for; answered with WaitingFor.
+struct StatusRequest {};
+struct WaitingFor {
+  SectionId section;
+  ReplicaIndex replica;
+  std::string text;               ///< empty when it is busy or has nothing to do
+};
+
+// ---- local ----
+
+/// Rows handed over inside one process.
+struct PieceHandOver {
+  EdgeId edge;
+  bool gradient = false;
+  std::uint64_t sequence = 0;
+  std::uint32_t index = 0;
+  std::int64_t target_row = 0;
+  std::int64_t rows = 0;
+  ReplicaIndex sender;
+  Buffer buffer;
+  std::size_t offset = 0;         ///< bytes into the buffer
+};
+/// A gradient part or a shard's sum, read in place from a neighbour's memory until ShardRead is sent back.
+struct ShardHandOver {
+  StepId step;
+  bool sum = false;
+  ReplicaIndex sender;
+  std::span<const float> values;
+};
+struct ShardRead {
+  StepId step;
+};
+/// A remote write has landed in one of this replica's rings.
+struct RingEvent {
+  std::uint32_t immediate = 0;
+};
+struct WriteFinished {
+  std::uint64_t cookie = 0;
+};
+struct WriteBroken {
+  std::uint64_t cookie = 0;
+  std::string message;
+};
+/// A send buffer has come back to its pool.
+struct BufferFree {};
+/// The device thread has finished what the lane gave it.
+struct WorkDone {
+  std::vector<Metric> metrics;
+  double gradient_norm = 0;
+  double lr = 0;
+};
+
+MAESTRO_INSPECT(RemoteRegion, x.key, x.base, x.bytes)
+MAESTRO_INSPECT(RingAddress, x.edge, x.gradient, x.receiver, x.ring, x.slots, x.max_pieces, x.payload_bytes, x.region)
+MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients)
+MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reduction)
+MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.supervisor, x.replicas)
+MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
+MAESTRO_INSPECT(ProcessReady, x.rank)
+MAESTRO_INSPECT(SampleRef, x.id, x.tokens)
+MAESTRO_INSPECT(PieceOut, x.edge, x.gradient, x.receiver, x.sequence, x.index, x.source_row, x.target_row, x.rows)
+MAESTRO_INSPECT(ArrivalPiece, x.rows, x.sender)
+MAESTRO_INSPECT(ArrivalPlan, x.edge, x.gradient, x.sequence, x.pieces)
+MAESTRO_INSPECT(MicroBatchPlan, x.section, x.step, x.pass, x.index, x.replica, x.loss_scale, x.samples, x.arrivals,
+                x.pieces)
+MAESTRO_INSPECT(LaneMark, x.kind, x.step, x.pass, x.staging)
+MAESTRO_INSPECT(MicroBatchToken, x.plan)
+MAESTRO_INSPECT(MarkToken, x.mark)
+MAESTRO_INSPECT(Metric, x.name, x.sum, x.weight)
+MAESTRO_INSPECT(MicroBatchDone, x.section, x.replica, x.step, x.pass, x.index, x.samples, x.metrics)
+MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm, x.lr)
+MAESTRO_INSPECT(NormReport, x.section, x.step, x.sum_of_squares)
+MAESTRO_INSPECT(NormTotal, x.step, x.sum_of_squares)
+MAESTRO_INSPECT(Credit, x.edge, x.gradient, x.receiver, x.epoch, x.released)
+MAESTRO_INSPECT(BatchRequest, x.step, x.pass)
+MAESTRO_INSPECT(BatchMetadata, x.step, x.pass, x.samples, x.target_tokens)
+MAESTRO_INSPECT(StoredFile, x.path, x.bytes, x.checksum)
+MAESTRO_INSPECT(SnapshotWritten, x.section, x.step, x.files)
+MAESTRO_INSPECT(CheckpointCommitted, x.step, x.path)
+MAESTRO_INSPECT(Failure, x.message)
+MAESTRO_INSPECT(TransferBroken, x.message)
+MAESTRO_INSPECT(ProcessSummary, x.rank, x.max_rss_mb, x.provider, x.bytes, x.writes)
+MAESTRO_INSPECT(WaitingFor, x.section, x.replica, x.text)
+MAESTRO_INSPECT(WriteFinished, x.cookie)
+MAESTRO_INSPECT(WriteBroken, x.cookie, x.message)
+MAESTRO_INSPECT(RingEvent, x.immediate)
+
+#define MAESTRO_INSPECT_EMPTY(Type)                                   \
+  template <class Inspector>                                          \
+  auto inspect(Inspector& f, Type&) {                                 \
+    return inspect_fields(f, #Type);                                  \
+  }
+MAESTRO_INSPECT_EMPTY(Begin)
+MAESTRO_INSPECT_EMPTY(Interrupt)
+MAESTRO_INSPECT_EMPTY(Farewell)
+MAESTRO_INSPECT_EMPTY(Finish)
+MAESTRO_INSPECT_EMPTY(AddressRequest)
+MAESTRO_INSPECT_EMPTY(StatusRequest)
+
+}  // namespace maestro
+
+CAF_BEGIN_TYPE_ID_BLOCK(maestro, caf::first_custom_type_id)
+CAF_ADD_TYPE_ID(maestro, (maestro::ProcessHello))
+CAF_ADD_TYPE_ID(maestro, (maestro::Directory))
+CAF_ADD_TYPE_ID(maestro, (maestro::ProcessReady))
+CAF_ADD_TYPE_ID(maestro, (maestro::Begin))
+CAF_ADD_TYPE_ID(maestro, (maestro::MicroBatchToken))
+CAF_ADD_TYPE_ID(maestro, (maestro::MarkToken))
+CAF_ADD_TYPE_ID(maestro, (maestro::MicroBatchDone))
+CAF_ADD_TYPE_ID(maestro, (maestro::StepDone))
+CAF_ADD_TYPE_ID(maestro, (maestro::NormReport))
+CAF_ADD_TYPE_ID(maestro, (maestro::NormTotal))
+CAF_ADD_TYPE_ID(maestro, (maestro::Credit))
+CAF_ADD_TYPE_ID(maestro, (maestro::BatchRequest))
+CAF_ADD_TYPE_ID(maestro, (maestro::BatchMetadata))
+CAF_ADD_TYPE_ID(maestro, (maestro::SnapshotWritten))
+CAF_ADD_TYPE_ID(maestro, (maestro::CheckpointCommitted))
+CAF_ADD_TYPE_ID(maestro, (maestro::Failure))
+CAF_ADD_TYPE_ID(maestro, (maestro::TransferBroken))
+CAF_ADD_TYPE_ID(maestro, (maestro::ReplicaAddress))
+CAF_ADD_TYPE_ID(maestro, (maestro::AddressRequest))
+CAF_ADD_TYPE_ID(maestro, (maestro::Interrupt))
+CAF_ADD_TYPE_ID(maestro, (maestro::Finish))
+CAF_ADD_TYPE_ID(maestro, (maestro::Farewell))
+CAF_ADD_TYPE_ID(maestro, (maestro::ProcessSummary))
+CAF_ADD_TYPE_ID(maestro, (maestro::StatusRequest))
+CAF_ADD_TYPE_ID(maestro, (maestro::WaitingFor))
+CAF_ADD_TYPE_ID(maestro, (maestro::RingEvent))
+CAF_ADD_TYPE_ID(maestro, (maestro::WriteFinished))
+CAF_ADD_TYPE_ID(maestro, (maestro::WriteBroken))
+CAF_END_TYPE_ID_BLOCK(maestro)
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::PieceHandOver)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::ShardHandOver)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::ShardRead)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::StartTimeout)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::ChildEnded)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::BridgeReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::BufferFree)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::WorkDone)

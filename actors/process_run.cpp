@@ -1,0 +1,434 @@
+#include "actors/process_run.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "actors/actor_environment.hpp"
+#include "actors/coordinator.hpp"
+#include "actors/data_source.hpp"
+#include "actors/launcher.hpp"
+#include "actors/run_report.hpp"
+#include "actors/section_replica.hpp"
+#include "actors/signal_watcher.hpp"
+#include "actors/supervisor.hpp"
+#include "actors/transport_bridge.hpp"
+#include "runtime/device/cpu_device.hpp"
+#include "runtime/observe/max_rss.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/state/checkpoint.hpp"
+#include "sections/model_config.hpp"
+#include "sections/state_io.hpp"
+#include "transport/shared_memory_sweep.hpp"
+
+namespace maestro {
+
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr Epoch run_epoch(1);
+
+NetworkOptions network_options(const TransportConfig& transport) {
+  NetworkOptions options;
+  options.provider = transport.provider;
+  options.listen_address = transport.listen;
+  options.timeout_ms = static_cast<std::int64_t>(transport.timeout_s * 1000);
+  options.force_rma = transport.force_rma;
+  options.chunk_bytes = static_cast<std::size_t>(transport.chunk_kib) << 10;
+  return options;
+}
+
+/// Errors in what the user gave are found here, where a message can still be one line.
+void check_output_folder(const fs::path& out) {
+  std::error_code problem;
+  fs::create_directories(out, problem);
+  const bool usable = !problem && fs::is_directory(out) && access(out.c_str(), W_OK | X_OK) == 0;
+  if (usable) return;
+  throw JobError("train.out = \"" + out.string() + "\": cannot write there" +
+                     (problem ? " (" + problem.message() + ")" : std::string()) + "; choose another folder",
+                 ErrorCode::unavailable);
+}
+
+}  // namespace
+
+struct ProcessRun::State {
+  State(const JobPlan& job, Console& terminal)
+      : plan(job),
+        console(terminal),
+        environment(child_environment()),
+        rank(static_cast<std::uint32_t>(environment.rank)),
+        trace(rank, "process " + std::to_string(environment.rank), trace_options(job)),
+        snapshots(CheckpointStore(fs::path(job.train.out) / "checkpoints", {job.train.keep_checkpoints, {}})),
+        record(std::make_shared<RunRecord>()) {}
+
+  static TraceOptions trace_options(const JobPlan& job) {
+    TraceOptions options;
+    options.on = !job.options.trace.empty();
+    return options;
+  }
+  [[nodiscard]] bool is_root() const { return environment.rank == 0; }
+  [[nodiscard]] bool several() const { return plan.options.processes > 1; }
+  [[nodiscard]] fs::path trace_part(std::int64_t of_rank) const {
+    return plan.options.trace.string() + ".part" + std::to_string(of_rank);
+  }
+
+  const JobPlan& plan;
+  Console& console;
+  ChildEnvironment environment;
+  ProcessRank rank;
+  TraceRecorder trace;
+  SnapshotWriter snapshots;
+  std::shared_ptr<RunRecord> record;
+  std::atomic<std::uint64_t> current_step = 0;
+  std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();
+  cpu::CpuOperatorTable ops;
+  std::map<std::string, std::unique_ptr<Device>> devices;
+  fs::path checkpoint;
+  std::uint64_t first_step = 1;
+  std::unique_ptr<Network> network;
+  std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)
+  std::vector<caf::actor> spawned;
+  caf::actor coordinator;
+
+  void prepare_resume();
+  Device* device(const std::string& name);
+  std::shared_ptr<SectionRunner> build(const ReplicaPlace& place);
+  void start_devices_and_sections();
+  std::vector<std::pair<ReplicaPlace, std::shared_ptr<SectionRunner>>> replicas;
+  caf::actor spawn_all(LocalActors& local);
+  CoordinatorOptions coordinator_options(const caf::actor& source, const caf::actor& supervisor) const;
+  [[nodiscard]] LaneModel lanes() const;
+  ProcessSummary summary() const;
+  void stop();
+  RunResult succeed(const RunOutcome& outcome);
+  int fail(const RunOutcome& outcome, Launcher& launcher);
+  void write_outputs(RunResult& result, const ProcessTotals& totals);
+  void print_header() const;
+};
+
+void ProcessRun::State::prepare_resume() {
+  if (plan.options.resume.empty()) return;
+  checkpoint = resolve_checkpoint(plan.options.resume).value_or_throw();
+  const Manifest manifest = load_checkpoint(checkpoint).value_or_throw();
+  verify_checkpoint(checkpoint).or_throw();
+  const auto batch = static_cast<std::uint64_t>(plan.train.global_batch);
+  if (manifest.seed != static_cast<std::uint64_t>(plan.train.seed)) {
+    throw JobError(checkpoint.string() + " was made with train.seed = " + std::to_string(manifest.seed) +
+                   ", the job has " + std::to_string(plan.train.seed) + "; resume with the same seed");
+  }
+  if (manifest.data_position != manifest.step * batch) {
+    throw JobError(checkpoint.string() + " stands at sample " + std::to_string(manifest.data_position) + " after " +
+                   std::to_string(manifest.step) + " steps; train.global_batch = " + std::to_string(batch) +
+                   " would skip or repeat samples: use " +
+                   std::to_string(manifest.data_position / std::max<std::uint64_t>(manifest.step, 1)));
+  }
+  first_step = manifest.step + 1;
+  record->resumed_from = manifest.step;
+}
+
+Device* ProcessRun::State::device(const std::string& name) {
+  auto& found = devices[name];
+  if (found == nullptr) {
+    const int core = name.rfind("cpu:", 0) == 0 ? std::stoi(name.substr(4)) : -1;
+    found = std::make_unique<CpuDevice>(name, core, ops);
+  }
+  return found.get();
+}
+
+std::shared_ptr<SectionRunner> ProcessRun::State::build(const ReplicaPlace& place) {
+  const PlannedSection& planned = plan.sections[place.section.value()];
+  const GraphNode& node = plan.graph.node(place.section);
+  SectionContext context;
+  context.name = node.name;
+  context.seed = static_cast<std::uint64_t>(plan.train.seed);
+  context.precision = planned.config.precision;
+  context.trained = node.mode == Mode::forward_backward;
+  context.ops = &ops;
+  std::unique_ptr<Section> section = planned.factory(context);
+  section->parameters().allocate(context.trained);
+  if (!planned.config.weights.empty() && (checkpoint.empty() || !context.trained)) {
+    load_weights(*section, planned.config.weights).or_throw();
+  }
+  if (!checkpoint.empty() && context.trained) restore_snapshot(*section, checkpoint, node.name).or_throw();
+  section->parameters().values_changed();
+  if (!context.trained) section->freeze();
+  return std::make_shared<SectionRunner>(std::move(section), context, planned.config.optimizer, plan.train.steps);
+}
+
+void ProcessRun::State::start_devices_and_sections() {
+  for (const ReplicaPlace& place : plan.places) {
+    if (place.rank == rank) replicas.emplace_back(place, build(place));
+  }
+}
+
+LaneModel ProcessRun::State::lanes() const {
+  LaneModel model;
+  model.cost_per_token = plan.flops_per_token;
+  std::map<std::string, int> numbers;
+  for (const ReplicaPlace& place : plan.places) {
+    model.device.resize(std::max<std::size_t>(model.device.size(), place.section.value() + 1));
+    const int number = numbers.try_emplace(place.device, static_cast<int>(numbers.size())).first->second;
+    model.device[place.section.value()].push_back(number);
+  }
+  return model;
+}
+
+CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source,
+                                                          const caf::actor& supervisor) const {
+  const TrainConfig& train = plan.train;
+  CoordinatorOptions options;
+  options.graph = &plan.graph;
+  options.schedule.first_step = first_step;
+  options.schedule.steps = static_cast<std::uint64_t>(train.steps);
+  options.schedule.validate_every = static_cast<std::uint64_t>(train.validate_every);
+  options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
+  options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0;
+  options.ahead = train.ahead;
+  options.global_batch = train.global_batch;
+  options.seed = static_cast<std::uint64_t>(train.seed);
+  options.epoch_samples = plan.corpus->samples(Split::train);
+  options.policy = make_order_policy("arrival");
+  options.lanes = lanes();
+  options.record = record;
+  options.snapshots = const_cast<SnapshotWriter*>(&snapshots);
+  options.console = &console;
+  options.data_source = source;
+  options.supervisor = supervisor;
+  return options;
+}
+
+ProcessSummary ProcessRun::State::summary() const {
+  const TransferStats stats = network->stats();
+  return {rank, max_rss_mb(), network->provider(), stats.bytes_done, stats.writes_done};
+}
+
+caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
+  caf::actor_system& system = actors->system();
+  SupervisorOptions supervision;
+  supervision.graph = &plan.graph;
+  supervision.rank = rank;
+  supervision.processes = plan.options.processes;
+  supervision.build = std::string("maestro ") + MAESTRO_VERSION + " job " + plan.name;
+  supervision.outcome = outcome;
+  supervision.current_step = &current_step;
+  supervision.summary = [this] { return summary(); };
+  const caf::actor supervisor = system.spawn<Supervisor>(supervision);
+  const auto grace = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1500));
+  local.bridge = system.spawn<TransportBridge>(network.get(), &plan.graph, supervisor, grace);
+  network->route_failures(supervisor);
+  spawned = {local.bridge, supervisor};
+  if (is_root()) {
+    const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->samples(Split::train));
+    const caf::actor source = system.spawn<DataSource>(
+        plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
+    coordinator = system.spawn<Coordinator>(coordinator_options(source, supervisor));
+    local.coordinator = coordinator;
+    spawned.insert(spawned.end(), {source, coordinator});
+  }
+  caf::scoped_actor self(system);
+  for (const auto& [place, runner] : replicas) {
+    ReplicaSpec spec;
+    spec.graph = &plan.graph;
+    spec.section = place.section;
+    spec.replica = place.replica;
+    spec.rank = rank;
+    spec.max_sample_tokens = plan.max_sample_tokens;
+    spec.slots = plan.transport.slots;
+    spec.epoch = run_epoch;
+    spec.remote = network->open();
+    spec.global_clip = plan.train.clip == "global";
+    spec.runner = runner;
+    spec.device = device(place.device);
+    spec.network = network.get();
+    spec.trace = &trace;
+    spec.snapshots = &snapshots;
+    spec.current_step = &current_step;
+    spec.supervisor = supervisor;
+    spec.bridge = local.bridge;
+    const caf::actor replica = system.spawn<SectionReplica>(std::move(spec));
+    spawned.push_back(replica);
+    self->request(replica, std::chrono::seconds(30), AddressRequest{})
+        .receive([&](const ReplicaAddress& address) { local.hello.replicas.push_back(address); },
+                 [&](const caf::error& problem) { throw JobError("start-up: " + system.render(problem)); });
+  }
+  local.hello.rank = rank;
+  local.hello.pid = getpid();
+  local.hello.build = supervision.build;
+  local.hello.endpoint = network->address();
+  local.hello.supervisor = supervisor;
+  return supervisor;
+}
+
+void ProcessRun::State::stop() {
+  for (auto& [name, made] : devices) made->stop();
+  snapshots.stop();
+  if (network) network->stop();
+  coordinator = nullptr;
+  for (const caf::actor& actor : spawned) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  spawned.clear();
+  actors.reset();
+}
+
+void ProcessRun::State::write_outputs(RunResult& result, const ProcessTotals& totals) {
+  if (!plan.options.report.empty()) {
+    make_report(plan, *record, totals).write(plan.options.report).or_throw();
+    result.report = plan.options.report.string();
+  }
+  if (!plan.options.trace.empty()) {
+    std::vector<fs::path> parts;
+    for (std::int64_t at = 0; at < plan.options.processes; ++at) parts.push_back(trace_part(at));
+    merge_traces(parts, plan.options.trace).or_throw();
+    for (const fs::path& part : parts) fs::remove(part);
+    result.trace = plan.options.trace.string();
+  }
+  if (record->checkpoint.empty()) return;
+  for (const GraphNode& node : plan.graph.nodes()) {
+    if (node.mode != Mode::forward_backward) continue;
+    result.weights[node.name] = (fs::path(record->checkpoint) / node.name).string();
+  }
+}
+
+RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
+  console.finish();
+  const ProcessTotals totals = total_of(ended.processes);
+  RunResult result = make_result(*record, totals);
+  if (is_root()) write_outputs(result, totals);
+  return result;
+}
+
+int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
+  console.finish();
+  if (!ended.error.empty()) console.error(ended.error);
+  if (!several()) {
+    stop();
+    return 1;
+  }
+  // PR-2: nothing that hangs in a broken run may keep this process alive.
+  std::thread([] {
+    std::this_thread::sleep_for(milliseconds(1500));
+    _exit(1);
+  }).detach();
+  std::vector<pid_t> dead;
+  for (const std::int64_t pid : ended.lost_pids) {
+    kill(static_cast<pid_t>(pid), SIGKILL);  // a stopped process would stay for ever; of this job by its own word
+    dead.push_back(static_cast<pid_t>(pid));
+  }
+  network->stop();
+  launcher.end_all(milliseconds(700));
+  for (const std::int64_t pid : launcher.pids()) dead.push_back(static_cast<pid_t>(pid));
+  (void)sweep_shared_memory(dead);
+  _exit(1);
+}
+
+void ProcessRun::State::print_header() const {
+  if (plan.options.quiet || !is_root()) return;
+  std::string header = "job " + plan.name + ": " + std::to_string(plan.train.steps) + " steps of " +
+                       std::to_string(plan.train.global_batch) + " samples, " +
+                       std::to_string(plan.options.processes) +
+                       (several() ? " processes" : " process") + ", tensors by " + network->provider();
+  console.note(header);
+  console.note("  corpus    " + plan.corpus->describe());
+  for (const auto& place : plan.places) {
+    const GraphNode& node = plan.graph.node(place.section);
+    if (node.mode == Mode::source) continue;
+    console.note("  " + node.name + " replica " + std::to_string(place.replica.value()) + " on " + place.device +
+                 " of process " + std::to_string(place.rank.value()) + ", " +
+                 std::string(name_of(plan.sections[place.section.value()].config.precision)) +
+                 (node.mode == Mode::forward_only ? ", frozen" : ", trained"));
+  }
+  for (const std::string& note : plan.notes) console.note("  note: " + note);
+  if (first_step > 1) console.note("  resuming after step " + std::to_string(first_step - 1));
+}
+
+ProcessRun::ProcessRun(const JobPlan& plan, Console& console) : state_(std::make_unique<State>(plan, console)) {}
+ProcessRun::~ProcessRun() { state_->stop(); }
+
+void ProcessRun::prepare() {
+  State& state = *state_;
+  state.prepare_resume();
+  for (std::size_t index = 0; index < state.plan.sections.size(); ++index) {
+    const SectionConfig& config = state.plan.sections[index].config;
+    if (config.weights.empty()) continue;
+    SectionContext context;
+    context.name = config.name;
+    context.precision = config.precision;
+    context.ops = &state.ops;
+    check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
+  }
+  if (!state.plan.options.check_only) check_output_folder(state.plan.train.out);
+}
+
+RunResult ProcessRun::run() {
+  State& state = *state_;
+  if (!state.is_root()) {  // Ctrl-C reaches the whole group; rank 0 decides what it means
+    signal(SIGINT, SIG_IGN);
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_UNBLOCK, &term, nullptr);
+  }
+  std::future<RunOutcome> future = state.outcome->future();
+  state.start_devices_and_sections();
+  state.network = std::make_unique<Network>(network_options(state.plan.transport),
+                                            state.several() || state.plan.transport.force_rma);
+  ActorSystemOptions actor_options;
+  actor_options.networked = state.several();
+  actor_options.peer_timeout = milliseconds(static_cast<std::int64_t>(state.plan.train.peer_timeout_s * 1000));
+  state.actors = std::make_unique<ActorEnvironment>(actor_options);
+  state.print_header();
+
+  LocalActors local;
+  const caf::actor supervisor = state.spawn_all(local);
+  Launcher launcher([supervisor](ProcessRank rank, std::string how) {
+    tell_from_outside(supervisor, ChildEnded{rank, std::move(how)});
+  });
+  local.root = supervisor;
+  if (state.several() && state.is_root()) {
+    const std::string& listen = state.plan.transport.listen;
+    ChildEnvironment children;
+    children.processes = state.plan.options.processes;
+    children.root_host = listen == "0.0.0.0" ? "127.0.0.1" : listen;
+    children.root_port =
+        state.actors->publish(supervisor, listen, static_cast<std::uint16_t>(state.plan.transport.port));
+    launcher.start(state.plan.options.command, children);
+  } else if (state.several()) {
+    local.root = state.actors->find(state.environment.root_host, state.environment.root_port, milliseconds(10000));
+  }
+  tell_from_outside(supervisor, local);
+  local = LocalActors();
+
+  RunOutcome ended;
+  {
+    std::unique_ptr<SignalWatcher> signals;
+    if (state.is_root()) {
+      signals = std::make_unique<SignalWatcher>([&state, &launcher, coordinator = state.coordinator](int count) {
+        if (count > 1) {
+          launcher.kill_all();
+          state.console.finish();
+          const pid_t self = getpid();
+          (void)self;
+          _exit(130);
+        }
+        state.console.note("stopping after this step; a checkpoint is being written (Ctrl-C again to leave at once)");
+        tell_from_outside(coordinator, Interrupt{});
+      });
+    }
+    ended = future.get();
+  }
+  if (!ended.ok) {
+    RunResult failed;
+    failed.status = state.fail(ended, launcher);
+    return failed;
+  }
+  if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.environment.rank)).or_throw();
+  state.stop();
+  launcher.end_all(milliseconds(10000));
+  return state.succeed(ended);
+}
+
+}  // namespace maestro

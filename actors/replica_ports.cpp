@@ -1,0 +1,289 @@
+#include "actors/replica_ports.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/chunk_plan.hpp"
+
+namespace maestro {
+
+namespace {
+constexpr std::size_t header_bytes = sizeof(PieceHeader);
+}
+
+ReplicaPorts::ReplicaPorts(const ReplicaPortsOptions& options, Network& network, std::function<void()> on_buffer_free)
+    : options_(options), network_(&network), on_buffer_free_(std::move(on_buffer_free)), client_(network.next_client()) {
+  for (const EdgeId edge : options_.graph->inputs(options_.section)) {
+    add_ring(edge, false);
+    if (options_.graph->edge(edge).gradient) add_pool(edge, true);
+  }
+  for (const EdgeId edge : options_.graph->outputs(options_.section)) {
+    add_pool(edge, false);
+    if (options_.graph->edge(edge).gradient) add_ring(edge, true);
+  }
+}
+
+void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
+  const GraphNode& node = options_.graph->node(options_.section);
+  const GraphEdge& joined = options_.graph->edge(edge);
+  InputRingSpec spec;
+  spec.edge = edge;
+  spec.gradient = gradient;
+  spec.receiver = options_.replica;
+  spec.ring = network_->next_ring();
+  // Gradients come back for every micro-batch in flight, so their ring needs no other bound.
+  spec.slots = static_cast<std::uint32_t>(gradient ? node.max_in_flight : options_.slots);
+  spec.max_pieces = static_cast<std::uint32_t>(node.micro_batch);
+  spec.max_rows = node.micro_batch * options_.max_sample_tokens;
+  spec.columns = joined.columns;
+  spec.dtype = joined.dtype;
+  spec.chunk_bytes = network_->options().chunk_bytes;
+  spec.epoch = options_.epoch;
+  auto made = std::make_unique<InputRing>(spec);
+  if (options_.remote) ring_regions_[{edge, gradient}] = network_->register_memory(made->memory(), made->memory_bytes());
+  ring_index_[spec.ring] = made.get();
+  rings_[{edge, gradient}] = std::move(made);
+}
+
+void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
+  const PortKey key{port_of(edge, gradient), gradient};
+  if (pools_.count(key) != 0) return;
+  const GraphNode& node = options_.graph->node(options_.section);
+  const GraphEdge& joined = options_.graph->edge(edge);
+  const auto pieces = static_cast<std::size_t>(node.micro_batch) * options_.graph->edges().size();
+  const std::size_t payload = static_cast<std::size_t>(node.micro_batch * options_.max_sample_tokens) *
+                              joined.row_bytes();
+  const std::size_t aligned = (payload + 63) / 64 * 64;
+  const auto blocks = static_cast<std::size_t>(node.max_in_flight + 1);
+  auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + pieces * header_bytes, blocks, on_buffer_free_), nullptr,
+                                          aligned, joined.columns, joined.dtype, key.first});
+  if (options_.remote) {
+    made->region = network_->register_memory(made->buffers.memory(), made->buffers.memory_bytes());
+  }
+  pools_[key] = std::move(made);
+}
+
+const std::string& ReplicaPorts::port_of(EdgeId edge, bool gradient) const {
+  const GraphEdge& joined = options_.graph->edge(edge);
+  return gradient ? joined.to_port : joined.from_port;
+}
+
+std::vector<RingAddress> ReplicaPorts::rings() const {
+  std::vector<RingAddress> addresses;
+  for (const auto& [key, made] : rings_) {
+    RingAddress address;
+    address.edge = key.first;
+    address.gradient = key.second;
+    address.receiver = options_.replica;
+    address.ring = made->spec().ring;
+    address.slots = made->spec().slots;
+    address.max_pieces = made->spec().max_pieces;
+    address.payload_bytes = made->layout().payload_bytes();
+    const auto region = ring_regions_.find(key);
+    if (region != ring_regions_.end() && region->second) address.region = region->second->remote();
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+std::vector<std::uint32_t> ReplicaPorts::ring_numbers() const {
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [number, made] : ring_index_) numbers.push_back(number);
+  return numbers;
+}
+
+void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
+  outbox_ = std::move(outbox);
+  for (const ProcessHello& process : directory.processes) {
+    for (const ReplicaAddress& peer : process.replicas) {
+      for (const RingAddress& address : peer.rings) {
+        const GraphEdge& joined = options_.graph->edge(address.edge);
+        const SectionId sender = address.gradient ? joined.to : joined.from;
+        if (sender != options_.section) continue;
+        const bool local = peer.rank == options_.rank && !network_->options().force_rma;
+        links_.insert_or_assign(
+            LinkKey{address.edge, address.gradient, address.receiver},
+            Link{OutputLink(options_.epoch, address.slots, options_.graph->node(sender).replicas), peer, address, local});
+      }
+      for (const auto& [key, made] : rings_) {
+        const GraphEdge& joined = options_.graph->edge(key.first);
+        if (peer.section == (key.second ? joined.to : joined.from)) senders_[key].push_back(peer.actor);
+      }
+    }
+  }
+}
+
+BuffersFree ReplicaPorts::buffers_free() const {
+  BuffersFree free;
+  for (const auto& [key, made] : pools_) {
+    if (made->buffers.available() > 0) continue;
+    (key.second ? free.gradients : free.outputs) = false;
+  }
+  return free;
+}
+
+Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> ReplicaPorts::open(
+    const MicroBatchPlan& plan, bool gradients) {
+  std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>> tensors;
+  for (const ArrivalPlan& arrival : plan.arrivals) {
+    if (arrival.gradient != gradients) continue;
+    Result<ArrivedTensor> arrived = ring(arrival.edge, gradients).open(arrival.sequence);
+    if (!arrived) return arrived.error();
+    const GraphEdge& joined = options_.graph->edge(arrival.edge);
+    PortTensor tensor{gradients ? joined.from_port : joined.to_port, arrived->tensor, joined.gradient};
+    tensors.emplace_back(std::move(tensor), std::move(arrived->copies));
+  }
+  return tensors;
+}
+
+std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, bool gradients) {
+  std::vector<SendBuffer> buffers;
+  std::vector<std::string> ports;
+  for (const PieceOut& piece : plan.pieces) {
+    if (piece.gradient != gradients) continue;
+    const std::string& port = port_of(piece.edge, gradients);
+    if (std::find(ports.begin(), ports.end(), port) != ports.end()) continue;
+    ports.push_back(port);
+    Pool& from = pool(piece.edge, gradients);
+    SendBuffer send;
+    send.edge = piece.edge;
+    send.gradient = gradients;
+    send.buffer = from.buffers.acquire();
+    send.tensor = Tensor(send.buffer.data(), from.dtype, Shape{plan.rows(), from.columns});
+    buffers.push_back(std::move(send));
+  }
+  return buffers;
+}
+
+Status ReplicaPorts::send(const MicroBatchPlan& plan, std::vector<SendBuffer> buffers) {
+  for (const SendBuffer& ready : buffers) {
+    Pool& from = pool(ready.edge, ready.gradient);
+    std::size_t header = from.payload_bytes;
+    for (const PieceOut& piece : plan.pieces) {
+      if (piece.gradient != ready.gradient || port_of(piece.edge, piece.gradient) != from.port) continue;
+      OutgoingPiece outgoing;
+      outgoing.piece = piece;
+      outgoing.step = plan.step;
+      outgoing.buffer = ready.buffer;
+      outgoing.offset = static_cast<std::size_t>(piece.source_row * from.columns) * size_of(from.dtype);
+      outgoing.header_offset = header;
+      header += header_bytes;
+      links_.at({piece.edge, piece.gradient, piece.receiver}).credits.queue(std::move(outgoing));
+    }
+  }
+  for (auto& [key, link] : links_) {
+    if (Status flushed = flush(link); !flushed) return flushed;
+  }
+  return {};
+}
+
+Status ReplicaPorts::flush(Link& link) {
+  while (true) {
+    Result<std::optional<OutgoingPiece>> next = link.credits.take();
+    if (!next) return next.error();
+    if (!next->has_value()) return {};
+    const OutgoingPiece& outgoing = **next;
+    if (!link.local) {
+      write(link, pool(outgoing.piece.edge, outgoing.piece.gradient), outgoing);
+      continue;
+    }
+    PieceHandOver hand;
+    hand.edge = outgoing.piece.edge;
+    hand.gradient = outgoing.piece.gradient;
+    hand.sequence = outgoing.piece.sequence;
+    hand.index = outgoing.piece.index;
+    hand.target_row = outgoing.piece.target_row;
+    hand.rows = outgoing.piece.rows;
+    hand.sender = options_.replica;
+    hand.buffer = outgoing.buffer;
+    hand.offset = outgoing.offset;
+    outbox_.hand_over(link.receiver.actor, std::move(hand));
+  }
+}
+
+void ReplicaPorts::write(const Link& link, const Pool& from, const OutgoingPiece& outgoing) {
+  const PieceOut& piece = outgoing.piece;
+  const SlotLayout layout =
+      SlotLayout::make(link.ring.slots, link.ring.max_pieces, link.ring.payload_bytes).value_or_throw();
+  const std::uint32_t slot = layout.slot_of(piece.sequence);
+  const std::size_t row_bytes = static_cast<std::size_t>(from.columns) * size_of(from.dtype);
+  PieceInfo info{options_.epoch, piece.edge, piece.sequence, outgoing.step, options_.replica,
+                 static_cast<std::uint64_t>(piece.target_row), static_cast<std::uint64_t>(piece.rows),
+                 static_cast<std::uint32_t>(row_bytes), from.dtype};
+  const PieceHeader header = make_header(info);
+  std::memcpy(outgoing.buffer.data() + outgoing.header_offset, &header, sizeof header);
+  const auto post = [&](std::size_t local_offset, std::size_t remote_offset, std::size_t bytes) {
+    WriteRequest request;
+    request.local = from.region.get();
+    request.local_offset = outgoing.buffer.pool_offset() + local_offset;
+    request.bytes = bytes;
+    request.remote = link.ring.region;
+    request.remote_offset = remote_offset;
+    request.immediate = pack({EdgeId(link.ring.ring), slot, wrap_sequence(piece.sequence)});
+    request.cookie = std::uint64_t{client_} << Network::client_shift | next_cookie_++;
+    writes_[request.cookie] = outgoing.buffer;
+    network_->write(link.receiver.rank, request);
+  };
+  post(outgoing.header_offset, layout.header_offset(slot, piece.index), sizeof header);
+  const std::size_t target = static_cast<std::size_t>(piece.target_row) * row_bytes;
+  for (const Chunk chunk : ChunkPlan(info.payload_bytes(), network_->options().chunk_bytes)) {
+    post(outgoing.offset + chunk.offset, layout.payload_offset(slot, target + chunk.offset), chunk.bytes);
+  }
+}
+
+Status ReplicaPorts::release(const MicroBatchPlan& plan) {
+  for (const ArrivalPlan& arrival : plan.arrivals) {
+    InputRing& from = ring(arrival.edge, arrival.gradient);
+    const Result<bool> grew = from.release(arrival.sequence);
+    if (!grew) return grew.error();
+    if (!*grew) continue;
+    Credit granted{arrival.edge, arrival.gradient, options_.replica, options_.epoch.value(), from.released()};
+    for (const caf::actor& sender : senders_[{arrival.edge, arrival.gradient}]) outbox_.credit(sender, granted);
+  }
+  return {};
+}
+
+Status ReplicaPorts::expect(const MicroBatchPlan& plan, const Arrived& arrived) {
+  for (const ArrivalPlan& arrival : plan.arrivals) {
+    const Result<bool> complete = ring(arrival.edge, arrival.gradient).expect(arrival, plan.step);
+    if (!complete) return complete.error();
+    if (*complete) arrived(arrival.edge, arrival.gradient, arrival.sequence);
+  }
+  return {};
+}
+
+Status ReplicaPorts::landed(std::uint32_t immediate, const Arrived& arrived) {
+  InputRing& into = *ring_index_.at(unpack_immediate(immediate).edge.value());
+  std::uint64_t sequence = 0;
+  const Result<bool> complete = into.landed(immediate, sequence);
+  if (!complete) return complete.error();
+  if (*complete) arrived(into.spec().edge, into.spec().gradient, sequence);
+  return {};
+}
+
+Status ReplicaPorts::handed_over(const PieceHandOver& piece, const Arrived& arrived) {
+  HandedRows rows{piece.buffer, piece.offset, piece.index, piece.target_row, piece.rows};
+  const Result<bool> complete = ring(piece.edge, piece.gradient).handed_over(piece.sequence, std::move(rows));
+  if (!complete) return complete.error();
+  if (*complete) arrived(piece.edge, piece.gradient, piece.sequence);
+  return {};
+}
+
+Status ReplicaPorts::credit(const Credit& credit) {
+  const auto found = links_.find({credit.edge, credit.gradient, credit.receiver});
+  if (found == links_.end()) return {};
+  if (Status granted = found->second.credits.grant(Epoch(credit.epoch), credit.released); !granted) return granted;
+  return flush(found->second);
+}
+
+std::string ReplicaPorts::waiting_send() const {
+  for (const auto& [key, link] : links_) {
+    const OutgoingPiece* next = link.credits.next();
+    if (next == nullptr) continue;
+    return "a free slot of section '" + options_.graph->node(link.receiver.section).name + "' replica " +
+           std::to_string(link.receiver.replica.value()) + " for step " + std::to_string(next->step.value());
+  }
+  return {};
+}
+
+}  // namespace maestro

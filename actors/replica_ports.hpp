@@ -1,0 +1,123 @@
+// The ports of one section replica: rings it receives into, buffer pools it sends from, links to its receivers. Plain
+// class; the actor passes messages in and sends what it is told through `Outbox`.
+//
+// RP-1: a buffer returns to its pool when every piece of it was received (hand-over) or written (RMA).
+// RP-2: sequence numbers and credits come from plans and messages alone; this class never waits.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "actors/network.hpp"
+#include "runtime/graph/section_graph.hpp"
+#include "sections/section_runner.hpp"
+#include "transport/input_ring.hpp"
+#include "transport/output_link.hpp"
+
+namespace maestro {
+
+struct ReplicaPortsOptions {
+  const SectionGraph* graph = nullptr;
+  SectionId section;
+  ReplicaIndex replica;
+  ProcessRank rank;
+  std::int64_t max_sample_tokens = 1;
+  std::int64_t slots = 1;
+  Epoch epoch;
+  bool remote = false;  ///< some peer is in another process, or RMA is forced
+};
+
+/// Where a replica's messages go; set by the actor.
+struct Outbox {
+  std::function<void(const caf::actor&, PieceHandOver)> hand_over;
+  std::function<void(const caf::actor&, Credit)> credit;
+};
+
+/// One tensor of a pass in a buffer of its own.
+struct SendBuffer {
+  EdgeId edge;  ///< any edge of the port
+  bool gradient = false;
+  Buffer buffer;
+  Tensor tensor;
+};
+
+/// Not thread-safe; belongs to the replica's actor.
+class ReplicaPorts {
+ public:
+  /// `on_buffer_free` is called from any thread when a send buffer has come back.
+  ReplicaPorts(const ReplicaPortsOptions& options, Network& network, std::function<void()> on_buffer_free);
+
+  [[nodiscard]] std::vector<RingAddress> rings() const;
+  [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const;
+  /// The client number of this replica's writes.
+  [[nodiscard]] std::uint32_t client() const { return client_; }
+  void connect(const Directory& directory, Outbox outbox);
+
+  [[nodiscard]] BuffersFree buffers_free() const;
+  /// What arrived for a micro-batch: inputs, or gradients of outputs.
+  Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> open(const MicroBatchPlan& plan,
+                                                                                    bool gradients);
+  /// Buffers for what a pass sends: output ports, or gradients of inputs.
+  std::vector<SendBuffer> acquire(const MicroBatchPlan& plan, bool gradients);
+  /// The pass is done: its pieces leave as credits allow.
+  Status send(const MicroBatchPlan& plan, std::vector<SendBuffer> buffers);
+  /// The micro-batch has retired: slots become credits.
+  Status release(const MicroBatchPlan& plan);
+
+  /// Completed sequences are reported through `arrived`.
+  using Arrived = std::function<void(EdgeId, bool gradient, std::uint64_t sequence)>;
+  Status expect(const MicroBatchPlan& plan, const Arrived& arrived);
+  Status landed(std::uint32_t immediate, const Arrived& arrived);
+  Status handed_over(const PieceHandOver& piece, const Arrived& arrived);
+  Status credit(const Credit& credit);
+  /// A write of this replica has ended.
+  void write_finished(std::uint64_t cookie) { writes_.erase(cookie); }
+  /// The piece that waits for a credit, if any, for "who waits for whom".
+  [[nodiscard]] std::string waiting_send() const;
+  [[nodiscard]] bool owns_ring(std::uint32_t ring) const { return ring_index_.count(ring) != 0; }
+
+ private:
+  struct Link {
+    OutputLink credits;
+    ReplicaAddress receiver;
+    RingAddress ring;
+    bool local = true;
+  };
+  struct Pool {
+    BufferPool buffers;
+    std::unique_ptr<Region> region;
+    std::size_t payload_bytes = 0;
+    std::int64_t columns = 1;
+    DType dtype = DType::f32;
+    std::string port;
+  };
+  using PortKey = std::pair<std::string, bool>;  // port, gradient
+  using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex>;
+  void add_ring(EdgeId edge, bool gradient);
+  void add_pool(EdgeId edge, bool gradient);
+  InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}); }
+  [[nodiscard]] const std::string& port_of(EdgeId edge, bool gradient) const;
+  Pool& pool(EdgeId edge, bool gradient) { return *pools_.at({port_of(edge, gradient), gradient}); }
+  Status flush(Link& link);
+  void write(const Link& link, const Pool& from, const OutgoingPiece& piece);
+
+  ReplicaPortsOptions options_;
+  Network* network_;
+  std::function<void()> on_buffer_free_;
+  Outbox outbox_;
+  std::uint32_t client_;
+  std::uint64_t next_cookie_ = 0;
+  std::map<std::pair<EdgeId, bool>, std::unique_ptr<InputRing>> rings_;
+  std::map<std::pair<EdgeId, bool>, std::unique_ptr<Region>> ring_regions_;
+  std::map<std::uint32_t, InputRing*> ring_index_;
+  std::map<PortKey, std::unique_ptr<Pool>> pools_;
+  std::map<LinkKey, Link> links_;
+  std::map<std::pair<EdgeId, bool>, std::vector<caf::actor>> senders_;  // who gets this ring's credits
+  std::map<std::uint64_t, Buffer> writes_;                              // RP-1
+};
+
+}  // namespace maestro

@@ -1,0 +1,44 @@
+// What a run has done so far, as the coordinator records it: rows for the report, counts, validation. Pure.
+//
+// RR-1: sums over micro-batches are formed in micro-batch order, so figures are the same under every placement.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/observe/report.hpp"
+#include "runtime/schedule/step_plan.hpp"
+
+namespace maestro {
+
+struct MetricTotals {
+  /// name -> (sum, weight) by micro-batch index.
+  std::map<std::string, std::map<std::uint32_t, std::pair<double, double>>> values;
+  void add(std::uint32_t index, const std::string& name, double sum, double weight) {
+    values[name][index] = {sum, weight};
+  }
+  /// sum / weight of each metric; those without weight are left out.
+  [[nodiscard]] std::map<std::string, double> means() const;
+};
+
+struct RunRecord {
+  std::vector<StepRow> steps;
+  std::map<std::string, std::map<std::string, double>> validation;  ///< of the last validation, by section
+  std::vector<StepRow> validations;                                 ///< every one of them
+  std::uint64_t samples_read = 0;
+  std::uint64_t samples_trained = 0;
+  std::uint64_t tokens_trained = 0;
+  std::set<std::uint64_t> distinct;
+  double train_seconds = 0;
+  std::uint64_t resumed_from = 0;
+  std::uint64_t last_step = 0;
+  std::string checkpoint;   ///< path of the last one
+  bool interrupted = false;
+};
+
+}  // namespace maestro

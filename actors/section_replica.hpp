@@ -1,0 +1,104 @@
+// The actor of one section replica: a thin shell that turns messages into calls of the lane, the ports and the reduction,
+// and gives their work to the device thread. It never blocks; a handler does no arithmetic.
+//
+// RA-1: at most one piece of work of this replica is on the device at any time.
+// RA-2: every failure goes to the supervisor, with section, replica and step; nothing is retried here.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "actors/network.hpp"
+#include "actors/replica_ports.hpp"
+#include "actors/replica_reduction.hpp"
+#include "actors/snapshot_writer.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/observe/trace.hpp"
+#include "sections/section_runner.hpp"
+
+namespace maestro {
+
+/// What a replica is made of; shared parts outlive the actor system.
+struct ReplicaSpec {
+  const SectionGraph* graph = nullptr;
+  SectionId section;
+  ReplicaIndex replica;
+  ProcessRank rank;
+  std::int64_t max_sample_tokens = 1;
+  std::int64_t slots = 1;
+  Epoch epoch;
+  bool remote = false;
+  bool global_clip = false;
+  std::shared_ptr<SectionRunner> runner;  // shared with work on the device thread
+  Device* device = nullptr;
+  Network* network = nullptr;
+  TraceRecorder* trace = nullptr;
+  SnapshotWriter* snapshots = nullptr;
+  std::atomic<std::uint64_t>* current_step = nullptr;  ///< of this process, for error messages
+  caf::actor supervisor;
+  caf::actor bridge;            ///< judges failed writes
+};
+
+class SectionReplica : public caf::event_based_actor {
+ public:
+  SectionReplica(caf::actor_config& config, ReplicaSpec spec);
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "maestro.section_replica"; }
+  void on_exit() override;
+
+ private:
+  using Work = ReplicaLane::Work;
+  using Job = std::function<WorkDone()>;
+  [[nodiscard]] const GraphNode& node() const { return spec_.graph->node(spec_.section); }
+  [[nodiscard]] ReplicaAddress address() const;
+  [[nodiscard]] bool trained() const { return node().mode == Mode::forward_backward; }
+
+  void connect(const Directory& directory);
+  void pump();
+  void start(const Work& work);
+  void start_pass(const Work& work, bool forward, bool backward);
+  void start_mark(const LaneMark& mark);
+  void continue_step();
+  void start_step(double sum_of_squares);
+  void start_snapshot(const LaneMark& mark);
+  void submit(std::string_view name, TraceCategory category, Job job);
+  void done(WorkDone result);
+  void pass_done();
+  void finish_mark();
+  ReplicaPorts::Arrived arrived();
+  void check(const Status& status);
+  void fail(const std::string& message);
+  [[nodiscard]] std::string where() const;
+  [[nodiscard]] std::string waits_for() const;
+  void note_wait();
+
+  ReplicaSpec spec_;
+  ReplicaPorts ports_;
+  ReplicaReduction reduction_;
+  ReplicaLane lane_;
+  caf::actor coordinator_;
+  TrackId track_;
+  TrackId transfers_;
+
+  // What is on the device, or between two parts of a mark.
+  enum class Stage : std::uint8_t { idle, pass, summing, copying, norm, clipping, stepping, snapshot };
+  Stage stage_ = Stage::idle;
+  Work work_;
+  StepId step_;
+  std::vector<SendBuffer> sending_;
+  std::vector<Metric> metrics_;                           // of the pass on the device
+  std::map<std::uint32_t, std::vector<Metric>> kept_;     // of forward passes that await their backward
+  double sum_of_squares_ = 0;
+  bool have_norm_ = false;
+  bool failed_ = false;
+  std::optional<TraceTime> idle_since_;
+  std::string idle_reason_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,49 @@
+// Writes snapshots of sections beside training: one thread per process, started on first use.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device/work_thread.hpp"
+#include "runtime/state/checkpoint_store.hpp"
+#include "sections/section.hpp"
+#include "sections/state_io.hpp"
+
+namespace maestro {
+
+/// A section's state at the end of a step, independent of the section.
+struct SectionSnapshot {
+  std::string section;
+  std::string config;
+  std::uint64_t step = 0;
+  TensorSnapshot values;
+  TensorSnapshot first_moments;
+  TensorSnapshot second_moments;
+};
+
+/// Copies what a checkpoint holds of a trained section. On the device thread.
+Result<SectionSnapshot> take_snapshot(Section& section, const std::string& name, StepId step);
+/// Puts a stored state back. On the starting thread, before any work.
+Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name);
+
+/// Thread-safe.
+class SnapshotWriter {
+ public:
+  explicit SnapshotWriter(CheckpointStore store) : store_(std::move(store)), thread_([] {}) {}
+  using Written = std::function<void(Result<std::vector<FileRecord>>)>;
+  /// Returns at once; `written` is called on the writer's thread.
+  void write(std::filesystem::path staging, SectionSnapshot snapshot, Written written);
+  /// Any other file work that must not block an actor.
+  void run(std::function<void()> work) { thread_.submit(Priority::critical, std::move(work)); }
+  [[nodiscard]] const CheckpointStore& store() const { return store_; }
+  void stop() { thread_.stop(); }
+
+ private:
+  CheckpointStore store_;
+  WorkThread thread_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,32 @@
+// The actor between the network and the rest of a process: connects peers when the directory comes, and judges failed
+// writes. A failed write is held back for a moment, because the death of the peer, which the supervisor hears of through
+// CAF, is the better explanation.
+#pragma once
+
+#include <chrono>
+
+#include "actors/messages.hpp"
+#include "actors/network.hpp"
+#include "runtime/graph/section_graph.hpp"
+
+namespace maestro {
+
+class TransportBridge : public caf::event_based_actor {
+ public:
+  /// `grace`: how long a failed write waits for news of a lost peer. The network outlives the actor system.
+  TransportBridge(caf::actor_config& config, Network* network, const SectionGraph* graph, caf::actor supervisor,
+                  std::chrono::milliseconds grace);
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "maestro.transport_bridge"; }
+  void on_exit() override { supervisor_ = nullptr; }
+
+ private:
+  void connect(const Directory& directory);
+
+  Network* network_;
+  const SectionGraph* graph_;
+  caf::actor supervisor_;
+  std::chrono::milliseconds grace_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,53 @@
+#include "apps/distill/compose.hpp"
+
+#include <algorithm>
+
+#include "runtime/device/cpu_device.hpp"
+#include "sections/decoder/decoder_trunk.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// Two replicas where there are two cores: frozen ones fill the gaps that trained sections leave.
+std::int64_t replicas_here() { return std::min<std::int64_t>(2, static_cast<std::int64_t>(usable_cores().size())); }
+
+void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuilder& student) {
+  switch (read_boundary(app.table(student.name()), Boundary::hidden)) {
+    case Boundary::hidden:
+      app.connect(teacher.port("hidden"), student.port("teacher_hidden"));
+      break;
+    case Boundary::logits:
+      app.connect(teacher.port("logits"), student.port("teacher_logits"));
+      break;
+    case Boundary::top_k:
+      app.connect(teacher.port("top_values"), student.port("teacher_top_values"));
+      app.connect(teacher.port("top_indices"), student.port("teacher_top_indices"));
+      break;
+  }
+}
+
+}  // namespace
+
+void compose_language_model(App& app) {
+  auto& data = app.source("corpus");
+  auto& model = app.section("teacher", "decoder_lm").replicas(replicas_here());
+  app.connect(data.port("tokens"), model.port("tokens"));
+  app.connect(data.port("targets"), model.port("targets"));
+}
+
+void compose_distillation(App& app) {
+  auto& data = app.source("corpus");
+  auto& teacher = app.section("teacher", "decoder_trunk").forward_only().replicas(replicas_here());
+  auto& student = app.section("student", "distilled_decoder");
+  app.connect(data.port("tokens"), teacher.port("tokens"));
+  app.connect(data.port("tokens"), student.port("tokens"));
+  app.connect(data.port("targets"), student.port("targets"));
+  connect_teacher(app, teacher, student);
+  if (!app.has("plain")) return;
+  auto& plain = app.section("plain", "decoder_lm");
+  app.connect(data.port("tokens"), plain.port("tokens"));
+  app.connect(data.port("targets"), plain.port("targets"));
+}
+
+}  // namespace maestro

@@ -1,0 +1,118 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "apps/maestro/commands.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string default_corpus() {
+  const char* repository = std::getenv("MAESTRO_REPOSITORY");
+  if (repository != nullptr && fs::is_directory(repository)) return repository;
+  throw JobError("there is no repository to take the default corpus from; give a text file or folder: "
+                 "maestro distill --data PATH");
+}
+
+/// A string as a TOML value, for --set.
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + "\"";
+}
+
+double metric(const RunResult& result, const std::string& section, const std::string& name) {
+  const auto found = result.validation.find(section);
+  if (found == result.validation.end()) return 0;
+  const auto value = found->second.find(name);
+  return value == found->second.end() ? 0 : value->second;
+}
+
+std::string text(const char* format, double value) {
+  char line[64];
+  std::snprintf(line, sizeof line, format, value);
+  return line;
+}
+
+void print_table(const RunResult& teacher, const RunResult& student, Console& console) {
+  const double distilled = metric(student, "student", "ce");
+  const double plain = metric(student, "plain", "ce");
+  console.note("");
+  console.note("validation loss (nats per byte, lower is better)");
+  console.note("  teacher             " + text("%.4f", metric(student, "student", "teacher_ce")));
+  console.note("  student, distilled  " + text("%.4f", distilled));
+  console.note("  student, plain      " + text("%.4f", plain) + "   distillation gains " +
+               text("%+.4f", plain - distilled));
+  console.note("speed");
+  console.note("  teacher training    " + text("%.1f samples/s", teacher.samples_per_s) + ", " +
+               text("%.0f s", teacher.train_seconds));
+  console.note("  distillation        " + text("%.1f samples/s", student.samples_per_s) + ", " +
+               text("%.0f s", student.train_seconds));
+  console.note("  peak memory         " + text("%.0f MB", student.max_rss_mb));
+  console.note("  moved by RMA        " + text("%.1f MB", static_cast<double>(student.bytes) / 1e6) + " in " +
+               std::to_string(student.writes) + " writes (" + student.provider + ")");
+  console.note("files");
+  console.note("  report              " + student.report);
+  console.note("  trace               " + student.trace + "   (open in https://ui.perfetto.dev)");
+  for (const auto& [section, folder] : student.weights) console.note("  weights             " + folder);
+}
+
+}  // namespace
+
+fs::path bundled_jobs() {
+  const char* repository = std::getenv("MAESTRO_REPOSITORY");
+  if (repository != nullptr && fs::is_directory(fs::path(repository) / "apps" / "distill")) {
+    return fs::path(repository) / "apps";
+  }
+  std::error_code problem;
+  const fs::path self = fs::read_symlink("/proc/self/exe", problem);
+  const fs::path installed = self.parent_path().parent_path() / "share" / "maestro" / "jobs";
+  if (fs::is_directory(installed)) return installed;
+  throw JobError("the bundled job files are neither in $MAESTRO_REPOSITORY/apps nor in " + installed.string() +
+                 "; run ./run distill in the repository, or install maestro with cmake --install",
+                 ErrorCode::not_found);
+}
+
+int distill(const DistillArguments& arguments, Console& console) {
+  const std::string corpus = arguments.data.empty() ? default_corpus() : arguments.data;
+  const fs::path jobs = bundled_jobs() / "distill";
+  const std::vector<std::string> common = {"data.path=" + quoted(fs::absolute(corpus).lexically_normal().string()),
+                                           "train.seed=" + std::to_string(arguments.seed)};
+  TrainArguments teacher_job;
+  teacher_job.job = jobs / "teacher.toml";
+  teacher_job.overrides = common;
+  teacher_job.overrides.push_back("train.out=" + quoted((arguments.out / "teacher").string()));
+  teacher_job.overrides.insert(teacher_job.overrides.end(), arguments.teacher_overrides.begin(),
+                               arguments.teacher_overrides.end());
+  teacher_job.run = arguments.run;
+  teacher_job.run.report = arguments.out / "teacher" / "report.json";
+  teacher_job.run.trace.clear();
+  console.note("[1/2] training the teacher");
+  const RunResult teacher = train(teacher_job, console);
+  if (teacher.status != 0 || teacher.interrupted) return teacher.status;
+
+  TrainArguments student_job;
+  student_job.job = jobs / "distill.toml";
+  student_job.overrides = common;
+  student_job.overrides.push_back("train.out=" + quoted((arguments.out / "distill").string()));
+  student_job.overrides.push_back("teacher.weights=" + quoted(teacher.weights.at("teacher")));
+  student_job.overrides.insert(student_job.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  student_job.run = arguments.run;
+  if (student_job.run.report.empty()) student_job.run.report = arguments.out / "distill" / "report.json";
+  if (student_job.run.trace.empty()) student_job.run.trace = arguments.out / "distill" / "trace.json";
+  console.note("[2/2] distilling it into a student, and training the same student without it");
+  const RunResult student = train(student_job, console);
+  if (student.status != 0 || student.interrupted) return student.status;
+  print_table(teacher, student, console);
+  return 0;
+}
+
+}  // namespace maestro

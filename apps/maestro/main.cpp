@@ -1,0 +1,75 @@
+// The maestro command line. Exit status: 0 done (also after one Ctrl-C), 1 the run failed, 2 wrong input, 130 left at a
+// second Ctrl-C.
+#include <CLI/CLI.hpp>
+
+#include "actors/launcher.hpp"
+#include "actors/signal_watcher.hpp"
+#include "apps/maestro/commands.hpp"
+#include "runtime/core/result.hpp"
+
+namespace {
+
+void add_run_options(CLI::App& command, maestro::RunOptions& run) {
+  command.add_option("--processes", run.processes, "processes on this machine; rank 0 coordinates")
+      ->check(CLI::Range(1, 64));
+  command.add_option("--report", run.report, "write a JSON report here");
+  command.add_option("--trace", run.trace, "write a Perfetto trace here");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  maestro::block_signals();
+  CLI::App app("maestro: actor-based dataflow runtime for compound LLM training", "maestro");
+  app.set_version_flag("--version", std::string("maestro ") + MAESTRO_VERSION);
+  app.require_subcommand(1);
+
+  maestro::TrainArguments train;
+  CLI::App* train_command = app.add_subcommand("train", "train what a job file describes");
+  train_command->add_option("job", train.job, "job file (TOML)")->required();
+  train_command->add_option("--set", train.overrides, "override a key: --set student.micro_batch=4")
+      ->allow_extra_args(false);
+  train_command->add_option("--resume", train.run.resume, "go on from the last checkpoint in this folder");
+  add_run_options(*train_command, train.run);
+
+  maestro::TrainArguments check;
+  check.run.check_only = true;
+  CLI::App* check_command = app.add_subcommand("check", "validate a job file without running it");
+  check_command->add_option("job", check.job, "job file (TOML)")->required();
+  check_command->add_option("--set", check.overrides, "override a key")->allow_extra_args(false);
+  check_command->add_option("--processes", check.run.processes, "processes to plan for")->check(CLI::Range(1, 64));
+  check_command->add_option("--resume", check.run.resume, "checkpoint to check as well");
+
+  maestro::DistillArguments distill;
+  CLI::App* distill_command = app.add_subcommand("distill", "train a teacher, distil a student from it, compare");
+  distill_command->add_option("--data", distill.data, "text file or folder (default: the repository's own text)");
+  distill_command->add_option("--out", distill.out, "folder for weights, checkpoints, report and trace");
+  distill_command->add_option("--seed", distill.seed, "random seed");
+  distill_command->add_option("--set", distill.overrides, "override a key of the distillation job")
+      ->allow_extra_args(false);
+  distill_command->add_option("--teacher-set", distill.teacher_overrides, "override a key of the teacher's job")
+      ->allow_extra_args(false);
+  add_run_options(*distill_command, distill.run);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    const int status = app.exit(problem);
+    return status == 0 ? 0 : 2;
+  }
+
+  maestro::Console console(maestro::standard_streams());
+  try {
+    if (*train_command) return maestro::train(train, console).status;
+    if (*distill_command) return maestro::distill(distill, console);
+    maestro::train(check, console);
+    console.note(check.job.string() + ": ok");
+    return 0;
+  } catch (const maestro::JobError& problem) {
+    console.error(problem.what());
+    return 2;
+  } catch (const std::exception& problem) {
+    console.error(std::string("internal error: ") + problem.what());
+    return 1;
+  }
+}
