@@ -8,7 +8,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t default_top_k_rows = 64;  // logits held at once: rows x vocabulary x 4 bytes
+constexpr std::int64_t top_k_block_rows = 64;  // logits held at once: rows x vocabulary x 4 bytes
 
 void check(const SectionContext& context, const DecoderTrunk::Options& options) {
   if (context.trained && options.boundary != Boundary::hidden) {
@@ -93,7 +93,7 @@ void DecoderTrunk::put_logits(Tape& tape, const Var& hidden, Outputs& outputs) {
 void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
   const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
   const std::int64_t rows = hidden.value().rows();
-  const std::int64_t block = std::min(rows, default_top_k_rows);
+  const std::int64_t block = std::min(rows, top_k_block_rows);
   Var values = tape.output({rows, top_k_}, DType::f32, false);
   Var indices = tape.output({rows, top_k_}, DType::i32, false);
   const Block logits = tape.scratch({block, decoder().vocabulary}, DType::f32);
