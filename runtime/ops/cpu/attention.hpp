@@ -3,8 +3,8 @@
 //
 // Formulas, per sequence and query head h, with kv head g = h / (H / G), scale = 1 / sqrt(D):
 //   s_ij = scale q_i . k_j (j <= i when causal), p = softmax(s), o_i = sum_j p_ij v_j, lse_i = log sum_j exp(s_ij)
-//   dv_j = sum_i p_ij do_i, ds_ij = p_ij (do_i . v_j - do_i . o_i), dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i
-//   ds_ij q_i
+//   dv_j = sum_i p_ij do_i, ds_ij = p_ij (do_i . v_j - do_i . o_i)
+//   dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i
 // Storage is f32 or bf16, arithmetic is f32. Results do not depend on how sequences are packed together and are the
 // same bit for bit from run to run on one instruction set.
 #pragma once

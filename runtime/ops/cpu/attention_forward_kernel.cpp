@@ -149,6 +149,6 @@ void attention_forward(const AttentionCall& call) {
   }
 }
 
-extern const AttentionKernels attention_kernels = {attention_forward, attention_backward};
+const AttentionKernels attention_kernels = {attention_forward, attention_backward};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

@@ -1,6 +1,7 @@
-// The register-blocked product under attention: C (rows, vectors * width) (+)= A (rows, depth) B (depth, vectors *
-// width), with A read element by element at any two strides (so A may be a transposed tile) and rows of B and C
-// contiguous. Included by kernels that are compiled once per instruction set.
+// The register-blocked product under attention: C (rows, vectors * width) (+)= A (rows, depth) B (depth, same columns),
+// with A read element by element at any two strides (so A may be a transposed tile) and rows of B and C contiguous.
+// Included by kernels that are compiled once per instruction set. Templates are static: their mangled names would
+// otherwise be offered to the linker with every object.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ inline constexpr int tile_rows = vector_width == 16 ? 6 : 4;
 inline constexpr int tile_vectors = vector_width == 16 ? 4 : 2;
 
 template <int Rows, int Vectors>
-inline void register_tile(const TileProduct& t, const float* a, const float* b, float* c) {
+static inline void register_tile(const TileProduct& t, const float* a, const float* b, float* c) {
   Vec sum[Rows][Vectors];
   for (int r = 0; r < Rows; ++r) {
     for (int v = 0; v < Vectors; ++v) sum[r][v] = t.accumulate ? load(c + r * t.c_row + v * vector_width) : Vec{};
@@ -49,7 +50,7 @@ inline void register_tile(const TileProduct& t, const float* a, const float* b, 
 }
 
 template <int Vectors, int Rows>
-inline void last_rows(const TileProduct& t, std::int64_t rows, const float* a, const float* b, float* c) {
+static inline void last_rows(const TileProduct& t, std::int64_t rows, const float* a, const float* b, float* c) {
   if constexpr (Rows > 0) {
     if (rows == Rows) return register_tile<Rows, Vectors>(t, a, b, c);
     last_rows<Vectors, Rows - 1>(t, rows, a, b, c);
@@ -57,7 +58,7 @@ inline void last_rows(const TileProduct& t, std::int64_t rows, const float* a, c
 }
 
 template <int Vectors>
-inline void column_panel(const TileProduct& t, const float* b, float* c) {
+static inline void column_panel(const TileProduct& t, const float* b, float* c) {
   std::int64_t r = 0;
   for (; r + tile_rows <= t.rows; r += tile_rows) {
     register_tile<tile_rows, Vectors>(t, t.a + r * t.a_row, b, c + r * t.c_row);
@@ -66,7 +67,7 @@ inline void column_panel(const TileProduct& t, const float* b, float* c) {
 }
 
 template <int Vectors>
-inline void last_columns(const TileProduct& t, std::int64_t vectors, const float* b, float* c) {
+static inline void last_columns(const TileProduct& t, std::int64_t vectors, const float* b, float* c) {
   if constexpr (Vectors > 0) {
     if (vectors == Vectors) return column_panel<Vectors>(t, b, c);
     last_columns<Vectors - 1>(t, vectors, b, c);

@@ -29,16 +29,18 @@ namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
   return visible_keys(call, first_query, first_key, keys) == keys ? attention_query_tile : attention_padding;
 }
 
-/// Rows of one head inside a packed activation, of either storage type.
+/// Rows of one head inside a packed activation, of either storage type; `Void` is void where they are written.
+template <class Void>
 struct HeadRows {
-  const void* base = nullptr;
+  Void* base = nullptr;
   std::int64_t stride = 0;  ///< elements between rows
   std::int64_t first = 0;   ///< column of the head
   bool bf16 = false;
 };
 
 /// to[i] = scale * row[i] for i < size.
-inline void read_row(const HeadRows& rows, std::int64_t row, std::int64_t size, float scale, float* to) {
+template <class Void>
+MAESTRO_INLINE void read_row(const HeadRows<Void>& rows, std::int64_t row, std::int64_t size, float scale, float* to) {
   const std::int64_t at = row * rows.stride + rows.first;
   const Vec factor = broadcast(scale);
   std::int64_t i = 0;
@@ -54,23 +56,23 @@ inline void read_row(const HeadRows& rows, std::int64_t row, std::int64_t size, 
 }
 
 /// row[i] = scale * from[i] for i < size, rounded to the storage type.
-inline void write_row(const HeadRows& rows, std::int64_t row, std::int64_t size, float scale, const float* from) {
+inline void write_row(const HeadRows<void>& rows, std::int64_t row, std::int64_t size, float scale, const float* from) {
   const std::int64_t at = row * rows.stride + rows.first;
   const Vec factor = broadcast(scale);
   std::int64_t i = 0;
   if (rows.bf16) {
-    auto* to = static_cast<std::uint16_t*>(const_cast<void*>(rows.base)) + at;
+    auto* to = static_cast<std::uint16_t*>(rows.base) + at;
     for (; i + vector_width <= size; i += vector_width) store_bf16(to + i, load(from + i) * factor);
     for (; i < size; ++i) to[i] = to_bf16(from[i] * scale);
   } else {
-    auto* to = static_cast<float*>(const_cast<void*>(rows.base)) + at;
+    auto* to = static_cast<float*>(rows.base) + at;
     for (; i + vector_width <= size; i += vector_width) store(to + i, load(from + i) * factor);
     for (; i < size; ++i) to[i] = from[i] * scale;
   }
 }
 
 /// (length, padded) f32, columns at or above D zero.
-inline void pack_rows(const HeadRows& rows, std::int64_t length, std::int64_t size, float* to) {
+inline void pack_rows(const HeadRows<const void>& rows, std::int64_t length, std::int64_t size, float* to) {
   const std::int64_t padded = round_up(size, attention_padding);
   for (std::int64_t r = 0; r < length; ++r, to += padded) {
     read_row(rows, r, size, 1.0F, to);
@@ -101,16 +103,20 @@ inline void pack_transposed(float* packed, std::int64_t length, std::int64_t siz
   }
 }
 
-[[nodiscard]] inline HeadRows query_rows(const AttentionCall& call, const void* base, std::int64_t head) {
+template <class Void>
+[[nodiscard]] MAESTRO_INLINE HeadRows<Void> query_rows(const AttentionCall& call, Void* base, std::int64_t head) {
   return {base, (call.heads + 2 * call.kv_heads) * call.head_size, head * call.head_size, call.bf16};
 }
-[[nodiscard]] inline HeadRows key_rows(const AttentionCall& call, const void* base) {
+template <class Void>
+[[nodiscard]] MAESTRO_INLINE HeadRows<Void> key_rows(const AttentionCall& call, Void* base) {
   return query_rows(call, base, call.heads + call.kv_head);
 }
-[[nodiscard]] inline HeadRows value_rows(const AttentionCall& call, const void* base) {
+template <class Void>
+[[nodiscard]] MAESTRO_INLINE HeadRows<Void> value_rows(const AttentionCall& call, Void* base) {
   return query_rows(call, base, call.heads + call.kv_heads + call.kv_head);
 }
-[[nodiscard]] inline HeadRows out_rows(const AttentionCall& call, const void* base, std::int64_t head) {
+template <class Void>
+[[nodiscard]] MAESTRO_INLINE HeadRows<Void> out_rows(const AttentionCall& call, Void* base, std::int64_t head) {
   return {base, call.heads * call.head_size, head * call.head_size, call.bf16};
 }
 

@@ -174,6 +174,6 @@ void differentiate_segment(const SegmentGradient& call) {
 
 }  // namespace
 
-extern const LossKernels loss_kernels = {segment_maximum, scan_segment, mix_segment, differentiate_segment};
+const LossKernels loss_kernels = {segment_maximum, scan_segment, mix_segment, differentiate_segment};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

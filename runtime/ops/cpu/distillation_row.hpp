@@ -1,16 +1,15 @@
 // The losses of one row (token), scanned in segments of the vocabulary: pure arithmetic, no matrix products, no memory.
 //
 // Order of calls per row: begin, scan every segment, normalise, then (if needs_mixture()) mix every segment, then
-// finish, then gradient of any segment. Segments are visited in ascending order of columns each time, so results do not
-// depend on whether logits are kept or computed again; only the grouping of f32 partial sums does. Formulas:
-// distillation_options.hpp for the values; with z' = z / T the derivatives are
+// finish, then gradient of any segment. How a row is cut into segments changes only the grouping of f32 partial sums.
+//
+// Values: distillation_options.hpp. Derivatives with respect to z / T:
 //   forward_kl  q - p                                      (Hinton et al. 2015, eq. 2)
 //   reverse_kl  q (log q - log p - KL(q || p))
 //   js          (1 - beta) q (log q - log m - KL(q || m))
 // each times alpha T^2 scale / T, plus (1 - alpha) scale (softmax(z) - onehot(target)).
 //
-// Top-k teacher (boundary = top_k): p is the softmax of the k values / T and zero elsewhere, q spans the whole
-// vocabulary.
+// Top-k teacher (boundary = top_k): p is the softmax of the k values / T and zero elsewhere; q spans the vocabulary.
 //   forward_kl  sums over the k tokens. js: tokens outside contribute q log(1 / (1 - beta)) to KL(q || m).
 //   reverse_kl  is infinite, since p is zero outside; validate() rejects it. teacher_ce is not known and stays 0.
 #pragma once

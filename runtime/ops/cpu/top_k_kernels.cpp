@@ -29,6 +29,6 @@ std::int64_t next_above(const float* values, std::int64_t from, std::int64_t cou
 
 }  // namespace
 
-extern const TopKKernels top_k_kernels = {next_above};
+const TopKKernels top_k_kernels = {next_above};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE
