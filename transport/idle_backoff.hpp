@@ -2,7 +2,7 @@
 //
 // The pause is a fixed share of the silence so far: a thread that has waited 10 ms for something may well wait 0.15 ms
 // more, and one that has just been busy looks again at once. So the delay added to any event is at most 1/64 of the
-// silence before it, while an idle endpoint wakes a thousand times a second at the most, below 1% of a core.
+// silence before it, while an idle endpoint wakes two hundred times a second, below 1% of a core.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class IdleBackoff {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::microseconds spin{30};  ///< silence during which there is no pause
   static constexpr std::chrono::microseconds shortest_pause{20};
-  static constexpr std::chrono::microseconds longest_pause{1000};
+  static constexpr std::chrono::microseconds longest_pause{5000};
   static constexpr int share = 64;  ///< of the silence
 
   explicit IdleBackoff(Clock::time_point now) : last_event_(now) {}

@@ -20,13 +20,13 @@ TEST(IdleBackoff, delays_an_event_by_at_most_a_64th_of_the_silence_or_the_shorte
   for (std::chrono::nanoseconds silence = 1us; silence < 1s; silence += silence / 3 + 1us) {
     const auto pause = backoff.pause(start + silence);
     EXPECT_LE(pause, std::max<IdleBackoff::Clock::duration>(silence / 64, 20us));
-    EXPECT_LE(pause, 1ms);
+    EXPECT_LE(pause, 5ms);
   }
 }
 
-TEST(IdleBackoff, an_idle_thread_wakes_a_thousand_times_a_second_at_the_most) {
+TEST(IdleBackoff, a_thread_that_has_long_been_idle_wakes_two_hundred_times_a_second) {
   const IdleBackoff::Clock::time_point start{};
-  EXPECT_EQ(IdleBackoff(start).pause(start + 10s), 1ms);
+  EXPECT_EQ(IdleBackoff(start).pause(start + 10s), 5ms);
 }
 
 TEST(IdleBackoff, an_event_ends_the_silence) {

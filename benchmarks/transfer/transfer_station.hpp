@@ -1,0 +1,62 @@
+// One end of a measured transfer: an endpoint, its memory, and a thread that waits for its events.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <istream>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "transport/endpoint.hpp"
+
+namespace maestro::bench {
+
+/// What one end tells the other before they start.
+struct Introduction {
+  std::string address;
+  RemoteRegion region;
+};
+std::ostream& operator<<(std::ostream& out, const Introduction& introduction);  // one line of text
+std::istream& operator>>(std::istream& in, Introduction& introduction);
+
+/// Errors are thrown as JobError, also those of the transfer itself: a measurement has no other use for them.
+class TransferStation {
+ public:
+  TransferStation(const std::string& provider, std::size_t bytes);
+  ~TransferStation() { endpoint_->stop(); }
+
+  [[nodiscard]] Introduction introduce() const { return {endpoint_->address(), region_->remote()}; }
+  [[nodiscard]] std::string provider() const { return endpoint_->provider(); }
+  void meet(const Introduction& peer);
+
+  /// Writes [offset, offset + bytes) to the same place of the peer's region.
+  void write(std::size_t offset, std::size_t bytes);
+  /// Until `count` peers' writes have come in all.
+  void await_remote(std::uint64_t count);
+  /// Until `count` own writes are done in all.
+  void await_done(std::uint64_t count);
+  [[nodiscard]] std::uint64_t written() const { return written_; }
+
+ private:
+  void note(const EndpointEvent& event);
+  void await(const std::uint64_t& counter, std::uint64_t count);
+
+  std::mutex mutex_;  // guards the counters and error_
+  std::condition_variable changed_;
+  std::uint64_t remote_ = 0;
+  std::uint64_t done_ = 0;
+  std::optional<Error> error_;
+
+  std::vector<std::byte> memory_;
+  std::unique_ptr<Endpoint> endpoint_;
+  std::unique_ptr<Region> region_;
+  PeerHandle peer_;
+  RemoteRegion target_;
+  std::uint64_t written_ = 0;
+};
+
+}  // namespace maestro::bench
