@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/observe/atomic_file.hpp"
+#include "runtime/observe/output_file.hpp"
 
 namespace maestro {
 namespace {
@@ -71,7 +71,7 @@ std::string Report::to_json() const {
 }
 
 Status Report::write(const std::filesystem::path& path) const {
-  return write_file_atomically(path, to_json());
+  return write_output(path, to_json());
 }
 
 }  // namespace maestro

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/observe/atomic_file.hpp"
+#include "runtime/observe/output_file.hpp"
 
 namespace maestro {
 namespace {
@@ -184,7 +184,7 @@ Status TraceRecorder::write_part(const std::filesystem::path& path) const {
     header["dropped"] = dropped_;
   }
   header["events"] = events.size();
-  auto file = AtomicFile::create(path);
+  auto file = OutputFile::create(path);
   if (!file.ok()) return file.error();
   if (auto appended = file->append(dumped(header) + '\n'); !appended.ok()) return appended;
   for (const auto& event : events) {

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "runtime/observe/atomic_file.hpp"
+#include "runtime/observe/output_file.hpp"
 #include "runtime/observe/trace.hpp"
 
 namespace maestro {
@@ -72,8 +72,8 @@ class TraceMerge {
 
  private:
   Status add_part(Part part);
-  Status append_event(AtomicFile& file, const Json& event);
-  Status append_names(AtomicFile& file);
+  Status append_event(OutputFile& file, const Json& event);
+  Status append_names(OutputFile& file);
   [[nodiscard]] std::int64_t shift_of(const Part& part) const;
 
   std::vector<Part> parts_;
@@ -123,13 +123,13 @@ std::int64_t TraceMerge::shift_of(const Part& part) const {
   return clock_of_host_.at(part.host) - clock_of_host_.at(parts_.front().host);
 }
 
-Status TraceMerge::append_event(AtomicFile& file, const Json& event) {
+Status TraceMerge::append_event(OutputFile& file, const Json& event) {
   const std::string_view separator = std::exchange(first_event_, false) ? "\n" : ",\n";
   if (auto appended = file.append(separator); !appended.ok()) return appended;
   return file.append(event.dump());
 }
 
-Status TraceMerge::append_names(AtomicFile& file) {
+Status TraceMerge::append_names(OutputFile& file) {
   const auto metadata = [&](std::string_view name, std::uint32_t rank, std::size_t track, Json args) {
     return append_event(file, {{"ph", "M"}, {"name", name}, {"pid", rank}, {"tid", track}, {"args", std::move(args)}});
   };
@@ -150,7 +150,7 @@ Status TraceMerge::write(const std::filesystem::path& path) {
     return std::tuple(a.ts_ns, !a.slice, -a.dur_ns) < std::tuple(b.ts_ns, !b.slice, -b.dur_ns);
   });
   std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) { return a.rank < b.rank; });
-  auto file = AtomicFile::create(path);
+  auto file = OutputFile::create(path);
   if (!file.ok()) return file.error();
   if (auto appended = file->append("{\"displayTimeUnit\":\"ms\",\"traceEvents\":["); !appended.ok()) return appended;
   if (auto appended = append_names(*file); !appended.ok()) return appended;

@@ -1,4 +1,4 @@
-#include "runtime/observe/atomic_file.hpp"
+#include "runtime/observe/output_file.hpp"
 
 #include <gmock/gmock.h>
 
@@ -8,18 +8,18 @@ namespace maestro {
 namespace {
 
 using testing::HasSubstr;
-using AtomicFileTest = TemporaryFolder;
+using OutputFileTest = TemporaryFolder;
 
-TEST_F(AtomicFileTest, a_committed_file_holds_every_byte) {
+TEST_F(OutputFileTest, a_committed_file_holds_every_byte) {
   std::string bytes;
   for (int i = 0; i < 300000; ++i) bytes += static_cast<char>(i * 31);
-  ASSERT_TRUE(write_file_atomically(folder_ / "f", bytes).ok());
+  ASSERT_TRUE(write_output(folder_ / "f", bytes).ok());
   EXPECT_EQ(contents_of(folder_ / "f"), bytes);
   EXPECT_EQ(files_in_folder(), 1u);
 }
 
-TEST_F(AtomicFileTest, appends_arrive_in_order) {
-  auto file = AtomicFile::create(folder_ / "f");
+TEST_F(OutputFileTest, appends_arrive_in_order) {
+  auto file = OutputFile::create(folder_ / "f");
   ASSERT_TRUE(file.ok());
   std::string all;
   for (int i = 0; i < 20000; ++i) {
@@ -31,10 +31,10 @@ TEST_F(AtomicFileTest, appends_arrive_in_order) {
   EXPECT_EQ(contents_of(folder_ / "f"), all);
 }
 
-TEST_F(AtomicFileTest, until_the_commit_the_old_file_stands) {
-  ASSERT_TRUE(write_file_atomically(folder_ / "f", "old").ok());
+TEST_F(OutputFileTest, until_the_commit_the_old_file_stands) {
+  ASSERT_TRUE(write_output(folder_ / "f", "old").ok());
   {
-    auto file = AtomicFile::create(folder_ / "f");
+    auto file = OutputFile::create(folder_ / "f");
     ASSERT_TRUE(file.ok());
     ASSERT_TRUE(file->append("new").ok());
     EXPECT_EQ(contents_of(folder_ / "f"), "old");
@@ -43,20 +43,20 @@ TEST_F(AtomicFileTest, until_the_commit_the_old_file_stands) {
   EXPECT_EQ(files_in_folder(), 1u) << "an abandoned file leaves its unfinished part behind";
 }
 
-TEST_F(AtomicFileTest, makes_missing_folders) {
-  ASSERT_TRUE(write_file_atomically(folder_ / "a" / "b" / "f", "x").ok());
+TEST_F(OutputFileTest, makes_missing_folders) {
+  ASSERT_TRUE(write_output(folder_ / "a" / "b" / "f", "x").ok());
   EXPECT_EQ(contents_of(folder_ / "a" / "b" / "f"), "x");
 }
 
-TEST_F(AtomicFileTest, an_error_names_path_and_reason) {
-  ASSERT_TRUE(write_file_atomically(folder_ / "file", "x").ok());
-  const auto below_a_file = write_file_atomically(folder_ / "file" / "f", "x");
+TEST_F(OutputFileTest, an_error_names_path_and_reason) {
+  ASSERT_TRUE(write_output(folder_ / "file", "x").ok());
+  const auto below_a_file = write_output(folder_ / "file" / "f", "x");
   ASSERT_FALSE(below_a_file.ok());
   EXPECT_THAT(below_a_file.error().message, HasSubstr("cannot write " + (folder_ / "file" / "f").string() + ": "));
   EXPECT_THAT(below_a_file.error().message, HasSubstr("Not a directory"));
 
   std::filesystem::create_directories(folder_ / "taken" / "inside");
-  const auto onto_a_folder = write_file_atomically(folder_ / "taken", "x");
+  const auto onto_a_folder = write_output(folder_ / "taken", "x");
   ASSERT_FALSE(onto_a_folder.ok());
   EXPECT_THAT(onto_a_folder.error().message, HasSubstr("cannot write " + (folder_ / "taken").string() + ": "));
   EXPECT_EQ(files_in_folder(), 2u);

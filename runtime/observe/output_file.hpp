@@ -1,0 +1,33 @@
+// A text output of a run (report, trace): buffered, its folder made when missing, in place whole or not at all.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "runtime/core/result.hpp"
+#include "runtime/state/atomic_file.hpp"
+
+namespace maestro {
+
+/// Destroyed before commit it leaves nothing behind, and an older file stays as it was. One thread at a time. Errors
+/// name the path and the system's reason.
+class OutputFile {
+ public:
+  /// Creates the folder of `path` when missing.
+  static Result<OutputFile> create(const std::filesystem::path& path);
+  Status append(std::string_view bytes);
+  /// Flushes to the disk and puts the file in place. Nothing may be appended afterwards.
+  Status commit();
+
+ private:
+  explicit OutputFile(AtomicFile file) : file_(std::move(file)) {}
+  Status flush();
+
+  AtomicFile file_;
+  std::string buffer_;
+};
+
+Status write_output(const std::filesystem::path& path, std::string_view bytes);
+
+}  // namespace maestro
