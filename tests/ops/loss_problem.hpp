@@ -53,6 +53,7 @@ struct LossRun {
   Isa isa = Isa::generic;
   DType act = DType::f32;
   LossLimits limits;
+  Bf16Products bf16 = Bf16Products::converted;
   bool dhidden = true;
   bool dhead = true;
   double dhead_before = 0;
@@ -61,7 +62,7 @@ struct LossRun {
 inline LossAnswer compute(const LossProblem& p, const LossRun& run) {
   using testing::OwnedTensor;
   ScratchPool scratch;
-  const MatrixProducts products(run.isa, Bf16Products::converted, scratch);
+  const MatrixProducts products(run.isa, run.bf16, scratch);
   const OutputLoss loss(run.isa, products, scratch, run.limits);
   const OwnedTensor hidden(run.act, Shape{p.rows, p.width}, p.hidden);
   const OwnedTensor head(DType::f32, Shape{p.vocabulary, p.width}, p.head);

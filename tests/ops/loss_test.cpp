@@ -410,6 +410,25 @@ TEST(Loss, gradients_agree_with_central_differences) {
   }
 }
 
+TEST(Loss, native_bf16_products_give_the_losses_of_converted_ones) {
+  if (!native_bf16_supported()) GTEST_SKIP() << "this processor has no bf16 dot products";
+  for (const auto& [boundary, divergence] : combinations()) {
+    LossProblem problem = wide_problem();
+    problem.boundary = boundary;
+    problem.divergence = divergence;
+    SCOPED_TRACE(describe(problem));
+    LossRun run;
+    run.isa = best_isa();
+    run.act = DType::bf16;
+    const LossAnswer converted = compute(problem, run);
+    run.bf16 = Bf16Products::native;
+    const LossAnswer native = compute(problem, run);
+    expect_near_sums(native.sums, converted.sums, 1e-5);
+    EXPECT_LT(worst_error(native.dhidden, converted.dhidden), 1e-2);
+    EXPECT_LT(worst_error(native.dhead, converted.dhead), 1e-2);
+  }
+}
+
 TEST(Loss, many_rows_are_worked_off_in_blocks) {
   LossProblem sizes;
   sizes.rows = 1300;  // more than two blocks of LossLimits::rows
