@@ -1,24 +1,56 @@
-// Runs the user's section once on a small tensor; exits 0 when the numbers are right.
-#include <algorithm>
-#include <iostream>
-#include <numeric>
+// An app of one's own: trains the section named [model] of a job file.
+//
+// usage: app JOB.toml [PROCESSES]
+#include <string>
 
+#include "actors/app.hpp"
+#include "actors/signal_watcher.hpp"
+#include "runtime/core/result.hpp"
 #include "section.hpp"
 
-int main() {
-  maestro::Arena arena;
-  const maestro::Tensor x = arena.allocate({2, 3}, maestro::DType::f32);
-  const auto values = x.span<float>();
-  std::iota(values.begin(), values.end(), 1.0f);
+namespace {
 
-  const auto y = outside::ScaleSection(2.0f).forward(arena, x);
-  if (!y) {
-    std::cerr << y.error().message << '\n';
-    return 1;
+/// Makes the type `bigram` known to job files. The data source's vocabulary is the default of the section's.
+void add_bigram(maestro::SectionRegistry& registry) {
+  registry.add("bigram", "language model that sees one token", [](const maestro::SectionTable& section) {
+    auto options = outside::BigramModel::Options::read(section.table);
+    if (!section.table.has("vocabulary")) options.vocabulary = section.data.vocabulary;
+    return maestro::SectionFactory([options](const maestro::SectionContext& context) {
+      return std::make_unique<outside::BigramModel>(context, options);
+    });
+  });
+}
+
+int train(int argc, char** argv, maestro::Console& console) {
+  if (argc < 2) throw maestro::JobError("usage: app JOB.toml [PROCESSES]");
+  maestro::RunOptions options;
+  options.command.assign(argv + 1, argv + argc);  // how the other processes of the run are started
+  if (argc > 2) options.processes = std::stoll(argv[2]);
+  options.report = "report.json";
+
+  maestro::App app(maestro::JobDocument::load(argv[1]), options, console);
+  add_bigram(app.registry());
+  auto& data = app.source("corpus");
+  auto& model = app.section("model", "bigram").replicas(1).micro_batch(4);
+  app.connect(data.port("tokens"), model.port("tokens"));
+  app.connect(data.port("targets"), model.port("targets"));
+
+  const maestro::RunResult result = app.run();
+  for (const auto& [section, metrics] : result.validation) {  // empty but in process 0
+    console.note(section + ": validation ce " + std::to_string(metrics.at("ce")));
   }
-  const auto scaled = y->span<float>();
-  const bool right = std::equal(values.begin(), values.end(), scaled.begin(), scaled.end(),
-                                [](float before, float after) { return after == 2.0f * before; });
-  std::cout << "outside: " << (right ? "right" : "wrong") << '\n';
-  return right ? 0 : 1;
+  return result.status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  maestro::block_signals();  // first: threads inherit the mask
+  maestro::Console console(maestro::standard_streams());
+  try {
+    return train(argc, argv, console);
+  } catch (const std::exception& problem) {
+    console.error(problem.what());
+    return 2;
+  }
 }

@@ -1,30 +1,91 @@
-// A user's own model part: y = scale * x on memory that maestro's arena owns.
+// A section type of one's own: a language model that sees one token at a time.
 #pragma once
 
-#include "runtime/core/arena.hpp"
-#include "runtime/core/result.hpp"
-#include "runtime/core/tensor.hpp"
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/job/job_table.hpp"
+#include "sections/parameter_init.hpp"
+#include "sections/section.hpp"
 
 namespace outside {
 
-class ScaleSection {
+/// Predicts the next token from the present one: embedding, one hidden layer beside a residual, output layer, loss.
+///
+/// Inputs  tokens (M) i32, targets (M) i32 (-1: ignored). No outputs; reports loss and ce.
+class BigramModel final : public maestro::Section {
  public:
-  explicit ScaleSection(float scale) : scale_(scale) {}
-
-  /// x: (rows, columns) fp32; the result has x's shape and lives in `arena`.
-  maestro::Result<maestro::Tensor> forward(maestro::Arena& arena, const maestro::Tensor& x) const {
-    if (x.dtype() != maestro::DType::f32) {
-      return maestro::Error{maestro::ErrorCode::invalid_argument, "scale: x must be fp32"};
+  struct Options {
+    std::int64_t width = 32;        ///< C
+    std::int64_t vocabulary = 256;  ///< V
+    /// The keys `width` and `vocabulary` of the section's table. Throws JobError.
+    static Options read(const maestro::JobTable& table) {
+      Options options;
+      options.width = table.integer("width", options.width, {.min = 1, .max = 65536});
+      options.vocabulary = table.integer("vocabulary", options.vocabulary, {.min = 2, .max = 1 << 20});
+      return options;
     }
-    const maestro::Tensor y = arena.allocate(x.shape(), x.dtype());
-    const auto from = x.span<float>();
-    const auto to = y.span<float>();
-    for (std::size_t i = 0; i < from.size(); ++i) to[i] = scale_ * from[i];
-    return y;
+  };
+
+  BigramModel(const maestro::SectionContext& context, const Options& options)
+      : options_(options), init_(context.seed, context.name) {
+    embedding_ = &matrix("embedding.weight", options.vocabulary, options.width);
+    hidden_ = &matrix("hidden.weight", options.width, options.width);
+    head_ = &matrix("head.weight", options.vocabulary, options.width);
+    norm_ =
+        &parameters_.add({"norm.weight", maestro::Shape{options.width}, false, maestro::ParameterInit::constant(1.0f)});
+    parameters_.allocate(context.trained);
+  }
+
+  [[nodiscard]] maestro::Ports ports() const override {
+    const maestro::Port tokens{"tokens", maestro::DType::i32, 1, false, false};
+    const maestro::Port targets{"targets", maestro::DType::i32, 1, false, false};
+    return {{tokens, targets}, {}};
+  }
+
+  maestro::Parameters& parameters() override { return parameters_; }
+
+  /// Only the forward pass: the tape records what it needs for the backward pass.
+  void forward(maestro::Tape& tape, const maestro::Inputs& inputs, maestro::Outputs& outputs) override {
+    using namespace maestro;
+    const Var x = embedding(tape, *embedding_, inputs["tokens"].value(), nullptr, inputs.layout());   // (M, C)
+    const Var branch = gelu(tape, linear(tape, rms_norm(tape, x, *norm_, 1e-5), *hidden_, nullptr));  // (M, C)
+    const Var state = rms_norm(tape, add(tape, x, branch), *norm_, 1e-5);                             // (M, C)
+    const Tensor targets = inputs["targets"].value().reshaped(Shape{x.value().rows()});               // (M)
+    outputs.losses(cross_entropy_loss(tape, state, *head_, {&targets, inputs.loss_scale()}), false);
+  }
+
+  /// Two matrix products, 2 M N K FLOPs each.
+  [[nodiscard]] maestro::Cost cost(const maestro::SampleShape& sample) const override {
+    const auto columns = static_cast<double>(options_.width + options_.vocabulary);
+    return {2.0 * static_cast<double>(sample.tokens * options_.width) * columns, 0};
+  }
+
+  /// What checkpoints and weights hold, and under which names.
+  [[nodiscard]] std::vector<maestro::StateEntry> state() override {
+    std::vector<maestro::StateEntry> entries;
+    for (maestro::Parameter& parameter : parameters_.all())
+      entries.push_back({parameter.name(), &parameter, 0, 0, false});
+    return entries;
+  }
+
+  [[nodiscard]] std::string config_json() const override {
+    return R"({"model_type": "bigram", "hidden_size": )" + std::to_string(options_.width) + "}";
   }
 
  private:
-  float scale_;
+  maestro::Parameter& matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    return parameters_.add({name, maestro::Shape{rows, columns}, true, init_.normal(name, 0.02)});
+  }
+
+  Options options_;
+  maestro::ParameterInit init_;  // values depend on seed, section and parameter name alone
+  maestro::Parameters parameters_;
+  maestro::Parameter* embedding_;  // (V, C)
+  maestro::Parameter* hidden_;     // (C, C)
+  maestro::Parameter* head_;       // (V, C)
+  maestro::Parameter* norm_;       // (C)
 };
 
 }  // namespace outside
