@@ -24,7 +24,8 @@ class Network {
       const std::int64_t columns = matrix ? columns_of(name) : width_;
       const Shape shape =
           matrix || name == "tokens" || name == "positions" ? Shape{count / columns, columns} : Shape{count};
-      parameters_.add({name, shape, matrix, [&values](std::span<float> to) { std::ranges::copy(values, to.begin()); }});
+      parameters_.add(
+          {name, shape, matrix, [from = &values](std::span<float> to) { std::ranges::copy(*from, to.begin()); }});
     }
     parameters_.allocate(true);
     std::iota(positions_.begin(), positions_.end(), 0);
