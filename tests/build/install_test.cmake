@@ -31,11 +31,16 @@ if(EXISTS "${BUILD_DIR}/bin/maestro")
   run("the installed program" "${prefix}/bin/maestro" --help)
 endif()
 
-run("configuration of the outside project" "${CMAKE_COMMAND}" -S "${OUTSIDE_DIR}" -B "${WORK_DIR}/build" -G Ninja
-  "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}"
-  "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}")
-run("build of the outside project" "${CMAKE_COMMAND}" --build "${WORK_DIR}/build")
-run("the program that uses one room" "${WORK_DIR}/build/core_only")
+function(build_outside folder into)
+  run("configuration of ${folder}" "${CMAKE_COMMAND}" -S "${folder}" -B "${into}" -G Ninja
+    "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}"
+    "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}")
+  run("build of ${folder}" "${CMAKE_COMMAND}" --build "${into}")
+endfunction()
+
+build_outside("${OUTSIDE_DIR}/one_room" "${WORK_DIR}/one room")
+run("the program that uses one room" "${WORK_DIR}/one room/core_only")
+build_outside("${OUTSIDE_DIR}" "${WORK_DIR}/build")
 
 # The app trains its own section type for three steps, then over two processes: the same validation loss to the digit.
 string(REPEAT "the quick brown fox jumps over the lazy dog\n" 400 text)
