@@ -120,6 +120,8 @@ struct SectionContext {
   std::uint64_t seed = 1;  ///< of the job; a section derives its own streams from it and `name`
   DType precision = DType::f32;
   bool trained = false;
+  /// Only ports, cost, notes and config will be asked for: check the settings, but allocate and load nothing.
+  bool prototype = false;
   const OperatorTable* ops = nullptr;
 };
 

@@ -22,7 +22,7 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
     const ParameterInit init(context.seed, context.name);
     head_ = this->decoder().tied ? &stack_.token_embedding() : &add_head(parameters_, init, this->decoder());
   }
-  parameters_.allocate(context.trained);
+  if (!context.prototype) parameters_.allocate(context.trained);
 }
 
 std::vector<StateEntry> DecoderSection::state() {

@@ -78,7 +78,9 @@ DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options&
   check(context.name, options, vocabulary_.columns);
   options_.teacher.decoder = resolved(options.teacher.decoder);
   check_decoder(options.teacher.section, options_.teacher.decoder, options.data);
-  if (options.boundary == Boundary::hidden) teacher_head_.emplace(context.seed, options_.teacher, *context.ops);
+  if (options.boundary == Boundary::hidden && !context.prototype) {
+    teacher_head_.emplace(context.seed, options_.teacher, *context.ops);
+  }
 }
 
 Ports DistilledDecoder::ports() const {
