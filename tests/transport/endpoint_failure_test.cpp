@@ -46,7 +46,7 @@ TEST_P(EndpointFailureTest, an_invalid_write_fails_by_an_event_that_says_why) { 
 
 // One write at a time until one fails: on tcp the kernel may still take a write for a peer that has just died.
 TEST_P(EndpointFailureTest, a_write_to_a_killed_peer_fails_within_its_deadline_naming_the_peer) {  // EP-3
-  constexpr std::int64_t timeout_ms = 400;
+  constexpr std::int64_t timeout_ms = 2000;  // the living peer must keep it too, on a busy machine
   Station station(GetParam(), 4096, timeout_ms);
   PeerProcess process(GetParam(), 4096);
   const auto peer = station.endpoint->connect(process.target().address, "student replica 1").value_or_throw();
@@ -73,7 +73,7 @@ TEST_P(EndpointFailureTest, a_write_to_a_killed_peer_fails_within_its_deadline_n
 }
 
 TEST_P(EndpointFailureTest, writes_to_other_peers_go_on_while_one_peer_is_dead) {  // EP-4
-  Station station(GetParam(), 4096, 300);
+  Station station(GetParam(), 4096, 2000);
   Station healthy(GetParam(), 4096);
   const auto alive = station.endpoint->connect(healthy.endpoint->address(), "the living").value_or_throw();
   PeerProcess process(GetParam(), 4096);
@@ -109,7 +109,7 @@ TEST_P(EndpointFailureTest, an_abandoned_peer_fails_its_writes_at_once) {
 // The second outcome is shm's alone; see EP-5.
 TEST_P(EndpointFailureTest, a_sender_killed_half_way_leaves_its_target_in_order_or_the_target_says_so) {  // EP-4, EP-5
   constexpr std::size_t bytes = 1 << 20;
-  Station station(GetParam(), bytes, 1000);
+  Station station(GetParam(), bytes, 3000);
   PeerProcess process(GetParam(), bytes);
   std::ostringstream command;
   command << "flood " << station.target() << ' ' << bytes;
