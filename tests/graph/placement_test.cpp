@@ -1,0 +1,128 @@
+#include "runtime/graph/placement.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+namespace {
+
+SectionGraph graph_of(std::int64_t teachers, std::int64_t students) {
+  SectionGraph graph;
+  const auto add = [&](const char* name, Mode mode, std::int64_t replicas) {
+    GraphNode node;
+    node.name = name;
+    node.mode = mode;
+    node.replicas = replicas;
+    graph.add(node);
+  };
+  add("data", Mode::source, 1);
+  add("teacher", Mode::forward_only, teachers);
+  add("student", Mode::forward_backward, students);
+  return graph;
+}
+
+PlacementRequest request_of(std::int64_t processes, std::int64_t cores) {
+  PlacementRequest request;
+  request.processes = processes;
+  request.cores = cores;
+  request.devices.resize(3);
+  return request;
+}
+
+std::vector<std::uint32_t> ranks(const std::vector<ReplicaPlace>& places) {
+  std::vector<std::uint32_t> found;
+  for (const ReplicaPlace& place : places) found.push_back(place.rank.value());
+  return found;
+}
+
+struct Refusal {
+  std::string message;
+  ErrorCode code = ErrorCode::internal;
+};
+
+Refusal refusal_of(const SectionGraph& graph, const PlacementRequest& request) {
+  try {
+    (void)place(graph, request);
+  } catch (const JobError& error) {
+    return {error.what(), error.code()};
+  }
+  return {"no error", ErrorCode::internal};
+}
+
+TEST(Placement, one_process_hosts_everything_and_replicas_take_the_cores_in_turn) {  // PL-1
+  const auto places = place(graph_of(1, 2), request_of(1, 2));
+  ASSERT_EQ(places.size(), 4u);
+  EXPECT_EQ(ranks(places), (std::vector<std::uint32_t>{0, 0, 0, 0}));
+  EXPECT_EQ(places[0].device, "host");
+  EXPECT_EQ(places[1].device, "cpu:0");
+  EXPECT_EQ(places[2].device, "cpu:1");
+  EXPECT_EQ(places[3].device, "cpu:0");
+  EXPECT_EQ(places[3].section, SectionId(2));
+  EXPECT_EQ(places[3].replica, ReplicaIndex(1));
+}
+
+TEST(Placement, the_source_is_in_rank_0_and_alone_there_when_processes_suffice) {  // PL-2
+  EXPECT_EQ(ranks(place(graph_of(1, 2), request_of(2, 4))), (std::vector<std::uint32_t>{0, 0, 1, 0}));
+  EXPECT_EQ(ranks(place(graph_of(1, 2), request_of(3, 4))), (std::vector<std::uint32_t>{0, 0, 1, 2}));
+  EXPECT_EQ(ranks(place(graph_of(1, 2), request_of(4, 4))), (std::vector<std::uint32_t>{0, 1, 2, 3}));
+}
+
+TEST(Placement, replicas_of_one_section_never_share_a_device) {  // PL-1
+  for (std::int64_t cores = 1; cores <= 5; ++cores) {
+    for (std::int64_t teachers = 1; teachers <= cores; ++teachers) {
+      for (std::int64_t students = 1; students <= cores; ++students) {
+        std::set<std::pair<std::uint32_t, std::string>> taken;
+        for (const ReplicaPlace& at : place(graph_of(teachers, students), request_of(1, cores))) {
+          EXPECT_TRUE(taken.emplace(at.section.value(), at.device).second) << at.device << " of " << cores;
+        }
+      }
+    }
+  }
+}
+
+TEST(Placement, named_devices_are_used_as_named) {
+  PlacementRequest request = request_of(1, 4);
+  request.devices[2] = {"cpu:3", "cpu:1"};
+  const auto places = place(graph_of(1, 2), request);
+  EXPECT_EQ(places[2].device, "cpu:3");
+  EXPECT_EQ(places[3].device, "cpu:1");
+}
+
+TEST(Placement, what_this_machine_lacks_is_refused_as_unavailable) {
+  PlacementRequest request = request_of(1, 2);
+  request.devices[1] = {"cpu:2"};
+  Refusal refusal = refusal_of(graph_of(1, 1), request);
+  EXPECT_EQ(refusal.code, ErrorCode::unavailable);
+  EXPECT_EQ(refusal.message, "teacher.devices: \"cpu:2\": this machine has 2 cores, cpu:0 to cpu:1");
+  request.devices[1] = {"cuda:0"};
+  refusal = refusal_of(graph_of(1, 1), request);
+  EXPECT_EQ(refusal.code, ErrorCode::unavailable);
+  EXPECT_NE(refusal.message.find("no CUDA backend; use cpu:0 to cpu:1"), std::string::npos) << refusal.message;
+  refusal = refusal_of(graph_of(1, 3), request_of(1, 2));
+  EXPECT_EQ(refusal.code, ErrorCode::unavailable);
+  EXPECT_NE(refusal.message.find("student.replicas = 3"), std::string::npos) << refusal.message;
+}
+
+TEST(Placement, names_that_are_no_devices_are_refused) {
+  for (const char* name : {"", "cpu", "cpu:", "cpu:x", "cpu:1x", "cpu:-1", "gpu:0", "cpu:99999999999999999999"}) {
+    PlacementRequest request = request_of(1, 2);
+    request.devices[1] = {name};
+    const Refusal refusal = refusal_of(graph_of(1, 1), request);
+    EXPECT_EQ(refusal.code, ErrorCode::invalid_argument) << name;
+    EXPECT_NE(refusal.message.find("is no device; use cpu:0 to cpu:1"), std::string::npos) << refusal.message;
+  }
+}
+
+TEST(Placement, a_device_for_each_replica_and_none_twice) {  // PL-1
+  PlacementRequest request = request_of(1, 4);
+  request.devices[2] = {"cpu:0"};
+  EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("names 1 devices for 2 replicas"), std::string::npos);
+  request.devices[2] = {"cpu:1", "cpu:1"};
+  EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("\"cpu:1\" is named twice"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,292 @@
+#include "runtime/schedule/replica_lane.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "tests/schedule/random_graph.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::draw;
+using testing::Generator;
+using Kind = ReplicaLane::Kind;
+
+constexpr EdgeId input_edge(0);
+constexpr EdgeId output_edge(1);
+constexpr BuffersFree all_free{true, true};
+
+LaneOptions trained(std::int64_t max_in_flight, bool awaits_gradient = true) {
+  return {true, awaits_gradient, max_in_flight};
+}
+
+MicroBatchPlan batch_of(std::uint32_t index, bool gradient, Pass pass = Pass::train) {
+  MicroBatchPlan plan;
+  plan.index = index;
+  plan.pass = pass;
+  plan.arrivals.push_back({input_edge, false, index, {}});
+  if (gradient && pass == Pass::train) plan.arrivals.push_back({output_edge, true, index, {}});
+  return plan;
+}
+
+LaneMark end_of(std::uint64_t step) {
+  LaneMark mark;
+  mark.step = StepId(step);
+  return mark;
+}
+
+TEST(ReplicaLane, forward_passes_run_in_token_order_whatever_arrives_first) {  // RL-1, RL-2
+  ReplicaLane lane({});
+  lane.enqueue(batch_of(0, false));
+  lane.enqueue(batch_of(1, false));
+  lane.arrived(input_edge, false, 1);
+  EXPECT_FALSE(lane.next(all_free));
+  ASSERT_NE(lane.missing_arrival(), nullptr);
+  EXPECT_EQ(lane.missing_arrival()->sequence, 0u);
+  lane.arrived(input_edge, false, 0);
+  EXPECT_EQ(lane.next(all_free)->batch->index, 0u);
+  EXPECT_TRUE(lane.busy());
+  EXPECT_FALSE(lane.next(all_free));
+  EXPECT_EQ(lane.finished()->index, 0u);
+  EXPECT_EQ(lane.next(all_free)->batch->index, 1u);
+}
+
+TEST(ReplicaLane, a_pass_waits_for_the_buffers_it_writes_and_for_no_others) {  // RL-2
+  ReplicaLane frozen({});
+  frozen.enqueue(batch_of(0, false));
+  frozen.arrived(input_edge, false, 0);
+  EXPECT_FALSE(frozen.next({false, true}));
+  EXPECT_TRUE(frozen.next({true, false}));
+
+  ReplicaLane last(trained(1, false));  // forward and backward in one: writes both
+  last.enqueue(batch_of(0, false));
+  last.arrived(input_edge, false, 0);
+  EXPECT_FALSE(last.next({true, false}));
+  EXPECT_FALSE(last.next({false, true}));
+  EXPECT_EQ(last.next(all_free)->kind, Kind::forward_backward);
+
+  ReplicaLane split(trained(1));
+  split.enqueue(batch_of(0, true));
+  split.arrived(input_edge, false, 0);
+  ASSERT_EQ(split.next({true, false})->kind, Kind::forward);
+  EXPECT_FALSE(split.finished());
+  split.arrived(output_edge, true, 0);
+  EXPECT_FALSE(split.next({true, false}));
+  EXPECT_EQ(split.next({false, true})->kind, Kind::backward);
+}
+
+TEST(ReplicaLane, forward_stops_at_max_in_flight_and_backward_goes_first) {  // RL-2, RL-3
+  ReplicaLane lane(trained(2));
+  for (std::uint32_t index = 0; index < 4; ++index) {
+    lane.enqueue(batch_of(index, true));
+    lane.arrived(input_edge, false, index);
+  }
+  for (std::uint32_t index = 0; index < 2; ++index) {
+    ASSERT_EQ(lane.next(all_free)->kind, Kind::forward);
+    EXPECT_FALSE(lane.finished());
+  }
+  EXPECT_FALSE(lane.next(all_free));
+  lane.arrived(output_edge, true, 1);  // not the oldest
+  EXPECT_FALSE(lane.next(all_free));
+  lane.arrived(output_edge, true, 0);
+  auto work = lane.next(all_free);
+  EXPECT_EQ(work->kind, Kind::backward);
+  EXPECT_EQ(work->batch->index, 0u);
+  EXPECT_EQ(lane.finished()->index, 0u);
+  work = lane.next(all_free);  // a forward pass may run, too
+  EXPECT_EQ(work->kind, Kind::backward);
+  EXPECT_EQ(work->batch->index, 1u);
+}
+
+TEST(ReplicaLane, an_evaluated_micro_batch_retires_with_its_forward_pass) {
+  ReplicaLane lane(trained(1));
+  lane.enqueue(batch_of(0, true, Pass::evaluate));
+  lane.arrived(input_edge, false, 0);
+  EXPECT_EQ(lane.next(all_free)->kind, Kind::forward);
+  EXPECT_EQ(lane.finished()->index, 0u);
+  EXPECT_TRUE(lane.idle());
+}
+
+TEST(ReplicaLane, a_mark_waits_for_what_is_before_it_and_holds_what_is_behind_it) {  // RL-4
+  ReplicaLane lane(trained(2));
+  lane.enqueue(batch_of(0, true));
+  lane.enqueue(end_of(7));
+  lane.enqueue(batch_of(1, true));
+  for (std::uint32_t index = 0; index < 2; ++index) lane.arrived(input_edge, false, index);
+  ASSERT_EQ(lane.next(all_free)->kind, Kind::forward);
+  EXPECT_FALSE(lane.finished());
+  EXPECT_FALSE(lane.next(all_free));
+  lane.arrived(output_edge, true, 0);
+  ASSERT_EQ(lane.next(all_free)->kind, Kind::backward);
+  EXPECT_TRUE(lane.finished());
+  const auto mark = lane.next(all_free);
+  ASSERT_EQ(mark->kind, Kind::mark);
+  EXPECT_EQ(mark->mark.step, StepId(7));
+  EXPECT_FALSE(lane.next(all_free));
+  EXPECT_FALSE(lane.finished());
+  EXPECT_EQ(lane.next(all_free)->batch->index, 1u);
+}
+
+TEST(ReplicaLane, an_arrival_before_its_token_is_kept) {
+  ReplicaLane lane({});
+  lane.arrived(input_edge, false, 0);
+  lane.enqueue(batch_of(0, false));
+  EXPECT_TRUE(lane.next(all_free));
+}
+
+TEST(ReplicaLane, who_waits_for_whom_is_the_oldest_micro_batch_that_misses_something) {
+  ReplicaLane lane(trained(1));
+  EXPECT_EQ(lane.waiting_batch(), nullptr);
+  lane.enqueue(batch_of(0, true));
+  EXPECT_FALSE(lane.missing_arrival()->gradient);
+  lane.arrived(input_edge, false, 0);
+  (void)lane.next(all_free);
+  EXPECT_EQ(lane.waiting_batch(), nullptr);  // busy: it waits for nobody
+  (void)lane.finished();
+  EXPECT_EQ(lane.waiting_batch()->index, 0u);
+  EXPECT_TRUE(lane.missing_arrival()->gradient);
+}
+
+/// Feeds a lane tokens, arrivals and free buffers in random order and checks what it runs.
+class RandomLane {
+ public:
+  explicit RandomLane(std::uint64_t seed)
+      : random_(seed),
+        awaits_(random_() % 2 == 0),
+        trained_(awaits_ || random_() % 2 == 0),
+        max_in_flight_(draw(random_, 1, 3)),
+        lane_({trained_, awaits_, max_in_flight_}) {
+    std::uint32_t index = 0;
+    for (std::uint64_t step = 1; step <= 5; ++step) {
+      const Pass pass = random_() % 3 == 0 ? Pass::evaluate : Pass::train;
+      for (std::int64_t left = draw(random_, 0, 5); left > 0; --left) {
+        tokens_.push_back({batch_of(index, awaits_, pass), 0});
+        arrivals_.push_back({input_edge, index++});
+      }
+      tokens_.push_back({{}, step});
+    }
+    batches_ = index;
+  }
+
+  void run() {
+    for (int turn = 0; turn < 4000 && !(tokens_.empty() && lane_.idle()); ++turn) {
+      switch (random_() % 4) {
+        case 0:
+          enqueue_token();
+          break;
+        case 1:
+          deliver_arrival();
+          break;
+        case 2:
+          start();
+          break;
+        default:
+          if (lane_.busy()) finish();
+      }
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    EXPECT_TRUE(tokens_.empty() && lane_.idle());
+    EXPECT_EQ(retired_, batches_);  // nothing lost
+    EXPECT_EQ(marks_, 5u);
+  }
+
+ private:
+  struct Token {
+    MicroBatchPlan batch;
+    std::uint64_t mark = 0;
+  };
+  void enqueue_token() {
+    if (tokens_.empty()) return;
+    if (tokens_.front().mark > 0) {
+      lane_.enqueue(end_of(tokens_.front().mark));
+      batches_before_mark_.push_back(enqueued_);
+    } else {
+      lane_.enqueue(tokens_.front().batch);
+      ++enqueued_;
+    }
+    tokens_.pop_front();
+  }
+  void deliver_arrival() {
+    if (arrivals_.empty()) return;
+    std::swap(arrivals_.front(), arrivals_[random_() % arrivals_.size()]);
+    const auto [edge, sequence] = arrivals_.front();
+    lane_.arrived(edge, edge == output_edge, sequence);
+    here_.insert({edge, sequence});
+    arrivals_.pop_front();
+  }
+  void start() {
+    const BuffersFree free{random_() % 4 != 0, random_() % 4 != 0};
+    const auto work = lane_.next(free);
+    if (!work) return;
+    kind_ = work->kind;
+    if (kind_ == Kind::mark) {
+      ASSERT_EQ(work->mark.step.value(), marks_ + 1);
+      ASSERT_EQ(retired_, batches_before_mark_[marks_]);  // RL-4
+      return;
+    }
+    running_ = work->batch->index;
+    pass_ = work->batch->pass;
+    const bool forward = kind_ != Kind::backward;
+    ASSERT_EQ(running_, forward ? forwarded_ : retired_);  // RL-1, RL-3
+    ASSERT_TRUE(here_.count({forward ? input_edge : output_edge, running_}));
+    if (forward) {
+      ASSERT_TRUE(free.outputs);
+      ASSERT_LT(forwarded_ - retired_, max_in_flight_);  // RL-2
+      const bool backward_ready = forwarded_ > retired_ && here_.count({output_edge, retired_}) != 0;
+      ASSERT_FALSE(backward_ready && free.gradients);  // RL-3
+    }
+    if (kind_ != Kind::forward) {
+      ASSERT_TRUE(free.gradients);
+      ASSERT_EQ(pass_, Pass::train);
+      ASSERT_TRUE(trained_);
+    }
+  }
+  void finish() {
+    const auto retired = lane_.finished();
+    if (kind_ == Kind::mark) {
+      ASSERT_FALSE(retired);
+      ++marks_;
+      return;
+    }
+    if (kind_ != Kind::backward) ++forwarded_;
+    const bool kept = kind_ == Kind::forward && awaits_ && pass_ == Pass::train;
+    ASSERT_EQ(retired.has_value(), !kept);
+    if (kept) {
+      arrivals_.push_back({output_edge, running_});
+      return;
+    }
+    ASSERT_EQ(retired->index, retired_);
+    ++retired_;
+  }
+
+  Generator random_;
+  bool awaits_;
+  bool trained_;
+  std::int64_t max_in_flight_;
+  ReplicaLane lane_;
+  std::deque<Token> tokens_;
+  std::deque<std::pair<EdgeId, std::uint32_t>> arrivals_;
+  std::set<std::pair<EdgeId, std::uint32_t>> here_;
+  std::vector<std::uint32_t> batches_before_mark_;
+  Kind kind_ = Kind::mark;
+  Pass pass_ = Pass::train;
+  std::uint32_t running_ = 0;
+  std::uint32_t enqueued_ = 0;
+  std::uint32_t forwarded_ = 0;
+  std::uint32_t retired_ = 0;
+  std::uint32_t batches_ = 0;
+  std::uint64_t marks_ = 0;
+};
+
+TEST(ReplicaLane, every_random_schedule_keeps_the_order_and_ends) {  // RL-1, RL-2, RL-3, RL-4
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomLane lane(seed);
+    lane.run();
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace maestro
