@@ -29,8 +29,9 @@ void check_batches(const JobPlan& plan) {
     const std::int64_t batches = (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
     if (batches >= node.replicas) continue;
     throw JobError(node.name + ": train.global_batch = " + std::to_string(plan.train.global_batch) + " makes " +
-                   std::to_string(batches) + " micro-batches of " + std::to_string(node.micro_batch) + ", too few for " +
-                   std::to_string(node.replicas) + " replicas; use " + node.name + ".micro_batch = " +
+                   std::to_string(batches) + (batches == 1 ? " micro-batch of " : " micro-batches of ") +
+                   std::to_string(node.micro_batch) + ", too few for " + std::to_string(node.replicas) +
+                   " replicas; use " + node.name + ".micro_batch = " +
                    std::to_string(std::max<std::int64_t>(1, plan.train.global_batch / node.replicas)));
   }
 }

@@ -69,9 +69,12 @@ std::size_t Coordinator::trained_sections() const {
 
 SectionId Coordinator::watched_section() const {
   const auto& nodes = options_.graph->nodes();
-  const auto trained =
-      std::find_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.mode == Mode::forward_backward; });
-  return SectionId(static_cast<std::uint32_t>(trained == nodes.end() ? 0 : trained - nodes.begin()));
+  for (std::uint32_t index = 0; index < nodes.size(); ++index) {
+    // A section that awaits gradients has no loss of its own.
+    if (nodes[index].mode != Mode::forward_backward || options_.graph->awaits_gradient(SectionId(index))) continue;
+    return SectionId(index);
+  }
+  return SectionId(0);
 }
 
 void Coordinator::announce() {
@@ -129,6 +132,9 @@ void Coordinator::send_marks(const LaneMark& mark) {
 void Coordinator::micro_batch_done(const MicroBatchDone& message) {
   const auto kind = message.pass == Pass::train ? RunUnit::Kind::train : RunUnit::Kind::validate;
   Open& open = open_.at({message.step.value(), kind});
+  if (kind == RunUnit::Kind::train && message.section == watched_section()) {
+    options_.record->samples_trained += static_cast<std::uint64_t>(message.samples);
+  }
   for (const Metric& metric : message.metrics) {
     open.totals[message.section].add(message.index, metric.name, metric.sum, metric.weight);
   }
@@ -218,7 +224,6 @@ void Coordinator::close(Key key) {
   const auto now = Clock::now();
   if (key.second == RunUnit::Kind::train) {
     record.last_step = key.first;
-    record.samples_trained += open.samples.size();
     for (const SampleRef& sample : open.samples) {
       record.tokens_trained += static_cast<std::uint64_t>(sample.tokens);
       record.distinct.insert(sample.id.value());
@@ -231,6 +236,9 @@ void Coordinator::close(Key key) {
 }
 
 void Coordinator::finish_if_done() {
+  if (options_.current_step != nullptr && !open_.empty()) {
+    options_.current_step->store(open_.begin()->first.first, std::memory_order_relaxed);
+  }
   if (finished_ || awaiting_batch_ || !open_.empty()) return;
   finished_ = true;
   tell(this, options_.supervisor, Finish{});

@@ -6,6 +6,7 @@
 // CO-3: a checkpoint is committed only when every trained section has written its part of the same step.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -34,6 +35,7 @@ struct CoordinatorOptions {
   std::shared_ptr<RunRecord> record; ///< shared with the starting thread, which reads it when the run is over
   SnapshotWriter* snapshots = nullptr;
   Console* console = nullptr;
+  std::atomic<std::uint64_t>* current_step = nullptr;  ///< the oldest unfinished one; may be absent
   caf::actor data_source;
   caf::actor supervisor;
 };

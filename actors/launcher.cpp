@@ -97,7 +97,7 @@ void Launcher::watch(pid_t pid, ProcessRank rank) {
   if (ended_) ended_(rank, how);
 }
 
-void Launcher::end_all(std::chrono::milliseconds patience) {
+void Launcher::wait(std::chrono::milliseconds patience) const {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   const auto any_running = [this] {
     const std::lock_guard lock(mutex_);
@@ -109,6 +109,10 @@ void Launcher::end_all(std::chrono::milliseconds patience) {
   while (any_running() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));  // children report through waitpid, which has no timeout
   }
+}
+
+void Launcher::end_all(std::chrono::milliseconds patience) {
+  wait(patience);
   kill_all();
   for (std::thread& watcher : watchers_) watcher.join();
   watchers_.clear();

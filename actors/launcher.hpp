@@ -38,10 +38,13 @@ class Launcher {
 
   /// Starts ranks 1 .. processes - 1 of this executable with `arguments`. Throws JobError.
   void start(const std::vector<std::string>& arguments, const ChildEnvironment& environment);
-  /// Waits for the children to end by themselves, then kills what is left. Safe to call again.
+  /// Waits for the children to end by themselves, at most this long. Thread-safe.
+  void wait(std::chrono::milliseconds patience) const;
+  /// The same, then kills what is left. Safe to call again.
   void end_all(std::chrono::milliseconds patience);
   /// Kills at once; for a second Ctrl-C. Async-signal-safe enough for a signal thread.
   void kill_all();
+  /// Of all children, running or not. Thread-safe.
   [[nodiscard]] std::vector<std::int64_t> pids() const;
   /// True when every child that ended so far did so with status 0.
   [[nodiscard]] bool all_clean() const;

@@ -10,7 +10,9 @@
 #include "actors/actor_environment.hpp"
 #include "actors/coordinator.hpp"
 #include "actors/data_source.hpp"
+#include "actors/departure.hpp"
 #include "actors/launcher.hpp"
+#include "actors/preflight.hpp"
 #include "actors/run_report.hpp"
 #include "actors/section_replica.hpp"
 #include "actors/signal_watcher.hpp"
@@ -22,7 +24,6 @@
 #include "runtime/state/checkpoint.hpp"
 #include "sections/model_config.hpp"
 #include "sections/state_io.hpp"
-#include "transport/shared_memory_sweep.hpp"
 
 namespace maestro {
 
@@ -41,17 +42,6 @@ NetworkOptions network_options(const TransportConfig& transport) {
   options.force_rma = transport.force_rma;
   options.chunk_bytes = static_cast<std::size_t>(transport.chunk_kib) << 10;
   return options;
-}
-
-/// Errors in what the user gave are found here, where a message can still be one line.
-void check_output_folder(const fs::path& out) {
-  std::error_code problem;
-  fs::create_directories(out, problem);
-  const bool usable = !problem && fs::is_directory(out) && access(out.c_str(), W_OK | X_OK) == 0;
-  if (usable) return;
-  throw JobError("train.out = \"" + out.string() + "\": cannot write there" +
-                     (problem ? " (" + problem.message() + ")" : std::string()) + "; choose another folder",
-                 ErrorCode::unavailable);
 }
 
 }  // namespace
@@ -96,6 +86,8 @@ struct ProcessRun::State {
   caf::actor coordinator;
 
   void prepare_resume();
+  void check_surroundings() const;
+  void try_stored_states();
   Device* device(const std::string& name);
   std::shared_ptr<SectionRunner> build(const ReplicaPlace& place);
   void start_devices_and_sections();
@@ -107,6 +99,7 @@ struct ProcessRun::State {
   void stop();
   RunResult succeed(const RunOutcome& outcome);
   int fail(const RunOutcome& outcome, Launcher& launcher);
+  void interrupted(int count, Launcher& launcher);
   void write_outputs(RunResult& result, const ProcessTotals& totals);
   void print_header() const;
 };
@@ -129,6 +122,15 @@ void ProcessRun::State::prepare_resume() {
   }
   first_step = manifest.step + 1;
   record->resumed_from = manifest.step;
+}
+
+void ProcessRun::State::check_surroundings() const {
+  if (!is_root()) return;  // rank 0 has looked, and listens by now
+  check_writable_folder(plan.train.out, "train.out");
+  if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");
+  if (!plan.options.trace.empty()) check_writable_file(plan.options.trace, "--trace");
+  if (several()) check_port_free(plan.transport);
+  if (several() || plan.transport.force_rma) check_provider(plan.transport);
 }
 
 Device* ProcessRun::State::device(const std::string& name) {
@@ -158,6 +160,18 @@ std::shared_ptr<SectionRunner> ProcessRun::State::build(const ReplicaPlace& plac
   section->parameters().values_changed();
   if (!context.trained) section->freeze();
   return std::make_shared<SectionRunner>(std::move(section), context, planned.config.optimizer, plan.train.steps);
+}
+
+/// Loads and forgets what this process does not load anyway: damage is told once, before any process starts.
+void ProcessRun::State::try_stored_states() {
+  if (!is_root()) return;
+  for (const ReplicaPlace& place : plan.places) {
+    const bool trained = plan.graph.node(place.section).mode == Mode::forward_backward;
+    const bool stored =
+        !plan.sections[place.section.value()].config.weights.empty() || (trained && !checkpoint.empty());
+    const bool loaded_later = place.rank == rank && !plan.options.check_only;
+    if (stored && !loaded_later && place.replica == ReplicaIndex(0)) (void)build(place);
+  }
 }
 
 void ProcessRun::State::start_devices_and_sections() {
@@ -199,6 +213,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.console = &console;
   options.data_source = source;
   options.supervisor = supervisor;
+  options.current_step = const_cast<std::atomic<std::uint64_t>*>(&current_step);
   return options;
 }
 
@@ -247,7 +262,7 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     spec.network = network.get();
     spec.trace = &trace;
     spec.snapshots = &snapshots;
-    spec.current_step = &current_step;
+    if (!is_root()) spec.current_step = &current_step;  // rank 0 has the coordinator, which knows better
     spec.supervisor = supervisor;
     spec.bridge = local.bridge;
     const caf::actor replica = system.spawn<SectionReplica>(std::move(spec));
@@ -308,21 +323,22 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
     stop();
     return 1;
   }
-  // PR-2: nothing that hangs in a broken run may keep this process alive.
-  std::thread([] {
-    std::this_thread::sleep_for(milliseconds(1500));
-    _exit(1);
-  }).detach();
-  std::vector<pid_t> dead;
-  for (const std::int64_t pid : ended.lost_pids) {
-    kill(static_cast<pid_t>(pid), SIGKILL);  // a stopped process would stay for ever; of this job by its own word
-    dead.push_back(static_cast<pid_t>(pid));
+  Departure departure;  // PR-2
+  departure.lost_pids = ended.lost_pids;
+  departure.close = [this] { network->stop(); };
+  depart(launcher, departure);
+}
+
+void ProcessRun::State::interrupted(int count, Launcher& launcher) {
+  if (count == 1) {
+    console.note("stopping after this step; a checkpoint is being written (Ctrl-C again to leave at once)");
+    return tell_from_outside(coordinator, Interrupt{});
   }
-  network->stop();
-  launcher.end_all(milliseconds(700));
-  for (const std::int64_t pid : launcher.pids()) dead.push_back(static_cast<pid_t>(pid));
-  (void)sweep_shared_memory(dead);
-  _exit(1);
+  console.finish();
+  Departure departure;
+  departure.status = 130;
+  departure.patience = milliseconds(0);
+  depart(launcher, departure);
 }
 
 void ProcessRun::State::print_header() const {
@@ -360,7 +376,8 @@ void ProcessRun::prepare() {
     context.ops = &state.ops;
     check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
   }
-  if (!state.plan.options.check_only) check_output_folder(state.plan.train.out);
+  state.check_surroundings();
+  state.try_stored_states();
 }
 
 RunResult ProcessRun::run() {
@@ -406,17 +423,7 @@ RunResult ProcessRun::run() {
   {
     std::unique_ptr<SignalWatcher> signals;
     if (state.is_root()) {
-      signals = std::make_unique<SignalWatcher>([&state, &launcher, coordinator = state.coordinator](int count) {
-        if (count > 1) {
-          launcher.kill_all();
-          state.console.finish();
-          const pid_t self = getpid();
-          (void)self;
-          _exit(130);
-        }
-        state.console.note("stopping after this step; a checkpoint is being written (Ctrl-C again to leave at once)");
-        tell_from_outside(coordinator, Interrupt{});
-      });
+      signals = std::make_unique<SignalWatcher>([&](int count) { state.interrupted(count, launcher); });
     }
     ended = future.get();
   }

@@ -197,7 +197,9 @@ Status ReplicaPorts::flush(Link& link) {
     hand.sender = options_.replica;
     hand.buffer = outgoing.buffer;
     hand.offset = outgoing.offset;
+    const Transfer transfer{outgoing.piece, outgoing.step, false, std::chrono::steady_clock::now()};
     outbox_.hand_over(link.receiver.actor, std::move(hand));
+    note_transfer(transfer);
   }
 }
 
@@ -212,6 +214,8 @@ void ReplicaPorts::write(const Link& link, const Pool& from, const OutgoingPiece
                  static_cast<std::uint32_t>(row_bytes), from.dtype};
   const PieceHeader header = make_header(info);
   std::memcpy(outgoing.buffer.data() + outgoing.header_offset, &header, sizeof header);
+  const auto transfer =
+      std::make_shared<const Transfer>(Transfer{piece, outgoing.step, true, std::chrono::steady_clock::now()});
   const auto post = [&](std::size_t local_offset, std::size_t remote_offset, std::size_t bytes) {
     WriteRequest request;
     request.local = from.region.get();
@@ -221,7 +225,7 @@ void ReplicaPorts::write(const Link& link, const Pool& from, const OutgoingPiece
     request.remote_offset = remote_offset;
     request.immediate = pack({EdgeId(link.ring.ring), slot, wrap_sequence(piece.sequence)});
     request.cookie = std::uint64_t{client_} << Network::client_shift | next_cookie_++;
-    writes_[request.cookie] = outgoing.buffer;
+    writes_[request.cookie] = {outgoing.buffer, transfer};
     network_->write(link.receiver.rank, request);
   };
   post(outgoing.header_offset, layout.header_offset(slot, piece.index), sizeof header);
@@ -229,6 +233,14 @@ void ReplicaPorts::write(const Link& link, const Pool& from, const OutgoingPiece
   for (const Chunk chunk : ChunkPlan(info.payload_bytes(), network_->options().chunk_bytes)) {
     post(outgoing.offset + chunk.offset, layout.payload_offset(slot, target + chunk.offset), chunk.bytes);
   }
+}
+
+void ReplicaPorts::write_finished(std::uint64_t cookie) {
+  const auto found = writes_.find(cookie);
+  if (found == writes_.end()) return;
+  const Write finished = std::move(found->second);
+  writes_.erase(found);
+  if (finished.transfer.use_count() == 1) note_transfer(*finished.transfer);
 }
 
 Status ReplicaPorts::release(const MicroBatchPlan& plan) {

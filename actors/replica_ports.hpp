@@ -5,6 +5,7 @@
 // RP-2: sequence numbers and credits come from plans and messages alone; this class never waits.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,10 +32,19 @@ struct ReplicaPortsOptions {
   bool remote = false;  ///< some peer is in another process, or RMA is forced
 };
 
+/// A piece that has left: handed over, or written and acknowledged.
+struct Transfer {
+  PieceOut piece;
+  StepId step;
+  bool remote = false;
+  std::chrono::steady_clock::time_point begin;
+};
+
 /// Where a replica's messages go; set by the actor.
 struct Outbox {
   std::function<void(const caf::actor&, PieceHandOver)> hand_over;
   std::function<void(const caf::actor&, Credit)> credit;
+  std::function<void(const Transfer&)> transferred;  ///< may be empty
 };
 
 /// One tensor of a pass in a buffer of its own.
@@ -75,7 +85,7 @@ class ReplicaPorts {
   Status handed_over(const PieceHandOver& piece, const Arrived& arrived);
   Status credit(const Credit& credit);
   /// A write of this replica has ended.
-  void write_finished(std::uint64_t cookie) { writes_.erase(cookie); }
+  void write_finished(std::uint64_t cookie);
   /// The piece that waits for a credit, if any, for "who waits for whom".
   [[nodiscard]] std::string waiting_send() const;
   [[nodiscard]] bool owns_ring(std::uint32_t ring) const { return ring_index_.count(ring) != 0; }
@@ -104,6 +114,9 @@ class ReplicaPorts {
   Pool& pool(EdgeId edge, bool gradient) { return *pools_.at({port_of(edge, gradient), gradient}); }
   Status flush(Link& link);
   void write(const Link& link, const Pool& from, const OutgoingPiece& piece);
+  void note_transfer(const Transfer& transfer) const {
+    if (outbox_.transferred) outbox_.transferred(transfer);
+  }
 
   ReplicaPortsOptions options_;
   Network* network_;
@@ -117,7 +130,12 @@ class ReplicaPorts {
   std::map<PortKey, std::unique_ptr<Pool>> pools_;
   std::map<LinkKey, Link> links_;
   std::map<std::pair<EdgeId, bool>, std::vector<caf::actor>> senders_;  // who gets this ring's credits
-  std::map<std::uint64_t, Buffer> writes_;                              // RP-1
+  /// One write of a piece; the last one to finish ends the transfer.
+  struct Write {
+    Buffer buffer;                             // RP-1
+    std::shared_ptr<const Transfer> transfer;  // shared by the writes of one piece
+  };
+  std::map<std::uint64_t, Write> writes_;
 };
 
 }  // namespace maestro

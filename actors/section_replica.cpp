@@ -1,7 +1,10 @@
 #include "actors/section_replica.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include "actors/piece_flow.hpp"
 
 namespace maestro {
 
@@ -114,7 +117,8 @@ caf::behavior SectionReplica::make_behavior() {
         pump();
       },
       [this](const NormTotal& total) {
-        if (stage_ == Stage::clipping) start_step(total.sum_of_squares);
+        norm_total_ = total;
+        clip();
       },
       [this](WorkDone& result) { done(std::move(result)); },
       [this](const Failure& failure) { fail(failure.message); },
@@ -125,11 +129,8 @@ caf::behavior SectionReplica::make_behavior() {
 void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
   Outbox outbox;
-  outbox.hand_over = [this](const caf::actor& to, PieceHandOver piece) {
-    const auto now = std::chrono::steady_clock::now();
-    spec_.trace->slice({transfers_, "hand over", TraceCategory::transfer, now, now}, {{"rows", piece.rows}});
-    tell(this, to, std::move(piece));
-  };
+  outbox.hand_over = [this](const caf::actor& to, PieceHandOver piece) { tell(this, to, std::move(piece)); };
+  if (spec_.trace->on()) outbox.transferred = [this](const Transfer& transfer) { trace_transfer(transfer); };
   outbox.credit = [this](const caf::actor& to, Credit credit) { tell(this, to, std::move(credit)); };
   ports_.connect(directory, std::move(outbox));
   reduction_.connect(directory, [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); });
@@ -176,7 +177,7 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
   stage_ = Stage::pass;
   const MicroBatchPlan& plan = *work.batch;
   step_ = plan.step;
-  spec_.current_step->store(step_.value(), std::memory_order_relaxed);
+  if (spec_.current_step != nullptr) spec_.current_step->store(step_.value(), std::memory_order_relaxed);
   auto given = ports_.open(plan, !forward);
   if (!given) return fail(given.error().message);
   sending_ = forward ? ports_.acquire(plan, false) : std::vector<SendBuffer>();
@@ -197,18 +198,53 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
                                  : forward && backward ? "forward + backward"
                                  : forward             ? (plan.pass == Pass::train ? "forward" : "evaluate")
                                                        : "backward";
-  submit(label, category,
-         [runner = spec_.runner, plan, given = std::move(*given), outputs, gradients, forward, backward] {
-           WorkDone result;
-           std::vector<PortTensor> tensors;
-           for (const auto& [tensor, copies] : given) {
-             for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
-             tensors.push_back(tensor);
-           }
-           if (forward) result.metrics = as_messages(runner->forward(plan, tensors, outputs));
-           if (backward) runner->backward(plan, forward ? std::vector<PortTensor>() : tensors, gradients);
-           return result;
-         });
+  submit(
+      label, category,
+      [runner = spec_.runner, plan, given = std::move(*given), outputs, gradients, forward, backward] {
+        WorkDone result;
+        std::vector<PortTensor> tensors;
+        for (const auto& [tensor, copies] : given) {
+          for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
+          tensors.push_back(tensor);
+        }
+        if (forward) result.metrics = as_messages(runner->forward(plan, tensors, outputs));
+        if (backward) runner->backward(plan, forward ? std::vector<PortTensor>() : tensors, gradients);
+        return result;
+      },
+      arrows_of(plan, forward, backward));
+}
+
+SectionReplica::PassArrows SectionReplica::arrows_of(const MicroBatchPlan& plan, bool forward, bool backward) const {
+  PassArrows arrows;
+  if (!spec_.trace->on()) return arrows;
+  const auto name = [this](EdgeId edge) -> std::string_view { return spec_.graph->edge(edge).from_port; };
+  for (const ArrivalPlan& arrival : plan.arrivals) {
+    if (arrival.gradient == forward) continue;  // a fused pass sends no gradient that would have to come back
+    for (std::uint32_t index = 0; index < arrival.pieces.size(); ++index) {
+      const PieceKey key{arrival.edge, arrival.gradient, spec_.replica, arrival.sequence, index};
+      arrows.in.emplace_back(piece_flow(key), name(arrival.edge));
+    }
+  }
+  for (const PieceOut& piece : plan.pieces) {
+    if (piece.gradient ? !backward : !forward) continue;
+    const PieceKey key{piece.edge, piece.gradient, piece.receiver, piece.sequence, piece.index};
+    arrows.out.emplace_back(piece_flow(key), name(piece.edge));
+  }
+  return arrows;
+}
+
+void SectionReplica::trace_transfer(const Transfer& transfer) {
+  const TraceTime begin = std::max(transfer.begin, transfers_end_);
+  transfers_end_ = std::max(std::chrono::steady_clock::now(), begin + std::chrono::nanoseconds(1));
+  const GraphEdge& edge = spec_.graph->edge(transfer.piece.edge);
+  const std::string& to = spec_.graph->node(transfer.piece.gradient ? edge.from : edge.to).name;
+  spec_.trace->slice(
+      {transfers_, transfer.remote ? "write" : "hand over", TraceCategory::transfer, begin, transfers_end_},
+      {{"port", edge.from_port},
+       {"to", to},
+       {"replica", transfer.piece.receiver.value()},
+       {"rows", transfer.piece.rows},
+       {"step", transfer.step.value()}});
 }
 
 void SectionReplica::start_mark(const LaneMark& mark) {
@@ -252,6 +288,12 @@ void SectionReplica::continue_step() {
   });
 }
 
+void SectionReplica::clip() {
+  // Only replica 0 reports its section, so the answer may come while this replica still works out its own norm.
+  if (stage_ != Stage::clipping || !norm_total_ || norm_total_->step != step_) return;
+  start_step(norm_total_->sum_of_squares);
+}
+
 void SectionReplica::start_step(double sum_of_squares) {
   stage_ = Stage::stepping;
   const double norm = std::sqrt(sum_of_squares);
@@ -286,15 +328,20 @@ void SectionReplica::start_snapshot(const LaneMark& mark) {
          });
 }
 
-void SectionReplica::submit(std::string_view label, TraceCategory category, Job job) {
+void SectionReplica::submit(std::string_view label, TraceCategory category, Job job, PassArrows arrows) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
   const Priority priority = trained() ? Priority::critical : Priority::background;
-  spec_.device->submit(priority, [self, label, category, job = std::move(job), trace = spec_.trace, track = track_,
-                                  step = step_] {
+  spec_.device->submit(priority, [self, label, category, job = std::move(job), arrows = std::move(arrows),
+                                  trace = spec_.trace, track = track_, step = step_] {
     const auto begin = std::chrono::steady_clock::now();
     try {
       WorkDone result = job();
-      trace->slice({track, label, category, begin, std::chrono::steady_clock::now()}, {{"step", step.value()}});
+      const auto end = std::max(std::chrono::steady_clock::now(), begin + std::chrono::nanoseconds(1));
+      trace->slice({track, label, category, begin, end}, {{"step", step.value()}});
+      for (const auto& [flow, port] : arrows.in) trace->flow_end(track, flow, begin, port);
+      for (const auto& [flow, port] : arrows.out) {
+        trace->flow_start(track, flow, end - std::chrono::nanoseconds(1), port);
+      }
       tell_from_outside(self, std::move(result));
     } catch (const std::exception& problem) {
       tell_from_outside(self, Failure{problem.what()});
@@ -324,7 +371,7 @@ void SectionReplica::done(WorkDone result) {
       if (spec_.replica == ReplicaIndex(0)) {
         tell(this, coordinator_, NormReport{spec_.section, step_, sum_of_squares_});
       }
-      return;
+      return clip();
     case Stage::stepping: {
       StepDone message{spec_.section, spec_.replica, step_, Pass::train, result.gradient_norm, result.lr};
       tell(this, coordinator_, message);

@@ -40,7 +40,7 @@ struct ReplicaSpec {
   Network* network = nullptr;
   TraceRecorder* trace = nullptr;
   SnapshotWriter* snapshots = nullptr;
-  std::atomic<std::uint64_t>* current_step = nullptr;  ///< of this process, for error messages
+  std::atomic<std::uint64_t>* current_step = nullptr;  ///< for error messages; absent in rank 0
   caf::actor supervisor;
   caf::actor bridge;            ///< judges failed writes
 };
@@ -65,9 +65,18 @@ class SectionReplica : public caf::event_based_actor {
   void start_pass(const Work& work, bool forward, bool backward);
   void start_mark(const LaneMark& mark);
   void continue_step();
+  void clip();
   void start_step(double sum_of_squares);
   void start_snapshot(const LaneMark& mark);
-  void submit(std::string_view name, TraceCategory category, Job job);
+  /// Arrows of a trace that begin or end at one slice: number and name.
+  using Arrows = std::vector<std::pair<std::uint64_t, std::string_view>>;
+  struct PassArrows {
+    Arrows in;
+    Arrows out;
+  };
+  [[nodiscard]] PassArrows arrows_of(const MicroBatchPlan& plan, bool forward, bool backward) const;
+  void submit(std::string_view name, TraceCategory category, Job job, PassArrows arrows = {});
+  void trace_transfer(const Transfer& transfer);
   void done(WorkDone result);
   void pass_done();
   void finish_mark();
@@ -85,6 +94,7 @@ class SectionReplica : public caf::event_based_actor {
   caf::actor coordinator_;
   TrackId track_;
   TrackId transfers_;
+  TraceTime transfers_end_;  // slices of one track must not overlap
 
   // What is on the device, or between two parts of a mark.
   enum class Stage : std::uint8_t { idle, pass, summing, copying, norm, clipping, stepping, snapshot };
@@ -96,6 +106,7 @@ class SectionReplica : public caf::event_based_actor {
   std::map<std::uint32_t, std::vector<Metric>> kept_;     // of forward passes that await their backward
   double sum_of_squares_ = 0;
   bool have_norm_ = false;
+  std::optional<NormTotal> norm_total_;  // the last one; of step_ when it came early
   bool failed_ = false;
   std::optional<TraceTime> idle_since_;
   std::string idle_reason_;

@@ -4,6 +4,10 @@
 
 namespace maestro {
 
+namespace {
+constexpr std::chrono::milliseconds settle_time(250);
+}
+
 std::string process_label(const ProcessHello& process, const SectionGraph& graph) {
   std::string label = "process " + std::to_string(process.rank.value()) + " (pid " + std::to_string(process.pid);
   if (process.rank == ProcessRank(0)) label += ", coordinator";
@@ -43,6 +47,7 @@ caf::behavior Supervisor::make_behavior() {
              true);
       },
       [this](const ChildEnded& child) { child_ended(child); },
+      [this](LossSettled) { report_loss(); },
       [this](Farewell) {
         ended_ = true;
         RunOutcome outcome;
@@ -88,12 +93,13 @@ void Supervisor::ready(const ProcessReady&) {
 }
 
 void Supervisor::child_ended(const ChildEnded& child) {
-  if (wired_ || finishing_ || ended_) return;  // from there on CAF's down message is the authority (SV-2)
+  how_ended_[child.rank] = child.how;
+  if (wired_ || finishing_ || ended_ || loss_) return;  // then CAF's down message is the authority (SV-2)
   fail("process " + std::to_string(child.rank.value()) + " ended before the job began: " + child.how, true);
 }
 
 void Supervisor::lost(const caf::down_msg& down) {
-  if (ended_) return;
+  if (ended_ || loss_) return;
   const auto found = watched_.find(down.source);
   if (finishing_) {
     if (!is_root()) {  // rank 0 has all it wanted
@@ -110,20 +116,57 @@ void Supervisor::lost(const caf::down_msg& down) {
     peer = process_label(found->second, *options_.graph);
     pid = found->second.pid;
   }
-  const std::string step = std::to_string(options_.current_step->load(std::memory_order_relaxed));
-  RunOutcome outcome;
-  const bool prints = is_root() || options_.rank == ProcessRank(1);  // SV-3
-  if (prints) outcome.error = "lost " + peer + " in step " + step + ": it died, or was silent for too long";
-  if (pid != 0) outcome.lost_pids.push_back(pid);
+  Loss loss;
+  loss.rank = found != watched_.end() ? found->second.rank : ProcessRank(0);
+  loss.pid = pid;
+  loss.peer = peer;
+  loss.step = std::to_string(options_.current_step->load(std::memory_order_relaxed));
+  loss_ = std::move(loss);
+  ask_survivors();
+}
+
+void Supervisor::ask_survivors() {
+  if (!prints()) return report_loss();
+  delayed_send(this, settle_time, LossSettled{});
+  for (const ProcessHello& process : directory_.processes) {
+    if (process.rank == loss_->rank || (!is_root() && process.rank != options_.rank)) continue;
+    for (const ReplicaAddress& replica : process.replicas) {
+      request(replica.actor, settle_time, StatusRequest{})
+          .then([this](const WaitingFor& answer) { survivor_waits(answer); }, [](const caf::error&) {});  // SV-4
+    }
+  }
+}
+
+void Supervisor::survivor_waits(const WaitingFor& answer) {
+  if (answer.text.empty() || !loss_) return;
+  loss_->waiting.push_back("section '" + options_.graph->node(answer.section).name + "' replica " +
+                           std::to_string(answer.replica.value()) + " waits for " + answer.text);
+}
+
+std::string Supervisor::how_lost() const {
+  const auto how = how_ended_.find(loss_->rank);
+  if (how != how_ended_.end()) return "it ended with " + how->second;
+  return is_root() ? "it was silent for too long" : "it died, or was silent for too long";
+}
+
+void Supervisor::report_loss() {
   ended_ = true;
-  for (const auto& [address, process] : watched_) {
-    if (address != down.source && is_root()) tell(this, process.supervisor, Failure{peer + " was lost"});
+  RunOutcome outcome;
+  if (prints()) {
+    outcome.error = "lost " + loss_->peer + " in step " + loss_->step + ": " + how_lost();
+    for (const std::string& waiting : loss_->waiting) outcome.error += "; " + waiting;
+  }
+  if (loss_->pid != 0) outcome.lost_pids.push_back(loss_->pid);
+  if (is_root()) {
+    for (const auto& [address, process] : watched_) {
+      if (process.rank != loss_->rank) tell(this, process.supervisor, Failure{loss_->peer + " was lost"});
+    }
   }
   options_.outcome->set(std::move(outcome));
 }
 
 void Supervisor::fail(const std::string& message, bool print) {
-  if (ended_) return;
+  if (ended_ || loss_) return;  // what breaks behind a loss is its consequence
   ended_ = true;
   if (is_root()) {
     for (const auto& [address, process] : watched_) tell(this, process.supervisor, Failure{message});

@@ -4,6 +4,8 @@
 // SV-1: the outcome of a process is decided once, by the first failure or by the orderly end.
 // SV-2: a death is told by CAF's down message; whoever notices first tells all others.
 // SV-3: exactly one process prints the error of a failed run: rank 0, or rank 1 when rank 0 itself was lost.
+// SV-4: a loss is reported `settle_time` after it was noticed, with what the survivors and the launcher said until
+// then.
 #pragma once
 
 #include <atomic>
@@ -11,8 +13,9 @@
 #include <functional>
 #include <future>
 #include <map>
-#include <set>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,6 +66,15 @@ struct LocalActors {
   caf::actor root;         ///< rank 0's supervisor; this actor itself on rank 0
 };
 
+/// A lost process, and what the survivors wait for.
+struct Loss {
+  ProcessRank rank;
+  std::int64_t pid = 0;
+  std::string peer;
+  std::string step;
+  std::vector<std::string> waiting;
+};
+
 class Supervisor : public caf::event_based_actor {
  public:
   Supervisor(caf::actor_config& config, SupervisorOptions options);
@@ -72,10 +84,15 @@ class Supervisor : public caf::event_based_actor {
 
  private:
   [[nodiscard]] bool is_root() const { return options_.rank == ProcessRank(0); }
+  [[nodiscard]] bool prints() const { return is_root() || options_.rank == ProcessRank(1); }  // SV-3
   void introduced(const ProcessHello& hello);
   void wire(const Directory& directory);
   void ready(const ProcessReady& ready);
   void lost(const caf::down_msg& down);
+  void ask_survivors();
+  void survivor_waits(const WaitingFor& answer);
+  [[nodiscard]] std::string how_lost() const;
+  void report_loss();
   void child_ended(const ChildEnded& child);
   void fail(const std::string& message, bool print);
   void finish();
@@ -91,8 +108,14 @@ class Supervisor : public caf::event_based_actor {
   bool ended_ = false;
   std::vector<ProcessSummary> summaries_;
   std::set<ProcessRank> summarised_;
+  std::map<ProcessRank, std::string> how_ended_;  // of children, from their parent's wait
+  std::optional<Loss> loss_;                      // while the survivors are asked
 };
+
+/// To the supervisor itself: what is not known about a loss by now stays unknown.
+struct LossSettled {};
 
 }  // namespace maestro
 
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LossSettled)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LocalActors)

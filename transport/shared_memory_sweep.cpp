@@ -1,11 +1,14 @@
 #include "transport/shared_memory_sweep.hpp"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -13,8 +16,18 @@
 namespace maestro {
 namespace {
 
+// A zombie has a number until its parent asks for its status, but maps nothing any more.
+bool is_zombie(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return false;
+  const auto name_end = line.rfind(')');  // the name before it may hold anything
+  return name_end != std::string::npos &&
+         (line.compare(name_end, 3, ") Z") == 0 || line.compare(name_end, 3, ") X") == 0);
+}
+
 bool is_alive(pid_t pid) {
-  return kill(pid, 0) == 0 || errno != ESRCH;
+  return (kill(pid, 0) == 0 || errno != ESRCH) && !is_zombie(pid);
 }
 
 // "<digits>:" at the front of `text`; takes it off.
@@ -39,9 +52,7 @@ std::optional<pid_t> owner_of(std::string_view name) {
   return static_cast<pid_t>(*pid);
 }
 
-}  // namespace
-
-Result<std::vector<std::string>> sweep_shared_memory(std::span<const pid_t> dead, const std::string& folder) {
+Result<std::vector<std::string>> sweep(const std::string& folder, const std::function<bool(pid_t)>& may_go) {
   std::error_code error;
   std::vector<std::string> removed;
   std::string kept;
@@ -49,7 +60,7 @@ Result<std::vector<std::string>> sweep_shared_memory(std::span<const pid_t> dead
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     const auto name = entries->path().filename().string();
     const auto owner = owner_of(name);
-    if (!owner || std::find(dead.begin(), dead.end(), *owner) == dead.end() || is_alive(*owner)) continue;
+    if (!owner || !may_go(*owner)) continue;
     std::error_code failure;
     if (std::filesystem::remove(entries->path(), failure)) removed.push_back(name);
     if (failure) kept = name + " (" + failure.message() + ")";
@@ -59,6 +70,18 @@ Result<std::vector<std::string>> sweep_shared_memory(std::span<const pid_t> dead
     return Error{ErrorCode::unavailable, "cannot remove " + folder + "/" + kept + "; remove it by hand"};
   std::sort(removed.begin(), removed.end());
   return removed;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> sweep_shared_memory(std::span<const pid_t> dead, const std::string& folder) {
+  return sweep(folder, [dead](pid_t owner) {
+    return std::find(dead.begin(), dead.end(), owner) != dead.end() && !is_alive(owner);
+  });
+}
+
+Result<std::vector<std::string>> sweep_own_shared_memory(const std::string& folder) {
+  return sweep(folder, [](pid_t owner) { return owner == getpid(); });
 }
 
 }  // namespace maestro

@@ -18,4 +18,7 @@ namespace maestro {
 Result<std::vector<std::string>> sweep_shared_memory(std::span<const pid_t> dead,
                                                      const std::string& folder = "/dev/shm");
 
+/// The same for this process itself, when it leaves without closing its endpoints; nothing may use them afterwards.
+Result<std::vector<std::string>> sweep_own_shared_memory(const std::string& folder = "/dev/shm");
+
 }  // namespace maestro

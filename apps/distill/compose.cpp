@@ -36,6 +36,15 @@ void compose_language_model(App& app) {
   app.connect(data.port("targets"), model.port("targets"));
 }
 
+void compose_split_language_model(App& app) {
+  auto& data = app.source("corpus");
+  auto& trunk = app.section("trunk", "decoder_trunk");
+  auto& head = app.section("head", "language_model_head");
+  app.connect(data.port("tokens"), trunk.port("tokens"));
+  app.connect(trunk.port("hidden"), head.port("hidden"));
+  app.connect(data.port("targets"), head.port("targets"));
+}
+
 void compose_distillation(App& app) {
   auto& data = app.source("corpus");
   auto& teacher = app.section("teacher", "decoder_trunk").forward_only().replicas(replicas_here());

@@ -8,6 +8,10 @@ namespace maestro {
 /// One decoder with its own loss, section "teacher": what teacher.toml trains.
 void compose_language_model(App& app);
 
+/// The same model cut in two: sections "trunk" and "head", which live where the job puts them; the gradient of the
+/// hidden states returns over the edge between them. Both tables describe the whole model, with tied = false.
+void compose_split_language_model(App& app);
+
 /// A frozen teacher and a student that learns from it; a section "plain" in the job trains the same student without a
 /// teacher beside them, for comparison.
 void compose_distillation(App& app);

@@ -5,6 +5,7 @@
 #include "actors/launcher.hpp"
 #include "actors/signal_watcher.hpp"
 #include "apps/maestro/commands.hpp"
+#include "apps/maestro/usage_error.hpp"
 #include "runtime/core/result.hpp"
 
 namespace {
@@ -51,14 +52,15 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   add_run_options(*distill_command, distill.run);
 
+  maestro::Console console(maestro::standard_streams());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
-    const int status = app.exit(problem);
-    return status == 0 ? 0 : 2;
+    if (problem.get_exit_code() == 0) return app.exit(problem);  // --help, --version
+    console.error(maestro::usage_error(app, problem, std::vector<std::string>(argv + 1, argv + argc)));
+    return 2;
   }
 
-  maestro::Console console(maestro::standard_streams());
   try {
     if (*train_command) return maestro::train(train, console).status;
     if (*distill_command) return maestro::distill(distill, console);

@@ -16,6 +16,7 @@ struct BundledApp {
 constexpr BundledApp bundled_apps[] = {
     {"language_model", compose_language_model},
     {"distillation", compose_distillation},
+    {"split_language_model", compose_split_language_model},
 };
 
 const BundledApp& find_app(const JobDocument& job) {
@@ -25,7 +26,9 @@ const BundledApp& find_app(const JobDocument& job) {
   for (const BundledApp& app : bundled_apps) {
     if (app.name == wanted) return app;
   }
-  job.root().fail("app", "say which app this job is for: app = \"language_model\" or \"distillation\"");
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  job.root().fail("app", "say which app this job is for, one of " + known);
 }
 
 }  // namespace

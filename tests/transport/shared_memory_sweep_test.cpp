@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,6 +70,30 @@ TEST(SharedMemorySweep, removes_only_what_bears_a_given_number_and_libfabrics_fo
   EXPECT_EQ(*removed, (std::vector<std::string>{pid + ":0:0", pid + ":0:0_17", pid + ":1:2"}));
   EXPECT_TRUE(folder.has(std::to_string(no_process + 1) + ":0:0"));
   EXPECT_TRUE(folder.has(pid + ":0:0.txt"));
+}
+
+TEST(SharedMemorySweep, a_zombie_counts_as_dead) {
+  const TempFolder folder;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(0);
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);  // dead, and not yet reaped
+  const std::string name = std::to_string(child) + ":0:0";
+  folder.touch(name);
+  const pid_t dead[] = {child};
+  EXPECT_EQ(*sweep_shared_memory(dead, folder.path()), std::vector<std::string>{name});
+  waitpid(child, nullptr, 0);
+}
+
+TEST(SharedMemorySweep, a_leaving_process_removes_its_own_segments_and_no_others) {
+  const TempFolder folder;
+  const std::string own = std::to_string(getpid()) + ":0:0";
+  const std::string other = std::to_string(no_process) + ":0:0";
+  folder.touch(own);
+  folder.touch(other);
+  EXPECT_EQ(*sweep_own_shared_memory(folder.path()), std::vector<std::string>{own});
+  EXPECT_TRUE(folder.has(other));
 }
 
 TEST(SharedMemorySweep, a_folder_that_cannot_be_read_is_an_error) {

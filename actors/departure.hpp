@@ -1,0 +1,28 @@
+// How a process of a failed run leaves: everything of the job that it can reach is ended and swept, in bounded time.
+//
+// DE-1: depart() ends the process within about two seconds, whatever hangs: a peer killed inside the shm provider
+// leaves
+//       a lock held for ever.
+// DE-2: when it has ended, no process that it started runs, and no segment of theirs or of its own is left.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "actors/launcher.hpp"
+
+namespace maestro {
+
+struct Departure {
+  int status = 1;
+  std::vector<std::int64_t> lost_pids;      ///< of this job by their own word; stopped ones would stay for ever
+  std::chrono::milliseconds patience{700};  ///< for the started processes to end by themselves
+  std::function<void()> close;              ///< the orderly part, which may hang; may be empty
+};
+
+/// Thread-safe: of two callers, the one that is done first decides the status.
+[[noreturn]] void depart(Launcher& launcher, const Departure& departure);
+
+}  // namespace maestro
