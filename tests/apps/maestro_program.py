@@ -1,0 +1,271 @@
+"""Runs the real `maestro` program in a folder of its own and looks at what it leaves behind.
+
+The environment variable MAESTRO_PROGRAM names the program. Every process of a run carries the run's own mark in its
+environment, so that those that outlive their parent are found, and those of other runs never are.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+import uuid
+from pathlib import Path
+
+PROGRAM = os.environ.get("MAESTRO_PROGRAM", "maestro")
+MARK = "MAESTRO_TEST_RUN"
+PATIENCE_S = 120.0  # for anything that a loaded machine may delay; a behaviour's own limits stand in its test
+
+
+def text_corpus(size=40_000, seed=7):
+    """Text with something to learn: words of a small vocabulary in sentences."""
+    words = "the a old small river stone light runs falls over under quick slow and then stays with every green".split()
+    chosen = random.Random(seed)
+    parts, length = [], 0
+    while length < size:
+        sentence = " ".join(chosen.choice(words) for _ in range(chosen.randint(4, 11))).capitalize() + ".\n"
+        parts.append(sentence)
+        length += len(sentence)
+    return "".join(parts)[:size]
+
+
+def as_toml(value):
+    return json.dumps(value)  # strings, numbers, booleans and lists of them are written alike
+
+
+def job_text(job):
+    """TOML of {"name": ..., "train": {...}, ...}: plain values first, then one table per section."""
+    lines = [f"{key} = {as_toml(value)}" for key, value in job.items() if not isinstance(value, dict)]
+    for name, table in job.items():
+        if isinstance(table, dict):
+            lines.append(f"[{name}]")
+            lines += [f"{key} = {as_toml(value)}" for key, value in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+def decoder(**changes):
+    return {"layers": 2, "width": 32, "heads": 2, "positions": 32, "micro_batch": 4, "lr": 1e-3, **changes}
+
+
+def language_model(**train):
+    return {
+        "name": "test",
+        "app": "language_model",
+        "train": {"steps": 12, "global_batch": 8, "validation_samples": 8, "out": "out", **train},
+        "data": {"path": "corpus.txt", "sequence": 32},
+        "teacher": decoder(replicas=1),
+    }
+
+
+def distillation(**train):
+    """A frozen (random) teacher, a student that learns from it, and a plain student: three sections with work."""
+    job = language_model(**train)
+    job["app"] = "distillation"
+    job["teacher"] = {"layers": 2, "width": 48, "heads": 2, "positions": 32, "micro_batch": 8, "replicas": 1}
+    job["student"] = decoder()
+    job["plain"] = decoder()
+    return job
+
+
+def options_of(settings):
+    arguments = []
+    for key, value in settings.items():
+        arguments += ["--set", f"{key}={as_toml(value)}"]
+    return arguments
+
+
+class Finished:
+    def __init__(self, status, out, err, report):
+        self.status, self.out, self.err, self.report = status, out, err, report
+
+    def error_lines(self):
+        return [line for line in self.err.splitlines() if line.startswith("error:")]
+
+    def curve(self, *names, after=0):
+        """{(section, step): values of the named columns, where it has them} of the training steps behind `after`."""
+        names = names or ("loss", "grad_norm")
+        return {(row["section"], row["step"]): tuple(row.get(name) for name in names)
+                for row in self.report["steps"] if row["step"] > after}
+
+    def describe(self):
+        return f"status {self.status}\nstdout:\n{self.out}\nstderr:\n{self.err}"
+
+
+class Run:
+    """A run under way, in a process group of its own."""
+
+    def __init__(self, folder, arguments, report=None):
+        self.folder, self.report_path = folder, report
+        self.mark = uuid.uuid4().hex
+        self.changed = threading.Condition()
+        self.text = {"out": "", "err": ""}
+        self.pids_seen, self.ports_seen = set(), set()
+        environment = {**os.environ, MARK: self.mark}
+        self.process = subprocess.Popen([PROGRAM, *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        self.readers = [threading.Thread(target=self._read, args=(stream, name), daemon=True)
+                        for stream, name in ((self.process.stdout, "out"), (self.process.stderr, "err"))]
+        for reader in self.readers:
+            reader.start()
+
+    def _read(self, stream, name):
+        with stream:
+            while chunk := os.read(stream.fileno(), 65536):
+                with self.changed:
+                    self.text[name] += chunk.decode(errors="replace")
+                    self.changed.notify_all()
+
+    def wait_for_text(self, wanted, name=None):
+        """Until `wanted` stands in one of the streams; returns at once when the run has ended without it: False."""
+        deadline = time.monotonic() + PATIENCE_S
+        with self.changed:
+            while not any(wanted in text for key, text in self.text.items() if name in (None, key)):
+                ended = not any(reader.is_alive() for reader in self.readers)
+                if ended or time.monotonic() > deadline:
+                    return False
+                self.changed.wait(0.05)
+        return True
+
+    def wait_for(self, condition):
+        """Until `condition()` holds; False when the run ended first."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                return condition()
+            time.sleep(0.002)  # of a file or of /proc nothing tells
+        return True
+
+    def members(self):
+        """{rank: pid} of the processes that run now."""
+        found = {}
+        mark = f"{MARK}={self.mark}".encode()
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                variables = Path("/proc", entry, "environ").read_bytes().split(b"\0")
+                state = Path("/proc", entry, "stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            if mark not in variables or state == "Z":
+                continue
+            ranks = [v.split(b"=", 1)[1] for v in variables if v.startswith(b"MAESTRO_RANK=")]
+            found[int(ranks[-1]) if ranks else 0] = int(entry)
+        self.pids_seen.update(found.values())
+        for pid in found.values():
+            self.ports_seen.update(listening_ports(pid))
+        return found
+
+    def wait(self):
+        """To the end of the program and of everything that holds its output."""
+        self.process.wait(timeout=PATIENCE_S)
+        for reader in self.readers:
+            reader.join(PATIENCE_S)
+        report = None
+        if self.report_path is not None and self.report_path.exists():
+            report = json.loads(self.report_path.read_text())
+        return Finished(self.process.returncode, self.text["out"], self.text["err"], report)
+
+    def leftovers(self):
+        """What is still there of this run: processes, shared-memory segments, listening ports."""
+        left = [f"process {pid} of rank {rank}" for rank, pid in self.members().items()]
+        for name in os.listdir("/dev/shm"):
+            if name.split(":")[0] in {str(pid) for pid in self.pids_seen}:
+                left.append(f"segment {name}")
+        busy = set(listening_inodes().values())
+        return left + [f"port {port}" for port in self.ports_seen & busy]
+
+    def interrupt(self):
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self):
+        """Kills whatever runs of it, all at one moment."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        for pid in self.members().values():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait(timeout=PATIENCE_S)
+
+
+def listening_inodes():
+    """{socket inode: port} of this machine's listening TCP sockets."""
+    found = {}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            rows = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[3] == "0A":
+                found[fields[9]] = int(fields[1].rsplit(":", 1)[1], 16)
+    return found
+
+
+def listening_ports(pid):
+    listening = listening_inodes()
+    ports = set()
+    try:
+        for entry in os.listdir(f"/proc/{pid}/fd"):
+            target = os.readlink(f"/proc/{pid}/fd/{entry}")
+            if target.startswith("socket:[") and target[8:-1] in listening:
+                ports.add(listening[target[8:-1]])
+    except OSError:
+        pass  # it ended while we looked
+    return ports
+
+
+class SystemTest(unittest.TestCase):
+    maxDiff = 2000
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(prefix="maestro-test-")
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        (self.folder / "corpus.txt").write_text(text_corpus())
+        self.runs = 0
+
+    def write_job(self, job, name="job.toml"):
+        (self.folder / name).write_text(job_text(job))
+        return name
+
+    def start(self, job, *options, settings=None):
+        """`maestro train` of a job given as a dictionary; `settings` become --set options."""
+        self.runs += 1
+        report = self.folder / f"report{self.runs}.json"
+        name = self.write_job(job, f"job{self.runs}.toml")
+        arguments = ["train", name, *options, *options_of(settings or {}), "--report", report.name]
+        run = Run(self.folder, [str(part) for part in arguments], report)
+        self.addCleanup(run.end)
+        return run
+
+    def train(self, job, *options, settings=None):
+        """A run that must succeed."""
+        finished = self.start(job, *options, settings=settings).wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        return finished
+
+    def call(self, *arguments):
+        """The program with any arguments, to its end."""
+        run = Run(self.folder, [str(part) for part in arguments])
+        self.addCleanup(run.end)
+        return run.wait()
+
+    def assert_nothing_left(self, run):
+        self.assertEqual(run.leftovers(), [])
+
+    def assert_close(self, expected, actual, tolerance):
+        """Two curves agree to a relative tolerance."""
+        self.assertEqual(expected.keys(), actual.keys())
+        for key, values in expected.items():
+            for wanted, found in zip(values, actual[key], strict=True):
+                self.assertLessEqual(abs(wanted - found), tolerance * abs(wanted), f"at {key}: {wanted} and {found}")

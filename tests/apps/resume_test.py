@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Runs that were killed or interrupted go on as if nothing had happened, and read every sample once per epoch."""
+
+import os
+import random
+import re
+import time
+import unittest
+
+from maestro_program import SystemTest, distillation, language_model, text_corpus
+
+SEED = int(os.environ.get("MAESTRO_TEST_SEED", random.SystemRandom().randrange(1_000_000)))
+
+
+def steps_of_checkpoints(folder):
+    found = (re.fullmatch(r"step-(\d+)", path.name) for path in folder.glob("checkpoints/step-*"))
+    return [int(match[1]) for match in found if match]
+
+
+class AKilledRun(SystemTest):
+    STEPS = 1000
+    EVERY = 10
+    KILLS = 3
+
+    def kill_at_random(self, run, chosen):
+        """Kills all processes at once, some checkpoints later and between two of them."""
+        out = self.folder / "out"
+        last = max(steps_of_checkpoints(out), default=0) + self.EVERY * chosen.randint(1, 4)
+        self.assertTrue(run.wait_for(lambda: max(steps_of_checkpoints(out), default=0) >= last), run.text)
+        time.sleep(chosen.uniform(0, 0.05))  # this is the random moment; nothing waits for it to be over
+        run.end()
+
+    def check(self, job, processes):
+        print(f"MAESTRO_TEST_SEED={SEED}", flush=True)
+        chosen = random.Random(SEED)
+        job["train"] |= {"steps": self.STEPS, "checkpoint_every": self.EVERY}
+        expected = self.train(job, settings={"train.out": "reference", "train.checkpoint_every": 0}).curve()
+        options = ["--processes", processes]
+        for _ in range(self.KILLS):
+            self.kill_at_random(self.start(job, *options), chosen)
+            options = ["--processes", processes, "--resume", "out"]
+        finished = self.train(job, *options)
+        first = finished.report["resumed_from"]
+        self.assertGreaterEqual(first, self.EVERY * self.KILLS)
+        self.assertLess(first, self.STEPS)
+        self.assertEqual(finished.curve(), {key: value for key, value in expected.items() if key[1] > first})
+
+    def test_goes_on_bitwise_in_one_process(self):
+        self.check(distillation(), 1)
+
+    def test_goes_on_bitwise_in_three_processes(self):
+        self.check(distillation(), 3)
+
+
+class AFinishedCheckpoint(SystemTest):
+    STEPS, HALF = 24, 12
+
+    def test_goes_on_under_another_plan(self):
+        job = distillation(steps=self.STEPS, checkpoint_every=self.HALF, keep_checkpoints=5)
+        expected = self.train(job).curve("loss", after=self.HALF)
+        half = f"out/checkpoints/step-{self.HALF:08}"
+        for processes, replicas, tolerance in ((3, 1, 0.0), (1, 2, 1e-5), (3, 2, 1e-5)):
+            if replicas > len(os.sched_getaffinity(0)):
+                continue
+            with self.subTest(processes=processes, replicas=replicas):
+                job["student"]["replicas"] = replicas
+                options = ("--processes", processes, "--resume", half)
+                finished = self.train(job, *options, settings={"train.out": f"out-{processes}-{replicas}"})
+                self.assertEqual(finished.report["resumed_from"], self.HALF)
+                self.assert_close(expected, finished.curve("loss"), tolerance)
+
+    def test_of_the_last_step_has_nothing_left_to_train(self):
+        job = language_model()
+        first = self.train(job)
+        again = self.train(job, "--resume", "out")
+        self.assertEqual(again.report["steps"], [])
+        self.assertEqual(again.report["validation"], first.report["validation"])
+
+
+class AnEpoch(SystemTest):
+    """480 samples of 32 tokens behind the validation split, in steps of 8."""
+
+    SAMPLES, BATCH = 480, 8
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "corpus.txt").write_text(text_corpus(17_060))
+
+    def job(self, epochs, **train):
+        return language_model(steps=epochs * self.SAMPLES // self.BATCH, **train)
+
+    def check(self, finished, read, distinct):
+        self.assertIn(f"{self.SAMPLES} training", finished.report["plan"]["corpus"])
+        self.assertEqual(finished.report["samples"], {"read": read, "trained": read, "distinct": distinct})
+
+    def test_reads_and_trains_every_sample_exactly_once(self):
+        self.check(self.train(self.job(1)), self.SAMPLES, self.SAMPLES)
+
+    def test_two_of_them_read_every_sample_twice(self):
+        self.check(self.train(self.job(2)), 2 * self.SAMPLES, self.SAMPLES)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "two replicas of a section need two cores")
+    def test_is_shared_by_replicas_without_loss_or_repetition(self):
+        job = self.job(1)
+        job["teacher"]["replicas"] = 2
+        self.check(self.train(job, "--processes", 2), self.SAMPLES, self.SAMPLES)
+
+    def test_that_is_resumed_half_way_reads_only_the_other_half(self):
+        whole = self.train(self.job(1, checkpoint_every=20, keep_checkpoints=5))
+        self.check(whole, self.SAMPLES, self.SAMPLES)
+        rest = self.train(self.job(1), "--resume", "out/checkpoints/step-00000020", settings={"train.out": "rest"})
+        left = self.SAMPLES - 20 * self.BATCH
+        self.check(rest, left, left)
+        # The same losses bit by bit: the same samples, and the whole run had each of them once.
+        self.assertEqual(rest.curve(), whole.curve(after=20))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
