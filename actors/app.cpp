@@ -8,6 +8,7 @@
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/state/atomic_file.hpp"
 
 namespace maestro {
@@ -33,6 +34,20 @@ void check_batches(const JobPlan& plan) {
                    std::to_string(node.micro_batch) + ", too few for " + std::to_string(node.replicas) +
                    " replicas; use " + node.name + ".micro_batch = " +
                    std::to_string(std::max<std::int64_t>(1, plan.train.global_batch / node.replicas)));
+  }
+}
+
+/// A section that keeps too few micro-batches would wait for a gradient that needs its own next forward pass (FB-1).
+void check_in_flight(const JobPlan& plan) {
+  const std::vector<FlowBounds> bounds = flow_bounds(plan.graph, plan.train.global_batch, 0);
+  for (std::size_t index = 0; index < bounds.size(); ++index) {
+    const GraphNode& node = plan.graph.nodes()[index];
+    if (node.max_in_flight >= bounds[index].in_flight || node.mode != Mode::forward_backward) continue;
+    const std::string needed = std::to_string(bounds[index].in_flight);
+    throw JobError(node.name + ".max_in_flight = " + std::to_string(node.max_in_flight) +
+                   ": a section behind it takes samples of " + needed + " of its micro-batches of " +
+                   std::to_string(node.micro_batch) + " at once; use " + node.name + ".max_in_flight = " + needed +
+                   ", or a larger " + node.name + ".micro_batch");
   }
 }
 
@@ -90,6 +105,7 @@ void App::resolve_section(const SectionBuilder& builder, const DataShape& data, 
   context.seed = static_cast<std::uint64_t>(plan.train.seed);
   context.precision = planned.config.precision;
   context.trained = builder.mode_ == Mode::forward_backward;
+  context.prototype = true;
   const cpu::CpuOperatorTable ops;
   context.ops = &ops;
   // A prototype, for its ports, costs and complaints; replicas are built where they run.
@@ -117,6 +133,7 @@ JobPlan App::resolve() {
   document_.finish();
   plan.graph.validate();
   check_batches(plan);
+  check_in_flight(plan);
   PlacementRequest request;
   request.processes = options_.processes;
   request.cores = static_cast<std::int64_t>(usable_cores().size());

@@ -1,6 +1,13 @@
 #include "actors/data_source.hpp"
 
+#include <algorithm>
+
 namespace maestro {
+
+std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit) {
+  const std::uint64_t all = corpus.samples(Split::validation);
+  return limit == 0 ? all : std::min(all, static_cast<std::uint64_t>(limit));
+}
 
 DataSource::DataSource(caf::actor_config& config, std::shared_ptr<const Corpus> corpus, Sampler sampler,
                        DataSourceOptions options)
@@ -33,8 +40,7 @@ BatchMetadata DataSource::validation_batch(StepId step) const {
   batch.step = step;
   batch.pass = Pass::evaluate;
   const std::uint64_t all = corpus_->samples(Split::validation);
-  const auto limit = static_cast<std::uint64_t>(options_.validation_samples);
-  const std::uint64_t count = limit == 0 ? all : std::min(all, limit);
+  const std::uint64_t count = validation_size(*corpus_, options_.validation_samples);
   for (std::uint64_t at = 0; at < count; ++at) {
     // Spread over the split, the same ones every time.
     const SampleId id(at * all / count);

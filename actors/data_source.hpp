@@ -15,6 +15,9 @@ struct DataSourceOptions {
   std::int64_t validation_samples = 0;  ///< 0: all
 };
 
+/// Samples of a validation pass: all of the split, or at most `limit` unless that is 0.
+[[nodiscard]] std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit);
+
 class DataSource : public caf::event_based_actor {
  public:
   /// The corpus is shared with the source section, which reads it on its own thread.

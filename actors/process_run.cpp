@@ -21,6 +21,7 @@
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/observe/max_rss.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/state/checkpoint.hpp"
 #include "sections/model_config.hpp"
 #include "sections/state_io.hpp"
@@ -152,7 +153,6 @@ std::shared_ptr<SectionRunner> ProcessRun::State::build(const ReplicaPlace& plac
   context.trained = node.mode == Mode::forward_backward;
   context.ops = &ops;
   std::unique_ptr<Section> section = planned.factory(context);
-  section->parameters().allocate(context.trained);
   if (!planned.config.weights.empty() && (checkpoint.empty() || !context.trained)) {
     load_weights(*section, planned.config.weights).or_throw();
   }
@@ -202,6 +202,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.schedule.validate_every = static_cast<std::uint64_t>(train.validate_every);
   options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
   options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0;
+  options.schedule.checkpoint_at_end = train.checkpoint_at_end;
   options.ahead = train.ahead;
   options.global_batch = train.global_batch;
   options.seed = static_cast<std::uint64_t>(train.seed);
@@ -245,6 +246,8 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     local.coordinator = coordinator;
     spawned.insert(spawned.end(), {source, coordinator});
   }
+  const std::vector<FlowBounds> bounds =
+      flow_bounds(plan.graph, plan.train.global_batch, validation_size(*plan.corpus, plan.train.validation_samples));
   caf::scoped_actor self(system);
   for (const auto& [place, runner] : replicas) {
     ReplicaSpec spec;
@@ -254,6 +257,7 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     spec.rank = rank;
     spec.max_sample_tokens = plan.max_sample_tokens;
     spec.slots = plan.transport.slots;
+    spec.send_buffers = bounds[place.section.value()].buffers;
     spec.epoch = run_epoch;
     spec.remote = network->open();
     spec.global_clip = plan.train.clip == "global";
@@ -373,6 +377,7 @@ void ProcessRun::prepare() {
     SectionContext context;
     context.name = config.name;
     context.precision = config.precision;
+    context.prototype = true;
     context.ops = &state.ops;
     check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
   }

@@ -31,8 +31,11 @@ void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
   spec.gradient = gradient;
   spec.receiver = options_.replica;
   spec.ring = network_->next_ring();
-  // Gradients come back for every micro-batch in flight, so their ring needs no other bound.
-  spec.slots = static_cast<std::uint32_t>(gradient ? node.max_in_flight : options_.slots);
+  // Gradients come back for every micro-batch in flight, so their ring needs no other bound; and where they do, inputs
+  // are held as long.
+  const bool held = options_.graph->awaits_gradient(options_.section);
+  const std::int64_t input_slots = held ? std::max(options_.slots, node.max_in_flight) : options_.slots;
+  spec.slots = static_cast<std::uint32_t>(gradient ? node.max_in_flight : input_slots);
   spec.max_pieces = static_cast<std::uint32_t>(node.micro_batch);
   spec.max_rows = node.micro_batch * options_.max_sample_tokens;
   spec.columns = joined.columns;
@@ -54,7 +57,7 @@ void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const std::size_t payload = static_cast<std::size_t>(node.micro_batch * options_.max_sample_tokens) *
                               joined.row_bytes();
   const std::size_t aligned = (payload + 63) / 64 * 64;
-  const auto blocks = static_cast<std::size_t>(node.max_in_flight + 1);
+  const auto blocks = static_cast<std::size_t>(std::max(node.max_in_flight + 1, options_.send_buffers));
   auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + pieces * header_bytes, blocks, on_buffer_free_), nullptr,
                                           aligned, joined.columns, joined.dtype, key.first});
   if (options_.remote) {

@@ -29,7 +29,8 @@ struct ReplicaPortsOptions {
   std::int64_t max_sample_tokens = 1;
   std::int64_t slots = 1;
   Epoch epoch;
-  bool remote = false;  ///< some peer is in another process, or RMA is forced
+  std::int64_t send_buffers = 1;  ///< blocks per port that the plan needs at once (FB-2)
+  bool remote = false;            ///< some peer is in another process, or RMA is forced
 };
 
 /// A piece that has left: handed over, or written and acknowledged.

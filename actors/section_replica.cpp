@@ -11,8 +11,8 @@ namespace maestro {
 namespace {
 
 ReplicaPortsOptions ports_options(const ReplicaSpec& spec) {
-  return {spec.graph, spec.section, spec.replica, spec.rank, spec.max_sample_tokens, spec.slots, spec.epoch,
-          spec.remote};
+  return {spec.graph, spec.section, spec.replica,      spec.rank,  spec.max_sample_tokens,
+          spec.slots, spec.epoch,   spec.send_buffers, spec.remote};
 }
 
 ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t client) {

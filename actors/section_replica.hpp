@@ -32,6 +32,7 @@ struct ReplicaSpec {
   ProcessRank rank;
   std::int64_t max_sample_tokens = 1;
   std::int64_t slots = 1;
+  std::int64_t send_buffers = 1;  ///< blocks per port that the plan needs at once (FB-2)
   Epoch epoch;
   bool remote = false;
   bool global_clip = false;
