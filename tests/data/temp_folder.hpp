@@ -42,7 +42,7 @@ class TempFolder {
   /// In memory where there is such a filesystem: tests of durable writes flush hundreds of times.
   static std::filesystem::path parent() {
     const bool chosen = std::getenv("TEST_TMPDIR") != nullptr;
-    return !chosen && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : testing::TempDir();
+    return !chosen && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ::testing::TempDir();
   }
 
   std::filesystem::path path_;

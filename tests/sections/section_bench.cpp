@@ -44,7 +44,13 @@ Bench::Bench() : ops(std::make_unique<cpu::CpuOperatorTable>()) {
 }
 
 SectionContext Bench::context(std::string name, bool trained, DType precision) const {
-  return {std::move(name), 42, precision, trained, ops.get()};
+  SectionContext context;
+  context.name = std::move(name);
+  context.seed = 42;
+  context.precision = precision;
+  context.trained = trained;
+  context.ops = ops.get();
+  return context;
 }
 
 MicroBatch::MicroBatch(Bench& bench, Section& section, const Batch& batch, Pass pass, DType precision)

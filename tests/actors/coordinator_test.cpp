@@ -1,0 +1,181 @@
+#include "actors/coordinator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <sstream>
+
+#include "tests/actors/actor_bench.hpp"
+#include "tests/data/temp_folder.hpp"
+
+namespace maestro {
+namespace {
+
+/// A coordinator with one trained replica that the test plays: it sees tokens and marks, and answers when it likes.
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  CoordinatorTest() : console_(ConsoleStreams{terminal_, terminal_, false, {}}) {
+    for (const char* name : {"first", "second"}) {
+      GraphNode node;
+      node.name = name;
+      node.micro_batch = 2;
+      graph_.add(node);
+    }
+  }
+  ~CoordinatorTest() override { snapshots_.stop(); }
+
+  void start(std::int64_t ahead, const RunScheduleOptions& schedule) {
+    CoordinatorOptions options;
+    options.graph = &graph_;
+    options.schedule = schedule;
+    options.ahead = ahead;
+    options.global_batch = 2;
+    options.policy = std::make_shared<ArrivalOrder>();
+    options.record = record_;
+    options.snapshots = &snapshots_;
+    options.console = &console_;
+    options.current_step = &current_step_;
+    options.data_source = bench_.stand_in([](const BatchRequest& request) {
+      BatchMetadata batch;
+      batch.step = request.step;
+      batch.pass = request.pass;
+      batch.samples = {{SampleId(1), 3}, {SampleId(2), 3}};
+      batch.target_tokens = 6;
+      return batch;
+    });
+    options.supervisor = bench_.stand_in([this](Finish) { finished_ = true; },
+                                         [this](const Failure& failure) { failure_ = failure.message; });
+    coordinator_ = bench_.spawn<Coordinator>(std::move(options));
+    const caf::actor lane = bench_.stand_in([this](const MicroBatchToken&) { ++tokens_; },
+                                            [this](const MarkToken& token) { marks_.push_back(token.mark); });
+    Directory directory;
+    directory.coordinator = coordinator_;
+    ProcessHello hello;
+    for (std::uint32_t section = 0; section < 2; ++section) {
+      ReplicaAddress address;
+      address.section = SectionId(section);
+      address.actor = lane;
+      hello.replicas.push_back(address);
+    }
+    directory.processes.push_back(hello);
+    bench_.send(coordinator_, directory);
+    bench_.send(coordinator_, Begin{});
+    bench_.deliver_all();
+  }
+  void finish_step(std::uint64_t step) {
+    for (std::uint32_t section = 0; section < 2; ++section) finish_step(step, section);
+  }
+  void finish_step(std::uint64_t step, std::uint32_t section) {
+    bench_.send(coordinator_, StepDone{SectionId(section), ReplicaIndex(0), StepId(step), Pass::train, 1.0, 0.1});
+    bench_.deliver_all();
+  }
+  void write_part(const LaneMark& mark, std::uint32_t section) {
+    SectionState state;
+    state.config = "{}";
+    const auto files = snapshots_.store().write_section(mark.staging, graph_.nodes()[section].name, state);
+    ASSERT_TRUE(files) << files.error().message;
+    SnapshotWritten written{SectionId(section), mark.step, {}};
+    for (const FileRecord& file : *files) written.files.push_back({file.path, file.bytes, file.checksum});
+    bench_.send(coordinator_, written);
+    bench_.deliver_all();
+  }
+  /// The writer has done everything it was given so far; what it says is delivered.
+  void drain_writer() {
+    std::promise<void> drained;
+    snapshots_.run([&drained] { drained.set_value(); });
+    drained.get_future().wait();
+    bench_.deliver_all();
+  }
+  [[nodiscard]] std::uint64_t announced() const { return marks_.size() / 2; }
+
+  TempFolder folder_;
+  SectionGraph graph_;
+  std::shared_ptr<RunRecord> record_ = std::make_shared<RunRecord>();
+  std::ostringstream terminal_;
+  Console console_;
+  std::atomic<std::uint64_t> current_step_ = 0;
+  bool finished_ = false;
+  std::string failure_;
+  std::size_t tokens_ = 0;
+  std::vector<LaneMark> marks_;
+  testing::ActorBench bench_;
+  SnapshotWriter snapshots_{CheckpointStore(folder_.path() / "checkpoints")};  // before the actors it tells
+  caf::actor coordinator_;
+};
+
+RunScheduleOptions plain(std::uint64_t steps) {
+  RunScheduleOptions options;
+  options.steps = steps;
+  options.validate_at_end = false;
+  options.checkpoint_at_end = false;
+  return options;
+}
+
+TEST_F(CoordinatorTest, at_most_ahead_steps_are_announced_beyond_the_oldest_unfinished_one) {  // CO-2
+  start(2, plain(6));
+  EXPECT_EQ(announced(), 3u);
+  EXPECT_EQ(tokens_, 6u);
+  finish_step(1, 0);
+  EXPECT_EQ(announced(), 3u) << "step 1 is finished when every section is";
+  finish_step(1, 1);
+  EXPECT_EQ(announced(), 4u);
+  finish_step(2);
+  finish_step(3);
+  EXPECT_EQ(announced(), 6u);
+  EXPECT_FALSE(finished_);
+  for (std::uint64_t step = 4; step <= 6; ++step) finish_step(step);
+  EXPECT_TRUE(finished_);
+  EXPECT_EQ(record_->last_step, 6u);
+  for (std::size_t at = 0; at < marks_.size(); ++at) EXPECT_EQ(marks_[at].step, StepId(at / 2 + 1));  // CO-1
+}
+
+TEST_F(CoordinatorTest, an_interrupt_ends_the_run_after_what_was_announced) {  // RS-2
+  start(1, plain(100));
+  EXPECT_EQ(announced(), 2u);
+  bench_.send(coordinator_, Interrupt{});
+  bench_.deliver_all();
+  finish_step(1);
+  ASSERT_EQ(marks_.size(), 6u);
+  EXPECT_EQ(marks_.back().kind, LaneMark::Kind::snapshot);
+  EXPECT_EQ(marks_.back().step, StepId(2));
+  finish_step(2);
+  EXPECT_FALSE(finished_) << "the checkpoint is not written yet";
+  write_part(marks_.back(), 0);
+  write_part(marks_.back(), 1);
+  drain_writer();
+  EXPECT_TRUE(finished_);
+  EXPECT_TRUE(record_->interrupted);
+}
+
+TEST_F(CoordinatorTest, a_checkpoint_is_committed_only_with_the_parts_of_all_trained_sections) {  // CO-3
+  RunScheduleOptions schedule = plain(1);
+  schedule.checkpoint_at_end = true;
+  start(2, schedule);
+  ASSERT_EQ(marks_.size(), 4u);
+  const LaneMark snapshot = marks_.back();
+  ASSERT_EQ(snapshot.kind, LaneMark::Kind::snapshot);
+  finish_step(1);
+  write_part(snapshot, 0);
+  drain_writer();
+  EXPECT_FALSE(snapshots_.store().latest());
+  EXPECT_FALSE(finished_);
+  write_part(snapshot, 1);
+  drain_writer();
+  EXPECT_EQ(failure_, "");
+  const auto latest = snapshots_.store().latest();
+  ASSERT_TRUE(latest) << latest.error().message;
+  EXPECT_TRUE(finished_);
+  EXPECT_EQ(record_->checkpoint, latest->string());
+  EXPECT_EQ(load_manifest(*latest)->sections(), (std::vector<std::string>{"first", "second"}));
+}
+
+TEST_F(CoordinatorTest, a_checkpoint_that_cannot_begin_is_a_failure_that_names_its_step) {
+  folder_.write("checkpoints", "a file where the folder should be");
+  RunScheduleOptions schedule = plain(1);
+  schedule.checkpoint_at_end = true;
+  start(2, schedule);
+  EXPECT_EQ(failure_.rfind("checkpoint of step 1: ", 0), 0u) << failure_;
+}
+
+}  // namespace
+}  // namespace maestro

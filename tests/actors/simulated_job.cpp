@@ -1,0 +1,251 @@
+#include "tests/actors/simulated_job.hpp"
+
+#include <algorithm>
+
+#include "runtime/schedule/flow_bounds.hpp"
+
+namespace maestro::testing {
+
+namespace {
+
+/// What a row holds everywhere: a small integer, so that sums are exact.
+float value_of(SampleId sample, std::int64_t position) {
+  return static_cast<float>((sample.value() * 7 + static_cast<std::uint64_t>(position)) % 13 + 1);
+}
+
+struct RowSectionOptions {
+  GraphNode node;
+  std::int64_t gradient_edges = 0;  ///< consumers that send a gradient back
+  bool trained = false;
+  std::vector<std::string>* problems = nullptr;
+  std::int64_t* rows = nullptr;
+};
+
+/// Checks that every row of every input is the one of the plan, passes the same rows on, and does so with gradients.
+class RowSection final : public Section {
+ public:
+  explicit RowSection(RowSectionOptions options) : options_(std::move(options)) {
+    if (options_.trained) {
+      parameter_ = &parameters_.add({"w", Shape{SimulatedJob::parameters}, false,
+                                     [](std::span<float> values) { std::fill(values.begin(), values.end(), 0.0f); }});
+    }
+    parameters_.allocate(options_.trained);
+  }
+  [[nodiscard]] Ports ports() const override { return options_.node.ports; }
+  Parameters& parameters() override { return parameters_; }
+  [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
+  std::vector<StateEntry> state() override { return {}; }
+  [[nodiscard]] std::string config_json() const override { return "{}"; }
+
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override {
+    const std::vector<float> values = values_of(inputs);
+    std::vector<Var> differentiable;
+    for (const Port& port : options_.node.ports.inputs) {
+      const Var& input = inputs[port.name];
+      check(input.value(), values, 1, port.name);
+      if (input.needs_gradient()) differentiable.push_back(input);
+    }
+    const auto rows = static_cast<std::int64_t>(values.size());
+    *options_.rows += rows;
+    Var out = tape.output({rows, 1}, DType::f32, options_.trained && tape.recording());
+    std::copy(values.begin(), values.end(), out.value().data<float>());
+    double sum = 0;
+    for (const float value : values) sum += value;
+    outputs.metric("loss", sum, static_cast<double>(rows));
+    if (options_.gradient_edges > 0) {
+      tape.record(out, [this, &tape, out, differentiable, values] {
+        check(out.gradient(), values, static_cast<float>(options_.gradient_edges), "gradient of out");
+        pass_back(tape, differentiable, values);
+      });
+    } else if (options_.trained) {
+      tape.record_root([this, &tape, differentiable, values] { pass_back(tape, differentiable, values); });
+    }
+    outputs.set("out", std::move(out));
+  }
+
+ private:
+  [[nodiscard]] static std::vector<float> values_of(const Inputs& inputs) {
+    std::vector<float> values;
+    for (std::size_t at = 0; at < inputs.samples().size(); ++at) {
+      const std::int32_t tokens = inputs.layout().offsets[at + 1] - inputs.layout().offsets[at];
+      for (std::int32_t position = 0; position < tokens; ++position) {
+        values.push_back(value_of(inputs.samples()[at], position));
+      }
+    }
+    return values;
+  }
+  void check(const Tensor& tensor, const std::vector<float>& values, float factor, const std::string& what) {
+    const std::span<float> found = tensor.span<float>();
+    const bool right = std::equal(found.begin(), found.end(), values.begin(), values.end(),
+                                  [&](float a, float b) { return a == factor * b; });
+    if (!right) options_.problems->push_back(options_.node.name + ": wrong rows at " + what);
+  }
+  void pass_back(Tape& tape, const std::vector<Var>& inputs, const std::vector<float>& values) {
+    for (float& gradient : parameter_->gradient().span<float>()) {
+      for (const float value : values) gradient += value;
+    }
+    for (const Var& input : inputs) {
+      const Tape::Target target = tape.gradient_target(input);
+      std::copy(values.begin(), values.end(), target.tensor.data<float>());
+    }
+  }
+
+  RowSectionOptions options_;
+  Parameters parameters_;
+  Parameter* parameter_ = nullptr;
+};
+
+TraceOptions no_trace() {
+  TraceOptions options;
+  options.on = false;
+  return options;
+}
+
+}  // namespace
+
+void SimulatedDevice::run_one() {
+  auto& queue = critical_.empty() ? background_ : critical_;
+  const auto work = std::move(queue.front());
+  queue.pop_front();
+  work();
+}
+
+SimulatedJob::SimulatedJob(std::uint64_t seed, SectionGraph graph, const SimulationOptions& options)
+    : random_(seed),
+      graph_(std::move(graph)),
+      options_(options),
+      trace_(ProcessRank(0), "simulation", no_trace()),
+      network_(NetworkOptions(), false),
+      console_(ConsoleStreams{terminal_, terminal_, false, {}}) {
+  supervisor_ = bench_.stand_in([this](const Failure& failure) { problems_.push_back(failure.message); },
+                                [this](Finish) { finished_ = true; });
+  for (std::int64_t at = 0; at < options_.devices; ++at) devices_.push_back(std::make_unique<SimulatedDevice>(ops_));
+  spawn_replicas(options);
+}
+
+SimulatedJob::~SimulatedJob() {
+  for (const auto& device : devices_) device->stop();
+  network_.stop();
+}
+
+void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
+  const std::vector<FlowBounds> bounds = flow_bounds(graph_, options.global_batch, options.validation_samples);
+  LaneModel lanes;
+  for (std::uint32_t index = 0; index < graph_.nodes().size(); ++index) {
+    const SectionId section(index);
+    const GraphNode& node = graph_.node(section);
+    lanes.device.emplace_back();
+    lanes.cost_per_token.push_back(1);
+    RowSectionOptions row;
+    row.node = node;
+    row.trained = node.mode == Mode::forward_backward;
+    for (const EdgeId edge : graph_.outputs(section)) row.gradient_edges += graph_.edge(edge).gradient ? 1 : 0;
+    row.problems = &problems_;
+    row.rows = &rows_forwarded_[section];
+    for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
+      const auto device = static_cast<std::size_t>(draw(random_, 0, options.devices - 1));
+      lanes.device.back().push_back(static_cast<int>(device));
+      SectionContext context;
+      context.name = node.name;
+      context.trained = row.trained;
+      context.ops = &ops_;
+      ReplicaSpec spec;
+      spec.graph = &graph_;
+      spec.section = section;
+      spec.replica = ReplicaIndex(replica);
+      spec.max_sample_tokens = 4;
+      spec.slots = options.slots;
+      if (options.bounded) spec.send_buffers = bounds[index].buffers;
+      spec.epoch = Epoch(1);
+      spec.global_clip = options.global_clip;
+      spec.runner = std::make_shared<SectionRunner>(std::make_unique<RowSection>(row), context, OptimizerConfig(),
+                                                    static_cast<std::int64_t>(options.steps));
+      spec.device = devices_[device].get();
+      spec.network = &network_;
+      spec.trace = &trace_;
+      spec.current_step = &current_step_;
+      spec.supervisor = supervisor_;
+      replicas_.push_back(bench_.spawn<SectionReplica>(std::move(spec)));
+      hello_.replicas.push_back(bench_.ask<ReplicaAddress>(replicas_.back(), AddressRequest{}));
+    }
+  }
+  spawn_coordinator(options, random_() % 2 == 0 ? lanes : LaneModel());
+}
+
+void SimulatedJob::spawn_coordinator(const SimulationOptions& options, LaneModel lanes) {
+  CoordinatorOptions coordination;
+  coordination.graph = &graph_;
+  coordination.schedule.steps = options.steps;
+  coordination.schedule.validate_every = options.validate_every;
+  coordination.schedule.validate_at_end = options.validation_samples > 0;
+  coordination.schedule.checkpoint_at_end = false;
+  coordination.ahead = options.ahead;
+  coordination.global_batch = options.global_batch;
+  coordination.policy = std::make_shared<ArrivalOrder>();
+  coordination.lanes = std::move(lanes);
+  coordination.record = record_;
+  coordination.console = &console_;
+  coordination.current_step = &current_step_;
+  coordination.data_source = bench_.stand_in([this](const BatchRequest& request) { return read(request); });
+  coordination.supervisor = supervisor_;
+  coordinator_ = bench_.spawn<Coordinator>(std::move(coordination));
+}
+
+BatchMetadata SimulatedJob::read(const BatchRequest& request) {
+  BatchMetadata batch;
+  batch.step = request.step;
+  batch.pass = request.pass;
+  const bool train = request.pass == Pass::train;
+  const std::int64_t count = train ? options_.global_batch : options_.validation_samples;
+  for (std::int64_t at = 0; at < count; ++at) {
+    const SampleRef sample{SampleId(random_() % 1000), draw(random_, 1, 4)};
+    batch.samples.push_back(sample);
+    batch.target_tokens += sample.tokens;
+    rows_read_ += sample.tokens;
+    if (!train) continue;
+    for (std::int64_t position = 0; position < sample.tokens; ++position) {
+      step_sums_[request.step.value()] += value_of(sample.id, position);
+    }
+  }
+  return batch;
+}
+
+bool SimulatedJob::run() {
+  Directory directory;
+  directory.processes.push_back(hello_);
+  directory.coordinator = coordinator_;
+  for (const caf::actor& replica : replicas_) bench_.send(replica, directory);
+  bench_.send(coordinator_, directory);
+  bench_.deliver_all();
+  bench_.send(coordinator_, Begin{});
+  while (true) {
+    std::vector<SimulatedDevice*> busy;
+    for (const auto& device : devices_) {
+      if (!device->idle()) busy.push_back(device.get());
+    }
+    if (busy.empty() && bench_.idle()) return finished_;
+    if (busy.empty() || (!bench_.idle() && random_() % 4 != 0)) {
+      bench_.deliver_one(random_);
+    } else {
+      busy[random_() % busy.size()]->run_one();
+    }
+  }
+}
+
+std::string SimulatedJob::waiting() {
+  std::string text;
+  for (const caf::actor& replica : replicas_) {
+    const auto answer = bench_.ask<WaitingFor>(replica, StatusRequest{});
+    if (answer.text.empty()) continue;
+    text += graph_.node(answer.section).name + "/" + std::to_string(answer.replica.value()) + " waits for " +
+            answer.text + "\n";
+  }
+  return text;
+}
+
+std::int64_t SimulatedJob::rows_forwarded(SectionId section) const {
+  const auto found = rows_forwarded_.find(section);
+  return found == rows_forwarded_.end() ? 0 : found->second;
+}
+
+}  // namespace maestro::testing

@@ -1,0 +1,105 @@
+// A whole job in one thread: the real coordinator and section replicas, with sections that know what every row must
+// hold and devices that run their work when the simulation says so. Messages and device work interleave at random.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "actors/coordinator.hpp"
+#include "actors/network.hpp"
+#include "actors/section_replica.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "tests/actors/actor_bench.hpp"
+#include "tests/schedule/random_graph.hpp"
+
+namespace maestro::testing {
+
+struct SimulationOptions {
+  std::int64_t global_batch = 8;
+  std::int64_t validation_samples = 8;
+  std::int64_t slots = 1;
+  std::int64_t ahead = 2;
+  std::uint64_t steps = 4;
+  std::uint64_t validate_every = 2;
+  std::int64_t devices = 2;
+  bool global_clip = false;
+  bool bounded = true;  ///< send buffers as FB-2 wants; false: one more than max_in_flight only
+};
+
+/// Work waits until the simulation runs it; critical work first, as WT-2 has it.
+class SimulatedDevice final : public Device {
+ public:
+  explicit SimulatedDevice(const OperatorTable& ops) : ops_(&ops) {}
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] const OperatorTable& ops() const override { return *ops_; }
+  void submit(Priority priority, std::function<void()> work) override {
+    (priority == Priority::critical ? critical_ : background_).push_back(std::move(work));
+  }
+  void stop() override {
+    critical_.clear();
+    background_.clear();
+  }
+  [[nodiscard]] bool idle() const { return critical_.empty() && background_.empty(); }
+  void run_one();
+
+ private:
+  std::string name_ = "simulated";
+  const OperatorTable* ops_;
+  std::deque<std::function<void()>> critical_;
+  std::deque<std::function<void()>> background_;
+};
+
+class SimulatedJob {
+ public:
+  SimulatedJob(std::uint64_t seed, SectionGraph graph, const SimulationOptions& options);
+  ~SimulatedJob();
+  SimulatedJob(const SimulatedJob&) = delete;
+  SimulatedJob& operator=(const SimulatedJob&) = delete;
+
+  /// Runs until nothing is left to do. True when the coordinator has ended the run.
+  bool run();
+  /// What went wrong in sections and replicas: wrong rows, wrong gradients, broken protocols.
+  [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
+  /// Who waits for whom, one line each.
+  [[nodiscard]] std::string waiting();
+  [[nodiscard]] const RunRecord& record() const { return *record_; }
+  /// Rows that went forward through a section, over all replicas and passes.
+  [[nodiscard]] std::int64_t rows_forwarded(SectionId section) const;
+  /// Rows of all batches, and the sum of their values by training step.
+  [[nodiscard]] std::int64_t rows_read() const { return rows_read_; }
+  [[nodiscard]] const std::map<std::uint64_t, double>& step_sums() const { return step_sums_; }
+  /// Elements of a section's gradient, each of which adds up the values of all rows.
+  static constexpr std::int64_t parameters = 40;
+
+ private:
+  BatchMetadata read(const BatchRequest& request);
+  void spawn_replicas(const SimulationOptions& options);
+  void spawn_coordinator(const SimulationOptions& options, LaneModel lanes);
+
+  Generator random_;
+  SectionGraph graph_;
+  SimulationOptions options_;
+  cpu::CpuOperatorTable ops_;
+  std::vector<std::string> problems_;
+  std::map<SectionId, std::int64_t> rows_forwarded_;
+  std::int64_t rows_read_ = 0;
+  std::map<std::uint64_t, double> step_sums_;
+  std::shared_ptr<RunRecord> record_ = std::make_shared<RunRecord>();
+  TraceRecorder trace_;
+  Network network_;
+  std::atomic<std::uint64_t> current_step_ = 0;
+  std::ostringstream terminal_;
+  Console console_;
+  std::vector<std::unique_ptr<SimulatedDevice>> devices_;
+  ActorBench bench_;
+  caf::actor supervisor_;
+  caf::actor coordinator_;
+  std::vector<caf::actor> replicas_;
+  ProcessHello hello_;
+  bool finished_ = false;
+};
+
+}  // namespace maestro::testing

@@ -1,0 +1,184 @@
+#include "sections/section_runner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "sections/decoder/decoder_lm.hpp"
+#include "sections/decoder/decoder_trunk.hpp"
+#include "tests/sections/section_bench.hpp"
+
+namespace maestro::testing {
+namespace {
+
+DecoderConfig tiny() {
+  DecoderConfig config;
+  config.layers = 1;
+  config.width = 16;
+  config.heads = 2;
+  config.vocabulary = 20;
+  config.positions = 12;
+  return config;
+}
+
+OptimizerConfig constant_rate(double lr, double clip_norm) {
+  OptimizerConfig config;
+  config.lr = lr;
+  config.schedule = "constant";
+  config.weight_decay = 0;
+  config.clip_norm = clip_norm;
+  return config;
+}
+
+MicroBatchPlan plan_of(const Batch& batch, std::uint32_t index = 0, Pass pass = Pass::train) {
+  MicroBatchPlan plan;
+  plan.step = StepId(1);
+  plan.index = index;
+  plan.pass = pass;
+  plan.loss_scale = 1.0 / batch.target_tokens();
+  for (std::size_t at = 0; at < batch.samples.size(); ++at) {
+    plan.samples.push_back({batch.samples[at], batch.offsets[at + 1] - batch.offsets[at]});
+  }
+  return plan;
+}
+
+std::vector<PortTensor> inputs_of(Batch& batch) {
+  return {{"tokens", Tensor(batch.tokens.data(), DType::i32, {batch.rows(), 1}), false},
+          {"targets", Tensor(batch.targets.data(), DType::i32, {batch.rows(), 1}), false}};
+}
+
+/// A runner of one section with all values random.
+template <class Made>
+std::unique_ptr<SectionRunner> runner_of(const Bench& bench, const OptimizerConfig& optimizer, bool trained = true) {
+  const SectionContext context = bench.context("lm", trained);
+  typename Made::Options options;
+  options.decoder = tiny();
+  auto section = std::make_unique<Made>(context, options);
+  randomise(*section, 9);
+  return std::make_unique<SectionRunner>(std::move(section), context, optimizer, 100);
+}
+
+double loss_of(const std::vector<MetricSum>& metrics) {
+  const auto found = std::find_if(metrics.begin(), metrics.end(), [](const auto& m) { return m.name == "loss"; });
+  return found == metrics.end() ? std::nan("") : found->sum / found->weight;
+}
+
+std::vector<float> gradient_of(SectionRunner& runner) {
+  const auto flat = runner.section().parameters().gradients();
+  return {flat.begin(), flat.end()};
+}
+
+TEST(SectionRunner, training_a_tiny_model_reduces_its_loss) {
+  const Bench bench;
+  auto runner = runner_of<DecoderLm>(bench, constant_rate(3e-3, 1.0));
+  Batch batch = Batch::random(5, {9, 4, 12}, 20);
+  std::vector<double> losses;
+  for (std::uint64_t step = 1; step <= 30; ++step) {
+    MicroBatchPlan plan = plan_of(batch);
+    plan.step = StepId(step);
+    losses.push_back(loss_of(runner->forward(plan, inputs_of(batch), {})));
+    runner->backward(plan, {}, {});
+    const double norm = std::sqrt(runner->gradient_sum_of_squares());
+    ASSERT_GT(norm, 0);
+    const auto stepped = runner->step(StepId(step), norm);
+    ASSERT_TRUE(stepped) << stepped.error().message;
+    EXPECT_EQ(stepped->lr, 3e-3);
+    EXPECT_EQ(runner->gradient_sum_of_squares(), 0) << "a step leaves the gradient at zero";
+  }
+  // 25 tokens learned by heart with 1,500 parameters.
+  EXPECT_LT(losses.back(), 0.7 * losses.front());
+}
+
+TEST(SectionRunner, micro_batches_in_flight_do_not_disturb_each_other) {  // SR-2, SR-3
+  const Bench bench;
+  Batch one = Batch::random(1, {7, 3}, 20);
+  Batch two = Batch::random(2, {5, 12}, 20);
+  auto apart = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0));
+  auto together = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0));
+  for (int turn = 0; turn < 2; ++turn) {  // the second time with tapes and arenas used before
+    (void)apart->forward(plan_of(one, 0), inputs_of(one), {});
+    apart->backward(plan_of(one, 0), {}, {});
+    (void)apart->forward(plan_of(two, 1), inputs_of(two), {});
+    apart->backward(plan_of(two, 1), {}, {});
+    (void)together->forward(plan_of(one, 0), inputs_of(one), {});
+    (void)together->forward(plan_of(two, 1), inputs_of(two), {});
+    together->backward(plan_of(one, 0), {}, {});
+    together->backward(plan_of(two, 1), {}, {});
+    EXPECT_GT(apart->gradient_sum_of_squares(), 0);
+    // A loss adds its share of the tied embedding's gradient in the forward pass, so the order of additions differs by
+    // one rounding there: 2^-24 of sums below 4.
+    const std::vector<float> wanted = gradient_of(*apart);
+    const std::vector<float> found = gradient_of(*together);
+    for (std::size_t at = 0; at < wanted.size(); ++at) ASSERT_NEAR(found[at], wanted[at], 1e-6) << at;
+  }
+}
+
+TEST(SectionRunner, an_evaluated_or_frozen_micro_batch_is_not_kept) {
+  const Bench bench;
+  Batch batch = Batch::random(1, {7, 3}, 20);
+  auto runner = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0));
+  const MicroBatchPlan evaluated = plan_of(batch, 0, Pass::evaluate);
+  const double evaluated_loss = loss_of(runner->forward(evaluated, inputs_of(batch), {}));
+  EXPECT_THROW(runner->backward(evaluated, {}, {}), std::logic_error);
+  EXPECT_EQ(runner->gradient_sum_of_squares(), 0);
+  EXPECT_NEAR(loss_of(runner->forward(plan_of(batch), inputs_of(batch), {})), evaluated_loss, 1e-5);
+  runner->backward(plan_of(batch), {}, {});
+  EXPECT_THROW(runner->backward(plan_of(batch), {}, {}), std::logic_error) << "a micro-batch goes backward once";
+  auto frozen = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0), false);
+  (void)frozen->forward(plan_of(batch), inputs_of(batch), {});
+  EXPECT_THROW(frozen->backward(plan_of(batch), {}, {}), std::logic_error);
+}
+
+TEST(SectionRunner, outputs_are_copied_and_gradients_from_downstream_are_seeded) {
+  const Bench bench;
+  Batch batch = Batch::random(1, {7, 3}, 20);
+  auto runner = runner_of<DecoderTrunk>(bench, constant_rate(1e-3, 0));
+  std::vector<float> hidden(static_cast<std::size_t>(batch.rows()) * 16, std::nanf(""));
+  const std::vector<PortTensor> outputs{{"hidden", Tensor(hidden.data(), DType::f32, {batch.rows(), 16}), false}};
+  const std::vector<PortTensor> inputs{inputs_of(batch).front()};
+  (void)runner->forward(plan_of(batch), inputs, outputs);
+  EXPECT_TRUE(std::all_of(hidden.begin(), hidden.end(), [](float value) { return std::isfinite(value); }));
+  std::vector<float> ones(hidden.size(), 1.0f);
+  runner->backward(plan_of(batch),
+                   std::vector<PortTensor>{{"hidden", Tensor(ones.data(), DType::f32, {batch.rows(), 16}), false}}, {});
+  const std::vector<float> once = gradient_of(*runner);
+  ASSERT_GT(runner->gradient_sum_of_squares(), 0);
+  std::fill(ones.begin(), ones.end(), 2.0f);  // backward is linear in the seed; doubling is exact
+  (void)runner->forward(plan_of(batch), inputs, outputs);
+  std::ranges::fill(runner->section().parameters().gradients(), 0.0f);
+  runner->backward(plan_of(batch),
+                   std::vector<PortTensor>{{"hidden", Tensor(ones.data(), DType::f32, {batch.rows(), 16}), false}}, {});
+  const std::vector<float> twice = gradient_of(*runner);
+  for (std::size_t at = 0; at < once.size(); ++at) ASSERT_EQ(twice[at], 2 * once[at]) << at;
+}
+
+TEST(SectionRunner, an_output_the_section_does_not_give_or_of_another_size_is_a_bug_that_is_named) {
+  const Bench bench;
+  Batch batch = Batch::random(1, {7, 3}, 20);
+  auto runner = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0));
+  float value = 0;
+  const std::vector<PortTensor> outputs{{"hidden", Tensor(&value, DType::f32, {1, 1}), false}};
+  EXPECT_THROW((void)runner->forward(plan_of(batch), inputs_of(batch), outputs), std::logic_error);
+}
+
+TEST(SectionRunner, a_norm_above_the_limit_scales_the_step_and_one_that_is_not_finite_is_an_error) {
+  const Bench bench;
+  Batch batch = Batch::random(1, {7, 3}, 20);
+  auto runner = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0.5));
+  (void)runner->forward(plan_of(batch), inputs_of(batch), {});
+  runner->backward(plan_of(batch), {}, {});
+  EXPECT_FALSE(runner->step(StepId(1), std::nan("")));
+  const std::vector<float> gradient = gradient_of(*runner);
+  const auto moments = runner->section().parameters().first_moments();
+  ASSERT_TRUE(runner->step(StepId(1), 8.0));  // of all sections, say
+  const double factor = 0.5 / 8.0;
+  for (std::size_t at = 0; at < gradient.size(); ++at) {
+    const double wanted = 0.1 * factor * gradient[at];  // (1 - beta1) of the clipped gradient
+    ASSERT_NEAR(moments[at], wanted, 1e-6 * std::abs(wanted) + 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace maestro::testing
