@@ -202,6 +202,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.schedule.validate_every = static_cast<std::uint64_t>(train.validate_every);
   options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
   options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0;
+  options.schedule.checkpoint_at_end = train.checkpoint_at_end;
   options.ahead = train.ahead;
   options.global_batch = train.global_batch;
   options.seed = static_cast<std::uint64_t>(train.seed);

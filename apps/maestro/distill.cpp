@@ -99,6 +99,10 @@ int distill(const DistillArguments& arguments, Console& console) {
   const RunResult teacher = train(teacher_job, console);
   if (teacher.status != 0 || teacher.interrupted) return teacher.status;
 
+  if (teacher.weights.count("teacher") == 0) {
+    throw JobError("the teacher's job kept no weights to distil from; leave train.checkpoint_at_end = true");
+  }
+
   TrainArguments student_job;
   student_job.job = jobs / "distill.toml";
   student_job.overrides = common;

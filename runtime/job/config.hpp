@@ -17,6 +17,7 @@ struct TrainConfig {
   std::int64_t global_batch = 16;       ///< samples per step, over all replicas
   bool deterministic = true;            ///< two runs of one plan give bitwise equal losses
   std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: only at the end and on Ctrl-C
+  bool checkpoint_at_end = true;        ///< also where the trained weights are kept
   std::int64_t keep_checkpoints = 2;    ///< older ones are removed
   std::int64_t validate_every = 0;      ///< steps between validations; 0: only at the end
   std::int64_t validation_samples = 64; ///< at most; 0: all of the validation split, negative is refused

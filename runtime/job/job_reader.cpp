@@ -35,6 +35,7 @@ TrainConfig read_train(const JobTable& train) {
   out.global_batch = train.integer("global_batch", out.global_batch, at_least_one);
   out.deterministic = train.flag("deterministic", out.deterministic);
   out.checkpoint_every = train.integer("checkpoint_every", out.checkpoint_every, at_least_zero);
+  out.checkpoint_at_end = train.flag("checkpoint_at_end", out.checkpoint_at_end);
   out.keep_checkpoints = train.integer("keep_checkpoints", out.keep_checkpoints, at_least_one);
   out.validate_every = train.integer("validate_every", out.validate_every, at_least_zero);
   out.validation_samples = train.integer("validation_samples", out.validation_samples, at_least_zero);
