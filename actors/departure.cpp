@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <future>
+#include <memory>
 #include <thread>
 
 #include "transport/shared_memory_sweep.hpp"

@@ -1,10 +1,7 @@
 #include "actors/section_replica.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
-
-#include "actors/piece_flow.hpp"
 
 namespace maestro {
 
@@ -40,10 +37,6 @@ std::vector<Metric> as_messages(const std::vector<MetricSum>& sums) {
   return metrics;
 }
 
-std::string replica_label(const ReplicaSpec& spec) {
-  return spec.graph->node(spec.section).name + "/" + std::to_string(spec.replica.value());
-}
-
 }  // namespace
 
 SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
@@ -56,8 +49,7 @@ SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
              }),
       reduction_(reduction_options(spec_, ports_.client()), *spec_.network),
       lane_(lane_options(spec_)),
-      track_(spec_.trace->track(replica_label(spec_))),
-      transfers_(spec_.trace->track(replica_label(spec_) + " transfers")) {
+      trace_(*spec_.trace, *spec_.graph, spec_.section, spec_.replica) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
   for (const std::uint32_t ring : ports_.ring_numbers()) spec_.network->route_ring(ring, self);
   for (const std::uint32_t ring : reduction_.ring_numbers()) spec_.network->route_ring(ring, self);
@@ -130,7 +122,7 @@ void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
   Outbox outbox;
   outbox.hand_over = [this](const caf::actor& to, PieceHandOver piece) { tell(this, to, std::move(piece)); };
-  if (spec_.trace->on()) outbox.transferred = [this](const Transfer& transfer) { trace_transfer(transfer); };
+  if (trace_.on()) outbox.transferred = [this](const Transfer& transfer) { trace_.transferred(transfer); };
   outbox.credit = [this](const caf::actor& to, Credit credit) { tell(this, to, std::move(credit)); };
   ports_.connect(directory, std::move(outbox));
   reduction_.connect(directory, [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); });
@@ -158,8 +150,7 @@ void SectionReplica::pump() {
 
 void SectionReplica::note_wait() {
   if (!idle_since_) return;
-  const auto now = std::chrono::steady_clock::now();
-  spec_.trace->slice({track_, "wait", TraceCategory::wait, *idle_since_, now}, {{"for", idle_reason_}});
+  trace_.waited(*idle_since_, idle_reason_);
   idle_since_.reset();
 }
 
@@ -198,53 +189,20 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
                                  : forward && backward ? "forward + backward"
                                  : forward             ? (plan.pass == Pass::train ? "forward" : "evaluate")
                                                        : "backward";
-  submit(
-      label, category,
-      [runner = spec_.runner, plan, given = std::move(*given), outputs, gradients, forward, backward] {
-        WorkDone result;
-        std::vector<PortTensor> tensors;
-        for (const auto& [tensor, copies] : given) {
-          for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
-          tensors.push_back(tensor);
-        }
-        if (forward) result.metrics = as_messages(runner->forward(plan, tensors, outputs));
-        if (backward) runner->backward(plan, forward ? std::vector<PortTensor>() : tensors, gradients);
-        return result;
-      },
-      arrows_of(plan, forward, backward));
-}
-
-SectionReplica::PassArrows SectionReplica::arrows_of(const MicroBatchPlan& plan, bool forward, bool backward) const {
-  PassArrows arrows;
-  if (!spec_.trace->on()) return arrows;
-  const auto name = [this](EdgeId edge) -> std::string_view { return spec_.graph->edge(edge).from_port; };
-  for (const ArrivalPlan& arrival : plan.arrivals) {
-    if (arrival.gradient == forward) continue;  // a fused pass sends no gradient that would have to come back
-    for (std::uint32_t index = 0; index < arrival.pieces.size(); ++index) {
-      const PieceKey key{arrival.edge, arrival.gradient, spec_.replica, arrival.sequence, index};
-      arrows.in.emplace_back(piece_flow(key), name(arrival.edge));
-    }
-  }
-  for (const PieceOut& piece : plan.pieces) {
-    if (piece.gradient ? !backward : !forward) continue;
-    const PieceKey key{piece.edge, piece.gradient, piece.receiver, piece.sequence, piece.index};
-    arrows.out.emplace_back(piece_flow(key), name(piece.edge));
-  }
-  return arrows;
-}
-
-void SectionReplica::trace_transfer(const Transfer& transfer) {
-  const TraceTime begin = std::max(transfer.begin, transfers_end_);
-  transfers_end_ = std::max(std::chrono::steady_clock::now(), begin + std::chrono::nanoseconds(1));
-  const GraphEdge& edge = spec_.graph->edge(transfer.piece.edge);
-  const std::string& to = spec_.graph->node(transfer.piece.gradient ? edge.from : edge.to).name;
-  spec_.trace->slice(
-      {transfers_, transfer.remote ? "write" : "hand over", TraceCategory::transfer, begin, transfers_end_},
-      {{"port", edge.from_port},
-       {"to", to},
-       {"replica", transfer.piece.receiver.value()},
-       {"rows", transfer.piece.rows},
-       {"step", transfer.step.value()}});
+  TracedWork traced = trace_.work(label, category, step_);
+  trace_.add_arrows(traced, plan, forward, backward);
+  submit(std::move(traced),
+         [runner = spec_.runner, plan, given = std::move(*given), outputs, gradients, forward, backward] {
+           WorkDone result;
+           std::vector<PortTensor> tensors;
+           for (const auto& [tensor, copies] : given) {
+             for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
+             tensors.push_back(tensor);
+           }
+           if (forward) result.metrics = as_messages(runner->forward(plan, tensors, outputs));
+           if (backward) runner->backward(plan, forward ? std::vector<PortTensor>() : tensors, gradients);
+           return result;
+         });
 }
 
 void SectionReplica::start_mark(const LaneMark& mark) {
@@ -328,20 +286,18 @@ void SectionReplica::start_snapshot(const LaneMark& mark) {
          });
 }
 
-void SectionReplica::submit(std::string_view label, TraceCategory category, Job job, PassArrows arrows) {
+void SectionReplica::submit(std::string_view label, TraceCategory category, Job job) {
+  submit(trace_.work(label, category, step_), std::move(job));
+}
+
+void SectionReplica::submit(TracedWork traced, Job job) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
   const Priority priority = trained() ? Priority::critical : Priority::background;
-  spec_.device->submit(priority, [self, label, category, job = std::move(job), arrows = std::move(arrows),
-                                  trace = spec_.trace, track = track_, step = step_] {
+  spec_.device->submit(priority, [self, traced = std::move(traced), job = std::move(job)] {
     const auto begin = std::chrono::steady_clock::now();
     try {
       WorkDone result = job();
-      const auto end = std::max(std::chrono::steady_clock::now(), begin + std::chrono::nanoseconds(1));
-      trace->slice({track, label, category, begin, end}, {{"step", step.value()}});
-      for (const auto& [flow, port] : arrows.in) trace->flow_end(track, flow, begin, port);
-      for (const auto& [flow, port] : arrows.out) {
-        trace->flow_start(track, flow, end - std::chrono::nanoseconds(1), port);
-      }
+      traced.finished(begin);
       tell_from_outside(self, std::move(result));
     } catch (const std::exception& problem) {
       tell_from_outside(self, Failure{problem.what()});

@@ -17,9 +17,9 @@
 #include "actors/network.hpp"
 #include "actors/replica_ports.hpp"
 #include "actors/replica_reduction.hpp"
+#include "actors/replica_trace.hpp"
 #include "actors/snapshot_writer.hpp"
 #include "runtime/device/device.hpp"
-#include "runtime/observe/trace.hpp"
 #include "sections/section_runner.hpp"
 
 namespace maestro {
@@ -69,15 +69,8 @@ class SectionReplica : public caf::event_based_actor {
   void clip();
   void start_step(double sum_of_squares);
   void start_snapshot(const LaneMark& mark);
-  /// Arrows of a trace that begin or end at one slice: number and name.
-  using Arrows = std::vector<std::pair<std::uint64_t, std::string_view>>;
-  struct PassArrows {
-    Arrows in;
-    Arrows out;
-  };
-  [[nodiscard]] PassArrows arrows_of(const MicroBatchPlan& plan, bool forward, bool backward) const;
-  void submit(std::string_view name, TraceCategory category, Job job, PassArrows arrows = {});
-  void trace_transfer(const Transfer& transfer);
+  void submit(std::string_view label, TraceCategory category, Job job);
+  void submit(TracedWork traced, Job job);
   void done(WorkDone result);
   void pass_done();
   void finish_mark();
@@ -93,9 +86,7 @@ class SectionReplica : public caf::event_based_actor {
   ReplicaReduction reduction_;
   ReplicaLane lane_;
   caf::actor coordinator_;
-  TrackId track_;
-  TrackId transfers_;
-  TraceTime transfers_end_;  // slices of one track must not overlap
+  ReplicaTrace trace_;
 
   // What is on the device, or between two parts of a mark.
   enum class Stage : std::uint8_t { idle, pass, summing, copying, norm, clipping, stepping, snapshot };
