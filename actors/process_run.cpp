@@ -152,14 +152,20 @@ std::shared_ptr<SectionRunner> ProcessRun::State::build(const ReplicaPlace& plac
   context.precision = planned.config.precision;
   context.trained = node.mode == Mode::forward_backward;
   context.ops = &ops;
-  std::unique_ptr<Section> section = planned.factory(context);
+  const auto share = [&](std::shared_ptr<Section> section) {
+    return std::make_shared<SectionRunner>(std::move(section), context, planned.config.optimizer, plan.train.steps);
+  };
+  for (const auto& [other, runner] : replicas) {
+    if (other.section == place.section && runner->section().shareable()) return share(runner->shared_section());
+  }
+  std::shared_ptr<Section> section = planned.factory(context);
   if (!planned.config.weights.empty() && (checkpoint.empty() || !context.trained)) {
     load_weights(*section, planned.config.weights).or_throw();
   }
   if (!checkpoint.empty() && context.trained) restore_snapshot(*section, checkpoint, node.name).or_throw();
   section->parameters().values_changed();
   if (!context.trained) section->freeze();
-  return std::make_shared<SectionRunner>(std::move(section), context, planned.config.optimizer, plan.train.steps);
+  return share(std::move(section));
 }
 
 /// Loads and forgets what this process does not load anyway: damage is told once, before any process starts.
@@ -348,8 +354,7 @@ void ProcessRun::State::interrupted(int count, Launcher& launcher) {
 void ProcessRun::State::print_header() const {
   if (plan.options.quiet || !is_root()) return;
   std::string header = "job " + plan.name + ": " + std::to_string(plan.train.steps) + " steps of " +
-                       std::to_string(plan.train.global_batch) + " samples, " +
-                       std::to_string(plan.options.processes) +
+                       std::to_string(plan.train.global_batch) + " samples, " + std::to_string(plan.options.processes) +
                        (several() ? " processes" : " process") + ", tensors by " + network->provider();
   console.note(header);
   console.note("  corpus    " + plan.corpus->describe());
@@ -366,7 +371,9 @@ void ProcessRun::State::print_header() const {
 }
 
 ProcessRun::ProcessRun(const JobPlan& plan, Console& console) : state_(std::make_unique<State>(plan, console)) {}
-ProcessRun::~ProcessRun() { state_->stop(); }
+ProcessRun::~ProcessRun() {
+  state_->stop();
+}
 
 void ProcessRun::prepare() {
   State& state = *state_;

@@ -12,7 +12,10 @@ constexpr std::size_t header_bytes = sizeof(PieceHeader);
 }
 
 ReplicaPorts::ReplicaPorts(const ReplicaPortsOptions& options, Network& network, std::function<void()> on_buffer_free)
-    : options_(options), network_(&network), on_buffer_free_(std::move(on_buffer_free)), client_(network.next_client()) {
+    : options_(options),
+      network_(&network),
+      on_buffer_free_(std::move(on_buffer_free)),
+      client_(network.next_client()) {
   for (const EdgeId edge : options_.graph->inputs(options_.section)) {
     add_ring(edge, false);
     if (options_.graph->edge(edge).gradient) add_pool(edge, true);
@@ -43,9 +46,22 @@ void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
   spec.chunk_bytes = network_->options().chunk_bytes;
   spec.epoch = options_.epoch;
   auto made = std::make_unique<InputRing>(spec);
-  if (options_.remote) ring_regions_[{edge, gradient}] = network_->register_memory(made->memory(), made->memory_bytes());
+  if (options_.remote)
+    ring_regions_[{edge, gradient}] = network_->register_memory(made->memory(), made->memory_bytes());
   ring_index_[spec.ring] = made.get();
   rings_[{edge, gradient}] = std::move(made);
+}
+
+std::int64_t ReplicaPorts::run_ahead() const {
+  const GraphNode& node = options_.graph->node(options_.section);
+  std::int64_t batches = 0;
+  for (const EdgeId edge : options_.graph->outputs(options_.section)) {
+    const GraphNode& consumer = options_.graph->node(options_.graph->edge(edge).to);
+    const std::int64_t samples = options_.slots * consumer.micro_batch * consumer.replicas;
+    const std::int64_t share = node.micro_batch * node.replicas;
+    batches = std::max(batches, (samples + share - 1) / share);
+  }
+  return batches;
 }
 
 void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
@@ -54,10 +70,11 @@ void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const GraphNode& node = options_.graph->node(options_.section);
   const GraphEdge& joined = options_.graph->edge(edge);
   const auto pieces = static_cast<std::size_t>(node.micro_batch) * options_.graph->edges().size();
-  const std::size_t payload = static_cast<std::size_t>(node.micro_batch * options_.max_sample_tokens) *
-                              joined.row_bytes();
+  const std::size_t payload =
+      static_cast<std::size_t>(node.micro_batch * options_.max_sample_tokens) * joined.row_bytes();
   const std::size_t aligned = (payload + 63) / 64 * 64;
-  const auto blocks = static_cast<std::size_t>(std::max(node.max_in_flight + 1, options_.send_buffers));
+  const auto blocks =
+      static_cast<std::size_t>(std::max(node.max_in_flight + 1, options_.send_buffers) + (gradient ? 0 : run_ahead()));
   auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + pieces * header_bytes, blocks, on_buffer_free_), nullptr,
                                           aligned, joined.columns, joined.dtype, key.first});
   if (options_.remote) {
@@ -104,9 +121,9 @@ void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
         const SectionId sender = address.gradient ? joined.to : joined.from;
         if (sender != options_.section) continue;
         const bool local = peer.rank == options_.rank && !network_->options().force_rma;
-        links_.insert_or_assign(
-            LinkKey{address.edge, address.gradient, address.receiver},
-            Link{OutputLink(options_.epoch, address.slots, options_.graph->node(sender).replicas), peer, address, local});
+        links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver},
+                                Link{OutputLink(options_.epoch, address.slots, options_.graph->node(sender).replicas),
+                                     peer, address, local});
       }
       for (const auto& [key, made] : rings_) {
         const GraphEdge& joined = options_.graph->edge(key.first);
@@ -212,9 +229,15 @@ void ReplicaPorts::write(const Link& link, const Pool& from, const OutgoingPiece
       SlotLayout::make(link.ring.slots, link.ring.max_pieces, link.ring.payload_bytes).value_or_throw();
   const std::uint32_t slot = layout.slot_of(piece.sequence);
   const std::size_t row_bytes = static_cast<std::size_t>(from.columns) * size_of(from.dtype);
-  PieceInfo info{options_.epoch, piece.edge, piece.sequence, outgoing.step, options_.replica,
-                 static_cast<std::uint64_t>(piece.target_row), static_cast<std::uint64_t>(piece.rows),
-                 static_cast<std::uint32_t>(row_bytes), from.dtype};
+  PieceInfo info{options_.epoch,
+                 piece.edge,
+                 piece.sequence,
+                 outgoing.step,
+                 options_.replica,
+                 static_cast<std::uint64_t>(piece.target_row),
+                 static_cast<std::uint64_t>(piece.rows),
+                 static_cast<std::uint32_t>(row_bytes),
+                 from.dtype};
   const PieceHeader header = make_header(info);
   std::memcpy(outgoing.buffer.data() + outgoing.header_offset, &header, sizeof header);
   const auto transfer =

@@ -110,6 +110,8 @@ class ReplicaPorts {
   using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex>;
   void add_ring(EdgeId edge, bool gradient);
   void add_pool(EdgeId edge, bool gradient);
+  /// Micro-batches that fill the slots of all consumers: hand-over keeps them in this replica's buffers.
+  [[nodiscard]] std::int64_t run_ahead() const;
   InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}); }
   [[nodiscard]] const std::string& port_of(EdgeId edge, bool gradient) const;
   Pool& pool(EdgeId edge, bool gradient) { return *pools_.at({port_of(edge, gradient), gradient}); }

@@ -112,6 +112,9 @@ class Section {
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
   /// Called once when the section will never be trained: a chance to drop what only training needs.
   virtual void freeze() {}
+  /// True when forward() of this frozen section may run on several device threads at once: then the replicas of one
+  /// process share one copy of its weights.
+  [[nodiscard]] virtual bool shareable() const { return false; }
 };
 
 /// What a section is built from.

@@ -39,7 +39,7 @@ struct SectionRunner::MicroBatch {
   }
 };
 
-SectionRunner::SectionRunner(std::unique_ptr<Section> section, const SectionContext& context,
+SectionRunner::SectionRunner(std::shared_ptr<Section> section, const SectionContext& context,
                              const OptimizerConfig& optimizer, std::int64_t total_steps)
     : context_(context), section_(std::move(section)), optimizer_(optimizer, total_steps) {}
 

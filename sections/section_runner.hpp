@@ -30,11 +30,13 @@ struct PortTensor {
 
 class SectionRunner {
  public:
-  SectionRunner(std::unique_ptr<Section> section, const SectionContext& context, const OptimizerConfig& optimizer,
+  /// The section is shared only between runners of replicas of a frozen, shareable() one.
+  SectionRunner(std::shared_ptr<Section> section, const SectionContext& context, const OptimizerConfig& optimizer,
                 std::int64_t total_steps);
   ~SectionRunner();
 
   [[nodiscard]] Section& section() { return *section_; }
+  [[nodiscard]] const std::shared_ptr<Section>& shared_section() const { return section_; }
   [[nodiscard]] const SectionContext& context() const { return context_; }
 
   /// Runs the forward pass and copies the output ports named in `outputs`. A trained section keeps the micro-batch for
@@ -56,7 +58,7 @@ class SectionRunner {
   std::unique_ptr<MicroBatch> take(const MicroBatchPlan& plan);
 
   SectionContext context_;
-  std::unique_ptr<Section> section_;
+  std::shared_ptr<Section> section_;
   AdamWOptimizer optimizer_;
   std::vector<std::unique_ptr<MicroBatch>> free_;
   std::map<Key, std::unique_ptr<MicroBatch>> in_flight_;

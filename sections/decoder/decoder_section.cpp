@@ -44,6 +44,7 @@ void DecoderSection::freeze() {
   std::vector<Parameter*> matrices = stack_.product_matrices();
   if (owns_head()) matrices.push_back(head_);
   parameters_.freeze_packed(*context_.ops, context_.precision, matrices);
+  frozen_ = true;
 }
 
 Var DecoderSection::hidden(Tape& tape, const Inputs& inputs) {

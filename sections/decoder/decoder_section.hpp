@@ -22,6 +22,8 @@ class DecoderSection : public Section {
   [[nodiscard]] std::string config_json() const override;
   /// Keeps only the packed forms of the matrices; the section can then no longer be stored or loaded.
   void freeze() override;
+  /// Once frozen, a forward pass only reads.
+  [[nodiscard]] bool shareable() const override { return frozen_; }
 
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
 
@@ -45,6 +47,7 @@ class DecoderSection : public Section {
   SectionContext context_;
   Parameters parameters_;
   DecoderStack stack_;         // after parameters_: refers to them
+  bool frozen_ = false;
   Parameter* head_ = nullptr;  // the embedding when tied; null without an output layer
 };
 
