@@ -30,7 +30,9 @@ ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(s
 
 ActorEnvironment::~ActorEnvironment() = default;
 
-caf::actor_system& ActorEnvironment::system() { return *state_->system; }
+caf::actor_system& ActorEnvironment::system() {
+  return *state_->system;
+}
 
 std::uint16_t ActorEnvironment::publish(const caf::actor& actor, const std::string& address, std::uint16_t port) {
   const auto published = system().middleman().publish(actor, port, address.c_str());

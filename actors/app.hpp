@@ -1,4 +1,5 @@
-// How a training app is written: sources, sections, edges. An app is run once; all processes of a job run the same code.
+// How a training app is written: sources, sections, edges. An app is run once; all processes of a job run the same
+// code.
 //
 //   App app(job, options, console);
 //   auto data    = app.source("corpus");
@@ -55,7 +56,7 @@ class SectionBuilder {
  private:
   friend class App;
   std::string name_;
-  std::string type_;            // in the registry; empty when `factory_` is given
+  std::string type_;  // in the registry; empty when `factory_` is given
   SectionFactory factory_;
   Mode mode_ = Mode::forward_backward;
   SectionConfig defaults_;

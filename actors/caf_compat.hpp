@@ -15,20 +15,20 @@ template <class Inspector, class... Fields>
 auto inspect_fields(Inspector& f, const char* name, Fields&... fields) {
   return f(caf::meta::type_name(name), fields...);
 }
-#define MAESTRO_INSPECT(Type, ...)                                           \
-  template <class Inspector>                                                 \
-  typename Inspector::result_type inspect(Inspector& f, Type& x) {           \
-    return ::maestro::inspect_fields(f, #Type, __VA_ARGS__);                 \
+#define MAESTRO_INSPECT(Type, ...)                                 \
+  template <class Inspector>                                       \
+  typename Inspector::result_type inspect(Inspector& f, Type& x) { \
+    return ::maestro::inspect_fields(f, #Type, __VA_ARGS__);       \
   }
 #else
 template <class Inspector, class T, class... Fields>
 bool inspect_object(Inspector& f, T& x, Fields&... fields) {
   return f.object(x).fields(f.field("field", fields)...);
 }
-#define MAESTRO_INSPECT(Type, ...)                                           \
-  template <class Inspector>                                                 \
-  bool inspect(Inspector& f, Type& x) {                                      \
-    return ::maestro::inspect_object(f, x, __VA_ARGS__);                     \
+#define MAESTRO_INSPECT(Type, ...)                       \
+  template <class Inspector>                             \
+  bool inspect(Inspector& f, Type& x) {                  \
+    return ::maestro::inspect_object(f, x, __VA_ARGS__); \
   }
 #endif
 

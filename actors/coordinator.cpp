@@ -114,8 +114,8 @@ void Coordinator::announce_checkpoint(StepId step) {
   // Creating one folder is the only file work here; lanes must see the mark before tokens of the next step (CO-1).
   const Result<std::filesystem::path> staging = options_.snapshots->store().begin(step);
   if (!staging) {
-    tell(this, options_.supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " +
-                                            staging.error().message});
+    tell(this, options_.supervisor,
+         Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + staging.error().message});
     return;
   }
   open_[{step.value(), RunUnit::Kind::checkpoint}].staging = staging->string();
@@ -145,7 +145,8 @@ void Coordinator::step_done(const StepDone& message) {
   const Key key{message.step.value(), kind};
   Open& open = open_.at(key);
   if (message.replica == ReplicaIndex(0)) open.norm_and_lr[message.section] = {message.gradient_norm, message.lr};
-  if (++open.section_done[message.section] == replicas_.at(message.section).size()) section_finished(open, message.section);
+  if (++open.section_done[message.section] == replicas_.at(message.section).size())
+    section_finished(open, message.section);
   if (++open.replicas_done == replicas_in_all()) close(key);
 }
 
@@ -210,8 +211,8 @@ void Coordinator::commit(Open& open) {
   options_.snapshots->run([writer = options_.snapshots, staging = open.staging, manifest, self, supervisor,
                            step = open.unit.step] {
     if (const Status committed = writer->store().commit(staging, manifest); !committed) {
-      return tell_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " +
-                                                   committed.error().message});
+      return tell_from_outside(
+          supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + committed.error().message});
     }
     const Result<std::filesystem::path> latest = writer->store().latest();
     tell_from_outside(self, CheckpointCommitted{step, latest ? latest->string() : std::string()});

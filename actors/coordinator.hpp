@@ -29,10 +29,10 @@ struct CoordinatorOptions {
   std::int64_t ahead = 2;
   std::int64_t global_batch = 1;
   std::uint64_t seed = 1;
-  std::uint64_t epoch_samples = 1;   ///< of the training split
+  std::uint64_t epoch_samples = 1;  ///< of the training split
   std::shared_ptr<OrderPolicy> policy;
   LaneModel lanes;
-  std::shared_ptr<RunRecord> record; ///< shared with the starting thread, which reads it when the run is over
+  std::shared_ptr<RunRecord> record;  ///< shared with the starting thread, which reads it when the run is over
   SnapshotWriter* snapshots = nullptr;
   Console* console = nullptr;
   std::atomic<std::uint64_t>* current_step = nullptr;  ///< the oldest unfinished one; may be absent

@@ -21,9 +21,9 @@ struct RunOptions {
   std::filesystem::path report;
   std::filesystem::path trace;
   std::filesystem::path resume;
-  bool check_only = false;            ///< validate everything, start nothing
-  bool quiet = false;                 ///< no run header
-  std::vector<std::string> command;   ///< arguments that start this same run, for the other processes
+  bool check_only = false;           ///< validate everything, start nothing
+  bool quiet = false;                ///< no run header
+  std::vector<std::string> command;  ///< arguments that start this same run, for the other processes
 };
 
 struct PlannedSection {
@@ -36,19 +36,19 @@ struct JobPlan {
   TrainConfig train;
   TransportConfig transport;
   RunOptions options;
-  std::shared_ptr<const Corpus> corpus;   ///< shared by data source and source section
+  std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
   std::int64_t max_sample_tokens = 1;
   SectionGraph graph;
-  std::vector<PlannedSection> sections;   ///< by SectionId
+  std::vector<PlannedSection> sections;  ///< by SectionId
   std::vector<ReplicaPlace> places;
-  std::vector<double> flops_per_token;    ///< by SectionId: forward, and backward where trained
+  std::vector<double> flops_per_token;  ///< by SectionId: forward, and backward where trained
   std::vector<std::string> notes;
-  std::string effective_job;              ///< the job file with all overrides, TOML
+  std::string effective_job;  ///< the job file with all overrides, TOML
 };
 
 /// What App::run() hands back.
 struct RunResult {
-  int status = 1;                         ///< exit status for main
+  int status = 1;  ///< exit status for main
   bool interrupted = false;
   std::map<std::string, std::map<std::string, double>> validation;  ///< last one, by section: loss, ce, kl, teacher_ce
   double samples_per_s = 0;

@@ -50,8 +50,9 @@ ChildEnvironment child_environment() {
     environment.root_host = variable("MAESTRO_ROOT_HOST");
     environment.root_port = static_cast<std::uint16_t>(std::stoul(variable("MAESTRO_ROOT_PORT")));
   } catch (const std::exception&) {
-    throw JobError("MAESTRO_RANK is set, but MAESTRO_PROCESSES or MAESTRO_ROOT_PORT is not a number; these are set by "
-                   "`maestro train --processes N` and not meant to be set by hand");
+    throw JobError(
+        "MAESTRO_RANK is set, but MAESTRO_PROCESSES or MAESTRO_ROOT_PORT is not a number; these are set by "
+        "`maestro train --processes N` and not meant to be set by hand");
   }
   return environment;
 }

@@ -1,4 +1,5 @@
-// Starts the other processes of a job on this machine and looks after them: every child is reaped, none outlives the job.
+// Starts the other processes of a job on this machine and looks after them: every child is reaped, none outlives the
+// job.
 //
 // LA-1: after the destructor no child of this launcher runs.
 #pragma once
@@ -54,7 +55,7 @@ class Launcher {
 
   Ended ended_;
   mutable std::mutex mutex_;
-  std::map<pid_t, bool> running_;   // pid -> still running
+  std::map<pid_t, bool> running_;  // pid -> still running
   bool clean_ = true;
   std::vector<std::thread> watchers_;
 };

@@ -1,5 +1,5 @@
-// Every message of the system. Messages carry ids, plans and handles; tensors never travel in them. Types marked "local"
-// hold reference-counted handles and stay inside one process.
+// Every message of the system. Messages carry ids, plans and handles; tensors never travel in them. Types marked
+// "local" hold reference-counted handles and stay inside one process.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ struct RingAddress {
   EdgeId edge;
   bool gradient = false;
   ReplicaIndex receiver;
-  std::uint32_t ring = 0;         ///< number inside the receiving process: the immediate's edge bits
+  std::uint32_t ring = 0;  ///< number inside the receiving process: the immediate's edge bits
   std::uint32_t slots = 1;
   std::uint32_t max_pieces = 1;
   std::uint64_t payload_bytes = 0;
-  RemoteRegion region;            ///< empty when nobody writes remotely
+  RemoteRegion region;  ///< empty when nobody writes remotely
 };
 
 /// Memory that the other replicas of a section write gradients into.
 struct ReductionAddress {
-  std::uint32_t parts_ring = 0;   ///< immediate of a part of the shard; slot = sending replica
-  std::uint32_t sums_ring = 0;    ///< immediate of a finished sum; slot = sending replica
-  RemoteRegion parts;             ///< one shard per sending replica
-  RemoteRegion gradients;         ///< the flat gradient itself
+  std::uint32_t parts_ring = 0;  ///< immediate of a part of the shard; slot = sending replica
+  std::uint32_t sums_ring = 0;   ///< immediate of a finished sum; slot = sending replica
+  RemoteRegion parts;            ///< one shard per sending replica
+  RemoteRegion gradients;        ///< the flat gradient itself
 };
 
 struct ReplicaAddress {
@@ -51,8 +51,8 @@ struct ProcessHello {
   ProcessRank rank;
   std::int64_t pid = 0;
   std::string host;
-  std::string build;              ///< version and job fingerprint; all processes must agree
-  std::string endpoint;           ///< opaque address; empty without a network
+  std::string build;     ///< version and job fingerprint; all processes must agree
+  std::string endpoint;  ///< opaque address; empty without a network
   caf::actor supervisor;
   std::vector<ReplicaAddress> replicas;
 };
@@ -71,7 +71,7 @@ struct ProcessReady {
 struct StartTimeout {};
 struct ChildEnded {
   ProcessRank rank;
-  std::string how;                ///< "exit status 1", "signal 9"
+  std::string how;  ///< "exit status 1", "signal 9"
 };
 /// The bridge has connected all peers.
 struct BridgeReady {};
@@ -141,7 +141,7 @@ struct BatchMetadata {
 // ---- checkpoints ----
 
 struct StoredFile {
-  std::string path;               ///< relative to the checkpoint
+  std::string path;  ///< relative to the checkpoint
   std::uint64_t bytes = 0;
   std::string checksum;
 };
@@ -186,7 +186,7 @@ struct StatusRequest {};
 struct WaitingFor {
   SectionId section;
   ReplicaIndex replica;
-  std::string text;               ///< empty when it is busy or has nothing to do
+  std::string text;  ///< empty when it is busy or has nothing to do
 };
 
 // ---- local ----
@@ -201,7 +201,7 @@ struct PieceHandOver {
   std::int64_t rows = 0;
   ReplicaIndex sender;
   Buffer buffer;
-  std::size_t offset = 0;         ///< bytes into the buffer
+  std::size_t offset = 0;  ///< bytes into the buffer
 };
 /// A gradient part or a shard's sum, read in place from a neighbour's memory until ShardRead is sent back.
 struct ShardHandOver {
@@ -268,10 +268,10 @@ MAESTRO_INSPECT(WriteFinished, x.cookie)
 MAESTRO_INSPECT(WriteBroken, x.cookie, x.message)
 MAESTRO_INSPECT(RingEvent, x.immediate)
 
-#define MAESTRO_INSPECT_EMPTY(Type)                                   \
-  template <class Inspector>                                          \
-  auto inspect(Inspector& f, Type&) {                                 \
-    return inspect_fields(f, #Type);                                  \
+#define MAESTRO_INSPECT_EMPTY(Type)   \
+  template <class Inspector>          \
+  auto inspect(Inspector& f, Type&) { \
+    return inspect_fields(f, #Type);  \
   }
 MAESTRO_INSPECT_EMPTY(Begin)
 MAESTRO_INSPECT_EMPTY(Interrupt)

@@ -15,11 +15,19 @@ Network::Network(const NetworkOptions& options, bool needed) : options_(options)
   endpoint_ = Endpoint::open(std::move(endpoint)).value_or_throw();
 }
 
-Network::~Network() { stop(); }
+Network::~Network() {
+  stop();
+}
 
-std::string Network::address() const { return open() ? endpoint_->address() : std::string(); }
-std::string Network::provider() const { return open() ? endpoint_->provider() : std::string("hand-over"); }
-TransferStats Network::stats() const { return open() ? endpoint_->stats() : TransferStats(); }
+std::string Network::address() const {
+  return open() ? endpoint_->address() : std::string();
+}
+std::string Network::provider() const {
+  return open() ? endpoint_->provider() : std::string("hand-over");
+}
+TransferStats Network::stats() const {
+  return open() ? endpoint_->stats() : TransferStats();
+}
 
 std::unique_ptr<Region> Network::register_memory(std::byte* data, std::size_t bytes) {
   if (!open() || bytes == 0) return nullptr;
@@ -36,7 +44,9 @@ void Network::route_client(std::uint32_t client, const caf::actor& receiver) {
   clients_[client] = receiver;
 }
 
-void Network::route_failures(const caf::actor& supervisor) { supervisor_ = supervisor; }
+void Network::route_failures(const caf::actor& supervisor) {
+  supervisor_ = supervisor;
+}
 
 void Network::connect(ProcessRank rank, const std::string& address, const std::string& name) {
   if (!open()) return;

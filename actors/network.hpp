@@ -1,5 +1,5 @@
-// What a process's actors share of the network: the endpoint, its peers by rank, and the table that routes completions to
-// replicas. Built before any actor runs and constant afterwards, so that it needs no lock.
+// What a process's actors share of the network: the endpoint, its peers by rank, and the table that routes completions
+// to replicas. Built before any actor runs and constant afterwards, so that it needs no lock.
 //
 // NW-1: completions are routed on the progress thread by table lookups alone; handlers only enqueue messages.
 #pragma once
@@ -67,8 +67,8 @@ class Network {
   std::vector<caf::actor> rings_;
   std::vector<caf::actor> clients_;
   caf::actor supervisor_;
-  std::vector<PeerHandle> peers_;         // by rank
-  std::unique_ptr<Endpoint> endpoint_;    // last: its thread uses everything above
+  std::vector<PeerHandle> peers_;       // by rank
+  std::unique_ptr<Endpoint> endpoint_;  // last: its thread uses everything above
 };
 
 }  // namespace maestro

@@ -13,6 +13,7 @@
 #include "actors/departure.hpp"
 #include "actors/launcher.hpp"
 #include "actors/preflight.hpp"
+#include "actors/replica_builder.hpp"
 #include "actors/run_report.hpp"
 #include "actors/section_replica.hpp"
 #include "actors/signal_watcher.hpp"
@@ -22,9 +23,7 @@
 #include "runtime/observe/max_rss.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
-#include "runtime/state/checkpoint.hpp"
 #include "sections/model_config.hpp"
-#include "sections/state_io.hpp"
 
 namespace maestro {
 
@@ -79,20 +78,16 @@ struct ProcessRun::State {
   std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();
   cpu::CpuOperatorTable ops;
   std::map<std::string, std::unique_ptr<Device>> devices;
-  fs::path checkpoint;
-  std::uint64_t first_step = 1;
+  StartPoint start;
+  ReplicaBuilder builder{plan, ops, start};
+  std::vector<BuiltReplica> replicas;
   std::unique_ptr<Network> network;
   std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)
   std::vector<caf::actor> spawned;
   caf::actor coordinator;
 
-  void prepare_resume();
   void check_surroundings() const;
-  void try_stored_states();
   Device* device(const std::string& name);
-  std::shared_ptr<SectionRunner> build(const ReplicaPlace& place);
-  void start_devices_and_sections();
-  std::vector<std::pair<ReplicaPlace, std::shared_ptr<SectionRunner>>> replicas;
   caf::actor spawn_all(LocalActors& local);
   CoordinatorOptions coordinator_options(const caf::actor& source, const caf::actor& supervisor) const;
   [[nodiscard]] LaneModel lanes() const;
@@ -104,26 +99,6 @@ struct ProcessRun::State {
   void write_outputs(RunResult& result, const ProcessTotals& totals);
   void print_header() const;
 };
-
-void ProcessRun::State::prepare_resume() {
-  if (plan.options.resume.empty()) return;
-  checkpoint = resolve_checkpoint(plan.options.resume).value_or_throw();
-  const Manifest manifest = load_checkpoint(checkpoint).value_or_throw();
-  verify_checkpoint(checkpoint).or_throw();
-  const auto batch = static_cast<std::uint64_t>(plan.train.global_batch);
-  if (manifest.seed != static_cast<std::uint64_t>(plan.train.seed)) {
-    throw JobError(checkpoint.string() + " was made with train.seed = " + std::to_string(manifest.seed) +
-                   ", the job has " + std::to_string(plan.train.seed) + "; resume with the same seed");
-  }
-  if (manifest.data_position != manifest.step * batch) {
-    throw JobError(checkpoint.string() + " stands at sample " + std::to_string(manifest.data_position) + " after " +
-                   std::to_string(manifest.step) + " steps; train.global_batch = " + std::to_string(batch) +
-                   " would skip or repeat samples: use " +
-                   std::to_string(manifest.data_position / std::max<std::uint64_t>(manifest.step, 1)));
-  }
-  first_step = manifest.step + 1;
-  record->resumed_from = manifest.step;
-}
 
 void ProcessRun::State::check_surroundings() const {
   if (!is_root()) return;  // rank 0 has looked, and listens by now
@@ -143,49 +118,6 @@ Device* ProcessRun::State::device(const std::string& name) {
   return found.get();
 }
 
-std::shared_ptr<SectionRunner> ProcessRun::State::build(const ReplicaPlace& place) {
-  const PlannedSection& planned = plan.sections[place.section.value()];
-  const GraphNode& node = plan.graph.node(place.section);
-  SectionContext context;
-  context.name = node.name;
-  context.seed = static_cast<std::uint64_t>(plan.train.seed);
-  context.precision = planned.config.precision;
-  context.trained = node.mode == Mode::forward_backward;
-  context.ops = &ops;
-  const auto share = [&](std::shared_ptr<Section> section) {
-    return std::make_shared<SectionRunner>(std::move(section), context, planned.config.optimizer, plan.train.steps);
-  };
-  for (const auto& [other, runner] : replicas) {
-    if (other.section == place.section && runner->section().shareable()) return share(runner->shared_section());
-  }
-  std::shared_ptr<Section> section = planned.factory(context);
-  if (!planned.config.weights.empty() && (checkpoint.empty() || !context.trained)) {
-    load_weights(*section, planned.config.weights).or_throw();
-  }
-  if (!checkpoint.empty() && context.trained) restore_snapshot(*section, checkpoint, node.name).or_throw();
-  section->parameters().values_changed();
-  if (!context.trained) section->freeze();
-  return share(std::move(section));
-}
-
-/// Loads and forgets what this process does not load anyway: damage is told once, before any process starts.
-void ProcessRun::State::try_stored_states() {
-  if (!is_root()) return;
-  for (const ReplicaPlace& place : plan.places) {
-    const bool trained = plan.graph.node(place.section).mode == Mode::forward_backward;
-    const bool stored =
-        !plan.sections[place.section.value()].config.weights.empty() || (trained && !checkpoint.empty());
-    const bool loaded_later = place.rank == rank && !plan.options.check_only;
-    if (stored && !loaded_later && place.replica == ReplicaIndex(0)) (void)build(place);
-  }
-}
-
-void ProcessRun::State::start_devices_and_sections() {
-  for (const ReplicaPlace& place : plan.places) {
-    if (place.rank == rank) replicas.emplace_back(place, build(place));
-  }
-}
-
 LaneModel ProcessRun::State::lanes() const {
   LaneModel model;
   model.cost_per_token = plan.flops_per_token;
@@ -203,7 +135,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   const TrainConfig& train = plan.train;
   CoordinatorOptions options;
   options.graph = &plan.graph;
-  options.schedule.first_step = first_step;
+  options.schedule.first_step = start.first_step;
   options.schedule.steps = static_cast<std::uint64_t>(train.steps);
   options.schedule.validate_every = static_cast<std::uint64_t>(train.validate_every);
   options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
@@ -263,7 +195,8 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     spec.rank = rank;
     spec.max_sample_tokens = plan.max_sample_tokens;
     spec.slots = plan.transport.slots;
-    spec.send_buffers = bounds[place.section.value()].buffers;
+    spec.send_buffers =
+        bounds[place.section.value()].buffers + run_ahead_buffers(plan.graph, place.section, plan.transport.slots);
     spec.epoch = run_epoch;
     spec.remote = network->open();
     spec.global_clip = plan.train.clip == "global";
@@ -367,7 +300,7 @@ void ProcessRun::State::print_header() const {
                  (node.mode == Mode::forward_only ? ", frozen" : ", trained"));
   }
   for (const std::string& note : plan.notes) console.note("  note: " + note);
-  if (first_step > 1) console.note("  resuming after step " + std::to_string(first_step - 1));
+  if (start.first_step > 1) console.note("  resuming after step " + std::to_string(start.first_step - 1));
 }
 
 ProcessRun::ProcessRun(const JobPlan& plan, Console& console) : state_(std::make_unique<State>(plan, console)) {}
@@ -377,7 +310,8 @@ ProcessRun::~ProcessRun() {
 
 void ProcessRun::prepare() {
   State& state = *state_;
-  state.prepare_resume();
+  state.start = find_start_point(state.plan);
+  state.record->resumed_from = state.start.first_step - 1;
   for (std::size_t index = 0; index < state.plan.sections.size(); ++index) {
     const SectionConfig& config = state.plan.sections[index].config;
     if (config.weights.empty()) continue;
@@ -389,7 +323,7 @@ void ProcessRun::prepare() {
     check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
   }
   state.check_surroundings();
-  state.try_stored_states();
+  if (state.is_root()) state.builder.try_stored_states(state.rank);
 }
 
 RunResult ProcessRun::run() {
@@ -402,7 +336,7 @@ RunResult ProcessRun::run() {
     pthread_sigmask(SIG_UNBLOCK, &term, nullptr);
   }
   std::future<RunOutcome> future = state.outcome->future();
-  state.start_devices_and_sections();
+  state.replicas = state.builder.build_all(state.rank);
   state.network = std::make_unique<Network>(network_options(state.plan.transport),
                                             state.several() || state.plan.transport.force_rma);
   ActorSystemOptions actor_options;
@@ -447,7 +381,12 @@ RunResult ProcessRun::run() {
   if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.environment.rank)).or_throw();
   state.stop();
   launcher.end_all(milliseconds(10000));
-  return state.succeed(ended);
+  RunResult result = state.succeed(ended);
+  if (!launcher.all_clean()) {
+    state.console.error("the run is complete, but one of its other processes ended with an error");
+    result.status = 1;
+  }
+  return result;
 }
 
 }  // namespace maestro

@@ -52,18 +52,6 @@ void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
   rings_[{edge, gradient}] = std::move(made);
 }
 
-std::int64_t ReplicaPorts::run_ahead() const {
-  const GraphNode& node = options_.graph->node(options_.section);
-  std::int64_t batches = 0;
-  for (const EdgeId edge : options_.graph->outputs(options_.section)) {
-    const GraphNode& consumer = options_.graph->node(options_.graph->edge(edge).to);
-    const std::int64_t samples = options_.slots * consumer.micro_batch * consumer.replicas;
-    const std::int64_t share = node.micro_batch * node.replicas;
-    batches = std::max(batches, (samples + share - 1) / share);
-  }
-  return batches;
-}
-
 void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const PortKey key{port_of(edge, gradient), gradient};
   if (pools_.count(key) != 0) return;
@@ -73,8 +61,7 @@ void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const std::size_t payload =
       static_cast<std::size_t>(node.micro_batch * options_.max_sample_tokens) * joined.row_bytes();
   const std::size_t aligned = (payload + 63) / 64 * 64;
-  const auto blocks =
-      static_cast<std::size_t>(std::max(node.max_in_flight + 1, options_.send_buffers) + (gradient ? 0 : run_ahead()));
+  const auto blocks = static_cast<std::size_t>(std::max(node.max_in_flight + 1, options_.send_buffers));
   auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + pieces * header_bytes, blocks, on_buffer_free_), nullptr,
                                           aligned, joined.columns, joined.dtype, key.first});
   if (options_.remote) {

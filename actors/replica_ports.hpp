@@ -29,7 +29,7 @@ struct ReplicaPortsOptions {
   std::int64_t max_sample_tokens = 1;
   std::int64_t slots = 1;
   Epoch epoch;
-  std::int64_t send_buffers = 1;  ///< blocks per port that the plan needs at once (FB-2)
+  std::int64_t send_buffers = 1;  ///< blocks per port: FB-2 and what run-ahead wants
   bool remote = false;            ///< some peer is in another process, or RMA is forced
 };
 
@@ -110,8 +110,6 @@ class ReplicaPorts {
   using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex>;
   void add_ring(EdgeId edge, bool gradient);
   void add_pool(EdgeId edge, bool gradient);
-  /// Micro-batches that fill the slots of all consumers: hand-over keeps them in this replica's buffers.
-  [[nodiscard]] std::int64_t run_ahead() const;
   InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}); }
   [[nodiscard]] const std::string& port_of(EdgeId edge, bool gradient) const;
   Pool& pool(EdgeId edge, bool gradient) { return *pools_.at({port_of(edge, gradient), gradient}); }

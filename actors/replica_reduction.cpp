@@ -17,8 +17,8 @@ ReplicaReduction::ReplicaReduction(const ReplicaReductionOptions& options, Netwo
   if (!options_.remote) return;
   parts_ = AlignedMemory(largest_shard() * sizeof(float) * replicas());
   parts_region_ = network.register_memory(parts_.data(), parts_.size());
-  gradient_region_ = network.register_memory(reinterpret_cast<std::byte*>(options_.gradients.data()),
-                                             options_.gradients.size_bytes());
+  gradient_region_ =
+      network.register_memory(reinterpret_cast<std::byte*>(options_.gradients.data()), options_.gradients.size_bytes());
   if (parts_region_) address_.parts = parts_region_->remote();
   if (gradient_region_) address_.gradients = gradient_region_->remote();
 }
@@ -127,7 +127,8 @@ bool ReplicaReduction::write_finished(std::uint64_t cookie) {
 }
 
 void ReplicaReduction::sum(const OperatorTable& ops) {
-  // SR-2: replica order, whatever the own place in it. Part 0 is the start value, so nothing depends on rounding of zero.
+  // SR-2: replica order, whatever the own place in it. Part 0 is the start value, so nothing depends on rounding of
+  // zero.
   const ShardRange range = own();
   const std::span<float> mine = options_.gradients.subspan(range.first, range.count);
   const auto part = [&](std::size_t replica) -> std::span<const float> {
@@ -159,8 +160,8 @@ void ReplicaReduction::copy_sums() {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     const auto handed = handed_sums_.find({step_, peer});
     if (handed == handed_sums_.end()) continue;
-    std::copy(handed->second.begin(), handed->second.end(), options_.gradients.begin() +
-              static_cast<std::ptrdiff_t>(shard(peer).first));
+    std::copy(handed->second.begin(), handed->second.end(),
+              options_.gradients.begin() + static_cast<std::ptrdiff_t>(shard(peer).first));
   }
 }
 

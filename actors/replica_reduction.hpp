@@ -1,5 +1,5 @@
-// Moves the gradient shards of one replica for ShardedReduction: in place between replicas of one process, by RMA between
-// processes. Plain class; the actor passes messages in.
+// Moves the gradient shards of one replica for ShardedReduction: in place between replicas of one process, by RMA
+// between processes. Plain class; the actor passes messages in.
 //
 // RR-1: a neighbour reads this replica's gradient in place only between local_ready and its ShardRead or the sum's
 //       arrival; the optimizer runs after both.

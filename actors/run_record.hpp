@@ -37,7 +37,7 @@ struct RunRecord {
   double train_seconds = 0;
   std::uint64_t resumed_from = 0;
   std::uint64_t last_step = 0;
-  std::string checkpoint;   ///< path of the last one
+  std::string checkpoint;  ///< path of the last one
   bool interrupted = false;
 };
 

@@ -10,9 +10,12 @@ double per_second(std::uint64_t count, double seconds) {
 
 std::string mode_name(Mode mode) {
   switch (mode) {
-    case Mode::source: return "source";
-    case Mode::forward_only: return "forward_only";
-    case Mode::forward_backward: return "forward_backward";
+    case Mode::source:
+      return "source";
+    case Mode::forward_only:
+      return "forward_only";
+    case Mode::forward_backward:
+      return "forward_backward";
   }
   return "?";
 }
@@ -54,8 +57,10 @@ void describe_validation(const RunRecord& record, Report& report) {
     if (teacher != metrics.end()) report.set("validation.teacher_ce", teacher->second);
     if (ce == metrics.end()) continue;
     // A section with a teacher is the distilled one; without, the plain one, or the teacher while it is trained.
-    if (teacher != metrics.end()) report.set("validation.distilled_ce", ce->second);
-    else report.set("validation." + section + "_ce", ce->second);
+    if (teacher != metrics.end())
+      report.set("validation.distilled_ce", ce->second);
+    else
+      report.set("validation." + section + "_ce", ce->second);
   }
 }
 

@@ -67,7 +67,9 @@ ReplicaAddress SectionReplica::address() const {
   return address;
 }
 
-void SectionReplica::on_exit() { coordinator_ = nullptr; }
+void SectionReplica::on_exit() {
+  coordinator_ = nullptr;
+}
 
 caf::behavior SectionReplica::make_behavior() {
   return {
@@ -114,7 +116,9 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](WorkDone& result) { done(std::move(result)); },
       [this](const Failure& failure) { fail(failure.message); },
-      [this](StatusRequest) { return WaitingFor{spec_.section, spec_.replica, waits_for()}; },
+      [this](StatusRequest) {
+        return WaitingFor{spec_.section, spec_.replica, waits_for()};
+      },
   };
 }
 
@@ -157,10 +161,14 @@ void SectionReplica::note_wait() {
 void SectionReplica::start(const Work& work) {
   work_ = work;
   switch (work.kind) {
-    case ReplicaLane::Kind::forward: return start_pass(work, true, false);
-    case ReplicaLane::Kind::forward_backward: return start_pass(work, true, true);
-    case ReplicaLane::Kind::backward: return start_pass(work, false, true);
-    case ReplicaLane::Kind::mark: return start_mark(work.mark);
+    case ReplicaLane::Kind::forward:
+      return start_pass(work, true, false);
+    case ReplicaLane::Kind::forward_backward:
+      return start_pass(work, true, true);
+    case ReplicaLane::Kind::backward:
+      return start_pass(work, false, true);
+    case ReplicaLane::Kind::mark:
+      return start_mark(work.mark);
   }
 }
 
@@ -179,7 +187,8 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
   std::vector<PortTensor> gradients;
   for (const SendBuffer& send : sending_) {
     const GraphEdge& edge = spec_.graph->edge(send.edge);
-    (send.gradient ? gradients : outputs).push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false});
+    (send.gradient ? gradients : outputs)
+        .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false});
   }
   const bool source = node().mode == Mode::source;
   const TraceCategory category = source    ? TraceCategory::source
@@ -308,7 +317,8 @@ void SectionReplica::submit(TracedWork traced, Job job) {
 void SectionReplica::done(WorkDone result) {
   switch (stage_) {
     case Stage::idle:
-    case Stage::clipping: return fail("work finished that was never started");
+    case Stage::clipping:
+      return fail("work finished that was never started");
     case Stage::pass:
       metrics_ = std::move(result.metrics);
       return pass_done();
@@ -354,8 +364,9 @@ void SectionReplica::pass_done() {
       metrics_ = std::move(kept->second);
       kept_.erase(kept);
     }
-    MicroBatchDone message{spec_.section, spec_.replica, plan.step, plan.pass, plan.index,
-                           static_cast<std::int64_t>(plan.samples.size()), std::move(metrics_)};
+    MicroBatchDone message{spec_.section,      spec_.replica, plan.step,
+                           plan.pass,          plan.index,    static_cast<std::int64_t>(plan.samples.size()),
+                           std::move(metrics_)};
     tell(this, coordinator_, std::move(message));
   }
   metrics_.clear();
@@ -391,9 +402,9 @@ std::string SectionReplica::waits_for() const {
     const GraphEdge& edge = spec_.graph->edge(missing->edge);
     const MicroBatchPlan& batch = *lane_.waiting_batch();
     const std::string& peer = spec_.graph->node(missing->gradient ? edge.to : edge.from).name;
-    return std::string(missing->gradient ? "the gradient of " : "") + (missing->gradient ? edge.from_port : edge.to_port) +
-           " from section '" + peer + "', sample " + std::to_string(batch.samples.front().id.value()) + ", step " +
-           std::to_string(batch.step.value());
+    return std::string(missing->gradient ? "the gradient of " : "") +
+           (missing->gradient ? edge.from_port : edge.to_port) + " from section '" + peer + "', sample " +
+           std::to_string(batch.samples.front().id.value()) + ", step " + std::to_string(batch.step.value());
   }
   if (lane_.waiting_batch() != nullptr) return ports_.waiting_send();
   return {};

@@ -1,5 +1,5 @@
-// The actor of one section replica: a thin shell that turns messages into calls of the lane, the ports and the reduction,
-// and gives their work to the device thread. It never blocks; a handler does no arithmetic.
+// The actor of one section replica: a thin shell that turns messages into calls of the lane, the ports and the
+// reduction, and gives their work to the device thread. It never blocks; a handler does no arithmetic.
 //
 // RA-1: at most one piece of work of this replica is on the device at any time.
 // RA-2: every failure goes to the supervisor, with section, replica and step; nothing is retried here.
@@ -32,7 +32,7 @@ struct ReplicaSpec {
   ProcessRank rank;
   std::int64_t max_sample_tokens = 1;
   std::int64_t slots = 1;
-  std::int64_t send_buffers = 1;  ///< blocks per port that the plan needs at once (FB-2)
+  std::int64_t send_buffers = 1;  ///< blocks per port: FB-2 and what run-ahead wants
   Epoch epoch;
   bool remote = false;
   bool global_clip = false;
@@ -43,7 +43,7 @@ struct ReplicaSpec {
   SnapshotWriter* snapshots = nullptr;
   std::atomic<std::uint64_t>* current_step = nullptr;  ///< for error messages; absent in rank 0
   caf::actor supervisor;
-  caf::actor bridge;            ///< judges failed writes
+  caf::actor bridge;  ///< judges failed writes
 };
 
 class SectionReplica : public caf::event_based_actor {
@@ -94,8 +94,8 @@ class SectionReplica : public caf::event_based_actor {
   Work work_;
   StepId step_;
   std::vector<SendBuffer> sending_;
-  std::vector<Metric> metrics_;                           // of the pass on the device
-  std::map<std::uint32_t, std::vector<Metric>> kept_;     // of forward passes that await their backward
+  std::vector<Metric> metrics_;                        // of the pass on the device
+  std::map<std::uint32_t, std::vector<Metric>> kept_;  // of forward passes that await their backward
   double sum_of_squares_ = 0;
   bool have_norm_ = false;
   std::optional<NormTotal> norm_total_;  // the last one; of step_ when it came early

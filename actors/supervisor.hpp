@@ -26,7 +26,7 @@ namespace maestro {
 
 struct RunOutcome {
   bool ok = false;
-  std::string error;          ///< one line; empty when another process prints it
+  std::string error;  ///< one line; empty when another process prints it
   std::vector<ProcessSummary> processes;
   std::vector<std::int64_t> lost_pids;
 };

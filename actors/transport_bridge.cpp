@@ -7,7 +7,11 @@ namespace maestro {
 
 TransportBridge::TransportBridge(caf::actor_config& config, Network* network, const SectionGraph* graph,
                                  caf::actor supervisor, std::chrono::milliseconds grace)
-    : caf::event_based_actor(config), network_(network), graph_(graph), supervisor_(std::move(supervisor)), grace_(grace) {}
+    : caf::event_based_actor(config),
+      network_(network),
+      graph_(graph),
+      supervisor_(std::move(supervisor)),
+      grace_(grace) {}
 
 caf::behavior TransportBridge::make_behavior() {
   return {

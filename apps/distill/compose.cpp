@@ -10,7 +10,9 @@ namespace maestro {
 namespace {
 
 /// Two replicas where there are two cores: frozen ones fill the gaps that trained sections leave.
-std::int64_t replicas_here() { return std::min<std::int64_t>(2, static_cast<std::int64_t>(usable_cores().size())); }
+std::int64_t replicas_here() {
+  return std::min<std::int64_t>(2, static_cast<std::int64_t>(usable_cores().size()));
+}
 
 void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuilder& student) {
   switch (read_boundary(app.table(student.name()), Boundary::hidden)) {

@@ -18,7 +18,7 @@ struct TrainArguments {
 };
 
 struct DistillArguments {
-  std::string data;                    ///< empty: the repository's own text
+  std::string data;  ///< empty: the repository's own text
   std::filesystem::path out = "runs";
   std::int64_t seed = 1;
   std::vector<std::string> teacher_overrides;

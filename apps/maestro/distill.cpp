@@ -15,8 +15,9 @@ namespace {
 std::string default_corpus() {
   const char* repository = std::getenv("MAESTRO_REPOSITORY");
   if (repository != nullptr && fs::is_directory(repository)) return repository;
-  throw JobError("there is no repository to take the default corpus from; give a text file or folder: "
-                 "maestro distill --data PATH");
+  throw JobError(
+      "there is no repository to take the default corpus from; give a text file or folder: "
+      "maestro distill --data PATH");
 }
 
 /// A string as a TOML value, for --set.
@@ -77,7 +78,7 @@ fs::path bundled_jobs() {
   const fs::path installed = self.parent_path().parent_path() / "share" / "maestro" / "jobs";
   if (fs::is_directory(installed)) return installed;
   throw JobError("the bundled job files are neither in $MAESTRO_REPOSITORY/apps nor in " + installed.string() +
-                 "; run ./run distill in the repository, or install maestro with cmake --install",
+                     "; run ./run distill in the repository, or install maestro with cmake --install",
                  ErrorCode::not_found);
 }
 

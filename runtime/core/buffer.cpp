@@ -50,7 +50,11 @@ std::size_t BufferPool::available() const {
   return state_->free.size();
 }
 
-std::byte* BufferPool::memory() const { return state_->memory.data(); }
-std::size_t BufferPool::memory_bytes() const { return state_->memory.size(); }
+std::byte* BufferPool::memory() const {
+  return state_->memory.data();
+}
+std::size_t BufferPool::memory_bytes() const {
+  return state_->memory.size();
+}
 
 }  // namespace maestro

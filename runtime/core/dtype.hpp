@@ -12,10 +12,15 @@ enum class DType : std::uint8_t { f32, bf16, i32, i64, u8 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: case DType::i32: return 4;
-    case DType::bf16: return 2;
-    case DType::i64: return 8;
-    case DType::u8: return 1;
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::bf16:
+      return 2;
+    case DType::i64:
+      return 8;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }
@@ -23,11 +28,16 @@ enum class DType : std::uint8_t { f32, bf16, i32, i64, u8 };
 /// Name as in job files: "fp32", "bf16", "i32", "i64", "u8".
 [[nodiscard]] constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "fp32";
-    case DType::bf16: return "bf16";
-    case DType::i32: return "i32";
-    case DType::i64: return "i64";
-    case DType::u8: return "u8";
+    case DType::f32:
+      return "fp32";
+    case DType::bf16:
+      return "bf16";
+    case DType::i32:
+      return "i32";
+    case DType::i64:
+      return "i64";
+    case DType::u8:
+      return "u8";
   }
   return "?";
 }
@@ -48,12 +58,29 @@ struct bfloat16 {
 };
 static_assert(sizeof(bfloat16) == 2);
 
-template <class T> struct DTypeOf;
-template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
-template <> struct DTypeOf<bfloat16> { static constexpr DType value = DType::bf16; };
-template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
-template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
-template <> struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
-template <class T> inline constexpr DType dtype_of = DTypeOf<T>::value;
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<bfloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <class T>
+inline constexpr DType dtype_of = DTypeOf<T>::value;
 
 }  // namespace maestro

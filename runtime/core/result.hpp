@@ -10,14 +10,14 @@
 namespace maestro {
 
 enum class ErrorCode {
-  invalid_argument,   ///< the caller's or the user's input is wrong
-  not_found,          ///< a file, section, port or provider does not exist
-  unavailable,        ///< a resource is busy or missing on this machine; may work elsewhere or later
-  corrupt,            ///< stored or received bytes fail their check
-  peer_lost,          ///< another process or actor of the job is gone
-  timeout,            ///< a deadline passed
-  cancelled,          ///< stopped on request
-  internal,           ///< an invariant of this program is broken
+  invalid_argument,  ///< the caller's or the user's input is wrong
+  not_found,         ///< a file, section, port or provider does not exist
+  unavailable,       ///< a resource is busy or missing on this machine; may work elsewhere or later
+  corrupt,           ///< stored or received bytes fail their check
+  peer_lost,         ///< another process or actor of the job is gone
+  timeout,           ///< a deadline passed
+  cancelled,         ///< stopped on request
+  internal,          ///< an invariant of this program is broken
 };
 
 /// What failed, in one line fit for a user: operation, place, cause, nearest valid thing.
@@ -41,7 +41,7 @@ class JobError : public std::runtime_error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit by design
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   [[nodiscard]] bool ok() const { return state_.index() == 0; }

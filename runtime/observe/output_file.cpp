@@ -5,19 +5,24 @@
 namespace maestro {
 
 namespace {
+
 constexpr std::size_t buffer_bytes = std::size_t{1} << 18;
+
+Error cannot_write(const std::filesystem::path& path, const Error& reason) {
+  return {reason.code, "cannot write " + path.string() + ": " + reason.message};
 }
+
+}  // namespace
 
 Result<OutputFile> OutputFile::create(const std::filesystem::path& path) {
   std::error_code problem;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), problem);
   if (problem) {
-    return Error{ErrorCode::unavailable,
-                 "cannot create the folder of " + path.string() + ": " + problem.message()};
+    return cannot_write(path, {ErrorCode::unavailable, problem.message()});
   }
   Result<AtomicFile> file = AtomicFile::create(path);
-  if (!file) return file.error();
-  return OutputFile(std::move(*file));
+  if (!file) return cannot_write(path, file.error());
+  return OutputFile(path, std::move(*file));
 }
 
 Status OutputFile::append(std::string_view bytes) {
@@ -28,13 +33,13 @@ Status OutputFile::append(std::string_view bytes) {
 Status OutputFile::flush() {
   const Status written = file_.write(buffer_);
   buffer_.clear();
-  return written;
+  return written ? Status() : Status(cannot_write(path_, written.error()));
 }
 
 Status OutputFile::commit() {
   if (Status flushed = flush(); !flushed) return flushed;
   const Result<WrittenFile> committed = file_.commit();
-  return committed ? Status() : Status(committed.error());
+  return committed ? Status() : Status(cannot_write(path_, committed.error()));
 }
 
 Status write_output(const std::filesystem::path& path, std::string_view bytes) {

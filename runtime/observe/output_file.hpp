@@ -21,9 +21,10 @@ class OutputFile {
   Status commit();
 
  private:
-  explicit OutputFile(AtomicFile file) : file_(std::move(file)) {}
+  OutputFile(std::filesystem::path path, AtomicFile file) : path_(std::move(path)), file_(std::move(file)) {}
   Status flush();
 
+  std::filesystem::path path_;
   AtomicFile file_;
   std::string buffer_;
 };

@@ -24,7 +24,7 @@ enum class Divergence : std::uint8_t { forward_kl, reverse_kl, js };
 /// Sums over the target tokens of a call, f64.
 struct LossSums {
   double ce = 0;
-  double kl = 0;          ///< the chosen divergence, unweighted, without T^2
+  double kl = 0;  ///< the chosen divergence, unweighted, without T^2
   double total = 0;
   double teacher_ce = 0;  ///< -log softmax(u)[target]; 0 without a teacher
   std::int64_t tokens = 0;
@@ -38,8 +38,8 @@ struct CrossEntropyHead {
   std::int64_t vocabulary = 0;                  ///< V
   Tensor targets;
   double scale = 0;
-  Tensor dhidden;                               ///< (M, C) act, overwritten; undefined: no gradients wanted
-  Tensor dhead;                                 ///< (V, C) f32, accumulated; undefined: head frozen or no gradients
+  Tensor dhidden;  ///< (M, C) act, overwritten; undefined: no gradients wanted
+  Tensor dhead;    ///< (V, C) f32, accumulated; undefined: head frozen or no gradients
 };
 
 /// What the teacher sends over the boundary.
@@ -62,7 +62,7 @@ struct DistillationHead {
   Divergence divergence = Divergence::forward_kl;
   double temperature = 1;
   double alpha = 0.5;
-  double beta = 0.5;                    ///< of js
+  double beta = 0.5;  ///< of js
 };
 
 }  // namespace maestro

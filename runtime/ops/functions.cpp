@@ -6,8 +6,12 @@ namespace {
 
 const Tensor none;
 
-Tensor gradient_of(Parameter* parameter) { return parameter == nullptr ? none : parameter->gradient(); }
-Tensor value_of(Parameter* parameter) { return parameter == nullptr ? none : parameter->value(); }
+Tensor gradient_of(Parameter* parameter) {
+  return parameter == nullptr ? none : parameter->gradient();
+}
+Tensor value_of(Parameter* parameter) {
+  return parameter == nullptr ? none : parameter->value();
+}
 
 }  // namespace
 

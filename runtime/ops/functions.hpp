@@ -40,11 +40,11 @@ LossSums cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, cons
 
 struct TeacherSignal {
   Boundary boundary = Boundary::hidden;
-  Var hidden;                  ///< boundary = hidden
-  Parameter* head = nullptr;   ///< the frozen teacher output layer (Vt, Ct)
-  Tensor logits;               ///< boundary = logits
-  Tensor values, indices;      ///< boundary = top_k
-  std::int64_t vocabulary = 0; ///< Vt
+  Var hidden;                   ///< boundary = hidden
+  Parameter* head = nullptr;    ///< the frozen teacher output layer (Vt, Ct)
+  Tensor logits;                ///< boundary = logits
+  Tensor values, indices;       ///< boundary = top_k
+  std::int64_t vocabulary = 0;  ///< Vt
 };
 struct DistillationTerms {
   Divergence divergence = Divergence::forward_kl;

@@ -19,7 +19,8 @@
 
 namespace maestro {
 
-/// Where each packed sequence begins: `offsets` has S + 1 entries, the last is M; `positions` (M) counts from 0 in each.
+/// Where each packed sequence begins: `offsets` has S + 1 entries, the last is M; `positions` (M) counts from 0 in
+/// each.
 struct SequenceLayout {
   std::span<const std::int32_t> offsets;
   std::span<const std::int32_t> positions;
@@ -28,9 +29,9 @@ struct SequenceLayout {
 };
 
 struct AttentionShape {
-  std::int64_t heads = 1;     ///< H
-  std::int64_t kv_heads = 1;  ///< G, divides H
-  std::int64_t head_size = 1; ///< D
+  std::int64_t heads = 1;      ///< H
+  std::int64_t kv_heads = 1;   ///< G, divides H
+  std::int64_t head_size = 1;  ///< D
   bool causal = true;
   [[nodiscard]] std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_size; }
   [[nodiscard]] std::int64_t out_columns() const { return heads * head_size; }
@@ -71,9 +72,11 @@ class OperatorTable {
   virtual void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
                       Activation activation = Activation::none) const = 0;
   /// dx (M, K) act = dy (M, N) act * w; `w` packed for backward_input.
-  virtual void linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx, bool accumulate) const = 0;
+  virtual void linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx,
+                                     bool accumulate) const = 0;
   /// dw (N, K) f32 += dy^T x; dbias (N) f32 += column sums of dy when defined. x and dy: act, same dtype.
-  virtual void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) const = 0;
+  virtual void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw,
+                                      const Tensor& dbias) const = 0;
 
   // ---- normalisation: x (M, C) f32 or act, y (M, C) act, weight/bias (C) f32, mean/rstd (M) f32 ----
   virtual void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
@@ -129,8 +132,8 @@ class OperatorTable {
 
   // ---- flat vectors (f32) ----
   /// AdamW (Loshchilov & Hutter 2019) on flat ranges; the gradient is set to zero on the way.
-  virtual void adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean, std::span<float> variance,
-                     const AdamWStep& step) const = 0;
+  virtual void adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean,
+                     std::span<float> variance, const AdamWStep& step) const = 0;
   /// Sum of squares in a fixed order, accumulated in f64.
   [[nodiscard]] virtual double sum_of_squares(std::span<const float> values) const = 0;
   virtual void add_into(std::span<float> into, std::span<const float> values) const = 0;

@@ -9,8 +9,12 @@ namespace {
 const Tensor undefined_tensor;
 }
 
-const Tensor& Block::tensor() const { return state_ == nullptr ? undefined_tensor : state_->tensor; }
-bool Block::shared() const { return state_ != nullptr && (state_->references > 1 || !state_->owned); }
+const Tensor& Block::tensor() const {
+  return state_ == nullptr ? undefined_tensor : state_->tensor;
+}
+bool Block::shared() const {
+  return state_ != nullptr && (state_->references > 1 || !state_->owned);
+}
 void Block::retain() {
   if (state_ != nullptr) ++state_->references;
 }
@@ -22,9 +26,15 @@ void Block::drop() {
   state_ = nullptr;
 }
 
-const Tensor& Var::value() const { return node_->value.tensor(); }
-bool Var::needs_gradient() const { return node_ != nullptr && node_->needs_gradient; }
-const Tensor& Var::gradient() const { return node_->gradient.tensor(); }
+const Tensor& Var::value() const {
+  return node_->value.tensor();
+}
+bool Var::needs_gradient() const {
+  return node_ != nullptr && node_->needs_gradient;
+}
+const Tensor& Var::gradient() const {
+  return node_->gradient.tensor();
+}
 void Var::retain() {
   if (node_ != nullptr) ++node_->references;
 }
@@ -39,7 +49,9 @@ void Var::drop() {
 Tape::Tape(const OperatorTable& ops, Arena& arena, DType compute, bool record)
     : ops_(&ops), arena_(&arena), compute_(compute), record_(record) {}
 
-Tape::~Tape() { clear(); }
+Tape::~Tape() {
+  clear();
+}
 
 Block Tape::make_block(const Tensor& tensor, bool owned) {
   Block::State* state = nullptr;
@@ -53,7 +65,9 @@ Block Tape::make_block(const Tensor& tensor, bool owned) {
   return Block(state);
 }
 
-Block Tape::scratch(Shape shape, DType dtype) { return make_block(arena_->allocate(shape, dtype), true); }
+Block Tape::scratch(Shape shape, DType dtype) {
+  return make_block(arena_->allocate(shape, dtype), true);
+}
 
 Var Tape::input(const Tensor& value, bool needs_gradient) {
   Var var = output(Shape{0}, value.dtype(), needs_gradient);
@@ -90,7 +104,9 @@ Tape::Target Tape::gradient_target(const Var& var) {
   return {state.gradient.tensor(), true};
 }
 
-Block Tape::gradient_block(const Var& var) { return var.node_->gradient; }
+Block Tape::gradient_block(const Var& var) {
+  return var.node_->gradient;
+}
 
 void Tape::add_gradient(const Var& var, const Block& gradient) {
   Var::State& state = *var.node_;
@@ -107,7 +123,9 @@ void Tape::add_gradient(const Var& var, const Block& gradient) {
   }
 }
 
-void Tape::seed(const Var& var, const Tensor& gradient) { add_gradient(var, make_block(gradient, false)); }
+void Tape::seed(const Var& var, const Tensor& gradient) {
+  add_gradient(var, make_block(gradient, false));
+}
 
 void Tape::push(Var of, Closure closure) {
   const bool root = !of.defined();

@@ -174,7 +174,7 @@ class Tape {
   DType compute_;
   bool record_;
   std::vector<Entry> entries_;
-  std::deque<Var::State> var_store_;      // stable addresses, recycled through the free lists below
+  std::deque<Var::State> var_store_;  // stable addresses, recycled through the free lists below
   std::deque<Block::State> block_store_;
   std::vector<Var::State*> free_vars_;
   std::vector<Block::State*> free_blocks_;

@@ -125,4 +125,16 @@ std::vector<FlowBounds> flow_bounds(const SectionGraph& graph, std::int64_t trai
   return bounds;
 }
 
+std::int64_t run_ahead_buffers(const SectionGraph& graph, SectionId section, std::int64_t slots) {
+  const GraphNode& node = graph.node(section);
+  const std::int64_t own = node.micro_batch * node.replicas;
+  std::int64_t blocks = 0;
+  for (const EdgeId edge : graph.outputs(section)) {
+    const GraphNode& consumer = graph.node(graph.edge(edge).to);
+    const std::int64_t samples = slots * consumer.micro_batch * consumer.replicas;
+    blocks = std::max(blocks, (samples + own - 1) / own);
+  }
+  return blocks;
+}
+
 }  // namespace maestro

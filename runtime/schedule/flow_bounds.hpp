@@ -24,4 +24,8 @@ struct FlowBounds {
 [[nodiscard]] std::vector<FlowBounds> flow_bounds(const SectionGraph& graph, std::int64_t train_samples,
                                                   std::int64_t evaluate_samples);
 
+/// Blocks per port and replica, beyond those of FB-2, with which a section can fill `slots` slots of all its consumers:
+/// hand-over keeps a micro-batch in its producer's buffer until the consumer has retired it.
+[[nodiscard]] std::int64_t run_ahead_buffers(const SectionGraph& graph, SectionId section, std::int64_t slots);
+
 }  // namespace maestro
