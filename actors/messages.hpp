@@ -240,7 +240,7 @@ MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, 
 MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.supervisor, x.replicas)
 MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
 MAESTRO_INSPECT(ProcessReady, x.rank)
-MAESTRO_INSPECT(SampleRef, x.id, x.tokens)
+MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.images)
 MAESTRO_INSPECT(PieceOut, x.edge, x.gradient, x.receiver, x.sequence, x.index, x.source_row, x.target_row, x.rows)
 MAESTRO_INSPECT(ArrivalPiece, x.rows, x.sender)
 MAESTRO_INSPECT(ArrivalPlan, x.edge, x.gradient, x.sequence, x.pieces)

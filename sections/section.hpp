@@ -28,8 +28,9 @@ namespace maestro {
 /// What one micro-batch brings to a section. Views live until the micro-batch retires.
 class Inputs {
  public:
-  Inputs(Pass pass, std::span<const SampleId> samples, SequenceLayout layout, double loss_scale)
-      : pass_(pass), samples_(samples), layout_(layout), loss_scale_(loss_scale) {}
+  Inputs(Pass pass, std::span<const SampleId> samples, SequenceLayout tokens, double loss_scale,
+         SequenceLayout patches = {})
+      : pass_(pass), samples_(samples), tokens_(tokens), patches_(patches), loss_scale_(loss_scale) {}
   void set(std::string port, Var value) { values_.emplace_back(std::move(port), std::move(value)); }
 
   /// (M, columns) of the port's dtype. An unknown or unconnected port is a programming error: throws std::out_of_range.
@@ -37,8 +38,10 @@ class Inputs {
   [[nodiscard]] bool has(std::string_view port) const;
   /// The samples of the micro-batch, in row order; of the training or the validation split by pass().
   [[nodiscard]] std::span<const SampleId> samples() const { return samples_; }
-  /// Where each sample's rows begin and each row's position in its sample.
-  [[nodiscard]] const SequenceLayout& layout() const { return layout_; }
+  /// Where each sample's rows begin on an axis and each row's position in its sample. A sample may have no patches.
+  [[nodiscard]] const SequenceLayout& layout(Axis axis = Axis::tokens) const {
+    return axis == Axis::tokens ? tokens_ : patches_;
+  }
   [[nodiscard]] Pass pass() const { return pass_; }
   /// 1 / target tokens in the global batch; gradients scaled with it add up over micro-batches and replicas.
   [[nodiscard]] double loss_scale() const { return loss_scale_; }
@@ -46,7 +49,8 @@ class Inputs {
  private:
   Pass pass_;
   std::span<const SampleId> samples_;
-  SequenceLayout layout_;
+  SequenceLayout tokens_;
+  SequenceLayout patches_;
   double loss_scale_;
   std::vector<std::pair<std::string, Var>> values_;
 };
@@ -81,6 +85,8 @@ struct Cost {
 };
 struct SampleShape {
   std::int64_t tokens = 0;
+  std::int64_t patches = 0;
+  std::int64_t images = 0;
 };
 
 /// How a parameter, or some of its rows, is stored under its Hugging Face name.
@@ -123,6 +129,9 @@ struct SectionContext {
   std::uint64_t seed = 1;  ///< of the job; a section derives its own streams from it and `name`
   DType precision = DType::f32;
   bool trained = false;
+  /// Not trained itself, but gradients pass through it to sections before it: forward() is recorded, inputs may need a
+  /// gradient, parameters have none.
+  bool passes_gradient = false;
   /// Only ports, cost, notes and config will be asked for: check the settings, but allocate and load nothing.
   bool prototype = false;
   const OperatorTable* ops = nullptr;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/core/result.hpp"
 #include "runtime/data/sample_index.hpp"
 #include "runtime/job/config.hpp"
 
@@ -14,6 +15,13 @@ namespace maestro {
 
 /// A target that the loss leaves out.
 inline constexpr std::int32_t ignored_target = -1;
+/// The token of a position that an image patch takes.
+inline constexpr std::int32_t image_token = -1;
+
+struct SamplePictures {
+  std::int64_t images = 0;
+  std::int64_t patches = 0;
+};
 
 /// Immutable after construction: every member is thread-safe. Two corpora opened with the same settings on the same
 /// files hold the same samples under the same ids, in every process.
@@ -24,11 +32,29 @@ class Corpus {
   [[nodiscard]] virtual std::uint64_t samples(Split split) const = 0;
   /// Positions of one sample, in [2, sequence]. Throws std::out_of_range when there is no such sample.
   [[nodiscard]] virtual std::int64_t length(Split split, SampleId sample) const = 0;
+  /// How many of them have a target (the loss is a mean over these).
+  [[nodiscard]] virtual std::int64_t targets(Split split, SampleId sample) const { return length(split, sample); }
+
+  // ---- pictures; a corpus of text has none ----
+  /// Elements of one patch, 3 x patch x patch in (channel, row, column) order; 0: this corpus has no pictures.
+  [[nodiscard]] virtual std::int64_t patch_columns() const { return 0; }
+  /// The most patches that any sample has.
+  [[nodiscard]] virtual std::int64_t max_patches() const { return 0; }
+  /// Images and patches of one sample. A sample with n patches has exactly n positions whose token is `image_token`.
+  [[nodiscard]] virtual SamplePictures pictures(Split /*split*/, SampleId /*sample*/) const { return {}; }
+  /// Fills pixels (P, patch_columns), in [-1, 1], and places (P, 3): number of the image in its sample, row and column
+  /// of the patch in it. Throws std::invalid_argument for spans of another size.
+  virtual void read_pictures(Split split, SampleId sample, std::span<float> pixels,
+                             std::span<std::int32_t> places) const;
+  /// Makes sure that the sample can be read (decodes its pictures ahead of time); the error names file and sample, and
+  /// the sample is to be left out then. Called before a sample is announced.
+  [[nodiscard]] virtual Status prepare(Split /*split*/, SampleId /*sample*/) const { return {}; }
+
   /// Fills tokens (T) and targets (T), T >= length; targets[i] is the token after tokens[i]. Beyond the length tokens
   /// are 0 and targets `ignored_target`. Throws std::out_of_range when there is no such sample and
   /// std::invalid_argument when the spans differ in size or are too short.
   void read(Split split, SampleId sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
-  /// Tokens are in [0, vocabulary).
+  /// Tokens are in [0, vocabulary), or `image_token`.
   [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
   /// One line for the run header: what was read, how much, what was left out.
   [[nodiscard]] virtual std::string describe() const = 0;

@@ -22,6 +22,11 @@ void Corpus::read(Split split, SampleId sample, std::span<std::int32_t> tokens, 
   std::ranges::fill(targets.subspan(length), ignored_target);
 }
 
+void Corpus::read_pictures(Split /*split*/, SampleId /*sample*/, std::span<float> pixels,
+                           std::span<std::int32_t> places) const {
+  if (!pixels.empty() || !places.empty()) throw std::invalid_argument("this corpus has no pictures");
+}
+
 std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed) {
   if (config.kind == "text") return std::make_unique<TextCorpus>(config);
   if (config.kind == "synthetic") {

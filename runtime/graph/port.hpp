@@ -9,13 +9,20 @@
 
 namespace maestro {
 
-/// A named, typed connection point. Each token (row) of a sample carries `columns` elements.
+/// What the rows of a port count.
+enum class Axis : std::uint8_t {
+  tokens,  ///< positions of the decoder's sequence, image positions among them
+  patches  ///< pieces of the sample's images, image after image, row by row
+};
+
+/// A named, typed connection point. Each row of a sample carries `columns` elements.
 struct Port {
   std::string name;
   DType dtype = DType::f32;
   std::int64_t columns = 1;
   bool differentiable = false;  ///< a gradient of the same shape may travel the other way
-  bool optional = false;        ///< an input that may stay unconnected
+  bool optional = false;        ///< an input that may stay unconnected, or bring no rows for some samples
+  Axis axis = Axis::tokens;
 };
 
 struct Ports {

@@ -35,6 +35,13 @@ struct DataConfig {
   std::int64_t sequence = 128;          ///< tokens per sample
   std::int64_t vocabulary = 256;        ///< of the synthetic corpus; bytes have 256
   double validation_fraction = 0.1;     ///< last part of the corpus, never trained on
+  std::string images;                   ///< kind = "llava": folder of the pictures; empty: "images" beside the file
+  std::string validation_path;          ///< kind = "llava": a file of its own for validation; empty: a fraction
+  std::int64_t patch = 8;               ///< pixels on a patch's side
+  std::int64_t image_size = 64;         ///< longer side of a resized picture, pixels; 0: native size
+  std::int64_t max_image_size = 1024;   ///< native pictures larger than this are shrunk to it
+  double image_share = 0.5;             ///< kind = "synthetic_images": samples that have one
+  std::int64_t max_bad_samples = 0;     ///< broken samples or pictures that are left out before the run ends
 };
 
 /// [transport]

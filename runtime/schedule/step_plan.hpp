@@ -10,12 +10,16 @@
 
 #include "runtime/core/ids.hpp"
 #include "runtime/graph/pass.hpp"
+#include "runtime/graph/port.hpp"
 
 namespace maestro {
 
 struct SampleRef {
   SampleId id;
   std::int64_t tokens = 0;
+  std::int64_t patches = 0;  ///< 0: a sample without images
+  std::int64_t images = 0;
+  [[nodiscard]] std::int64_t rows(Axis axis) const { return axis == Axis::tokens ? tokens : patches; }
 };
 
 /// Rows of a producer's tensor that go to one receiver's slot.

@@ -1,0 +1,61 @@
+// What a scheduling policy plans: sections with lanes, edges between them, and tasks with times. Plain data. It comes
+// from a workload file, where every sample is its own task in each section it activates, or from a step of a run, where
+// a task is a micro-batch.
+//
+// A lane is one replica of a section. A task's forward pass runs on any lane of its section; its backward pass, where
+// the section is trained, on the same one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace maestro {
+
+inline constexpr std::int64_t no_limit = 0;
+
+struct WorkloadSection {
+  std::string name;
+  bool trained = true;  ///< has backward passes (mode forward_backward)
+  std::int64_t replicas = 1;
+  /// Per lane, tasks between the start of their forward and the end of their backward pass. Without meaning for a
+  /// section that is not trained.
+  std::int64_t max_in_flight = no_limit;
+  /// By replica: lanes with equal numbers share a device, which runs one pass at a time. Empty: each lane has its own.
+  std::vector<int> devices;
+};
+
+struct WorkloadEdge {
+  std::size_t from = 0;
+  std::size_t to = 0;
+  /// Per consumer lane, inputs whose producer pass has ended and whose consumer pass has not started.
+  std::int64_t slots = no_limit;
+  double transfer_ms = 0;  ///< forward tensors and gradients
+};
+
+/// The output of `task` over `edge`.
+struct TaskInput {
+  std::size_t edge = 0;
+  std::size_t task = 0;
+};
+
+/// A forward pass starts transfer_ms or more after the forward passes of all its inputs have ended. A backward pass
+/// starts after its own forward pass, and transfer_ms or more after the backward passes of all tasks that it is an
+/// input of and whose sections are trained; after the forward passes of those that are not.
+struct WorkloadTask {
+  std::size_t section = 0;
+  std::int64_t sample = 0;  ///< id in the file; of a micro-batch, its index in the section's step
+  double forward_ms = 0;
+  double backward_ms = 0;         ///< 0 where the section is not trained
+  std::vector<TaskInput> inputs;  ///< tasks of lower index
+};
+
+/// Sections are in topological order: every edge goes from a lower index to a higher one. Tasks likewise.
+struct Workload {
+  std::vector<WorkloadSection> sections;
+  std::vector<WorkloadEdge> edges;
+  std::vector<WorkloadTask> tasks;
+};
+
+}  // namespace maestro
