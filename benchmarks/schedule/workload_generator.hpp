@@ -1,0 +1,39 @@
+// Seeded workloads of the kinds that compound training has, for the benchmark and for random tests.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/wavefront/workload.hpp"
+
+namespace maestro {
+
+/// The shapes of section graph that are drawn from.
+enum class WorkloadKind {
+  vision_language,  ///< vision -> llm
+  distillation,     ///< frozen teacher -> one to three students
+  audio_vision,     ///< vision and audio -> llm
+  generation,       ///< vision -> llm -> generator
+};
+[[nodiscard]] std::vector<WorkloadKind> workload_kinds();
+[[nodiscard]] std::string_view name_of(WorkloadKind kind);
+
+struct GeneratedWorkload {
+  std::string name;  ///< kind, seed and the sizes that were drawn
+  Workload workload;
+};
+
+/// 64 to 1,024 samples; 1-8 encoder (teacher, generator) and 1-32 LLM (student) lanes; 10-90% of samples with pictures,
+/// one to eight of them; lognormal or Pareto lengths; slots 1-4, in-flight limits 1-8, transfers 0-0.5 ms; encoders
+/// trained or frozen. The speed of each auxiliary section is such that its lanes have 0.3 to 1 of the critical
+/// section's work per lane; nothing else is balanced. Times are whole microseconds. The same seed gives the same
+/// workload.
+[[nodiscard]] GeneratedWorkload generate_workload(WorkloadKind kind, std::uint64_t seed);
+
+/// For exhaustive search: 1 to `samples` samples, one or two lanes a section, small whole milliseconds, limits of every
+/// kind or none, at times one device for two sections. The distillation has at most two students.
+[[nodiscard]] GeneratedWorkload generate_tiny_workload(WorkloadKind kind, std::uint64_t seed, std::int64_t samples);
+
+}  // namespace maestro

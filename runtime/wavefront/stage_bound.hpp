@@ -1,0 +1,48 @@
+// Lower bounds from two stages in a row: what a section can have done by some time, when part of its work has to pass
+// through another section first, or has to go on to another one afterwards. Seen backwards in time the two cases are
+// one, so there is one set of functions. Pure; milliseconds.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace maestro {
+
+/// Work of a section that its neighbour stage constrains.
+struct StagedJob {
+  std::size_t task = 0;
+  double other = 0;  ///< work in the neighbour stage, which comes first
+  double body = 0;   ///< work in this section, which may start when that is done
+};
+
+struct StagedWork {
+  std::size_t other_machines = 1;
+  double other_head = 0;  ///< no neighbour work starts before this
+  double lag = 0;         ///< between neighbour and section
+  /// No two jobs share neighbour work, so that each is one pass there.
+  bool separate = true;
+  std::vector<StagedJob> jobs;
+};
+
+/// Sums of the k earliest starts of staged jobs on different machines, beside free jobs with the given heads: for
+/// 0 <= k <= machines, as many as there are jobs. By SPT, which has the least sum of k completion times.
+std::vector<double> earliest_start_sums(const StagedWork& work, std::vector<double> free_heads, std::size_t machines);
+
+/// The makespan of Johnson's order, work divided by machines, the free work first (for hybrid flow shops: Lee and
+/// Vairaktarakis 1994): in any schedule the jobs in the order in which they leave the neighbour stage are a two-machine
+/// schedule of no greater length.
+double johnson_bound(const StagedWork& work, double free_body, std::size_t machines);
+
+/// Until `until_ms` the section's machines have `machine_ms` more time than staged work.
+struct IdleTime {
+  double until_ms = 0;
+  double machine_ms = 0;
+};
+/// The most idle time, max over t of (machines t - staged work that could be done by t), a fractional knapsack. Free
+/// work may fill it.
+IdleTime idle_before(const StagedWork& work, std::size_t machines);
+
+/// At least the sum of body times start over the jobs of this stage (Eastman, Even and Isaacs 1964).
+double weighted_start_sum(const StagedWork& work);
+
+}  // namespace maestro

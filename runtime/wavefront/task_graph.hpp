@@ -1,0 +1,41 @@
+// What surrounds a task: the tasks that read its output, and the times that must pass before and after its passes
+// however many lanes there are.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "runtime/wavefront/workload.hpp"
+
+namespace maestro {
+
+/// A task that reads an output, and the edge it reads it over.
+struct TaskConsumer {
+  std::size_t edge = 0;
+  std::size_t task = 0;
+};
+
+/// By task: its consumers, one per TaskInput.
+[[nodiscard]] std::vector<std::vector<TaskConsumer>> consumers_of(const Workload& workload);
+
+/// Heads and tails of one task's passes, milliseconds, on unlimited lanes. A head is the earliest start; a tail is the
+/// shortest time from the end of the pass to the end of everything that needs it. The two of a backward pass are
+/// without meaning where the section is not trained.
+struct PassPaths {
+  double forward_head = 0;
+  double forward_tail = 0;
+  double backward_head = 0;
+  double backward_tail = 0;
+};
+
+/// By task. Linear in tasks and inputs.
+[[nodiscard]] std::vector<PassPaths> pass_paths(const Workload& workload,
+                                                const std::vector<std::vector<TaskConsumer>>& consumers);
+
+/// By task: shortest time from the start of its forward to the start of its backward pass; the forward time where there
+/// is no backward pass. (Not the difference of the heads: those may come from tasks beside this one.) Linear in tasks
+/// and those behind each.
+[[nodiscard]] std::vector<double> turnarounds(const Workload& workload,
+                                              const std::vector<std::vector<TaskConsumer>>& consumers);
+
+}  // namespace maestro
