@@ -4,6 +4,7 @@
 packages_for_build=(
   g++:g++ cmake:cmake ninja-build:ninja
   libcaf-dev libfabric-dev libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libxxhash-dev
+  libpng-dev libjpeg62-turbo-dev
 )
 packages_for_test=(libgtest-dev libgmock-dev python3:python3)
 packages_for_bench=(libbenchmark-dev libfabric-bin)

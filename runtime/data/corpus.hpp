@@ -30,7 +30,8 @@ class Corpus {
   virtual ~Corpus() = default;
   /// Number of samples; ids are [0, samples).
   [[nodiscard]] virtual std::uint64_t samples(Split split) const = 0;
-  /// Positions of one sample, in [2, sequence]. Throws std::out_of_range when there is no such sample.
+  /// Positions of one sample, in [2, sequence]; synthetic pictures come on top of the sequence. Throws
+  /// std::out_of_range when there is no such sample.
   [[nodiscard]] virtual std::int64_t length(Split split, SampleId sample) const = 0;
   /// How many of them have a target (the loss is a mean over these).
   [[nodiscard]] virtual std::int64_t targets(Split split, SampleId sample) const { return length(split, sample); }
@@ -65,8 +66,8 @@ class Corpus {
                           std::span<std::int32_t> targets) const = 0;
 };
 
-/// Opens what [data] describes; `seed` matters for the synthetic corpus only. Throws JobError: unknown kind or
-/// tokenizer (with the nearest valid one), missing, empty, binary or too short text.
+/// Opens what [data] describes; `seed` matters for the synthetic kinds only. Throws JobError: unknown kind or
+/// tokenizer (with the nearest valid one), missing, empty, binary or too short text, and what LlavaCorpus refuses.
 [[nodiscard]] std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed);
 
 }  // namespace maestro

@@ -6,7 +6,9 @@
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/data/corpus.hpp"
+#include "runtime/data/llava_corpus.hpp"
 #include "runtime/data/synthetic_corpus.hpp"
+#include "runtime/data/synthetic_image_corpus.hpp"
 #include "runtime/data/text_corpus.hpp"
 
 namespace maestro {
@@ -27,19 +29,31 @@ void Corpus::read_pictures(Split /*split*/, SampleId /*sample*/, std::span<float
   if (!pixels.empty() || !places.empty()) throw std::invalid_argument("this corpus has no pictures");
 }
 
+namespace {
+
+SyntheticOptions synthetic_text(const DataConfig& config, std::uint64_t seed) {
+  SyntheticOptions options;
+  options.seed = seed;
+  options.sequence = config.sequence;
+  options.vocabulary = config.vocabulary;
+  return options;
+}
+
+}  // namespace
+
 std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed) {
   if (config.kind == "text") return std::make_unique<TextCorpus>(config);
-  if (config.kind == "synthetic") {
-    SyntheticOptions options;
-    options.seed = seed;
-    options.sequence = config.sequence;
-    options.vocabulary = config.vocabulary;
-    return std::make_unique<SyntheticCorpus>(options);
+  if (config.kind == "llava") return std::make_unique<LlavaCorpus>(config);
+  if (config.kind == "synthetic") return std::make_unique<SyntheticCorpus>(synthetic_text(config, seed));
+  if (config.kind == "synthetic_images") {
+    return std::make_unique<SyntheticImageCorpus>(
+        SyntheticImageOptions{synthetic_text(config, seed), config.patch, config.image_size, config.image_share});
   }
-  const std::array<std::string, 2> kinds{"text", "synthetic"};
+  const std::array<std::string, 4> kinds{"text", "synthetic", "llava", "synthetic_images"};
   const auto nearest = nearest_name(config.kind, kinds);
   throw JobError("[data] kind = \"" + config.kind + "\" is unknown; " +
-                 (nearest ? "the nearest valid one is \"" + *nearest + "\"" : "valid are \"text\" and \"synthetic\""));
+                 (nearest ? "the nearest valid one is \"" + *nearest + "\""
+                          : "valid are \"text\", \"llava\", \"synthetic\" and \"synthetic_images\""));
 }
 
 }  // namespace maestro

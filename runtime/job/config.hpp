@@ -30,7 +30,7 @@ struct TrainConfig {
 /// [data]
 struct DataConfig {
   std::string path;                     ///< text file or folder; empty for kind = "synthetic"
-  std::string kind = "text";            ///< "text" or "synthetic"
+  std::string kind = "text";            ///< "text", "llava", "synthetic" or "synthetic_images"
   std::string tokenizer = "bytes";
   std::int64_t sequence = 128;          ///< tokens per sample
   std::int64_t vocabulary = 256;        ///< of the synthetic corpus; bytes have 256
@@ -55,6 +55,13 @@ struct TransportConfig {
   std::int64_t port = 0;                ///< of rank 0's actor system; 0: any free one
 };
 
+/// [schedule]
+struct ScheduleConfig {
+  std::string policy = "wavefront";     ///< wavefront, arrival, bulk_synchronous
+  double budget_ms = 20;                ///< of planning one step, beside the step before it
+  std::int64_t evaluations = 200;       ///< schedules that a deterministic plan tries; 0: by the size of the step
+};
+
 /// Keys every section has, under the section's own name.
 struct OptimizerConfig {
   double lr = 3e-4;
@@ -70,8 +77,10 @@ struct OptimizerConfig {
 
 struct SectionConfig {
   std::string name;
+  bool trained = true;                  ///< false: frozen, though gradients may pass through to sections before it
   std::int64_t replicas = 1;
-  std::int64_t micro_batch = 8;         ///< samples
+  std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as those allow
+  std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
   std::vector<std::string> devices;     ///< "cpu:K", one per replica; empty: placed automatically
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/job/printable.hpp"
@@ -26,6 +27,62 @@ std::string nonempty_text(const JobTable& table, std::string_view key, std::stri
   return value;
 }
 
+/// Refuses keys of other kinds of corpus: they would be ignored silently.
+void refuse_for_kind(const JobTable& data, const std::string& kind, std::initializer_list<std::string_view> keys,
+                     const std::string& kinds) {
+  for (const std::string_view key : keys) {
+    if (data.has(key)) data.fail(key, "has no meaning with kind = \"" + kind + "\"; it belongs to kind = " + kinds);
+  }
+}
+
+/// Keys of corpora with pictures.
+void read_pictures(const JobTable& data, DataConfig& out) {
+  constexpr std::int64_t largest = 16384;  // side of the largest picture that is read, runtime/data/image.hpp
+  const bool llava = out.kind == "llava";
+  const bool noise = out.kind == "synthetic_images";
+  if (!llava) {
+    refuse_for_kind(data, out.kind, {"images", "validation_path", "max_image_size", "max_bad_samples"}, "\"llava\"");
+  }
+  if (!noise) refuse_for_kind(data, out.kind, {"image_share"}, "\"synthetic_images\"");
+  if (!llava && !noise) {
+    refuse_for_kind(data, out.kind, {"patch", "image_size"}, "\"llava\" and \"synthetic_images\"");
+  }
+  out.images = data.text("images", out.images);
+  out.validation_path = data.text("validation_path", out.validation_path);
+  out.patch = data.integer("patch", out.patch, {.min = 1, .max = 1024});
+  out.image_size = data.integer("image_size", out.image_size, {.min = noise ? 1 : 0, .max = largest});
+  out.max_image_size = data.integer("max_image_size", out.max_image_size, {.min = 1, .max = largest});
+  out.image_share = data.number("image_share", out.image_share, {.min = 0.0, .max = 1.0});
+  out.max_bad_samples = data.integer("max_bad_samples", out.max_bad_samples, at_least_zero);
+  if ((llava || noise) && out.image_size % out.patch != 0) {
+    data.fail_among({"image_size", "patch"},
+                    "image_size = " + std::to_string(out.image_size) +
+                        " is no multiple of patch = " + std::to_string(out.patch) + "; the nearest below is " +
+                        std::to_string(std::max(out.image_size / out.patch, std::int64_t{1}) * out.patch));
+  }
+  if (llava && out.max_image_size < out.patch) {
+    data.fail_among({"max_image_size", "patch"}, "max_image_size = " + std::to_string(out.max_image_size) +
+                                                     " holds no patch of " + std::to_string(out.patch) + " pixels");
+  }
+  if (!out.validation_path.empty() && data.has("validation_fraction")) {
+    data.fail("validation_fraction", "has no meaning beside a validation_path; remove one of them");
+  }
+}
+
+/// What path has to be for each kind.
+void check_path(const JobTable& data, const DataConfig& read) {
+  if (read.kind == "text" && read.path.empty()) {
+    data.fail_among({"path", "kind"}, "kind = \"text\" needs data.path, a text file or a folder of them");
+  }
+  if (read.kind == "llava" && read.path.empty()) {
+    data.fail_among({"path", "kind"}, "kind = \"llava\" needs data.path, a JSON file of conversations");
+  }
+  const bool synthetic = read.kind == "synthetic" || read.kind == "synthetic_images";
+  if (synthetic && !read.path.empty()) {
+    data.fail("path", "kind = \"" + read.kind + "\" reads no file; remove the path or set kind = \"text\"");
+  }
+}
+
 }  // namespace
 
 TrainConfig read_train(const JobTable& train) {
@@ -48,18 +105,22 @@ TrainConfig read_train(const JobTable& train) {
 
 DataConfig read_data(const JobTable& data) {
   DataConfig out;
-  out.kind = data.choice("kind", out.kind, {"text", "synthetic"});
+  out.kind = data.choice("kind", out.kind, {"text", "llava", "synthetic", "synthetic_images"});
   out.path = data.text("path", out.path);
   out.tokenizer = nonempty_text(data, "tokenizer", out.tokenizer, "\"bytes\"");
   out.sequence = data.integer("sequence", out.sequence, at_least_one);
   out.vocabulary = data.integer("vocabulary", out.vocabulary, {.min = 2, .max = std::int64_t{1} << 31});
   out.validation_fraction = data.number("validation_fraction", out.validation_fraction, proper_fraction);
-  if (out.kind == "text" && out.path.empty()) {
-    data.fail_among({"path", "kind"}, "kind = \"text\" needs data.path, a text file or a folder of them");
-  }
-  if (out.kind == "synthetic" && !out.path.empty()) {
-    data.fail("path", "kind = \"synthetic\" reads no file; remove the path or set kind = \"text\"");
-  }
+  read_pictures(data, out);
+  check_path(data, out);
+  return out;
+}
+
+ScheduleConfig read_schedule(const JobTable& schedule) {
+  ScheduleConfig out;
+  out.policy = schedule.choice("policy", out.policy, {"arrival", "bulk_synchronous", "wavefront"});
+  out.budget_ms = schedule.number("budget_ms", out.budget_ms, positive);
+  out.evaluations = schedule.integer("evaluations", out.evaluations, at_least_zero);
   return out;
 }
 

@@ -15,10 +15,12 @@ enum class Training { none, optimized };
 
 /// [train]
 [[nodiscard]] TrainConfig read_train(const JobTable& train);
-/// [data]; kind = "text" demands `path`, whose existence is checked when the corpus is opened.
+/// [data]; the kinds "text" and "llava" demand `path`, whose existence is checked when the corpus is opened. Keys of
+/// pictures are refused for kinds that have none.
 [[nodiscard]] DataConfig read_data(const JobTable& data);
 /// [transport]
-[[nodiscard]] TransportConfig read_transport(const JobTable& transport);
+[[nodiscard]] ScheduleConfig read_schedule(const JobTable& schedule);
+TransportConfig read_transport(const JobTable& transport);
 
 /// Keys of every section, optimizer included, standing flat in the section's table, e.g. [student]. `devices`, where
 /// given, names one device per replica.

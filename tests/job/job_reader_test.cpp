@@ -108,6 +108,49 @@ TEST(JobReader, the_validation_fraction_lies_strictly_between_zero_and_one) {
   }
 }
 
+TEST(JobReader, reads_every_key_of_pictures) {
+  const auto root = root_of(
+      "[data]\nkind = \"llava\"\npath = \"a.json\"\nimages = \"pictures\"\nvalidation_path = \"b.json\"\n"
+      "patch = 16\nimage_size = 32\nmax_image_size = 512\nmax_bad_samples = 7\n");
+  const auto data = read_data(root.table("data"));
+  EXPECT_EQ(data.kind, "llava");
+  EXPECT_EQ(data.images, "pictures");
+  EXPECT_EQ(data.validation_path, "b.json");
+  EXPECT_EQ(data.patch, 16);
+  EXPECT_EQ(data.image_size, 32);
+  EXPECT_EQ(data.max_image_size, 512);
+  EXPECT_EQ(data.max_bad_samples, 7);
+  EXPECT_NO_THROW(root.finish());
+  const auto noise = root_of("[data]\nkind = \"synthetic_images\"\nimage_share = 0.25\n");
+  EXPECT_EQ(read_data(noise.table("data")).image_share, 0.25);
+}
+
+TEST(JobReader, keys_of_pictures_are_refused_where_the_corpus_has_none) {
+  EXPECT_THAT(data_error("path = \"x\"\npatch = 4"),
+              HasSubstr("job.toml:3: data.patch: has no meaning with kind = \"text\""));
+  EXPECT_THAT(data_error("kind = \"synthetic\"\nmax_bad_samples = 1"), HasSubstr("belongs to kind = \"llava\""));
+  EXPECT_THAT(data_error("kind = \"llava\"\npath = \"x\"\nimage_share = 0.5"),
+              HasSubstr("belongs to kind = \"synthetic_images\""));
+}
+
+TEST(JobReader, picture_sizes_must_hold_whole_patches) {
+  const std::string llava = "kind = \"llava\"\npath = \"x\"\n";
+  EXPECT_THAT(data_error(llava + "image_size = 60"),
+              HasSubstr("data.image_size: image_size = 60 is no multiple of patch = 8; the nearest below is 56"));
+  EXPECT_THAT(data_error(llava + "patch = 7"), HasSubstr("data.patch: image_size = 64 is no multiple of patch = 7"));
+  EXPECT_EQ(data_error(llava + "image_size = 0"), "(no error)") << "native size";
+  EXPECT_THAT(data_error("kind = \"synthetic_images\"\nimage_size = 0"), HasSubstr("must be"));
+  EXPECT_THAT(data_error(llava + "image_size = 0\nmax_image_size = 7"), HasSubstr("holds no patch of 8 pixels"));
+  EXPECT_THAT(data_error(llava + "max_bad_samples = -1"), HasSubstr("must be at least 0"));
+}
+
+TEST(JobReader, conversations_need_a_path_and_one_way_to_validate) {
+  EXPECT_THAT(data_error("kind = \"llava\""), HasSubstr("data.kind: kind = \"llava\" needs data.path"));
+  EXPECT_THAT(data_error("kind = \"llava\"\npath = \"a\"\nvalidation_path = \"b\"\nvalidation_fraction = 0.1"),
+              HasSubstr("job.toml:5: data.validation_fraction: has no meaning beside a validation_path"));
+  EXPECT_THAT(data_error("kind = \"synthetic_images\"\npath = \"a\""), HasSubstr("reads no file"));
+}
+
 TEST(JobReader, reads_every_key_of_transport) {
   const auto root = root_of(
       "[transport]\nprovider = \"tcp\"\nforce_rma = true\nslots = 3\nchunk_kib = 64\n"

@@ -1,0 +1,160 @@
+#include "runtime/data/image.hpp"
+
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <system_error>
+
+#include "runtime/data/image_codecs.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view png_signature("\x89PNG\r\n\x1a\n", 8);
+constexpr std::string_view jpeg_signature("\xff\xd8\xff", 3);
+
+enum class Format { png, jpeg };
+
+struct Header {
+  Format format = Format::png;
+  ImageSize size;
+};
+
+Error corrupt(std::string reason) {
+  return {ErrorCode::corrupt, std::move(reason)};
+}
+
+Error about(const fs::path& file, const Error& error) {
+  return {error.code, file.string() + ": " + error.message};
+}
+
+/// Reads on from where the stream stands; nothing when it ends before.
+template <std::size_t count>
+std::optional<std::array<unsigned char, count>> next_bytes(std::istream& stream) {
+  std::array<char, count> raw{};
+  if (!stream.read(raw.data(), count)) return std::nullopt;
+  std::array<unsigned char, count> bytes{};
+  for (std::size_t at = 0; at < count; ++at) bytes[at] = static_cast<unsigned char>(raw[at]);
+  return bytes;
+}
+
+std::int64_t big_endian(const unsigned char* bytes, int count) {
+  std::int64_t value = 0;
+  for (int at = 0; at < count; ++at) value = value << 8 | bytes[at];
+  return value;
+}
+
+/// PNG specification, 11.2.2: the first chunk is IHDR, of 13 bytes, width and height first.
+Result<ImageSize> png_size(std::istream& stream) {
+  const auto chunk = next_bytes<16>(stream);
+  if (!chunk) return corrupt("truncated: the file ends inside its PNG header");
+  if (big_endian(chunk->data() + 4, 4) != 0x49484452) return corrupt("broken: its first PNG chunk is not a header");
+  return ImageSize{big_endian(chunk->data() + 8, 4), big_endian(chunk->data() + 12, 4)};
+}
+
+/// Markers that carry a frame's size: ITU-T T.81, table B.1 (SOF0 to SOF15 without DHT, JPG and DAC).
+bool starts_frame(int marker) {
+  return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
+}
+
+Result<ImageSize> jpeg_size(std::istream& stream) {
+  const Error ended = corrupt("truncated: the file ends inside its JPEG header");
+  while (true) {
+    int byte = stream.get();
+    while (stream && byte != 0xff) byte = stream.get();  // decoders skip what stands between segments
+    while (stream && byte == 0xff) byte = stream.get();  // a marker may be filled up with 0xff
+    if (!stream) return ended;
+    const bool alone = byte == 0x00 || byte == 0x01 || (byte >= 0xd0 && byte <= 0xd8);
+    if (alone) continue;
+    if (byte == 0xd9 || byte == 0xda) return corrupt("broken: no size before the JPEG data");
+    if (starts_frame(byte)) {
+      const auto frame = next_bytes<7>(stream);  // length, precision, height, width
+      if (!frame) return ended;
+      return ImageSize{big_endian(frame->data() + 5, 2), big_endian(frame->data() + 3, 2)};
+    }
+    const auto length = next_bytes<2>(stream);
+    if (!length) return ended;
+    stream.seekg(std::max<std::int64_t>(big_endian(length->data(), 2) - 2, 0), std::ios::cur);
+  }
+}
+
+Status check(ImageSize size) {
+  if (size.width == 0 || size.height == 0) return corrupt("the picture has no pixels");
+  if (size.width > largest_image_side || size.height > largest_image_side) {
+    return Error{ErrorCode::invalid_argument, "too large: " + std::to_string(size.width) + " x " +
+                                                  std::to_string(size.height) + " pixels; the most is " +
+                                                  std::to_string(largest_image_side) + " a side"};
+  }
+  return {};
+}
+
+Result<Header> read_header(std::istream& stream) {
+  std::array<char, 8> raw{};
+  stream.read(raw.data(), raw.size());
+  const std::string_view start(raw.data(), static_cast<std::size_t>(stream.gcount()));
+  stream.clear();
+  if (start.empty()) return corrupt("the file is empty");
+  const bool png = start == png_signature;
+  const bool jpeg = start.starts_with(jpeg_signature);
+  if (!png && !jpeg) {
+    const bool cut = png_signature.starts_with(start) || jpeg_signature.starts_with(start);
+    if (cut) return corrupt("truncated: only " + std::to_string(start.size()) + " bytes of a picture are there");
+    return corrupt("not an image: neither PNG nor JPEG");
+  }
+  stream.seekg(png ? 8 : 2);
+  const auto size = png ? png_size(stream) : jpeg_size(stream);
+  if (!size) return size.error();
+  if (const Status fine = check(*size); !fine) return fine.error();
+  return Header{png ? Format::png : Format::jpeg, *size};
+}
+
+Result<std::ifstream> open(const fs::path& file) {
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored)) {
+    return Error{ErrorCode::invalid_argument, "a folder, not an image"};
+  }
+  errno = 0;
+  std::ifstream stream(file, std::ios::binary);
+  if (stream) return stream;
+  const int cause = errno;
+  if (cause == ENOENT || cause == ENOTDIR) return Error{ErrorCode::not_found, "does not exist"};
+  return Error{ErrorCode::unavailable, "cannot be read: " + std::generic_category().message(cause)};
+}
+
+Result<Image> decode(const fs::path& file) {
+  auto stream = open(file);
+  if (!stream) return stream.error();
+  const auto header = read_header(*stream);
+  if (!header) return header.error();
+  stream->clear();
+  stream->seekg(0);
+  std::ostringstream bytes;
+  bytes << stream->rdbuf();
+  if (!bytes || stream->bad()) return Error{ErrorCode::unavailable, "cannot be read: read error"};
+  auto image = header->format == Format::png ? decode_png(bytes.view()) : decode_jpeg(bytes.view());
+  if (image && image->size() != header->size) return corrupt("broken: the file holds two sizes");
+  return image;
+}
+
+}  // namespace
+
+Result<Image> decode_image(const fs::path& file) {
+  auto image = decode(file);
+  if (!image) return about(file, image.error());
+  return image;
+}
+
+Result<ImageSize> image_size(const fs::path& file) {
+  auto stream = open(file);
+  if (!stream) return about(file, stream.error());
+  const auto header = read_header(*stream);
+  if (!header) return about(file, header.error());
+  return header->size;
+}
+
+}  // namespace maestro

@@ -1,0 +1,42 @@
+// Pictures from files: PNG and JPEG, told apart by content, never by name.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+/// Longest side of a picture that is read, pixels.
+inline constexpr std::int64_t largest_image_side = 16384;
+
+struct ImageSize {
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+  friend bool operator==(ImageSize, ImageSize) = default;
+};
+
+/// Red, green, blue, eight bits each, as stored (no colour management); pixels (height, width, 3).
+struct Image {
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+  std::vector<std::uint8_t> pixels;
+  [[nodiscard]] ImageSize size() const { return {width, height}; }
+};
+
+/// The picture in a file. PNG of every colour type and depth, interlaced or not, alpha composited on white (linearly in
+/// the stored values); JPEG in gray, YCbCr, RGB, CMYK and YCCK. Orientation tags are ignored. The error names the file
+/// and what is wrong: missing, not an image, truncated, no pixels, over 16384 pixels a side, or the library's own
+/// words. Any thread.
+[[nodiscard]] Result<Image> decode_image(const std::filesystem::path& file);
+
+/// Reads no more than the header, so pixels may still be broken. Errors as decode_image.
+[[nodiscard]] Result<ImageSize> image_size(const std::filesystem::path& file);
+
+/// The bytes of a PNG file that holds the picture without loss.
+[[nodiscard]] Result<std::string> encode_png(const Image& image);
+
+}  // namespace maestro

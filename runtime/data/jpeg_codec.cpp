@@ -1,0 +1,107 @@
+// JPEG by libjpeg-turbo. The library reports an error by a call that must not return; it jumps back into the member
+// function of JpegReader that called the library. Those functions hold nothing that has a destructor, so no jump leaks.
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+
+#include <jpeglib.h>  // wants <cstdio> first
+
+#include <jerror.h>
+
+#include "runtime/data/image_codecs.hpp"
+
+namespace maestro {
+
+namespace {
+
+class JpegReader {
+ public:
+  JpegReader() {
+    info_.err = jpeg_std_error(&errors_);
+    errors_.error_exit = leave;
+    errors_.emit_message = note;
+    info_.client_data = this;
+  }
+  ~JpegReader() { jpeg_destroy_decompress(&info_); }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
+
+  /// Reads the header and chooses what the rows hold: three channels, or four of CMYK.
+  [[nodiscard]] bool start(std::string_view bytes) {
+    if (setjmp(back_) != 0) return false;
+    jpeg_create_decompress(&info_);
+    jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+    jpeg_read_header(&info_, TRUE);
+    const bool inks = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
+    info_.out_color_space = inks ? JCS_CMYK : JCS_RGB;
+    jpeg_start_decompress(&info_);
+    return true;
+  }
+  /// `pixels` has width x height x channels bytes.
+  [[nodiscard]] bool read(std::uint8_t* pixels) {
+    if (setjmp(back_) != 0) return false;
+    while (info_.output_scanline < info_.output_height) {
+      JSAMPROW row = pixels + std::size_t{info_.output_scanline} * info_.output_width * channels();
+      jpeg_read_scanlines(&info_, &row, 1);
+    }
+    jpeg_finish_decompress(&info_);
+    return true;
+  }
+  [[nodiscard]] std::size_t channels() const { return static_cast<std::size_t>(info_.output_components); }
+  [[nodiscard]] ImageSize size() const { return {info_.output_width, info_.output_height}; }
+  [[nodiscard]] bool inks() const { return info_.out_color_space == JCS_CMYK; }
+  /// Adobe's programs store inks inverted, and say who they are.
+  [[nodiscard]] bool inverted() const { return info_.saw_Adobe_marker != 0; }
+  [[nodiscard]] bool truncated() const { return truncated_; }
+  [[nodiscard]] const char* words() const { return words_; }
+
+ private:
+  static JpegReader& reader_of(j_common_ptr info) { return *static_cast<JpegReader*>(info->client_data); }
+  [[noreturn]] static void leave(j_common_ptr info) {
+    info->err->format_message(info, reader_of(info).words_);
+    std::longjmp(reader_of(info).back_, 1);
+  }
+  /// Level -1 is a warning: the library goes on with made-up pixels. Stray bytes do no harm, missing ones do.
+  static void note(j_common_ptr info, int level) {
+    if (level >= 0) return;
+    const int code = info->err->msg_code;
+    if (code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR) return;
+    reader_of(info).truncated_ = code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER;
+    leave(info);
+  }
+
+  jpeg_decompress_struct info_{};
+  jpeg_error_mgr errors_{};
+  std::jmp_buf back_{};
+  char words_[JMSG_LENGTH_MAX]{};
+  bool truncated_ = false;
+};
+
+Error error_of(const JpegReader& jpeg) {
+  return {ErrorCode::corrupt, std::string(jpeg.truncated() ? "truncated: " : "broken: ") + jpeg.words() + " (libjpeg)"};
+}
+
+std::vector<std::uint8_t> from_inks(const std::vector<std::uint8_t>& inks, bool inverted) {
+  std::vector<std::uint8_t> out(inks.size() / 4 * 3);
+  const auto light = [&](std::uint8_t ink) { return inverted ? unsigned{ink} : 255u - ink; };
+  for (std::size_t from = 0, to = 0; from < inks.size(); from += 4, to += 3) {
+    for (std::size_t channel = 0; channel < 3; ++channel) {
+      out[to + channel] = static_cast<std::uint8_t>((light(inks[from + channel]) * light(inks[from + 3]) + 127) / 255);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Image> decode_jpeg(std::string_view bytes) {
+  JpegReader jpeg;
+  if (!jpeg.start(bytes)) return error_of(jpeg);
+  const ImageSize size = jpeg.size();
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width * size.height) * jpeg.channels());
+  if (!jpeg.read(pixels.data())) return error_of(jpeg);
+  if (jpeg.inks()) pixels = from_inks(pixels, jpeg.inverted());
+  return Image{size.width, size.height, std::move(pixels)};
+}
+
+}  // namespace maestro

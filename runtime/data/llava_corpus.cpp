@@ -1,0 +1,219 @@
+#include "runtime/data/llava_corpus.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "runtime/core/random.hpp"
+#include "runtime/data/chat_template.hpp"
+#include "runtime/data/image_resize.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t bad_samples_listed = 20;
+
+/// In [0, 1), from the text alone (FNV-1a, mixed).
+double share_of(std::string_view id) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return static_cast<double>(mix64(hash) >> 11) * 0x1p-53;
+}
+
+std::string sample_name(const std::string& file, const std::string& id) {
+  return file + ": sample '" + id + "'";
+}
+
+}  // namespace
+
+/// What is needed while the files are read, and no longer.
+struct LlavaCorpus::Opening {
+  std::unordered_map<std::string, std::uint32_t> numbers;  ///< of pictures_, by path
+  std::vector<std::string> bad;                            ///< the first of them, a line each
+
+  [[nodiscard]] JobError too_many(std::uint64_t found, std::int64_t allowed) const {
+    std::string text = "[data] " + std::to_string(found) + " bad sample" + (found == 1 ? "" : "s") +
+                       ", more than max_bad_samples = " + std::to_string(allowed) + ":";
+    for (const std::string& line : bad) text += "\n  " + line;
+    if (found > bad.size()) text += "\n  and " + std::to_string(found - bad.size()) + " more";
+    return JobError(text);
+  }
+};
+
+LlavaCorpus::LlavaCorpus(const DataConfig& config, std::size_t cache_bytes)
+    : config_(config),
+      patch_settings_{config.patch, config.image_size, config.max_image_size},
+      tokenizer_(make_tokenizer(config.tokenizer)),
+      cache_(cache_bytes) {
+  if (config.sequence < 2) {
+    throw JobError("[data] sequence = " + std::to_string(config.sequence) + " is too short; the least is 2");
+  }
+  const bool own_file = !config.validation_path.empty();
+  train_.file = config.path;
+  validation_.file = own_file ? config.validation_path : config.path;
+  Opening opening;
+  load(train_, !own_file, opening);
+  if (own_file) load(validation_, false, opening);
+  if (left_out_ > static_cast<std::uint64_t>(config.max_bad_samples)) {
+    throw opening.too_many(left_out_, config.max_bad_samples);
+  }
+  if (train_.entries.empty()) throw JobError("[data] path: " + config.path + " has no training sample");
+  if (validation_.entries.empty()) {
+    throw JobError("[data] " + validation_.file + " has no validation sample among " +
+                   std::to_string(train_.entries.size()) +
+                   (own_file ? "" : "; give more of them, a larger validation_fraction or a validation_path"));
+  }
+}
+
+void LlavaCorpus::load(Side& whole, bool split_off, Opening& opening) {
+  const std::string& file = whole.file;
+  const fs::path folder = config_.images.empty() ? fs::path(file).parent_path() / "images" : fs::path(config_.images);
+  read_conversations(file, [&](const std::string& id, Result<Conversation> conversation) {
+    Result<Entry> kept = conversation ? checked(*std::move(conversation), folder, opening) : conversation.error();
+    if (!kept) {
+      if (++left_out_ <= bad_samples_listed) opening.bad.push_back(sample_name(file, id) + ": " + kept.error().message);
+      return;
+    }
+    Side& to = split_off && share_of(id) < config_.validation_fraction ? validation_ : whole;
+    max_patches_ = std::max<std::int64_t>(max_patches_, kept->patches);
+    if (kept->patches > 0) ++with_pictures_;
+    to.entries.push_back(*std::move(kept));
+  });
+}
+
+Result<LlavaCorpus::Entry> LlavaCorpus::checked(Conversation conversation, const fs::path& folder, Opening& opening) {
+  Entry out;
+  for (const std::string& name : conversation.images) {
+    const auto number = picture_at(folder / name, opening);
+    if (!number) return number.error();
+    out.pictures.push_back(*number);
+  }
+  const std::vector<std::int64_t> patches = patches_of(out);
+  const auto chat = chat_tokens(conversation, patches, *tokenizer_, config_.sequence);
+  if (!chat) return chat.error();
+  if (chat->cut > 0) ++cut_;
+  out.length = static_cast<std::int32_t>(chat->tokens.size());
+  out.targets = static_cast<std::int32_t>(chat->learned);
+  for (const std::int64_t count : patches) out.patches += static_cast<std::int32_t>(count);
+  out.conversation = std::move(conversation);
+  out.conversation.images = {};
+  return out;
+}
+
+Result<std::uint32_t> LlavaCorpus::picture_at(const fs::path& path, Opening& opening) {
+  const auto known = opening.numbers.find(path.string());
+  if (known != opening.numbers.end()) return known->second;
+  const auto size = image_size(path);
+  if (!size) return Error{size.error().code, "picture " + size.error().message};
+  const auto number = static_cast<std::uint32_t>(pictures_.size());
+  opening.numbers.emplace(path.string(), number);
+  pictures_.push_back({path, patch_grid(*size, patch_settings_)});
+  return number;
+}
+
+const LlavaCorpus::Entry& LlavaCorpus::entry(Split split, SampleId sample) const {
+  const std::vector<Entry>& entries = side(split).entries;
+  if (sample.value() >= entries.size()) {
+    throw std::out_of_range("sample " + std::to_string(sample.value()) + " of " + std::to_string(entries.size()));
+  }
+  return entries[static_cast<std::size_t>(sample.value())];
+}
+
+std::vector<std::int64_t> LlavaCorpus::patches_of(const Entry& entry) const {
+  std::vector<std::int64_t> patches;
+  for (const std::uint32_t number : entry.pictures) patches.push_back(pictures_[number].grid.patches());
+  return patches;
+}
+
+std::int64_t LlavaCorpus::length(Split split, SampleId sample) const {
+  return entry(split, sample).length;
+}
+
+std::int64_t LlavaCorpus::targets(Split split, SampleId sample) const {
+  return entry(split, sample).targets;
+}
+
+SamplePictures LlavaCorpus::pictures(Split split, SampleId sample) const {
+  const Entry& from = entry(split, sample);
+  return {std::ssize(from.pictures), from.patches};
+}
+
+/// At the size that the grid of the opening wants (LC-3).
+Result<Image> LlavaCorpus::decode_picture(const Picture& picture) const {
+  const auto image = decode_image(picture.path);
+  if (!image) return image.error();
+  return resize(*image, picture.grid.columns * config_.patch, picture.grid.rows * config_.patch);
+}
+
+Error LlavaCorpus::about(Split split, const Entry& entry, const Error& error) const {
+  return {error.code, sample_name(side(split).file, entry.conversation.id) + ": picture " + error.message};
+}
+
+Status LlavaCorpus::prepare(Split split, SampleId sample) const {
+  const Entry& from = entry(split, sample);
+  for (const std::uint32_t number : from.pictures) {
+    const Status ready = cache_.pin(number, [&] { return decode_picture(pictures_[number]); });
+    if (!ready) return about(split, from, ready.error());
+  }
+  return {};
+}
+
+void LlavaCorpus::read_pictures(Split split, SampleId sample, std::span<float> pixels,
+                                std::span<std::int32_t> places) const {
+  const Entry& from = entry(split, sample);
+  const auto columns = static_cast<std::size_t>(patch_columns());
+  const auto patches = static_cast<std::size_t>(from.patches);
+  if (pixels.size() != patches * columns || places.size() != patches * 3) {
+    throw std::invalid_argument(std::to_string(patches) + " patches read into spans of " +
+                                std::to_string(pixels.size()) + " and " + std::to_string(places.size()));
+  }
+  for (std::size_t at = 0; at < from.pictures.size(); ++at) {
+    const Picture& picture = pictures_[from.pictures[at]];
+    const auto image = cache_.take(from.pictures[at], [&] { return decode_picture(picture); });
+    if (!image) throw std::runtime_error(about(split, from, image.error()).message);
+    const auto count = static_cast<std::size_t>(picture.grid.patches());
+    patchify(**image, config_.patch, static_cast<std::int32_t>(at), pixels.first(count * columns),
+             places.first(count * 3));
+    pixels = pixels.subspan(count * columns);
+    places = places.subspan(count * 3);
+  }
+}
+
+void LlavaCorpus::read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
+                             std::span<std::int32_t> targets) const {
+  const Entry& from = entry(split, sample);
+  const auto chat = chat_tokens(from.conversation, patches_of(from), *tokenizer_, config_.sequence);
+  std::ranges::copy(chat->tokens, tokens.begin());  // fits: checked at opening (LC-1)
+  std::ranges::copy(chat->targets, targets.begin());
+}
+
+ConversationView LlavaCorpus::view(Split split, SampleId sample) const {
+  const Entry& from = entry(split, sample);
+  ConversationView out;
+  out.id = from.conversation.id;
+  out.question = chat_question(from.conversation);
+  out.answer = from.conversation.turns[1];
+  for (const std::uint32_t number : from.pictures) out.pictures.push_back(pictures_[number].path);
+  out.prompt = chat_prompt(from.conversation, patches_of(from), *tokenizer_);
+  return out;
+}
+
+std::string LlavaCorpus::decode(std::span<const std::int32_t> tokens) const {
+  return chat_text(tokens, *tokenizer_);
+}
+
+std::string LlavaCorpus::describe() const {
+  const std::uint64_t held = samples(Split::train) + samples(Split::validation);
+  const std::string more = validation_.file == train_.file ? "" : " and " + validation_.file;
+  return config_.path + more + ": " + std::to_string(held) + " conversations (left out: " + std::to_string(left_out_) +
+         " bad), " + std::to_string(with_pictures_) + " with pictures from " + std::to_string(pictures_.size()) +
+         " files of up to " + std::to_string(max_patches_) + " patches a sample, " +
+         std::to_string(samples(Split::train)) + " training and " + std::to_string(samples(Split::validation)) +
+         " validation samples of up to " + std::to_string(config_.sequence) + " positions (" + std::to_string(cut_) +
+         " cut at the end)";
+}
+
+}  // namespace maestro

@@ -1,0 +1,105 @@
+// Samples from conversations about pictures (see conversations.hpp) and the folder of those pictures.
+//
+// LC-1: every sample held was checked at opening: its text, that its pictures exist with a readable header, and that
+//       they and the start of an answer fit data.sequence. What fails is left out and counted, never passed on.
+// LC-2: which split a conversation is in depends on its id and the settings only.
+// LC-3: a sample has as many `image_token`s as its pictures have patches, whatever the files hold by then.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "runtime/data/chat_template.hpp"
+#include "runtime/data/conversations.hpp"
+#include "runtime/data/corpus.hpp"
+#include "runtime/data/patches.hpp"
+#include "runtime/data/picture_cache.hpp"
+#include "runtime/data/tokenizer.hpp"
+
+namespace maestro {
+
+/// One sample as a person reads it, and what a model is given to answer its first question.
+struct ConversationView {
+  std::string id;
+  std::string question;  ///< without placeholders
+  std::string answer;    ///< the reference
+  std::vector<std::filesystem::path> pictures;
+  std::vector<std::int32_t> prompt;  ///< tokens up to the answer
+};
+
+class LlavaCorpus final : public Corpus {
+ public:
+  static constexpr std::size_t default_cache_bytes = std::size_t{256} << 20;
+
+  /// Uses path, images, validation_path, validation_fraction, tokenizer, sequence, patch, image_size, max_image_size
+  /// and max_bad_samples. Reads all text and every picture's header. Throws JobError: a missing or broken file, a split
+  /// without samples, and more bad samples than allowed, with a line for each of the first 20.
+  explicit LlavaCorpus(const DataConfig& config, std::size_t cache_bytes = default_cache_bytes);
+
+  [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).entries.size(); }
+  [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
+  [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
+  /// Also when no sample has a picture: the job has a place for them.
+  [[nodiscard]] std::int64_t patch_columns() const override { return 3 * config_.patch * config_.patch; }
+  [[nodiscard]] std::int64_t max_patches() const override { return max_patches_; }
+  [[nodiscard]] SamplePictures pictures(Split split, SampleId sample) const override;
+  /// Throws std::runtime_error that names file and sample when a picture broke after `prepare` and left the cache.
+  void read_pictures(Split split, SampleId sample, std::span<float> pixels,
+                     std::span<std::int32_t> places) const override;
+  [[nodiscard]] Status prepare(Split split, SampleId sample) const override;
+  /// The tokenizer's and one for the end of a turn.
+  [[nodiscard]] std::int64_t vocabulary() const override { return tokenizer_->vocabulary() + 1; }
+  [[nodiscard]] std::string describe() const override;
+
+  /// Throws std::out_of_range when there is no such sample.
+  [[nodiscard]] ConversationView view(Split split, SampleId sample) const;
+  /// Text of what a model wrote; pictures and ends of turns have none.
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens) const;
+  /// The id that ends an answer.
+  [[nodiscard]] std::int32_t end_of_turn() const { return maestro::end_of_turn(*tokenizer_); }
+  [[nodiscard]] std::uint64_t left_out() const { return left_out_; }
+
+ private:
+  struct Picture {
+    std::filesystem::path path;
+    PatchGrid grid;
+  };
+  struct Entry {
+    Conversation conversation;  // its images moved to `pictures`
+    std::vector<std::uint32_t> pictures;
+    std::int32_t length = 0;
+    std::int32_t targets = 0;
+    std::int32_t patches = 0;
+  };
+  struct Side {
+    std::string file;
+    std::vector<Entry> entries;
+  };
+  struct Opening;
+
+  [[nodiscard]] const Side& side(Split split) const { return split == Split::train ? train_ : validation_; }
+  [[nodiscard]] const Entry& entry(Split split, SampleId sample) const;
+  [[nodiscard]] std::vector<std::int64_t> patches_of(const Entry& entry) const;
+  [[nodiscard]] Result<Image> decode_picture(const Picture& picture) const;
+  [[nodiscard]] Error about(Split split, const Entry& entry, const Error& error) const;
+  void load(Side& whole, bool split_off, Opening& opening);
+  [[nodiscard]] Result<Entry> checked(Conversation conversation, const std::filesystem::path& folder, Opening& opening);
+  [[nodiscard]] Result<std::uint32_t> picture_at(const std::filesystem::path& path, Opening& opening);
+  void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
+                  std::span<std::int32_t> targets) const override;
+
+  DataConfig config_;
+  PatchSettings patch_settings_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<Picture> pictures_;  // every file once
+  Side train_;
+  Side validation_;
+  std::int64_t max_patches_ = 0;
+  std::uint64_t with_pictures_ = 0;
+  std::uint64_t left_out_ = 0;
+  std::uint64_t cut_ = 0;
+  mutable PictureCache cache_;  // thread-safe, and no part of what the corpus means
+};
+
+}  // namespace maestro

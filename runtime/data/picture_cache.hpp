@@ -1,0 +1,60 @@
+// Decoded pictures kept in memory, so that they are decoded ahead of time and once where they fit.
+//
+// PC-1: after every call the pictures held take at most the limit.
+// PC-2: a pinned picture is dropped only when no unpinned one is left; then the one untouched for longest goes first.
+// PC-3: a picture handed out stays valid after the cache has dropped it.
+// PC-4: taking a picture gives back one pin; pins of a picture that was dropped are forgotten with it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "runtime/core/result.hpp"
+#include "runtime/data/image.hpp"
+
+namespace maestro {
+
+/// Thread-safe. No lock is held while a picture is loaded: two threads that miss the same picture both load it.
+class PictureCache {
+ public:
+  using Key = std::uint32_t;
+  using Load = std::function<Result<Image>()>;
+  /// Shared, because a reader may hold a picture that another thread's miss pushes out (PC-3).
+  using Picture = std::shared_ptr<const Image>;
+
+  explicit PictureCache(std::size_t limit_bytes) : limit_(limit_bytes) {}
+
+  /// Brings the picture in, where it is not, and holds it until it is taken.
+  [[nodiscard]] Status pin(Key key, const Load& load);
+  /// The picture, from memory or loaded now.
+  [[nodiscard]] Result<Picture> take(Key key, const Load& load);
+
+  [[nodiscard]] std::size_t bytes() const;
+  [[nodiscard]] std::size_t pictures() const;
+
+ private:
+  struct Entry {
+    Picture picture;
+    std::uint32_t pins = 0;
+    std::list<Key>::iterator place;  // in pinned_ or recent_
+  };
+
+  [[nodiscard]] Picture find(Key key, int pins);
+  void insert(Key key, const Picture& picture, int pins);
+  void use(Entry& entry, int pins);
+  void shrink();
+
+  std::size_t limit_;
+  mutable std::mutex mutex_;
+  std::unordered_map<Key, Entry> entries_;
+  std::list<Key> pinned_;  // touched last in front
+  std::list<Key> recent_;  // not pinned, used last in front
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace maestro

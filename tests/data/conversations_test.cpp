@@ -1,0 +1,173 @@
+#include "runtime/data/conversations.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <sstream>
+
+namespace maestro {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Parsed {
+  std::vector<Conversation> good;
+  std::vector<std::string> bad;  // id: reason
+};
+
+Parsed parse(const std::string& text) {
+  Parsed out;
+  std::istringstream stream(text);
+  parse_conversations(stream, "a.json", [&](const std::string& id, Result<Conversation> conversation) {
+    if (conversation.ok()) {
+      EXPECT_EQ(conversation->id, id);
+      out.good.push_back(*std::move(conversation));
+    } else {
+      out.bad.push_back(id + ": " + conversation.error().message);
+    }
+  });
+  return out;
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    (void)parse(text);
+  } catch (const JobError& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string entry(const std::string& fields, const std::string& turns) {
+  return "[{\"id\": \"x\"" + fields + ", \"conversations\": [" + turns + "]}]";
+}
+
+std::string turn(const std::string& from, const std::string& value) {
+  return R"({"from": ")" + from + R"(", "value": ")" + value + "\"}";
+}
+
+const std::string question = turn("human", "Why?");
+const std::string answer = turn("gpt", "So.");
+
+TEST(Conversations, reads_pictures_and_turns_in_order) {
+  const Parsed parsed = parse(R"([
+    {"id": "one", "image": "a.png", "conversations": [
+      {"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A cat."},
+      {"from": "human", "value": "Sure?"}, {"from": "gpt", "value": "Yes."}]},
+    {"id": 7, "images": ["b.png", "c/d.jpg"], "model": null, "conversations": [
+      {"from": "user", "value": "<image> or <image>?"}, {"from": "assistant", "value": "Either."}]},
+    {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}])");
+  ASSERT_THAT(parsed.bad, testing::IsEmpty());
+  ASSERT_EQ(parsed.good.size(), 3u);
+  EXPECT_EQ(parsed.good[0].id, "one");
+  EXPECT_THAT(parsed.good[0].images, ElementsAre("a.png"));
+  EXPECT_THAT(parsed.good[0].turns, ElementsAre("<image>\nWhat?", "A cat.", "Sure?", "Yes."));
+  EXPECT_EQ(parsed.good[1].id, "7");
+  EXPECT_THAT(parsed.good[1].images, ElementsAre("b.png", "c/d.jpg"));
+  EXPECT_EQ(parsed.good[2].id, "#3") << "without an id its number names it";
+}
+
+TEST(Conversations, placeholders_and_pictures_must_be_as_many) {
+  EXPECT_THAT(parse(entry(R"(, "image": "a.png")", question + "," + answer)).bad,
+              ElementsAre("x: 0 <image> placeholders, but 1 picture"));
+  EXPECT_THAT(parse(entry(R"(, "image": ["a", "b"])", turn("human", "<image>") + "," + answer)).bad,
+              ElementsAre("x: 1 <image> placeholder, but 2 pictures"));
+  EXPECT_THAT(parse(entry("", turn("human", "<image><image>") + "," + answer)).bad,
+              ElementsAre("x: 2 <image> placeholders, but 0 pictures"));
+}
+
+TEST(Conversations, every_other_fault_is_named) {
+  const auto fault = [](const std::string& fields, const std::string& turns) {
+    const Parsed parsed = parse(entry(fields, turns));
+    return parsed.bad.size() == 1 ? parsed.bad[0] : std::to_string(parsed.bad.size()) + " bad";
+  };
+  EXPECT_EQ(fault("", ""), "x: the conversation is empty");
+  EXPECT_EQ(fault("", question), "x: the conversation ends without an answer");
+  EXPECT_THAT(fault("", answer),
+              HasSubstr("conversations[0] is from \"gpt\", but questions and answers must take turns"));
+  EXPECT_THAT(fault("", question + "," + question), HasSubstr("conversations[1] is from \"human\", but"));
+  EXPECT_THAT(fault("", turn("system", "Be kind.")), HasSubstr("valid are human, user, gpt and assistant"));
+  EXPECT_EQ(fault("", question + "," + turn("gpt", "")), "x: conversations[1] is an empty answer");
+  EXPECT_THAT(fault("", question + "," + turn("gpt", "<image>")), HasSubstr("<image> in an answer"));
+  EXPECT_THAT(fault("", "3"), HasSubstr("needs the strings \"from\" and \"value\""));
+  EXPECT_THAT(fault("", R"({"from": "human", "value": 3})"), HasSubstr("needs the strings"));
+  EXPECT_THAT(fault(R"(, "image": 3)", question), HasSubstr("\"image\" must be the name of a picture"));
+  EXPECT_THAT(fault(R"(, "image": [""])", question), HasSubstr("\"image\" must be the name of a picture"));
+}
+
+TEST(Conversations, an_entry_that_is_no_conversation_does_not_stop_the_others) {
+  const Parsed parsed = parse("[3, [], \"text\", {}, {\"conversations\": 4}, {\"id\": \"y\", \"conversations\": [" +
+                              question + "," + answer + "]}]");
+  EXPECT_THAT(parsed.bad,
+              ElementsAre("#1: the entry is no object", "#2: the entry is no object", "#3: the entry is no object",
+                          "#4: there is no list \"conversations\"", "#5: there is no list \"conversations\""));
+  ASSERT_EQ(parsed.good.size(), 1u);
+  EXPECT_EQ(parsed.good[0].id, "y");
+}
+
+TEST(Conversations, what_is_no_list_is_refused) {
+  EXPECT_THAT(refusal("{\"a\": 1}"), HasSubstr("a.json is not a list of conversations"));
+  EXPECT_THAT(refusal("3"), HasSubstr("a.json is not a list of conversations"));
+  EXPECT_EQ(refusal("[]"), "accepted");
+}
+
+TEST(Conversations, broken_json_is_refused_with_the_place) {
+  EXPECT_THAT(refusal("[\n{\"id\": }\n]"), AllOf(HasSubstr("a.json is not valid JSON"), HasSubstr("line 2, column 8")));
+  EXPECT_THAT(refusal(""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refusal("[{\"id\": \"caf\xe9\"}]"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refusal("[] []"), HasSubstr("not valid JSON"));
+}
+
+TEST(Conversations, a_missing_file_is_named_with_what_does_exist) {
+  try {
+    read_conversations("/no/such.json", [](const std::string&, const Result<Conversation>&) {});
+    FAIL() << "accepted";
+  } catch (const JobError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("/no/such.json does not exist"), HasSubstr("what does is /")));
+  }
+}
+
+TEST(ConversationsFuzz, whatever_the_bytes_every_conversation_handed_out_is_whole) {
+  const std::string whole = entry(R"(, "image": ["a.png", "b.png"])",
+                                  turn("human", "<image>x<image>") + "," + answer + "," + question + "," + answer);
+  constexpr std::uint64_t seed = 19;
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  int refused = 0;
+  int handed_out = 0;
+  for (int round = 0; round < 6000; ++round) {
+    std::string text = whole;
+    for (std::uint64_t edits = random() % 3 + 1; edits > 0; --edits) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = static_cast<char>(random() & 0xff);
+          break;
+        case 1:
+          text.erase(at, random() % 8);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 12));
+      }
+      if (text.empty()) text = "[";
+    }
+    try {
+      for (const Conversation& conversation : parse(text).good) {
+        ++handed_out;
+        EXPECT_GE(conversation.turns.size(), 2u);
+        EXPECT_EQ(conversation.turns.size() % 2, 0u);
+      }
+    } catch (const JobError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_GT(handed_out, 100);
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,31 @@
+// Small PNG and JPEG files of every kind, written with the libraries' full interfaces.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/data/image.hpp"
+
+namespace maestro {
+
+struct PngForm {
+  int colour_type = 2;  ///< as in the PNG specification: 0 gray, 2 RGB, 3 palette, 4 gray and alpha, 6 RGB and alpha
+  int depth = 8;
+  bool interlaced = false;
+  std::vector<std::uint8_t> palette;        ///< (entries, 3)
+  std::vector<std::uint8_t> palette_alpha;  ///< (entries)
+};
+
+/// `samples` (height, width, channels): one byte each, two of big end for a depth of 16.
+std::string png_bytes(const PngForm& form, ImageSize size, const std::vector<std::uint8_t>& samples);
+
+enum class JpegForm { gray, colour, inks_of_adobe, inks };
+
+/// `samples` (height, width, channels) with 1, 3, 4 and 4 channels.
+std::string jpeg_bytes(JpegForm form, ImageSize size, const std::vector<std::uint8_t>& samples);
+
+/// A picture of one colour.
+Image plain_image(ImageSize size, std::uint8_t red, std::uint8_t green, std::uint8_t blue);
+
+}  // namespace maestro

@@ -1,0 +1,214 @@
+#include "runtime/data/image.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "tests/data/image_bytes.hpp"
+#include "tests/data/temp_folder.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr ImageSize size{7, 5};
+
+/// (height, width, channels) with a value for every sample.
+std::vector<std::uint8_t> samples_of(int channels, const std::function<std::uint8_t(int)>& value) {
+  std::vector<std::uint8_t> out;
+  for (int at = 0; at < 35 * channels; ++at) out.push_back(value(at));
+  return out;
+}
+
+std::vector<std::uint8_t> doubled(const std::vector<std::uint8_t>& bytes) {
+  std::vector<std::uint8_t> out;
+  for (const std::uint8_t byte : bytes) out.insert(out.end(), {byte, byte});  // 257 * byte, big end first
+  return out;
+}
+
+/// Every sample of the file's first channels to RGB, by the rule of its colour type.
+std::vector<std::uint8_t> rgb_of(const PngForm& form, const std::vector<std::uint8_t>& samples) {
+  const std::size_t channels = form.colour_type == 0 || form.colour_type == 3 ? 1
+                               : form.colour_type == 4                        ? 2
+                               : form.colour_type == 2                        ? 3
+                                                                              : 4;
+  const auto on_white = [](int colour, int alpha) { return (colour * alpha + 255 * (255 - alpha) + 127) / 255; };
+  std::vector<std::uint8_t> out;
+  for (std::size_t at = 0; at < samples.size(); at += channels) {
+    for (std::size_t channel = 0; channel < 3; ++channel) {
+      int colour = samples[at + (channels > 2 ? channel : 0)];
+      int alpha = channels % 2 == 0 ? samples[at + channels - 1] : 255;
+      if (form.colour_type == 3) {
+        const auto index = static_cast<std::size_t>(colour);
+        if (index < form.palette_alpha.size()) alpha = form.palette_alpha[index];
+        colour = form.palette[index * 3 + channel];
+      } else if (form.depth < 8) {
+        colour = colour * 255 / ((1 << form.depth) - 1);
+      }
+      out.push_back(static_cast<std::uint8_t>(on_white(colour, alpha)));
+    }
+  }
+  return out;
+}
+
+std::string reason(const std::filesystem::path& file) {
+  const auto image = decode_image(file);
+  return image.ok() ? "accepted" : image.error().message;
+}
+
+TEST(Image, a_png_of_every_colour_type_and_depth_reads_exactly) {
+  const TempFolder folder;
+  const std::vector<std::uint8_t> palette{10, 20, 30, 200, 100, 0, 0, 0, 0, 255, 255, 255};
+  std::vector<PngForm> forms;
+  for (const bool interlaced : {false, true}) {
+    for (const int depth : {1, 2, 4, 8, 16}) forms.push_back({0, depth, interlaced, {}, {}});
+    for (const int colour_type : {2, 4, 6}) {
+      for (const int depth : {8, 16}) forms.push_back({colour_type, depth, interlaced, {}, {}});
+    }
+    for (const int depth : {2, 4, 8}) {
+      forms.push_back({3, depth, interlaced, palette, {}});
+      forms.push_back({3, depth, interlaced, palette, {0, 128}});
+    }
+  }
+  for (const PngForm& form : forms) {
+    SCOPED_TRACE("colour type " + std::to_string(form.colour_type) + ", depth " + std::to_string(form.depth) +
+                 (form.interlaced ? ", interlaced" : ""));
+    const int channels = form.colour_type == 0 || form.colour_type == 3 ? 1
+                         : form.colour_type == 4                        ? 2
+                         : form.colour_type == 2                        ? 3
+                                                                        : 4;
+    const int most = form.colour_type == 3 ? 4 : form.depth < 8 ? 1 << form.depth : 256;
+    const auto samples = samples_of(channels, [&](int at) { return static_cast<std::uint8_t>(at * 37 % most); });
+    const auto file = folder.write("a.png", png_bytes(form, size, form.depth == 16 ? doubled(samples) : samples));
+    const auto image = decode_image(file);
+    ASSERT_TRUE(image.ok()) << image.error().message;
+    EXPECT_EQ(image->size(), size);
+    EXPECT_EQ(image->pixels, rgb_of(form, samples));
+    const auto header = image_size(file);
+    ASSERT_TRUE(header.ok());
+    EXPECT_EQ(*header, size);
+  }
+}
+
+TEST(Image, a_jpeg_reads_to_within_its_compression) {
+  const TempFolder folder;
+  const auto expect_colour = [&](JpegForm form, const std::vector<std::uint8_t>& pixel, std::array<int, 3> expected) {
+    std::vector<std::uint8_t> samples;
+    for (int at = 0; at < 35; ++at) samples.insert(samples.end(), pixel.begin(), pixel.end());
+    const auto file = folder.write("a.bin", jpeg_bytes(form, size, samples));  // the name says nothing
+    const auto image = decode_image(file);
+    ASSERT_TRUE(image.ok()) << image.error().message;
+    EXPECT_EQ(image->size(), size);
+    EXPECT_EQ(*image_size(file), size);
+    // One colour everywhere: only rounding of the colour conversion and of one coefficient is lost.
+    for (std::size_t at = 0; at < image->pixels.size(); ++at) {
+      ASSERT_NEAR(image->pixels[at], expected[at % 3], 2) << "at " << at;
+    }
+  };
+  expect_colour(JpegForm::gray, {90}, {90, 90, 90});
+  expect_colour(JpegForm::colour, {200, 40, 90}, {200, 40, 90});
+  expect_colour(JpegForm::inks_of_adobe, {200, 40, 90, 255}, {200, 40, 90});
+  expect_colour(JpegForm::inks_of_adobe, {200, 40, 90, 128}, {100, 20, 45});
+  expect_colour(JpegForm::inks, {55, 215, 165, 0}, {200, 40, 90});
+}
+
+TEST(Image, a_written_png_reads_back_the_same) {
+  const TempFolder folder;
+  const Image image{7, 5, samples_of(3, [](int at) { return static_cast<std::uint8_t>(at * 29); })};
+  const auto bytes = encode_png(image);
+  ASSERT_TRUE(bytes.ok());
+  const auto back = decode_image(folder.write("a.png", *bytes));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->pixels, image.pixels);
+}
+
+TEST(Image, what_is_no_picture_is_named_with_the_file_and_the_reason) {
+  const TempFolder folder;
+  const auto missing = folder.path() / "missing.png";
+  EXPECT_EQ(reason(missing), missing.string() + ": does not exist");
+  EXPECT_THAT(reason(folder.write("a.png", "no picture at all")),
+              HasSubstr("a.png: not an image: neither PNG nor JPEG"));
+  EXPECT_THAT(reason(folder.write("a.png", "")), HasSubstr("the file is empty"));
+  EXPECT_THAT(reason(folder.write("a.png", "\x89PN")), HasSubstr("truncated: only 3 bytes"));
+  EXPECT_THAT(reason(folder.path()), HasSubstr("a folder, not an image"));
+  EXPECT_EQ(image_size(missing).error().message, missing.string() + ": does not exist");
+  EXPECT_EQ(image_size(missing).error().code, ErrorCode::not_found);
+}
+
+TEST(Image, every_truncation_is_an_error_that_says_so) {
+  const TempFolder folder;
+  const auto samples = samples_of(3, [](int at) { return static_cast<std::uint8_t>(at * 91 % 251); });
+  const std::string png = png_bytes({}, size, samples);
+  const std::string jpeg = jpeg_bytes(JpegForm::colour, size, samples);
+  // A PNG is whole without its closing chunk of 12 bytes, a JPEG without its closing marker of 2.
+  for (std::size_t count = 9; count < png.size() - 12; ++count) {
+    EXPECT_THAT(reason(folder.write("a.png", png.substr(0, count))), HasSubstr("a.png: truncated")) << count;
+  }
+  for (std::size_t count = 4; count < jpeg.size() - 2; ++count) {
+    EXPECT_THAT(reason(folder.write("a.jpg", jpeg.substr(0, count))), HasSubstr("a.jpg: ")) << count;
+  }
+  EXPECT_THAT(reason(folder.write("a.jpg", jpeg.substr(0, jpeg.size() - 40))), HasSubstr("a.jpg: truncated"));
+  EXPECT_THAT(reason(folder.write("a.jpg", jpeg.substr(0, 30))), HasSubstr("a.jpg: truncated"));
+}
+
+TEST(Image, impossible_sizes_are_refused_before_memory_is_taken_for_them) {
+  const TempFolder folder;
+  std::string png = png_bytes({}, size, samples_of(3, [](int) { return std::uint8_t{1}; }));
+  png.replace(16, 4, std::string("\0\0\x40\x01", 4));
+  EXPECT_THAT(reason(folder.write("a.png", png)), HasSubstr("too large: 16385 x 5 pixels; the most is 16384 a side"));
+  EXPECT_THAT(image_size(folder.write("a.png", png)).error().message, HasSubstr("too large"));
+  png.replace(16, 4, std::string(4, '\0'));
+  EXPECT_THAT(reason(folder.write("a.png", png)), HasSubstr("no pixels"));
+  std::string jpeg = jpeg_bytes(JpegForm::gray, size, samples_of(1, [](int) { return std::uint8_t{1}; }));
+  const auto frame = jpeg.find("\xff\xc0");
+  ASSERT_NE(frame, jpeg.npos);
+  jpeg.replace(frame + 5, 4, "\xff\xff\xff\xff");
+  EXPECT_THAT(reason(folder.write("a.jpg", jpeg)), HasSubstr("too large: 65535 x 65535"));
+}
+
+TEST(Image, damaged_checksums_and_markers_are_errors) {
+  const TempFolder folder;
+  const auto samples = samples_of(3, [](int at) { return static_cast<std::uint8_t>(at * 91 % 251); });
+  std::string png = png_bytes({}, size, samples);
+  png[png.find("IDAT") + 10] ^= 0x55;
+  EXPECT_THAT(reason(folder.write("a.png", png)), AllOf(HasSubstr("a.png: broken: "), HasSubstr("(libpng)")));
+  EXPECT_THAT(reason(folder.write("a.jpg", "\xff\xd8\xff\xd9")), HasSubstr("broken: no size"));
+}
+
+TEST(Image, no_mutation_of_a_file_does_more_than_fail) {
+  const TempFolder folder;
+  const auto samples = samples_of(3, [](int at) { return static_cast<std::uint8_t>(at * 91 % 251); });
+  constexpr std::uint64_t seed = 11;
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  int failed = 0;
+  for (const std::string& whole : {png_bytes({6, 8, true, {}, {}}, {5, 5}, std::vector<std::uint8_t>(100, 9)),
+                                   jpeg_bytes(JpegForm::colour, size, samples)}) {
+    for (int round = 0; round < 600; ++round) {
+      std::string bytes = whole;
+      for (std::uint64_t edits = random() % 4 + 1; edits > 0; --edits) {
+        bytes[random() % bytes.size()] = static_cast<char>(random() & 0xff);
+      }
+      const auto file = folder.write("a", bytes);
+      const auto image = decode_image(file);
+      const auto header = image_size(file);
+      if (!image.ok()) {
+        ++failed;
+        EXPECT_THAT(image.error().message, StartsWith(file.string() + ": "));
+        continue;
+      }
+      ASSERT_TRUE(header.ok()) << "decoded without a header";
+      EXPECT_EQ(image->size(), *header);
+      EXPECT_EQ(image->pixels.size(), static_cast<std::size_t>(header->width * header->height * 3));
+    }
+  }
+  EXPECT_GT(failed, 300) << "the mutations were harmless, so this test tested little";
+}
+
+}  // namespace
+}  // namespace maestro

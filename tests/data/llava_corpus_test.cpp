@@ -1,0 +1,287 @@
+#include "runtime/data/llava_corpus.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/data/image_bytes.hpp"
+#include "tests/data/temp_folder.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A file of conversations in the making.
+class Writer {
+ public:
+  Writer& add(const std::string& id, const std::string& image, const std::string& question, const std::string& answer) {
+    text_ += (text_.empty() ? "[" : ",\n") + std::string("{\"id\": \"") + id + "\"";
+    if (!image.empty()) text_ += ", \"image\": [\"" + image + "\"]";
+    text_ += R"(, "conversations": [{"from": "human", "value": ")" + question + R"("}, {"from": "gpt", "value": ")" +
+             answer + "\"}]}";
+    return *this;
+  }
+  [[nodiscard]] std::string json() const { return text_ + "]"; }
+
+ private:
+  std::string text_;
+};
+
+Writer many_texts(int count) {
+  Writer writer;
+  for (int at = 0; at < count; ++at) writer.add("text-" + std::to_string(at), "", "Number?", std::to_string(at));
+  return writer;
+}
+
+std::string png_of(ImageSize size, std::uint8_t red) {
+  return *encode_png(plain_image(size, red, 0, 255));
+}
+
+DataConfig settings(const std::filesystem::path& file) {
+  DataConfig config;
+  config.kind = "llava";
+  config.path = file.string();
+  config.image_size = 16;
+  config.validation_fraction = 0.2;
+  return config;
+}
+
+std::string refusal(const DataConfig& config) {
+  try {
+    (void)open_corpus(config, 1);
+  } catch (const JobError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::set<std::string> ids_of(const LlavaCorpus& corpus, Split split) {
+  std::set<std::string> ids;
+  for (std::uint64_t at = 0; at < corpus.samples(split); ++at) ids.insert(corpus.view(split, SampleId(at)).id);
+  return ids;
+}
+
+/// The number of the sample with this id; fails the test when there is none.
+SampleId find(const LlavaCorpus& corpus, Split split, const std::string& id) {
+  for (std::uint64_t at = 0; at < corpus.samples(split); ++at) {
+    if (corpus.view(split, SampleId(at)).id == id) return SampleId(at);
+  }
+  ADD_FAILURE() << "no sample " << id;
+  return SampleId(0);
+}
+
+/// Everything in training but "held": validation has a file of its own.
+DataConfig with_own_validation(const TempFolder& folder, const Writer& training) {
+  DataConfig config = settings(folder.write("a.json", training.json()));
+  config.validation_path = folder.write("held.json", Writer().add("held", "", "Q", "A").json()).string();
+  return config;
+}
+
+TEST(LlavaCorpus, reads_a_sample_with_its_pictures) {
+  const TempFolder folder;
+  folder.write("images/a.png", png_of({32, 16}, 255));
+  folder.write("images/deep/b.png", png_of({16, 32}, 0));
+  std::string json = Writer().add("two", "a.png\", \"deep/b.png", "<image>\\nor <image>?", "b").json();
+  DataConfig config = with_own_validation(folder, Writer());
+  config.path = folder.write("a.json", json).string();
+  const LlavaCorpus corpus(config);
+  const SampleId id(0);
+  ASSERT_EQ(corpus.samples(Split::train), 1u);
+  ASSERT_EQ(corpus.samples(Split::validation), 1u);
+  EXPECT_EQ(corpus.vocabulary(), 257);
+  EXPECT_EQ(corpus.patch_columns(), 192);
+  EXPECT_EQ(corpus.max_patches(), 4);
+  EXPECT_EQ(corpus.pictures(Split::train, id).images, 2);
+  EXPECT_EQ(corpus.pictures(Split::train, id).patches, 4);
+  EXPECT_EQ(corpus.targets(Split::train, id), 2);
+  const auto length = static_cast<std::size_t>(corpus.length(Split::train, id));
+  std::vector<std::int32_t> tokens(length), targets(length), places(12);
+  corpus.read(Split::train, id, tokens, targets);
+  EXPECT_EQ(std::ranges::count(tokens, image_token), 4);
+  EXPECT_EQ(corpus.decode(tokens), "USER: \nor ?\nASSISTANT: b");
+  EXPECT_EQ(targets.back(), corpus.end_of_turn());
+  std::vector<float> pixels(4 * 192);
+  corpus.read_pictures(Split::train, id, pixels, places);
+  EXPECT_EQ(places, (std::vector<std::int32_t>{0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(pixels[0], 1.0f) << "red of the first picture";
+  EXPECT_EQ(pixels[2 * 192], -1.0f) << "red of the second";
+  EXPECT_EQ(pixels[2 * 192 + 128], 1.0f) << "its blue";
+  const ConversationView view = corpus.view(Split::train, id);
+  EXPECT_EQ(view.question, "or ?");
+  EXPECT_EQ(view.answer, "b");
+  EXPECT_THAT(view.pictures, testing::ElementsAre(folder.path() / "images/a.png", folder.path() / "images/deep/b.png"));
+  EXPECT_EQ(view.prompt.size() + 1, length) << "the prompt and one byte of answer";
+}
+
+TEST(LlavaCorpus, texts_alone_have_no_patches) {
+  const TempFolder folder;
+  const auto corpus = open_corpus(settings(folder.write("a.json", many_texts(50).json())), 1);
+  EXPECT_EQ(corpus->max_patches(), 0);
+  EXPECT_EQ(corpus->pictures(Split::train, SampleId(0)).patches, 0);
+  EXPECT_TRUE(corpus->prepare(Split::train, SampleId(0)));
+  EXPECT_NO_THROW(corpus->read_pictures(Split::train, SampleId(0), {}, {}));
+  EXPECT_EQ(corpus->targets(Split::train, SampleId(0)), 2);
+}
+
+TEST(LlavaCorpus, the_split_depends_on_the_ids_alone_LC_2) {
+  const TempFolder folder;
+  const LlavaCorpus first(settings(folder.write("a.json", many_texts(400).json())));
+  const LlavaCorpus more(settings(folder.write("b.json", many_texts(500).json())));
+  const auto held = ids_of(first, Split::validation);
+  EXPECT_EQ(first.samples(Split::train) + held.size(), 400u);
+  EXPECT_NEAR(static_cast<double>(held.size()), 80.0, 40.0) << "five standard deviations";
+  const auto later = ids_of(more, Split::validation);
+  EXPECT_TRUE(std::ranges::includes(later, held)) << "more conversations move none to the other split";
+}
+
+TEST(LlavaCorpus, validation_may_have_a_file_and_pictures_a_folder_of_their_own) {
+  const TempFolder folder;
+  folder.write("pictures/a.png", png_of({16, 16}, 1));
+  DataConfig config = with_own_validation(folder, Writer().add("seen", "a.png", "<image>", "A"));
+  EXPECT_THAT(refusal(config), HasSubstr("images/a.png: does not exist"));
+  config.images = (folder.path() / "pictures").string();
+  const LlavaCorpus corpus(config);
+  EXPECT_THAT(ids_of(corpus, Split::train), testing::ElementsAre("seen"));
+  EXPECT_THAT(ids_of(corpus, Split::validation), testing::ElementsAre("held"));
+}
+
+TEST(LlavaCorpus, every_kind_of_bad_sample_is_found_at_opening_and_named_LC_1) {
+  const TempFolder folder;
+  const std::string whole = png_of({16, 16}, 1);
+  folder.write("images/good.png", whole);
+  folder.write("images/short.png", whole.substr(0, 20));
+  folder.write("images/words.png", "these are words");
+  folder.write("images/wide.png", png_of({300, 300}, 1));
+  const auto reason = [&](const std::string& image, const std::string& question, const std::string& answer) {
+    return refusal(with_own_validation(folder, Writer().add("odd", image, question, answer)));
+  };
+  const std::string start = "a.json: sample 'odd': ";
+  EXPECT_THAT(reason("none.png", "<image>", "A"),
+              AllOf(testing::StartsWith("[data] 1 bad sample, more than max_bad_samples = 0:\n  "),
+                    HasSubstr(start + "picture "), HasSubstr("none.png: does not exist")));
+  EXPECT_THAT(reason("short.png", "<image>", "A"), AllOf(HasSubstr(start), HasSubstr("short.png: truncated")));
+  EXPECT_THAT(reason("words.png", "<image>", "A"), AllOf(HasSubstr(start), HasSubstr("words.png: not an image")));
+  EXPECT_THAT(reason("good.png", "What?", "A"), HasSubstr(start + "0 <image> placeholders, but 1 picture"));
+  EXPECT_THAT(reason("", "<image>", "A"), HasSubstr(start + "1 <image> placeholder, but 0 pictures"));
+  EXPECT_THAT(reason("", "What?", ""), HasSubstr(start + "conversations[1] is an empty answer"));
+  EXPECT_THAT(reason("", std::string(200, 'q'), "A"), HasSubstr(start + "its answer starts at position"));
+  DataConfig native = with_own_validation(folder, Writer().add("odd", "wide.png", "<image>", "A"));
+  native.image_size = 0;
+  EXPECT_THAT(refusal(native), HasSubstr(start + "its pictures reach position 1450, beyond data.sequence = 128"));
+}
+
+TEST(LlavaCorpus, bad_samples_are_left_out_and_counted_up_to_the_number_allowed) {
+  const TempFolder folder;
+  Writer writer = many_texts(3);
+  for (int at = 0; at < 25; ++at) writer.add("bad-" + std::to_string(at), "", "<image>", "A");
+  writer.add("long", "", "Say it", std::string(300, 'a'));
+  DataConfig config = with_own_validation(folder, writer);
+  config.max_bad_samples = 24;
+  EXPECT_THAT(refusal(config), AllOf(HasSubstr("25 bad samples, more than max_bad_samples = 24"), HasSubstr("'bad-19'"),
+                                     testing::Not(HasSubstr("'bad-20'")), HasSubstr("\n  and 5 more")));
+  config.max_bad_samples = 25;
+  const LlavaCorpus corpus(config);
+  EXPECT_EQ(corpus.left_out(), 25u);
+  EXPECT_EQ(corpus.samples(Split::train), 4u);
+  EXPECT_THAT(corpus.describe(), AllOf(HasSubstr("5 conversations"), HasSubstr("left out: 25 bad"),
+                                       HasSubstr("4 training and 1 validation"), HasSubstr("1 cut at the end")));
+  EXPECT_EQ(corpus.length(Split::train, find(corpus, Split::train, "long")), 128);
+}
+
+TEST(LlavaCorpus, a_split_without_samples_is_refused) {
+  const TempFolder folder;
+  EXPECT_THAT(refusal(settings(folder.write("a.json", many_texts(1).json()))),
+              testing::AnyOf(HasSubstr("no validation sample"), HasSubstr("no training sample")));
+  EXPECT_THAT(refusal(settings(folder.write("a.json", "[]"))), HasSubstr("no training sample"));
+  EXPECT_THAT(refusal(settings(folder.path())), HasSubstr("is a folder"));
+}
+
+TEST(LlavaCorpus, a_picture_that_breaks_after_opening_fails_its_preparation_with_file_and_sample) {
+  const TempFolder folder;
+  const std::string whole = png_of({16, 16}, 1);
+  folder.write("images/a.png", whole);
+  const LlavaCorpus corpus(with_own_validation(folder, Writer().add("odd", "a.png", "<image>", "A")));
+  folder.write("images/a.png", whole.substr(0, whole.size() - 20));
+  const Status status = corpus.prepare(Split::train, SampleId(0));
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message,
+              AllOf(HasSubstr("a.json: sample 'odd': picture "), HasSubstr("a.png: truncated")));
+  std::vector<float> pixels(4 * 192);
+  std::vector<std::int32_t> places(12);
+  EXPECT_THROW(corpus.read_pictures(Split::train, SampleId(0), pixels, places), std::runtime_error);
+}
+
+TEST(LlavaCorpus, a_prepared_sample_is_read_from_memory) {
+  const TempFolder folder;
+  const auto file = folder.write("images/a.png", png_of({16, 16}, 255));
+  const LlavaCorpus corpus(with_own_validation(folder, Writer().add("x", "a.png", "<image>", "A")));
+  ASSERT_TRUE(corpus.prepare(Split::train, SampleId(0)));
+  std::filesystem::remove(file);
+  std::vector<float> pixels(4 * 192);
+  std::vector<std::int32_t> places(12);
+  corpus.read_pictures(Split::train, SampleId(0), pixels, places);
+  EXPECT_EQ(pixels[0], 1.0f);
+}
+
+TEST(LlavaCorpus, a_picture_replaced_by_one_of_another_size_keeps_its_patches_LC_3) {
+  const TempFolder folder;
+  folder.write("images/a.png", png_of({16, 16}, 255));
+  const LlavaCorpus corpus(with_own_validation(folder, Writer().add("x", "a.png", "<image>", "A")));
+  folder.write("images/a.png", png_of({50, 9}, 255));
+  std::vector<float> pixels(4 * 192);
+  std::vector<std::int32_t> places(12);
+  corpus.read_pictures(Split::train, SampleId(0), pixels, places);
+  EXPECT_EQ(pixels.back(), 1.0f);
+}
+
+TEST(LlavaCorpus, other_spans_and_missing_samples_are_refused) {
+  const TempFolder folder;
+  folder.write("images/a.png", png_of({16, 16}, 255));
+  const LlavaCorpus corpus(with_own_validation(folder, Writer().add("x", "a.png", "<image>", "A")));
+  std::vector<float> pixels(3 * 192);
+  std::vector<std::int32_t> places(9);
+  EXPECT_THROW(corpus.read_pictures(Split::train, SampleId(0), pixels, places), std::invalid_argument);
+  EXPECT_THROW((void)corpus.length(Split::train, SampleId(1)), std::out_of_range);
+  EXPECT_THROW((void)corpus.view(Split::validation, SampleId(1)), std::out_of_range);
+}
+
+TEST(LlavaCorpus, reads_every_sample_of_a_real_file) {
+  const auto file = std::filesystem::path(MAESTRO_SOURCE_DIR) / ".." / "shared" / "data" / "emoji" / "llava_mixed.json";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << "there is no " << file;
+  DataConfig config = settings(file);
+  config.image_size = 64;
+  config.sequence = 1024;  // up to eight pictures a sample
+  config.validation_fraction = 0.1;
+  const LlavaCorpus corpus(config);
+  EXPECT_EQ(corpus.samples(Split::train) + corpus.samples(Split::validation), 4000u);
+  std::vector<std::int32_t> tokens(1024), targets(1024);
+  std::uint64_t with_pictures = 0;
+  for (const Split split : {Split::train, Split::validation}) {
+    for (std::uint64_t at = 0; at < corpus.samples(split); ++at) {
+      const SampleId id(at);
+      corpus.read(split, id, tokens, targets);
+      const auto patches = corpus.pictures(split, id).patches;
+      ASSERT_EQ(std::ranges::count(tokens, image_token), patches);
+      ASSERT_EQ(std::ranges::count_if(targets, [](std::int32_t target) { return target != ignored_target; }),
+                corpus.targets(split, id));
+      ASSERT_TRUE(corpus.prepare(split, id));
+      if (patches == 0) continue;
+      ++with_pictures;
+      ASSERT_EQ(patches, corpus.pictures(split, id).images * 64);
+      std::vector<float> pixels(static_cast<std::size_t>(patches * corpus.patch_columns()));
+      std::vector<std::int32_t> places(static_cast<std::size_t>(patches * 3));
+      corpus.read_pictures(split, id, pixels, places);
+      const auto [least, most] = std::ranges::minmax(pixels);
+      ASSERT_GE(least, -1.0f);
+      ASSERT_LE(most, 1.0f);
+    }
+  }
+  EXPECT_EQ(with_pictures, 1972u);
+}
+
+}  // namespace
+}  // namespace maestro
