@@ -1,0 +1,17 @@
+// The naive baseline: round robin over the replicas, in order of arrival.
+#pragma once
+
+#include "runtime/wavefront/policy.hpp"
+
+namespace maestro {
+
+/// The n-th task of a section runs on replica n mod replicas; a replica runs its forward passes exactly in this order
+/// and a gradient before them, the oldest first. Where that deadlocks under the limits, sections start their tasks in
+/// one common order, and at worst one sample runs at a time.
+class ArrivalPolicy final : public SchedulingPolicy {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "arrival"; }
+  [[nodiscard]] Result<Schedule> plan(const Workload& workload) const override;
+};
+
+}  // namespace maestro

@@ -1,0 +1,146 @@
+#include "runtime/wavefront/planning_graph.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace maestro {
+
+namespace {
+
+int int_of(std::int64_t limit) {
+  return limit == no_limit ? unlimited : static_cast<int>(std::min<std::int64_t>(limit, unlimited));
+}
+
+}  // namespace
+
+PlanningGraph::PlanningGraph(const Workload& workload, Binding how) : binding(how) {
+  lay_out_sections(workload);
+  lay_out_tasks(workload);
+  sort_into_classes();
+}
+
+void PlanningGraph::lay_out_sections(const Workload& workload) {
+  std::map<int, int> shared_devices;  // number in the workload -> here
+  for (const WorkloadSection& given : workload.sections) {
+    Section section;
+    section.first_lane = static_cast<int>(lanes.size());
+    section.lanes = static_cast<int>(given.replicas);
+    section.trained = given.trained;
+    section.max_in_flight = given.trained ? int_of(given.max_in_flight) : unlimited;
+    const int number = static_cast<int>(sections.size());
+    for (int replica = 0; replica < section.lanes; ++replica) {
+      int device = static_cast<int>(device_sections.size());
+      if (!given.devices.empty()) {
+        const auto [known, fresh] =
+            shared_devices.try_emplace(given.devices[static_cast<std::size_t>(replica)], device);
+        device = known->second;
+      }
+      if (device == static_cast<int>(device_sections.size())) device_sections.emplace_back();
+      device_sections[static_cast<std::size_t>(device)].push_back(number);
+      lanes.push_back({number, device});
+    }
+    sections.push_back(section);
+  }
+  for (const Lane& lane : lanes) {
+    if (device_sections[static_cast<std::size_t>(lane.device)].size() > 1) {
+      sections[static_cast<std::size_t>(lane.section)].shared = true;
+    }
+  }
+  for (const WorkloadEdge& given : workload.edges) {
+    edges.push_back({static_cast<int>(given.from), static_cast<int>(given.to), int_of(given.slots), given.transfer_ms});
+    sections[given.from].consumer_lanes += sections[given.to].lanes;
+  }
+}
+
+void PlanningGraph::lay_out_tasks(const Workload& workload) {
+  std::vector<int> fan_out(workload.tasks.size());
+  for (const WorkloadTask& task : workload.tasks) {
+    for (const TaskInput& input : task.inputs) {
+      ++fan_out[input.task];
+      ++edges[input.edge].links;
+    }
+  }
+  for (Edge& edge : edges) {
+    if (edge.slots >= edge.links) edge.slots = unlimited;
+  }
+  int first_output = 0;
+  for (std::size_t index = 0; index < workload.tasks.size(); ++index) {
+    const WorkloadTask& given = workload.tasks[index];
+    Section& section = sections[given.section];
+    Task task;
+    task.section = static_cast<int>(given.section);
+    task.forward_ms = given.forward_ms;
+    task.backward_ms = section.trained ? given.backward_ms : 0;
+    task.in_begin = static_cast<int>(inputs.size());
+    std::map<int, int> counts;
+    for (const TaskInput& input : given.inputs) {
+      inputs.push_back({static_cast<int>(input.edge), static_cast<int>(input.task)});
+      if (edges[input.edge].slots != unlimited) ++counts[static_cast<int>(input.edge)];
+    }
+    task.in_end = static_cast<int>(inputs.size());
+    task.need_begin = static_cast<int>(needs.size());
+    for (const auto& [edge, count] : counts) needs.push_back({edge, count});
+    task.need_end = static_cast<int>(needs.size());
+    const bool joint = counts.size() > 1 || (counts.size() == 1 && counts.begin()->second > 1);
+    task.early = !counts.empty() && (binding == Binding::early || joint);
+    task.out_begin = task.out_end = first_output;
+    first_output += fan_out[index];
+    task.backward_needs = section.trained ? 1 + fan_out[index] : 0;
+    section.tasks++;
+    section.work_ms += task.forward_ms + task.backward_ms;
+    section.mean_forward_ms += task.forward_ms;
+    passes += section.trained ? 2 : 1;
+    tasks.push_back(task);
+  }
+  outputs.resize(static_cast<std::size_t>(first_output));
+  for (std::size_t index = 0; index < tasks.size(); ++index) {
+    for (int at = tasks[index].in_begin; at < tasks[index].in_end; ++at) {
+      const Link link = inputs[static_cast<std::size_t>(at)];
+      Task& producer = tasks[static_cast<std::size_t>(link.task)];
+      outputs[static_cast<std::size_t>(producer.out_end++)] = {link.edge, static_cast<int>(index)};
+    }
+  }
+  int first_task = 0;
+  for (Section& section : sections) {
+    section.first_task = first_task;
+    first_task += section.tasks;
+    if (section.tasks > 0) section.mean_forward_ms /= section.tasks;
+  }
+}
+
+void PlanningGraph::sort_into_classes() {
+  // section, pool, fed, binds, promises
+  using Signature = std::tuple<int, int, bool, bool, std::vector<std::pair<int, int>>>;
+  std::map<Signature, std::vector<std::size_t>> members;
+  for (std::size_t index = 0; index < tasks.size(); ++index) {
+    const Task& task = tasks[index];
+    std::map<int, int> promised;
+    bool binds = false;
+    for (int at = task.out_begin; at < task.out_end; ++at) {
+      const Link link = outputs[static_cast<std::size_t>(at)];
+      if (edges[static_cast<std::size_t>(link.edge)].slots == unlimited) continue;
+      if (tasks[static_cast<std::size_t>(link.task)].early) {
+        binds = true;
+      } else {
+        ++promised[link.edge];
+      }
+    }
+    const bool pooled = !task.early && task.need_begin != task.need_end;
+    const int pool = pooled ? needs[static_cast<std::size_t>(task.need_begin)].edge : -1;
+    const bool fed = task.in_begin != task.in_end;
+    members[{task.section, pool, fed, binds, {promised.begin(), promised.end()}}].push_back(index);
+  }
+  for (const auto& [signature, indices] : members) {
+    const auto& [section, pool, fed, binds, promised] = signature;
+    Section& home = sections[static_cast<std::size_t>(section)];
+    if (home.classes++ == 0) home.first_class = static_cast<int>(classes.size());
+    Class kind{pool, fed, binds, {}};
+    for (const auto& [edge, count] : promised) kind.promises.push_back({edge, count});
+    for (const std::size_t index : indices) tasks[index].task_class = static_cast<int>(classes.size());
+    classes.push_back(std::move(kind));
+  }
+}
+
+}  // namespace maestro

@@ -1,0 +1,95 @@
+// A workload laid out flat for the simulator: lanes and devices numbered through, links of tasks as index ranges, tasks
+// sorted into classes that wait for the same things. Built once per plan; read by every evaluation.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "runtime/wavefront/workload.hpp"
+
+namespace maestro {
+
+inline constexpr int unlimited = std::numeric_limits<int>::max();
+
+/// When a task with limited slots on its inputs gets its lane.
+enum class Binding {
+  late,   ///< when it starts; tasks with several limited inputs still early, as one lane must hold them all
+  early,  ///< when the first of its producers starts
+};
+
+struct PlanningGraph {
+  struct Section {
+    int first_lane = 0;
+    int lanes = 0;
+    int first_task = 0;  ///< its place in orders, which list the tasks of section 0 first, then of section 1, ...
+    int tasks = 0;
+    int first_class = 0;
+    int classes = 0;
+    bool trained = true;
+    int max_in_flight = unlimited;
+    double work_ms = 0;
+    double mean_forward_ms = 0;
+    int consumer_lanes = 0;  ///< over all edges that leave it
+    bool shared = false;     ///< some lane shares a device
+  };
+  struct Edge {
+    int from = 0;
+    int to = 0;
+    int slots = unlimited;
+    double transfer_ms = 0;
+    int links = 0;
+  };
+  struct Lane {
+    int section = 0;
+    int device = 0;
+  };
+  struct Link {
+    int edge = 0;
+    int task = 0;  ///< at the other end
+  };
+  struct Task {
+    int section = 0;
+    int task_class = 0;
+    double forward_ms = 0;
+    double backward_ms = 0;
+    int in_begin = 0, in_end = 0;      ///< of `inputs`
+    int out_begin = 0, out_end = 0;    ///< of `outputs`
+    int need_begin = 0, need_end = 0;  ///< of `needs`
+    bool early = false;                ///< its lane is fixed when its first producer starts
+    int backward_needs = 0;            ///< its own forward pass, and what each consumer must have done
+  };
+  /// Slots that a task takes, or that its outputs take, on one edge with limited slots.
+  struct Need {
+    int edge = 0;
+    int count = 0;
+  };
+  /// Tasks of a section that wait on the same edges and feed the same edges.
+  struct Class {
+    int pool = -1;               ///< the edge whose waiting inputs they claim; -1: none
+    bool fed = false;            ///< they have inputs
+    bool binds = false;          ///< starting one must find lanes for early consumers
+    std::vector<Need> promises;  ///< slots of late consumers, by edge
+  };
+
+  PlanningGraph(const Workload& workload, Binding binding);
+
+  std::vector<Section> sections;
+  std::vector<Edge> edges;
+  std::vector<Lane> lanes;
+  std::vector<std::vector<int>> device_sections;  ///< by device, the sections with lanes on it
+  std::vector<Task> tasks;
+  std::vector<Link> inputs;
+  std::vector<Link> outputs;
+  std::vector<Need> needs;  ///< limited inputs of tasks
+  std::vector<Class> classes;
+  Binding binding;
+  int passes = 0;
+
+ private:
+  void lay_out_sections(const Workload& workload);
+  void lay_out_tasks(const Workload& workload);
+  void sort_into_classes();
+};
+
+}  // namespace maestro

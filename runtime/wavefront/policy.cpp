@@ -1,0 +1,35 @@
+#include "runtime/wavefront/policy.hpp"
+
+#include <numeric>
+#include <string>
+
+#include "runtime/core/nearest_name.hpp"
+#include "runtime/wavefront/arrival.hpp"
+#include "runtime/wavefront/bulk_synchronous.hpp"
+#include "runtime/wavefront/wavefront_policy.hpp"
+
+namespace maestro {
+
+std::vector<std::size_t> SchedulingPolicy::packing_order(const Workload&, std::size_t count) const {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
+
+std::unique_ptr<SchedulingPolicy> make_policy(std::string_view name, const PolicyOptions& options) {
+  if (name == "arrival") return std::make_unique<ArrivalPolicy>();
+  if (name == "bulk_synchronous") return std::make_unique<BulkSynchronousPolicy>();
+  if (name == "wavefront") return std::make_unique<WavefrontPolicy>(options);
+  const std::vector<std::string_view> known = policy_names();
+  const std::vector<std::string> names(known.begin(), known.end());
+  const auto nearest = nearest_name(name, names);
+  throw JobError("unknown scheduling policy \"" + std::string(name) + "\"; " +
+                 (nearest ? "did you mean \"" + *nearest + "\"?"
+                          : "there are \"arrival\", \"bulk_synchronous\" and \"wavefront\""));
+}
+
+std::vector<std::string_view> policy_names() {
+  return {"arrival", "bulk_synchronous", "wavefront"};
+}
+
+}  // namespace maestro

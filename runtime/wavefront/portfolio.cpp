@@ -1,0 +1,177 @@
+#include "runtime/wavefront/portfolio.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "runtime/wavefront/task_graph.hpp"
+
+namespace maestro {
+
+namespace {
+
+using Anchor = Anchors::Anchor;
+
+std::size_t at(int index) {
+  return static_cast<std::size_t>(index);
+}
+
+/// Those that wait for a section before them, and those that do not.
+struct Split {
+  std::vector<int> fed;
+  std::vector<int> free;
+};
+
+Split split(const Anchors& anchors) {
+  Split result;
+  for (int n = 0; n < static_cast<int>(anchors.list.size()); ++n) {
+    (anchors.list[at(n)].upstream_ms > 0 ? result.fed : result.free).push_back(n);
+  }
+  return result;
+}
+
+template <class Key>
+void sort_by(std::vector<int>& order, Key key) {
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+}
+
+std::vector<int> joined(std::vector<int> first, const std::vector<int>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+/// Sorted values dealt out so that every stretch of the result holds the same mix: the n-th goes to the fractional part
+/// of n times the golden ratio, which leaves no two neighbours in value close in place (Weyl 1916; three-gap theorem).
+std::vector<int> dealt_out(const std::vector<int>& sorted) {
+  constexpr double golden = 0.6180339887498949;
+  std::vector<std::pair<double, int>> places;
+  for (std::size_t n = 0; n < sorted.size(); ++n) {
+    const double turns = static_cast<double>(n) * golden;
+    places.emplace_back(turns - std::floor(turns), sorted[n]);
+  }
+  std::sort(places.begin(), places.end());
+  std::vector<int> result;
+  for (const auto& [place, index] : places) result.push_back(index);
+  return result;
+}
+
+/// The `edge` shortest first and as many last, the others evenly mixed between them.
+std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& anchors, std::size_t edge) {
+  sort_by(order, [&](int n) { return anchors.list[at(n)].upstream_ms; });
+  edge = std::min(edge, order.size() / 4);
+  std::vector<int> head;
+  std::vector<int> tail;
+  for (std::size_t n = 0; n < 2 * edge; ++n) (n % 2 == 0 ? tail : head).push_back(order[n]);
+  std::reverse(tail.begin(), tail.end());
+  const std::vector<int> rest(order.begin() + static_cast<std::ptrdiff_t>(2 * edge), order.end());
+  return joined(joined(std::move(head), dealt_out(rest)), tail);
+}
+
+/// Johnson 1954: first those whose first stage is the shorter one, by it; then the others by their second, falling.
+std::vector<int> johnson(const Anchors& anchors) {
+  std::vector<int> order(anchors.list.size());
+  std::iota(order.begin(), order.end(), 0);
+  sort_by(order, [&](int n) {
+    const Anchor& anchor = anchors.list[at(n)];
+    const bool rising = anchor.upstream_ms < anchor.body_ms;
+    return std::pair(rising ? 0 : 1, rising ? anchor.upstream_ms : -anchor.body_ms);
+  });
+  return order;
+}
+
+}  // namespace
+
+Anchors::Anchors(const Workload& workload, const PlanningGraph& graph) {
+  double most = -1;
+  for (int n = 0; n < static_cast<int>(graph.sections.size()); ++n) {
+    const double load = graph.sections[at(n)].work_ms / graph.sections[at(n)].lanes;
+    // Of equals the one behind: the order of what it needs follows from its own.
+    if (graph.sections[at(n)].tasks == 0 || load < most) continue;
+    most = load;
+    section = n;
+  }
+  const std::vector<PassPaths> paths = pass_paths(workload, consumers_of(workload));
+  std::vector<double> upstream(graph.tasks.size());
+  for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
+    const PlanningGraph::Task& given = graph.tasks[task];
+    for (int n = given.in_begin; n < given.in_end; ++n) {
+      const std::size_t producer = at(graph.inputs[at(n)].task);
+      upstream[task] += upstream[producer] + graph.tasks[producer].forward_ms + graph.tasks[producer].backward_ms;
+    }
+    if (given.section != section) continue;
+    const bool trained = graph.sections[at(section)].trained;
+    list.push_back({static_cast<int>(task), paths[task].forward_head, given.forward_ms + given.backward_ms,
+                    trained ? paths[task].backward_tail : paths[task].forward_tail, upstream[task]});
+  }
+  for (int n = 0; n < section; ++n) {
+    const PlanningGraph::Section& before = graph.sections[at(n)];
+    const int limit = before.max_in_flight == unlimited ? 4 : before.max_in_flight;
+    upstream_in_flight += before.lanes * std::min(limit, 8);
+  }
+}
+
+std::vector<std::vector<int>> anchor_orders(const Anchors& anchors) {
+  const auto& list = anchors.list;
+  const Split parts = split(anchors);
+  std::vector<int> longest_free = parts.free;
+  sort_by(longest_free, [&](int n) { return -list[at(n)].body_ms; });
+  const auto held = static_cast<std::size_t>(anchors.upstream_in_flight);
+
+  std::vector<std::vector<int>> orders;
+  orders.push_back(joined(short_at_both_ends(parts.fed, anchors, held), longest_free));
+  orders.push_back(johnson(anchors));
+  orders.push_back(joined(parts.fed, longest_free));
+  std::vector<int> fed = parts.fed;
+  sort_by(fed, [&](int n) { return -list[at(n)].body_ms; });
+  orders.push_back(joined(fed, longest_free));
+  orders.push_back(joined(dealt_out(fed), longest_free));
+  sort_by(fed, [&](int n) { return -list[at(n)].tail_ms; });  // Schrage's rule
+  orders.push_back(joined(fed, longest_free));
+  sort_by(fed, [&](int n) { return list[at(n)].upstream_ms; });
+  orders.push_back(joined(fed, longest_free));
+  std::reverse(fed.begin(), fed.end());
+  orders.push_back(joined(fed, longest_free));
+  std::vector<int> all(list.size());
+  std::iota(all.begin(), all.end(), 0);
+  orders.push_back(all);
+  sort_by(all, [&](int n) { return -list[at(n)].body_ms; });
+  orders.push_back(all);
+  orders.push_back(dealt_out(all));
+  std::vector<int> shortest_free(longest_free.rbegin(), longest_free.rend());
+  orders.push_back(joined(shortest_free, short_at_both_ends(parts.fed, anchors, held)));
+  return orders;
+}
+
+std::vector<int> spread_order(const PlanningGraph& graph, const Anchors& anchors,
+                              const std::vector<int>& anchor_order) {
+  constexpr int unset = std::numeric_limits<int>::max();
+  std::vector<int> key(graph.tasks.size(), unset);
+  for (std::size_t n = 0; n < anchor_order.size(); ++n) {
+    key[at(anchors.list[at(anchor_order[n])].task)] = static_cast<int>(n);
+  }
+  const auto inherits = [&](std::size_t task) { return graph.tasks[task].section != anchors.section; };
+  for (std::size_t task = graph.tasks.size(); task-- > 0;) {
+    const PlanningGraph::Task& given = graph.tasks[task];
+    for (int n = given.in_begin; n < given.in_end; ++n) {
+      const std::size_t producer = at(graph.inputs[at(n)].task);
+      if (inherits(producer)) key[producer] = std::min(key[producer], key[task]);
+    }
+  }
+  for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
+    const PlanningGraph::Task& given = graph.tasks[task];
+    if (!inherits(task) || key[task] != unset) continue;
+    for (int n = given.in_begin; n < given.in_end; ++n) {
+      key[task] = std::min(key[task], key[at(graph.inputs[at(n)].task)]);
+    }
+  }
+  std::vector<int> order(graph.tasks.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return std::pair(graph.tasks[at(a)].section, key[at(a)]) < std::pair(graph.tasks[at(b)].section, key[at(b)]);
+  });
+  return order;
+}
+
+}  // namespace maestro

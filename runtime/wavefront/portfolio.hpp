@@ -1,0 +1,35 @@
+// Orders and rules that are good on one kind of workload or another; the search starts from the best of them.
+#pragma once
+
+#include <vector>
+
+#include "runtime/wavefront/planning_graph.hpp"
+#include "runtime/wavefront/simulator.hpp"
+
+namespace maestro {
+
+/// The section with the most work per replica, and of its tasks (the anchors) what orders are made from. Every other
+/// task takes the place of the first anchor that it is linked with.
+struct Anchors {
+  struct Anchor {
+    int task = 0;
+    double head_ms = 0;      ///< shortest time until it can start
+    double body_ms = 0;      ///< forward and backward
+    double tail_ms = 0;      ///< shortest time from its end to the end of what needs it
+    double upstream_ms = 0;  ///< all work in the sections before
+  };
+  int section = 0;
+  std::vector<Anchor> list;
+  int upstream_in_flight = 0;  ///< tasks that all upstream lanes together may hold
+
+  Anchors(const Workload& workload, const PlanningGraph& graph);
+};
+
+/// Orders of the anchors, best first by experience: each a list of their indices, most urgent first.
+[[nodiscard]] std::vector<std::vector<int>> anchor_orders(const Anchors& anchors);
+
+/// DispatchRules::order from an order of the anchors.
+[[nodiscard]] std::vector<int> spread_order(const PlanningGraph& graph, const Anchors& anchors,
+                                            const std::vector<int>& anchor_order);
+
+}  // namespace maestro

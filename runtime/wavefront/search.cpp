@@ -1,0 +1,133 @@
+#include "runtime/wavefront/search.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace maestro {
+
+namespace {
+
+constexpr double first_temperature = 2e-3;  // of the makespan
+constexpr double last_temperature = 2e-5;
+constexpr double switch_share = 0.04;  // of all moves
+
+std::size_t at(int index) {
+  return static_cast<std::size_t>(index);
+}
+
+/// Where an order was changed, so that it can be changed back.
+class Move {
+ public:
+  Move(const PlanningGraph& graph, DispatchRules& rules, Random& random) : rules_(rules) {
+    if (random.uniform() < switch_share) {
+      saved_.theta = rules.theta;
+      saved_.hungry_producers_first = rules.hungry_producers_first;
+      saved_.ordered_gradients = rules.ordered_gradients;
+      switched_ = true;
+      flip_switch(random);
+      return;
+    }
+    const auto& section = graph.sections[choose_section(graph, random)];
+    const auto count = static_cast<std::uint64_t>(section.tasks);
+    if (count < 2) return;
+    first_ = at(section.first_task) + random.below(count);
+    // Near and far moves alike: distances are uniform in their logarithm.
+    const double reach = std::exp(random.uniform() * std::log(static_cast<double>(count)));
+    const std::size_t distance = std::min<std::size_t>(static_cast<std::size_t>(reach), count - 1);
+    const std::size_t begin = at(section.first_task);
+    const std::size_t end = begin + count;
+    const bool up = random.below(2) == 0;
+    second_ = up ? (first_ + distance < end ? first_ + distance : begin + (first_ + distance - end))
+                 : (first_ >= begin + distance ? first_ - distance : end - (distance - (first_ - begin)));
+    relocated_ = random.below(2) == 0;
+    change(first_, second_);
+  }
+
+  void undo() {
+    if (switched_) {
+      rules_.theta = saved_.theta;
+      rules_.hungry_producers_first = saved_.hungry_producers_first;
+      rules_.ordered_gradients = saved_.ordered_gradients;
+    } else {
+      change(second_, first_);
+    }
+  }
+
+ private:
+  static std::size_t choose_section(const PlanningGraph& graph, Random& random) {
+    return random.below(graph.sections.size());
+  }
+
+  void flip_switch(Random& random) {
+    constexpr std::array thetas{0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 3.0, 1e9};
+    switch (random.below(4)) {
+      case 0:
+        rules_.hungry_producers_first = !rules_.hungry_producers_first;
+        break;
+      case 1:
+        rules_.ordered_gradients = !rules_.ordered_gradients;
+        break;
+      default:
+        rules_.theta[random.below(rules_.theta.size())] = thetas[random.below(thetas.size())];
+    }
+  }
+
+  void change(std::size_t from, std::size_t to) {
+    const auto first = rules_.order.begin() + static_cast<std::ptrdiff_t>(from);
+    const auto second = rules_.order.begin() + static_cast<std::ptrdiff_t>(to);
+    if (!relocated_) {
+      std::iter_swap(first, second);
+    } else if (from < to) {
+      std::rotate(first, first + 1, second + 1);
+    } else {
+      std::rotate(second, first, first + 1);
+    }
+  }
+
+  DispatchRules& rules_;
+  DispatchRules saved_;
+  std::size_t first_ = 0;
+  std::size_t second_ = 0;
+  bool switched_ = false;
+  bool relocated_ = false;
+};
+
+}  // namespace
+
+double SearchBudget::spent(std::int64_t used) const {
+  if (!until) return static_cast<double>(used) / static_cast<double>(evaluations);
+  const auto now = std::chrono::steady_clock::now();
+  return std::chrono::duration<double>(now - since) / std::chrono::duration<double>(*until - since);
+}
+
+Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, const SearchBudget& budget,
+                 std::int64_t& used, double to, Random& random) {
+  Candidate best = start;
+  DispatchRules rules = start.rules;
+  double current_ms = start.makespan_ms;
+  const double from = budget.spent(used);
+  while (best.makespan_ms > budget.good_enough_ms) {
+    const double spent = budget.spent(used);
+    if (spent >= to) break;
+    const double progress = (spent - from) / (to - from);
+    const double temperature =
+        first_temperature * std::pow(last_temperature / first_temperature, progress) * best.makespan_ms;
+    Move move(graph, rules, random);
+    // The threshold is drawn before the evaluation, which may then stop as soon as it is passed.
+    const double threshold_ms = current_ms - temperature * std::log(1.0 - random.uniform());
+    const double makespan_ms = simulator.run(rules, threshold_ms);
+    ++used;
+    if (makespan_ms > threshold_ms) {
+      move.undo();
+      continue;
+    }
+    current_ms = makespan_ms;
+    if (makespan_ms < best.makespan_ms) best = {rules, makespan_ms};
+  }
+  return best;
+}
+
+}  // namespace maestro

@@ -1,0 +1,654 @@
+#include "runtime/wavefront/simulator.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <tuple>
+
+namespace maestro {
+
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+constexpr int admission_tries = 4;  // tasks that find no lane for what they feed before a lane gives up
+
+std::size_t at(int index) {
+  return static_cast<std::size_t>(index);
+}
+
+}  // namespace
+
+Simulator::Simulator(const PlanningGraph& graph)
+    : graph_(graph),
+      lanes_(graph.lanes.size()),
+      devices_(graph.device_sections.size()),
+      fresh_tasks_(graph.tasks.size()),
+      rank_(graph.tasks.size()),
+      ready_count_(graph.sections.size()),
+      ledgers_(graph.edges.size()),
+      inputs_in_transit_(graph.edges.size()),
+      gradients_in_transit_(graph.edges.size()),
+      next_gradient_(graph.tasks.size()),
+      next_bound_(graph.tasks.size()),
+      lane_queue_(graph.lanes.size()),
+      next_in_order_(graph.sections.size()),
+      ahead_(graph.sections.size()),
+      idle_ms_(graph.sections.size()),
+      dirty_(graph.sections.size()) {
+  for (std::size_t index = 0; index < graph.tasks.size(); ++index) {
+    fresh_tasks_[index].forward_needs = graph.tasks[index].in_end - graph.tasks[index].in_begin;
+    fresh_tasks_[index].backward_needs = graph.tasks[index].backward_needs;
+  }
+  for (const PlanningGraph::Class& kind : graph.classes) {
+    const auto home = std::find_if(graph.tasks.begin(), graph.tasks.end(), [&](const PlanningGraph::Task& task) {
+      return &graph.classes[at(task.task_class)] == &kind;
+    });
+    ready_.emplace_back(at(graph.sections[at(home->section)].tasks));
+  }
+  int words = 0;
+  for (const PlanningGraph::Section& section : graph.sections) {
+    first_word_.push_back(words);
+    words += (section.lanes + 63) / 64;
+  }
+  for (auto* mask : {&idle_, &room_, &gradients_, &bound_}) mask->resize(at(words));
+  ends_.reserve(graph.lanes.size());
+}
+
+double Simulator::run(const DispatchRules& rules, double cutoff_ms) {
+  cutoff_ms_ = cutoff_ms * (1 + 1e-12);  // sums are rounded
+  reset(rules);
+  while (true) {
+    dispatch_all();
+    if (hopeless_) return never;
+    const double next = next_event();
+    if (next == never) break;
+    if (next > cutoff_ms_) return never;
+    now_ = next;
+    process_until_now();
+  }
+  return passes_left_ == 0 ? makespan_ms_ : never;
+}
+
+Schedule Simulator::schedule(const DispatchRules& rules) {
+  Schedule schedule;
+  schedule.passes.reserve(at(graph_.passes));
+  record_ = &schedule.passes;
+  schedule.makespan_ms = run(rules, never);
+  record_ = nullptr;
+  std::stable_sort(schedule.passes.begin(), schedule.passes.end(), [](const PlannedPass& a, const PlannedPass& b) {
+    return std::tie(a.start_ms, a.end_ms) < std::tie(b.start_ms, b.end_ms);
+  });
+  return schedule;
+}
+
+void Simulator::reset(const DispatchRules& rules) {
+  rules_ = &rules;
+  lanes_.assign(lanes_.size(), LaneState{});
+  devices_.assign(devices_.size(), DeviceState{});
+  tasks_ = fresh_tasks_;
+  ready_count_.assign(ready_count_.size(), 0);
+  next_in_order_.assign(next_in_order_.size(), 0);
+  ahead_.assign(ahead_.size(), 0);
+  idle_ms_.assign(idle_ms_.size(), 0);
+  for (RankSet& set : ready_) set.clear();
+  for (std::size_t edge = 0; edge < ledgers_.size(); ++edge) {
+    const PlanningGraph::Edge& given = graph_.edges[edge];
+    if (given.slots != unlimited) ledgers_[edge].reset(graph_.sections[at(given.to)].lanes, given.slots);
+    for (Transit* transit : {&inputs_in_transit_[edge], &gradients_in_transit_[edge]}) {
+      transit->queue.clear();
+      transit->next = 0;
+    }
+  }
+  for (auto* mask : {&idle_, &room_, &gradients_, &bound_}) mask->assign(mask->size(), 0);
+  for (int lane = 0; lane < static_cast<int>(lanes_.size()); ++lane) {
+    set_mask(idle_, lane, true);
+    set_mask(room_, lane, true);
+  }
+  ends_.clear();
+  now_ = makespan_ms_ = 0;
+  hopeless_ = false;
+  passes_left_ = graph_.passes;
+
+  const int sections = static_cast<int>(graph_.sections.size());
+  dispatch_order_.clear();
+  for (const bool trained : {true, false}) {
+    for (int n = 0; n < sections; ++n) {
+      const int section = rules.upstream_first ? n : sections - 1 - n;
+      if (graph_.sections[at(section)].trained == trained) dispatch_order_.push_back(section);
+    }
+  }
+  for (const PlanningGraph::Section& section : graph_.sections) {
+    for (int n = 0; n < section.tasks; ++n) rank_[at(rules.order[at(section.first_task + n)])] = n;
+  }
+  if (!rules.fixed_lane.empty()) queue_by_lane();
+  for (int task = 0; task < static_cast<int>(tasks_.size()); ++task) {
+    if (tasks_[at(task)].forward_needs == 0) {
+      ++tasks_[at(task)].forward_needs;
+      deliver_input(task);
+    }
+  }
+  dirty_.assign(dirty_.size(), 1);
+  any_dirty_ = true;
+}
+
+void Simulator::queue_by_lane() {
+  for (auto& queue : lane_queue_) queue.clear();
+  for (const int task : rules_->order) {
+    const PlanningGraph::Section& section = graph_.sections[at(graph_.tasks[at(task)].section)];
+    const int lane = section.first_lane + rules_->fixed_lane[at(task)];
+    lane_queue_[at(lane)].push_back(task);
+    // A task with limited inputs gets its lane with the slots there, when its first producer starts.
+    if (!graph_.tasks[at(task)].early) tasks_[at(task)].lane = lane;
+  }
+}
+
+double Simulator::next_event() const {
+  double next = ends_.empty() ? never : ends_.front().at;
+  for (const auto* transits : {&inputs_in_transit_, &gradients_in_transit_}) {
+    for (const Transit& transit : *transits) {
+      if (!transit.empty()) next = std::min(next, transit.queue[transit.next].at);
+    }
+  }
+  return next;
+}
+
+void Simulator::process_until_now() {
+  while (!ends_.empty() && ends_.front().at <= now_) finish_pass(pop_end().lane);
+  for (Transit& transit : inputs_in_transit_) {
+    while (!transit.empty() && transit.queue[transit.next].at <= now_)
+      deliver_input(transit.queue[transit.next++].task);
+  }
+  for (Transit& transit : gradients_in_transit_) {
+    while (!transit.empty() && transit.queue[transit.next].at <= now_) {
+      deliver_gradient(transit.queue[transit.next++].task);
+    }
+  }
+}
+
+void Simulator::finish_pass(int lane) {
+  LaneState& state = lanes_[at(lane)];
+  DeviceState& device = devices_[at(graph_.lanes[at(lane)].device)];
+  device.busy = false;
+  device.idle_since = now_;
+  set_mask(idle_, lane, true);
+  for (const int section : graph_.device_sections[at(graph_.lanes[at(lane)].device)]) dirty_[at(section)] = 1;
+  any_dirty_ = true;
+  makespan_ms_ = now_;
+  --passes_left_;
+  const int task = state.task;
+  state.task = -1;
+  if (state.backward) {
+    --state.in_flight;
+    set_mask(room_, lane, true);
+    finish_backward(task);
+  } else {
+    finish_forward(task);
+  }
+}
+
+void Simulator::finish_forward(int task) {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  for (int n = given.out_begin; n < given.out_end; ++n) {
+    const PlanningGraph::Link link = graph_.outputs[at(n)];
+    const PlanningGraph::Edge& edge = graph_.edges[at(link.edge)];
+    if (edge.slots != unlimited && !graph_.tasks[at(link.task)].early) {
+      ledgers_[at(link.edge)].produce(now_);
+      tasks_[at(link.task)].produced_ms = now_;
+    }
+    if (edge.transfer_ms > 0) {
+      inputs_in_transit_[at(link.edge)].queue.push_back({now_ + edge.transfer_ms, link.task});
+    } else {
+      deliver_input(link.task);
+    }
+  }
+  if (graph_.sections[at(given.section)].trained) {
+    deliver_gradient(task);
+    return;
+  }
+  for (int n = given.in_begin; n < given.in_end; ++n) {
+    const int producer = graph_.inputs[at(n)].task;
+    if (graph_.sections[at(graph_.tasks[at(producer)].section)].trained) deliver_gradient(producer);
+  }
+}
+
+void Simulator::finish_backward(int task) {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  for (int n = given.in_begin; n < given.in_end; ++n) {
+    const PlanningGraph::Link link = graph_.inputs[at(n)];
+    if (!graph_.sections[at(graph_.tasks[at(link.task)].section)].trained) continue;
+    const double transfer_ms = graph_.edges[at(link.edge)].transfer_ms;
+    if (transfer_ms > 0) {
+      gradients_in_transit_[at(link.edge)].queue.push_back({now_ + transfer_ms, link.task});
+    } else {
+      deliver_gradient(link.task);
+    }
+  }
+}
+
+void Simulator::deliver_input(int task) {
+  TaskState& state = tasks_[at(task)];
+  if (--state.forward_needs > 0) return;
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  state.ready_ms = now_;
+  dirty_[at(given.section)] = 1;
+  any_dirty_ = true;
+  if (rules_->discipline != DispatchRules::Discipline::list) return;
+  if (state.lane >= 0) {
+    LaneState& lane = lanes_[at(state.lane)];
+    next_bound_[at(task)] = lane.first_bound;
+    lane.first_bound = task;
+    set_mask(bound_, state.lane, true);
+  } else {
+    ready_[at(given.task_class)].insert(rank_[at(task)]);
+    ++ready_count_[at(given.section)];
+  }
+}
+
+void Simulator::deliver_gradient(int task) {
+  TaskState& state = tasks_[at(task)];
+  if (--state.backward_needs > 0) return;
+  LaneState& lane = lanes_[at(state.lane)];
+  next_gradient_[at(task)] = -1;
+  if (lane.first_gradient < 0) {
+    lane.first_gradient = task;
+  } else {
+    next_gradient_[at(lane.last_gradient)] = task;
+  }
+  lane.last_gradient = task;
+  lane.gradient_work_ms += graph_.tasks[at(task)].backward_ms;
+  set_mask(gradients_, state.lane, true);
+  dirty_[at(graph_.tasks[at(task)].section)] = 1;
+  any_dirty_ = true;
+}
+
+void Simulator::dispatch_all() {
+  while (any_dirty_) {
+    any_dirty_ = false;
+    for (const int section : dispatch_order_) {
+      if (!dirty_[at(section)]) continue;
+      dirty_[at(section)] = 0;
+      dispatch(section);
+    }
+  }
+}
+
+void Simulator::dispatch(int section) {
+  const PlanningGraph::Section& given = graph_.sections[at(section)];
+  const bool listed = rules_->discipline == DispatchRules::Discipline::list;
+  bool section_waits = false;
+  for (int word = 0; word * 64 < given.lanes; ++word) {
+    const std::size_t index = at(first_word_[at(section)] + word);
+    std::uint64_t tried = 0;
+    while (true) {
+      const bool open = !section_waits && (!listed || ready_count_[at(section)] > 0);
+      const std::uint64_t forward = room_[index] & (open ? ~std::uint64_t{0} : bound_[index]);
+      const std::uint64_t candidates = idle_[index] & ~tried & (gradients_[index] | forward);
+      if (candidates == 0) break;
+      const int bit = std::countr_zero(candidates);
+      tried |= std::uint64_t{1} << bit;
+      const int lane = given.first_lane + word * 64 + bit;
+      if (devices_[at(graph_.lanes[at(lane)].device)].busy) continue;
+      Waiting waiting = section_waits ? Waiting::section : Waiting::no;
+      if (!start_next(lane, waiting) && waiting == Waiting::section) section_waits = true;
+    }
+  }
+}
+
+bool Simulator::start_next(int lane, Waiting& waiting) {
+  LaneState& state = lanes_[at(lane)];
+  const int section = graph_.lanes[at(lane)].section;
+  const bool has_gradient = state.first_gradient >= 0;
+  if (!has_gradient || prefers_forward(section)) {
+    const bool room = state.in_flight < graph_.sections[at(section)].max_in_flight;
+    const int task = room ? pick_forward(lane, waiting) : -1;
+    if (task >= 0 && admit(task)) {
+      start_forward(lane, task);
+      return true;
+    }
+  }
+  if (!has_gradient) return false;
+  start_backward(lane);
+  return true;
+}
+
+bool Simulator::prefers_forward(int section) const {
+  return ahead_[at(section)] < rules_->theta[at(section)] * graph_.sections[at(section)].consumer_lanes;
+}
+
+int Simulator::pick_forward(int lane, Waiting& waiting) {
+  if (rules_->discipline != DispatchRules::Discipline::list) return pick_in_order(lane);
+  const int bound = pick_bound(lane);
+  if (waiting == Waiting::section || ready_count_[at(graph_.lanes[at(lane)].section)] == 0) return bound;
+  const int unbound = pick_unbound(lane, bound < 0 ? unlimited : rank_[at(bound)], waiting);
+  return unbound >= 0 ? unbound : bound;
+}
+
+int Simulator::pick_in_order(int lane) {
+  const int section = graph_.lanes[at(lane)].section;
+  int task = -1;
+  if (rules_->discipline == DispatchRules::Discipline::lane_order) {
+    const auto& queue = lane_queue_[at(lane)];
+    if (lanes_[at(lane)].next_in_order == queue.size()) return -1;
+    task = queue[lanes_[at(lane)].next_in_order];
+  } else {
+    const PlanningGraph::Section& given = graph_.sections[at(section)];
+    if (next_in_order_[at(section)] == given.tasks) return -1;
+    task = rules_->order[at(given.first_task + next_in_order_[at(section)])];
+  }
+  const TaskState& state = tasks_[at(task)];
+  if (state.forward_needs > 0 || (state.lane >= 0 && state.lane != lane)) return -1;
+  return may_admit(task) ? task : -1;
+}
+
+int Simulator::pick_bound(int lane) const {
+  int best = -1;
+  for (int task = lanes_[at(lane)].first_bound; task >= 0; task = next_bound_[at(task)]) {
+    if ((best < 0 || rank_[at(task)] < rank_[at(best)]) && may_admit(task)) best = task;
+  }
+  return best;
+}
+
+/// The most urgent ready task below `rank_limit` that any lane may take, or this one may.
+int Simulator::pick_unbound(int lane, int rank_limit, Waiting& waiting) {
+  const PlanningGraph::Section& section = graph_.sections[at(graph_.lanes[at(lane)].section)];
+  const int* order = rules_->order.data() + section.first_task;
+  int best = -1;
+  bool lane_matters = false;
+  for (int index = section.first_class; index < section.first_class + section.classes; ++index) {
+    const RankSet& set = ready_[at(index)];
+    if (set.empty()) continue;
+    int rank = set.next(0);
+    lane_matters |= rank >= rank_limit;
+    if (rank >= rank_limit || !may_admit(order[rank])) {
+      if (!graph_.classes[at(index)].binds) continue;
+      for (int tries = 1; tries < admission_tries && rank >= 0 && rank < rank_limit && !may_admit(order[rank]);) {
+        rank = set.next(rank + 1);
+        ++tries;
+      }
+      if (rank < 0 || rank >= rank_limit || !may_admit(order[rank])) continue;
+    }
+    lane_matters = true;
+    if (graph_.classes[at(index)].pool >= 0 || (graph_.classes[at(index)].fed && rules_->hungry_producers_first)) {
+      const int task = pick_from_pool(lane, index, rank);
+      if (task < 0) continue;
+      // A pool stands at the place of its most urgent task, whichever of its tasks is taken.
+      if (!rules_->hungry_producers_first) rank = rank_[at(task)];
+      if (rank >= rank_limit) continue;
+      best = task;
+    } else {
+      best = order[rank];
+    }
+    rank_limit = rank;
+  }
+  if (!lane_matters) waiting = Waiting::section;
+  return best;
+}
+
+int Simulator::pick_from_pool(int lane, int class_index, int first_rank) const {
+  constexpr int looked_at = 64;
+  const PlanningGraph::Section& section = graph_.sections[at(graph_.lanes[at(lane)].section)];
+  const int* order = rules_->order.data() + section.first_task;
+  const int pool = graph_.classes[at(class_index)].pool;
+  const bool binds = graph_.classes[at(class_index)].binds;
+  const int replica = lane - section.first_lane;
+  int best = -1;
+  double least = never;
+  int seen = 0;
+  for (int rank = first_rank; rank >= 0 && seen < looked_at; rank = ready_[at(class_index)].next(rank + 1), ++seen) {
+    const int task = order[rank];
+    double wait = 0;
+    if (rules_->hungry_producers_first) {
+      wait = hunger(task);
+      if (best >= 0 && wait >= least) continue;
+    }
+    if (pool >= 0 && !ledgers_[at(pool)].can_claim(replica, tasks_[at(task)].produced_ms)) continue;
+    if (binds && !may_admit(task)) continue;
+    best = task;
+    least = wait;
+    if (!rules_->hungry_producers_first) break;
+  }
+  return best;
+}
+
+/// Milliseconds until the lane that made the task's input has nothing left to run, as far as can be seen.
+double Simulator::hunger(int task) const {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  double least = never;
+  for (int n = given.in_begin; n < given.in_end; ++n) {
+    const int lane = tasks_[at(graph_.inputs[at(n)].task)].lane;
+    const PlanningGraph::Section& section = graph_.sections[at(graph_.lanes[at(lane)].section)];
+    if (!section.trained || section.max_in_flight == unlimited) continue;
+    const LaneState& state = lanes_[at(lane)];
+    const double busy_ms = std::max(state.busy_until - now_, 0.0) + state.gradient_work_ms;
+    least = std::min(least, busy_ms + (section.max_in_flight - state.in_flight) * section.mean_forward_ms);
+  }
+  return least;
+}
+
+bool Simulator::may_admit(int task) const {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const PlanningGraph::Class& kind = graph_.classes[at(given.task_class)];
+  for (const PlanningGraph::Need& need : kind.promises) {
+    if (ledgers_[at(need.edge)].spare() < need.count) return false;
+  }
+  if (!kind.binds) return true;
+  for (int n = given.out_begin; n < given.out_end; ++n) {
+    const int consumer = graph_.outputs[at(n)].task;
+    if (graph_.tasks[at(consumer)].early && tasks_[at(consumer)].lane < 0 && !has_bindable_lane(consumer)) return false;
+  }
+  return true;
+}
+
+/// Takes the slots that the outputs of `task` will need, or none of them.
+bool Simulator::admit(int task) {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const PlanningGraph::Class& kind = graph_.classes[at(given.task_class)];
+  if (kind.binds) {
+    int n = given.out_begin;
+    std::vector<int> bound;
+    for (; n < given.out_end; ++n) {
+      const int consumer = graph_.outputs[at(n)].task;
+      if (!graph_.tasks[at(consumer)].early || tasks_[at(consumer)].lane >= 0) continue;
+      if (!bind(consumer)) break;
+      bound.push_back(consumer);
+    }
+    bool enough = n == given.out_end;
+    for (const PlanningGraph::Need& need : kind.promises) enough &= ledgers_[at(need.edge)].spare() >= need.count;
+    if (!enough) {
+      for (const int consumer : bound) unbind(consumer);
+      return false;
+    }
+  }
+  for (const PlanningGraph::Need& need : kind.promises) {
+    for (int count = 0; count < need.count; ++count) ledgers_[at(need.edge)].promise();
+  }
+  return true;
+}
+
+bool Simulator::can_bind(int task, int lane) const {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const int replica = lane - graph_.sections[at(given.section)].first_lane;
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const PlanningGraph::Need need = graph_.needs[at(n)];
+    if (!ledgers_[at(need.edge)].can_reserve(replica, need.count)) return false;
+  }
+  return true;
+}
+
+bool Simulator::has_bindable_lane(int task) const {
+  const PlanningGraph::Section& section = graph_.sections[at(graph_.tasks[at(task)].section)];
+  if (!rules_->fixed_lane.empty()) return can_bind(task, section.first_lane + rules_->fixed_lane[at(task)]);
+  for (int replica = 0; replica < section.lanes; ++replica) {
+    if (can_bind(task, section.first_lane + replica)) return true;
+  }
+  return false;
+}
+
+/// Gives `task` the lane that will be done with its work first, and slots there for all its inputs.
+bool Simulator::bind(int task) {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const PlanningGraph::Section& section = graph_.sections[at(given.section)];
+  int best = -1;
+  double least = never;
+  for (int replica = 0; replica < section.lanes; ++replica) {
+    if (!rules_->fixed_lane.empty() && rules_->fixed_lane[at(task)] != replica) continue;
+    const LaneState& state = lanes_[at(section.first_lane + replica)];
+    const double load = std::max(state.busy_until - now_, 0.0) + state.gradient_work_ms + state.bound_work_ms;
+    if (load >= least || !can_bind(task, section.first_lane + replica)) continue;
+    best = replica;
+    least = load;
+  }
+  if (best < 0) return false;
+  tasks_[at(task)].lane = section.first_lane + best;
+  lanes_[at(section.first_lane + best)].bound_work_ms += given.forward_ms + given.backward_ms;
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const PlanningGraph::Need need = graph_.needs[at(n)];
+    ledgers_[at(need.edge)].reserve(best, need.count);
+  }
+  return true;
+}
+
+void Simulator::unbind(int task) {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const int lane = tasks_[at(task)].lane;
+  tasks_[at(task)].lane = -1;
+  lanes_[at(lane)].bound_work_ms -= given.forward_ms + given.backward_ms;
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const PlanningGraph::Need need = graph_.needs[at(n)];
+    ledgers_[at(need.edge)].release(lane - graph_.sections[at(given.section)].first_lane, need.count, now_);
+  }
+}
+
+void Simulator::start_forward(int lane, int task) {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const PlanningGraph::Section& section = graph_.sections[at(given.section)];
+  LaneState& state = lanes_[at(lane)];
+  TaskState& started = tasks_[at(task)];
+  const int replica = lane - section.first_lane;
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const PlanningGraph::Need need = graph_.needs[at(n)];
+    if (given.early) {
+      ledgers_[at(need.edge)].release(replica, need.count, now_);
+    } else {
+      ledgers_[at(need.edge)].claim(replica, started.produced_ms, now_);
+    }
+  }
+  if (rules_->discipline == DispatchRules::Discipline::list) {
+    if (started.lane >= 0) {
+      int* link = &state.first_bound;
+      while (*link != task) link = &next_bound_[at(*link)];
+      *link = next_bound_[at(task)];
+      set_mask(bound_, lane, state.first_bound >= 0);
+    } else {
+      ready_[at(given.task_class)].erase(rank_[at(task)]);
+      --ready_count_[at(given.section)];
+    }
+  }
+  if (given.early) state.bound_work_ms -= given.forward_ms + given.backward_ms;
+  started.lane = lane;
+  ++state.next_in_order;
+  ++next_in_order_[at(given.section)];
+  for (int n = given.in_begin; n < given.in_end; ++n) {
+    const int producer_section = graph_.tasks[at(graph_.inputs[at(n)].task)].section;
+    --ahead_[at(producer_section)];
+    dirty_[at(producer_section)] = 1;
+    any_dirty_ = true;
+  }
+  ahead_[at(given.section)] += given.out_end - given.out_begin;
+  if (section.trained && ++state.in_flight >= section.max_in_flight) set_mask(room_, lane, false);
+  if (rules_->discipline == DispatchRules::Discipline::section_order) {
+    dirty_[at(given.section)] = 1;
+    any_dirty_ = true;
+  }
+
+  double start_ms = now_;
+  if (rules_->foresee_slots) {
+    const double free_ms = devices_[at(graph_.lanes[at(lane)].device)].idle_since;
+    start_ms = std::max({free_ms, started.ready_ms, now_ - given.forward_ms});
+  }
+  occupy(lane, start_ms, std::max(start_ms + given.forward_ms, now_), false);
+  state.task = task;
+  if (record_) record_->push_back({at(task), false, replica, start_ms, state.busy_until, 0, 0});
+}
+
+void Simulator::start_backward(int lane) {
+  LaneState& state = lanes_[at(lane)];
+  int* link = &state.first_gradient;
+  if (rules_->ordered_gradients) {
+    for (int* other = link; *other >= 0; other = &next_gradient_[at(*other)]) {
+      if (rank_[at(*other)] < rank_[at(*link)]) link = other;
+    }
+  }
+  const int task = *link;
+  *link = next_gradient_[at(task)];
+  if (state.last_gradient == task) {
+    state.last_gradient = state.first_gradient;
+    while (state.last_gradient >= 0 && next_gradient_[at(state.last_gradient)] >= 0) {
+      state.last_gradient = next_gradient_[at(state.last_gradient)];
+    }
+  }
+  const double backward_ms = graph_.tasks[at(task)].backward_ms;
+  state.gradient_work_ms -= backward_ms;
+  set_mask(gradients_, lane, state.first_gradient >= 0);
+  occupy(lane, now_, now_ + backward_ms, true);
+  state.task = task;
+  const int replica = lane - graph_.sections[at(graph_.lanes[at(lane)].section)].first_lane;
+  if (record_) record_->push_back({at(task), true, replica, now_, state.busy_until, 0, 0});
+}
+
+void Simulator::occupy(int lane, double start_ms, double end_ms, bool backward) {
+  LaneState& state = lanes_[at(lane)];
+  const PlanningGraph::Lane& given = graph_.lanes[at(lane)];
+  const PlanningGraph::Section& section = graph_.sections[at(given.section)];
+  DeviceState& device = devices_[at(given.device)];
+  if (!section.shared) {
+    double& idle_ms = idle_ms_[at(given.section)];
+    idle_ms += start_ms - device.idle_since;
+    if (section.work_ms + idle_ms > cutoff_ms_ * section.lanes) hopeless_ = true;
+  }
+  device.busy = true;
+  state.backward = backward;
+  state.busy_until = end_ms;
+  set_mask(idle_, lane, false);
+  push_end({end_ms, lane});
+}
+
+void Simulator::push_end(PassEnd end) {
+  std::size_t hole = ends_.size();
+  ends_.push_back(end);
+  while (hole > 0) {
+    const std::size_t parent = (hole - 1) / 2;
+    if (ends_[parent].at <= end.at) break;
+    ends_[hole] = ends_[parent];
+    hole = parent;
+  }
+  ends_[hole] = end;
+}
+
+Simulator::PassEnd Simulator::pop_end() {
+  const PassEnd first = ends_.front();
+  const PassEnd last = ends_.back();
+  ends_.pop_back();
+  const std::size_t count = ends_.size();
+  std::size_t hole = 0;
+  while (count > 0) {
+    std::size_t child = 2 * hole + 1;
+    if (child >= count) break;
+    if (child + 1 < count && ends_[child + 1].at < ends_[child].at) ++child;
+    if (ends_[child].at >= last.at) break;
+    ends_[hole] = ends_[child];
+    hole = child;
+  }
+  if (count > 0) ends_[hole] = last;
+  return first;
+}
+
+void Simulator::set_mask(std::vector<std::uint64_t>& mask, int lane, bool value) {
+  const int section = graph_.lanes[at(lane)].section;
+  const int replica = lane - graph_.sections[at(section)].first_lane;
+  std::uint64_t& word = mask[at(first_word_[at(section)] + replica / 64)];
+  const std::uint64_t bit = std::uint64_t{1} << (replica % 64);
+  word = value ? word | bit : word & ~bit;
+}
+
+}  // namespace maestro

@@ -1,0 +1,83 @@
+#include "runtime/wavefront/slot_ledger.hpp"
+
+#include <algorithm>
+
+namespace maestro {
+
+namespace {
+
+constexpr double always = -1;  // before every time of a schedule
+
+}  // namespace
+
+void SlotLedger::reset(int lanes, int slots) {
+  slots_ = static_cast<std::size_t>(slots);
+  const std::size_t units = static_cast<std::size_t>(lanes) * slots_;
+  units_.assign(units, always);
+  lane_free_.assign(static_cast<std::size_t>(lanes), slots);
+  free_.assign(units, always);
+  waiting_.clear();
+  waiting_.reserve(units);
+  promised_ = 0;
+}
+
+int SlotLedger::best_unit(int lane, double produced) const {
+  const double* begin = units_.data() + first_of(lane);
+  int unit = lane_free_[static_cast<std::size_t>(lane)] - 1;
+  while (unit >= 0 && begin[unit] > produced) --unit;
+  return unit;
+}
+
+bool SlotLedger::slack_within(double from, double to, int count) const {
+  auto waiting = std::lower_bound(waiting_.begin(), waiting_.end(), from);
+  if (waiting == waiting_.end() || *waiting >= to) return true;
+  auto unit = std::upper_bound(free_.begin(), free_.end(), *waiting);
+  for (; waiting != waiting_.end() && *waiting < to; ++waiting) {
+    // Of equal times the last one counts them all.
+    if (waiting + 1 != waiting_.end() && *(waiting + 1) == *waiting) continue;
+    while (unit != free_.end() && *unit <= *waiting) ++unit;
+    if ((unit - free_.begin()) - (waiting - waiting_.begin() + 1) < count) return false;
+  }
+  return true;
+}
+
+bool SlotLedger::can_claim(int lane, double produced) const {
+  const int unit = best_unit(lane, produced);
+  return unit >= 0 && slack_within(units_[first_of(lane) + static_cast<std::size_t>(unit)], produced, 1);
+}
+
+void SlotLedger::remove_unit(int lane, int unit) {
+  double* begin = units_.data() + first_of(lane);
+  free_.erase(std::lower_bound(free_.begin(), free_.end(), begin[unit]));
+  int& count = lane_free_[static_cast<std::size_t>(lane)];
+  std::copy(begin + unit + 1, begin + count, begin + unit);
+  --count;
+}
+
+void SlotLedger::claim(int lane, double produced, double now) {
+  remove_unit(lane, best_unit(lane, produced));
+  waiting_.erase(std::lower_bound(waiting_.begin(), waiting_.end(), produced));
+  release(lane, 1, now);
+}
+
+bool SlotLedger::can_reserve(int lane, int count) const {
+  const int units = lane_free_[static_cast<std::size_t>(lane)];
+  if (units < count || spare() < count) return false;
+  const double oldest = units_[first_of(lane) + static_cast<std::size_t>(units - count)];
+  return waiting_.empty() || slack_within(oldest, waiting_.back() + 1, count);
+}
+
+void SlotLedger::reserve(int lane, int count) {
+  // The units that are free for the shortest time are of least use to the inputs that wait.
+  for (int n = 0; n < count; ++n) remove_unit(lane, lane_free_[static_cast<std::size_t>(lane)] - 1);
+}
+
+void SlotLedger::release(int lane, int count, double now) {
+  double* begin = units_.data() + first_of(lane);
+  for (int n = 0; n < count; ++n) {
+    begin[lane_free_[static_cast<std::size_t>(lane)]++] = now;
+    free_.push_back(now);
+  }
+}
+
+}  // namespace maestro

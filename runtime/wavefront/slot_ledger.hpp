@@ -1,0 +1,62 @@
+// The slots of one edge while a schedule is built in virtual time: which consumer lane may still take which output.
+//
+// A consumer that is bound late decides on its lane when it starts, yet its input has lain in a slot of that lane since
+// it was made. A lane is therefore kept as units, one per slot, each free since the moment its last input was taken; an
+// input made at time p fits a unit that is free since p or before.
+//
+// SL-1: waiting + promised inputs never outnumber the free units.
+// SL-2: every waiting input can be given a unit of its own that has been free since it was made; as units and inputs
+// are
+//       nested in time (Hall 1935), that is: of the units, at least as many are free since p as inputs wait since p.
+// SL-3: an input that a lane claims or reserves lies in a unit of that lane that was free when it was made.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace maestro {
+
+/// Times never decrease from call to call. Not thread-safe; no allocation after the first reset.
+class SlotLedger {
+ public:
+  void reset(int lanes, int slots);
+
+  /// Units that neither a waiting nor a promised input needs.
+  [[nodiscard]] int spare() const {
+    return static_cast<int>(free_.size()) - static_cast<int>(waiting_.size()) - promised_;
+  }
+  /// A producer pass starts. Needs spare() > 0.
+  void promise() { ++promised_; }
+  /// The promised producer pass ended.
+  void produce(double now) {
+    --promised_;
+    waiting_.push_back(now);
+  }
+  /// Whether a consumer on `lane` may start with the waiting input made at `produced`, without breaking SL-2 for the
+  /// others.
+  [[nodiscard]] bool can_claim(int lane, double produced) const;
+  void claim(int lane, double produced, double now);
+
+  /// For inputs that know their lane before they are made. They neither wait nor are promised.
+  [[nodiscard]] bool can_reserve(int lane, int count) const;
+  void reserve(int lane, int count);
+  /// The consumer of `count` reserved inputs starts, or gives its reservation back.
+  void release(int lane, int count, double now);
+
+ private:
+  [[nodiscard]] std::size_t first_of(int lane) const { return static_cast<std::size_t>(lane) * slots_; }
+  /// Of the lane, the unit free since the latest time that is not after `produced`; -1: none.
+  [[nodiscard]] int best_unit(int lane, double produced) const;
+  void remove_unit(int lane, int unit);
+  /// Whether at least `count` units could go for every waiting input made in [from, to).
+  [[nodiscard]] bool slack_within(double from, double to, int count) const;
+
+  std::size_t slots_ = 0;
+  std::vector<double> units_;    // (lane, slot): free since; ascending, the first lane_free_[lane] of each lane
+  std::vector<int> lane_free_;   // by lane
+  std::vector<double> free_;     // all free units, ascending
+  std::vector<double> waiting_;  // by when it was made, ascending
+  int promised_ = 0;
+};
+
+}  // namespace maestro

@@ -1,0 +1,23 @@
+// The scheduler of this program: late binding of replicas, a portfolio of orders and rules, and a search from the best.
+#pragma once
+
+#include "runtime/wavefront/policy.hpp"
+
+namespace maestro {
+
+/// WF-1: the answer is the shortest of all schedules tried, and those of `arrival` are among them (PO-3).
+/// WF-2: it ends before the budget when a schedule is within 0.1% of lower_bound_ms.
+class WavefrontPolicy final : public SchedulingPolicy {
+ public:
+  explicit WavefrontPolicy(const PolicyOptions& options) : options_(options) {}
+  [[nodiscard]] std::string_view name() const override { return "wavefront"; }
+  /// Samples that skip the upstream sections first, as the critical section can start with them at once; then the
+  /// others, long and short ones spread evenly.
+  [[nodiscard]] std::vector<std::size_t> packing_order(const Workload& samples, std::size_t count) const override;
+  [[nodiscard]] Result<Schedule> plan(const Workload& workload) const override;
+
+ private:
+  PolicyOptions options_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,291 @@
+// PO-1 .. PO-3 of runtime/wavefront/policy.hpp, and what each policy promises beside them.
+#include "runtime/wavefront/policy.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "benchmarks/schedule/exhaustive.hpp"
+#include "benchmarks/schedule/workload_generator.hpp"
+#include "runtime/core/random.hpp"
+#include "runtime/wavefront/lower_bound.hpp"
+#include "tests/wavefront/micro_batches.hpp"
+
+namespace maestro {
+namespace {
+
+PolicyOptions short_search() {
+  PolicyOptions options;
+  options.evaluations = 60;
+  return options;
+}
+
+Schedule plan(std::string_view name, const Workload& workload, const PolicyOptions& options = short_search()) {
+  return make_policy(name, options)->plan(workload).value_or_throw();
+}
+
+void expect_legal_under_every_policy(const std::string& what, const Workload& workload) {
+  double arrival_ms = 0;
+  for (const std::string_view name : policy_names()) {
+    const Result<Schedule> schedule = make_policy(name, short_search())->plan(workload);
+    ASSERT_TRUE(schedule.ok()) << what << ", " << name << ": " << schedule.error().message;
+    const Status legal = check_schedule(workload, *schedule);
+    EXPECT_TRUE(legal.ok()) << what << ", " << name << ": " << legal.error().message;
+    EXPECT_GE(schedule->makespan_ms, lower_bound_ms(workload) * (1 - 1e-9)) << what << ", " << name;
+    if (name == "arrival") arrival_ms = schedule->makespan_ms;
+    if (name == "wavefront") {
+      EXPECT_LE(schedule->makespan_ms, arrival_ms * (1 + 1e-12)) << what;  // PO-3
+    }
+  }
+}
+
+WorkloadTask task(std::size_t section, std::int64_t sample, double forward_ms, double backward_ms,
+                  std::vector<TaskInput> inputs = {}) {
+  return {section, sample, forward_ms, backward_ms, std::move(inputs)};
+}
+
+TEST(SchedulingPolicies, obey_the_rules_on_generated_workloads) {  // PO-1, PO-3
+  for (const WorkloadKind kind : workload_kinds()) {
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      const GeneratedWorkload generated = generate_workload(kind, seed);
+      expect_legal_under_every_policy(generated.name, generated.workload);
+    }
+  }
+}
+
+TEST(SchedulingPolicies, obey_the_rules_on_tiny_workloads_with_limits_of_every_kind) {  // PO-1, PO-3
+  for (const WorkloadKind kind : workload_kinds()) {
+    for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+      const GeneratedWorkload generated = generate_tiny_workload(kind, seed, 7);
+      expect_legal_under_every_policy(generated.name, generated.workload);
+    }
+  }
+}
+
+TEST(SchedulingPolicies, never_deadlock_under_any_slots_and_in_flight_limits) {  // PO-1
+  for (const WorkloadKind kind : workload_kinds()) {
+    Workload workload = generate_tiny_workload(kind, 11, 40).workload;
+    for (std::int64_t slots = 1; slots <= 4; ++slots) {
+      for (std::int64_t in_flight = 1; in_flight <= 8; ++in_flight) {
+        for (WorkloadEdge& edge : workload.edges) edge.slots = slots;
+        for (WorkloadSection& section : workload.sections) section.max_in_flight = in_flight;
+        expect_legal_under_every_policy(std::string(name_of(kind)) + ", slots " + std::to_string(slots) +
+                                            ", in flight " + std::to_string(in_flight),
+                                        workload);
+      }
+    }
+  }
+}
+
+TEST(SchedulingPolicies, obey_the_rules_on_micro_batches_that_do_not_match_one_to_one) {  // PO-1, PO-3
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    expect_legal_under_every_policy("micro-batches, seed " + std::to_string(seed), micro_batch_workload(seed));
+  }
+}
+
+TEST(SchedulingPolicies, answer_an_empty_workload_with_an_empty_schedule) {
+  Workload workload;
+  workload.sections.push_back({"llm", true, 2, no_limit, {}});
+  for (const std::string_view name : policy_names()) {
+    EXPECT_TRUE(plan(name, workload).passes.empty()) << name;
+    EXPECT_EQ(plan(name, workload).makespan_ms, 0) << name;
+  }
+}
+
+TEST(SchedulingPolicies, give_the_same_schedule_again_when_deterministic) {  // PO-2
+  for (const WorkloadKind kind : workload_kinds()) {
+    const Workload workload = generate_workload(kind, 3).workload;
+    for (const std::string_view name : policy_names()) {
+      const Schedule first = plan(name, workload);
+      const Schedule second = plan(name, workload);
+      ASSERT_EQ(first.passes.size(), second.passes.size());
+      for (std::size_t n = 0; n < first.passes.size(); ++n) {
+        const PlannedPass& a = first.passes[n];
+        const PlannedPass& b = second.passes[n];
+        EXPECT_EQ(std::tie(a.task, a.backward, a.replica, a.start_ms),
+                  std::tie(b.task, b.backward, b.replica, b.start_ms));
+      }
+    }
+  }
+}
+
+TEST(SchedulingPolicies, say_which_section_and_limit_leave_no_schedule) {
+  // One output goes to two tasks of the only replica, whose ring has one slot.
+  Workload workload;
+  workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", true, 1, no_limit, {}}};
+  workload.edges = {{0, 1, 1, 0}};
+  workload.tasks = {task(0, 5, 1, 1), task(1, 5, 1, 1, {{0, 0}}), task(1, 6, 1, 1, {{0, 0}})};
+  for (const std::string_view name : policy_names()) {
+    const Result<Schedule> schedule = make_policy(name, short_search())->plan(workload);
+    ASSERT_FALSE(schedule.ok()) << name;
+    EXPECT_THAT(schedule.error().message,
+                testing::AllOf(testing::HasSubstr("llm"), testing::HasSubstr("slots 1"), testing::HasSubstr("vision")));
+  }
+}
+
+TEST(SchedulingPolicies, name_the_nearest_policy_for_an_unknown_one) {
+  try {
+    make_policy("wavefrnt");
+    FAIL();
+  } catch (const JobError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("did you mean \"wavefront\"?"));
+  }
+  for (const std::string_view name : policy_names()) EXPECT_EQ(make_policy(name)->name(), name);
+}
+
+TEST(SchedulingPolicies, only_the_bulk_synchronous_one_waits_at_the_end_of_a_step) {
+  for (const std::string_view name : policy_names()) {
+    EXPECT_EQ(make_policy(name)->synchronous(), name == "bulk_synchronous");
+  }
+}
+
+TEST(Arrival, deals_tasks_round_robin_and_runs_them_in_order) {
+  const Workload workload = generate_workload(WorkloadKind::distillation, 1).workload;
+  const Schedule schedule = plan("arrival", workload);
+  std::vector<std::int64_t> seen(workload.sections.size());
+  std::vector<std::int64_t> replica(workload.tasks.size());
+  for (std::size_t n = 0; n < workload.tasks.size(); ++n) {
+    const std::size_t section = workload.tasks[n].section;
+    replica[n] = seen[section]++ % workload.sections[section].replicas;
+  }
+  std::map<std::pair<std::size_t, std::int64_t>, std::size_t> last;
+  for (const PlannedPass& pass : schedule.passes) {
+    EXPECT_EQ(pass.replica, replica[pass.task]);
+    if (pass.backward) continue;
+    const std::pair lane(workload.tasks[pass.task].section, pass.replica);
+    if (const auto before = last.find(lane); before != last.end()) {
+      EXPECT_LT(before->second, pass.task);
+    }
+    last[lane] = pass.task;
+  }
+}
+
+TEST(BulkSynchronous, runs_one_section_at_a_time_within_a_group) {  // BS-1, BS-2
+  for (const WorkloadKind kind : workload_kinds()) {
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      const GeneratedWorkload generated = generate_workload(kind, seed);
+      const Schedule schedule = plan("bulk_synchronous", generated.workload);
+      std::map<std::pair<std::int64_t, std::int64_t>, std::pair<double, double>> phases;  // start, end
+      std::map<std::pair<std::int64_t, std::int64_t>, std::set<std::size_t>> sections;
+      for (const PlannedPass& pass : schedule.passes) {
+        const std::pair key(pass.group, pass.phase);
+        auto [entry, fresh] = phases.try_emplace(key, pass.start_ms, pass.end_ms);
+        entry->second.first = std::min(entry->second.first, pass.start_ms);
+        entry->second.second = std::max(entry->second.second, pass.end_ms);
+        sections[key].insert(generated.workload.tasks[pass.task].section);
+      }
+      const std::pair<const std::pair<std::int64_t, std::int64_t>, std::pair<double, double>>* before = nullptr;
+      for (const auto& phase : phases) {
+        if (before && before->first.first == phase.first.first) {
+          EXPECT_LE(before->second.second, phase.second.first + 1e-9) << generated.name;
+        }
+        EXPECT_EQ(sections[phase.first].size(), 1U) << generated.name;
+        before = &phase;
+      }
+    }
+  }
+}
+
+TEST(BulkSynchronous, a_share_without_limits_goes_through_in_one_round) {
+  // Two replicas each: samples 0 and 1 to the first group, 2 and 3 to the second.
+  Workload workload;
+  workload.sections = {{"vision", true, 2, no_limit, {}}, {"llm", true, 2, no_limit, {}}};
+  workload.edges = {{0, 1, no_limit, 0}};
+  for (std::int64_t sample = 0; sample < 4; ++sample) {
+    workload.tasks.push_back(task(0, sample, 1, 2));
+    workload.tasks.push_back(task(1, sample, 3, 6, {{0, workload.tasks.size() - 1}}));
+  }
+  const Schedule schedule = plan("bulk_synchronous", workload);
+  EXPECT_TRUE(check_schedule(workload, schedule).ok());
+  EXPECT_DOUBLE_EQ(schedule.makespan_ms, 2 * (1 + 3 + 6 + 2));
+  for (const PlannedPass& pass : schedule.passes) {
+    EXPECT_EQ(pass.group, workload.tasks[pass.task].sample / 2);
+    EXPECT_LE(pass.phase, 2);
+  }
+}
+
+TEST(BulkSynchronous, slots_split_a_share_into_rounds) {  // BS-3
+  Workload workload;
+  workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", true, 1, no_limit, {}}};
+  workload.edges = {{0, 1, 2, 0}};
+  for (std::int64_t sample = 0; sample < 5; ++sample) {
+    workload.tasks.push_back(task(0, sample, 1, 0));
+    workload.tasks.push_back(task(1, sample, 3, 6, {{0, workload.tasks.size() - 1}}));
+  }
+  const Schedule schedule = plan("bulk_synchronous", workload);
+  EXPECT_TRUE(check_schedule(workload, schedule).ok());
+  std::int64_t last_phase = 0;
+  for (const PlannedPass& pass : schedule.passes) last_phase = std::max(last_phase, pass.phase);
+  EXPECT_EQ(last_phase, 5);  // rounds of 2, 2 and 1 samples, two phases each
+}
+
+/// Johnson 1954: with min(a_i, b_j) <= min(a_j, b_i) sample i goes before j.
+double johnson_ms(std::vector<std::pair<double, double>> samples) {
+  std::sort(samples.begin(), samples.end(), [](const auto& x, const auto& y) {
+    const auto key = [](const auto& s) {
+      return std::pair(s.first < s.second ? 0 : 1, s.first < s.second ? s.first : -s.second);
+    };
+    return key(x) < key(y);
+  });
+  double first = 0;
+  double second = 0;
+  for (const auto& [a, b] : samples) {
+    first += a;
+    second = std::max(first, second) + b;
+  }
+  return second;
+}
+
+TEST(Wavefront, is_optimal_on_two_lanes_in_a_row_without_backward_passes) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Random random(seed);
+    Workload workload;
+    workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", false, 1, no_limit, {}}};
+    workload.edges = {{0, 1, no_limit, 0}};
+    std::vector<std::pair<double, double>> samples;
+    for (std::int64_t sample = 0; sample < 20; ++sample) {
+      const double vision_ms = random.below(4) == 0 ? 0 : static_cast<double>(1 + random.below(20));
+      const double llm_ms = static_cast<double>(1 + random.below(20));
+      samples.emplace_back(vision_ms, llm_ms);
+      std::vector<TaskInput> inputs;
+      if (vision_ms > 0) {
+        inputs = {{0, workload.tasks.size()}};
+        workload.tasks.push_back(task(0, sample, vision_ms, 0));
+      }
+      workload.tasks.push_back(task(1, sample, llm_ms, 0, inputs));
+    }
+    EXPECT_DOUBLE_EQ(plan("wavefront", workload).makespan_ms, johnson_ms(samples)) << "seed " << seed;
+  }
+}
+
+TEST(Wavefront, packs_samples_without_upstream_work_first_and_each_sample_once) {
+  const Workload workload = generate_workload(WorkloadKind::vision_language, 2).workload;
+  std::int64_t last = 0;
+  std::set<std::int64_t> with_pictures;
+  for (const WorkloadTask& one : workload.tasks) {
+    last = std::max(last, one.sample);
+    if (one.section == 0) with_pictures.insert(one.sample);
+  }
+  const auto count = static_cast<std::size_t>(last) + 1;
+  const std::vector<std::size_t> order = make_policy("wavefront")->packing_order(workload, count);
+  std::vector<std::size_t> sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::size_t> all(count);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  EXPECT_EQ(sorted, all);
+  const std::size_t text_only = count - with_pictures.size();
+  for (std::size_t n = 0; n < count; ++n) {
+    EXPECT_EQ(with_pictures.count(static_cast<std::int64_t>(order[n])), n < text_only ? 0U : 1U) << "place " << n;
+  }
+  EXPECT_EQ(make_policy("arrival")->packing_order(workload, count), all);
+  EXPECT_EQ(make_policy("bulk_synchronous")->packing_order(workload, count), all);
+}
+
+}  // namespace
+}  // namespace maestro
