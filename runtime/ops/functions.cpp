@@ -1,5 +1,7 @@
 #include "runtime/ops/functions.hpp"
 
+#include <cstring>
+
 namespace maestro {
 
 namespace {
@@ -11,6 +13,12 @@ Tensor gradient_of(Parameter* parameter) {
 }
 Tensor value_of(Parameter* parameter) {
   return parameter == nullptr ? none : parameter->value();
+}
+
+/// (N, K) of a weight of any rank.
+Tensor as_matrix(const Tensor& weight) {
+  const std::int64_t rows = weight.shape()[0];
+  return weight.shape().rank() == 2 ? weight : weight.reshaped(Shape{rows, weight.elements() / rows});
 }
 
 }  // namespace
@@ -34,7 +42,7 @@ Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias) {
   tape.record(y, [&tape, x, y, &weight, bias, compute] {
     const Block dy = tape.gradient_block(y);
     if (weight.trained()) {
-      tape.ops().linear_backward_weight(dy.tensor(), x.value(), weight.gradient(), gradient_of(bias));
+      tape.ops().linear_backward_weight(dy.tensor(), x.value(), as_matrix(weight.gradient()), gradient_of(bias));
     }
     if (!x.needs_gradient()) return;
     const Tape::Target dx = tape.gradient_target(x);
@@ -95,6 +103,47 @@ Var add(Tape& tape, const Var& residual, const Var& branch) {
     if (residual.needs_gradient()) tape.add_gradient(residual, dy);
   });
   return y;
+}
+
+Var add_rows(Tape& tape, const Var& x, const Var& rows, const Block& index) {
+  Var y = tape.output(x.value().shape(), DType::f32, x.needs_gradient() || rows.needs_gradient());
+  tape.ops().cast(x.value(), y.value());
+  tape.ops().scatter_add_rows(rows.value(), index.tensor().span<std::int32_t>(), y.value());
+  if (!y.needs_gradient()) return y;
+  tape.record(y, [&tape, x, rows, index, y] {
+    if (rows.needs_gradient()) {
+      const Block drows = tape.scratch(rows.value().shape(), rows.value().dtype());
+      tape.ops().gather_rows(y.gradient(), index.tensor().span<std::int32_t>(), drows.tensor());
+      tape.add_gradient(rows, drows);
+    }
+    if (x.needs_gradient()) tape.add_gradient(x, tape.gradient_block(y));
+  });
+  return y;
+}
+
+Var select_rows(Tape& tape, const Var& x, const Block& index) {
+  const Tensor& from = x.value();
+  Var y = tape.output({index.tensor().elements(), from.columns()}, from.dtype(), x.needs_gradient());
+  tape.ops().gather_rows(from, index.tensor().span<std::int32_t>(), y.value());
+  if (!y.needs_gradient()) return y;
+  tape.record(y, [&tape, x, index, y] {
+    const Tape::Target dx = tape.gradient_target(x);
+    if (!dx.accumulate) std::memset(dx.tensor.raw(), 0, dx.tensor.bytes());
+    tape.ops().scatter_add_rows(y.gradient(), index.tensor().span<std::int32_t>(), dx.tensor);
+  });
+  return y;
+}
+
+Var converted(Tape& tape, const Var& x, DType dtype) {
+  if (x.value().dtype() == dtype) return x;
+  Var y = tape.output(x.value().shape(), dtype, x.needs_gradient());
+  tape.ops().cast(x.value(), y.value());
+  if (y.needs_gradient()) tape.record(y, [&tape, x, y] { tape.add_gradient(x, tape.gradient_block(y)); });
+  return y;
+}
+
+void keep(Tape& tape, const Block& memory) {
+  tape.record_root([memory] {});  // runs, and lets go, after everything that is recorded from here on
 }
 
 Var gelu(Tape& tape, const Var& x) {

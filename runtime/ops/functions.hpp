@@ -9,16 +9,25 @@
 
 namespace maestro {
 
-/// (M, C) f32: table[ids] (+ positions_table[positions] when given).
+/// (M, C) f32: table[ids] (+ positions_table[positions] when given); no row of the table where an id is -1.
 Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table,
               const SequenceLayout& layout);
-/// (M, N) act = x w^T + bias.
+/// (M, N) act = x w^T + bias. A weight of more than two dimensions, such as a convolution's kernel, counts as the
+/// matrix of its first dimension by all others.
 Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias);
 /// (M, C) act. x is usually the f32 residual stream.
 Var layer_norm(Tape& tape, const Var& x, Parameter& weight, Parameter& bias, double epsilon);
 Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon);
 /// Residual sum, (M, C) f32.
 Var add(Tape& tape, const Var& residual, const Var& branch);
+/// x with rows[k] added to row index[k]: (M, C) f32 from x (M, C) f32, rows (N, C) act and index (N) i32.
+Var add_rows(Tape& tape, const Var& x, const Var& rows, const Block& index);
+/// The rows `index` (N) i32 of x (M, C) f32 or act: (N, C) of x's dtype. N >= 1.
+Var select_rows(Tape& tape, const Var& x, const Block& index);
+/// x in `dtype`; x itself when it has that already.
+Var converted(Tape& tape, const Var& x, DType dtype);
+/// Keeps memory that recorded operators refer to, such as a layout's arrays, until the backward pass is through.
+void keep(Tape& tape, const Block& memory);
 Var gelu(Tape& tape, const Var& x);
 /// x (M, 2F) = [gate | up] -> (M, F).
 Var swiglu(Tape& tape, const Var& x);

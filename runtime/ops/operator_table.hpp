@@ -103,12 +103,18 @@ class OperatorTable {
   virtual void cast(const Tensor& from, const Tensor& to) const = 0;
 
   // ---- embedding and positions ----
-  /// y (M, C) f32 = table[ids] + positions_table[positions] (the latter when defined). ids, positions (M) i32.
+  /// y (M, C) f32 = table[ids] + positions_table[positions] (the latter when defined). ids, positions (M) i32. An id of
+  /// -1 takes no row of the table: zeros, plus the position.
   virtual void embedding(const Tensor& table, const Tensor& ids, const Tensor& positions_table,
                          std::span<const std::int32_t> positions, const Tensor& y) const = 0;
-  /// dtable[ids] += dy, dpositions[positions] += dy, in row order (deterministic). dy (M, C) f32.
+  /// dtable[ids] += dy (where the id is not -1), dpositions[positions] += dy, in row order (deterministic); a gradient
+  /// that is undefined is left out. dy (M, C) f32.
   virtual void embedding_backward(const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
                                   const Tensor& dtable, const Tensor& dpositions) const = 0;
+  /// to (N, C) = the rows `index` of from (M, C); index (N) i32, below M. Any mix of f32 and bf16.
+  virtual void gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const = 0;
+  /// to (M, C)[index] += rows (N, C), in row order (deterministic). Any mix of f32 and bf16.
+  virtual void scatter_add_rows(const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to) const = 0;
   /// Rotary embedding (Su et al. 2021, Hugging Face half-split layout) of the query and key columns of qkv, in place.
   /// direction +1 rotates, -1 rotates back (its gradient). qkv (M, (H + 2G) D) act = [q | k | v].
   virtual void rotary(const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions,

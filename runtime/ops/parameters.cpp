@@ -19,7 +19,9 @@ const PackedWeight& Parameter::packed(const OperatorTable& ops, DType compute, P
   Pack& pack = packs_[use == PackFor::forward ? 0 : 1];
   if (pack.weight == nullptr || pack.version != version_ || pack.compute != compute) {
     const bool reusable = pack.weight != nullptr && pack.compute == compute;
-    pack.weight = ops.pack(value_, compute, use, reusable ? std::move(pack.weight) : nullptr);
+    const std::int64_t rows = shape_[0];
+    const Tensor matrix = value_.reshaped(Shape{rows, shape_.elements() / rows});
+    pack.weight = ops.pack(matrix, compute, use, reusable ? std::move(pack.weight) : nullptr);
     pack.version = version_;
     pack.compute = compute;
   }
@@ -63,11 +65,13 @@ void Parameters::values_changed() {
   for (Parameter& parameter : parameters_) ++parameter.version_;
 }
 
-void Parameters::freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices) {
+void Parameters::freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices,
+                               bool passes_gradient) {
   assert(!trained());
   constexpr std::size_t page = 4096;
   for (Parameter* matrix : matrices) {
     (void)matrix->packed(ops, compute, PackFor::forward);
+    if (passes_gradient) (void)matrix->packed(ops, compute, PackFor::backward_input);
     const auto begin = reinterpret_cast<std::uintptr_t>(matrix->value_.raw());
     const auto first = (begin + page - 1) / page * page;
     const auto last = (begin + matrix->value_.bytes()) / page * page;

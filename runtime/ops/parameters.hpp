@@ -26,7 +26,8 @@ class Parameter {
   [[nodiscard]] const Tensor& gradient() const { return gradient_; }  ///< f32; undefined when frozen
   [[nodiscard]] bool trained() const { return gradient_.defined(); }
   [[nodiscard]] const Shape& shape() const { return shape_; }
-  /// The packed form for products in `compute`, packed now if the values changed since. Device thread only.
+  /// The packed form for products in `compute`, packed now if the values changed since. Device thread only. Of more
+  /// than two dimensions, all but the first are folded into columns.
   const PackedWeight& packed(const OperatorTable& ops, DType compute, PackFor use);
 
  private:
@@ -68,7 +69,9 @@ class Parameters {
   /// To be called after values were written from outside (loading, optimizer): packed forms are out of date.
   void values_changed();
   /// Frozen sections: packs `matrices` for `compute` once and gives the f32 pages of those values back to the system.
-  void freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices);
+  /// With `passes_gradient` their forms for backward_input are packed too.
+  void freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices,
+                     bool passes_gradient = false);
 
   [[nodiscard]] std::deque<Parameter>& all() { return parameters_; }
   [[nodiscard]] Parameter* find(std::string_view name);

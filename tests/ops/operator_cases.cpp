@@ -178,13 +178,13 @@ struct Add final : OperatorCase {
   }
 };
 
-struct Embedding final : OperatorCase {
+struct Embedding : OperatorCase {
   static std::vector<std::int32_t> cycle(Size size, std::int32_t step, std::int32_t length) {
     std::vector<std::int32_t> numbers;
     for (std::int32_t row = 0; row < size.rows; ++row) numbers.push_back(row * step % length);
     return numbers;
   }
-  static std::vector<std::int32_t> ids(Size size) { return cycle(size, 3, 5); }
+  virtual std::vector<std::int32_t> ids(Size size) const { return cycle(size, 3, 5); }
   static std::vector<std::int32_t> positions(Size size) { return cycle(size, 1, 4); }
   std::string name() const override { return "embedding"; }
   std::vector<Operand> operands(Size size) const override {
@@ -198,7 +198,8 @@ struct Embedding final : OperatorCase {
       const std::int64_t token = ids(size)[count(row, 1)];
       const std::int64_t place = positions(size)[count(row, 1)];
       for (std::int64_t i = 0; i < size.columns; ++i) {
-        y.push_back(in[0][count(token, size.columns) + count(1, i)] + in[1][count(place, size.columns) + count(1, i)]);
+        const double word = token < 0 ? 0 : in[0][count(token, size.columns) + count(1, i)];
+        y.push_back(word + in[1][count(place, size.columns) + count(1, i)]);
       }
     }
     return y;
@@ -212,6 +213,67 @@ struct Embedding final : OperatorCase {
     std::vector<std::int32_t> token = ids(c.size);
     c.ops.embedding_backward(c.dresult, Tensor(token.data(), DType::i32, {c.size.rows}), positions(c.size),
                              c.gradients[0], c.gradients[1]);
+  }
+};
+
+/// Ids of -1 take no row of the table.
+struct EmbeddingWithGaps final : Embedding {
+  std::string name() const override { return "embedding_with_gaps"; }
+  std::vector<std::int32_t> ids(Size size) const override {
+    std::vector<std::int32_t> numbers = cycle(size, 3, 6);
+    for (std::int32_t& number : numbers) --number;
+    return numbers;
+  }
+};
+
+/// Some rows twice, some not at all.
+std::vector<std::int32_t> two_thirds(Size size) {
+  std::vector<std::int32_t> index;
+  for (std::int32_t row = 0; row < size.rows; ++row) index.push_back(row * 2 / 3);
+  return index;
+}
+
+struct SelectRows final : OperatorCase {
+  std::string name() const override { return "select_rows"; }
+  std::vector<Operand> operands(Size size) const override { return {{"x", {size.rows, size.columns}, Storage::act}}; }
+  Operand result(Size size) const override { return {"y", {size.rows, size.columns}, Storage::act}; }
+  Values reference(Size size, const std::vector<Values>& in) const override {
+    Values y;
+    for (const std::int32_t row : two_thirds(size)) {
+      for (std::int64_t i = 0; i < size.columns; ++i) y.push_back(in[0][count(row, size.columns) + count(1, i)]);
+    }
+    return y;
+  }
+  void forward(Call& c) const override { c.ops.gather_rows(c.operands[0], two_thirds(c.size), c.result); }
+  void backward(Call& c) const override {
+    if (!c.accumulate) c.gradients[0].fill(0.0);
+    c.ops.scatter_add_rows(c.dresult, two_thirds(c.size), c.gradients[0]);
+  }
+  bool accumulates() const override { return true; }
+};
+
+/// Rows of the precision under test on an f32 stream.
+struct AddRows final : OperatorCase {
+  std::string name() const override { return "add_rows"; }
+  std::vector<Operand> operands(Size size) const override {
+    return {{"x", {size.rows, size.columns}, Storage::f32}, {"rows", {size.rows, size.columns}, Storage::act}};
+  }
+  Operand result(Size size) const override { return {"y", {size.rows, size.columns}, Storage::f32}; }
+  Values reference(Size size, const std::vector<Values>& in) const override {
+    Values y = in[0];
+    std::size_t from = 0;
+    for (const std::int32_t row : two_thirds(size)) {
+      for (std::int64_t i = 0; i < size.columns; ++i) y[count(row, size.columns) + count(1, i)] += in[1][from++];
+    }
+    return y;
+  }
+  void forward(Call& c) const override {
+    c.ops.cast(c.operands[0], c.result);
+    c.ops.scatter_add_rows(c.operands[1], two_thirds(c.size), c.result);
+  }
+  void backward(Call& c) const override {
+    c.ops.cast(c.dresult, c.gradients[0]);
+    c.ops.gather_rows(c.dresult, two_thirds(c.size), c.gradients[1]);
   }
 };
 
@@ -263,6 +325,9 @@ std::vector<std::shared_ptr<const OperatorCase>> operator_cases() {
           std::make_shared<SwiGlu>(),
           std::make_shared<Add>(),
           std::make_shared<Embedding>(),
+          std::make_shared<EmbeddingWithGaps>(),
+          std::make_shared<SelectRows>(),
+          std::make_shared<AddRows>(),
           std::make_shared<Rotary>()};
 }
 

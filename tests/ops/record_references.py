@@ -52,6 +52,26 @@ def embedding(g, rows, columns):
     return v, lambda v: F.embedding(ids, v["table"]) + F.embedding(positions, v["positions_table"])
 
 
+def embedding_with_gaps(g, rows, columns):
+    """ids of -1 take no row of the table."""
+    v = {"table": exact(g, 5, columns), "positions_table": exact(g, 4, columns)}
+    ids, positions = torch.arange(rows) * 3 % 6 - 1, torch.arange(rows) % 4
+    present = (ids >= 0).unsqueeze(1)
+    return v, lambda v: F.embedding(ids.clamp(min=0), v["table"]) * present + F.embedding(positions, v["positions_table"])
+
+
+def select_rows(g, rows, columns):
+    """Some rows twice, some not at all."""
+    index = torch.arange(rows) * 2 // 3
+    return {"x": exact(g, rows, columns)}, lambda v: v["x"][index]
+
+
+def add_rows(g, rows, columns):
+    index = torch.arange(rows) * 2 // 3
+    return ({"x": exact(g, rows, columns), "rows": exact(g, rows, columns)},
+            lambda v: v["x"].index_add(0, index, v["rows"]))
+
+
 def rotary(g, rows, columns):
     """Two query heads and one key/value head of even size, the half-split rotation of Hugging Face's Llama."""
     size = columns + columns % 2
@@ -70,7 +90,14 @@ def rotary(g, rows, columns):
 def record_operators():
     g = torch.Generator().manual_seed(20)
     tensors, notes = {}, []
-    for make in (linear, layer_norm, rms_norm, gelu, swiglu, add, embedding, rotary):
+    record_each(g, (linear, layer_norm, rms_norm, gelu, swiglu, add, embedding, rotary), tensors, notes)
+    record_adamw(g, tensors)
+    record_each(g, (embedding_with_gaps, select_rows, add_rows), tensors, notes)
+    save(HERE / "operators.safetensors", tensors, notes)
+
+
+def record_each(g, makers, tensors, notes):
+    for make in makers:
         for rows, columns in SIZES:
             values, forward = make(g, rows, columns)
             for value in values.values():
@@ -80,11 +107,9 @@ def record_operators():
             result.backward(dresult)
             case = f"{make.__name__}.{rows}x{columns}"
             notes.append({"case": case, "operator": make.__name__, "rows": rows, "columns": columns})
-            tensors |= {f"{case}.result": result.detach(), f"{case}.dresult": dresult}
+            tensors[f"{case}.result"], tensors[f"{case}.dresult"] = result.detach(), dresult
             for name, value in values.items():
-                tensors |= {f"{case}.{name}": value.detach(), f"{case}.d{name}": value.grad}
-    record_adamw(g, tensors)
-    save(HERE / "operators.safetensors", tensors, notes)
+                tensors[f"{case}.{name}"], tensors[f"{case}.d{name}"] = value.detach(), value.grad
 
 
 def record_adamw(g, tensors):

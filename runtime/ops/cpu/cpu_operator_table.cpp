@@ -160,15 +160,20 @@ void CpuOperatorTable::embedding(const Tensor& table, const Tensor& ids, const T
   assert(!positions_table.defined() || positions.size() >= id.size());
   float* to = y.data<float>();
   for (std::size_t row = 0; row < id.size(); ++row, to += columns) {
-    assert(id[row] >= 0 && id[row] < table.rows());
-    const float* token = table.data<float>() + id[row] * columns;
-    if (!positions_table.defined()) {
-      std::copy_n(token, columns, to);
-      continue;
+    assert(id[row] >= -1 && id[row] < table.rows());
+    const float* token = id[row] < 0 ? nullptr : table.data<float>() + id[row] * columns;
+    const float* place = nullptr;
+    if (positions_table.defined()) {
+      assert(positions[row] >= 0 && positions[row] < positions_table.rows());
+      place = positions_table.data<float>() + positions[row] * columns;
     }
-    assert(positions[row] >= 0 && positions[row] < positions_table.rows());
-    const float* place = positions_table.data<float>() + positions[row] * columns;
-    pointwise_.add({token, false}, {place, false}, {to, false}, columns);
+    if (token != nullptr && place != nullptr) {
+      pointwise_.add({token, false}, {place, false}, {to, false}, columns);
+    } else if (token != nullptr || place != nullptr) {
+      std::copy_n(token != nullptr ? token : place, columns, to);
+    } else {
+      std::fill_n(to, columns, 0.0F);
+    }
   }
 }
 
@@ -183,8 +188,29 @@ void CpuOperatorTable::embedding_backward(const Tensor& dy, const Tensor& ids, s
   };
   for (std::size_t row = 0; row < id.size(); ++row) {
     const float* gradient = dy.data<float>() + static_cast<std::int64_t>(row) * columns;
-    if (dtable.defined()) add_row(dtable, id[row], gradient);
+    if (dtable.defined() && id[row] >= 0) add_row(dtable, id[row], gradient);
     if (dpositions.defined()) add_row(dpositions, positions[row], gradient);
+  }
+}
+
+void CpuOperatorTable::gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const {
+  const std::int64_t columns = from.columns();
+  assert(to.columns() == columns && to.rows() == static_cast<std::int64_t>(index.size()));
+  for (std::size_t row = 0; row < index.size(); ++row) {
+    assert(index[row] >= 0 && index[row] < from.rows());
+    const Tensor source = from.row_slice(index[row], 1);
+    pointwise_.cast(in(source), out(to.row_slice(static_cast<std::int64_t>(row), 1)), columns);
+  }
+}
+
+void CpuOperatorTable::scatter_add_rows(const Tensor& rows, std::span<const std::int32_t> index,
+                                        const Tensor& to) const {
+  const std::int64_t columns = to.columns();
+  assert(rows.columns() == columns && rows.rows() == static_cast<std::int64_t>(index.size()));
+  for (std::size_t row = 0; row < index.size(); ++row) {
+    assert(index[row] >= 0 && index[row] < to.rows());
+    const Tensor sum = to.row_slice(index[row], 1);
+    pointwise_.add(in(sum), in(rows.row_slice(static_cast<std::int64_t>(row), 1)), out(sum), columns);
   }
 }
 

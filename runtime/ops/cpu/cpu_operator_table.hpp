@@ -55,6 +55,8 @@ class CpuOperatorTable final : public OperatorTable {
                  std::span<const std::int32_t> positions, const Tensor& y) const override;
   void embedding_backward(const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
                           const Tensor& dtable, const Tensor& dpositions) const override;
+  void gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const override;
+  void scatter_add_rows(const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to) const override;
   void rotary(const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions, double theta,
               int direction) const override;
 
