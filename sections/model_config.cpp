@@ -1,18 +1,20 @@
 #include "sections/model_config.hpp"
 
 #include <sstream>
+#include <string_view>
+#include <vector>
 
 #include "runtime/state/hf_config.hpp"
+#include "runtime/state/hf_vision_config.hpp"
 #include "sections/decoder/decoder_shape.hpp"
 
 namespace maestro {
 
 namespace {
 
-/// One setting under both of its names and with both of its values.
+/// One setting under its name in the stored file, with both of its values.
 struct Setting {
-  const char* gpt2_key;
-  const char* llama_key;
+  const char* key;
   std::string ours;
   std::string stored;
 };
@@ -24,43 +26,99 @@ std::string text(const Value& value) {
   return out.str();
 }
 
-/// What decides shapes and results, of models of one family; keys of the other family are null.
+Status compare(const std::vector<Setting>& settings, const std::string& file) {
+  for (const Setting& each : settings) {
+    if (each.ours == each.stored) continue;
+    return Error{ErrorCode::invalid_argument,
+                 file + ": " + each.key + " is " + each.stored + ", but the section has " + each.ours};
+  }
+  return {};
+}
+
+Error another_family(const std::string& file, const std::string& stored, const std::string& ours) {
+  return {ErrorCode::invalid_argument, file + ": model_type is " + stored + ", but the section is of family " + ours};
+}
+
+/// What decides shapes and results, of decoders of one family.
 std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& stored) {
+  const bool llama = ours.family == "llama";
   const auto setting = [&](const char* gpt2_key, const char* llama_key, auto member) {
-    return Setting{gpt2_key, llama_key, text(ours.*member), text(stored.*member)};
+    return Setting{llama ? llama_key : gpt2_key, text(ours.*member), text(stored.*member)};
   };
-  return {setting("vocab_size", "vocab_size", &DecoderConfig::vocabulary),
-          setting("n_layer", "num_hidden_layers", &DecoderConfig::layers),
-          setting("n_embd", "hidden_size", &DecoderConfig::width),
-          setting("n_head", "num_attention_heads", &DecoderConfig::heads),
-          setting(nullptr, "num_key_value_heads", &DecoderConfig::kv_heads),
-          setting("n_inner", "intermediate_size", &DecoderConfig::ffn),
-          setting("n_positions", "max_position_embeddings", &DecoderConfig::positions),
-          setting("tie_word_embeddings", "tie_word_embeddings", &DecoderConfig::tied),
-          setting(nullptr, "rope_theta", &DecoderConfig::rope_theta),
-          setting("layer_norm_epsilon", "rms_norm_eps", &DecoderConfig::norm_epsilon)};
+  std::vector<Setting> all = {setting("vocab_size", "vocab_size", &DecoderConfig::vocabulary),
+                              setting("n_layer", "num_hidden_layers", &DecoderConfig::layers),
+                              setting("n_embd", "hidden_size", &DecoderConfig::width),
+                              setting("n_head", "num_attention_heads", &DecoderConfig::heads),
+                              setting("n_inner", "intermediate_size", &DecoderConfig::ffn),
+                              setting("n_positions", "max_position_embeddings", &DecoderConfig::positions),
+                              setting("tie_word_embeddings", "tie_word_embeddings", &DecoderConfig::tied),
+                              setting("layer_norm_epsilon", "rms_norm_eps", &DecoderConfig::norm_epsilon)};
+  if (llama) {
+    all.push_back(setting("", "num_key_value_heads", &DecoderConfig::kv_heads));
+    all.push_back(setting("", "rope_theta", &DecoderConfig::rope_theta));
+  }
+  return all;
+}
+
+std::vector<Setting> settings(const VisionConfig& ours, const VisionConfig& stored) {
+  const auto setting = [&](const char* key, auto member) {
+    return Setting{key, text(ours.*member), text(stored.*member)};
+  };
+  const auto tables = [](const VisionConfig& config) {
+    return config.positions == PatchPositions::grid ? "2d" : "learned";
+  };
+  std::vector<Setting> all = {
+      setting("num_hidden_layers", &VisionConfig::layers),  setting("hidden_size", &VisionConfig::width),
+      setting("num_attention_heads", &VisionConfig::heads), setting("intermediate_size", &VisionConfig::ffn),
+      setting("patch_size", &VisionConfig::patch),          setting("layer_norm_eps", &VisionConfig::norm_epsilon),
+      {"position_tables", tables(ours), tables(stored)}};
+  if (ours.positions == PatchPositions::grid) {
+    all.push_back(setting("max_grid", &VisionConfig::max_grid));
+  } else {
+    all.push_back(setting("(image_size / patch_size)^2", &VisionConfig::max_patches));
+  }
+  return all;
+}
+
+/// A width that the file does not state is left to the tensors' shapes.
+std::vector<Setting> settings(const ProjectorConfig& ours, const ProjectorConfig& stored) {
+  std::vector<Setting> all;
+  if (stored.vision_width != 0) {
+    all.push_back({"vision_config: hidden_size", text(ours.vision_width), text(stored.vision_width)});
+  }
+  if (stored.width != 0) all.push_back({"text_config: hidden_size", text(ours.width), text(stored.width)});
+  return all;
+}
+
+Status compare_decoders(const std::string& config_json, const HfConfigText& found) {
+  const auto own = parse_hf_config(config_json, "the section's config.json");
+  if (!own) return own.error();
+  const auto stored = parse_hf_config(found.text, found.file);
+  if (!stored) return stored.error();
+  if (own->family != stored->family) return another_family(found.file, stored->family, own->family);
+  return compare(settings(resolved(*own), resolved(*stored)), found.file);
+}
+
+template <class Config>
+Status compare_with(const std::string& config_json, const HfConfigText& found,
+                    Result<Config> (*parse)(std::string_view, std::string_view)) {
+  const auto own = parse(config_json, "the section's config.json");
+  if (!own) return own.error();
+  const auto stored = parse(found.text, found.file);
+  if (!stored) return stored.error();
+  return compare(settings(*own, *stored), found.file);
 }
 
 }  // namespace
 
 Status check_same_model(const std::string& config_json, const std::filesystem::path& folder) {
-  const auto own = parse_hf_config(config_json, "the section's config.json");
-  if (!own) return own.error();
-  const auto found = read_hf_config(folder);
+  const auto type = hf_model_type(config_json, "the section's config.json");
+  if (!type) return type.error();
+  const auto found = read_hf_config_text(folder);
   if (!found) return found.error();
-  const DecoderConfig ours = resolved(*own), stored = resolved(*found);
-  const std::string file = (folder / "config.json").string();
-  if (ours.family != stored.family) {
-    return Error{ErrorCode::invalid_argument,
-                 file + ": model_type is " + stored.family + ", but the section is of family " + ours.family};
-  }
-  for (const Setting& each : settings(ours, stored)) {
-    const char* key = ours.family == "llama" ? each.llama_key : each.gpt2_key;
-    if (key == nullptr || each.ours == each.stored) continue;
-    return Error{ErrorCode::invalid_argument,
-                 file + ": " + key + " is " + each.stored + ", but the section has " + each.ours};
-  }
-  return {};
+  if (*type == "siglip_vision_model") return compare_with<VisionConfig>(config_json, *found, parse_hf_vision_config);
+  if (*type == "llava") return compare_with<ProjectorConfig>(config_json, *found, parse_hf_projector_config);
+  return compare_decoders(config_json, *found);
 }
 
 }  // namespace maestro

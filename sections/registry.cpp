@@ -9,6 +9,9 @@
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/language_model_head.hpp"
 #include "sections/distill/distilled_decoder.hpp"
+#include "sections/vision/projector.hpp"
+#include "sections/vision/vision_encoder.hpp"
+#include "sections/vision/vision_language_decoder.hpp"
 
 namespace maestro {
 
@@ -25,6 +28,12 @@ SectionFactory factory(typename Kind::Options options, const DataShape& data) {
 template <class Kind>
 SectionFactory plain(const SectionTable& section) {
   return factory<Kind>(Kind::Options::read(section.table), section.data);
+}
+
+/// Of a section that also reads the tables of its neighbours.
+template <class Kind>
+SectionFactory linked(const SectionTable& section) {
+  return factory<Kind>(Kind::Options::read(section.table, section.root), section.data);
 }
 
 SectionFactory distilled_decoder(const SectionTable& section) {
@@ -72,6 +81,10 @@ SectionRegistry builtin_sections() {
   registry.add("language_model_head", "output layer and loss behind a decoder_trunk", plain<LanguageModelHead>);
   registry.add("decoder_lm", "whole language model with its loss", plain<DecoderLm>);
   registry.add("distilled_decoder", "language model that learns from a teacher", distilled_decoder);
+  registry.add("vision_encoder", "vision transformer from image patches to features", plain<VisionEncoder>);
+  registry.add("projector", "from vision features to a decoder's width", linked<Projector>);
+  registry.add("vision_language_decoder", "whole language model with its loss that reads images",
+               linked<VisionLanguageDecoder>);
   return registry;
 }
 

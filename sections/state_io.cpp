@@ -17,7 +17,9 @@ using Names = std::map<std::string, Tensor, std::less<>>;
 /// The entry's rows as they lie in the flat buffer; a vector stays one.
 Tensor part_of(const Parameters& parameters, std::span<float> flat, const StateEntry& entry) {
   const Tensor whole = parameters.part(flat, *entry.parameter);
-  return entry.rows == 0 ? whole : whole.row_slice(entry.first_row, entry.rows);
+  if (entry.rows == 0) return whole;
+  if (whole.shape().rank() > 1) return whole.row_slice(entry.first_row, entry.rows);
+  return {whole.data<float>() + entry.first_row, DType::f32, Shape{entry.rows}};
 }
 
 Shape stored_shape(const StateEntry& entry, const Tensor& part) {

@@ -39,6 +39,9 @@ std::string_view missing_prefix(std::string_view name) {
   for (const std::string_view gpt2 : {"wte.", "wpe.", "h.", "ln_f."}) {
     if (name.starts_with(gpt2)) return "transformer.";
   }
+  for (const std::string_view vision : {"embeddings.", "encoder.", "post_layernorm.", "head."}) {
+    if (name.starts_with(vision)) return "vision_model.";
+  }
   for (const std::string_view llama : {"embed_tokens.", "layers.", "norm."}) {
     if (name.starts_with(llama)) return "model.";
   }

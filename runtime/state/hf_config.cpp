@@ -1,78 +1,17 @@
 #include "runtime/state/hf_config.hpp"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 
+#include "runtime/state/hf_keys.hpp"
 #include "runtime/state/posix_file.hpp"
 
 namespace maestro {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using Keys = HfKeys;
 
 namespace {
-
-/// The keys of one file, with errors that say where. Throws JobError, caught at this file's border.
-class Keys {
- public:
-  Keys(const json& object, std::string_view where) : object_(object), where_(where) {}
-
-  [[noreturn]] void fail(std::string_view key, const std::string& what) const {
-    throw JobError(where_ + ": " + std::string(key) + " " + what);
-  }
-  [[nodiscard]] Keys inside(std::string_view key, const json& object) const {
-    return {object, where_ + ": " + std::string(key)};
-  }
-  /// Null counts as absent, as it does for transformers.
-  [[nodiscard]] const json* find(std::string_view key) const {
-    const auto found = object_.find(key);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-  [[nodiscard]] std::int64_t size(std::string_view key, std::optional<std::int64_t> absent = {}) const {
-    const json* value = find(key);
-    if (value == nullptr && absent) return *absent;
-    if (value == nullptr) fail(key, "is missing");
-    constexpr std::int64_t most = std::int64_t{1} << 31;
-    const bool good = value->is_number_integer() && *value >= 1 && *value <= most;
-    if (!good) fail(key, "is " + value->dump() + "; it must be a whole number from 1 to 2^31");
-    return value->get<std::int64_t>();
-  }
-  [[nodiscard]] double positive(std::string_view key, double absent) const {
-    const json* value = find(key);
-    if (value == nullptr) return absent;
-    if (!value->is_number() || !(value->get<double>() > 0)) fail(key, "is " + value->dump() + "; it must be above 0");
-    return value->get<double>();
-  }
-  [[nodiscard]] bool flag(std::string_view key, bool absent) const {
-    const json* value = find(key);
-    if (value == nullptr) return absent;
-    if (!value->is_boolean()) fail(key, "is " + value->dump() + "; it must be true or false");
-    return value->get<bool>();
-  }
-  /// Refuses a setting that would make another model than the one this program computes.
-  void require_flag(std::string_view key, bool needed) const {
-    if (flag(key, needed) != needed) {
-      fail(key, std::string(needed ? "= false" : "= true") + " is not supported; only " + (needed ? "true" : "false") +
-                    " is");
-    }
-  }
-  void require_text(std::string_view key, std::string_view absent, const std::vector<std::string>& supported) const {
-    const json* value = find(key);
-    std::string text(absent);
-    if (value != nullptr) text = value->is_string() ? value->get<std::string>() : value->dump();
-    if (std::ranges::find(supported, text) == supported.end()) {
-      fail(key, "= " + text + " is not supported; the supported one is " + supported.front());
-    }
-  }
-  void require_absent(std::string_view key) const {
-    if (find(key) != nullptr) fail(key, "is not supported; only models without it are");
-  }
-
- private:
-  const json& object_;
-  std::string where_;
-};
 
 DecoderConfig gpt2_of(const Keys& keys) {
   // Three names of one function: the approximation of GELU by tanh.
@@ -191,23 +130,29 @@ nlohmann::ordered_json llama_json(const DecoderConfig& config) {
 }  // namespace
 
 Result<DecoderConfig> parse_hf_config(std::string_view text, std::string_view where) {
-  try {
-    const json object = json::parse(text);
-    if (!object.is_object()) throw JobError(std::string(where) + " is not a JSON object");
-    return decoder_of(object, where);
-  } catch (const json::parse_error& error) {
-    return Error{ErrorCode::invalid_argument, std::string(where) + " is no JSON at byte " + std::to_string(error.byte)};
-  } catch (const JobError& error) {
-    return Error{ErrorCode::invalid_argument, error.what()};
-  }
+  return parse_hf_keys(text, where, decoder_of);
 }
 
 Result<DecoderConfig> read_hf_config(const fs::path& path) {
+  const auto found = read_hf_config_text(path);
+  return found ? parse_hf_config(found->text, found->file) : found.error();
+}
+
+Result<HfConfigText> read_hf_config_text(const fs::path& path) {
   std::error_code failure;
   const fs::path file = fs::is_directory(path, failure) ? path / "config.json" : path;
-  const Result<std::string> text = read_text(file);
+  Result<std::string> text = read_text(file);
   if (!text) return text.error();
-  return parse_hf_config(*text, file.string());
+  return HfConfigText{file.string(), *std::move(text)};
+}
+
+Result<std::string> hf_model_type(std::string_view text, std::string_view where) {
+  return parse_hf_keys(text, where, [](const json& object, std::string_view file) {
+    const Keys keys(object, file);
+    const json* type = keys.find("model_type");
+    if (type == nullptr || !type->is_string()) keys.fail("model_type", "is missing");
+    return type->get<std::string>();
+  });
 }
 
 std::string hf_config_text(const DecoderConfig& config) {

@@ -24,6 +24,16 @@ namespace maestro {
 /// The same from a file, or from the config.json of a folder.
 [[nodiscard]] Result<DecoderConfig> read_hf_config(const std::filesystem::path& path);
 
+/// A config.json as it was read, and where.
+struct HfConfigText {
+  std::string file;
+  std::string text;
+};
+/// Of a file, or of the config.json of a folder.
+[[nodiscard]] Result<HfConfigText> read_hf_config_text(const std::filesystem::path& path);
+/// model_type of a config.json, of any family.
+[[nodiscard]] Result<std::string> hf_model_type(std::string_view text, std::string_view where);
+
 /// Pretty-printed JSON that transformers loads with AutoModelForCausalLM, and that parse_hf_config reads back as the
 /// same model (defaults written out: kv_heads and ffn are 0 for GPT-2 and filled in for Llama).
 [[nodiscard]] std::string hf_config_text(const DecoderConfig& config);

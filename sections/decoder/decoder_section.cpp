@@ -41,9 +41,13 @@ std::string DecoderSection::config_json() const {
 }
 
 void DecoderSection::freeze() {
-  std::vector<Parameter*> matrices = stack_.product_matrices();
+  std::vector<Parameter*> matrices = stack_.matrices();
   if (owns_head()) matrices.push_back(head_);
-  parameters_.freeze_packed(*context_.ops, context_.precision, matrices);
+  parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient);
+  if (head_ != nullptr) {  // a tied one stays an embedding too; packed now, since forward passes may share it
+    (void)head_->packed(*context_.ops, context_.precision, PackFor::forward);
+    if (context_.passes_gradient) (void)head_->packed(*context_.ops, context_.precision, PackFor::backward_input);
+  }
   frozen_ = true;
 }
 
@@ -55,7 +59,9 @@ Cost DecoderSection::decoder_cost(const SampleShape& sample) const {
   const DecoderConfig& config = decoder();
   Cost cost{body_flops(config, sample.tokens), 0};
   if (head_ != nullptr) cost.flops += head_flops(sample.tokens, config.width, config.vocabulary);
-  if (context_.trained) cost.bytes = body_bytes(config, sample.tokens, context_.precision);
+  if (context_.trained || context_.passes_gradient) {
+    cost.bytes = body_bytes(config, sample.tokens, context_.precision);
+  }
   return cost;
 }
 

@@ -20,7 +20,8 @@ class DecoderSection : public Section {
   [[nodiscard]] std::vector<StateEntry> state() override;
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] std::string config_json() const override;
-  /// Keeps only the packed forms of the matrices; the section can then no longer be stored or loaded.
+  /// Keeps only the packed forms of the matrices, those of the backward pass too when gradients pass through; the
+  /// section can then no longer be stored or loaded.
   void freeze() override;
   /// Once frozen, a forward pass only reads.
   [[nodiscard]] bool shareable() const override { return frozen_; }
@@ -46,7 +47,7 @@ class DecoderSection : public Section {
 
   SectionContext context_;
   Parameters parameters_;
-  DecoderStack stack_;         // after parameters_: refers to them
+  DecoderStack stack_;  // after parameters_: refers to them
   bool frozen_ = false;
   Parameter* head_ = nullptr;  // the embedding when tied; null without an output layer
 };

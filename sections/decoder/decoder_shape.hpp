@@ -13,9 +13,11 @@ namespace maestro {
 /// What the data source will send, as far as it is known when sections are built. Zero or empty: not known, not
 /// checked.
 struct DataShape {
-  std::int64_t sequence = 0;    ///< tokens of the longest sample
-  std::int64_t vocabulary = 0;  ///< token ids are below it
-  std::string tokenizer;        ///< name of the tokenizer that made the ids
+  std::int64_t sequence = 0;       ///< tokens of the longest sample
+  std::int64_t vocabulary = 0;     ///< token ids are below it
+  std::string tokenizer;           ///< name of the tokenizer that made the ids
+  std::int64_t patch_columns = 0;  ///< elements of a patch of a picture, 3 x patch x patch
+  std::int64_t max_patches = 0;    ///< the most patches of a sample
 };
 
 /// `config` with kv_heads and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a multiple of 64

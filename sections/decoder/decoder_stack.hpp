@@ -14,47 +14,44 @@
 #include <vector>
 
 #include "runtime/job/config.hpp"
-#include "runtime/ops/functions.hpp"
 #include "sections/parameter_init.hpp"
 #include "sections/section.hpp"
+#include "sections/transformer_block.hpp"
 
 namespace maestro {
 
 /// Registers its parameters with a section's Parameters, which must outlive it. Used on the section's device thread.
+/// Arrays of a layout must live until the backward pass.
 class DecoderStack {
  public:
   /// `config` must be resolved; call before Parameters::allocate().
   DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config);
 
-  /// (M, width) act behind the final norm, from tokens (M) i32. The layout's arrays must live until the backward pass.
+  /// (M, width) act behind the final norm, from tokens (M) i32: the three below in a row.
   Var hidden(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
+
+  /// (M, width) f32: token embeddings, and with learned positions theirs. A token of -1 gives zeros for the former.
+  Var embedded(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
+  /// All layers: (M, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 when that is defined.
+  Var transformed(Tape& tape, Var x, const SequenceLayout& layout, const Block& wanted = Block()) const;
+  /// The final norm: x's shape, act.
+  Var normed(Tape& tape, const Var& x) const;
 
   [[nodiscard]] const DecoderConfig& config() const { return config_; }
   /// (vocabulary, width); the output layer too when the model is tied.
   [[nodiscard]] Parameter& token_embedding() { return *tokens_; }
   [[nodiscard]] const std::vector<StateEntry>& state() const { return state_; }
   /// Parameters that are used in matrix products only, so that a frozen section may keep just their packed forms.
-  [[nodiscard]] std::vector<Parameter*> product_matrices() const;
+  [[nodiscard]] std::vector<Parameter*> matrices() const { return product_matrices(layers_); }
 
  private:
-  struct Affine {
-    Parameter* weight = nullptr;
-    Parameter* bias = nullptr;  // null in the Llama family
-  };
-  struct Layer {
-    Affine attention_norm, qkv, attention_out, ffn_norm, ffn_in, ffn_out;
-  };
   class Builder;
 
-  Var norm(Tape& tape, const Var& x, const Affine& weights) const;
-  Var layer(Tape& tape, const Layer& weights, const Var& x, const SequenceLayout& layout) const;
-
   DecoderConfig config_;
-  AttentionOptions attention_;
-  bool gpt2_;
+  BlockOptions block_;
   Parameter* tokens_ = nullptr;
   Parameter* positions_ = nullptr;  // GPT-2 only
-  std::vector<Layer> layers_;
+  std::vector<BlockWeights> layers_;
   Affine final_norm_;
   std::vector<StateEntry> state_;
 };

@@ -62,14 +62,15 @@ TEST(SectionRegistry, lists_what_is_built_in) {
     types.push_back(entry.type);
     EXPECT_FALSE(entry.description.empty()) << entry.type;
   }
-  EXPECT_EQ(types,
-            (std::vector<std::string>{"decoder_lm", "decoder_trunk", "distilled_decoder", "language_model_head"}));
+  EXPECT_EQ(types, (std::vector<std::string>{"decoder_lm", "decoder_trunk", "distilled_decoder", "language_model_head",
+                                             "projector", "vision_encoder", "vision_language_decoder"}));
 }
 
 TEST(SectionRegistry, an_unknown_type_is_refused_with_the_nearest_and_all) {
-  EXPECT_EQ(build_error(job, "decoder_trnk", "teacher"),
-            "teacher: section type 'decoder_trnk' is unknown; did you mean 'decoder_trunk'? known types: decoder_lm, "
-            "decoder_trunk, distilled_decoder, language_model_head");
+  EXPECT_EQ(
+      build_error(job, "decoder_trnk", "teacher"),
+      "teacher: section type 'decoder_trnk' is unknown; did you mean 'decoder_trunk'? known types: decoder_lm, "
+      "decoder_trunk, distilled_decoder, language_model_head, projector, vision_encoder, vision_language_decoder");
 }
 
 TEST(SectionRegistry, a_type_cannot_be_registered_twice) {
@@ -92,6 +93,77 @@ TEST(SectionRegistry, misspelt_and_wrong_settings_are_refused_with_their_line) {
     const std::string error = build_error(with(line), "distilled_decoder", "student");
     EXPECT_EQ(error.find("job.toml:16: student."), 0u) << error;
   }
+}
+
+constexpr const char* vision_job = R"(
+[eye]
+layers = 1
+width = 32
+heads = 4
+patch = 4
+positions = "2d"
+precision = "bf16"
+[projector]
+vision = "eye"
+[decoder]
+layers = 1
+width = 16
+heads = 2
+vocabulary = 37
+)";
+
+SectionTable vision_section(const JobDocument& document, const std::string& name) {
+  SectionTable table = section(document, name);
+  table.data.patch_columns = 3 * 4 * 4;
+  return table;
+}
+
+TEST(SectionRegistry, vision_sections_take_widths_and_precisions_from_each_other) {
+  Bench bench;
+  const SectionRegistry registry = builtin_sections();
+  const JobDocument document = JobDocument::parse(vision_job, "job.toml");
+  const auto eye = registry.build("vision_encoder", vision_section(document, "eye"));
+  const auto projector = registry.build("projector", vision_section(document, "projector"));
+  const auto decoder = registry.build("vision_language_decoder", vision_section(document, "decoder"));
+  const Port features = eye(bench.context("eye", true, DType::bf16))->ports().outputs[0];
+  const Ports between = projector(bench.context("projector", true))->ports();
+  const Port visual = decoder(bench.context("decoder", true, DType::bf16))->ports().inputs[2];
+  (void)document.root().table("eye").text("precision", "");
+  document.finish();
+  for (const auto& [out, in] : {std::pair{features, between.inputs[0]}, std::pair{between.outputs[0], visual}}) {
+    EXPECT_EQ(out.name, in.name);
+    EXPECT_EQ(out.dtype, in.dtype) << out.name;
+    EXPECT_EQ(out.columns, in.columns) << out.name;
+    EXPECT_EQ(out.axis, Axis::patches);
+    EXPECT_EQ(in.axis, Axis::patches);
+    EXPECT_TRUE(out.differentiable && in.differentiable);
+  }
+  EXPECT_FALSE(between.inputs[0].optional);
+  EXPECT_TRUE(visual.optional);
+}
+
+std::string vision_error(const std::string& type, const std::string& name, const std::string& change) {
+  try {
+    Bench bench;
+    const JobDocument document = JobDocument::parse(vision_job, "job.toml", {change});
+    SectionContext context = bench.context(name, true);
+    context.prototype = true;
+    (void)builtin_sections().build(type, vision_section(document, name))(context);
+  } catch (const JobError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(SectionRegistry, vision_settings_that_fit_neither_themselves_nor_the_data_are_refused) {
+  EXPECT_EQ(vision_error("vision_encoder", "eye", "eye.layers=1"), "no error");
+  EXPECT_NE(vision_error("vision_encoder", "eye", "eye.heads=3").find("heads = 3 does not divide width = 32"),
+            std::string::npos);
+  EXPECT_EQ(vision_error("vision_encoder", "eye", "eye.patch=8"),
+            "eye: patch = 8 does not fit the data's patches of 4 x 4 pixels; set patch = 4 here, or change data.patch");
+  EXPECT_NE(vision_error("vision_encoder", "eye", "eye.positions=3d").find("eye.positions"), std::string::npos);
+  EXPECT_NE(vision_error("projector", "projector", "projector.vision=iris").find("there is no section [iris]"),
+            std::string::npos);
 }
 
 TEST(SectionRegistry, weights_give_the_shape_that_the_job_leaves_out) {

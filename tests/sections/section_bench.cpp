@@ -19,6 +19,17 @@ Batch::Batch(std::vector<std::int32_t> packed_tokens, std::vector<std::int32_t> 
     }
     samples.emplace_back(sample);
   }
+  with_patches(std::vector<std::int32_t>(samples.size(), 0));
+}
+
+Batch& Batch::with_patches(const std::vector<std::int32_t>& counts) {
+  patch_offsets.assign(1, 0);
+  patch_positions.clear();
+  for (const std::int32_t count : counts) {
+    for (std::int32_t position = 0; position < count; ++position) patch_positions.push_back(position);
+    patch_offsets.push_back(patch_offsets.back() + count);
+  }
+  return *this;
 }
 
 Batch Batch::random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t vocabulary) {
@@ -57,7 +68,7 @@ MicroBatch::MicroBatch(Bench& bench, Section& section, const Batch& batch, Pass 
     : section_(&section),
       batch_(&batch),
       tape_(*bench.ops, bench.arena, precision, pass == Pass::train),
-      inputs_(pass, batch.samples, batch.layout(), 1.0 / batch.target_tokens()) {
+      inputs_(pass, batch.samples, batch.layout(), 1.0 / batch.target_tokens(), batch.patches()) {
   const auto borrowed = [](const std::vector<std::int32_t>& values) {
     return Tensor(const_cast<std::int32_t*>(values.data()), DType::i32, {static_cast<std::int64_t>(values.size())});
   };
@@ -75,8 +86,13 @@ MicroBatch& MicroBatch::forward() {
 }
 
 double MicroBatch::metric(const std::string& name) const {
+  const MetricSum found = metric_sum(name);
+  return found.sum / found.weight;
+}
+
+MetricSum MicroBatch::metric_sum(const std::string& name) const {
   for (const MetricSum& metric : outputs_.metrics()) {
-    if (metric.name == name) return metric.sum / metric.weight;
+    if (metric.name == name) return metric;
   }
   throw std::out_of_range("metric " + name);
 }
@@ -101,9 +117,9 @@ namespace {
 /// Slope of the loss along `direction` (of unit length) from one parameter's values, which are restored.
 double slope(Bench& bench, Section& section, const Batch& batch, const Connect& connect, Parameter& parameter,
              const std::vector<double>& direction) {
-  // Errors: the third derivative times step^2 / 6, about 1e-4 of the slope here, and the rounding of the loss, about
-  // 1e-6, over twice the step. At 0.02 both are small beside the tolerance below.
-  constexpr double step = 0.02;
+  // Errors: the third derivative times step^2 / 6, up to 2e-3 of the slope through three sections, and the rounding of
+  // the loss, about 1e-6, over twice the step. At 0.01 both are small beside the tolerance below.
+  constexpr double step = 0.01;
   const std::span<float> values = parameter.value().span<float>();
   const std::vector<float> before(values.begin(), values.end());
   const auto loss_at = [&](double distance) {

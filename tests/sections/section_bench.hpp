@@ -19,13 +19,17 @@ namespace maestro::testing {
 /// Samples packed without padding.
 struct Batch {
   std::vector<std::int32_t> tokens, targets, offsets, positions;
+  std::vector<std::int32_t> patch_offsets, patch_positions;  ///< without pictures: no patches
   std::vector<SampleId> samples;
 
   Batch(std::vector<std::int32_t> packed_tokens, std::vector<std::int32_t> packed_targets,
         std::vector<std::int32_t> sample_offsets);
   /// Random tokens and targets below `vocabulary`, every seventh target ignored.
   static Batch random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t vocabulary);
+  /// So many patches in each sample.
+  Batch& with_patches(const std::vector<std::int32_t>& counts);
   [[nodiscard]] SequenceLayout layout() const { return {offsets, positions}; }
+  [[nodiscard]] SequenceLayout patches() const { return {patch_offsets, patch_positions}; }
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }
   [[nodiscard]] double target_tokens() const;
 };
@@ -48,9 +52,13 @@ class MicroBatch {
   void backward() { tape_.backward(); }
   void seed(const std::string& port, const Tensor& gradient) { tape_.seed(*outputs_.find(port), gradient); }
 
+  /// Sum over weight, or the two apart.
   [[nodiscard]] double metric(const std::string& name) const;
+  [[nodiscard]] MetricSum metric_sum(const std::string& name) const;
   [[nodiscard]] const Tensor& output(const std::string& port) const { return outputs_.find(port)->value(); }
   [[nodiscard]] const Var& input(const std::string& port) const { return inputs_[port]; }
+  [[nodiscard]] const Inputs& inputs() const { return inputs_; }
+  [[nodiscard]] Tape& tape() { return tape_; }
 
  private:
   Section* section_;

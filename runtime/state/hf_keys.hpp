@@ -1,0 +1,92 @@
+// Reading config.json of Hugging Face models: keys with their checks. For the sources of runtime/state alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+/// The keys of one object, with errors that say where. Throws JobError, which parse_hf_keys catches.
+class HfKeys {
+ public:
+  HfKeys(const nlohmann::json& object, std::string_view where) : object_(object), where_(where) {}
+
+  [[noreturn]] void fail(std::string_view key, const std::string& what) const {
+    throw JobError(where_ + ": " + std::string(key) + " " + what);
+  }
+  [[nodiscard]] HfKeys inside(std::string_view key, const nlohmann::json& object) const {
+    return {object, where_ + ": " + std::string(key)};
+  }
+  /// Null counts as absent, as it does for transformers.
+  [[nodiscard]] const nlohmann::json* find(std::string_view key) const {
+    const auto found = object_.find(key);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+  [[nodiscard]] std::int64_t size(std::string_view key, std::optional<std::int64_t> absent = {}) const {
+    const nlohmann::json* value = find(key);
+    if (value == nullptr && absent) return *absent;
+    if (value == nullptr) fail(key, "is missing");
+    constexpr std::int64_t most = std::int64_t{1} << 31;
+    const bool good = value->is_number_integer() && *value >= 1 && *value <= most;
+    if (!good) fail(key, "is " + value->dump() + "; it must be a whole number from 1 to 2^31");
+    return value->get<std::int64_t>();
+  }
+  [[nodiscard]] double positive(std::string_view key, double absent) const {
+    const nlohmann::json* value = find(key);
+    if (value == nullptr) return absent;
+    if (!value->is_number() || !(value->get<double>() > 0)) fail(key, "is " + value->dump() + "; it must be above 0");
+    return value->get<double>();
+  }
+  [[nodiscard]] bool flag(std::string_view key, bool absent) const {
+    const nlohmann::json* value = find(key);
+    if (value == nullptr) return absent;
+    if (!value->is_boolean()) fail(key, "is " + value->dump() + "; it must be true or false");
+    return value->get<bool>();
+  }
+  /// Refuses a setting that would make another model than the one this program computes.
+  void require_flag(std::string_view key, bool needed) const {
+    if (flag(key, needed) != needed) {
+      fail(key, std::string(needed ? "= false" : "= true") + " is not supported; only " + (needed ? "true" : "false") +
+                    " is");
+    }
+  }
+  void require_text(std::string_view key, std::string_view absent, const std::vector<std::string>& supported) const {
+    const nlohmann::json* value = find(key);
+    std::string text(absent);
+    if (value != nullptr) text = value->is_string() ? value->get<std::string>() : value->dump();
+    if (std::ranges::find(supported, text) == supported.end()) {
+      fail(key, "= " + text + " is not supported; the supported one is " + supported.front());
+    }
+  }
+  void require_absent(std::string_view key) const {
+    if (find(key) != nullptr) fail(key, "is not supported; only models without it are");
+  }
+
+ private:
+  const nlohmann::json& object_;
+  std::string where_;
+};
+
+/// read(object, where) on the JSON object that `text` holds; a JobError it throws becomes the result's error.
+template <class Read>
+auto parse_hf_keys(std::string_view text, std::string_view where, Read read)
+    -> Result<decltype(read(nlohmann::json(), where))> {
+  try {
+    const nlohmann::json object = nlohmann::json::parse(text);
+    if (!object.is_object()) throw JobError(std::string(where) + " is not a JSON object");
+    return read(object, where);
+  } catch (const nlohmann::json::parse_error& error) {
+    return Error{ErrorCode::invalid_argument, std::string(where) + " is no JSON at byte " + std::to_string(error.byte)};
+  } catch (const JobError& error) {
+    return Error{ErrorCode::invalid_argument, error.what()};
+  }
+}
+
+}  // namespace maestro

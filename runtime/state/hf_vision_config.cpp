@@ -1,0 +1,154 @@
+#include "runtime/state/hf_vision_config.hpp"
+
+#include <cmath>
+
+#include "runtime/state/hf_config.hpp"
+#include "runtime/state/hf_keys.hpp"
+
+namespace maestro {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* tanh_gelu = "gelu_pytorch_tanh";
+
+std::int64_t square_side(std::int64_t patches) {
+  const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(patches))));
+  return side * side == patches ? side : 0;
+}
+
+void read_positions(const HfKeys& keys, VisionConfig& config) {
+  keys.require_text("position_tables", "learned", {"learned", "2d"});
+  const json* tables = keys.find("position_tables");
+  config.positions = tables != nullptr && *tables == "2d" ? PatchPositions::grid : PatchPositions::learned;
+  if (config.positions == PatchPositions::grid) {
+    config.max_grid = keys.size("max_grid");
+    return;
+  }
+  if (keys.find("max_patches") != nullptr) {
+    config.max_patches = keys.size("max_patches");
+    return;
+  }
+  const std::int64_t side = keys.size("image_size", 224) / config.patch;
+  if (side < 1) keys.fail("image_size", "is smaller than patch_size = " + std::to_string(config.patch));
+  config.max_patches = side * side;
+}
+
+VisionConfig encoder_of(const HfKeys& keys) {
+  keys.require_text("hidden_act", tanh_gelu, {tanh_gelu, "gelu_new", "gelu_fast"});
+  keys.require_absent("quantization_config");
+  if (keys.size("num_channels", 3) != 3) keys.fail("num_channels", "is not supported; only 3 is");
+  VisionConfig config;
+  config.layers = keys.size("num_hidden_layers", 12);
+  config.width = keys.size("hidden_size", 768);
+  config.heads = keys.size("num_attention_heads", 12);
+  config.ffn = keys.size("intermediate_size", 3072);
+  config.patch = keys.size("patch_size", 16);
+  config.norm_epsilon = keys.positive("layer_norm_eps", 1e-6);
+  config.init_std = keys.positive("initializer_range", 0.02);
+  if (config.width % config.heads != 0) {
+    keys.fail("num_attention_heads",
+              "= " + std::to_string(config.heads) + " does not divide the width " + std::to_string(config.width));
+  }
+  read_positions(keys, config);
+  return config;
+}
+
+const json& object_at(const HfKeys& keys, std::string_view key) {
+  static const json empty = json::object();
+  const json* found = keys.find(key);
+  if (found == nullptr) return empty;
+  if (!found->is_object()) keys.fail(key, "is " + found->dump() + "; it must be an object");
+  return *found;
+}
+
+VisionConfig vision_of(const json& object, std::string_view where) {
+  const HfKeys keys(object, where);
+  keys.require_text("model_type", "(none)", {"siglip_vision_model", "siglip"});
+  if (*keys.find("model_type") == "siglip")
+    return encoder_of(keys.inside("vision_config", object_at(keys, "vision_config")));
+  return encoder_of(keys);
+}
+
+std::int64_t width_in(const HfKeys& keys, std::string_view part) {
+  const json& object = object_at(keys, part);
+  const HfKeys inside = keys.inside(part, object);
+  return inside.find("hidden_size") == nullptr ? 0 : inside.size("hidden_size");
+}
+
+ProjectorConfig projector_of(const json& object, std::string_view where) {
+  const HfKeys keys(object, where);
+  keys.require_text("model_type", "(none)", {"llava"});
+  keys.require_text("projector_hidden_act", "gelu", {tanh_gelu, "gelu_new", "gelu_fast"});
+  keys.require_flag("multimodal_projector_bias", true);
+  const json* layer = keys.find("vision_feature_layer");
+  if (layer != nullptr && !layer->is_number_integer()) {
+    keys.fail("vision_feature_layer", "of several layers is not supported; only one is");
+  }
+  ProjectorConfig config;
+  config.vision_width = width_in(keys, "vision_config");
+  config.width = width_in(keys, "text_config");
+  config.init_std = keys.positive("initializer_range", 0.02);
+  return config;
+}
+
+}  // namespace
+
+Result<VisionConfig> parse_hf_vision_config(std::string_view text, std::string_view where) {
+  return parse_hf_keys(text, where, vision_of);
+}
+
+Result<ProjectorConfig> parse_hf_projector_config(std::string_view text, std::string_view where) {
+  return parse_hf_keys(text, where, projector_of);
+}
+
+Result<VisionConfig> read_hf_vision_config(const std::filesystem::path& path) {
+  const auto found = read_hf_config_text(path);
+  return found ? parse_hf_vision_config(found->text, found->file) : found.error();
+}
+
+Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& path) {
+  const auto found = read_hf_config_text(path);
+  return found ? parse_hf_projector_config(found->text, found->file) : found.error();
+}
+
+std::string hf_vision_config_text(const VisionConfig& config) {
+  nlohmann::ordered_json out;
+  out["architectures"] = {"SiglipVisionModel"};
+  out["model_type"] = "siglip_vision_model";
+  out["hidden_act"] = tanh_gelu;
+  out["num_hidden_layers"] = config.layers;
+  out["hidden_size"] = config.width;
+  out["num_attention_heads"] = config.heads;
+  out["intermediate_size"] = config.ffn != 0 ? config.ffn : 4 * config.width;
+  out["num_channels"] = 3;
+  out["patch_size"] = config.patch;
+  out["layer_norm_eps"] = config.norm_epsilon;
+  out["initializer_range"] = config.init_std;
+  out["attention_dropout"] = 0.0;
+  out["vision_use_head"] = false;
+  if (config.positions == PatchPositions::grid) {
+    out["position_tables"] = "2d";
+    out["max_grid"] = config.max_grid;
+  } else if (const std::int64_t side = square_side(config.max_patches); side > 0) {
+    out["image_size"] = side * config.patch;
+  } else {
+    out["max_patches"] = config.max_patches;
+  }
+  out["torch_dtype"] = "float32";
+  return out.dump(2) + "\n";
+}
+
+std::string hf_projector_config_text(const ProjectorConfig& config) {
+  nlohmann::ordered_json out;
+  out["model_type"] = "llava";
+  out["projector_hidden_act"] = tanh_gelu;
+  out["multimodal_projector_bias"] = true;
+  out["initializer_range"] = config.init_std;
+  out["vision_config"] = {{"hidden_size", config.vision_width}};
+  out["text_config"] = {{"hidden_size", config.width}};
+  return out.dump(2) + "\n";
+}
+
+}  // namespace maestro

@@ -1,0 +1,59 @@
+// config.json of vision parts, to and from plain settings.
+//
+// siglip_vision_model (transformers SiglipVisionConfig), also inside a whole model's vision_config (model_type siglip):
+//   num_hidden_layers, hidden_size, num_attention_heads, intermediate_size, patch_size, image_size, layer_norm_eps,
+//   hidden_act. Not of the library: max_patches where the position table is no square grid's; and for factorised
+//   positions, which the library does not know, position_tables = "2d" and max_grid.
+// llava (transformers LlavaConfig), of which the projector is read: vision_config.hidden_size, text_config.hidden_size,
+//   projector_hidden_act, multimodal_projector_bias.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+/// How a vision encoder learns where a patch is.
+enum class PatchPositions : std::uint8_t {
+  learned,  ///< one table, entry row * columns of the patch's image + column, as SigLIP (Zhai et al. 2023)
+  grid      ///< "2d": a table of rows and one of columns, added up, as NaViT (Dehghani et al. 2023, section 2.1)
+};
+
+/// Shape of a vision transformer: layer norm before each branch, biases, tanh GELU, attention within each image.
+struct VisionConfig {
+  std::int64_t layers = 6;
+  std::int64_t width = 256;
+  std::int64_t heads = 4;
+  std::int64_t ffn = 0;    ///< 0: 4 x width
+  std::int64_t patch = 8;  ///< pixels on a patch's side
+  PatchPositions positions = PatchPositions::learned;
+  std::int64_t max_patches = 256;  ///< of one image; learned positions
+  std::int64_t max_grid = 128;     ///< rows and columns of patches of one image; "2d" positions
+  double norm_epsilon = 1e-6;
+  double init_std = 0.02;
+};
+
+/// A projector from vision features to a decoder's width: linear, tanh GELU, linear, as LLaVA 1.5 (Liu et al. 2023).
+struct ProjectorConfig {
+  std::int64_t vision_width = 0;  ///< 0: the file does not say
+  std::int64_t width = 0;         ///< 0: the file does not say
+  double init_std = 0.02;
+};
+
+/// Errors (invalid_argument) as parse_hf_config. Absent keys take the defaults of the transformers library.
+[[nodiscard]] Result<VisionConfig> parse_hf_vision_config(std::string_view text, std::string_view where);
+[[nodiscard]] Result<ProjectorConfig> parse_hf_projector_config(std::string_view text, std::string_view where);
+/// The same from a file, or from the config.json of a folder.
+[[nodiscard]] Result<VisionConfig> read_hf_vision_config(const std::filesystem::path& path);
+[[nodiscard]] Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& path);
+
+/// Pretty-printed JSON that the parsers above read back as the same model; with learned positions of a square grid,
+/// transformers loads the encoder's as a SiglipVisionModel without its pooling head.
+[[nodiscard]] std::string hf_vision_config_text(const VisionConfig& config);
+[[nodiscard]] std::string hf_projector_config_text(const ProjectorConfig& config);
+
+}  // namespace maestro

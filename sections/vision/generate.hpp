@@ -1,0 +1,44 @@
+// Greedy answers of a vision-language model, for a person to look at: full forward passes, one for each token, so fit
+// for short answers only. Pure: no actors, no threads; runs on the caller's thread, which must be the one that may use
+// the sections.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/ops/operator_table.hpp"
+#include "sections/section.hpp"
+#include "sections/vision/vision_language_decoder.hpp"
+
+namespace maestro {
+
+/// The sections of one model, each with the precision it was built for. Vision and projector may be null for prompts
+/// without images.
+struct VisionLanguageModel {
+  Section* vision = nullptr;
+  DType vision_precision = DType::f32;
+  Section* projector = nullptr;
+  DType projector_precision = DType::f32;
+  VisionLanguageDecoder* decoder = nullptr;
+  DType decoder_precision = DType::f32;
+};
+
+struct Prompt {
+  std::span<const std::int32_t> tokens;  ///< at least one; image_token where a row of the images goes
+  Tensor pixels;                         ///< (P, 3 patch^2) f32; undefined: no images
+  Tensor places;                         ///< (P, 3) i32, as VisionEncoder takes them
+};
+
+struct GenerateOptions {
+  std::int64_t max_tokens = 32;
+  std::int32_t end_token = -1;  ///< ends the answer and is not part of it; -1: none
+};
+
+/// The tokens after the prompt, each the one of the largest logit (the lower id of equal ones); fewer than max_tokens
+/// when the end token came or the decoder's positions are used up. Throws JobError for a prompt whose image tokens and
+/// patches do not match or that has images for a model without vision.
+[[nodiscard]] std::vector<std::int32_t> generate(const OperatorTable& ops, const VisionLanguageModel& model,
+                                                 const Prompt& prompt, const GenerateOptions& options = {});
+
+}  // namespace maestro

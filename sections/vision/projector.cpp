@@ -1,0 +1,98 @@
+#include "sections/vision/projector.hpp"
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr Range size_range{.min = 1, .max = 1 << 20};
+constexpr NumberRange positive{.min = 0.0, .min_open = true};
+
+/// Width of the section named by `link`, for a projector that does not state it. Throws JobError when there is none.
+std::int64_t width_of(const JobTable& table, const JobTable& root, const char* key, const char* link,
+                      std::int64_t (*read)(const JobTable&)) {
+  const std::string other = table.text(link, link);
+  if (root.has(other)) return read(root.table(other));
+  table.fail(key, std::string("is not given and there is no section [") + other + "] to take it from; set " + key +
+                      ", or " + link + " = \"NAME\" to that section");
+}
+
+std::int64_t vision_width(const JobTable& table) {
+  return read_vision_shape(table).width;
+}
+std::int64_t decoder_width(const JobTable& table) {
+  return read_decoder_shape(table).width;
+}
+
+}  // namespace
+
+DType read_precision(const JobTable& table) {
+  return table.choice("precision", "fp32", {"fp32", "bf16"}) == "bf16" ? DType::bf16 : DType::f32;
+}
+
+Projector::Options Projector::Options::read(const JobTable& table, const JobTable& root) {
+  Options options;
+  ProjectorConfig& config = options.projector;
+  if (const std::string weights = table.text("weights", ""); !weights.empty()) {
+    const auto stored = read_hf_projector_config(weights);
+    if (!stored) table.fail("weights", stored.error().message);
+    config = *stored;
+  }
+  config.vision_width = table.integer("vision_width", config.vision_width, size_range);
+  config.width = table.integer("width", config.width, size_range);
+  config.init_std = table.number("init_std", config.init_std, positive);
+  if (config.vision_width == 0) config.vision_width = width_of(table, root, "vision_width", "vision", vision_width);
+  if (config.width == 0) config.width = width_of(table, root, "width", "decoder", decoder_width);
+  const std::string vision = table.text("vision", "vision");
+  if (root.has(vision)) options.features = read_precision(root.table(vision));
+  (void)table.text("decoder", "decoder");
+  return options;
+}
+
+Projector::Projector(const SectionContext& context, const Options& options)
+    : context_(context), config_(options.projector), features_(options.features.value_or(context.precision)) {
+  if (config_.vision_width < 1 || config_.width < 1) {
+    throw JobError(context.name + ": vision_width and width must be at least 1");
+  }
+  const ParameterInit init(context.seed, context.name);
+  ParameterBuilder add(parameters_, init, state_);
+  const std::string name = "multi_modal_projector.linear_";
+  first_ = add.linear(name + "1", Shape{config_.width, config_.vision_width}, config_.init_std);
+  second_ = add.linear(name + "2", Shape{config_.width, config_.width}, config_.init_std);
+  if (!context.prototype) parameters_.allocate(context.trained);
+}
+
+Ports Projector::ports() const {
+  return {{{"features", features_, config_.vision_width, true, false, Axis::patches}},
+          {{"visual", context_.precision, config_.width, true, false, Axis::patches}}};
+}
+
+void Projector::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  Var x = converted(tape, inputs["features"], tape.compute());
+  x = gelu(tape, linear(tape, x, *first_.weight, first_.bias));
+  outputs.set("visual", linear(tape, x, *second_.weight, second_.bias));
+}
+
+Cost Projector::cost(const SampleShape& sample) const {
+  const auto patches = static_cast<double>(sample.patches);
+  const auto width = static_cast<double>(config_.width);
+  Cost cost{2.0 * patches * width * (static_cast<double>(config_.vision_width) + width), 0};
+  if (context_.trained || context_.passes_gradient) {
+    // Before and behind GELU, and the result.
+    cost.bytes = patches * 3.0 * width * static_cast<double>(size_of(context_.precision));
+  }
+  return cost;
+}
+
+bool Projector::ignores(std::string_view stored_name) const {
+  return !stored_name.starts_with("multi_modal_projector.");
+}
+
+void Projector::freeze() {
+  Parameter* const matrices[] = {first_.weight, second_.weight};
+  parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient);
+  frozen_ = true;
+}
+
+}  // namespace maestro

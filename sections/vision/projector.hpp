@@ -1,0 +1,57 @@
+// From vision features to a decoder's embedding space: linear, tanh GELU, linear, with biases (the projector of LLaVA
+// 1.5, Liu et al. 2023).
+//
+// Input   features  (P, vision width) act of the vision section, differentiable
+// Output  visual    (P, width) act, differentiable
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sections/parameter_builder.hpp"
+#include "sections/section.hpp"
+#include "sections/vision/vision_shape.hpp"
+
+namespace maestro {
+
+/// Precision of the section whose table this is, as its own reader takes it.
+[[nodiscard]] DType read_precision(const JobTable& table);
+
+class Projector final : public Section {
+ public:
+  struct Options {
+    ProjectorConfig projector;
+    std::optional<DType> features;  ///< precision of the vision section; none: this section's
+    DataShape data;
+    /// `vision_width`, unless given, is the width of the section that key `vision` names ("vision" unless given), and
+    /// `width` that of the one that key `decoder` names ("decoder"). With `weights` the folder's config.json comes
+    /// before these. Throws JobError.
+    static Options read(const JobTable& table, const JobTable& root);
+  };
+  /// Throws JobError for a width below one.
+  Projector(const SectionContext& context, const Options& options);
+
+  [[nodiscard]] Ports ports() const override;
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
+  /// FLOPs 2 P (Cv C + C C) for P patches, Cv the vision section's width.
+  [[nodiscard]] Cost cost(const SampleShape& sample) const override;
+  [[nodiscard]] std::vector<StateEntry> state() override { return state_; }
+  /// The rest of a whole vision-language model.
+  [[nodiscard]] bool ignores(std::string_view stored_name) const override;
+  [[nodiscard]] std::string config_json() const override { return hf_projector_config_text(config_); }
+  void freeze() override;
+  [[nodiscard]] bool shareable() const override { return frozen_; }
+
+ private:
+  SectionContext context_;
+  ProjectorConfig config_;
+  DType features_;
+  Parameters parameters_;
+  std::vector<StateEntry> state_;
+  Affine first_, second_;
+  bool frozen_ = false;
+};
+
+}  // namespace maestro

@@ -1,0 +1,206 @@
+#include "sections/vision/vision_encoder.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr const char* model = "vision_model.";
+
+VisionConfig checked(const SectionContext& context, const VisionEncoder::Options& options) {
+  VisionConfig config = resolved(options.vision);
+  check_vision(context.name, config, options.data);
+  return config;
+}
+
+/// One patch's entry of `places`.
+struct Place {
+  std::int32_t image, row, column;
+};
+
+std::span<const Place> places_of(const Tensor& places) {
+  static_assert(sizeof(Place) == 3 * sizeof(std::int32_t));
+  return {reinterpret_cast<const Place*>(places.data<std::int32_t>()), static_cast<std::size_t>(places.rows())};
+}
+
+/// Offsets of the images of a micro-batch, ending with the number of patches: VE-1.
+std::vector<std::int32_t> image_offsets(std::span<const Place> places, const SequenceLayout& samples) {
+  std::vector<std::int32_t> offsets{0};
+  for (std::size_t sample = 0; sample + 1 < samples.offsets.size(); ++sample) {
+    const std::int32_t first = samples.offsets[sample], end = samples.offsets[sample + 1];
+    for (std::int32_t patch = first; patch < end; ++patch) {
+      const bool last = patch + 1 == end;
+      if (last || places[static_cast<std::size_t>(patch) + 1].image != places[static_cast<std::size_t>(patch)].image) {
+        offsets.push_back(patch + 1);
+      }
+    }
+  }
+  return offsets;
+}
+
+struct Grid {
+  std::int32_t rows = 0;
+  std::int32_t columns = 0;
+  bool negative = false;
+};
+
+Grid grid_of(std::span<const Place> image) {
+  Grid grid;
+  for (const Place& place : image) {
+    grid.rows = std::max(grid.rows, place.row + 1);
+    grid.columns = std::max(grid.columns, place.column + 1);
+    grid.negative = grid.negative || place.row < 0 || place.column < 0;
+  }
+  return grid;
+}
+
+/// VE-2: what a position table cannot hold is refused.
+void check_grid(const VisionConfig& config, const Grid& grid, const std::string& where) {
+  const std::string size = std::to_string(grid.rows) + " x " + std::to_string(grid.columns) + " patches";
+  if (grid.negative) throw JobError(where + "has a patch at a negative row or column");
+  if (config.positions == PatchPositions::learned) {
+    const std::int64_t needed = std::int64_t{grid.rows} * grid.columns;
+    if (needed <= config.max_patches) return;
+    throw JobError(where + "has " + size + ", more than max_patches = " + std::to_string(config.max_patches) +
+                   "; raise it to " + std::to_string(needed) + ", or shrink images by data.image_size");
+  }
+  const std::int32_t longer = std::max(grid.rows, grid.columns);
+  if (longer <= config.max_grid) return;
+  throw JobError(where + "has " + size + ", more than max_grid = " + std::to_string(config.max_grid) +
+                 " along one side; raise it to " + std::to_string(longer) +
+                 ", or shrink images by data.max_image_size");
+}
+
+}  // namespace
+
+struct VisionEncoder::Images {
+  Block offsets;       // (images + 1) i32
+  Block first_index;   // (P) i32: into the learned table, or the table of rows
+  Block second_index;  // (P) i32: into the table of columns
+  [[nodiscard]] SequenceLayout layout() const {
+    return {offsets.tensor().span<std::int32_t>(), second_index.tensor().span<std::int32_t>()};
+  }
+};
+
+VisionEncoder::VisionEncoder(const SectionContext& context, const Options& options)
+    : context_(context), config_(checked(context, options)) {
+  block_.attention.shape = {config_.heads, config_.heads, config_.width / config_.heads, false};
+  block_.norm_epsilon = config_.norm_epsilon;
+  build();
+  if (!context.prototype) parameters_.allocate(context.trained);
+}
+
+void VisionEncoder::build() {
+  const ParameterInit init(context_.seed, context_.name);
+  ParameterBuilder add(parameters_, init, state_);
+  const std::string embeddings = std::string(model) + "embeddings.";
+  const auto table = [&](const std::string& name, std::int64_t entries) {
+    return &add.stored(add.matrix(embeddings + name, Shape{entries, config_.width}, config_.init_std));
+  };
+  // The kernel of a convolution whose stride is its size.
+  patch_embedding_ = add.linear(embeddings + "patch_embedding", Shape{config_.width, 3, config_.patch, config_.patch},
+                                config_.init_std);
+  if (config_.positions == PatchPositions::learned) {
+    positions_ = table("position_embedding.weight", config_.max_patches);
+  } else {
+    rows_ = table("row_embedding.weight", config_.max_grid);
+    columns_ = table("column_embedding.weight", config_.max_grid);
+  }
+  for (std::int64_t i = 0; i < config_.layers; ++i) {
+    layers_.push_back(layer(add, std::string(model) + "encoder.layers." + std::to_string(i) + "."));
+  }
+  final_norm_ = add.layer_norm(std::string(model) + "post_layernorm", config_.width);
+}
+
+BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& prefix) const {
+  const std::int64_t width = config_.width;
+  const double residual = config_.init_std / std::sqrt(2.0 * static_cast<double>(config_.layers));
+  BlockWeights weights;
+  weights.attention_norm = add.layer_norm(prefix + "layer_norm1", width);
+  weights.qkv.weight = &add.matrix(prefix + "self_attn.qkv_proj.weight", Shape{3 * width, width}, config_.init_std);
+  weights.qkv.bias = &add.vector(prefix + "self_attn.qkv_proj.bias", 3 * width, 0.0f);
+  std::int64_t first = 0;
+  for (const char* projection : {"q_proj", "k_proj", "v_proj"}) {
+    add.stored_rows(prefix + "self_attn." + projection + ".weight", *weights.qkv.weight, first, width);
+    add.stored_rows(prefix + "self_attn." + projection + ".bias", *weights.qkv.bias, first, width);
+    first += width;
+  }
+  weights.attention_out = add.linear(prefix + "self_attn.out_proj", Shape{width, width}, residual);
+  weights.ffn_norm = add.layer_norm(prefix + "layer_norm2", width);
+  weights.ffn_in = add.linear(prefix + "mlp.fc1", Shape{config_.ffn, width}, config_.init_std);
+  weights.ffn_out = add.linear(prefix + "mlp.fc2", Shape{width, config_.ffn}, residual);
+  return weights;
+}
+
+Ports VisionEncoder::ports() const {
+  return {{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches},
+           {"places", DType::i32, 3, false, false, Axis::patches}},
+          {{"features", context_.precision, config_.width, true, false, Axis::patches}}};
+}
+
+VisionEncoder::Images VisionEncoder::images_of(Tape& tape, const Inputs& inputs) const {
+  const std::span<const Place> places = places_of(inputs["places"].value());
+  const SequenceLayout& samples = inputs.layout(Axis::patches);
+  const std::vector<std::int32_t> offsets = image_offsets(places, samples);
+  const auto patches = static_cast<std::int64_t>(places.size());
+  Images images{tape.scratch({static_cast<std::int64_t>(offsets.size())}, DType::i32),
+                tape.scratch({patches}, DType::i32), tape.scratch({patches}, DType::i32)};
+  std::ranges::copy(offsets, images.offsets.tensor().data<std::int32_t>());
+  auto* const first = images.first_index.tensor().data<std::int32_t>();
+  auto* const second = images.second_index.tensor().data<std::int32_t>();
+  std::size_t sample = 0;
+  for (std::size_t image = 0; image + 1 < offsets.size(); ++image) {
+    const auto begin = static_cast<std::size_t>(offsets[image]), end = static_cast<std::size_t>(offsets[image + 1]);
+    while (samples.offsets[sample + 1] <= offsets[image]) ++sample;
+    const Grid grid = grid_of(places.subspan(begin, end - begin));
+    check_grid(config_, grid,
+               context_.name + ": sample " + std::to_string(inputs.samples()[sample].value()) + ": image " +
+                   std::to_string(places[begin].image) + " ");
+    for (std::size_t patch = begin; patch < end; ++patch) {
+      const bool learned = config_.positions == PatchPositions::learned;
+      first[patch] = learned ? places[patch].row * grid.columns + places[patch].column : places[patch].row;
+      second[patch] = places[patch].column;
+    }
+  }
+  return images;
+}
+
+Var VisionEncoder::embedded(Tape& tape, const Inputs& inputs, const Images& images) {
+  const Var pixels = converted(tape, inputs["pixels"], tape.compute());
+  const Var patches = linear(tape, pixels, *patch_embedding_.weight, patch_embedding_.bias);
+  Parameter& table = positions_ != nullptr ? *positions_ : *rows_;
+  const Var positions = embedding(tape, table, images.first_index.tensor(), columns_, images.layout());
+  return add(tape, positions, patches);
+}
+
+void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  const Images images = images_of(tape, inputs);
+  for (const Block& memory : {images.offsets, images.first_index, images.second_index}) keep(tape, memory);
+  Var x = embedded(tape, inputs, images);
+  for (const BlockWeights& weights : layers_) x = transformer_block(tape, weights, block_, x, images.layout());
+  outputs.set("features", block_norm(tape, x, final_norm_, config_.norm_epsilon));
+}
+
+Cost VisionEncoder::cost(const SampleShape& sample) const {
+  Cost cost{vision_flops(config_, sample), 0};
+  if (context_.trained) cost.bytes = vision_bytes(config_, sample, context_.precision);
+  return cost;
+}
+
+bool VisionEncoder::ignores(std::string_view stored_name) const {
+  return !stored_name.starts_with(model) || stored_name.starts_with("vision_model.head.") ||
+         stored_name == "vision_model.embeddings.position_ids";
+}
+
+void VisionEncoder::freeze() {
+  std::vector<Parameter*> matrices = product_matrices(layers_);
+  matrices.push_back(patch_embedding_.weight);
+  parameters_.freeze_packed(*context_.ops, context_.precision, matrices);
+  frozen_ = true;
+}
+
+}  // namespace maestro

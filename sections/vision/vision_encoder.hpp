@@ -1,0 +1,71 @@
+// A vision transformer over the patches of images (Dosovitskiy et al. 2021; SigLIP, Zhai et al. 2023): linear patch
+// embedding with bias, learned positions, pre-norm blocks with biases, a final layer norm. No class token, no pooling.
+//
+// Inputs  pixels    (P, 3 patch^2) f32 in (channel, row, column) order, patches of whole images, row by row
+//         places    (P, 3) i32: number of the image in its sample, row and column of the patch in its image
+// Output  features  (P, width) act, differentiable
+//
+// VE-1: a patch attends to all patches of its own image and to no others, whatever is packed into the micro-batch.
+//       Images end where the sample or the number of the image changes.
+// VE-2: with positions "learned", a patch takes entry row * columns + column of the table, where columns is its own
+//       image's number of columns: for images that fill the table's grid this is SigLIP's position.
+//       With "2d" it takes the sum of its row's and its column's entry (NaViT, Dehghani et al. 2023, arXiv 2307.06304).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sections/section.hpp"
+#include "sections/transformer_block.hpp"
+#include "sections/vision/vision_shape.hpp"
+
+namespace maestro {
+
+class VisionEncoder final : public Section {
+ public:
+  struct Options {
+    VisionConfig vision;
+    DataShape data;
+    /// Shape keys; `data` stays empty. Throws JobError.
+    static Options read(const JobTable& table) { return {read_vision_shape(table), {}}; }
+  };
+  /// Throws JobError for a shape that is no encoder or does not fit the data.
+  VisionEncoder(const SectionContext& context, const Options& options);
+
+  [[nodiscard]] Ports ports() const override;
+  Parameters& parameters() override { return parameters_; }
+  /// Throws JobError, naming the sample, for an image beyond the position tables.
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
+  [[nodiscard]] Cost cost(const SampleShape& sample) const override;
+  [[nodiscard]] std::vector<StateEntry> state() override { return state_; }
+  /// The pooling head, a text model beside it and buffers, as whole SigLIP models store them.
+  [[nodiscard]] bool ignores(std::string_view stored_name) const override;
+  [[nodiscard]] std::string config_json() const override { return hf_vision_config_text(config_); }
+  void freeze() override;
+  [[nodiscard]] bool shareable() const override { return frozen_; }
+
+  [[nodiscard]] const VisionConfig& vision() const { return config_; }
+
+ private:
+  struct Images;  // where each image begins, and each patch's entries in the position tables
+
+  void build();
+  BlockWeights layer(ParameterBuilder& add, const std::string& prefix) const;
+  [[nodiscard]] Images images_of(Tape& tape, const Inputs& inputs) const;
+  [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs, const Images& images);
+
+  SectionContext context_;
+  VisionConfig config_;
+  BlockOptions block_;
+  Parameters parameters_;
+  Affine patch_embedding_;
+  Parameter* positions_ = nullptr;  // "learned"
+  Parameter* rows_ = nullptr;       // "2d"
+  Parameter* columns_ = nullptr;    // "2d"
+  std::vector<BlockWeights> layers_;
+  Affine final_norm_;
+  std::vector<StateEntry> state_;
+  bool frozen_ = false;
+};
+
+}  // namespace maestro

@@ -1,0 +1,267 @@
+// Vision encoder, projector and decoder together: gradients against differences, micro-batches without pictures or
+// targets, exact matches, generated answers. Against transformers: vision_reference_test.cpp.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "sections/decoder/decoder_lm.hpp"
+#include "sections/decoder/decoder_trunk.hpp"
+#include "sections/state_io.hpp"
+#include "sections/vision/generate.hpp"
+#include "tests/sections/vision_pictures.hpp"
+
+namespace maestro::testing {
+namespace {
+
+/// The three sections on one tape, as one section; parameters() are those of the one in focus.
+class Chain final : public Section {
+ public:
+  Chain(const Bench& bench, const std::string& family, PatchPositions positions, bool trained = true)
+      : vision(bench.context("vision", trained), {tiny_vision(positions), {}}),
+        projector(bench.context("projector", trained), {{16, 16, 0.02}, {}, {}}),
+        decoder(bench.context("decoder", trained), {tiny_decoder(family), {}, {}}) {
+    for (Section* section : all()) randomise(*section, 21);
+    // Rows as large as a trained model's: the norm behind them bends so much at small ones that differences blur.
+    for (float& value : projector.parameters().values()) value *= 3;
+    projector.parameters().values_changed();
+  }
+  std::vector<Section*> all() { return {&vision, &projector, &decoder}; }
+  [[nodiscard]] Ports ports() const override { return {}; }
+  Parameters& parameters() override { return focus->parameters(); }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override {
+    Outputs seen, projected;
+    vision.forward(tape, inputs, seen);
+    Inputs below = inputs;
+    below.set("features", *seen.find("features"));
+    projector.forward(tape, below, projected);
+    below.set("visual", *projected.find("visual"));
+    decoder.forward(tape, below, outputs);
+  }
+  [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
+  [[nodiscard]] std::vector<StateEntry> state() override { return {}; }
+  [[nodiscard]] std::string config_json() const override { return {}; }
+
+  VisionEncoder vision;
+  Projector projector;
+  VisionLanguageDecoder decoder;
+  Section* focus = &decoder;
+};
+
+class VisionLanguage : public ::testing::TestWithParam<const char*> {
+ protected:
+  [[nodiscard]] VisionLanguageDecoder decoder(bool trained) const {
+    return VisionLanguageDecoder(bench.context("decoder", trained), {tiny_decoder(GetParam()), {}, {}});
+  }
+  Bench bench;
+  Pictures pictures = Pictures::random(4, {{{2, 3}, {1, 2}}, {}, {{2, 2}}}, 2);
+  Batch batch = illustrated(pictures, 7, 37);
+  Connect connect = [this](MicroBatch& pass) { pictures.connect(pass); };
+};
+
+TEST_P(VisionLanguage, gradients_of_the_whole_chain_match_differences) {
+  for (const PatchPositions positions : {PatchPositions::learned, PatchPositions::grid}) {
+    Chain chain(bench, GetParam(), positions);
+    for (Section* section : chain.all()) {
+      chain.focus = section;
+      expect_gradients_match_differences(bench, chain, batch, connect);
+    }
+  }
+  EXPECT_EQ(bench.arena.used_bytes(), 0u);
+}
+
+TEST_P(VisionLanguage, a_micro_batch_without_pictures_is_that_of_decoder_lm) {  // VD-3
+  auto with_eyes = decoder(true);
+  DecoderLm blind(bench.context("decoder", true), {tiny_decoder(GetParam()), {}});
+  const Batch text = Batch::random(5, {9, 1, 12}, 37);
+  randomise(with_eyes, 9);
+  randomise(blind, 9);
+  EXPECT_NEAR(differentiate(bench, with_eyes, text), differentiate(bench, blind, text), 1e-6);
+  const auto a = with_eyes.parameters().gradients(), b = blind.parameters().gradients();
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-6) << i;
+  EXPECT_NEAR(evaluate(bench, with_eyes, text), evaluate(bench, blind, text), 1e-6);
+  EXPECT_NEAR(evaluate(bench, with_eyes, text, {}, "ce"), evaluate(bench, blind, text, {}, "ce"), 1e-6);
+}
+
+TEST_P(VisionLanguage, stores_what_decoder_lm_does) {
+  auto with_eyes = decoder(true);
+  randomise(with_eyes, 9);
+  const TemporaryFolder out;
+  save_weights(with_eyes, out.path()).or_throw();
+  DecoderLm blind(bench.context("lm", true), {tiny_decoder(GetParam()), {}});
+  load_weights(blind, out.path()).or_throw();
+  EXPECT_TRUE(std::ranges::equal(blind.parameters().values(), with_eyes.parameters().values()));
+}
+
+TEST_P(VisionLanguage, without_any_target_the_loss_is_zero_of_zero_and_nothing_learns) {  // VD-3
+  Chain chain(bench, GetParam(), PatchPositions::learned);
+  std::ranges::fill(batch.targets, -1);
+  for (Section* section : chain.all()) std::ranges::fill(section->parameters().gradients(), 0.0f);
+  for (const Pass pass : {Pass::train, Pass::evaluate}) {
+    MicroBatch run(bench, chain, batch, pass);
+    pictures.connect(run);
+    run.forward();
+    EXPECT_EQ(run.metric_sum("loss").sum, 0);
+    EXPECT_EQ(run.metric_sum("loss").weight, 0);
+    if (pass == Pass::evaluate) {
+      EXPECT_EQ(run.metric_sum("exact_match").weight, 0);
+    }
+    run.backward();
+  }
+  for (Section* section : chain.all()) {
+    for (const float value : section->parameters().gradients()) ASSERT_EQ(value, 0);
+  }
+}
+
+TEST_P(VisionLanguage, image_tokens_and_rows_that_do_not_match_are_refused_with_their_sample) {
+  auto section = decoder(false);
+  std::vector<float> visual(12 * 16);
+  const auto error = [&](Batch& given, bool connected) -> std::string {
+    MicroBatch run(bench, section, given, Pass::evaluate);
+    const auto rows = static_cast<std::int64_t>(given.patch_positions.size());
+    if (connected) run.connect("visual", Tensor(visual.data(), DType::f32, {rows, 16}));
+    try {
+      run.forward();
+    } catch (const JobError& refused) {
+      return refused.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error(batch, true), "no error");
+  EXPECT_EQ(error(batch, false).find("decoder: sample 0 has 8 image tokens, but its images bring 0 rows"), 0u);
+  batch.with_patches({8, 1, 3});  // as many in all, but not in each sample
+  EXPECT_EQ(error(batch, true).find("decoder: sample 1 has 0 image tokens, but its images bring 1 rows"), 0u);
+}
+
+TEST_P(VisionLanguage, the_last_row_of_each_sample_gives_the_next_token) {
+  auto section = decoder(false);
+  randomise(section, 9);
+  DecoderTrunk logits(bench.context("decoder", false), {tiny_decoder(GetParam()), Boundary::logits, 1, {}});
+  randomise(logits, 9);
+  const Batch text = Batch::random(5, {9, 1, 12}, 37);
+  MicroBatch all(bench, logits, text, Pass::evaluate), last(bench, section, text, Pass::evaluate);
+  all.forward();
+  const Var next = section.next_token_logits(last.tape(), last.inputs());
+  std::int64_t row = 0;
+  for (const std::int64_t of : {8, 9, 21}) {
+    EXPECT_LT(largest_difference(next.value().row_slice(row++, 1), all.output("logits").row_slice(of, 1)), 1e-5);
+  }
+}
+
+TEST_P(VisionLanguage, exact_match_wants_every_target_of_a_sample) {
+  auto section = decoder(false);
+  randomise(section, 9);
+  DecoderTrunk top(bench.context("decoder", false), {tiny_decoder(GetParam()), Boundary::top_k, 1, {}});
+  randomise(top, 9);
+  Batch text = Batch::random(5, {32, 32, 31, 2}, 37);  // more targets than one block of logits
+  {
+    MicroBatch best(bench, top, text, Pass::evaluate);
+    best.forward();
+    const auto indices = best.output("top_indices").span<std::int32_t>();
+    std::ranges::copy(indices, text.targets.begin());
+  }
+  std::fill(text.targets.begin(), text.targets.begin() + 30, -1);  // sample 0: the last two only
+  std::fill(text.targets.begin() + 95, text.targets.end(), -1);    // sample 3: none
+  const auto match = [&] {
+    MicroBatch run(bench, section, text, Pass::evaluate);
+    return run.forward().metric_sum("exact_match");
+  };
+  EXPECT_EQ(match().sum, 3);
+  EXPECT_EQ(match().weight, 3);
+  text.targets[94] = (text.targets[94] + 1) % 37;  // the very last target of sample 2
+  EXPECT_EQ(match().sum, 2);
+  text.targets[30] = (text.targets[30] + 1) % 37;  // the first of sample 0
+  EXPECT_EQ(match().sum, 1);
+  EXPECT_EQ(match().weight, 3);
+  MicroBatch training(bench, section, text);
+  EXPECT_THROW((void)training.forward().metric_sum("exact_match"), std::out_of_range) << "in validation only";
+}
+
+TEST_P(VisionLanguage, an_answer_that_was_generated_matches_itself_exactly) {
+  Chain chain(bench, GetParam(), PatchPositions::grid, false);
+  const Pictures one = Pictures::random(6, {{{2, 2}}}, 2);
+  const std::vector<std::int32_t> question = {5, -1, -1, -1, -1, 11, 30};
+  const VisionLanguageModel model{&chain.vision, DType::f32, &chain.projector, DType::f32, &chain.decoder, DType::f32};
+  const Prompt prompt{question, one.pixel_tensor(), one.place_tensor()};
+  const std::vector<std::int32_t> answer = generate(*bench.ops, model, prompt, {.max_tokens = 6});
+  ASSERT_EQ(answer.size(), 6u);
+  std::vector<std::int32_t> tokens = question, targets(question.size() - 1, -1);
+  tokens.insert(tokens.end(), answer.begin(), answer.end() - 1);
+  targets.insert(targets.end(), answer.begin(), answer.end());
+  Batch told(tokens, targets, {0, static_cast<std::int32_t>(tokens.size())});
+  told.with_patches({4});
+  const Connect show = [&](MicroBatch& pass) { one.connect(pass); };
+  EXPECT_EQ(evaluate(bench, chain, told, show, "exact_match"), 1);
+
+  const Pictures other = Pictures::random(7, {{{2, 2}}}, 2);
+  const Connect show_other = [&](MicroBatch& pass) { other.connect(pass); };
+  EXPECT_NE(evaluate(bench, chain, told, show_other), evaluate(bench, chain, told, show)) << "it does look";
+
+  const auto end = std::find(answer.begin(), answer.end(), answer[3]);  // the first of this token
+  const std::vector<std::int32_t> cut = generate(*bench.ops, model, prompt, {.max_tokens = 6, .end_token = answer[3]});
+  EXPECT_TRUE(std::ranges::equal(cut, std::span(answer.begin(), end))) << "an end token is not part of the answer";
+}
+
+TEST_P(VisionLanguage, an_answer_ends_with_the_positions_and_a_prompt_beyond_the_model_is_refused) {
+  Chain chain(bench, GetParam(), PatchPositions::grid, false);
+  VisionLanguageModel model;
+  model.decoder = &chain.decoder;
+  const std::vector<std::int32_t> question(30, 7), too_long(33, 7), nothing;
+  EXPECT_EQ(generate(*bench.ops, model, {question, {}, {}}, {.max_tokens = 10}).size(), 3u) << "positions 30, 31, 32";
+  EXPECT_THROW((void)generate(*bench.ops, model, {too_long, {}, {}}), JobError);
+  EXPECT_THROW((void)generate(*bench.ops, model, {nothing, {}, {}}), JobError);
+  const Pictures one = Pictures::random(6, {{{2, 2}}}, 2);
+  EXPECT_THROW((void)generate(*bench.ops, model, {question, one.pixel_tensor(), one.place_tensor()}), JobError);
+}
+
+INSTANTIATE_TEST_SUITE_P(families, VisionLanguage, ::testing::Values("gpt2", "llama"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(Projector, flops_count_both_products) {
+  const Bench bench;
+  const Projector projector(bench.context("projector", true), {{32, 24, 0.02}, {}, {}});
+  EXPECT_DOUBLE_EQ(projector.cost({.tokens = 50, .patches = 10, .images = 2}).flops, 2.0 * 10 * 24 * (32 + 24));
+}
+
+TEST(Projector, features_of_another_precision_are_converted_and_their_gradient_is_in_theirs) {
+  Bench bench;
+  Projector projector(bench.context("projector", true), {{16, 24, 0.02}, DType::bf16, {}});
+  EXPECT_EQ(projector.ports().inputs[0].dtype, DType::bf16);
+  EXPECT_EQ(projector.ports().outputs[0].dtype, DType::f32);
+  std::vector<bfloat16> features(3 * 16, bfloat16(0.5f));
+  std::vector<float> seed(3 * 24, 1.0f);
+  Batch batch({0}, {0}, {0, 1});
+  batch.with_patches({3});
+  MicroBatch pass(bench, projector, batch);
+  pass.connect("features", Tensor(features.data(), DType::bf16, {3, 16}), true);
+  pass.forward();
+  EXPECT_EQ(pass.output("visual").dtype(), DType::f32);
+  pass.seed("visual", Tensor(seed.data(), DType::f32, {3, 24}));
+  pass.backward();
+  EXPECT_EQ(pass.input("features").gradient().dtype(), DType::bf16);
+}
+
+TEST(Projector, a_frozen_one_passes_the_gradient_on) {
+  Bench bench;
+  std::vector<float> features(3 * 16), seed(3 * 24, 1.0f);
+  for (std::size_t i = 0; i < features.size(); ++i) features[i] = static_cast<float>(i % 5) - 2;
+  Batch batch({0}, {0}, {0, 1});
+  batch.with_patches({3});
+  const auto gradient = [&](bool trained) {
+    SectionContext context = bench.context("projector", trained);
+    context.passes_gradient = !trained;
+    Projector projector(context, {{16, 24, 0.02}, {}, {}});
+    if (!trained) projector.freeze();
+    MicroBatch pass(bench, projector, batch);
+    pass.connect("features", Tensor(features.data(), DType::f32, {3, 16}), true);
+    pass.forward();
+    pass.seed("visual", Tensor(seed.data(), DType::f32, {3, 24}));
+    pass.backward();
+    const auto values = pass.input("features").gradient().span<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  EXPECT_EQ(gradient(false), gradient(true));
+}
+
+}  // namespace
+}  // namespace maestro::testing
