@@ -69,16 +69,28 @@ std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& ancho
   return joined(joined(std::move(head), dealt_out(rest)), tail);
 }
 
-/// Johnson 1954: first those whose first stage is the shorter one, by it; then the others by their second, falling.
-std::vector<int> johnson(const Anchors& anchors) {
+/// Johnson 1954 for two stages of given lengths: first those whose first stage is the shorter one, by it; then the
+/// others by their second, falling.
+template <class First, class Second>
+std::vector<int> johnson(const Anchors& anchors, First first, Second second) {
   std::vector<int> order(anchors.list.size());
   std::iota(order.begin(), order.end(), 0);
   sort_by(order, [&](int n) {
-    const Anchor& anchor = anchors.list[at(n)];
-    const bool rising = anchor.upstream_ms < anchor.body_ms;
-    return std::pair(rising ? 0 : 1, rising ? anchor.upstream_ms : -anchor.body_ms);
+    const double before_ms = first(anchors.list[at(n)]);
+    const double behind_ms = second(anchors.list[at(n)]);
+    return before_ms < behind_ms ? std::pair(0, before_ms) : std::pair(1, -behind_ms);
   });
   return order;
+}
+
+/// The two stages around the critical section, or, where it is the first of them, it and what is behind it.
+std::vector<int> johnson(const Anchors& anchors) {
+  const bool starts = std::none_of(anchors.list.begin(), anchors.list.end(),
+                                   [](const Anchor& anchor) { return anchor.upstream_ms > 0; });
+  const auto upstream = [](const Anchor& anchor) { return anchor.upstream_ms; };
+  const auto body = [](const Anchor& anchor) { return anchor.body_ms; };
+  const auto downstream = [](const Anchor& anchor) { return anchor.downstream_ms; };
+  return starts ? johnson(anchors, body, downstream) : johnson(anchors, upstream, body);
 }
 
 }  // namespace
@@ -100,10 +112,20 @@ Anchors::Anchors(const Workload& workload, const PlanningGraph& graph) {
       const std::size_t producer = at(graph.inputs[at(n)].task);
       upstream[task] += upstream[producer] + graph.tasks[producer].forward_ms + graph.tasks[producer].backward_ms;
     }
+  }
+  std::vector<double> downstream(graph.tasks.size());
+  for (std::size_t task = graph.tasks.size(); task-- > 0;) {
+    const PlanningGraph::Task& given = graph.tasks[task];
+    for (int n = given.in_begin; n < given.in_end; ++n) {
+      downstream[at(graph.inputs[at(n)].task)] += downstream[task] + given.forward_ms + given.backward_ms;
+    }
+  }
+  for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
+    const PlanningGraph::Task& given = graph.tasks[task];
     if (given.section != section) continue;
     const bool trained = graph.sections[at(section)].trained;
     list.push_back({static_cast<int>(task), paths[task].forward_head, given.forward_ms + given.backward_ms,
-                    trained ? paths[task].backward_tail : paths[task].forward_tail, upstream[task]});
+                    trained ? paths[task].backward_tail : paths[task].forward_tail, upstream[task], downstream[task]});
   }
   for (int n = 0; n < section; ++n) {
     const PlanningGraph::Section& before = graph.sections[at(n)];

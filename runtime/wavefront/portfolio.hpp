@@ -13,10 +13,11 @@ namespace maestro {
 struct Anchors {
   struct Anchor {
     int task = 0;
-    double head_ms = 0;      ///< shortest time until it can start
-    double body_ms = 0;      ///< forward and backward
-    double tail_ms = 0;      ///< shortest time from its end to the end of what needs it
-    double upstream_ms = 0;  ///< all work in the sections before
+    double head_ms = 0;        ///< shortest time until it can start
+    double body_ms = 0;        ///< forward and backward
+    double tail_ms = 0;        ///< shortest time from its end to the end of what needs it
+    double upstream_ms = 0;    ///< all work in the sections before
+    double downstream_ms = 0;  ///< all work in the sections behind
   };
   int section = 0;
   std::vector<Anchor> list;

@@ -58,7 +58,7 @@ std::vector<Candidate> try_portfolio(Simulator& simulator, const PlanningGraph& 
     for (const bool hungry : {true, false}) {
       if (budget.spent(used) > 0.3) break;
       rules.hungry_producers_first = hungry;
-      if (attempt(rules) <= budget.good_enough_ms) return tried;
+      if (attempt(rules) <= budget.good_enough_ms) return {tried.back()};
     }
   }
   std::stable_sort(tried.begin(), tried.end(), by_makespan);
