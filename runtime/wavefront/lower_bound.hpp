@@ -5,14 +5,16 @@
 
 namespace maestro {
 
-/// Milliseconds: the largest of
-///  - the work of a section over its lanes (and of a device, where lanes share it), plus the shortest head before its
-///    first pass and the shortest tail after its last one,
-///  - the longest path of one sample, forward and back,
-///  - the preemptive Schrage (Jackson) value of heads, bodies and tails on a section of one lane (Carlier 1982),
-///  - the in-flight bound sum(f + b + 2x + downstream chain) / (K M) of a section of M lanes with limit K,
-///  - for two stages, a weighted completion-time bound (Eastman, Even and Isaacs 1964).
-/// O(n log n) in tasks.
+/// Milliseconds; the largest of
+///  - the longest path of one sample, forward and back;
+///  - per section, and per group of sections that share devices: the work over the lanes, with the shortest heads before
+///    and tails after it, in the lifted form that also counts whole samples per lane (parallel_bound.hpp); first and last
+///    passes of the lanes wait in turn for the lanes of a section before them;
+///  - on one lane or device, the preemptive Schrage (Jackson) value of heads, bodies and tails (Carlier 1982);
+///  - the in-flight bound: a lane with limit K is K places that a task holds from its forward to its backward pass;
+///  - for two sections in a row: Johnson's rule on work per lane, the idle time at both ends, and a weighted
+///    completion-time bound (Eastman, Even and Isaacs 1964; stage_bound.hpp).
+/// Slots are left out. Thread-safe; O(n (log n + lanes x limit)) in tasks, for each pair of connected sections.
 double lower_bound_ms(const Workload& workload);
 
 }  // namespace maestro

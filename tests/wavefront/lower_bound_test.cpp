@@ -1,0 +1,113 @@
+#include "runtime/wavefront/lower_bound.hpp"
+
+#include <gtest/gtest.h>
+
+#include "benchmarks/schedule/exhaustive.hpp"
+#include "benchmarks/schedule/workload_generator.hpp"
+#include "runtime/wavefront/parallel_bound.hpp"
+
+namespace maestro {
+namespace {
+
+TEST(LowerBound, of_nothing_is_zero) {
+  EXPECT_EQ(lower_bound_ms({}), 0);
+}
+
+TEST(LowerBound, one_sample_takes_its_path_forward_and_back) {
+  Workload workload;
+  workload.sections = {{"vision", true, 3, 2, {}}, {"llm", true, 2, 1, {}}};
+  workload.edges = {{0, 1, 1, 0.5}};
+  workload.tasks = {{0, 0, 2, 4, {}}, {1, 0, 3, 6, {{0, 0}}}};
+  EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 2 + 0.5 + 3 + 6 + 0.5 + 4);
+}
+
+/// Equal samples in one section.
+Workload alike(std::size_t samples, std::int64_t replicas) {
+  Workload workload;
+  workload.sections = {{"llm", true, replicas, no_limit, {}}};
+  for (std::size_t sample = 0; sample < samples; ++sample) {
+    workload.tasks.push_back({0, static_cast<std::int64_t>(sample), 1, 2, {}});
+  }
+  return workload;
+}
+
+TEST(LowerBound, some_lane_runs_whole_samples_beyond_the_average) {
+  EXPECT_DOUBLE_EQ(lower_bound_ms(alike(6, 3)), 6);
+  EXPECT_DOUBLE_EQ(lower_bound_ms(alike(7, 3)), 9);  // the average is 7
+}
+
+TEST(LowerBound, lanes_of_one_device_count_once) {
+  Workload workload = alike(6, 3);
+  workload.sections[0].devices = {0, 0, 1};
+  EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 9);
+  workload.sections.push_back({"judge", false, 1, no_limit, {1}});
+  workload.edges = {{0, 1, no_limit, 0}};
+  workload.tasks.push_back({1, 0, 6, 0, {{0, 0}}});
+  EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 12);  // 18 + 6 on two devices
+}
+
+TEST(LowerBound, lanes_wait_for_the_first_pictures_in_turn) {
+  // One encoder serves four lanes: their first inputs are there at 1, 2, 3 and 4, and each has 60 to do.
+  Workload workload;
+  workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", true, 4, no_limit, {}}};
+  workload.edges = {{0, 1, no_limit, 0}};
+  for (std::size_t sample = 0; sample < 8; ++sample) {
+    workload.tasks.push_back({0, static_cast<std::int64_t>(sample), 1, 0, {}});
+    workload.tasks.push_back({1, static_cast<std::int64_t>(sample), 10, 20, {{0, 2 * sample}}});
+  }
+  EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 60 + (1 + 2 + 3 + 4) / 4.0);
+}
+
+TEST(LowerBound, a_sample_in_flight_keeps_its_place_until_its_gradient_is_back) {
+  Workload workload;
+  workload.sections = {{"vision", true, 1, 1, {}}, {"llm", true, 8, no_limit, {}}};
+  workload.edges = {{0, 1, no_limit, 1}};
+  for (std::size_t sample = 0; sample < 5; ++sample) {
+    workload.tasks.push_back({0, static_cast<std::int64_t>(sample), 1, 2, {}});
+    workload.tasks.push_back({1, static_cast<std::int64_t>(sample), 10, 20, {{0, 2 * sample}}});
+  }
+  EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 5 * (1 + 1 + 10 + 20 + 1 + 2));
+  workload.sections[0].max_in_flight = 5;
+  EXPECT_LT(lower_bound_ms(workload), 2 * 35);
+}
+
+TEST(PreemptiveSchrage, is_exact_on_a_known_instance) {
+  // Carlier 1982, table 1: heads, bodies and tails of seven jobs; the middle three make 11 + 17 + 21.
+  const std::vector<BoundedJob> jobs = {{10, 5, 7}, {13, 6, 26}, {11, 7, 24}, {20, 4, 21},
+                                        {30, 3, 8}, {0, 6, 17},  {30, 2, 0}};
+  EXPECT_DOUBLE_EQ(preemptive_schrage(jobs), 49);
+}
+
+TEST(ParallelBound, takes_the_smallest_heads_and_tails_once_each) {
+  const std::vector<BoundedJob> jobs = {{1, 10, 4}, {2, 10, 3}, {3, 10, 2}, {9, 10, 9}};
+  EXPECT_DOUBLE_EQ(parallel_bound(jobs, 2), (1 + 2 + 40 + 2 + 3) / 2.0);
+}
+
+/// Small workloads of a kind and seed: no legal schedule is shorter than the bound.
+class LowerBoundOfTinyWorkloads : public testing::TestWithParam<WorkloadKind> {};
+
+TEST_P(LowerBoundOfTinyWorkloads, is_never_beyond_the_shortest_schedule) {
+  int proven = 0;
+  int reached = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const GeneratedWorkload generated = generate_tiny_workload(GetParam(), seed, 5);
+    const ExhaustiveResult shortest = shortest_schedule(generated.workload, 20'000);
+    ASSERT_FALSE(shortest.schedule.passes.empty()) << generated.name;
+    const Status legal = check_schedule(generated.workload, shortest.schedule);
+    ASSERT_TRUE(legal.ok()) << generated.name << ": " << legal.error().message;
+    const double bound = lower_bound_ms(generated.workload);
+    ASSERT_LE(bound, shortest.schedule.makespan_ms + 1e-9) << generated.name << " proven " << shortest.proven;
+    proven += shortest.proven;
+    reached += bound >= shortest.schedule.makespan_ms - 1e-9;
+  }
+  RecordProperty("proven", proven);
+  RecordProperty("reached", reached);
+  EXPECT_GE(proven, 100);
+  EXPECT_GE(reached, 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LowerBoundOfTinyWorkloads, testing::ValuesIn(workload_kinds()),
+                         [](const auto& kind) { return std::string(name_of(kind.param)); });
+
+}  // namespace
+}  // namespace maestro
