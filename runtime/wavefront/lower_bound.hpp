@@ -7,9 +7,9 @@ namespace maestro {
 
 /// Milliseconds; the largest of
 ///  - the longest path of one sample, forward and back;
-///  - per section, and per group of sections that share devices: the work over the lanes, with the shortest heads before
-///    and tails after it, in the lifted form that also counts whole samples per lane (parallel_bound.hpp); first and last
-///    passes of the lanes wait in turn for the lanes of a section before them;
+///  - per section, and per group of sections that share devices: the work over the lanes, with the shortest heads
+///    before and tails after it, in the lifted form that also counts whole samples per lane (parallel_bound.hpp); first
+///    and last passes of the lanes wait in turn for the lanes of a section before them;
 ///  - on one lane or device, the preemptive Schrage (Jackson) value of heads, bodies and tails (Carlier 1982);
 ///  - the in-flight bound: a lane with limit K is K places that a task holds from its forward to its backward pass;
 ///  - for two sections in a row: Johnson's rule on work per lane, the idle time at both ends, and a weighted

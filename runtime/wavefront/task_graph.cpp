@@ -87,7 +87,6 @@ class PathWalk {
   std::vector<PassPaths> paths_;
 };
 
-
 /// Start of the passes of a task and of those behind it, after the start of its forward pass.
 class Turnaround {
  public:

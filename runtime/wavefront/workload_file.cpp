@@ -1,0 +1,311 @@
+#include "runtime/wavefront/workload_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "runtime/job/printable.hpp"
+#include "runtime/wavefront/json_place.hpp"
+
+namespace maestro {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::int64_t most_lanes = 65'536;
+constexpr std::int64_t most_places = 1'000'000'000;  // slots or tasks in flight; more is no limit
+
+/// Sections and edges in the order of the file, then sorted.
+struct DraftGraph {
+  std::vector<WorkloadSection> sections;
+  std::vector<WorkloadEdge> edges;
+};
+
+std::vector<std::string> names_of(const std::vector<WorkloadSection>& sections) {
+  std::vector<std::string> names;
+  for (const WorkloadSection& section : sections) names.push_back(section.name);
+  return names;
+}
+
+std::size_t section_named(const std::string& name, const std::vector<WorkloadSection>& sections, const JsonPlace& place,
+                          const std::string& says) {
+  for (std::size_t at = 0; at < sections.size(); ++at) {
+    if (sections[at].name == name) return at;
+  }
+  const std::vector<std::string> names = names_of(sections);
+  place.fail(says + nearest_text(name, names));
+}
+
+WorkloadSection read_section(const JsonPlace& place) {
+  place.allow_keys({"name", "replicas", "mode", "max_in_flight", "devices"});
+  WorkloadSection section;
+  section.name = place.required("name").text();
+  if (section.name.empty()) place.required("name").fail("a section needs a name");
+  section.replicas = place.required("replicas").whole_number(1, most_lanes);
+  const JsonPlace mode = place.required("mode");
+  const std::vector<std::string> modes = {"forward_only", "forward_backward"};
+  if (std::find(modes.begin(), modes.end(), mode.text()) == modes.end()) {
+    mode.fail("unknown mode \"" + printable(mode.text()) + "\"" + nearest_text(mode.text(), modes));
+  }
+  section.trained = mode.text() == "forward_backward";
+  if (const auto limit = place.optional("max_in_flight")) section.max_in_flight = limit->whole_number(1, most_places);
+  if (const auto devices = place.optional("devices")) {
+    for (const JsonPlace& device : devices->items()) {
+      section.devices.push_back(static_cast<int>(device.whole_number(0, INT32_MAX)));
+    }
+    if (static_cast<std::int64_t>(section.devices.size()) != section.replicas) {
+      devices->fail("one device per replica: " + std::to_string(section.devices.size()) + " devices for " +
+                    std::to_string(section.replicas) + " replicas");
+    }
+  }
+  return section;
+}
+
+std::vector<WorkloadSection> read_sections(const JsonPlace& place) {
+  std::vector<WorkloadSection> sections;
+  for (const JsonPlace& item : place.items()) {
+    WorkloadSection section = read_section(item);
+    for (std::size_t before = 0; before < sections.size(); ++before) {
+      if (sections[before].name == section.name) {
+        item.required("name").fail("sections[" + std::to_string(before) + "] has the name \"" +
+                                   printable(section.name) + "\" already");
+      }
+    }
+    sections.push_back(std::move(section));
+  }
+  if (sections.empty()) place.fail("there is no section");
+  return sections;
+}
+
+std::vector<WorkloadEdge> read_edges(const JsonPlace& place, const std::vector<WorkloadSection>& sections) {
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> known;
+  std::vector<WorkloadEdge> edges;
+  for (const JsonPlace& item : place.items()) {
+    item.allow_keys({"from", "to", "slots", "transfer_ms"});
+    WorkloadEdge edge;
+    const auto end = [&](std::string_view key) {
+      const JsonPlace name = item.required(key);
+      return section_named(name.text(), sections, name, "no section is called \"" + printable(name.text()) + "\"");
+    };
+    edge.from = end("from");
+    edge.to = end("to");
+    if (edge.from == edge.to) item.fail("an edge from " + printable(sections[edge.from].name) + " to itself");
+    if (const auto slots = item.optional("slots")) edge.slots = slots->whole_number(1, most_places);
+    if (const auto transfer = item.optional("transfer_ms")) edge.transfer_ms = transfer->milliseconds();
+    const auto [before, fresh] = known.emplace(std::pair(edge.from, edge.to), edges.size());
+    if (!fresh) item.fail("joins the same sections as edges[" + std::to_string(before->second) + "]");
+    edges.push_back(edge);
+  }
+  return edges;
+}
+
+/// "llm -> vision -> llm", along sections that no order can be given to.
+std::string cycle_among(const DraftGraph& graph, const std::vector<bool>& ordered) {
+  const auto before = [&](std::size_t section) {
+    const auto edge = std::find_if(graph.edges.begin(), graph.edges.end(),
+                                   [&](const auto& e) { return e.to == section && !ordered[e.from]; });
+    return edge->from;  // there is one, else the section had been ordered
+  };
+  std::size_t at = static_cast<std::size_t>(std::find(ordered.begin(), ordered.end(), false) - ordered.begin());
+  for (std::size_t step = 0; step < graph.sections.size(); ++step) at = before(at);  // now on the cycle
+  std::string text = printable(graph.sections[at].name);
+  std::size_t next = at;
+  do {
+    next = before(next);
+    text = printable(graph.sections[next].name) + " -> " + text;
+  } while (next != at);
+  return text;
+}
+
+/// Puts every edge's producer before its consumer, and otherwise keeps the order of the file.
+DraftGraph in_topological_order(DraftGraph graph, const JsonPlace& place) {
+  const std::size_t count = graph.sections.size();
+  std::vector<bool> ordered(count, false);
+  std::vector<std::size_t> rank(count, 0);
+  DraftGraph sorted;
+  while (sorted.sections.size() < count) {
+    std::size_t next = 0;
+    const auto blocked = [&](std::size_t section) {
+      return std::any_of(graph.edges.begin(), graph.edges.end(),
+                         [&](const auto& edge) { return edge.to == section && !ordered[edge.from]; });
+    };
+    while (next < count && (ordered[next] || blocked(next))) ++next;
+    if (next == count) place.fail("the edges form a cycle: " + cycle_among(graph, ordered));
+    ordered[next] = true;
+    rank[next] = sorted.sections.size();
+    sorted.sections.push_back(std::move(graph.sections[next]));
+  }
+  for (WorkloadEdge edge : graph.edges) {
+    edge.from = rank[edge.from];
+    edge.to = rank[edge.to];
+    sorted.edges.push_back(edge);
+  }
+  return sorted;
+}
+
+class SampleReader {
+ public:
+  explicit SampleReader(Workload& workload) : workload_(workload) {}
+
+  void read(const JsonPlace& place, std::size_t index) {
+    place.allow_keys({"id", "forward_ms", "backward_ms"});
+    const std::int64_t id = place.required("id").whole_number(INT64_MIN, INT64_MAX);
+    const auto [known, fresh] = ids_.emplace(id, index);
+    if (!fresh) {
+      place.required("id").fail("samples[" + std::to_string(known->second) + "] has the id " + std::to_string(id) +
+                                " already");
+    }
+    const JsonPlace forward = place.required("forward_ms");
+    const Times forward_ms = read_times(forward);
+    if (std::none_of(forward_ms.begin(), forward_ms.end(), [](const auto& time) { return time.has_value(); })) {
+      forward.fail("a sample needs a time in one section at least");
+    }
+    const auto backward = place.optional("backward_ms");
+    const Times backward_ms = backward ? read_times(*backward) : Times(workload_.sections.size());
+    check_backward(place, forward_ms, backward_ms);
+    check_paths(forward, forward_ms);
+    add_tasks(id, forward_ms, backward_ms);
+  }
+
+ private:
+  using Times = std::vector<std::optional<double>>;  // by section
+
+  Times read_times(const JsonPlace& place) const {
+    Times times(workload_.sections.size());
+    for (const auto& [name, time] : place.members()) {
+      times[section_named(name, workload_.sections, time, "no section has this name")] = time.milliseconds();
+    }
+    return times;
+  }
+
+  void check_backward(const JsonPlace& place, const Times& forward_ms, const Times& backward_ms) const {
+    for (std::size_t at = 0; at < workload_.sections.size(); ++at) {
+      const std::string name = printable(workload_.sections[at].name);
+      if (backward_ms[at] && !workload_.sections[at].trained) {
+        place.required("backward_ms").fail(name + " is forward_only: it has no backward passes");
+      }
+      if (backward_ms[at] && !forward_ms[at]) {
+        place.required("backward_ms").fail("a time for " + name + ", which has none in forward_ms");
+      }
+      if (forward_ms[at] && workload_.sections[at].trained && !backward_ms[at]) {
+        place.fail("backward_ms has no time for " + name + ", which is forward_backward");
+      }
+    }
+  }
+
+  /// Sections that can be reached from `from` over sections that the sample activates (or does not).
+  std::vector<bool> reached(std::size_t from, const Times& forward_ms, bool activated) const {
+    std::vector<bool> open(workload_.sections.size(), false);
+    std::vector<bool> found(workload_.sections.size(), false);
+    open[from] = true;
+    for (std::size_t at = from; at < open.size(); ++at) {
+      if (!open[at]) continue;
+      for (const WorkloadEdge& edge : workload_.edges) {
+        if (edge.from != at) continue;
+        found[edge.to] = true;
+        if (forward_ms[edge.to].has_value() == activated) open[edge.to] = true;
+      }
+    }
+    return found;
+  }
+
+  /// What a section makes reaches those behind it only through sections in between that run too.
+  void check_paths(const JsonPlace& forward, const Times& forward_ms) const {
+    for (std::size_t from = 0; from < forward_ms.size(); ++from) {
+      if (!forward_ms[from]) continue;
+      const std::vector<bool> through_idle = reached(from, forward_ms, false);
+      const std::vector<bool> through_active = reached(from, forward_ms, true);
+      for (std::size_t to = from + 1; to < forward_ms.size(); ++to) {
+        if (!forward_ms[to] || !through_idle[to] || through_active[to]) continue;
+        for (std::size_t between = from + 1; between < to; ++between) {
+          if (forward_ms[between] || !through_idle[between] || !reached(between, forward_ms, false)[to]) continue;
+          forward.fail("the sample runs " + printable(workload_.sections[from].name) + " and " +
+                       printable(workload_.sections[to].name) + ", but has no time for " +
+                       printable(workload_.sections[between].name) + " between them");
+        }
+      }
+    }
+  }
+
+  void add_tasks(std::int64_t id, const Times& forward_ms, const Times& backward_ms) {
+    std::vector<std::size_t> task_in(workload_.sections.size());
+    for (std::size_t section = 0; section < forward_ms.size(); ++section) {
+      if (!forward_ms[section]) continue;
+      WorkloadTask task;
+      task.section = section;
+      task.sample = id;
+      task.forward_ms = *forward_ms[section];
+      task.backward_ms = backward_ms[section].value_or(0.0);
+      for (std::size_t edge = 0; edge < workload_.edges.size(); ++edge) {
+        const WorkloadEdge& input = workload_.edges[edge];
+        if (input.to == section && forward_ms[input.from]) task.inputs.push_back({edge, task_in[input.from]});
+      }
+      task_in[section] = workload_.tasks.size();
+      workload_.tasks.push_back(std::move(task));
+    }
+  }
+
+  Workload& workload_;
+  std::map<std::int64_t, std::size_t> ids_;
+};
+
+}  // namespace
+
+Workload parse_workload(std::string_view text, const std::string& file_name) {
+  const json document = parse_json(text, file_name);
+  const JsonPlace root(document, file_name);
+  root.allow_keys({"sections", "edges", "samples"});
+  DraftGraph graph;
+  graph.sections = read_sections(root.required("sections"));
+  const auto edges = root.optional("edges");
+  if (edges) graph.edges = read_edges(*edges, graph.sections);
+  graph = in_topological_order(std::move(graph), edges.value_or(root));
+
+  Workload workload;
+  workload.sections = std::move(graph.sections);
+  workload.edges = std::move(graph.edges);
+  SampleReader reader(workload);
+  const std::vector<JsonPlace> samples = root.required("samples").items();
+  if (samples.empty()) root.required("samples").fail("there is no sample");
+  for (std::size_t at = 0; at < samples.size(); ++at) reader.read(samples[at], at);
+  return workload;
+}
+
+Workload load_workload(const std::filesystem::path& path) {
+  std::error_code problem;
+  if (std::filesystem::is_directory(path, problem)) {
+    throw JobError(path.string() + ": is a folder; give a workload file (JSON)");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw JobError(path.string() + ": cannot read this workload file: " + std::strerror(errno), ErrorCode::not_found);
+  }
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.bad()) throw JobError(path.string() + ": reading failed: " + std::strerror(errno));
+  return parse_workload(text, path.string());
+}
+
+std::string timeline_json(const Workload& workload, const Schedule& schedule) {
+  nlohmann::ordered_json events = nlohmann::ordered_json::array();
+  for (const PlannedPass& pass : schedule.passes) {
+    const WorkloadTask& task = workload.tasks[pass.task];
+    events.push_back({{"sample", task.sample},
+                      {"section", workload.sections[task.section].name},
+                      {"replica", pass.replica},
+                      {"pass", pass.backward ? "backward" : "forward"},
+                      {"start_ms", pass.start_ms},
+                      {"end_ms", pass.end_ms}});
+  }
+  return events.dump();
+}
+
+}  // namespace maestro
