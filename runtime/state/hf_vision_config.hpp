@@ -31,8 +31,8 @@ struct VisionConfig {
   std::int64_t ffn = 0;    ///< 0: 4 x width
   std::int64_t patch = 8;  ///< pixels on a patch's side
   PatchPositions positions = PatchPositions::learned;
-  std::int64_t max_patches = 256;  ///< of one image; learned positions
-  std::int64_t max_grid = 128;     ///< rows and columns of patches of one image; "2d" positions
+  std::int64_t max_patches = 0;  ///< of one image, learned positions; 0: to fit the data
+  std::int64_t max_grid = 128;   ///< rows and columns of patches of one image; "2d" positions
   double norm_epsilon = 1e-6;
   double init_std = 0.02;
 };

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* model = "vision_model.";
 
 VisionConfig checked(const SectionContext& context, const VisionEncoder::Options& options) {
-  VisionConfig config = resolved(options.vision);
+  VisionConfig config = resolved(options.vision, options.data);
   check_vision(context.name, config, options.data);
   return config;
 }
@@ -87,7 +87,7 @@ struct VisionEncoder::Images {
 };
 
 VisionEncoder::VisionEncoder(const SectionContext& context, const Options& options)
-    : context_(context), config_(checked(context, options)) {
+    : context_(context), config_(checked(context, options)), data_patches_(options.data.max_patches) {
   block_.attention.shape = {config_.heads, config_.heads, config_.width / config_.heads, false};
   block_.norm_epsilon = config_.norm_epsilon;
   build();
@@ -189,6 +189,13 @@ Cost VisionEncoder::cost(const SampleShape& sample) const {
   Cost cost{vision_flops(config_, sample), 0};
   if (context_.trained) cost.bytes = vision_bytes(config_, sample, context_.precision);
   return cost;
+}
+
+std::vector<std::string> VisionEncoder::notes() const {
+  if (config_.positions != PatchPositions::learned || data_patches_ <= config_.max_patches) return {};
+  return {context_.name + ": samples have up to " + std::to_string(data_patches_) +
+          " patches; one whose single image " + "has more than max_patches = " + std::to_string(config_.max_patches) +
+          " would end the run"};
 }
 
 bool VisionEncoder::ignores(std::string_view stored_name) const {

@@ -41,6 +41,7 @@ class VisionEncoder final : public Section {
   /// The pooling head, a text model beside it and buffers, as whole SigLIP models store them.
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] std::string config_json() const override { return hf_vision_config_text(config_); }
+  [[nodiscard]] std::vector<std::string> notes() const override;
   void freeze() override;
   [[nodiscard]] bool shareable() const override { return frozen_; }
 
@@ -56,6 +57,7 @@ class VisionEncoder final : public Section {
 
   SectionContext context_;
   VisionConfig config_;
+  std::int64_t data_patches_;
   BlockOptions block_;
   Parameters parameters_;
   Affine patch_embedding_;

@@ -10,6 +10,7 @@ namespace maestro {
 namespace {
 
 constexpr Range size_range{.min = 1, .max = 1 << 20};
+constexpr std::int64_t unknown_patches = 256;
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
 
 [[noreturn]] void refuse(const std::string& section, const std::string& message) {
@@ -30,8 +31,9 @@ void check_patches(const std::string& section, const VisionConfig& config, const
 
 }  // namespace
 
-VisionConfig resolved(VisionConfig config) {
+VisionConfig resolved(VisionConfig config, const DataShape& data) {
   if (config.ffn == 0) config.ffn = 4 * config.width;
+  if (config.max_patches == 0) config.max_patches = data.max_patches > 0 ? data.max_patches : unknown_patches;
   return config;
 }
 
@@ -50,7 +52,7 @@ VisionConfig read_vision_shape(const JobTable& table) {
   const bool grid = config.positions == PatchPositions::grid;
   const std::string positions = table.choice("positions", grid ? "2d" : "learned", {"learned", "2d"});
   config.positions = positions == "2d" ? PatchPositions::grid : PatchPositions::learned;
-  config.max_patches = table.integer("max_patches", config.max_patches, size_range);
+  config.max_patches = table.integer("max_patches", config.max_patches, {.min = 0, .max = size_range.max});
   config.max_grid = table.integer("max_grid", config.max_grid, size_range);
   config.norm_epsilon = table.number("norm_epsilon", config.norm_epsilon, positive);
   config.init_std = table.number("init_std", config.init_std, positive);
@@ -58,7 +60,7 @@ VisionConfig read_vision_shape(const JobTable& table) {
     table.fail_among({"heads", "width"},
                      setting("heads", config.heads) + " does not divide " + setting("width", config.width));
   }
-  return resolved(config);
+  return config;
 }
 
 void check_vision(const std::string& section, const VisionConfig& config, const DataShape& data) {

@@ -9,12 +9,12 @@
 
 namespace maestro {
 
-/// `config` with ffn filled in.
-[[nodiscard]] VisionConfig resolved(VisionConfig config);
+/// `config` with ffn filled in, and max_patches: the most patches of a sample, or 256 where `data` does not know.
+[[nodiscard]] VisionConfig resolved(VisionConfig config, const DataShape& data);
 
 /// layers, width, heads, ffn, patch, positions ("learned" or "2d"), max_patches, max_grid, norm_epsilon and init_std of
-/// a section's table. With `weights` given, the folder's config.json provides what the table leaves out. Throws
-/// JobError.
+/// a section's table, not resolved. With `weights` given, the folder's config.json provides what the table leaves out.
+/// Throws JobError.
 [[nodiscard]] VisionConfig read_vision_shape(const JobTable& table);
 
 /// Throws JobError when `config` is no encoder (a size below one, heads that do not divide) or cannot take the patches

@@ -186,6 +186,21 @@ TEST(VisionEncoder, flops_count_embedding_products_and_pairs_within_each_picture
   EXPECT_EQ(encoder.cost({.tokens = 99, .patches = 12, .images = 3}).bytes, 0) << "nothing is kept for a frozen one";
 }
 
+TEST(VisionEncoder, a_learned_table_is_as_large_as_the_data_unless_stated) {
+  const Bench bench;
+  DataShape data;
+  data.max_patches = 20;
+  VisionConfig config = tiny_vision(PatchPositions::learned);
+  VisionEncoder stated(bench.context("vision", false), {config, data});
+  EXPECT_EQ(stated.vision().max_patches, 12);
+  ASSERT_EQ(stated.notes().size(), 1u) << "a sample may have several images, so this may go well";
+  EXPECT_NE(stated.notes()[0].find("up to 20 patches"), std::string::npos);
+  config.max_patches = 0;
+  VisionEncoder fitted(bench.context("vision", false), {config, data});
+  EXPECT_EQ(fitted.parameters().find("vision_model.embeddings.position_embedding.weight")->shape(), (Shape{20, 16}));
+  EXPECT_TRUE(fitted.notes().empty());
+}
+
 TEST(VisionEncoder, a_shape_that_is_no_encoder_is_refused) {
   const Bench bench;
   VisionConfig config = tiny_vision(PatchPositions::learned);
