@@ -70,6 +70,18 @@ Ports VisionLanguageDecoder::ports() const {
   return {{tokens_port, targets_port, {"visual", visual_, decoder().width, true, true, Axis::patches}}, {}};
 }
 
+Cost VisionLanguageDecoder::cost(const SampleShape& sample) const {
+  const DecoderConfig& config = decoder();
+  const auto width = static_cast<double>(config.width);
+  const double ffn_products = config.family == "llama" ? 3 : 2;
+  Cost cost = decoder_cost(sample);
+  cost.flops -= head_flops(sample.patches, config.width, config.vocabulary);
+  // The last layer's attention output and feed-forward network.
+  cost.flops -=
+      2.0 * static_cast<double>(sample.patches) * width * (width + ffn_products * static_cast<double>(config.ffn));
+  return cost;
+}
+
 Var VisionLanguageDecoder::embedded(Tape& tape, const Inputs& inputs) {
   const Tensor& tokens = inputs["tokens"].value();
   check_images(context().name, inputs, integers(tokens));

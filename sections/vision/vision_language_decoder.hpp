@@ -37,8 +37,9 @@ class VisionLanguageDecoder final : public DecoderSection {
   [[nodiscard]] Ports ports() const override;
   /// Throws JobError, naming the sample, when it has another number of image tokens than rows of visual.
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
-  /// The output layer counts all tokens, an upper bound: which of them have targets only the data knows.
-  [[nodiscard]] Cost cost(const SampleShape& sample) const override { return decoder_cost(sample); }
+  /// As decoder_lm's, less what image positions save (VD-2). An upper bound: which words have targets only the data
+  /// knows.
+  [[nodiscard]] Cost cost(const SampleShape& sample) const override;
 
   /// Logits (S, vocabulary) f32 of the token after each sample's last; `targets` may be unconnected. Every sample has
   /// a token.

@@ -217,6 +217,19 @@ TEST_P(VisionLanguage, an_answer_ends_with_the_positions_and_a_prompt_beyond_the
 INSTANTIATE_TEST_SUITE_P(families, VisionLanguage, ::testing::Values("gpt2", "llama"),
                          [](const auto& test) { return std::string(test.param); });
 
+TEST(VisionLanguageCost, image_positions_pass_neither_the_output_layer_nor_the_end_of_the_last_layer) {
+  const Bench bench;
+  for (const char* family : {"gpt2", "llama"}) {
+    const VisionLanguageDecoder decoder(bench.context("d", true), {tiny_decoder(family), {}, {}});
+    const DecoderLm blind(bench.context("lm", true), {tiny_decoder(family), {}});
+    const double whole = blind.cost({.tokens = 20}).flops;
+    EXPECT_DOUBLE_EQ(decoder.cost({.tokens = 20}).flops, whole);
+    const double ffn = (family == std::string("llama") ? 3 : 2) * 24;
+    const double saved = 2.0 * 8 * 16 * 37 + 2.0 * 8 * 16 * (16 + ffn);
+    EXPECT_DOUBLE_EQ(decoder.cost({.tokens = 20, .patches = 8, .images = 1}).flops, whole - saved);
+  }
+}
+
 TEST(Projector, flops_count_both_products) {
   const Bench bench;
   const Projector projector(bench.context("projector", true), {{32, 24, 0.02}, {}, {}});
