@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
-#include <utility>
 
 namespace maestro {
 
@@ -81,10 +79,14 @@ void PlanningGraph::lay_out_tasks(const Workload& workload) {
     }
     task.in_end = static_cast<int>(inputs.size());
     task.need_begin = static_cast<int>(needs.size());
-    for (const auto& [edge, count] : counts) needs.push_back({edge, count});
+    for (const auto& [edge, count] : counts) {
+      needs.push_back({edge, count, reserved_units});
+      reserved_units += count;
+    }
     task.need_end = static_cast<int>(needs.size());
-    const bool joint = counts.size() > 1 || (counts.size() == 1 && counts.begin()->second > 1);
-    task.early = !counts.empty() && (binding == Binding::early || joint);
+    const bool several = std::any_of(counts.begin(), counts.end(), [](const auto& entry) { return entry.second > 1; });
+    const bool joint = counts.size() > 1;
+    task.early = several || (binding == Binding::mixed && joint) || (binding == Binding::early && !counts.empty());
     task.out_begin = task.out_end = first_output;
     first_output += fan_out[index];
     task.backward_needs = section.trained ? 1 + fan_out[index] : 0;
@@ -111,35 +113,35 @@ void PlanningGraph::lay_out_tasks(const Workload& workload) {
 }
 
 void PlanningGraph::sort_into_classes() {
-  // section, pool, fed, binds, promises
-  using Signature = std::tuple<int, int, bool, bool, std::vector<std::pair<int, int>>>;
-  std::map<Signature, std::vector<std::size_t>> members;
+  std::map<Class, std::vector<std::size_t>> members;
   for (std::size_t index = 0; index < tasks.size(); ++index) {
     const Task& task = tasks[index];
+    Class kind;
+    kind.section = task.section;
+    kind.fed = task.in_begin != task.in_end;
+    kind.limited = task.need_begin != task.need_end;
+    kind.early = task.early;
     std::map<int, int> promised;
-    bool binds = false;
     for (int at = task.out_begin; at < task.out_end; ++at) {
       const Link link = outputs[static_cast<std::size_t>(at)];
       if (edges[static_cast<std::size_t>(link.edge)].slots == unlimited) continue;
-      if (tasks[static_cast<std::size_t>(link.task)].early) {
-        binds = true;
+      const Task& consumer = tasks[static_cast<std::size_t>(link.task)];
+      if (consumer.early) {
+        kind.binds = true;
+      } else if (consumer.need_end - consumer.need_begin > 1) {
+        kind.joins = true;
       } else {
         ++promised[link.edge];
       }
     }
-    const bool pooled = !task.early && task.need_begin != task.need_end;
-    const int pool = pooled ? needs[static_cast<std::size_t>(task.need_begin)].edge : -1;
-    const bool fed = task.in_begin != task.in_end;
-    members[{task.section, pool, fed, binds, {promised.begin(), promised.end()}}].push_back(index);
+    for (const auto& [edge, count] : promised) kind.promises.push_back({edge, count, 0});
+    members[kind].push_back(index);
   }
-  for (const auto& [signature, indices] : members) {
-    const auto& [section, pool, fed, binds, promised] = signature;
-    Section& home = sections[static_cast<std::size_t>(section)];
+  for (const auto& [kind, indices] : members) {
+    Section& home = sections[static_cast<std::size_t>(kind.section)];
     if (home.classes++ == 0) home.first_class = static_cast<int>(classes.size());
-    Class kind{pool, fed, binds, {}};
-    for (const auto& [edge, count] : promised) kind.promises.push_back({edge, count});
     for (const std::size_t index : indices) tasks[index].task_class = static_cast<int>(classes.size());
-    classes.push_back(std::move(kind));
+    classes.push_back(kind);
   }
 }
 

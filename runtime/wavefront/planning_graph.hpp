@@ -2,6 +2,8 @@
 // sorted into classes that wait for the same things. Built once per plan; read by every evaluation.
 #pragma once
 
+#include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <limits>
 #include <vector>
@@ -14,8 +16,9 @@ inline constexpr int unlimited = std::numeric_limits<int>::max();
 
 /// When a task with limited slots on its inputs gets its lane.
 enum class Binding {
-  late,   ///< when it starts; tasks with several limited inputs still early, as one lane must hold them all
-  early,  ///< when the first of its producers starts
+  late,   ///< when it starts; with several inputs over one edge still early, as one lane must hold them all
+  mixed,  ///< as late, but early for all tasks with several limited inputs, whose lanes could run out of common slots
+  early,  ///< with the first of its producers
 };
 
 struct PlanningGraph {
@@ -56,23 +59,37 @@ struct PlanningGraph {
     int in_begin = 0, in_end = 0;      ///< of `inputs`
     int out_begin = 0, out_end = 0;    ///< of `outputs`
     int need_begin = 0, need_end = 0;  ///< of `needs`
-    bool early = false;                ///< its lane is fixed when its first producer starts
+    bool early = false;                ///< slots are reserved for it with its first producer
     int backward_needs = 0;            ///< its own forward pass, and what each consumer must have done
   };
   /// Slots that a task takes, or that its outputs take, on one edge with limited slots.
   struct Need {
     int edge = 0;
     int count = 0;
+    int first_unit = 0;  ///< of the units reserved for it
+    friend auto operator<=>(const Need&, const Need&) = default;
   };
   /// Tasks of a section that wait on the same edges and feed the same edges.
   struct Class {
-    int pool = -1;               ///< the edge whose waiting inputs they claim; -1: none
+    int section = 0;
     bool fed = false;            ///< they have inputs
-    bool binds = false;          ///< starting one must find lanes for early consumers
-    std::vector<Need> promises;  ///< slots of late consumers, by edge
+    bool early = false;          ///< they have slots reserved on a lane before they are ready
+    bool limited = false;        ///< they have inputs with limited slots
+    bool binds = false;          ///< running one must find lanes for early consumers
+    bool joins = false;          ///< they feed late consumers with inputs over other limited edges
+    std::vector<Need> promises;  ///< slots of the other late consumers, by edge
+    friend auto operator<=>(const Class&, const Class&) = default;
   };
 
   PlanningGraph(const Workload& workload, Binding binding);
+
+  [[nodiscard]] bool has_early_tasks() const {
+    return std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.early; });
+  }
+  [[nodiscard]] bool has_joint_tasks() const {
+    return std::any_of(tasks.begin(), tasks.end(),
+                       [](const Task& task) { return task.need_end - task.need_begin > 1; });
+  }
 
   std::vector<Section> sections;
   std::vector<Edge> edges;
@@ -85,6 +102,7 @@ struct PlanningGraph {
   std::vector<Class> classes;
   Binding binding;
   int passes = 0;
+  int reserved_units = 0;  ///< of all early tasks
 
  private:
   void lay_out_sections(const Workload& workload);

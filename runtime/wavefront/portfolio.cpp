@@ -18,7 +18,7 @@ std::size_t at(int index) {
   return static_cast<std::size_t>(index);
 }
 
-/// Those that wait for a section before them, and those that do not.
+/// Those that other sections wait for or that wait for them, and those that no other section knows.
 struct Split {
   std::vector<int> fed;
   std::vector<int> free;
@@ -27,7 +27,7 @@ struct Split {
 Split split(const Anchors& anchors) {
   Split result;
   for (int n = 0; n < static_cast<int>(anchors.list.size()); ++n) {
-    (anchors.list[at(n)].upstream_ms > 0 ? result.fed : result.free).push_back(n);
+    (anchors.list[at(n)].upstream_ms + anchors.list[at(n)].downstream_ms > 0 ? result.fed : result.free).push_back(n);
   }
   return result;
 }
@@ -123,9 +123,8 @@ Anchors::Anchors(const Workload& workload, const PlanningGraph& graph) {
   for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
     const PlanningGraph::Task& given = graph.tasks[task];
     if (given.section != section) continue;
-    const bool trained = graph.sections[at(section)].trained;
     list.push_back({static_cast<int>(task), paths[task].forward_head, given.forward_ms + given.backward_ms,
-                    trained ? paths[task].backward_tail : paths[task].forward_tail, upstream[task], downstream[task]});
+                    paths[task].forward_tail, upstream[task], downstream[task]});
   }
   for (int n = 0; n < section; ++n) {
     const PlanningGraph::Section& before = graph.sections[at(n)];
@@ -154,6 +153,8 @@ std::vector<std::vector<int>> anchor_orders(const Anchors& anchors) {
   sort_by(fed, [&](int n) { return list[at(n)].upstream_ms; });
   orders.push_back(joined(fed, longest_free));
   std::reverse(fed.begin(), fed.end());
+  orders.push_back(joined(fed, longest_free));
+  sort_by(fed, [&](int n) { return -list[at(n)].downstream_ms; });
   orders.push_back(joined(fed, longest_free));
   std::vector<int> all(list.size());
   std::iota(all.begin(), all.end(), 0);

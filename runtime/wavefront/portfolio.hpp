@@ -15,7 +15,7 @@ struct Anchors {
     int task = 0;
     double head_ms = 0;        ///< shortest time until it can start
     double body_ms = 0;        ///< forward and backward
-    double tail_ms = 0;        ///< shortest time from its end to the end of what needs it
+    double tail_ms = 0;        ///< shortest time from the end of its forward pass to the end of what needs it
     double upstream_ms = 0;    ///< all work in the sections before
     double downstream_ms = 0;  ///< all work in the sections behind
   };

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/wavefront/one_at_a_time.hpp"
 #include "runtime/wavefront/task_graph.hpp"
 
 namespace maestro {
@@ -51,7 +52,7 @@ std::optional<Schedule> schedule_part(const Workload& part) {
       if (simulator.run(rules, endless) < endless) return simulator.schedule(rules);
     }
   }
-  return std::nullopt;
+  return one_at_a_time(part);
 }
 
 /// Which limit is in the way: the first without which there would be a schedule.

@@ -26,6 +26,8 @@ class Move {
       saved_.theta = rules.theta;
       saved_.hungry_producers_first = rules.hungry_producers_first;
       saved_.ordered_gradients = rules.ordered_gradients;
+      saved_.joint_slots = rules.joint_slots;
+      saved_.depth = rules.depth;
       switched_ = true;
       flip_switch(random);
       return;
@@ -51,6 +53,8 @@ class Move {
       rules_.theta = saved_.theta;
       rules_.hungry_producers_first = saved_.hungry_producers_first;
       rules_.ordered_gradients = saved_.ordered_gradients;
+      rules_.joint_slots = saved_.joint_slots;
+      rules_.depth = saved_.depth;
     } else {
       change(second_, first_);
     }
@@ -63,7 +67,16 @@ class Move {
 
   void flip_switch(Random& random) {
     constexpr std::array thetas{0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 3.0, 1e9};
-    switch (random.below(4)) {
+    constexpr std::array depths{0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 1e9};
+    switch (random.below(7)) {
+      case 3:
+      case 4:
+        if (rules_.depth.empty()) break;
+        rules_.depth[random.below(rules_.depth.size())] = depths[random.below(depths.size())];
+        break;
+      case 2:
+        rules_.joint_slots = static_cast<DispatchRules::JointSlots>(random.below(3));
+        break;
       case 0:
         rules_.hungry_producers_first = !rules_.hungry_producers_first;
         break;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <tuple>
 
@@ -26,10 +27,13 @@ Simulator::Simulator(const PlanningGraph& graph)
       rank_(graph.tasks.size()),
       ready_count_(graph.sections.size()),
       ledgers_(graph.edges.size()),
+      most_waiting_(graph.edges.size()),
       inputs_in_transit_(graph.edges.size()),
       gradients_in_transit_(graph.edges.size()),
       next_gradient_(graph.tasks.size()),
-      next_bound_(graph.tasks.size()),
+      reserved_units_(static_cast<std::size_t>(graph.reserved_units)),
+      reserved_(graph.needs.size()),
+      produced_ms_(graph.needs.size()),
       lane_queue_(graph.lanes.size()),
       next_in_order_(graph.sections.size()),
       ahead_(graph.sections.size()),
@@ -50,7 +54,7 @@ Simulator::Simulator(const PlanningGraph& graph)
     first_word_.push_back(words);
     words += (section.lanes + 63) / 64;
   }
-  for (auto* mask : {&idle_, &room_, &gradients_, &bound_}) mask->resize(at(words));
+  for (auto* mask : {&idle_, &room_, &gradients_}) mask->resize(at(words));
   ends_.reserve(graph.lanes.size());
 }
 
@@ -61,6 +65,7 @@ double Simulator::run(const DispatchRules& rules, double cutoff_ms) {
     dispatch_all();
     if (hopeless_) return never;
     const double next = next_event();
+    if (next == never && withdraw_all()) continue;
     if (next == never) break;
     if (next > cutoff_ms_) return never;
     now_ = next;
@@ -93,18 +98,24 @@ void Simulator::reset(const DispatchRules& rules) {
   for (RankSet& set : ready_) set.clear();
   for (std::size_t edge = 0; edge < ledgers_.size(); ++edge) {
     const PlanningGraph::Edge& given = graph_.edges[edge];
+    const double depth = rules.depth.empty() ? never : rules.depth[edge] * graph_.sections[at(given.to)].lanes;
+    most_waiting_[edge] = depth < unlimited ? static_cast<int>(std::ceil(depth)) : unlimited;
     if (given.slots != unlimited) ledgers_[edge].reset(graph_.sections[at(given.to)].lanes, given.slots);
     for (Transit* transit : {&inputs_in_transit_[edge], &gradients_in_transit_[edge]}) {
       transit->queue.clear();
       transit->next = 0;
     }
   }
-  for (auto* mask : {&idle_, &room_, &gradients_, &bound_}) mask->assign(mask->size(), 0);
+  for (auto* mask : {&idle_, &room_, &gradients_}) mask->assign(mask->size(), 0);
   for (int lane = 0; lane < static_cast<int>(lanes_.size()); ++lane) {
     set_mask(idle_, lane, true);
     set_mask(room_, lane, true);
   }
   ends_.clear();
+  blocked_.clear();
+  reserved_.assign(reserved_.size(), 0);
+  produced_ms_.assign(produced_ms_.size(), never);
+  slots_freed_ = careful_ = false;
   now_ = makespan_ms_ = 0;
   hopeless_ = false;
   passes_left_ = graph_.passes;
@@ -137,8 +148,7 @@ void Simulator::queue_by_lane() {
     const PlanningGraph::Section& section = graph_.sections[at(graph_.tasks[at(task)].section)];
     const int lane = section.first_lane + rules_->fixed_lane[at(task)];
     lane_queue_[at(lane)].push_back(task);
-    // A task with limited inputs gets its lane with the slots there, when its first producer starts.
-    if (!graph_.tasks[at(task)].early) tasks_[at(task)].lane = lane;
+    tasks_[at(task)].lane = lane;
   }
 }
 
@@ -167,23 +177,97 @@ void Simulator::process_until_now() {
 
 void Simulator::finish_pass(int lane) {
   LaneState& state = lanes_[at(lane)];
-  DeviceState& device = devices_[at(graph_.lanes[at(lane)].device)];
-  device.busy = false;
-  device.idle_since = now_;
-  set_mask(idle_, lane, true);
-  for (const int section : graph_.device_sections[at(graph_.lanes[at(lane)].device)]) dirty_[at(section)] = 1;
-  any_dirty_ = true;
-  makespan_ms_ = now_;
-  --passes_left_;
   const int task = state.task;
-  state.task = -1;
   if (state.backward) {
     --state.in_flight;
     set_mask(room_, lane, true);
+    leave(lane);
     finish_backward(task);
-  } else {
-    finish_forward(task);
+    return;
   }
+  if (!tasks_[at(task)].admitted && !admit(task)) {
+    blocked_.push_back(lane);
+    any_dirty_ = true;
+    return;
+  }
+  leave(lane);
+  finish_forward(task);
+}
+
+void Simulator::leave(int lane) {
+  LaneState& state = lanes_[at(lane)];
+  const PlanningGraph::Lane& given = graph_.lanes[at(lane)];
+  DeviceState& device = devices_[at(given.device)];
+  if (now_ > state.busy_until) {
+    // It was blocked at its end; it runs as late as the slots are free.
+    idle_ms_[at(given.section)] += now_ - state.busy_until;
+    state.busy_from += now_ - state.busy_until;
+    state.busy_until = now_;
+  }
+  if (record_) {
+    const int replica = lane - graph_.sections[at(given.section)].first_lane;
+    record_->push_back({at(state.task), state.backward, replica, state.busy_from, state.busy_until, 0, 0});
+  }
+  device.busy = false;
+  device.idle_since = now_;
+  set_mask(idle_, lane, true);
+  for (const int section : graph_.device_sections[at(given.device)]) dirty_[at(section)] = 1;
+  any_dirty_ = true;
+  makespan_ms_ = now_;
+  --passes_left_;
+  state.task = -1;
+}
+
+/// Ends the passes whose slots are free by now, and takes back those whose lanes have a gradient to work on instead.
+void Simulator::settle_blocked() {
+  slots_freed_ = false;
+  std::size_t kept = 0;
+  for (std::size_t n = 0; n < blocked_.size(); ++n) {
+    const int lane = blocked_[n];
+    const int task = lanes_[at(lane)].task;
+    if (admit(task)) {
+      leave(lane);
+      finish_forward(task);
+    } else if (lanes_[at(lane)].first_gradient >= 0) {
+      withdraw(lane);
+      start_backward(lane);
+    } else {
+      blocked_[kept++] = lane;
+    }
+  }
+  blocked_.resize(kept);
+}
+
+/// As if the pass had not been started: nothing but its lane knows of it.
+void Simulator::withdraw(int lane) {
+  LaneState& state = lanes_[at(lane)];
+  const PlanningGraph::Task& given = graph_.tasks[at(state.task)];
+  const PlanningGraph::Section& section = graph_.sections[at(given.section)];
+  DeviceState& device = devices_[at(graph_.lanes[at(lane)].device)];
+  if (!section.shared) idle_ms_[at(given.section)] -= state.busy_from - device.idle_since;
+  device.busy = false;
+  set_mask(idle_, lane, true);
+  if (section.trained) {
+    --state.in_flight;
+    set_mask(room_, lane, true);
+  }
+  ahead_[at(given.section)] -= given.out_end - given.out_begin;
+  ready_[at(given.task_class)].insert(rank_[at(state.task)]);
+  ++ready_count_[at(given.section)];
+  tasks_[at(state.task)].lane = -1;
+  state.task = -1;
+  for (const int other : graph_.device_sections[at(graph_.lanes[at(lane)].device)]) dirty_[at(other)] = 1;
+  any_dirty_ = true;
+}
+
+/// Out of a deadlock of passes that wait at their ends for slots of each other; from now on slots are taken at the
+/// start.
+bool Simulator::withdraw_all() {
+  if (blocked_.empty()) return false;
+  careful_ = true;
+  for (const int lane : blocked_) withdraw(lane);
+  blocked_.clear();
+  return true;
 }
 
 void Simulator::finish_forward(int task) {
@@ -191,9 +275,12 @@ void Simulator::finish_forward(int task) {
   for (int n = given.out_begin; n < given.out_end; ++n) {
     const PlanningGraph::Link link = graph_.outputs[at(n)];
     const PlanningGraph::Edge& edge = graph_.edges[at(link.edge)];
-    if (edge.slots != unlimited && !graph_.tasks[at(link.task)].early) {
-      ledgers_[at(link.edge)].produce(now_);
-      tasks_[at(link.task)].produced_ms = now_;
+    if (edge.slots != unlimited) {
+      const PlanningGraph::Task& consumer = graph_.tasks[at(link.task)];
+      int need = consumer.need_begin;
+      while (graph_.needs[at(need)].edge != link.edge) ++need;
+      if (!consumer.early) ledgers_[at(link.edge)].produce(now_);
+      produced_ms_[at(need)] = std::min(produced_ms_[at(need)], now_);
     }
     if (edge.transfer_ms > 0) {
       inputs_in_transit_[at(link.edge)].queue.push_back({now_ + edge.transfer_ms, link.task});
@@ -233,15 +320,8 @@ void Simulator::deliver_input(int task) {
   dirty_[at(given.section)] = 1;
   any_dirty_ = true;
   if (rules_->discipline != DispatchRules::Discipline::list) return;
-  if (state.lane >= 0) {
-    LaneState& lane = lanes_[at(state.lane)];
-    next_bound_[at(task)] = lane.first_bound;
-    lane.first_bound = task;
-    set_mask(bound_, state.lane, true);
-  } else {
-    ready_[at(given.task_class)].insert(rank_[at(task)]);
-    ++ready_count_[at(given.section)];
-  }
+  ready_[at(given.task_class)].insert(rank_[at(task)]);
+  ++ready_count_[at(given.section)];
 }
 
 void Simulator::deliver_gradient(int task) {
@@ -262,7 +342,8 @@ void Simulator::deliver_gradient(int task) {
 }
 
 void Simulator::dispatch_all() {
-  while (any_dirty_) {
+  while (any_dirty_ || (slots_freed_ && !blocked_.empty())) {
+    if (!blocked_.empty()) settle_blocked();
     any_dirty_ = false;
     for (const int section : dispatch_order_) {
       if (!dirty_[at(section)]) continue;
@@ -281,14 +362,14 @@ void Simulator::dispatch(int section) {
     std::uint64_t tried = 0;
     while (true) {
       const bool open = !section_waits && (!listed || ready_count_[at(section)] > 0);
-      const std::uint64_t forward = room_[index] & (open ? ~std::uint64_t{0} : bound_[index]);
+      const std::uint64_t forward = open ? room_[index] : 0;
       const std::uint64_t candidates = idle_[index] & ~tried & (gradients_[index] | forward);
       if (candidates == 0) break;
       const int bit = std::countr_zero(candidates);
       tried |= std::uint64_t{1} << bit;
       const int lane = given.first_lane + word * 64 + bit;
       if (devices_[at(graph_.lanes[at(lane)].device)].busy) continue;
-      Waiting waiting = section_waits ? Waiting::section : Waiting::no;
+      Waiting waiting = Waiting::lane;
       if (!start_next(lane, waiting) && waiting == Waiting::section) section_waits = true;
     }
   }
@@ -301,7 +382,7 @@ bool Simulator::start_next(int lane, Waiting& waiting) {
   if (!has_gradient || prefers_forward(section)) {
     const bool room = state.in_flight < graph_.sections[at(section)].max_in_flight;
     const int task = room ? pick_forward(lane, waiting) : -1;
-    if (task >= 0 && admit(task)) {
+    if (task >= 0 && (admits_at_end(task) || admit(task))) {
       start_forward(lane, task);
       return true;
     }
@@ -317,10 +398,7 @@ bool Simulator::prefers_forward(int section) const {
 
 int Simulator::pick_forward(int lane, Waiting& waiting) {
   if (rules_->discipline != DispatchRules::Discipline::list) return pick_in_order(lane);
-  const int bound = pick_bound(lane);
-  if (waiting == Waiting::section || ready_count_[at(graph_.lanes[at(lane)].section)] == 0) return bound;
-  const int unbound = pick_unbound(lane, bound < 0 ? unlimited : rank_[at(bound)], waiting);
-  return unbound >= 0 ? unbound : bound;
+  return pick_listed(lane, waiting);
 }
 
 int Simulator::pick_in_order(int lane) {
@@ -336,61 +414,51 @@ int Simulator::pick_in_order(int lane) {
     task = rules_->order[at(given.first_task + next_in_order_[at(section)])];
   }
   const TaskState& state = tasks_[at(task)];
-  if (state.forward_needs > 0 || (state.lane >= 0 && state.lane != lane)) return -1;
-  return may_admit(task) ? task : -1;
+  if (state.forward_needs > 0 || (state.lane >= 0 && state.lane != lane) || !may_take(lane, task)) return -1;
+  return may_start(task) ? task : -1;
 }
 
-int Simulator::pick_bound(int lane) const {
-  int best = -1;
-  for (int task = lanes_[at(lane)].first_bound; task >= 0; task = next_bound_[at(task)]) {
-    if ((best < 0 || rank_[at(task)] < rank_[at(best)]) && may_admit(task)) best = task;
-  }
-  return best;
-}
-
-/// The most urgent ready task below `rank_limit` that any lane may take, or this one may.
-int Simulator::pick_unbound(int lane, int rank_limit, Waiting& waiting) {
+/// The most urgent ready task that this lane may take.
+int Simulator::pick_listed(int lane, Waiting& waiting) {
   const PlanningGraph::Section& section = graph_.sections[at(graph_.lanes[at(lane)].section)];
   const int* order = rules_->order.data() + section.first_task;
   int best = -1;
+  int best_rank = unlimited;
   bool lane_matters = false;
   for (int index = section.first_class; index < section.first_class + section.classes; ++index) {
     const RankSet& set = ready_[at(index)];
+    const PlanningGraph::Class& kind = graph_.classes[at(index)];
     if (set.empty()) continue;
     int rank = set.next(0);
-    lane_matters |= rank >= rank_limit;
-    if (rank >= rank_limit || !may_admit(order[rank])) {
-      if (!graph_.classes[at(index)].binds) continue;
-      for (int tries = 1; tries < admission_tries && rank >= 0 && rank < rank_limit && !may_admit(order[rank]);) {
-        rank = set.next(rank + 1);
-        ++tries;
-      }
-      if (rank < 0 || rank >= rank_limit || !may_admit(order[rank])) continue;
+    for (int tries = 1; !may_start(order[rank]); ++tries) {
+      // Tasks of one class promise alike; only what early consumers need differs.
+      rank = (kind.binds || kind.joins) && tries < admission_tries ? set.next(rank + 1) : -1;
+      if (rank < 0) break;
     }
+    if (rank < 0) continue;
     lane_matters = true;
-    if (graph_.classes[at(index)].pool >= 0 || (graph_.classes[at(index)].fed && rules_->hungry_producers_first)) {
-      const int task = pick_from_pool(lane, index, rank);
+    if (rank >= best_rank) continue;
+    if (kind.limited || (kind.fed && rules_->hungry_producers_first)) {
+      const int task = pick_from_class(lane, index, rank);
       if (task < 0) continue;
-      // A pool stands at the place of its most urgent task, whichever of its tasks is taken.
+      // A class stands at the place of its most urgent task, whichever of its tasks is taken.
       if (!rules_->hungry_producers_first) rank = rank_[at(task)];
-      if (rank >= rank_limit) continue;
+      if (rank >= best_rank) continue;
       best = task;
     } else {
       best = order[rank];
     }
-    rank_limit = rank;
+    best_rank = rank;
   }
   if (!lane_matters) waiting = Waiting::section;
   return best;
 }
 
-int Simulator::pick_from_pool(int lane, int class_index, int first_rank) const {
+int Simulator::pick_from_class(int lane, int class_index, int first_rank) const {
   constexpr int looked_at = 64;
   const PlanningGraph::Section& section = graph_.sections[at(graph_.lanes[at(lane)].section)];
   const int* order = rules_->order.data() + section.first_task;
-  const int pool = graph_.classes[at(class_index)].pool;
-  const bool binds = graph_.classes[at(class_index)].binds;
-  const int replica = lane - section.first_lane;
+  const PlanningGraph::Class& kind = graph_.classes[at(class_index)];
   int best = -1;
   double least = never;
   int seen = 0;
@@ -401,13 +469,31 @@ int Simulator::pick_from_pool(int lane, int class_index, int first_rank) const {
       wait = hunger(task);
       if (best >= 0 && wait >= least) continue;
     }
-    if (pool >= 0 && !ledgers_[at(pool)].can_claim(replica, tasks_[at(task)].produced_ms)) continue;
-    if (binds && !may_admit(task)) continue;
+    if (kind.limited && !may_take(lane, task)) continue;
+    if ((kind.binds || kind.joins) && !may_start(task)) continue;
     best = task;
     least = wait;
     if (!rules_->hungry_producers_first) break;
   }
   return best;
+}
+
+/// Whether its inputs can be said to have lain in slots of this lane.
+bool Simulator::may_take(int lane, int task) const {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  if (given.need_begin == given.need_end) return true;
+  const TaskState& state = tasks_[at(task)];
+  const int replica = lane - graph_.sections[at(given.section)].first_lane;
+  if (given.early && state.lane == lane) return true;
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const PlanningGraph::Need need = graph_.needs[at(n)];
+    const SlotLedger& ledger = ledgers_[at(need.edge)];
+    const double* units = reserved_units_.data() + need.first_unit;
+    const bool fits = given.early ? ledger.can_take(replica, need.count, produced_ms_[at(n)], units)
+                                  : ledger.can_claim(replica, produced_ms_[at(n)]);
+    if (!fits) return false;
+  }
+  return true;
 }
 
 /// Milliseconds until the lane that made the task's input has nothing left to run, as far as can be seen.
@@ -425,98 +511,184 @@ double Simulator::hunger(int task) const {
   return least;
 }
 
+bool Simulator::admits_at_end(int task) const {
+  const PlanningGraph::Class& kind = graph_.classes[at(graph_.tasks[at(task)].task_class)];
+  if (rules_->discipline != DispatchRules::Discipline::list) return false;
+  return rules_->foresee_slots && !careful_ && !kind.limited &&
+         (!(kind.binds || kind.joins) || rules_->joint_slots != DispatchRules::JointSlots::all_at_start);
+}
+
+bool Simulator::may_start(int task) const {
+  return admits_at_end(task) || may_admit(task);
+}
+
+bool Simulator::has_slots(const PlanningGraph::Class& kind) const {
+  for (const PlanningGraph::Need& need : kind.promises) {
+    if (!may_hold(need.edge, need.count)) return false;
+  }
+  return true;
+}
+
+bool Simulator::may_hold(int edge, int count) const {
+  const SlotLedger& ledger = ledgers_[at(edge)];
+  if (ledger.spare() < count) return false;
+  return ledger.held() == 0 || ledger.held() + count <= most_waiting_[at(edge)];
+}
+
+/// May say yes where admit() finds too little for several consumers at once.
 bool Simulator::may_admit(int task) const {
   const PlanningGraph::Task& given = graph_.tasks[at(task)];
   const PlanningGraph::Class& kind = graph_.classes[at(given.task_class)];
-  for (const PlanningGraph::Need& need : kind.promises) {
-    if (ledgers_[at(need.edge)].spare() < need.count) return false;
-  }
-  if (!kind.binds) return true;
+  if (!has_slots(kind)) return false;
+  if (!kind.binds && !kind.joins) return true;
+  const bool whole = rules_->discipline == DispatchRules::Discipline::list;
   for (int n = given.out_begin; n < given.out_end; ++n) {
-    const int consumer = graph_.outputs[at(n)].task;
-    if (graph_.tasks[at(consumer)].early && tasks_[at(consumer)].lane < 0 && !has_bindable_lane(consumer)) return false;
+    const PlanningGraph::Link link = graph_.outputs[at(n)];
+    if (graph_.edges[at(link.edge)].slots == unlimited) continue;
+    if (!graph_.tasks[at(link.task)].early) {
+      if (!may_promise_together(link.task, link.edge)) return false;
+      continue;
+    }
+    if (whole && tasks_[at(link.task)].lane >= 0) continue;
+    if (lane_for(link.task, whole ? -1 : link.edge) < 0) return false;
   }
   return true;
 }
 
 /// Takes the slots that the outputs of `task` will need, or none of them.
 bool Simulator::admit(int task) {
-  const PlanningGraph::Task& given = graph_.tasks[at(task)];
-  const PlanningGraph::Class& kind = graph_.classes[at(given.task_class)];
-  if (kind.binds) {
-    int n = given.out_begin;
-    std::vector<int> bound;
-    for (; n < given.out_end; ++n) {
-      const int consumer = graph_.outputs[at(n)].task;
-      if (!graph_.tasks[at(consumer)].early || tasks_[at(consumer)].lane >= 0) continue;
-      if (!bind(consumer)) break;
-      bound.push_back(consumer);
-    }
-    bool enough = n == given.out_end;
-    for (const PlanningGraph::Need& need : kind.promises) enough &= ledgers_[at(need.edge)].spare() >= need.count;
-    if (!enough) {
-      for (const int consumer : bound) unbind(consumer);
-      return false;
-    }
+  const PlanningGraph::Class& kind = graph_.classes[at(graph_.tasks[at(task)].task_class)];
+  fresh_reservations_.clear();
+  const bool enough = !(kind.binds || kind.joins) || reserve_for_consumers(task);
+  if (!enough || !has_slots(kind)) {
+    cancel_fresh();
+    return false;
   }
   for (const PlanningGraph::Need& need : kind.promises) {
     for (int count = 0; count < need.count; ++count) ledgers_[at(need.edge)].promise();
   }
+  tasks_[at(task)].admitted = true;
   return true;
 }
 
-bool Simulator::can_bind(int task, int lane) const {
+/// In a list, all slots of a consumer at once, as others could take what it needs later on; where orders are kept,
+/// those on this edge, as nobody overtakes.
+bool Simulator::reserve_for_consumers(int task) {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const bool whole = rules_->discipline == DispatchRules::Discipline::list;
+  for (int n = given.out_begin; n < given.out_end; ++n) {
+    const PlanningGraph::Link link = graph_.outputs[at(n)];
+    if (graph_.edges[at(link.edge)].slots == unlimited) continue;
+    if (!graph_.tasks[at(link.task)].early) {
+      if (!promise_together(link.task, link.edge)) return false;
+      continue;
+    }
+    if (whole && tasks_[at(link.task)].lane >= 0) continue;
+    if (!reserve(link.task, whole ? -1 : link.edge)) return false;
+  }
+  return true;
+}
+
+/// Slots for one more input over `edge`; for all inputs where it is -1.
+bool Simulator::reserve(int task, int edge) {
+  const int lane = lane_for(task, edge);
+  if (lane < 0) return false;
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const int replica = lane - graph_.sections[at(given.section)].first_lane;
+  TaskState& state = tasks_[at(task)];
+  if (state.lane < 0) lanes_[at(lane)].bound_work_ms += given.forward_ms + given.backward_ms;
+  state.lane = lane;
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const PlanningGraph::Need need = graph_.needs[at(n)];
+    if (edge >= 0 && need.edge != edge) continue;
+    const int count = edge >= 0 ? 1 : need.count;
+    ledgers_[at(need.edge)].reserve(replica, count, reserved_units_.data() + need.first_unit + reserved_[at(n)]);
+    reserved_[at(n)] += count;
+    fresh_reservations_.push_back({task, n, count});
+  }
+  return true;
+}
+
+/// Of a late task with inputs over several limited edges, the slots of this edge, or of all of them.
+bool Simulator::promise_together(int task, int edge) {
+  if (!may_promise_together(task, edge)) return false;
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const bool all = rules_->joint_slots != DispatchRules::JointSlots::each_at_end;
+  if (given.need_end - given.need_begin < 2) return true;  // its class promises for it
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const int other = graph_.needs[at(n)].edge;
+    if (reserved_[at(n)] > 0 || !(all || other == edge)) continue;
+    reserved_[at(n)] = 1;
+    ledgers_[at(other)].promise();
+    fresh_reservations_.push_back({task, n, 1});
+  }
+  return true;
+}
+
+bool Simulator::may_promise_together(int task, int edge) const {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const bool all = rules_->joint_slots != DispatchRules::JointSlots::each_at_end;
+  if (given.need_end - given.need_begin < 2) return true;
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const int other = graph_.needs[at(n)].edge;
+    if (reserved_[at(n)] == 0 && (all || other == edge) && !may_hold(other, 1)) return false;
+  }
+  return true;
+}
+
+/// Takes back what a task that was not admitted has reserved so far.
+void Simulator::cancel_fresh() {
+  while (!fresh_reservations_.empty()) {
+    cancel(fresh_reservations_.back());
+    fresh_reservations_.pop_back();
+  }
+}
+
+void Simulator::cancel(const Reservation& reservation) {
+  const PlanningGraph::Task& given = graph_.tasks[at(reservation.task)];
+  const PlanningGraph::Need need = graph_.needs[at(reservation.need)];
+  TaskState& state = tasks_[at(reservation.task)];
+  reserved_[at(reservation.need)] -= reservation.count;
+  if (!given.early) {
+    ledgers_[at(need.edge)].withdraw_promise();
+    return;
+  }
+  const int replica = state.lane - graph_.sections[at(given.section)].first_lane;
+  ledgers_[at(need.edge)].cancel(replica, reservation.count,
+                                 reserved_units_.data() + need.first_unit + reserved_[at(reservation.need)]);
+  const auto first = reserved_.begin() + given.need_begin;
+  const auto last = reserved_.begin() + given.need_end;
+  if (std::any_of(first, last, [](int count) { return count > 0; }) || !rules_->fixed_lane.empty()) return;
+  lanes_[at(state.lane)].bound_work_ms -= given.forward_ms + given.backward_ms;
+  state.lane = -1;
+}
+
+bool Simulator::can_reserve(int task, int edge, int lane) const {
   const PlanningGraph::Task& given = graph_.tasks[at(task)];
   const int replica = lane - graph_.sections[at(given.section)].first_lane;
   for (int n = given.need_begin; n < given.need_end; ++n) {
     const PlanningGraph::Need need = graph_.needs[at(n)];
-    if (!ledgers_[at(need.edge)].can_reserve(replica, need.count)) return false;
+    if (edge >= 0 && need.edge != edge) continue;
+    if (!ledgers_[at(need.edge)].can_reserve(replica, edge >= 0 ? 1 : need.count)) return false;
   }
   return true;
 }
 
-bool Simulator::has_bindable_lane(int task) const {
+/// Of the lanes with the slots, the one that will be done with its work first; -1: none.
+int Simulator::lane_for(int task, int edge) const {
+  const int known = tasks_[at(task)].lane;
+  if (known >= 0) return can_reserve(task, edge, known) ? known : -1;
   const PlanningGraph::Section& section = graph_.sections[at(graph_.tasks[at(task)].section)];
-  if (!rules_->fixed_lane.empty()) return can_bind(task, section.first_lane + rules_->fixed_lane[at(task)]);
-  for (int replica = 0; replica < section.lanes; ++replica) {
-    if (can_bind(task, section.first_lane + replica)) return true;
-  }
-  return false;
-}
-
-/// Gives `task` the lane that will be done with its work first, and slots there for all its inputs.
-bool Simulator::bind(int task) {
-  const PlanningGraph::Task& given = graph_.tasks[at(task)];
-  const PlanningGraph::Section& section = graph_.sections[at(given.section)];
   int best = -1;
   double least = never;
-  for (int replica = 0; replica < section.lanes; ++replica) {
-    if (!rules_->fixed_lane.empty() && rules_->fixed_lane[at(task)] != replica) continue;
-    const LaneState& state = lanes_[at(section.first_lane + replica)];
+  for (int lane = section.first_lane; lane < section.first_lane + section.lanes; ++lane) {
+    const LaneState& state = lanes_[at(lane)];
     const double load = std::max(state.busy_until - now_, 0.0) + state.gradient_work_ms + state.bound_work_ms;
-    if (load >= least || !can_bind(task, section.first_lane + replica)) continue;
-    best = replica;
+    if (load >= least || !can_reserve(task, edge, lane)) continue;
+    best = lane;
     least = load;
   }
-  if (best < 0) return false;
-  tasks_[at(task)].lane = section.first_lane + best;
-  lanes_[at(section.first_lane + best)].bound_work_ms += given.forward_ms + given.backward_ms;
-  for (int n = given.need_begin; n < given.need_end; ++n) {
-    const PlanningGraph::Need need = graph_.needs[at(n)];
-    ledgers_[at(need.edge)].reserve(best, need.count);
-  }
-  return true;
-}
-
-void Simulator::unbind(int task) {
-  const PlanningGraph::Task& given = graph_.tasks[at(task)];
-  const int lane = tasks_[at(task)].lane;
-  tasks_[at(task)].lane = -1;
-  lanes_[at(lane)].bound_work_ms -= given.forward_ms + given.backward_ms;
-  for (int n = given.need_begin; n < given.need_end; ++n) {
-    const PlanningGraph::Need need = graph_.needs[at(n)];
-    ledgers_[at(need.edge)].release(lane - graph_.sections[at(given.section)].first_lane, need.count, now_);
-  }
+  return best;
 }
 
 void Simulator::start_forward(int lane, int task) {
@@ -524,27 +696,13 @@ void Simulator::start_forward(int lane, int task) {
   const PlanningGraph::Section& section = graph_.sections[at(given.section)];
   LaneState& state = lanes_[at(lane)];
   TaskState& started = tasks_[at(task)];
-  const int replica = lane - section.first_lane;
-  for (int n = given.need_begin; n < given.need_end; ++n) {
-    const PlanningGraph::Need need = graph_.needs[at(n)];
-    if (given.early) {
-      ledgers_[at(need.edge)].release(replica, need.count, now_);
-    } else {
-      ledgers_[at(need.edge)].claim(replica, started.produced_ms, now_);
-    }
-  }
+  take_inputs(lane, task);
   if (rules_->discipline == DispatchRules::Discipline::list) {
-    if (started.lane >= 0) {
-      int* link = &state.first_bound;
-      while (*link != task) link = &next_bound_[at(*link)];
-      *link = next_bound_[at(task)];
-      set_mask(bound_, lane, state.first_bound >= 0);
-    } else {
-      ready_[at(given.task_class)].erase(rank_[at(task)]);
-      --ready_count_[at(given.section)];
-    }
+    ready_[at(given.task_class)].erase(rank_[at(task)]);
+    --ready_count_[at(given.section)];
   }
-  if (given.early) state.bound_work_ms -= given.forward_ms + given.backward_ms;
+  if (given.early && rules_->fixed_lane.empty())
+    lanes_[at(started.lane)].bound_work_ms -= given.forward_ms + given.backward_ms;
   started.lane = lane;
   ++state.next_in_order;
   ++next_in_order_[at(given.section)];
@@ -566,9 +724,27 @@ void Simulator::start_forward(int lane, int task) {
     const double free_ms = devices_[at(graph_.lanes[at(lane)].device)].idle_since;
     start_ms = std::max({free_ms, started.ready_ms, now_ - given.forward_ms});
   }
-  occupy(lane, start_ms, std::max(start_ms + given.forward_ms, now_), false);
   state.task = task;
-  if (record_) record_->push_back({at(task), false, replica, start_ms, state.busy_until, 0, 0});
+  occupy(lane, start_ms, std::max(start_ms + given.forward_ms, now_), false);
+}
+
+void Simulator::take_inputs(int lane, int task) {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const TaskState& state = tasks_[at(task)];
+  const int first_lane = graph_.sections[at(given.section)].first_lane;
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const PlanningGraph::Need need = graph_.needs[at(n)];
+    SlotLedger& ledger = ledgers_[at(need.edge)];
+    slots_freed_ = true;
+    if (!given.early) {
+      ledger.claim(lane - first_lane, produced_ms_[at(n)], now_);
+    } else if (state.lane == lane) {
+      ledger.release(lane - first_lane, need.count, now_);
+    } else {
+      ledger.cancel(state.lane - first_lane, need.count, reserved_units_.data() + need.first_unit);
+      ledger.take(lane - first_lane, need.count, produced_ms_[at(n)], now_);
+    }
+  }
 }
 
 void Simulator::start_backward(int lane) {
@@ -590,10 +766,8 @@ void Simulator::start_backward(int lane) {
   const double backward_ms = graph_.tasks[at(task)].backward_ms;
   state.gradient_work_ms -= backward_ms;
   set_mask(gradients_, lane, state.first_gradient >= 0);
-  occupy(lane, now_, now_ + backward_ms, true);
   state.task = task;
-  const int replica = lane - graph_.sections[at(graph_.lanes[at(lane)].section)].first_lane;
-  if (record_) record_->push_back({at(task), true, replica, now_, state.busy_until, 0, 0});
+  occupy(lane, now_, now_ + backward_ms, true);
 }
 
 void Simulator::occupy(int lane, double start_ms, double end_ms, bool backward) {
@@ -608,6 +782,7 @@ void Simulator::occupy(int lane, double start_ms, double end_ms, bool backward) 
   }
   device.busy = true;
   state.backward = backward;
+  state.busy_from = start_ms;
   state.busy_until = end_ms;
   set_mask(idle_, lane, false);
   push_end({end_ms, lane});

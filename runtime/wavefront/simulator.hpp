@@ -28,6 +28,9 @@ struct DispatchRules {
   /// By section: forward before a waiting gradient while (outputs made and not taken + in production) is less than this
   /// share of the consumer lanes. 0: gradients first.
   std::vector<double> theta;
+  /// By edge: inputs that may wait for consumers that are bound late, per consumer lane; at least one waits. Less than
+  /// the slots, as inputs in all slots leave the lanes no choice, not even one that is busy for long.
+  std::vector<double> depth;
   /// By task, the replica it must run on. Empty: whichever takes it. Needs Binding::early.
   std::vector<int> fixed_lane;
   Discipline discipline = Discipline::list;
@@ -37,8 +40,14 @@ struct DispatchRules {
   bool ordered_gradients = false;
   /// On shared devices; else the sections behind first. Sections that are not trained come last in both.
   bool upstream_first = false;
-  /// A pass that waited for a slot starts as if it had known when the slot would be free.
+  /// A pass that waited for a slot starts as if it had known when the slot would be free: slots are full from the end
+  /// of a pass only. Of a task without limited inputs the slots are taken at its end, which waits until they are free;
+  /// of others when it starts, as much earlier as its lane was idle.
   bool foresee_slots = true;
+  /// Of tasks that feed tasks with several limited inputs: whether the slots of all those inputs are taken together,
+  /// which keeps sections from filling slots with inputs that wait for each other, and whether at the start.
+  enum class JointSlots { all_at_start, all_at_end, each_at_end };
+  JointSlots joint_slots = JointSlots::all_at_start;
 };
 
 /// Not thread-safe: it owns the state of one evaluation. No allocation after the first run.
@@ -59,9 +68,9 @@ class Simulator {
     bool backward = false;
     int in_flight = 0;
     int first_gradient = -1, last_gradient = -1;  // list through next_gradient_
-    int first_bound = -1;                         // ready tasks of this lane, list through next_bound_
     double gradient_work_ms = 0;                  // of the gradients in the list
-    double bound_work_ms = 0;                     // of tasks with this lane that have not started
+    double bound_work_ms = 0;                     // of tasks with slots reserved here that have not started
+    double busy_from = 0;
     double busy_until = 0;
     std::size_t next_in_order = 0;  // of lane_queue_
   };
@@ -72,9 +81,10 @@ class Simulator {
   struct TaskState {
     int forward_needs = 0;
     int backward_needs = 0;
-    int lane = -1;
+    int lane = -1;           // where it runs, ran, or has slots reserved
+    bool admitted = false;   // its outputs have their slots
     double ready_ms = 0;     // when the last input arrived
-    double produced_ms = 0;  // when its input with limited slots was made
+    double produced_ms = 0;  // when the first of its inputs with limited slots was made
   };
   struct PassEnd {
     double at = 0;
@@ -90,6 +100,11 @@ class Simulator {
     std::size_t next = 0;
     [[nodiscard]] bool empty() const { return next == queue.size(); }
   };
+  struct Reservation {
+    int task = 0;
+    int need = 0;
+    int count = 0;
+  };
   enum class Waiting { no, lane, section };  // why a lane found no task: its own state, or the section's
 
   void reset(const DispatchRules& rules);
@@ -97,6 +112,10 @@ class Simulator {
   double next_event() const;
   void process_until_now();
   void finish_pass(int lane);
+  void leave(int lane);
+  void settle_blocked();
+  void withdraw(int lane);
+  bool withdraw_all();
   void finish_forward(int task);
   void finish_backward(int task);
   void deliver_input(int task);
@@ -106,19 +125,28 @@ class Simulator {
   void dispatch(int section);
   bool start_next(int lane, Waiting& waiting);
   int pick_forward(int lane, Waiting& waiting);
-  int pick_unbound(int lane, int rank_limit, Waiting& waiting);
-  int pick_from_pool(int lane, int class_index, int first_rank) const;
+  int pick_listed(int lane, Waiting& waiting);
+  int pick_from_class(int lane, int class_index, int first_rank) const;
   int pick_in_order(int lane);
-  int pick_bound(int lane) const;
+  [[nodiscard]] bool may_take(int lane, int task) const;
   [[nodiscard]] double hunger(int task) const;
+  [[nodiscard]] bool admits_at_end(int task) const;
+  [[nodiscard]] bool has_slots(const PlanningGraph::Class& kind) const;
+  [[nodiscard]] bool may_start(int task) const;
   [[nodiscard]] bool may_admit(int task) const;
   bool admit(int task);
-  bool bind(int task);
-  [[nodiscard]] bool can_bind(int task, int lane) const;
-  [[nodiscard]] bool has_bindable_lane(int task) const;
-  void unbind(int task);
+  bool reserve_for_consumers(int task);
+  bool promise_together(int task, int edge);
+  [[nodiscard]] bool may_promise_together(int task, int edge) const;
+  [[nodiscard]] bool may_hold(int edge, int count) const;
+  bool reserve(int task, int edge);
+  void cancel_fresh();
+  void cancel(const Reservation& reservation);
+  [[nodiscard]] int lane_for(int task, int edge) const;
+  [[nodiscard]] bool can_reserve(int task, int edge, int lane) const;
   bool prefers_forward(int section) const;
   void start_forward(int lane, int task);
+  void take_inputs(int lane, int task);
   void start_backward(int lane);
   void occupy(int lane, double start_ms, double end_ms, bool backward);
   void push_end(PassEnd end);
@@ -136,10 +164,17 @@ class Simulator {
   std::vector<RankSet> ready_;          // by class
   std::vector<int> ready_count_;        // by section
   std::vector<SlotLedger> ledgers_;     // by edge
+  std::vector<int> most_waiting_;       // by edge, from DispatchRules::depth
   std::vector<Transit> inputs_in_transit_;
   std::vector<Transit> gradients_in_transit_;
   std::vector<int> next_gradient_;
-  std::vector<int> next_bound_;
+  std::vector<double> reserved_units_;           // by need of an early task, when they became free
+  std::vector<int> reserved_;                    // by need, units reserved or promised
+  std::vector<double> produced_ms_;              // by need, when its first input was made
+  std::vector<Reservation> fresh_reservations_;  // of the task that is being admitted
+  std::vector<int> blocked_;                     // lanes whose pass has ended but for a slot, the longest first
+  bool slots_freed_ = false;
+  bool careful_ = false;  // nothing is taken at the end any more
   std::vector<std::vector<int>> lane_queue_;
   std::vector<int> next_in_order_;  // by section
   std::vector<int> ahead_;          // by section: outputs in production, or made and not taken
@@ -152,7 +187,6 @@ class Simulator {
   std::vector<std::uint64_t> idle_;
   std::vector<std::uint64_t> room_;       // below the in-flight limit
   std::vector<std::uint64_t> gradients_;  // some gradient has arrived
-  std::vector<std::uint64_t> bound_;      // some task that is ready must run here
   std::vector<PassEnd> ends_;             // heap
   std::vector<PlannedPass>* record_ = nullptr;
   double now_ = 0;

@@ -67,9 +67,25 @@ bool SlotLedger::can_reserve(int lane, int count) const {
   return waiting_.empty() || slack_within(oldest, waiting_.back() + 1, count);
 }
 
-void SlotLedger::reserve(int lane, int count) {
+void SlotLedger::reserve(int lane, int count, double* units) {
   // The units that are free for the shortest time are of least use to the inputs that wait.
-  for (int n = 0; n < count; ++n) remove_unit(lane, lane_free_[static_cast<std::size_t>(lane)] - 1);
+  for (int n = 0; n < count; ++n) {
+    const int last = lane_free_[static_cast<std::size_t>(lane)] - 1;
+    units[n] = units_[first_of(lane) + static_cast<std::size_t>(last)];
+    remove_unit(lane, last);
+  }
+}
+
+void SlotLedger::cancel(int lane, int count, const double* units) {
+  double* begin = units_.data() + first_of(lane);
+  int& free = lane_free_[static_cast<std::size_t>(lane)];
+  for (int n = 0; n < count; ++n) {
+    double* place = std::upper_bound(begin, begin + free, units[n]);
+    std::copy_backward(place, begin + free, begin + free + 1);
+    *place = units[n];
+    ++free;
+    free_.insert(std::upper_bound(free_.begin(), free_.end(), units[n]), units[n]);
+  }
 }
 
 void SlotLedger::release(int lane, int count, double now) {
@@ -78,6 +94,18 @@ void SlotLedger::release(int lane, int count, double now) {
     begin[lane_free_[static_cast<std::size_t>(lane)]++] = now;
     free_.push_back(now);
   }
+}
+
+bool SlotLedger::can_take(int taker, int count, double produced, const double* units) const {
+  const int last = best_unit(taker, produced);
+  if (last + 1 < count) return false;
+  const double oldest = units_[first_of(taker) + static_cast<std::size_t>(last + 1 - count)];
+  return slack_within(oldest, *std::max_element(units, units + count), count);
+}
+
+void SlotLedger::take(int taker, int count, double produced, double now) {
+  for (int n = 0; n < count; ++n) remove_unit(taker, best_unit(taker, produced));
+  release(taker, count, now);
 }
 
 }  // namespace maestro

@@ -25,8 +25,12 @@ class SlotLedger {
   [[nodiscard]] int spare() const {
     return static_cast<int>(free_.size()) - static_cast<int>(waiting_.size()) - promised_;
   }
+  /// Inputs that wait or are promised.
+  [[nodiscard]] int held() const { return static_cast<int>(waiting_.size()) + promised_; }
   /// A producer pass starts. Needs spare() > 0.
   void promise() { ++promised_; }
+  /// It does not start after all.
+  void withdraw_promise() { --promised_; }
   /// The promised producer pass ended.
   void produce(double now) {
     --promised_;
@@ -37,11 +41,18 @@ class SlotLedger {
   [[nodiscard]] bool can_claim(int lane, double produced) const;
   void claim(int lane, double produced, double now);
 
-  /// For inputs that know their lane before they are made. They neither wait nor are promised.
+  /// For tasks with several inputs, which one lane must hold: units of one lane, set aside before the inputs are made.
+  /// Such inputs neither wait nor are promised. `units` receives when each unit became free.
   [[nodiscard]] bool can_reserve(int lane, int count) const;
-  void reserve(int lane, int count);
-  /// The consumer of `count` reserved inputs starts, or gives its reservation back.
+  void reserve(int lane, int count, double* units);
+  /// Gives reserved units back as they were.
+  void cancel(int lane, int count, const double* units);
+  /// The consumer of `count` reserved inputs starts.
   void release(int lane, int count, double now);
+  /// Whether `taker` has units of its own, free since `produced`, for `count` inputs that `units` of another lane were
+  /// reserved for. Then a consumer may start there: cancel() on the other lane, and take().
+  [[nodiscard]] bool can_take(int taker, int count, double produced, const double* units) const;
+  void take(int taker, int count, double produced, double now);
 
  private:
   [[nodiscard]] std::size_t first_of(int lane) const { return static_cast<std::size_t>(lane) * slots_; }

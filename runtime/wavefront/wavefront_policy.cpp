@@ -53,11 +53,13 @@ std::vector<Candidate> try_portfolio(Simulator& simulator, const PlanningGraph& 
   const auto by_makespan = [](const Candidate& a, const Candidate& b) { return a.makespan_ms < b.makespan_ms; };
   DispatchRules rules;
   rules.theta.assign(sections, 0.5);
+  rules.depth.assign(graph.edges.size(), 1.0);
   for (const std::vector<int>& order : anchor_orders(anchors)) {
     rules.order = spread_order(graph, anchors, order);
-    for (const bool hungry : {true, false}) {
-      if (budget.spent(used) > 0.3) break;
-      rules.hungry_producers_first = hungry;
+    for (const int variant : {0, 1, 2, 3, 4, 5}) {
+      if (budget.spent(used) > 0.3 || (variant >= 2 && !graph.has_joint_tasks())) break;
+      rules.hungry_producers_first = variant % 2 == 0;
+      rules.joint_slots = static_cast<DispatchRules::JointSlots>(variant / 2);
       if (attempt(rules) <= budget.good_enough_ms) return {tried.back()};
     }
   }
@@ -68,6 +70,12 @@ std::vector<Candidate> try_portfolio(Simulator& simulator, const PlanningGraph& 
     for (const double theta : {0.0, 0.25, 0.75, 1.0, 1.5}) {
       if (budget.spent(used) > 0.3) break;
       rules.theta.assign(sections, theta);
+      attempt(rules);
+    }
+    rules = tried[n].rules;
+    for (const double depth : {0.5, 2.0, 1e9}) {
+      if (budget.spent(used) > 0.3) break;
+      rules.depth.assign(graph.edges.size(), depth);
       attempt(rules);
     }
   }
