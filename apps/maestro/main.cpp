@@ -52,6 +52,15 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   add_run_options(*distill_command, distill.run);
 
+  maestro::SimulateArguments simulate;
+  CLI::App* simulate_command = app.add_subcommand("simulate", "plan a workload file in virtual time");
+  simulate_command->add_option("workload", simulate.workload, "workload file (JSON)")->required();
+  simulate_command->add_option("--policy", simulate.policy, "arrival, bulk_synchronous or wavefront (default)");
+  simulate_command->add_option("--timeline", simulate.timeline, "also write the passes here, for Perfetto");
+  simulate_command->add_option("--budget-ms", simulate.budget_ms, "plan for so long (default: a fixed number of tries)")
+      ->check(CLI::Range(1.0, 3.6e6));
+  simulate_command->add_option("--seed", simulate.seed, "of the search for an order")->check(CLI::NonNegativeNumber);
+
   maestro::Console console(maestro::standard_streams());
   try {
     app.parse(argc, argv);
@@ -64,6 +73,7 @@ int main(int argc, char** argv) {
   try {
     if (*train_command) return maestro::train(train, console).status;
     if (*distill_command) return maestro::distill(distill, console);
+    if (*simulate_command) return maestro::simulate(simulate, console);
     maestro::train(check, console);
     console.note(check.job.string() + ": ok");
     return 0;

@@ -1,0 +1,76 @@
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "apps/maestro/commands.hpp"
+#include "runtime/observe/output_file.hpp"
+#include "runtime/wavefront/lower_bound.hpp"
+#include "runtime/wavefront/policy.hpp"
+#include "runtime/wavefront/timeline_trace.hpp"
+#include "runtime/wavefront/workload_file.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// Sums of long times round in the last digits.
+double tolerance_ms(const Schedule& schedule) {
+  return 1e-6 + 1e-12 * schedule.makespan_ms;
+}
+
+/// A plan has nothing to save, and main has blocked these for the commands that have.
+void let_signals_end_the_program() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+nlohmann::ordered_json utilization_json(const Workload& workload, const Schedule& schedule) {
+  nlohmann::ordered_json shares = nlohmann::ordered_json::object();
+  const std::vector<double> by_section = utilization(workload, schedule);
+  for (std::size_t section = 0; section < by_section.size(); ++section) {
+    shares[workload.sections[section].name] = by_section[section];
+  }
+  return shares;
+}
+
+}  // namespace
+
+int simulate(const SimulateArguments& arguments, Console& console) {
+  let_signals_end_the_program();
+  PolicyOptions options;
+  options.seed = static_cast<std::uint64_t>(arguments.seed);
+  if (arguments.budget_ms > 0) {  // a limit of time is one by the clock
+    options.budget_ms = arguments.budget_ms;
+    options.deterministic = false;
+  }
+  const auto policy = make_policy(arguments.policy, options);
+  const Workload workload = load_workload(arguments.workload);
+
+  const auto begin = std::chrono::steady_clock::now();
+  const Schedule schedule = policy->plan(workload).value_or_throw();
+  const std::chrono::duration<double, std::milli> planning = std::chrono::steady_clock::now() - begin;
+  if (const Status legal = check_schedule(workload, schedule, tolerance_ms(schedule)); !legal.ok()) {
+    throw std::logic_error("policy " + arguments.policy + " broke a rule: " + legal.error().message);
+  }
+
+  const double bound = lower_bound_ms(workload);
+  nlohmann::ordered_json result = {
+      {"policy", arguments.policy},      {"makespan_ms", schedule.makespan_ms},
+      {"lower_bound_ms", bound},         {"ratio", bound > 0 ? schedule.makespan_ms / bound : 1.0},
+      {"planning_ms", planning.count()}, {"utilization", utilization_json(workload, schedule)}};
+  if (!arguments.timeline.empty()) {
+    write_output(arguments.timeline, timeline_trace_json(workload, schedule)).or_throw();
+  }
+  // The timeline is JSON already; it goes last, in place of the closing brace.
+  std::string text = result.dump();
+  text.back() = ',';
+  console.note(text + "\"timeline\":" + timeline_json(workload, schedule) + "}");
+  return 0;
+}
+
+}  // namespace maestro

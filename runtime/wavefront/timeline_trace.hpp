@@ -1,0 +1,15 @@
+// A schedule as a picture: Chrome trace JSON, which https://ui.perfetto.dev opens.
+#pragma once
+
+#include <string>
+
+#include "runtime/wavefront/schedule.hpp"
+#include "runtime/wavefront/workload.hpp"
+
+namespace maestro {
+
+/// Sections are processes and replicas are threads, in the order of the workload; a slice per pass, named by pass and
+/// sample; times in the trace are microseconds.
+[[nodiscard]] std::string timeline_trace_json(const Workload& workload, const Schedule& schedule);
+
+}  // namespace maestro
