@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/corpus_section.hpp"
+#include "actors/data_source.hpp"
 #include "actors/launcher.hpp"
 #include "actors/process_run.hpp"
 #include "runtime/device/cpu_device.hpp"
@@ -26,7 +27,7 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus) {
 /// A batch that replicas cannot share evenly would leave some of them idle in every step.
 void check_batches(const JobPlan& plan) {
   for (const GraphNode& node : plan.graph.nodes()) {
-    if (node.mode != Mode::forward_backward || node.replicas == 1) continue;
+    if (!node.trained() || node.follows_consumer() || node.replicas == 1) continue;
     const std::int64_t batches = (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
     if (batches >= node.replicas) continue;
     throw JobError(node.name + ": train.global_batch = " + std::to_string(plan.train.global_batch) + " makes " +
@@ -39,16 +40,53 @@ void check_batches(const JobPlan& plan) {
 
 /// A section that keeps too few micro-batches would wait for a gradient that needs its own next forward pass (FB-1).
 void check_in_flight(const JobPlan& plan) {
-  const std::vector<FlowBounds> bounds = flow_bounds(plan.graph, plan.train.global_batch, 0);
+  const std::vector<std::int64_t> bounds = in_flight_bounds(plan.graph, plan.train.global_batch);
   for (std::size_t index = 0; index < bounds.size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
-    if (node.max_in_flight >= bounds[index].in_flight || node.mode != Mode::forward_backward) continue;
-    const std::string needed = std::to_string(bounds[index].in_flight);
+    if (node.max_in_flight >= bounds[index] || node.mode != Mode::forward_backward) continue;
+    const std::string needed = std::to_string(bounds[index]);
     throw JobError(node.name + ".max_in_flight = " + std::to_string(node.max_in_flight) +
                    ": a section behind it takes samples of " + needed + " of its micro-batches of " +
                    std::to_string(node.micro_batch) + " at once; use " + node.name + ".max_in_flight = " + needed +
                    ", or a larger " + node.name + ".micro_batch");
   }
+}
+
+/// Sections that run for some samples only cannot say beforehand how many micro-batches a consumer takes at once; they
+/// keep room for the worst case.
+void raise_in_flight(JobPlan& plan) {
+  for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
+    const SectionId section(index);
+    const GraphNode& node = plan.graph.node(section);
+    if (!plan.graph.awaits_gradient(section)) continue;
+    const std::int64_t needed = most_needed_at_once(plan.graph, section, plan.largest.rows(node.axis()));
+    if (node.max_in_flight >= needed) continue;
+    plan.notes.push_back(node.name + ": max_in_flight = " + std::to_string(node.max_in_flight) + " raised to " +
+                         std::to_string(needed) + ", since one micro-batch behind it may need as many");
+    plan.graph.set_max_in_flight(section, needed);
+  }
+}
+
+void check_trained(const JobPlan& plan) {
+  if (std::ranges::any_of(plan.graph.nodes(), [](const GraphNode& node) { return node.trained(); })) return;
+  std::string names;
+  for (const GraphNode& node : plan.graph.nodes()) {
+    if (node.mode != Mode::source) names += (names.empty() ? "" : ", ") + node.name;
+  }
+  throw JobError("no section is trained; set trained = true in one of " + names);
+}
+
+/// FLOPs of one sample, from the sections' own models; a backward pass counts twice the forward pass, or once where the
+/// section's parameters stay.
+SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<const Section>> prototypes) {
+  std::vector<double> backward;
+  for (const GraphNode& node : graph.nodes()) {
+    backward.push_back(node.mode != Mode::forward_backward ? 0.0 : node.frozen ? 1.0 : 2.0);
+  }
+  return [backward, prototypes = std::move(prototypes)](SectionId section, const SampleRef& sample) {
+    const double flops = prototypes[section.value()]->cost({sample.tokens, sample.patches, sample.images}).flops;
+    return PassCost{flops, flops * backward[section.value()]};
+  };
 }
 
 }  // namespace
@@ -77,11 +115,33 @@ SectionBuilder& App::section(std::string name, SectionFactory factory) {
   return builder;
 }
 
-void App::resolve_section(const SectionBuilder& builder, const DataShape& data, JobPlan& plan) const {
+std::map<std::string, App::Passes> App::resolve_passes() const {
+  std::map<std::string, Passes> passes;
+  for (const SectionBuilder& builder : builders_) {
+    const bool learns =
+        builder.mode_ == Mode::forward_backward && table(builder.name_).flag("trained", builder.defaults_.trained);
+    passes[builder.name_] = {learns, learns};
+  }
+  // Gradients pass through a frozen section when anything before it is trained.
+  for (std::size_t round = 0; round < builders_.size(); ++round) {
+    for (const auto& [from, to] : edges_) {
+      const auto producer = passes.find(from.section);
+      const auto consumer = std::ranges::find(builders_, to.section, [](const auto& builder) { return builder.name_; });
+      if (producer == passes.end() || consumer == builders_.end() || consumer->mode_ != Mode::forward_backward)
+        continue;
+      passes[to.section].backward |= producer->second.backward;
+    }
+  }
+  return passes;
+}
+
+void App::resolve_section(const SectionBuilder& builder, const DataShape& data, Passes passes, JobPlan& plan) const {
   PlannedSection planned;
   GraphNode node;
   node.name = builder.name_;
   node.mode = builder.mode_;
+  if (builder.mode_ == Mode::forward_backward && !passes.backward) node.mode = Mode::forward_only;
+  node.frozen = builder.mode_ != Mode::source && !passes.trained;
   if (builder.mode_ == Mode::source) {
     planned.config.name = builder.name_;
     planned.factory = [corpus = plan.corpus](const SectionContext&) { return std::make_unique<CorpusSection>(corpus); };
@@ -97,23 +157,23 @@ void App::resolve_section(const SectionBuilder& builder, const DataShape& data, 
       planned.factory = registry_.build(type, {builder.name_, settings, document_.root(), data});
     }
     node.replicas = planned.config.replicas;
-    node.micro_batch = planned.config.micro_batch;
+    node.micro_batch = std::min(planned.config.micro_batch, std::max(plan.train.global_batch, plan.validation_samples));
+    node.micro_batch_rows = planned.config.micro_batch_tokens;
     node.max_in_flight = planned.config.max_in_flight;
   }
   SectionContext context;
   context.name = builder.name_;
   context.seed = static_cast<std::uint64_t>(plan.train.seed);
   context.precision = planned.config.precision;
-  context.trained = builder.mode_ == Mode::forward_backward;
+  context.trained = passes.trained;
+  context.passes_gradient = passes.backward && !passes.trained;
   context.prototype = true;
-  const cpu::CpuOperatorTable ops;
-  context.ops = &ops;
+  context.ops = plan.prototype_ops.get();
   // A prototype, for its ports, costs and complaints; replicas are built where they run.
-  const std::unique_ptr<Section> prototype = planned.factory(context);
+  std::shared_ptr<const Section> prototype = planned.factory(context);
   node.ports = prototype->ports();
   for (std::string& note : prototype->notes()) plan.notes.push_back(builder.name_ + ": " + note);
-  const double forward = prototype->cost({data.sequence}).flops / static_cast<double>(data.sequence);
-  plan.flops_per_token.push_back(context.trained ? 3 * forward : forward);
+  plan.prototypes.push_back(std::move(prototype));
   plan.graph.add(std::move(node));
   plan.sections.push_back(std::move(planned));
 }
@@ -121,19 +181,31 @@ void App::resolve_section(const SectionBuilder& builder, const DataShape& data, 
 JobPlan App::resolve() {
   JobPlan plan;
   plan.options = options_;
+  plan.prototype_ops = std::make_shared<cpu::CpuOperatorTable>();
   plan.name = document_.root().text("name", "job");
   plan.train = read_train(table("train"));
   plan.transport = read_transport(table("transport"));
+  plan.schedule = read_schedule(table("schedule"));
   const DataConfig data = read_data(table("data"));
   plan.corpus = open_corpus(data, static_cast<std::uint64_t>(plan.train.seed));
-  plan.max_sample_tokens = data.sequence;
+  plan.max_bad_samples = data.max_bad_samples;
+  plan.largest = {SampleId(0), data.sequence, plan.corpus->max_patches(), 1};
+  plan.validation_samples = static_cast<std::int64_t>(validation_size(*plan.corpus, plan.train.validation_samples));
   const DataShape shape = shape_of(data, *plan.corpus);
-  for (const SectionBuilder& builder : builders_) resolve_section(builder, shape, plan);
+  const std::map<std::string, Passes> passes = resolve_passes();
+  for (const SectionBuilder& builder : builders_) resolve_section(builder, shape, passes.at(builder.name_), plan);
   for (const auto& [from, to] : edges_) plan.graph.connect(from.section, from.port, to.section, to.port);
   document_.finish();
   plan.graph.validate();
+  check_trained(plan);
   check_batches(plan);
   check_in_flight(plan);
+  raise_in_flight(plan);
+  plan.cost = sample_cost(plan.graph, plan.prototypes);
+  for (std::uint32_t index = 0; index < plan.prototypes.size(); ++index) {
+    const PassCost cost = plan.cost(SectionId(index), plan.largest);
+    plan.flops_per_token.push_back((cost.forward + cost.backward) / static_cast<double>(plan.largest.tokens));
+  }
   PlacementRequest request;
   request.processes = options_.processes;
   request.cores = static_cast<std::int64_t>(usable_cores().size());

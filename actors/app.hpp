@@ -13,6 +13,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,7 +96,13 @@ class App {
 
  private:
   [[nodiscard]] JobPlan resolve();
-  void resolve_section(const SectionBuilder& builder, const DataShape& data, JobPlan& plan) const;
+  /// What a section's parameters and gradients do.
+  struct Passes {
+    bool trained = false;
+    bool backward = false;  ///< trained, or gradients pass through
+  };
+  [[nodiscard]] std::map<std::string, Passes> resolve_passes() const;
+  void resolve_section(const SectionBuilder& builder, const DataShape& data, Passes passes, JobPlan& plan) const;
 
   JobDocument document_;
   RunOptions options_;

@@ -9,7 +9,6 @@ using Clock = std::chrono::steady_clock;
 Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
     : caf::event_based_actor(config),
       options_(std::move(options)),
-      planner_(*options_.graph, options_.lanes),
       schedule_(options_.schedule),
       meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
              static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {}
@@ -22,7 +21,9 @@ caf::behavior Coordinator::make_behavior() {
         for (const auto& [section, actors] : replicas_) last_step_end_[section] = started_;
         announce();
       },
-      [this](const BatchMetadata& batch) { announce_batch(batch); },
+      [this](const BatchMetadata& batch) { plan(batch); },
+      [this](const StepPlanned& planned) { announce_step(planned); },
+      [this](const PhasePassDone& message) { phase_pass_done(message); },
       [this](const MicroBatchDone& message) { micro_batch_done(message); },
       [this](const StepDone& message) { step_done(message); },
       [this](const NormReport& report) { norm_reported(report); },
@@ -42,6 +43,7 @@ caf::behavior Coordinator::make_behavior() {
 void Coordinator::on_exit() {
   replicas_.clear();
   options_.data_source = nullptr;
+  options_.planner = nullptr;
   options_.supervisor = nullptr;
 }
 
@@ -64,7 +66,7 @@ std::size_t Coordinator::replicas_in_all() const {
 std::size_t Coordinator::trained_sections() const {
   const auto& nodes = options_.graph->nodes();
   return static_cast<std::size_t>(
-      std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.mode == Mode::forward_backward; }));
+      std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.trained(); }));
 }
 
 SectionId Coordinator::watched_section() const {
@@ -78,7 +80,8 @@ SectionId Coordinator::watched_section() const {
 }
 
 void Coordinator::announce() {
-  while (!awaiting_batch_ && !finished_ && static_cast<std::int64_t>(open_.size()) < options_.ahead + 1) {
+  const std::int64_t most = options_.synchronous ? 1 : options_.ahead + 1;
+  while (!awaiting_batch_ && !finished_ && static_cast<std::int64_t>(open_.size()) < most) {
     const std::optional<RunUnit> unit = schedule_.next();
     if (!unit) break;
     const Key key{unit->step.value(), unit->kind};
@@ -94,20 +97,60 @@ void Coordinator::announce() {
   finish_if_done();
 }
 
-void Coordinator::announce_batch(const BatchMetadata& batch) {
-  awaiting_batch_ = false;
-  const bool train = batch.pass == Pass::train;
-  Open& open = open_[{batch.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}];
-  open.samples = options_.policy->order(batch.samples);
-  const double scale = batch.target_tokens > 0 ? 1.0 / static_cast<double>(batch.target_tokens) : 0.0;
-  StepPlan plan = planner_.plan(batch.step, batch.pass, open.samples, scale);
-  for (MicroBatchPlan& micro_batch : plan.micro_batches) {
-    const caf::actor& lane = replicas_.at(micro_batch.section)[micro_batch.replica.value()];
-    tell(this, lane, MicroBatchToken{std::move(micro_batch)});
+bool Coordinator::leave_out(const BatchMetadata& batch) {
+  auto& all = options_.record->left_out;
+  for (const std::string& reason : batch.left_out) {
+    all.push_back(reason);
+    options_.console->note("left out: " + reason);
   }
-  send_marks({LaneMark::Kind::end_step, batch.step, batch.pass, {}});
+  if (static_cast<std::int64_t>(all.size()) <= options_.max_left_out) return true;
+  std::string list;
+  for (const std::string& reason : all) list += (list.empty() ? "" : "; ") + reason;
+  tell(this, options_.supervisor,
+       Failure{std::to_string(all.size()) + " samples cannot be read and data.max_bad_samples = " +
+               std::to_string(options_.max_left_out) + ": " + list});
+  return false;
+}
+
+void Coordinator::plan(const BatchMetadata& batch) {
+  if (!leave_out(batch)) return;
+  const bool train = batch.pass == Pass::train;
+  open_[{batch.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}].samples = batch.samples;
+  tell(this, options_.planner, PlanStep{batch, std::exchange(measured_, {})});
+}
+
+void Coordinator::announce_step(const StepPlanned& message) {
+  awaiting_batch_ = false;
+  StepPlan& plan = message.planned->plan;
+  const bool train = plan.pass == Pass::train;
+  Open& open = open_[{plan.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}];
+  open.watch = StepWatch(*options_.graph, message);
+  for (const MicroBatchPlan& micro_batch : plan.micro_batches) {
+    const caf::actor& lane = replicas_.at(micro_batch.section)[micro_batch.replica.value()];
+    tell(this, lane, MicroBatchToken{micro_batch});
+  }
+  send_end_marks(open, plan.pass);
+  for (const StepWatch::Opening& opening : open.watch.first_phases()) open_phase(opening);
   if (train) options_.record->samples_read += open.samples.size();
   announce();
+}
+
+void Coordinator::open_phase(const StepWatch::Opening& opening) {
+  for (const auto& [section, replica] : opening.lanes) {
+    tell(this, replicas_.at(section)[replica.value()], opening.open);
+  }
+}
+
+void Coordinator::phase_pass_done(const PhasePassDone& message) {
+  Open& open = open_.begin()->second;  // a bulk-synchronous run has one unit open at a time
+  if (const auto opening = open.watch.phase_pass_done(message)) open_phase(*opening);
+}
+
+void Coordinator::send_end_marks(const Open& open, Pass pass) {
+  for (const auto& [section, actors] : replicas_) {
+    LaneMark mark{LaneMark::Kind::end_step, open.unit.step, pass, {}, open.watch.active(section)};
+    for (const caf::actor& lane : actors) tell(this, lane, MarkToken{mark});
+  }
 }
 
 void Coordinator::announce_checkpoint(StepId step) {
@@ -119,7 +162,7 @@ void Coordinator::announce_checkpoint(StepId step) {
     return;
   }
   open_[{step.value(), RunUnit::Kind::checkpoint}].staging = staging->string();
-  send_marks({LaneMark::Kind::snapshot, step, Pass::train, staging->string()});
+  send_marks({LaneMark::Kind::snapshot, step, Pass::train, staging->string(), true});
   if (trained_sections() == 0) commit(open_[{step.value(), RunUnit::Kind::checkpoint}]);
 }
 
@@ -135,6 +178,7 @@ void Coordinator::micro_batch_done(const MicroBatchDone& message) {
   if (kind == RunUnit::Kind::train && message.section == watched_section()) {
     options_.record->samples_trained += static_cast<std::uint64_t>(message.samples);
   }
+  open.watch.done(message, Clock::now());
   for (const Metric& metric : message.metrics) {
     open.totals[message.section].add(message.index, metric.name, metric.sum, metric.weight);
   }
@@ -163,9 +207,11 @@ void Coordinator::section_finished(Open& open, SectionId section) {
   }
   const double step_ms = std::chrono::duration<double, std::milli>(now - last_step_end_[section]).count();
   last_step_end_[section] = now;
-  if (node.mode != Mode::forward_backward) return;
-  row.metrics["grad_norm"] = open.norm_and_lr[section].first;
-  row.metrics["lr"] = open.norm_and_lr[section].second;
+  if (node.mode != Mode::forward_backward || !open.watch.active(section)) return;
+  if (node.trained()) {
+    row.metrics["grad_norm"] = open.norm_and_lr[section].first;
+    row.metrics["lr"] = open.norm_and_lr[section].second;
+  }
   row.metrics["step_ms"] = step_ms;
   if (section == watched_section()) {
     if (const auto found = row.metrics.find("loss"); found != row.metrics.end()) loss_ = found->second;
@@ -179,14 +225,22 @@ void Coordinator::report_progress(StepId step) {
   options_.console->progress(meter_.finished(static_cast<std::int64_t>(step.value()), loss_, now), now);
 }
 
+std::size_t Coordinator::active_trained_sections(const Open& open) const {
+  std::size_t count = 0;
+  for (const auto& [section, actors] : replicas_) {
+    count += options_.graph->node(section).trained() && open.watch.active(section) ? 1 : 0;
+  }
+  return count;
+}
+
 void Coordinator::norm_reported(const NormReport& report) {
   auto& norms = norms_[report.step.value()];
   norms[report.section] = report.sum_of_squares;
-  if (norms.size() < trained_sections()) return;
+  if (norms.size() < active_trained_sections(open_.at({report.step.value(), RunUnit::Kind::train}))) return;
   NormTotal answer{report.step, 0};
   for (const auto& [section, sum] : norms) answer.sum_of_squares += sum;  // in order of sections, so that it repeats
   for (const auto& [section, actors] : replicas_) {
-    if (options_.graph->node(section).mode != Mode::forward_backward) continue;
+    if (!options_.graph->node(section).trained()) continue;
     for (const caf::actor& lane : actors) tell(this, lane, answer);
   }
   norms_.erase(report.step.value());
@@ -225,6 +279,8 @@ void Coordinator::close(Key key) {
   const auto now = Clock::now();
   if (key.second == RunUnit::Kind::train) {
     record.last_step = key.first;
+    record.scheduling.push_back(open.watch.row());
+    if (options_.measure) measured_ = open.watch.measured();
     for (const SampleRef& sample : open.samples) {
       record.tokens_trained += static_cast<std::uint64_t>(sample.tokens);
       record.distinct.insert(sample.id.value());

@@ -1,5 +1,6 @@
-// The wavefront coordinator: turns each global batch into micro-batch tokens for every lane, keeps a bounded number of
-// units announced, gathers figures, commits checkpoints. A thin shell around StepPlanner, OrderPolicy and RunSchedule.
+// The wavefront coordinator: has each global batch planned, sends the micro-batch tokens to their lanes, keeps a
+// bounded number of units announced, gathers figures, commits checkpoints. A thin shell around RunSchedule and
+// StepWatch.
 //
 // CO-1: lanes see tokens and marks in one order, that of RunSchedule.
 // CO-2: at most `ahead` training steps are announced beyond the oldest unfinished unit.
@@ -16,10 +17,9 @@
 #include "actors/run_record.hpp"
 #include "actors/run_schedule.hpp"
 #include "actors/snapshot_writer.hpp"
+#include "actors/step_watch.hpp"
 #include "runtime/observe/console.hpp"
 #include "runtime/observe/progress.hpp"
-#include "runtime/schedule/order_policy.hpp"
-#include "runtime/schedule/step_planner.hpp"
 
 namespace maestro {
 
@@ -29,14 +29,16 @@ struct CoordinatorOptions {
   std::int64_t ahead = 2;
   std::int64_t global_batch = 1;
   std::uint64_t seed = 1;
-  std::uint64_t epoch_samples = 1;  ///< of the training split
-  std::shared_ptr<OrderPolicy> policy;
-  LaneModel lanes;
+  std::uint64_t epoch_samples = 1;    ///< of the training split
+  bool synchronous = false;           ///< a unit is announced when the one before it has ended
+  bool measure = false;               ///< plans follow measured times
+  std::int64_t max_left_out = 0;      ///< samples that may be unreadable before the run ends
   std::shared_ptr<RunRecord> record;  ///< shared with the starting thread, which reads it when the run is over
   SnapshotWriter* snapshots = nullptr;
   Console* console = nullptr;
   std::atomic<std::uint64_t>* current_step = nullptr;  ///< the oldest unfinished one; may be absent
   caf::actor data_source;
+  caf::actor planner;
   caf::actor supervisor;
 };
 
@@ -55,6 +57,7 @@ class Coordinator : public caf::event_based_actor {
     std::map<SectionId, MetricTotals> totals;
     std::map<SectionId, std::pair<double, double>> norm_and_lr;
     std::vector<SampleRef> samples;
+    StepWatch watch;
     std::vector<FileRecord> files;  // of a checkpoint
     std::size_t parts = 0;
     std::string staging;
@@ -62,8 +65,13 @@ class Coordinator : public caf::event_based_actor {
   using Key = std::pair<std::uint64_t, RunUnit::Kind>;
   void connect(const Directory& directory);
   void announce();
-  void announce_batch(const BatchMetadata& batch);
+  void plan(const BatchMetadata& batch);
+  bool leave_out(const BatchMetadata& batch);
+  void announce_step(const StepPlanned& planned);
+  void open_phase(const StepWatch::Opening& opening);
+  void phase_pass_done(const PhasePassDone& message);
   void announce_checkpoint(StepId step);
+  void send_end_marks(const Open& open, Pass pass);
   void send_marks(const LaneMark& mark);
   void micro_batch_done(const MicroBatchDone& message);
   void step_done(const StepDone& message);
@@ -76,16 +84,17 @@ class Coordinator : public caf::event_based_actor {
   void report_progress(StepId step);
   [[nodiscard]] std::size_t replicas_in_all() const;
   [[nodiscard]] std::size_t trained_sections() const;
+  [[nodiscard]] std::size_t active_trained_sections(const Open& open) const;
   [[nodiscard]] SectionId watched_section() const;
 
   CoordinatorOptions options_;
-  StepPlanner planner_;
   RunSchedule schedule_;
   std::map<SectionId, std::vector<caf::actor>> replicas_;
   std::map<Key, Open> open_;
   bool awaiting_batch_ = false;
   bool finished_ = false;
   std::map<std::uint64_t, std::map<SectionId, double>> norms_;
+  std::vector<MeasuredPass> measured_;  // since the last plan was asked for
   std::map<SectionId, std::chrono::steady_clock::time_point> last_step_end_;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point unit_started_;

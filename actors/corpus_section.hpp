@@ -9,14 +9,13 @@
 
 namespace maestro {
 
-/// Outputs: tokens (M) i32 and targets (M) i32, -1 where no loss is wanted.
+/// Outputs: tokens (M) i32 and targets (M) i32, -1 where no loss is wanted; of a corpus with pictures also, by patches,
+/// pixels (P, patch_columns) f32 and places (P, 3) i32: number of the image in its sample, row and column.
 class CorpusSection final : public Section {
  public:
   /// The corpus is shared with the data source actor, which answers for lengths.
   explicit CorpusSection(std::shared_ptr<const Corpus> corpus) : corpus_(std::move(corpus)) {}
-  [[nodiscard]] Ports ports() const override {
-    return {{}, {{"tokens", DType::i32, 1, false, false}, {"targets", DType::i32, 1, false, false}}};
-  }
+  [[nodiscard]] Ports ports() const override;
   Parameters& parameters() override { return parameters_; }
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
   [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
@@ -24,6 +23,8 @@ class CorpusSection final : public Section {
   [[nodiscard]] std::string config_json() const override { return "{}"; }
 
  private:
+  void read_pictures(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const;
+
   std::shared_ptr<const Corpus> corpus_;
   Parameters parameters_;
 };

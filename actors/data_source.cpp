@@ -21,6 +21,16 @@ caf::behavior DataSource::make_behavior() {
   };
 }
 
+void DataSource::add(BatchMetadata& batch, Split split, SampleId id) const {
+  if (const Status ready = corpus_->prepare(split, id); !ready) {
+    batch.left_out.push_back(ready.error().message);
+    return;
+  }
+  const SamplePictures pictures = corpus_->pictures(split, id);
+  batch.samples.push_back({id, corpus_->length(split, id), pictures.patches, pictures.images});
+  batch.target_tokens += corpus_->targets(split, id);
+}
+
 BatchMetadata DataSource::train_batch(StepId step) const {
   BatchMetadata batch;
   batch.step = step;
@@ -28,9 +38,7 @@ BatchMetadata DataSource::train_batch(StepId step) const {
   const std::uint64_t first = (step.value() - 1) * size;
   for (std::uint64_t position = first; position < first + size; ++position) {
     const SampleId id = sampler_.at(position);
-    const std::int64_t tokens = corpus_->length(Split::train, id);
-    batch.samples.push_back({id, tokens});
-    batch.target_tokens += tokens;
+    add(batch, Split::train, id);
   }
   return batch;
 }
@@ -44,9 +52,7 @@ BatchMetadata DataSource::validation_batch(StepId step) const {
   for (std::uint64_t at = 0; at < count; ++at) {
     // Spread over the split, the same ones every time.
     const SampleId id(at * all / count);
-    const std::int64_t tokens = corpus_->length(Split::validation, id);
-    batch.samples.push_back({id, tokens});
-    batch.target_tokens += tokens;
+    add(batch, Split::validation, id);
   }
   return batch;
 }

@@ -27,6 +27,8 @@ class DataSource : public caf::event_based_actor {
   const char* name() const override { return "maestro.data_source"; }
 
  private:
+  /// Adds what is known of the sample, or why it is left out.
+  void add(BatchMetadata& batch, Split split, SampleId id) const;
   [[nodiscard]] BatchMetadata train_batch(StepId step) const;
   [[nodiscard]] BatchMetadata validation_batch(StepId step) const;
 

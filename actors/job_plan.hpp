@@ -11,6 +11,7 @@
 #include "runtime/graph/placement.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/job/config.hpp"
+#include "runtime/schedule/cost_model.hpp"
 #include "sections/section.hpp"
 
 namespace maestro {
@@ -35,13 +36,19 @@ struct JobPlan {
   std::string name;
   TrainConfig train;
   TransportConfig transport;
+  ScheduleConfig schedule;
   RunOptions options;
   std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
-  std::int64_t max_sample_tokens = 1;
+  SampleRef largest{SampleId(0), 1};     ///< the most rows that a sample has, by axis
+  std::int64_t max_bad_samples = 0;
+  std::int64_t validation_samples = 0;                     ///< of a validation pass
+  std::shared_ptr<const OperatorTable> prototype_ops;      ///< what prototypes refer to
+  std::vector<std::shared_ptr<const Section>> prototypes;  ///< by SectionId: ports and costs only
   SectionGraph graph;
   std::vector<PlannedSection> sections;  ///< by SectionId
   std::vector<ReplicaPlace> places;
-  std::vector<double> flops_per_token;  ///< by SectionId: forward, and backward where trained
+  SampleCost cost;                      ///< FLOPs of one sample's passes
+  std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward where it has one
   std::vector<std::string> notes;
   std::string effective_job;  ///< the job file with all overrides, TOML
 };

@@ -11,6 +11,7 @@
 #include "runtime/core/buffer.hpp"
 #include "runtime/schedule/replica_lane.hpp"
 #include "runtime/schedule/step_plan.hpp"
+#include "runtime/schedule/step_planner.hpp"
 #include "transport/region.hpp"
 
 namespace maestro {
@@ -86,6 +87,18 @@ struct MicroBatchToken {
 struct MarkToken {
   LaneMark mark;
 };
+/// Passes of this phase of a bulk-synchronous plan's group may run.
+struct PhaseOpen {
+  StepId step;
+  std::uint32_t group = 0;
+  std::uint32_t phase = 0;
+};
+/// A pass of a bulk-synchronous plan has ended.
+struct PhasePassDone {
+  StepId step;
+  std::uint32_t group = 0;
+  std::uint32_t phase = 0;
+};
 struct Metric {
   std::string name;
   double sum = 0;
@@ -99,6 +112,9 @@ struct MicroBatchDone {
   std::uint32_t index = 0;
   std::int64_t samples = 0;
   std::vector<Metric> metrics;
+  double forward_ms = 0;   ///< as measured on the device
+  double backward_ms = 0;  ///< 0 without a backward pass
+  double age_ms = 0;       ///< since the forward pass began
 };
 struct StepDone {
   SectionId section;
@@ -136,6 +152,7 @@ struct BatchMetadata {
   Pass pass = Pass::train;
   std::vector<SampleRef> samples;
   std::int64_t target_tokens = 0;
+  std::vector<std::string> left_out;  ///< samples that could not be read, with the reason
 };
 
 // ---- checkpoints ----
@@ -191,6 +208,16 @@ struct WaitingFor {
 
 // ---- local ----
 
+/// To the planner: where and when the micro-batches of this batch run. Answered with StepPlanned.
+struct PlanStep {
+  BatchMetadata batch;
+  std::vector<MeasuredPass> measured;  ///< since the last request
+};
+struct StepPlanned {
+  std::shared_ptr<PlannedStep> planned;
+  double planning_ms = 0;
+};
+
 /// Rows handed over inside one process.
 struct PieceHandOver {
   EdgeId edge;
@@ -231,6 +258,8 @@ struct WorkDone {
   std::vector<Metric> metrics;
   double gradient_norm = 0;
   double lr = 0;
+  double forward_ms = 0;
+  double backward_ms = 0;
 };
 
 MAESTRO_INSPECT(RemoteRegion, x.key, x.base, x.bytes)
@@ -240,23 +269,26 @@ MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, 
 MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.supervisor, x.replicas)
 MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
 MAESTRO_INSPECT(ProcessReady, x.rank)
-MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.images)
+MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.images, x.place)
 MAESTRO_INSPECT(PieceOut, x.edge, x.gradient, x.receiver, x.sequence, x.index, x.source_row, x.target_row, x.rows)
 MAESTRO_INSPECT(ArrivalPiece, x.rows, x.sender)
 MAESTRO_INSPECT(ArrivalPlan, x.edge, x.gradient, x.sequence, x.pieces)
 MAESTRO_INSPECT(MicroBatchPlan, x.section, x.step, x.pass, x.index, x.replica, x.loss_scale, x.samples, x.arrivals,
-                x.pieces)
-MAESTRO_INSPECT(LaneMark, x.kind, x.step, x.pass, x.staging)
+                x.pieces, x.backward_rank, x.backward_after, x.phased, x.group, x.forward_phase, x.backward_phase)
+MAESTRO_INSPECT(LaneMark, x.kind, x.step, x.pass, x.staging, x.active)
 MAESTRO_INSPECT(MicroBatchToken, x.plan)
+MAESTRO_INSPECT(PhaseOpen, x.step, x.group, x.phase)
+MAESTRO_INSPECT(PhasePassDone, x.step, x.group, x.phase)
 MAESTRO_INSPECT(MarkToken, x.mark)
 MAESTRO_INSPECT(Metric, x.name, x.sum, x.weight)
-MAESTRO_INSPECT(MicroBatchDone, x.section, x.replica, x.step, x.pass, x.index, x.samples, x.metrics)
+MAESTRO_INSPECT(MicroBatchDone, x.section, x.replica, x.step, x.pass, x.index, x.samples, x.metrics, x.forward_ms,
+                x.backward_ms, x.age_ms)
 MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm, x.lr)
 MAESTRO_INSPECT(NormReport, x.section, x.step, x.sum_of_squares)
 MAESTRO_INSPECT(NormTotal, x.step, x.sum_of_squares)
 MAESTRO_INSPECT(Credit, x.edge, x.gradient, x.receiver, x.epoch, x.released)
 MAESTRO_INSPECT(BatchRequest, x.step, x.pass)
-MAESTRO_INSPECT(BatchMetadata, x.step, x.pass, x.samples, x.target_tokens)
+MAESTRO_INSPECT(BatchMetadata, x.step, x.pass, x.samples, x.target_tokens, x.left_out)
 MAESTRO_INSPECT(StoredFile, x.path, x.bytes, x.checksum)
 MAESTRO_INSPECT(SnapshotWritten, x.section, x.step, x.files)
 MAESTRO_INSPECT(CheckpointCommitted, x.step, x.path)
@@ -311,8 +343,12 @@ CAF_ADD_TYPE_ID(maestro, (maestro::WaitingFor))
 CAF_ADD_TYPE_ID(maestro, (maestro::RingEvent))
 CAF_ADD_TYPE_ID(maestro, (maestro::WriteFinished))
 CAF_ADD_TYPE_ID(maestro, (maestro::WriteBroken))
+CAF_ADD_TYPE_ID(maestro, (maestro::PhaseOpen))
+CAF_ADD_TYPE_ID(maestro, (maestro::PhasePassDone))
 CAF_END_TYPE_ID_BLOCK(maestro)
 
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::PlanStep)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::StepPlanned)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::PieceHandOver)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::ShardHandOver)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::ShardRead)

@@ -12,6 +12,7 @@
 #include "actors/data_source.hpp"
 #include "actors/departure.hpp"
 #include "actors/launcher.hpp"
+#include "actors/planner.hpp"
 #include "actors/preflight.hpp"
 #include "actors/replica_builder.hpp"
 #include "actors/run_report.hpp"
@@ -90,7 +91,8 @@ struct ProcessRun::State {
   Device* device(const std::string& name);
   caf::actor spawn_all(LocalActors& local);
   CoordinatorOptions coordinator_options(const caf::actor& source, const caf::actor& supervisor) const;
-  [[nodiscard]] LaneModel lanes() const;
+  [[nodiscard]] StepPlannerOptions planner_options() const;
+  [[nodiscard]] FlowLimits limits() const;
   ProcessSummary summary() const;
   void stop();
   RunResult succeed(const RunOutcome& outcome);
@@ -118,16 +120,34 @@ Device* ProcessRun::State::device(const std::string& name) {
   return found.get();
 }
 
-LaneModel ProcessRun::State::lanes() const {
-  LaneModel model;
-  model.cost_per_token = plan.flops_per_token;
-  std::map<std::string, int> numbers;
+FlowLimits ProcessRun::State::limits() const {
+  FlowLimits limits;
+  limits.slots = plan.transport.slots;
+  limits.train_samples = plan.train.global_batch;
+  limits.evaluate_samples = static_cast<std::int64_t>(validation_size(*plan.corpus, plan.train.validation_samples));
+  return limits;
+}
+
+StepPlannerOptions ProcessRun::State::planner_options() const {
+  StepPlannerOptions options;
+  options.graph = &plan.graph;
+  PolicyOptions policy;
+  policy.deterministic = plan.train.deterministic;
+  policy.budget_ms = plan.schedule.budget_ms;
+  policy.evaluations = plan.schedule.evaluations;
+  policy.seed = static_cast<std::uint64_t>(plan.train.seed);
+  options.policy = make_policy(plan.schedule.policy, policy);
+  options.costs = CostModel(plan.cost);
+  options.limits = limits();
+  std::map<std::pair<ProcessRank, std::string>, int> numbers;
   for (const ReplicaPlace& place : plan.places) {
-    model.device.resize(std::max<std::size_t>(model.device.size(), place.section.value() + 1));
-    const int number = numbers.try_emplace(place.device, static_cast<int>(numbers.size())).first->second;
-    model.device[place.section.value()].push_back(number);
+    options.devices.resize(std::max<std::size_t>(options.devices.size(), place.section.value() + 1));
+    // Processes of one machine share its cores, so a device is its name.
+    const int number =
+        numbers.try_emplace({ProcessRank(0), place.device}, static_cast<int>(numbers.size())).first->second;
+    options.devices[place.section.value()].push_back(number);
   }
-  return model;
+  return options;
 }
 
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source,
@@ -145,8 +165,9 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.global_batch = train.global_batch;
   options.seed = static_cast<std::uint64_t>(train.seed);
   options.epoch_samples = plan.corpus->samples(Split::train);
-  options.policy = make_order_policy("arrival");
-  options.lanes = lanes();
+  options.synchronous = make_policy(plan.schedule.policy)->synchronous();
+  options.measure = !train.deterministic;
+  options.max_left_out = plan.max_bad_samples;
   options.record = record;
   options.snapshots = const_cast<SnapshotWriter*>(&snapshots);
   options.console = &console;
@@ -180,12 +201,13 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->samples(Split::train));
     const caf::actor source = system.spawn<DataSource>(
         plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
-    coordinator = system.spawn<Coordinator>(coordinator_options(source, supervisor));
+    const caf::actor planner = system.spawn<Planner, caf::detached>(planner_options(), supervisor);
+    CoordinatorOptions options = coordinator_options(source, supervisor);
+    options.planner = planner;
+    coordinator = system.spawn<Coordinator>(std::move(options));
     local.coordinator = coordinator;
-    spawned.insert(spawned.end(), {source, coordinator});
+    spawned.insert(spawned.end(), {source, planner, coordinator});
   }
-  const std::vector<FlowBounds> bounds =
-      flow_bounds(plan.graph, plan.train.global_batch, validation_size(*plan.corpus, plan.train.validation_samples));
   caf::scoped_actor self(system);
   for (const auto& [place, runner] : replicas) {
     ReplicaSpec spec;
@@ -193,10 +215,8 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     spec.section = place.section;
     spec.replica = place.replica;
     spec.rank = rank;
-    spec.max_sample_tokens = plan.max_sample_tokens;
-    spec.slots = plan.transport.slots;
-    spec.send_buffers =
-        bounds[place.section.value()].buffers + run_ahead_buffers(plan.graph, place.section, plan.transport.slots);
+    spec.largest = plan.largest;
+    spec.limits = limits();
     spec.epoch = run_epoch;
     spec.remote = network->open();
     spec.global_clip = plan.train.clip == "global";
@@ -246,7 +266,7 @@ void ProcessRun::State::write_outputs(RunResult& result, const ProcessTotals& to
   }
   if (record->checkpoint.empty()) return;
   for (const GraphNode& node : plan.graph.nodes()) {
-    if (node.mode != Mode::forward_backward) continue;
+    if (!node.trained()) continue;
     result.weights[node.name] = (fs::path(record->checkpoint) / node.name).string();
   }
 }
@@ -297,7 +317,7 @@ void ProcessRun::State::print_header() const {
     console.note("  " + node.name + " replica " + std::to_string(place.replica.value()) + " on " + place.device +
                  " of process " + std::to_string(place.rank.value()) + ", " +
                  std::string(name_of(plan.sections[place.section.value()].config.precision)) +
-                 (node.mode == Mode::forward_only ? ", frozen" : ", trained"));
+                 (node.trained() ? ", trained" : ", frozen"));
   }
   for (const std::string& note : plan.notes) console.note("  note: " + note);
   if (start.first_step > 1) console.note("  resuming after step " + std::to_string(start.first_step - 1));

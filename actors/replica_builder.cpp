@@ -36,7 +36,8 @@ SectionContext ReplicaBuilder::context(const ReplicaPlace& place) const {
   context.name = node.name;
   context.seed = static_cast<std::uint64_t>(plan_->train.seed);
   context.precision = plan_->sections[place.section.value()].config.precision;
-  context.trained = node.mode == Mode::forward_backward;
+  context.trained = node.trained();
+  context.passes_gradient = node.mode == Mode::forward_backward && node.frozen;
   context.ops = ops_;
   return context;
 }
@@ -52,7 +53,7 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlace& place) const {
     load_weights(*section, planned.config.weights).or_throw();
   }
   section->parameters().values_changed();
-  if (!made_from.trained) section->freeze();
+  if (!made_from.trained && !made_from.passes_gradient) section->freeze();
   return section;
 }
 
@@ -73,7 +74,7 @@ std::vector<BuiltReplica> ReplicaBuilder::build_all(ProcessRank rank) const {
 
 void ReplicaBuilder::try_stored_states(ProcessRank rank) const {
   for (const ReplicaPlace& place : plan_->places) {
-    const bool trained = plan_->graph.node(place.section).mode == Mode::forward_backward;
+    const bool trained = plan_->graph.node(place.section).trained();
     const bool stored =
         !plan_->sections[place.section.value()].config.weights.empty() || (trained && !start_->checkpoint.empty());
     const bool loaded_later = place.rank == rank && !plan_->options.check_only;

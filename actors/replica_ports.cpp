@@ -34,13 +34,11 @@ void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
   spec.gradient = gradient;
   spec.receiver = options_.replica;
   spec.ring = network_->next_ring();
-  // Gradients come back for every micro-batch in flight, so their ring needs no other bound; and where they do, inputs
-  // are held as long.
-  const bool held = options_.graph->awaits_gradient(options_.section);
-  const std::int64_t input_slots = held ? std::max(options_.slots, node.max_in_flight) : options_.slots;
-  spec.slots = static_cast<std::uint32_t>(gradient ? node.max_in_flight : input_slots);
+  // Gradients come back for every micro-batch in flight, so their ring needs no other bound.
+  spec.slots = static_cast<std::uint32_t>(gradient ? node.max_in_flight
+                                                   : input_window(*options_.graph, options_.section, options_.limits));
   spec.max_pieces = static_cast<std::uint32_t>(node.micro_batch);
-  spec.max_rows = node.micro_batch * options_.max_sample_tokens;
+  spec.max_rows = max_rows(joined.axis);
   spec.columns = joined.columns;
   spec.dtype = joined.dtype;
   spec.chunk_bytes = network_->options().chunk_bytes;
@@ -52,18 +50,28 @@ void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
   rings_[{edge, gradient}] = std::move(made);
 }
 
+std::int64_t ReplicaPorts::max_rows(Axis axis) const {
+  const GraphNode& node = options_.graph->node(options_.section);
+  const std::int64_t by_count = node.micro_batch * options_.largest.rows(axis);
+  if (node.micro_batch_rows == 0) return by_count;
+  // A bound on tokens is one on patches, too: every patch has a position of its own.
+  const std::int64_t bound = std::max(node.micro_batch_rows, options_.largest.rows(node.axis()));
+  return axis == node.axis() || axis == Axis::patches ? std::min(by_count, bound) : by_count;
+}
+
 void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const PortKey key{port_of(edge, gradient), gradient};
   if (pools_.count(key) != 0) return;
   const GraphNode& node = options_.graph->node(options_.section);
   const GraphEdge& joined = options_.graph->edge(edge);
   const auto pieces = static_cast<std::size_t>(node.micro_batch) * options_.graph->edges().size();
-  const std::size_t payload =
-      static_cast<std::size_t>(node.micro_batch * options_.max_sample_tokens) * joined.row_bytes();
+  const std::size_t payload = static_cast<std::size_t>(max_rows(joined.axis)) * joined.row_bytes();
   const std::size_t aligned = (payload + 63) / 64 * 64;
-  const auto blocks = static_cast<std::size_t>(std::max(node.max_in_flight + 1, options_.send_buffers));
+  const auto blocks =
+      static_cast<std::size_t>(gradient ? gradient_blocks(*options_.graph, edge, options_.limits)
+                                        : send_blocks(*options_.graph, options_.section, options_.limits));
   auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + pieces * header_bytes, blocks, on_buffer_free_), nullptr,
-                                          aligned, joined.columns, joined.dtype, key.first});
+                                          aligned, joined.columns, joined.dtype, joined.axis, key.first});
   if (options_.remote) {
     made->region = network_->register_memory(made->buffers.memory(), made->buffers.memory_bytes());
   }
@@ -156,7 +164,7 @@ std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, bool g
     send.edge = piece.edge;
     send.gradient = gradients;
     send.buffer = from.buffers.acquire();
-    send.tensor = Tensor(send.buffer.data(), from.dtype, Shape{plan.rows(), from.columns});
+    send.tensor = Tensor(send.buffer.data(), from.dtype, Shape{plan.rows(from.axis), from.columns});
     buffers.push_back(std::move(send));
   }
   return buffers;

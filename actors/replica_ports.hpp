@@ -15,6 +15,7 @@
 #include "actors/messages.hpp"
 #include "actors/network.hpp"
 #include "runtime/graph/section_graph.hpp"
+#include "runtime/schedule/flow_bounds.hpp"
 #include "sections/section_runner.hpp"
 #include "transport/input_ring.hpp"
 #include "transport/output_link.hpp"
@@ -26,11 +27,10 @@ struct ReplicaPortsOptions {
   SectionId section;
   ReplicaIndex replica;
   ProcessRank rank;
-  std::int64_t max_sample_tokens = 1;
-  std::int64_t slots = 1;
+  SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
+  FlowLimits limits;
   Epoch epoch;
-  std::int64_t send_buffers = 1;  ///< blocks per port: FB-2 and what run-ahead wants
-  bool remote = false;            ///< some peer is in another process, or RMA is forced
+  bool remote = false;  ///< some peer is in another process, or RMA is forced
 };
 
 /// A piece that has left: handed over, or written and acknowledged.
@@ -104,12 +104,15 @@ class ReplicaPorts {
     std::size_t payload_bytes = 0;
     std::int64_t columns = 1;
     DType dtype = DType::f32;
+    Axis axis = Axis::tokens;
     std::string port;
   };
   using PortKey = std::pair<std::string, bool>;  // port, gradient
   using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex>;
   void add_ring(EdgeId edge, bool gradient);
   void add_pool(EdgeId edge, bool gradient);
+  /// Rows of an axis in one micro-batch at most.
+  [[nodiscard]] std::int64_t max_rows(Axis axis) const;
   InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}); }
   [[nodiscard]] const std::string& port_of(EdgeId edge, bool gradient) const;
   Pool& pool(EdgeId edge, bool gradient) { return *pools_.at({port_of(edge, gradient), gradient}); }

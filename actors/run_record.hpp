@@ -26,14 +26,26 @@ struct MetricTotals {
   [[nodiscard]] std::map<std::string, double> means() const;
 };
 
+/// How a training step went, beside what is possible.
+struct SchedulingRow {
+  StepId step;
+  double makespan_ms = 0;     ///< from the begin of the step's first pass to the end of its last one
+  double lower_bound_ms = 0;  ///< of any schedule, with the times that were measured
+  double planned_ms = 0;      ///< what the plan promised, with the times it reckoned with
+  double planning_ms = 0;
+  std::map<std::string, double> utilization;  ///< by section: share of the makespan that its lanes were busy
+};
+
 struct RunRecord {
   std::vector<StepRow> steps;
+  std::vector<SchedulingRow> scheduling;
   std::map<std::string, std::map<std::string, double>> validation;  ///< of the last validation, by section
   std::vector<StepRow> validations;                                 ///< every one of them
   std::uint64_t samples_read = 0;
   std::uint64_t samples_trained = 0;
   std::uint64_t tokens_trained = 0;
   std::set<std::uint64_t> distinct;
+  std::vector<std::string> left_out;  ///< samples that could not be read, with the reason
   double train_seconds = 0;
   std::uint64_t resumed_from = 0;
   std::uint64_t last_step = 0;

@@ -26,7 +26,7 @@ void describe_plan(const JobPlan& plan, Report& report) {
   report.set("plan.seed", plan.train.seed);
   report.set("plan.global_batch", plan.train.global_batch);
   report.set("plan.processes", plan.options.processes);
-  report.set("plan.order", "arrival");
+  report.set("plan.policy", plan.schedule.policy);
   report.set("plan.corpus", plan.corpus->describe());
   report.set("plan.job_file", plan.effective_job);
   for (const ReplicaPlace& place : plan.places) {
@@ -49,10 +49,24 @@ void describe_plan(const JobPlan& plan, Report& report) {
   }
 }
 
+void describe_scheduling(const RunRecord& record, Report& report) {
+  for (const SchedulingRow& row : record.scheduling) {
+    report.add_row("scheduling", {{"step", row.step.value()},
+                                  {"makespan_ms", row.makespan_ms},
+                                  {"lower_bound_ms", row.lower_bound_ms},
+                                  {"planned_ms", row.planned_ms},
+                                  {"planning_ms", row.planning_ms},
+                                  {"utilization", row.utilization}});
+  }
+}
+
 void describe_validation(const RunRecord& record, Report& report) {
   for (const auto& [section, metrics] : record.validation) {
     for (const auto& [name, value] : metrics) report.set("validation.sections." + section + "." + name, value);
+    const auto exact = metrics.find("exact_match");
+    if (exact != metrics.end()) report.set("validation.exact_match", exact->second);
     const auto ce = metrics.find("ce");
+    if (exact != metrics.end() && ce != metrics.end()) report.set("validation.ce", ce->second);
     const auto teacher = metrics.find("teacher_ce");
     if (teacher != metrics.end()) report.set("validation.teacher_ce", teacher->second);
     if (ce == metrics.end()) continue;
@@ -81,10 +95,12 @@ Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTo
   Report report;
   describe_plan(plan, report);
   for (const StepRow& row : record.steps) report.add_step(row);
+  describe_scheduling(record, report);
   describe_validation(record, report);
   report.set("samples.read", record.samples_read);
   report.set("samples.trained", record.samples_trained);
   report.set("samples.distinct", record.distinct.size());
+  if (!record.left_out.empty()) report.set("samples.left_out", record.left_out);
   report.set("transfers.provider", totals.provider);
   report.set("transfers.bytes", totals.bytes);
   report.set("transfers.writes", totals.writes);

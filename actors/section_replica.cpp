@@ -8,19 +8,17 @@ namespace maestro {
 namespace {
 
 ReplicaPortsOptions ports_options(const ReplicaSpec& spec) {
-  return {spec.graph, spec.section, spec.replica,      spec.rank,  spec.max_sample_tokens,
-          spec.slots, spec.epoch,   spec.send_buffers, spec.remote};
+  return {spec.graph, spec.section, spec.replica, spec.rank, spec.largest, spec.limits, spec.epoch, spec.remote};
 }
 
 ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t client) {
   const GraphNode& node = spec.graph->node(spec.section);
-  const bool trained = node.mode == Mode::forward_backward;
   ReplicaReductionOptions options;
   options.section = spec.section;
   options.replica = spec.replica;
-  options.replicas = trained ? node.replicas : 1;
   options.rank = spec.rank;
   options.gradients = spec.runner->section().parameters().gradients();
+  options.replicas = node.trained() && !options.gradients.empty() ? node.replicas : 1;
   options.remote = spec.remote;
   options.client = client;
   return options;
@@ -110,6 +108,10 @@ caf::behavior SectionReplica::make_behavior() {
         reduction_.shard_read(read.step);
         pump();
       },
+      [this](const PhaseOpen& open) {
+        lane_.open_phase(open.step, open.group, open.phase);
+        pump();
+      },
       [this](const NormTotal& total) {
         norm_total_ = total;
         clip();
@@ -174,6 +176,7 @@ void SectionReplica::start(const Work& work) {
 
 void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
   stage_ = Stage::pass;
+  record_.began = Clock::now();
   const MicroBatchPlan& plan = *work.batch;
   step_ = plan.step;
   if (spec_.current_step != nullptr) spec_.current_step->store(step_.value(), std::memory_order_relaxed);
@@ -200,24 +203,31 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
                                                        : "backward";
   TracedWork traced = trace_.work(label, category, step_);
   trace_.add_arrows(traced, plan, forward, backward);
-  submit(std::move(traced),
-         [runner = spec_.runner, plan, given = std::move(*given), outputs, gradients, forward, backward] {
-           WorkDone result;
-           std::vector<PortTensor> tensors;
-           for (const auto& [tensor, copies] : given) {
-             for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
-             tensors.push_back(tensor);
-           }
-           if (forward) result.metrics = as_messages(runner->forward(plan, tensors, outputs));
-           if (backward) runner->backward(plan, forward ? std::vector<PortTensor>() : tensors, gradients);
-           return result;
-         });
+  submit(
+      std::move(traced),
+      [runner = spec_.runner, plan, given = std::move(*given), outputs, gradients, forward, backward] {
+        WorkDone result;
+        const Clock::time_point begin = Clock::now();
+        std::vector<PortTensor> tensors;
+        for (const auto& [tensor, copies] : given) {
+          for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
+          tensors.push_back(tensor);
+        }
+        if (forward) result.metrics = as_messages(runner->forward(plan, tensors, outputs));
+        const Clock::time_point middle = Clock::now();
+        if (backward) runner->backward(plan, forward ? std::vector<PortTensor>() : tensors, gradients);
+        const auto ms = [](Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); };
+        (forward ? result.forward_ms : result.backward_ms) = ms(middle - begin);
+        if (backward) result.backward_ms += ms(Clock::now() - middle);
+        return result;
+      },
+      emulated_time(plan, forward, backward));
 }
 
 void SectionReplica::start_mark(const LaneMark& mark) {
   step_ = mark.step;
   if (mark.kind == LaneMark::Kind::snapshot) return start_snapshot(mark);
-  if (!trained() || mark.pass == Pass::evaluate) {
+  if (!trained() || !mark.active || mark.pass == Pass::evaluate) {
     stage_ = Stage::snapshot;
     return done(WorkDone{});
   }
@@ -299,10 +309,10 @@ void SectionReplica::submit(std::string_view label, TraceCategory category, Job 
   submit(trace_.work(label, category, step_), std::move(job));
 }
 
-void SectionReplica::submit(TracedWork traced, Job job) {
+void SectionReplica::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
-  const Priority priority = trained() ? Priority::critical : Priority::background;
-  spec_.device->submit(priority, [self, traced = std::move(traced), job = std::move(job)] {
+  const Priority priority = node().mode == Mode::forward_backward ? Priority::critical : Priority::background;
+  spec_.device->submit_lasting(lasts, priority, [self, traced = std::move(traced), job = std::move(job)] {
     const auto begin = std::chrono::steady_clock::now();
     try {
       WorkDone result = job();
@@ -320,7 +330,9 @@ void SectionReplica::done(WorkDone result) {
     case Stage::clipping:
       return fail("work finished that was never started");
     case Stage::pass:
-      metrics_ = std::move(result.metrics);
+      record_.metrics = std::move(result.metrics);
+      record_.forward_ms = result.forward_ms;
+      record_.backward_ms = result.backward_ms;
       return pass_done();
     case Stage::summing:
       reduction_.summed();
@@ -351,27 +363,55 @@ void SectionReplica::done(WorkDone result) {
   }
 }
 
+std::chrono::nanoseconds SectionReplica::emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) const {
+  if (!spec_.emulated_ms) return {};
+  const PassCost cost = spec_.emulated_ms(plan.samples);
+  const double ms = (forward ? cost.forward : 0) + (backward ? cost.backward : 0);
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(ms));
+}
+
 void SectionReplica::pass_done() {
   const MicroBatchPlan plan = *work_.batch;
+  if (spec_.emulated_ms) {
+    const PassCost cost = spec_.emulated_ms(plan.samples);
+    if (work_.kind != ReplicaLane::Kind::backward) record_.forward_ms = cost.forward;
+    if (work_.kind != ReplicaLane::Kind::forward) record_.backward_ms = cost.backward;
+  }
   check(ports_.send(plan, std::move(sending_)));
   sending_.clear();
   const std::optional<MicroBatchPlan> retired = lane_.finished();
+  phase_pass_done(plan, work_.kind);
   if (!retired) {
-    kept_[plan.index] = std::move(metrics_);
+    kept_[plan.index] = std::move(record_);
   } else {
     check(ports_.release(*retired));
     if (const auto kept = kept_.find(plan.index); kept != kept_.end()) {
-      metrics_ = std::move(kept->second);
+      kept->second.backward_ms = record_.backward_ms;
+      record_ = std::move(kept->second);
       kept_.erase(kept);
     }
-    MicroBatchDone message{spec_.section,      spec_.replica, plan.step,
-                           plan.pass,          plan.index,    static_cast<std::int64_t>(plan.samples.size()),
-                           std::move(metrics_)};
+    MicroBatchDone message;
+    message.section = spec_.section;
+    message.replica = spec_.replica;
+    message.step = plan.step;
+    message.pass = plan.pass;
+    message.index = plan.index;
+    message.samples = static_cast<std::int64_t>(plan.samples.size());
+    message.metrics = std::move(record_.metrics);
+    message.forward_ms = record_.forward_ms;
+    message.backward_ms = record_.backward_ms;
+    message.age_ms = std::chrono::duration<double, std::milli>(Clock::now() - record_.began).count();
     tell(this, coordinator_, std::move(message));
   }
-  metrics_.clear();
+  record_ = PassRecord();
   stage_ = Stage::idle;
   pump();
+}
+
+void SectionReplica::phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Kind kind) {
+  if (!plan.phased) return;
+  const bool backward = kind == ReplicaLane::Kind::backward;
+  tell(this, coordinator_, PhasePassDone{plan.step, plan.group, backward ? plan.backward_phase : plan.forward_phase});
 }
 
 void SectionReplica::finish_mark() {

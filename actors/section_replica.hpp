@@ -20,6 +20,7 @@
 #include "actors/replica_trace.hpp"
 #include "actors/snapshot_writer.hpp"
 #include "runtime/device/device.hpp"
+#include "runtime/schedule/cost_model.hpp"
 #include "sections/section_runner.hpp"
 
 namespace maestro {
@@ -30,9 +31,10 @@ struct ReplicaSpec {
   SectionId section;
   ReplicaIndex replica;
   ProcessRank rank;
-  std::int64_t max_sample_tokens = 1;
-  std::int64_t slots = 1;
-  std::int64_t send_buffers = 1;  ///< blocks per port: FB-2 and what run-ahead wants
+  SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
+  FlowLimits limits;
+  /// What a micro-batch's passes take on an emulated device; empty for a real one.
+  std::function<PassCost(std::span<const SampleRef>)> emulated_ms;
   Epoch epoch;
   bool remote = false;
   bool global_clip = false;
@@ -58,7 +60,7 @@ class SectionReplica : public caf::event_based_actor {
   using Job = std::function<WorkDone()>;
   [[nodiscard]] const GraphNode& node() const { return spec_.graph->node(spec_.section); }
   [[nodiscard]] ReplicaAddress address() const;
-  [[nodiscard]] bool trained() const { return node().mode == Mode::forward_backward; }
+  [[nodiscard]] bool trained() const { return node().trained(); }
 
   void connect(const Directory& directory);
   void pump();
@@ -70,7 +72,9 @@ class SectionReplica : public caf::event_based_actor {
   void start_step(double sum_of_squares);
   void start_snapshot(const LaneMark& mark);
   void submit(std::string_view label, TraceCategory category, Job job);
-  void submit(TracedWork traced, Job job);
+  void submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts = {});
+  void phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Kind kind);
+  [[nodiscard]] std::chrono::nanoseconds emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) const;
   void done(WorkDone result);
   void pass_done();
   void finish_mark();
@@ -94,8 +98,16 @@ class SectionReplica : public caf::event_based_actor {
   Work work_;
   StepId step_;
   std::vector<SendBuffer> sending_;
-  std::vector<Metric> metrics_;                        // of the pass on the device
-  std::map<std::uint32_t, std::vector<Metric>> kept_;  // of forward passes that await their backward
+  using Clock = std::chrono::steady_clock;
+  /// What is known of a micro-batch when its forward pass is done.
+  struct PassRecord {
+    std::vector<Metric> metrics;
+    double forward_ms = 0;
+    double backward_ms = 0;
+    Clock::time_point began;
+  };
+  PassRecord record_;                         // of the pass on the device
+  std::map<std::uint32_t, PassRecord> kept_;  // of forward passes that await their backward
   double sum_of_squares_ = 0;
   bool have_norm_ = false;
   std::optional<NormTotal> norm_total_;  // the last one; of step_ when it came early

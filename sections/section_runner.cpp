@@ -7,16 +7,22 @@ namespace maestro {
 
 namespace {
 
-SequenceLayout lay_out(const MicroBatchPlan& plan, std::vector<std::int32_t>& offsets,
-                       std::vector<std::int32_t>& positions) {
-  offsets.assign(1, 0);
-  positions.clear();
-  for (const SampleRef& sample : plan.samples) {
-    for (std::int64_t at = 0; at < sample.tokens; ++at) positions.push_back(static_cast<std::int32_t>(at));
-    offsets.push_back(static_cast<std::int32_t>(positions.size()));
+/// Where the samples' rows of one axis begin, and each row's position in its sample.
+struct RowLayout {
+  std::vector<std::int32_t> offsets;
+  std::vector<std::int32_t> positions;
+
+  SequenceLayout fill(const MicroBatchPlan& plan, Axis axis) {
+    offsets.assign(1, 0);
+    positions.clear();
+    for (const SampleRef& sample : plan.samples) {
+      const std::int64_t rows = sample.rows(axis);
+      for (std::int64_t at = 0; at < rows; ++at) positions.push_back(static_cast<std::int32_t>(at));
+      offsets.push_back(static_cast<std::int32_t>(positions.size()));
+    }
+    return {offsets, positions};
   }
-  return {offsets, positions};
-}
+};
 
 }  // namespace
 
@@ -26,8 +32,8 @@ struct SectionRunner::MicroBatch {
   Arena arena;
   Tape recording;  // trained passes
   Tape passing;    // forward-only passes
-  std::vector<std::int32_t> offsets;
-  std::vector<std::int32_t> positions;
+  RowLayout tokens;
+  RowLayout patches;
   std::vector<SampleId> samples;
   std::vector<std::pair<std::string, Var>> inputs;
   std::vector<std::pair<std::string, Var>> outputs;
@@ -63,12 +69,13 @@ std::unique_ptr<SectionRunner::MicroBatch> SectionRunner::take(const MicroBatchP
 std::vector<MetricSum> SectionRunner::forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
                                               std::span<const PortTensor> outputs) {
   std::unique_ptr<MicroBatch> batch = take(plan);
-  const bool keep = context_.trained && plan.pass == Pass::train;
+  const bool keep = (context_.trained || context_.passes_gradient) && plan.pass == Pass::train;
   Tape& tape = keep ? batch->recording : batch->passing;
-  const SequenceLayout layout = lay_out(plan, batch->offsets, batch->positions);
+  const SequenceLayout tokens = batch->tokens.fill(plan, Axis::tokens);
+  const SequenceLayout patches = batch->patches.fill(plan, Axis::patches);
   Outputs results;
   {
-    Inputs given(plan.pass, batch->samples, layout, plan.loss_scale);
+    Inputs given(plan.pass, batch->samples, tokens, plan.loss_scale, patches);
     for (const PortTensor& input : inputs) {
       Var var = tape.input(input.tensor, input.differentiable && keep);
       if (keep) batch->inputs.emplace_back(input.port, var);

@@ -33,24 +33,26 @@ class SectionRunner {
   /// The section is shared only between runners of replicas of a frozen, shareable() one.
   SectionRunner(std::shared_ptr<Section> section, const SectionContext& context, const OptimizerConfig& optimizer,
                 std::int64_t total_steps);
-  ~SectionRunner();
+  virtual ~SectionRunner();
+  SectionRunner(const SectionRunner&) = delete;
+  SectionRunner& operator=(const SectionRunner&) = delete;
 
   [[nodiscard]] Section& section() { return *section_; }
   [[nodiscard]] const std::shared_ptr<Section>& shared_section() const { return section_; }
   [[nodiscard]] const SectionContext& context() const { return context_; }
 
-  /// Runs the forward pass and copies the output ports named in `outputs`. A trained section keeps the micro-batch for
-  /// backward() when its pass is train.
-  std::vector<MetricSum> forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
+  /// Runs the forward pass and copies the output ports named in `outputs`. A section that is trained or passes gradients
+  /// on keeps the micro-batch for backward() when its pass is train.
+  virtual std::vector<MetricSum> forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
                                  std::span<const PortTensor> outputs);
   /// Backward pass of a kept micro-batch: `output_gradients` came from downstream, `input_gradients` is memory for what
   /// goes upstream (zero where nothing flowed back).
-  void backward(const MicroBatchPlan& plan, std::span<const PortTensor> output_gradients,
+  virtual void backward(const MicroBatchPlan& plan, std::span<const PortTensor> output_gradients,
                 std::span<const PortTensor> input_gradients);
 
-  [[nodiscard]] double gradient_sum_of_squares() const;
+  [[nodiscard]] virtual double gradient_sum_of_squares() const;
   /// Clips by `norm` (of the section, or of all sections) and steps the optimizer.
-  Result<OptimizerStep> step(StepId step, double norm);
+  virtual Result<OptimizerStep> step(StepId step, double norm);
 
  private:
   struct MicroBatch;  // tape, arena and layout of one micro-batch

@@ -4,6 +4,12 @@
 
 namespace maestro {
 
+void OutputLink::queue(OutgoingPiece piece) {
+  const auto behind = std::ranges::upper_bound(waiting_, piece.piece.sequence, {},
+                                               [](const OutgoingPiece& other) { return other.piece.sequence; });
+  waiting_.insert(behind, std::move(piece));
+}
+
 Result<std::optional<OutgoingPiece>> OutputLink::take() {
   if (waiting_.empty() || !ledger_.may_send(waiting_.front().piece.sequence)) {
     return std::optional<OutgoingPiece>();

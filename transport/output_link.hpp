@@ -1,6 +1,7 @@
 // The sending end of one edge towards one receiver replica: which pieces wait for a credit.
 //
-// OL-1: pieces leave in the order they were queued, each only when its sequence is inside the credit window.
+// OL-1: pieces leave in the order of their sequences, and of one sequence in the order they were queued, each only when
+//       its sequence is inside the credit window: one that was made early never stands before one that is due.
 // OL-2: a queued piece holds its buffer, so nothing is overwritten before it was sent.
 #pragma once
 
@@ -28,7 +29,7 @@ class OutputLink {
   /// `senders`: replicas that share the receiver's ring.
   OutputLink(Epoch epoch, std::uint32_t slots, std::int64_t senders) : ledger_(epoch, slots), senders_(senders) {}
 
-  void queue(OutgoingPiece piece) { waiting_.push_back(std::move(piece)); }
+  void queue(OutgoingPiece piece);
   /// The next piece that may leave now, if any.
   [[nodiscard]] Result<std::optional<OutgoingPiece>> take();
   Status grant(Epoch epoch, std::uint64_t released);

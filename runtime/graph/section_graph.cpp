@@ -32,10 +32,17 @@ const Port& find_port(const GraphNode& node, const std::vector<Port>& ports, std
 
 std::string port_text(const GraphNode& node, const Port& port) {
   return node.name + "." + port.name + " (" + std::string(name_of(port.dtype)) + ", " + std::to_string(port.columns) +
-         " columns)";
+         " columns" + (port.axis == Axis::tokens ? "" : ", by patches") + ")";
 }
 
 }  // namespace
+
+Axis GraphNode::axis() const {
+  for (const Port& port : ports.inputs) {
+    if (!port.optional) return port.axis;
+  }
+  return Axis::tokens;
+}
 
 SectionId SectionGraph::add(GraphNode node) {
   if (find(node.name)) throw JobError("two sections are named '" + node.name + "'; every section needs its own name");
@@ -57,7 +64,7 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   const GraphNode& consumer = node(edge.to);
   const Port& out = find_port(producer, producer.ports.outputs, from_port, "output");
   const Port& in = find_port(consumer, consumer.ports.inputs, to_port, "input");
-  if (out.dtype != in.dtype || out.columns != in.columns) {
+  if (out.dtype != in.dtype || out.columns != in.columns || out.axis != in.axis) {
     throw JobError("ports do not fit: " + port_text(producer, out) + " -> " + port_text(consumer, in));
   }
   for (const GraphEdge& other : edges_) {
@@ -69,6 +76,7 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   edge.to_port = in.name;
   edge.dtype = out.dtype;
   edge.columns = out.columns;
+  edge.axis = out.axis;
   edge.gradient = out.differentiable && in.differentiable && producer.mode == Mode::forward_backward &&
                   consumer.mode == Mode::forward_backward;
   edges_.push_back(std::move(edge));
@@ -88,28 +96,40 @@ void SectionGraph::validate() const {
       }
     }
   }
-  // Kahn's algorithm: what cannot be ordered lies on a cycle.
-  std::vector<int> waiting(nodes_.size(), 0);
-  for (const GraphEdge& edge : edges_) ++waiting[edge.to.value()];
-  std::vector<std::size_t> ready;
-  for (std::size_t index = 0; index < nodes_.size(); ++index) {
-    if (waiting[index] == 0) ready.push_back(index);
+  for (const GraphEdge& edge : edges_) {
+    // Samples without patches have tokens all the same, and would wait for rows that nobody makes.
+    const GraphNode& from = node(edge.from);
+    const bool needs_patches = std::ranges::any_of(
+        from.ports.inputs, [](const Port& port) { return !port.optional && port.axis == Axis::patches; });
+    if (edge.axis == Axis::patches || !needs_patches) continue;
+    throw JobError("section '" + from.name + "' runs only for samples with images, so its output '" + edge.from_port +
+                   "' must count patches, not tokens");
   }
-  std::size_t ordered = 0;
-  while (!ready.empty()) {
-    const std::size_t index = ready.back();
-    ready.pop_back();
-    ++ordered;
-    for (const GraphEdge& edge : edges_) {
-      if (edge.from.value() == index && --waiting[edge.to.value()] == 0) ready.push_back(edge.to.value());
-    }
-  }
-  if (ordered == nodes_.size()) return;
+  const std::vector<SectionId> ordered = topological();
+  if (ordered.size() == nodes_.size()) return;
   std::string names;
   for (std::size_t index = 0; index < nodes_.size(); ++index) {
-    if (waiting[index] > 0) names += (names.empty() ? "'" : ", '") + nodes_[index].name + "'";
+    const bool placed = std::ranges::find(ordered, SectionId(static_cast<std::uint32_t>(index))) != ordered.end();
+    if (!placed) names += (names.empty() ? "'" : ", '") + nodes_[index].name + "'";
   }
   throw JobError("the section graph has a cycle through " + names + "; tensors must flow one way");
+}
+
+std::vector<SectionId> SectionGraph::topological() const {
+  // Kahn's algorithm; what lies on a cycle is left out.
+  std::vector<std::size_t> waiting(nodes_.size());
+  for (const GraphEdge& edge : edges_) ++waiting[edge.to.value()];
+  std::vector<SectionId> order;
+  for (std::uint32_t index = 0; index < waiting.size(); ++index) {
+    if (waiting[index] == 0) order.emplace_back(index);
+  }
+  for (std::size_t at = 0; at < order.size(); ++at) {
+    for (const EdgeId edge : outputs(order[at])) {
+      const SectionId to = edges_[edge.value()].to;
+      if (--waiting[to.value()] == 0) order.push_back(to);
+    }
+  }
+  return order;
 }
 
 std::optional<SectionId> SectionGraph::find(std::string_view name) const {

@@ -23,9 +23,18 @@ struct GraphNode {
   std::string name;
   Mode mode = Mode::forward_backward;
   Ports ports;
+  bool frozen = false;  ///< forward_backward only: gradients pass through, the section's own parameters stay
   std::int64_t replicas = 1;
-  std::int64_t micro_batch = 1;    ///< samples
-  std::int64_t max_in_flight = 1;  ///< micro-batches between forward and backward, per replica
+  std::int64_t micro_batch = 1;       ///< samples at most
+  std::int64_t micro_batch_rows = 0;  ///< rows on the section's axis at most, unless one sample has more; 0: no bound
+  std::int64_t max_in_flight = 1;     ///< micro-batches between forward and backward, per replica
+
+  /// Has an optimizer.
+  [[nodiscard]] bool trained() const { return mode == Mode::forward_backward && !frozen; }
+  /// Of its required inputs; a source and a section without inputs count tokens.
+  [[nodiscard]] Axis axis() const;
+  /// Micro-batches follow those of the consumer, filled up to the limits (MC-4), instead of counting samples.
+  [[nodiscard]] bool follows_consumer() const { return micro_batch_rows > 0 || axis() == Axis::patches; }
 };
 
 struct GraphEdge {
@@ -35,6 +44,7 @@ struct GraphEdge {
   std::string to_port;
   DType dtype = DType::f32;
   std::int64_t columns = 1;
+  Axis axis = Axis::tokens;
   bool gradient = false;  ///< a gradient travels back
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
 };
@@ -46,6 +56,7 @@ class SectionGraph {
   /// Throws JobError naming both ports when either is unknown (with the nearest name), they do not fit, or the input
   /// is connected already.
   EdgeId connect(std::string_view from, std::string_view from_port, std::string_view to, std::string_view to_port);
+  void set_max_in_flight(SectionId id, std::int64_t micro_batches) { nodes_[id.value()].max_in_flight = micro_batches; }
   /// Throws JobError for a dangling required input or a cycle.
   void validate() const;
 
@@ -59,6 +70,8 @@ class SectionGraph {
   [[nodiscard]] std::vector<EdgeId> outputs(SectionId id) const;
   /// True when a trained section's gradient comes back over an edge, so that backward runs apart from forward.
   [[nodiscard]] bool awaits_gradient(SectionId id) const;
+  /// Sections before their consumers; the graph has no cycle.
+  [[nodiscard]] std::vector<SectionId> topological() const;
 
  private:
   std::vector<GraphNode> nodes_;

@@ -14,6 +14,7 @@ constexpr NumberRange not_negative{.min = 0.0};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
 constexpr NumberRange decay{.min = 0.0, .max = 1.0, .max_open = true};
 // Far above any model, and small enough that products of two sizes fit an int64.
+constexpr std::int64_t no_bound = std::int64_t{1} << 31;  // of samples: a global batch is smaller
 constexpr Range size_range{.min = 1, .max = std::int64_t{1} << 31};
 constexpr Range size_or_automatic{.min = 0, .max = size_range.max};
 
@@ -103,12 +104,15 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   SectionConfig out = std::move(defaults);
   out.name = std::move(name);
   out.replicas = section.integer("replicas", out.replicas, {.min = 1, .max = 4096});
+  if (section.has("micro_batch_tokens") && !section.has("micro_batch")) out.micro_batch = no_bound;
   out.micro_batch = section.integer("micro_batch", out.micro_batch, at_least_one);
+  out.micro_batch_tokens = section.integer("micro_batch_tokens", out.micro_batch_tokens, at_least_zero);
   out.devices = section.texts("devices", out.devices);
   const auto precision = section.choice("precision", std::string(name_of(out.precision)), {"fp32", "bf16"});
   out.precision = precision == "bf16" ? DType::bf16 : DType::f32;
   out.weights = section.text("weights", out.weights);
   out.max_in_flight = section.integer("max_in_flight", out.max_in_flight, at_least_one);
+  if (training == Training::optimized) out.trained = section.flag("trained", out.trained);
   if (training == Training::optimized) out.optimizer = read_optimizer(section, out.optimizer);
   check_devices(section, out);
   return out;

@@ -1,7 +1,6 @@
 #include "runtime/schedule/flow_bounds.hpp"
 
 #include <algorithm>
-#include <set>
 
 namespace maestro {
 
@@ -11,28 +10,11 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
 
-/// Sections before their consumers.
-std::vector<SectionId> topological(const SectionGraph& graph) {
-  std::vector<std::size_t> waiting(graph.nodes().size());
-  for (const GraphEdge& edge : graph.edges()) ++waiting[edge.to.value()];
-  std::vector<SectionId> order;
-  for (std::uint32_t index = 0; index < waiting.size(); ++index) {
-    if (waiting[index] == 0) order.emplace_back(index);
-  }
-  for (std::size_t at = 0; at < order.size(); ++at) {
-    for (const EdgeId edge : graph.outputs(order[at])) {
-      const SectionId to = graph.edge(edge).to;
-      if (--waiting[to.value()] == 0) order.push_back(to);
-    }
-  }
-  return order;
-}
-
 /// What has to happen so that the micro-batch that holds one sample can retire.
 class Needs {
  public:
-  Needs(const SectionGraph& graph, std::int64_t samples, bool gradients)
-      : graph_(&graph), order_(topological(graph)), samples_(samples), gradients_(gradients) {}
+  Needs(const SectionGraph& graph, std::int64_t samples)
+      : graph_(&graph), order_(graph.topological()), samples_(samples) {}
 
   /// Per section, the end of the samples whose forward passes are needed before the micro-batches of `bases` that hold
   /// `sample` can retire.
@@ -42,7 +24,7 @@ class Needs {
     for (const SectionId section : order_) {
       for (const EdgeId id : graph_->outputs(section)) {
         const GraphEdge& edge = graph_->edge(id);
-        if (!edge.gradient || !gradients_) continue;
+        if (!graph_->awaits_gradient(section)) continue;
         auto& consumer = retire[edge.to.value()];
         consumer = std::max(consumer, round_up(edge.to, retire[section.value()]));
       }
@@ -59,6 +41,7 @@ class Needs {
 
  private:
   [[nodiscard]] std::int64_t round_up(SectionId section, std::int64_t end) const {
+    if (graph_->node(section).follows_consumer()) return std::min(samples_, end);  // MC-4
     const std::int64_t size = graph_->node(section).micro_batch;
     return std::min(samples_, divide_up(end, size) * size);
   }
@@ -66,75 +49,106 @@ class Needs {
   const SectionGraph* graph_;
   std::vector<SectionId> order_;
   std::int64_t samples_;
-  bool gradients_;
 };
 
-std::set<std::int64_t> starts(const SectionGraph& graph, const std::vector<SectionId>& sections, std::int64_t samples) {
-  std::set<std::int64_t> found;
-  for (const SectionId section : sections) {
-    for (std::int64_t at = 0; at < samples; at += graph.node(section).micro_batch) found.insert(at);
-  }
-  return found;
+/// Micro-batches of a section in one step at most.
+std::int64_t most_batches(const GraphNode& node, const FlowLimits& limits) {
+  const std::int64_t samples = std::max(limits.train_samples, limits.evaluate_samples);
+  return node.follows_consumer() ? samples : divide_up(samples, node.micro_batch);
 }
 
-void raise_in_flight(const SectionGraph& graph, std::int64_t samples, std::vector<FlowBounds>& bounds) {
-  const Needs needs(graph, samples, true);
+/// Micro-batches of `other` that overlap one of `node` at most, both cutting the same samples in one order.
+std::int64_t overlaps(const GraphNode& node, const GraphNode& other, const FlowLimits& limits) {
+  if (node.follows_consumer() || other.follows_consumer()) return most_batches(other, limits);
+  return std::min(divide_up(node.micro_batch - 1, other.micro_batch) + 1, most_batches(other, limits));
+}
+
+}  // namespace
+
+std::vector<std::int64_t> in_flight_bounds(const SectionGraph& graph, std::int64_t samples) {
+  std::vector<std::int64_t> bounds(graph.nodes().size(), 1);
+  const Needs needs(graph, samples);
   std::vector<SectionId> waiting;
   for (std::uint32_t index = 0; index < bounds.size(); ++index) {
     if (graph.awaits_gradient(SectionId(index))) waiting.emplace_back(index);
   }
   for (const SectionId base : waiting) {
-    for (const std::int64_t start : starts(graph, {base}, samples)) {
+    if (graph.node(base).follows_consumer()) continue;
+    for (std::int64_t start = 0; start < samples; start += graph.node(base).micro_batch) {
       const std::vector<std::int64_t> ends = needs.forward_ends({base}, start);
       for (const SectionId section : waiting) {
         const GraphNode& node = graph.node(section);
+        if (node.follows_consumer()) continue;
         const std::int64_t first = divide_up(start, node.micro_batch);
         const std::int64_t batches = divide_up(ends[section.value()], node.micro_batch) - first;
-        auto& bound = bounds[section.value()].in_flight;  // trained sections go round their replicas
+        auto& bound = bounds[section.value()];
         bound = std::max(bound, divide_up(std::max<std::int64_t>(batches, 0), node.replicas));
       }
     }
   }
-}
-
-void raise_buffers(const SectionGraph& graph, std::int64_t samples, bool gradients, std::vector<FlowBounds>& bounds) {
-  const Needs needs(graph, samples, gradients);
-  std::vector<SectionId> all;
-  for (std::uint32_t index = 0; index < bounds.size(); ++index) all.emplace_back(index);
-  for (const std::int64_t start : starts(graph, all, samples)) {
-    const std::vector<std::int64_t> ends = needs.forward_ends(all, start);
-    for (const SectionId section : all) {
-      const GraphNode& node = graph.node(section);
-      const std::int64_t batches = divide_up(ends[section.value()], node.micro_batch) - start / node.micro_batch;
-      // The planner may give all micro-batches of a forward-only section to one replica.
-      const std::int64_t sharing = node.mode == Mode::forward_backward ? node.replicas : 1;
-      auto& bound = bounds[section.value()].buffers;
-      bound = std::max(bound, divide_up(batches, sharing));
-    }
-  }
-}
-
-}  // namespace
-
-std::vector<FlowBounds> flow_bounds(const SectionGraph& graph, std::int64_t train_samples,
-                                    std::int64_t evaluate_samples) {
-  std::vector<FlowBounds> bounds(graph.nodes().size());
-  raise_in_flight(graph, train_samples, bounds);
-  raise_buffers(graph, train_samples, true, bounds);
-  raise_buffers(graph, evaluate_samples, false, bounds);
   return bounds;
 }
 
-std::int64_t run_ahead_buffers(const SectionGraph& graph, SectionId section, std::int64_t slots) {
-  const GraphNode& node = graph.node(section);
-  const std::int64_t own = node.micro_batch * node.replicas;
-  std::int64_t blocks = 0;
-  for (const EdgeId edge : graph.outputs(section)) {
-    const GraphNode& consumer = graph.node(graph.edge(edge).to);
-    const std::int64_t samples = slots * consumer.micro_batch * consumer.replicas;
-    blocks = std::max(blocks, (samples + own - 1) / own);
+std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimits& limits) {
+  const SectionId from = graph.edge(id).from;
+  const SectionId to = graph.edge(id).to;
+  const GraphNode& producer = graph.node(from);
+  const GraphNode& consumer = graph.node(to);
+  if (producer.follows_consumer() || consumer.follows_consumer()) {
+    return std::max(limits.slots, most_batches(producer, limits) + most_batches(consumer, limits));
   }
-  return blocks;
+  std::vector<SectionId> all;
+  for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) all.emplace_back(index);
+  std::int64_t slots = limits.slots;
+  const std::int64_t samples = std::max(limits.train_samples, limits.evaluate_samples);
+  const Needs needs(graph, samples);
+  for (std::int64_t start = 0; start < samples; ++start) {
+    const bool boundary = std::ranges::any_of(graph.nodes(), [&](const GraphNode& node) {
+      return !node.follows_consumer() && start % node.micro_batch == 0;
+    });
+    if (!boundary) continue;
+    // Before the consumer's micro-batch with this sample can run, the producer may have to run to here.
+    const std::int64_t end = needs.forward_ends(all, start)[from.value()];
+    const std::int64_t begin = start / consumer.micro_batch * consumer.micro_batch;
+    std::int64_t links = 1;
+    for (std::int64_t at = begin + 1; at < end; ++at) {
+      links += at % producer.micro_batch == 0 || at % consumer.micro_batch == 0 ? 1 : 0;
+    }
+    slots = std::max(slots, links);
+  }
+  return slots;
+}
+
+std::int64_t input_window(const SectionGraph& graph, SectionId section, const FlowLimits& limits) {
+  // Plans seldom run backward passes in another order than forward passes; this is room for those that do.
+  constexpr std::int64_t out_of_order = 4;
+  constexpr std::int64_t most = 64;  // slots that a write's immediate can name
+  if (!graph.awaits_gradient(section)) return limits.slots;
+  const std::int64_t in_flight = graph.node(section).max_in_flight;
+  return std::max({limits.slots, in_flight, std::min(most, out_of_order * in_flight)});
+}
+
+std::int64_t send_blocks(const SectionGraph& graph, SectionId section, const FlowLimits& limits) {
+  const GraphNode& node = graph.node(section);
+  const std::int64_t all = most_batches(node, limits);
+  if (node.mode == Mode::source) return all + 1;  // sources are in no plan
+  std::int64_t held = 0;
+  for (const EdgeId edge : graph.outputs(section)) {
+    const SectionId to = graph.edge(edge).to;
+    // What waits for a consumer, and what a consumer has taken and not retired.
+    const std::int64_t taken = graph.awaits_gradient(to) ? graph.node(to).max_in_flight : 1;
+    const std::int64_t inputs = overlaps(graph.node(to), node, limits);
+    held += graph.node(to).replicas * (planned_slots(graph, edge, limits) + taken * inputs);
+  }
+  return std::max(node.max_in_flight, std::min(held, all)) + 1;
+}
+
+std::int64_t gradient_blocks(const SectionGraph& graph, EdgeId edge, const FlowLimits& limits) {
+  const GraphNode& producer = graph.node(graph.edge(edge).from);
+  const GraphNode& consumer = graph.node(graph.edge(edge).to);
+  // Every micro-batch in flight keeps the gradients of its rows until all of them are there.
+  const std::int64_t kept = producer.replicas * producer.max_in_flight * overlaps(producer, consumer, limits);
+  return std::min(kept, most_batches(consumer, limits)) + 1;
 }
 
 }  // namespace maestro

@@ -3,8 +3,11 @@
 // the producer keeps all four (their buffers, and their activations when gradients come back) until it has. Pure.
 //
 // FB-1: in_flight is the smallest max_in_flight under which the oldest micro-batch of every section can always retire,
-//       whatever the order of events: with less, a section waits for a gradient that needs its own next forward pass.
-// FB-2: with `buffers` blocks per port no forward pass that the oldest unfinished sample needs waits for a block.
+//       when sections go round their replicas. Plans keep a micro-batch until every section behind it has run it, also
+//       one that sends no gradient. For a section that follows its consumer see most_needed_at_once.
+// FB-2: with send_blocks blocks per port and gradient_blocks per input no pass of a plan that obeys planned_slots and
+//       max_in_flight waits for a block for ever. Proof: take the pass that is first in the plan of those that have not
+//       run. All before it have, so at most as many blocks are held as the plan itself holds at that time.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +17,23 @@
 
 namespace maestro {
 
-struct FlowBounds {
-  std::int64_t in_flight = 1;  ///< micro-batches per replica between forward and backward
-  std::int64_t buffers = 1;    ///< blocks per port and replica
+struct FlowLimits {
+  std::int64_t slots = 1;             ///< per edge and consumer replica, as the job wants
+  std::int64_t train_samples = 1;     ///< of a global batch
+  std::int64_t evaluate_samples = 0;  ///< of a validation pass; 0: none
 };
 
-/// Bounds of every section. `train_samples`: of a global batch; `evaluate_samples`: of a validation pass, 0 for none.
-/// The graph must be validated. O(samples x edges) time.
-[[nodiscard]] std::vector<FlowBounds> flow_bounds(const SectionGraph& graph, std::int64_t train_samples,
-                                                  std::int64_t evaluate_samples);
+/// FB-1 for every section. The graph must be validated. O(samples x edges) time.
+[[nodiscard]] std::vector<std::int64_t> in_flight_bounds(const SectionGraph& graph, std::int64_t train_samples);
 
-/// Blocks per port and replica, beyond those of FB-2, with which a section can fill `slots` slots of all its consumers:
-/// hand-over keeps a micro-batch in its producer's buffer until the consumer has retired it.
-[[nodiscard]] std::int64_t run_ahead_buffers(const SectionGraph& graph, SectionId section, std::int64_t slots);
+/// Slots per consumer replica that a plan reckons with on an edge whose producer does not await gradients: those of the
+/// job, but enough for the inputs of one micro-batch beside those that its producers' outputs have for later ones.
+[[nodiscard]] std::int64_t planned_slots(const SectionGraph& graph, EdgeId edge, const FlowLimits& limits);
+/// Slots of the rings that a section receives into. One that awaits gradients holds its inputs until the backward pass.
+[[nodiscard]] std::int64_t input_window(const SectionGraph& graph, SectionId section, const FlowLimits& limits);
+/// Blocks of an output port (FB-2).
+[[nodiscard]] std::int64_t send_blocks(const SectionGraph& graph, SectionId section, const FlowLimits& limits);
+/// Blocks for the gradients that go back over an edge (FB-2).
+[[nodiscard]] std::int64_t gradient_blocks(const SectionGraph& graph, EdgeId edge, const FlowLimits& limits);
 
 }  // namespace maestro

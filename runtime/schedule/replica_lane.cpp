@@ -4,6 +4,14 @@
 
 namespace maestro {
 
+void ReplicaLane::enqueue(MicroBatchPlan plan) {
+  items_.push_back({std::move(plan), std::nullopt, State::waiting});
+}
+
+void ReplicaLane::enqueue(LaneMark mark) {
+  items_.push_back({{}, std::move(mark), State::waiting});
+}
+
 bool ReplicaLane::here(const MicroBatchPlan& batch, bool gradients) const {
   for (const ArrivalPlan& arrival : batch.arrivals) {
     if (arrival.gradient != gradients) continue;
@@ -12,28 +20,59 @@ bool ReplicaLane::here(const MicroBatchPlan& batch, bool gradients) const {
   return true;
 }
 
+bool ReplicaLane::open(const MicroBatchPlan& batch, std::uint32_t phase) const {
+  if (phase == 0) return true;
+  const auto found = phases_.find({batch.step.value(), batch.group});
+  return found != phases_.end() && phase <= found->second;
+}
+
 std::optional<ReplicaLane::Work> ReplicaLane::start(Kind kind, Item& item) {
   running_ = kind;
   running_item_ = &item;
   return Work{kind, &item.batch, item.mark.value_or(LaneMark{})};
 }
 
-std::optional<ReplicaLane::Work> ReplicaLane::next(BuffersFree free) {
-  if (busy() || items_.empty()) return std::nullopt;
-  Item& oldest = items_.front();
-  if (oldest.forwarded && free.gradients && here(oldest.batch, true)) return start(Kind::backward, oldest);  // RL-3
+ReplicaLane::Item* ReplicaLane::next_forward(BuffersFree free) {
   for (Item& item : items_) {
-    if (item.forwarded) continue;
-    if (item.mark) {
-      return &item == &oldest ? start(Kind::mark, item) : std::nullopt;  // RL-4
-    }
+    if (item.mark) return &item == &items_.front() ? &item : nullptr;  // RL-4
+    if (item.state != State::waiting) continue;
     const bool room = in_flight_ < options_.max_in_flight;
     const bool together = options_.trained && item.batch.pass == Pass::train && !splits(item.batch);
     const bool buffers = free.outputs && (!together || free.gradients);
-    if (!room || !buffers || !here(item.batch, false)) return std::nullopt;  // RL-1, RL-2
-    return start(together ? Kind::forward_backward : Kind::forward, item);
+    const bool may = room && buffers && here(item.batch, false) && open(item.batch, item.batch.forward_phase);
+    return may ? &item : nullptr;  // RL-1, RL-2
   }
-  return std::nullopt;
+  return nullptr;
+}
+
+const ReplicaLane::Item* ReplicaLane::backward_turn() const {
+  for (const Item& item : items_) {
+    if (item.mark) return nullptr;
+    if (item.state == State::forwarded && item.batch.backward_rank == backwards_) return &item;
+  }
+  return nullptr;
+}
+
+ReplicaLane::Item* ReplicaLane::next_backward(BuffersFree free) {
+  auto* item = const_cast<Item*>(backward_turn());
+  const bool may =
+      item != nullptr && free.gradients && here(item->batch, true) && open(item->batch, item->batch.backward_phase);
+  return may ? item : nullptr;  // RL-3
+}
+
+std::optional<ReplicaLane::Work> ReplicaLane::next(BuffersFree free) {
+  if (busy() || items_.empty()) return std::nullopt;
+  Item* backward = next_backward(free);
+  Item* forward = next_forward(free);
+  if (backward != nullptr && (forward == nullptr || backward->batch.backward_after <= forwards_)) {
+    return start(Kind::backward, *backward);
+  }
+  if (forward == nullptr) return std::nullopt;
+  if (forward->mark) return start(Kind::mark, *forward);
+  const MicroBatchPlan& batch = forward->batch;
+  const bool together = options_.trained && batch.pass == Pass::train && !splits(batch);
+  if (splits(batch)) ++forwards_;
+  return start(together ? Kind::forward_backward : Kind::forward, *forward);
 }
 
 std::optional<MicroBatchPlan> ReplicaLane::finished() {
@@ -43,28 +82,36 @@ std::optional<MicroBatchPlan> ReplicaLane::finished() {
   running_.reset();
   running_item_ = nullptr;
   if (kind == Kind::forward && splits(item.batch)) {
-    item.forwarded = true;
+    item.state = State::forwarded;
     ++in_flight_;
     return std::nullopt;
   }
-  if (kind == Kind::backward) --in_flight_;
-  assert(&item == &items_.front());
+  item.state = State::retired;
   std::optional<MicroBatchPlan> retired;
-  if (kind != Kind::mark) retired = std::move(item.batch);
-  items_.pop_front();
-  if (retired) {
+  if (kind == Kind::mark) {
+    forwards_ = backwards_ = 0;
+    std::erase_if(phases_, [&](const auto& entry) { return entry.first.first <= item.mark->step.value(); });
+  } else {
+    if (kind == Kind::backward) --in_flight_, ++backwards_;
+    retired = std::move(item.batch);
     for (const ArrivalPlan& arrival : retired->arrivals) {
       arrived_.erase({arrival.edge, arrival.gradient, arrival.sequence});
     }
   }
+  retire_front();
   return retired;
+}
+
+void ReplicaLane::retire_front() {
+  while (!items_.empty() && items_.front().state == State::retired) items_.pop_front();
 }
 
 const MicroBatchPlan* ReplicaLane::waiting_batch() const {
   if (busy()) return nullptr;
+  if (const Item* turn = backward_turn(); turn != nullptr && !here(turn->batch, true)) return &turn->batch;
   for (const Item& item : items_) {
     if (item.mark) return nullptr;
-    if (!item.forwarded || !here(item.batch, true)) return &item.batch;
+    if (item.state == State::waiting) return &item.batch;
   }
   return nullptr;
 }

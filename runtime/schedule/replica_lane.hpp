@@ -2,16 +2,18 @@
 // what has arrived and what has finished.
 //
 // RL-1: forward passes run in the order of their tokens, one piece of work at a time.
-// RL-2: a pass needs all its inputs and a free buffer for everything it sends; a forward pass also in_flight <
-//       max_in_flight.
-// RL-3: backward passes run in the order of their forward passes, each when its gradients are here, and go before
-//       forward passes; so gradients add up in one order and in-flight memory is bounded.
+// RL-2: a pass needs all its inputs and a free buffer for everything it sends, and the phase of its group open; a
+//       forward pass also in_flight < max_in_flight.
+// RL-3: backward passes run in the order of their ranks, each when its gradients are here; so gradients add up in one
+//       order and in-flight memory is bounded. Where both a forward and a backward pass could run, the plan says which
+//       goes first; where one could, it does: a lane with work that can run is never idle.
 // RL-4: a mark (end of step, snapshot) is passed only when every micro-batch before it has retired; nothing after it
 //       starts before.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,7 +25,7 @@
 namespace maestro {
 
 struct LaneOptions {
-  bool trained = false;
+  bool trained = false;          ///< runs backward passes
   bool awaits_gradient = false;  ///< backward waits for gradients from downstream
   std::int64_t max_in_flight = 1;
 };
@@ -38,6 +40,7 @@ struct LaneMark {
   StepId step;
   Pass pass = Pass::train;
   std::string staging;  ///< of a snapshot: folder to write into
+  bool active = true;   ///< of an end_step: the section had a micro-batch in the step, on any of its replicas
 };
 
 /// Whether there is a buffer to write into, for every port.
@@ -58,10 +61,12 @@ class ReplicaLane {
 
   explicit ReplicaLane(LaneOptions options) : options_(options) {}
 
-  void enqueue(MicroBatchPlan plan) { items_.push_back({std::move(plan), std::nullopt, false}); }
-  void enqueue(LaneMark mark) { items_.push_back({{}, std::move(mark), false}); }
+  void enqueue(MicroBatchPlan plan);
+  void enqueue(LaneMark mark);
   /// All pieces of a sequence are here; may come before the token that needs them.
   void arrived(EdgeId edge, bool gradient, std::uint64_t sequence) { arrived_.emplace(edge, gradient, sequence); }
+  /// Passes of this phase of the group may run from now on. Phase 0 always may.
+  void open_phase(StepId step, std::uint32_t group, std::uint32_t phase) { phases_[{step.value(), group}] = phase; }
 
   /// What to run now, and marks the lane busy; nothing when busy or when something is missing.
   std::optional<Work> next(BuffersFree free);
@@ -75,20 +80,30 @@ class ReplicaLane {
   [[nodiscard]] const ArrivalPlan* missing_arrival() const;
 
  private:
+  enum class State : std::uint8_t { waiting, forwarded, retired };
   struct Item {
     MicroBatchPlan batch;
     std::optional<LaneMark> mark;
-    bool forwarded = false;
+    State state = State::waiting;
   };
   [[nodiscard]] bool here(const MicroBatchPlan& batch, bool gradients) const;
+  [[nodiscard]] bool open(const MicroBatchPlan& batch, std::uint32_t phase) const;
   [[nodiscard]] bool splits(const MicroBatchPlan& batch) const {
     return options_.trained && options_.awaits_gradient && batch.pass == Pass::train;
   }
+  [[nodiscard]] Item* next_forward(BuffersFree free);
+  [[nodiscard]] Item* next_backward(BuffersFree free);
+  [[nodiscard]] const Item* backward_turn() const;
   std::optional<Work> start(Kind kind, Item& item);
+  void retire_front();
 
   LaneOptions options_;
-  std::deque<Item> items_;  // retired from the front
+  std::deque<Item> items_;  // retired ones leave from the front
   std::int64_t in_flight_ = 0;
+  // Of the step whose backward passes run: forward passes started, backward passes done.
+  std::uint32_t forwards_ = 0;
+  std::uint32_t backwards_ = 0;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> phases_;  // (step, group) -> last phase open
   std::set<std::tuple<EdgeId, bool, std::uint64_t>> arrived_;
   std::optional<Kind> running_;
   Item* running_item_ = nullptr;

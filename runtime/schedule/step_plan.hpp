@@ -19,6 +19,7 @@ struct SampleRef {
   std::int64_t tokens = 0;
   std::int64_t patches = 0;  ///< 0: a sample without images
   std::int64_t images = 0;
+  std::uint32_t place = 0;  ///< in its step, set by the planner: one sample may be in a batch twice
   [[nodiscard]] std::int64_t rows(Axis axis) const { return axis == Axis::tokens ? tokens : patches; }
 };
 
@@ -55,11 +56,19 @@ struct MicroBatchPlan {
   ReplicaIndex replica;
   double loss_scale = 0;
   std::vector<SampleRef> samples;
+  /// Order of the backward passes of the step on this lane, and how many forward passes the plan starts before it.
+  std::uint32_t backward_rank = 0;
+  std::uint32_t backward_after = 0;
+  /// Of a bulk-synchronous plan: the passes wait for these phases of the group to be opened.
+  bool phased = false;
+  std::uint32_t group = 0;
+  std::uint32_t forward_phase = 0;
+  std::uint32_t backward_phase = 0;
   std::vector<ArrivalPlan> arrivals;  ///< inputs, then gradients of outputs
   std::vector<PieceOut> pieces;       ///< outputs, then gradients of inputs
-  [[nodiscard]] std::int64_t rows() const {
+  [[nodiscard]] std::int64_t rows(Axis axis = Axis::tokens) const {
     std::int64_t sum = 0;
-    for (const SampleRef& sample : samples) sum += sample.tokens;
+    for (const SampleRef& sample : samples) sum += sample.rows(axis);
     return sum;
   }
 };

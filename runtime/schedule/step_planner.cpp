@@ -2,136 +2,318 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
+#include <tuple>
 
 namespace maestro {
 
 namespace {
 
-/// The index of `edge` among the arrivals of a micro-batch, which join() has just added.
-ArrivalPlan& last_arrival(MicroBatchPlan& batch) {
-  return batch.arrivals.back();
+constexpr std::size_t npos = static_cast<std::size_t>(-1);
+
+bool same(const WorkloadTask& a, const WorkloadTask& b) {
+  const auto same_input = [](const TaskInput& x, const TaskInput& y) { return x.edge == y.edge && x.task == y.task; };
+  return a.section == b.section && a.forward_ms == b.forward_ms && a.backward_ms == b.backward_ms &&
+         std::ranges::equal(a.inputs, b.inputs, same_input);
 }
+
+/// Sections and edges differ between passes only.
+bool same(const Workload& a, const Workload& b) {
+  const auto same_section = [](const WorkloadSection& x, const WorkloadSection& y) { return x.trained == y.trained; };
+  return std::ranges::equal(a.sections, b.sections, same_section) &&
+         std::ranges::equal(a.tasks, b.tasks, [](const auto& x, const auto& y) { return same(x, y); });
+}
+
+std::vector<SampleRef> chosen(std::span<const SampleRef> samples, const CutBatch& batch) {
+  std::vector<SampleRef> result;
+  for (const std::uint32_t place : batch) result.push_back(samples[place]);
+  return result;
+}
+
+/// Where one sample's rows of an edge lie in a micro-batch.
+struct RowPlace {
+  MicroBatchPlan* batch = nullptr;
+  std::int64_t row = 0;
+};
 
 }  // namespace
 
-StepPlanner::StepPlanner(const SectionGraph& graph, LaneModel lanes) : graph_(&graph), lanes_(std::move(lanes)) {
+StepPlanner::StepPlanner(StepPlannerOptions options)
+    : options_(std::move(options)), fallback_(make_policy("arrival")), workload_index_(options_.graph->nodes().size()) {
+  const SectionGraph& graph = *options_.graph;
   for (const GraphEdge& edge : graph.edges()) {
     next_sequence_.emplace_back(static_cast<std::size_t>(graph.node(edge.to).replicas), 0);
     next_gradient_sequence_.emplace_back(static_cast<std::size_t>(graph.node(edge.from).replicas), 0);
   }
-  int devices = 0;
-  for (const auto& replicas : lanes_.device) {
-    for (const int device : replicas) devices = std::max(devices, device + 1);
+  std::ranges::fill(workload_index_, npos);
+  for (const SectionId section : graph.topological()) {
+    if (graph.node(section).mode == Mode::source) continue;
+    workload_index_[section.value()] = order_.size();
+    order_.push_back(section);
   }
-  device_load_.resize(static_cast<std::size_t>(devices));
 }
 
-void StepPlanner::reset_loads(std::span<const SampleRef> ordered) {
-  std::fill(device_load_.begin(), device_load_.end(), 0.0);
-  double tokens = 0;
-  for (const SampleRef& sample : ordered) tokens += static_cast<double>(sample.tokens);
-  for (std::size_t section = 0; section < lanes_.device.size(); ++section) {
-    const GraphNode& node = graph_->nodes()[section];
-    if (node.mode == Mode::forward_only && node.replicas > 1) continue;  // placed by choose_replica
-    for (const int device : lanes_.device[section]) {
-      device_load_[static_cast<std::size_t>(device)] +=
-          tokens * lanes_.cost_per_token[section] / static_cast<double>(node.replicas);
+Workload StepPlanner::sections_and_edges(Pass pass) const {
+  const SectionGraph& graph = *options_.graph;
+  Workload workload;
+  for (const SectionId section : order_) {
+    const GraphNode& node = graph.node(section);
+    WorkloadSection made;
+    made.name = node.name;
+    // A section that awaits no gradient runs both passes in one go: to the policy that is one forward pass.
+    made.trained = graph.awaits_gradient(section) && pass == Pass::train;
+    made.replicas = node.replicas;
+    made.max_in_flight = node.max_in_flight;
+    if (!options_.devices.empty()) made.devices = options_.devices[section.value()];
+    workload.sections.push_back(std::move(made));
+  }
+  return workload;
+}
+
+WorkloadTask StepPlanner::task_of(const Workload& workload, std::size_t at, std::span<const SampleRef> samples,
+                                  Pass pass) const {
+  const PassCost cost = options_.costs.of(order_[at], samples);
+  WorkloadTask task;
+  task.section = at;
+  task.forward_ms = cost.forward;
+  if (workload.sections[at].trained) {
+    task.backward_ms = cost.backward;
+  } else if (pass == Pass::train && options_.graph->node(order_[at]).mode == Mode::forward_backward) {
+    task.forward_ms += cost.backward;
+  }
+  return task;
+}
+
+std::vector<SampleRef> StepPlanner::packed(Pass pass, std::span<const SampleRef> samples) const {
+  const SectionGraph& graph = *options_.graph;
+  Workload workload = sections_and_edges(pass);
+  for (const GraphEdge& edge : graph.edges()) {
+    const std::size_t from = workload_index_[edge.from.value()];
+    if (from != npos) workload.edges.push_back({from, workload_index_[edge.to.value()], no_limit, 0});
+  }
+  std::vector<std::vector<std::size_t>> tasks(samples.size(), std::vector<std::size_t>(order_.size(), npos));
+  for (std::size_t at = 0; at < order_.size(); ++at) {
+    for (std::size_t sample = 0; sample < samples.size(); ++sample) {
+      if (!activates(graph.node(order_[at]), samples[sample])) continue;
+      WorkloadTask task = task_of(workload, at, samples.subspan(sample, 1), pass);
+      task.sample = static_cast<std::int64_t>(sample);
+      for (std::size_t edge = 0; edge < workload.edges.size(); ++edge) {
+        const std::size_t producer = workload.edges[edge].to == at ? tasks[sample][workload.edges[edge].from] : npos;
+        if (producer != npos) task.inputs.push_back({edge, producer});
+      }
+      tasks[sample][at] = workload.tasks.size();
+      workload.tasks.push_back(std::move(task));
+    }
+  }
+  std::vector<SampleRef> result;
+  for (const std::size_t place : options_.policy->packing_order(workload, samples.size())) {
+    result.push_back(samples[place]);
+  }
+  return result;
+}
+
+void StepPlanner::add_tasks(PlannedStep& planned, const StepCut& cut, std::span<const SampleRef> samples,
+                            Pass pass) const {
+  const SectionGraph& graph = *options_.graph;
+  planned.workload = sections_and_edges(pass);
+  Workload& workload = planned.workload;
+  std::vector<std::vector<std::size_t>> task_of(graph.nodes().size(), std::vector<std::size_t>(samples.size(), npos));
+  std::vector<std::size_t> edge_index(graph.edges().size(), npos);
+  for (std::size_t index = 0; index < graph.edges().size(); ++index) {
+    const GraphEdge& edge = graph.edges()[index];
+    if (graph.node(edge.from).mode == Mode::source) continue;
+    edge_index[index] = workload.edges.size();
+    const bool kept = workload.sections[workload_index_[edge.from.value()]].trained;  // bounded by in-flight limits
+    workload.edges.push_back(
+        {workload_index_[edge.from.value()], workload_index_[edge.to.value()],
+         kept ? no_limit : planned_slots(graph, EdgeId(static_cast<std::uint32_t>(index)), options_.limits), 0});
+  }
+  for (std::size_t at = 0; at < order_.size(); ++at) {
+    const SectionId section = order_[at];
+    for (std::uint32_t index = 0; index < cut[section.value()].size(); ++index) {
+      const CutBatch& batch = cut[section.value()][index];
+      WorkloadTask task = this->task_of(workload, at, chosen(samples, batch), pass);
+      task.sample = index;
+      for (const EdgeId edge : graph.inputs(section)) {
+        if (edge_index[edge.value()] == npos) continue;
+        std::vector<std::size_t> producers;
+        for (const std::uint32_t place : batch) {
+          const std::size_t producer = task_of[graph.edge(edge).from.value()][place];
+          const bool rows = samples[place].rows(graph.edge(edge).axis) > 0;
+          if (rows && producer != npos && std::ranges::find(producers, producer) == producers.end()) {
+            producers.push_back(producer);
+          }
+        }
+        for (const std::size_t producer : producers) task.inputs.push_back({edge_index[edge.value()], producer});
+      }
+      for (const std::uint32_t place : batch) task_of[section.value()][place] = workload.tasks.size();
+      planned.tasks.emplace_back(section, index);
+      workload.tasks.push_back(std::move(task));
     }
   }
 }
 
-ReplicaIndex StepPlanner::choose_replica(SectionId section, std::size_t batch, double cost) {
-  const GraphNode& node = graph_->node(section);
-  const auto replicas = static_cast<std::size_t>(node.replicas);
-  if (node.mode != Mode::forward_only || replicas == 1 || lanes_.device.empty()) {
-    return ReplicaIndex(static_cast<std::uint32_t>(batch % replicas));
+bool StepPlanner::within_window(const Workload& workload, const Schedule& schedule) const {  // ST-5
+  std::map<std::pair<std::size_t, std::int64_t>, std::vector<const PlannedPass*>> lanes;
+  for (const PlannedPass& pass : schedule.passes) {
+    lanes[{workload.tasks[pass.task].section, pass.replica}].push_back(&pass);
   }
-  const auto load = [&](std::size_t replica) -> double& {
-    return device_load_[static_cast<std::size_t>(lanes_.device[section.value()][replica])];
-  };
-  std::size_t least = 0;
-  for (std::size_t replica = 1; replica < replicas; ++replica) {
-    if (load(replica) < load(least)) least = replica;
+  for (const auto& [lane, passes] : lanes) {
+    if (!options_.graph->awaits_gradient(order_[lane.first]) || !workload.sections[lane.first].trained) continue;
+    const std::int64_t window = input_window(*options_.graph, order_[lane.first], options_.limits);
+    std::map<std::size_t, std::int64_t> held;  // task -> place in forward order
+    std::int64_t next = 0;
+    for (const PlannedPass* pass : passes) {
+      if (pass->backward) {
+        held.erase(pass->task);
+        continue;
+      }
+      std::int64_t oldest = next;
+      for (const auto& [task, place] : held) oldest = std::min(oldest, place);
+      if (next - oldest >= window) return false;
+      held[pass->task] = next++;
+    }
   }
-  load(least) += cost;
-  return ReplicaIndex(static_cast<std::uint32_t>(least));
+  return true;
 }
 
-void StepPlanner::cut(StepPlan& plan, SectionId section, std::span<const SampleRef> ordered, double loss_scale,
-                      SectionBatches& batches) {
-  const GraphNode& node = graph_->node(section);
-  const auto size = static_cast<std::size_t>(node.micro_batch);
-  batches.first = plan.micro_batches.size();
-  for (std::size_t begin = 0; begin < ordered.size(); begin += size) {
-    const auto part = ordered.subspan(begin, std::min(size, ordered.size() - begin));
-    MicroBatchPlan batch;
+Result<Schedule> StepPlanner::schedule(const Workload& workload) {
+  if (!last_schedule_.passes.empty() && same(workload, last_workload_)) return last_schedule_;
+  Result<Schedule> made = options_.policy->plan(workload);
+  if (!made) return made.error();
+  if (!within_window(workload, *made)) made = fallback_->plan(workload);
+  if (!made) return made.error();
+  if (!within_window(workload, *made)) {
+    return Error{ErrorCode::internal, "no plan keeps inputs in order within the slots of the sections"};
+  }
+  last_workload_ = workload;
+  last_schedule_ = *made;
+  return made;
+}
+
+void StepPlanner::place(PlannedStep& planned, const StepCut& cut, std::span<const SampleRef> samples,
+                        double loss_scale) const {
+  StepPlan& plan = planned.plan;
+  std::map<std::pair<std::size_t, std::int64_t>, std::pair<std::uint32_t, std::uint32_t>> lane_counts;
+  std::vector<MicroBatchPlan> by_task(planned.tasks.size());
+  std::vector<std::size_t> forward_order;
+  for (const PlannedPass& pass : planned.schedule.passes) {
+    const auto& [section, index] = planned.tasks[pass.task];
+    MicroBatchPlan& batch = by_task[pass.task];
+    auto& [forwards, backwards] = lane_counts[{section.value(), pass.replica}];
+    if (pass.backward) {
+      batch.backward_rank = backwards++;
+      batch.backward_after = forwards;
+      batch.backward_phase = static_cast<std::uint32_t>(pass.phase);
+      continue;
+    }
+    ++forwards;
+    forward_order.push_back(pass.task);
     batch.section = section;
+    batch.index = index;
+    batch.replica = ReplicaIndex(static_cast<std::uint32_t>(pass.replica));
+    batch.samples = chosen(samples, cut[section.value()][index]);
+    batch.group = static_cast<std::uint32_t>(pass.group);
+    batch.forward_phase = static_cast<std::uint32_t>(pass.phase);
+  }
+  for (std::uint32_t section = 0; section < cut.size(); ++section) {
+    if (options_.graph->node(SectionId(section)).mode != Mode::source) continue;
+    for (std::uint32_t index = 0; index < cut[section].size(); ++index) {
+      MicroBatchPlan batch;
+      batch.section = SectionId(section);
+      batch.index = index;
+      batch.samples = chosen(samples, cut[section][index]);
+      plan.micro_batches.push_back(std::move(batch));
+    }
+  }
+  for (const SectionId section : order_) {
+    for (const std::size_t task : forward_order) {
+      if (planned.tasks[task].first == section) plan.micro_batches.push_back(std::move(by_task[task]));
+    }
+  }
+  const bool phased = std::ranges::any_of(planned.schedule.passes, [](const auto& pass) { return pass.phase > 0; });
+  for (MicroBatchPlan& batch : plan.micro_batches) {
+    batch.phased = phased && options_.graph->node(batch.section).mode != Mode::source;
     batch.step = plan.step;
     batch.pass = plan.pass;
-    batch.index = static_cast<std::uint32_t>(batches.count);
     batch.loss_scale = loss_scale;
-    batch.samples.assign(part.begin(), part.end());
-    const double token_cost = lanes_.cost_per_token.empty() ? 1.0 : lanes_.cost_per_token[section.value()];
-    batch.replica = choose_replica(section, batches.count, token_cost * static_cast<double>(batch.rows()));
-    plan.micro_batches.push_back(std::move(batch));
-    ++batches.count;
   }
 }
 
-void StepPlanner::join(StepPlan& plan, EdgeId edge, const SectionBatches& producers, const SectionBatches& consumers,
-                       bool gradient) {
-  // Both sides hold the same samples in the same order, so the pieces are the overlaps of two partitions of the rows.
-  auto& counters = gradient ? next_gradient_sequence_[edge.value()] : next_sequence_[edge.value()];
-  for (std::size_t at = 0; at < consumers.count; ++at) {
-    MicroBatchPlan& receiver = plan.micro_batches[consumers.first + at];
-    receiver.arrivals.push_back({edge, gradient, counters[receiver.replica.value()]++, {}});
+void StepPlanner::join(StepPlan& plan, EdgeId id, bool gradient) {
+  const GraphEdge& edge = options_.graph->edge(id);
+  const SectionId from = gradient ? edge.to : edge.from;
+  const SectionId to = gradient ? edge.from : edge.to;
+  auto& counters = gradient ? next_gradient_sequence_[id.value()] : next_sequence_[id.value()];
+  std::map<std::uint32_t, RowPlace> sources;  // by SampleRef::place
+  std::vector<MicroBatchPlan*> receivers;
+  for (MicroBatchPlan& batch : plan.micro_batches) {
+    if (batch.section == from) {
+      std::int64_t row = 0;
+      for (const SampleRef& sample : batch.samples) {
+        sources[sample.place] = {&batch, row};
+        row += sample.rows(edge.axis);
+      }
+    }
+    if (batch.section == to && batch.rows(edge.axis) > 0) receivers.push_back(&batch);
   }
-  std::size_t sender_at = 0;
-  std::size_t receiver_at = 0;
-  std::int64_t sender_row = 0;
-  std::int64_t receiver_row = 0;
-  while (sender_at < producers.count && receiver_at < consumers.count) {
-    MicroBatchPlan& sender = plan.micro_batches[producers.first + sender_at];
-    MicroBatchPlan& receiver = plan.micro_batches[consumers.first + receiver_at];
-    ArrivalPlan& arrival = last_arrival(receiver);
-    PieceOut piece;
-    piece.edge = edge;
-    piece.gradient = gradient;
-    piece.receiver = receiver.replica;
-    piece.sequence = arrival.sequence;
-    piece.index = static_cast<std::uint32_t>(arrival.pieces.size());
-    piece.source_row = sender_row;
-    piece.target_row = receiver_row;
-    piece.rows = std::min(sender.rows() - sender_row, receiver.rows() - receiver_row);
-    arrival.pieces.push_back({piece.rows, sender.replica});
-    sender.pieces.push_back(piece);
-    sender_row += piece.rows;
-    receiver_row += piece.rows;
-    if (sender_row == sender.rows()) ++sender_at, sender_row = 0;
-    if (receiver_row == receiver.rows()) ++receiver_at, receiver_row = 0;
+  if (gradient) {
+    std::ranges::stable_sort(receivers, {}, [](const MicroBatchPlan* batch) { return batch->backward_rank; });
   }
-  assert(sender_at == producers.count && receiver_at == consumers.count);  // ST-2
+  for (MicroBatchPlan* receiver : receivers) {
+    ArrivalPlan arrival{id, gradient, counters[receiver->replica.value()]++, {}};
+    std::int64_t row = 0;
+    PieceOut* open = nullptr;
+    const MicroBatchPlan* open_sender = nullptr;
+    for (const SampleRef& sample : receiver->samples) {
+      const std::int64_t rows = sample.rows(edge.axis);
+      if (rows == 0) continue;
+      const auto found = sources.find(sample.place);
+      assert(found != sources.end());  // an edge joins sections that are active for the same samples
+      const RowPlace source = found->second;
+      if (open_sender == source.batch && open->source_row + open->rows == source.row) {
+        open->rows += rows;
+        arrival.pieces.back().rows += rows;
+      } else {
+        PieceOut piece{id,
+                       gradient,
+                       receiver->replica,
+                       arrival.sequence,
+                       static_cast<std::uint32_t>(arrival.pieces.size()),
+                       source.row,
+                       row,
+                       rows};
+        source.batch->pieces.push_back(piece);
+        open = &source.batch->pieces.back();
+        open_sender = source.batch;
+        arrival.pieces.push_back({rows, source.batch->replica});
+      }
+      row += rows;
+    }
+    receiver->arrivals.push_back(std::move(arrival));
+  }
 }
 
-StepPlan StepPlanner::plan(StepId step, Pass pass, std::span<const SampleRef> ordered, double loss_scale) {
-  StepPlan plan;
-  plan.step = step;
-  plan.pass = pass;
-  reset_loads(ordered);
-  std::vector<SectionBatches> batches(graph_->nodes().size());
-  for (std::uint32_t index = 0; index < graph_->nodes().size(); ++index) {
-    cut(plan, SectionId(index), ordered, loss_scale, batches[index]);
+Result<PlannedStep> StepPlanner::plan(StepId step, Pass pass, std::span<const SampleRef> given, double loss_scale) {
+  PlannedStep planned;
+  planned.plan.step = step;
+  planned.plan.pass = pass;
+  std::vector<SampleRef> samples = packed(pass, given);
+  for (std::uint32_t place = 0; place < samples.size(); ++place) samples[place].place = place;
+  const StepCut cut = cut_step(*options_.graph, samples);
+  add_tasks(planned, cut, samples, pass);
+  if (!planned.workload.tasks.empty()) {
+    Result<Schedule> made = schedule(planned.workload);
+    if (!made) return made.error();
+    planned.schedule = std::move(*made);
   }
-  for (std::uint32_t index = 0; index < graph_->edges().size(); ++index) {
-    const GraphEdge& edge = graph_->edges()[index];
-    join(plan, EdgeId(index), batches[edge.from.value()], batches[edge.to.value()], false);
+  place(planned, cut, samples, loss_scale);
+  const auto edges = static_cast<std::uint32_t>(options_.graph->edges().size());
+  for (std::uint32_t edge = 0; edge < edges; ++edge) join(planned.plan, EdgeId(edge), false);
+  for (std::uint32_t edge = 0; edge < edges; ++edge) {
+    if (options_.graph->edges()[edge].gradient && pass == Pass::train) join(planned.plan, EdgeId(edge), true);
   }
-  for (std::uint32_t index = 0; index < graph_->edges().size(); ++index) {
-    const GraphEdge& edge = graph_->edges()[index];
-    if (!edge.gradient || pass != Pass::train) continue;
-    join(plan, EdgeId(index), batches[edge.to.value()], batches[edge.from.value()], true);
-  }
-  return plan;
+  return planned;
 }
 
 }  // namespace maestro

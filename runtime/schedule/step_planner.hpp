@@ -1,54 +1,78 @@
-// Turns the ordered samples of a step into micro-batches for every section and the pieces between them. Pure.
+// Turns the samples of a step into micro-batches for every section, asks the scheduling policy where and in what order
+// they run, and works out the pieces between them. Pure.
 //
-// ST-1: every sample is in exactly one micro-batch of every section.
-// ST-2: every row of every edge is written exactly once: the pieces of one sequence cover its rows without overlap.
-// ST-3: sequences of one receiver on one edge count up without gaps over the whole run.
-// ST-4: micro-batch boundaries depend only on the samples and the section's micro-batch size, not on replicas or
+// ST-1: every sample is in exactly one micro-batch of every section it activates (MC-1).
+// ST-2: every row of every edge is written exactly once: the pieces of one sequence cover its rows without overlap. A
+//       micro-batch without rows on an edge has no sequence there.
+// ST-3: sequences of one receiver on one edge count up without gaps over the whole run, in the order in which the
+//       receiver's lane takes them: forward order for inputs, backward order for gradients.
+// ST-4: micro-batch boundaries depend on the samples, the sections' limits and the policy's packing order alone, not on
 //       processes, so arithmetic is the same under every placement.
+// ST-5: a lane never holds more than `window` inputs between forward and backward passes out of order: input rings
+//       release in order, so a plan that did would wait for itself. Such a plan is made again by `arrival`.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "runtime/core/result.hpp"
 #include "runtime/graph/section_graph.hpp"
+#include "runtime/schedule/cost_model.hpp"
+#include "runtime/schedule/flow_bounds.hpp"
+#include "runtime/schedule/micro_batch_cut.hpp"
 #include "runtime/schedule/step_plan.hpp"
+#include "runtime/wavefront/policy.hpp"
 
 namespace maestro {
 
-/// What the planner knows of the machine: which replicas share a device, and what a token costs. From FLOP models, so
-/// that plans repeat; empty vectors mean nothing is known and micro-batches go round.
-struct LaneModel {
-  std::vector<std::vector<int>> device;  ///< [section][replica], equal numbers share a device
-  std::vector<double> cost_per_token;    ///< [section], forward and backward together, any one unit
+struct StepPlannerOptions {
+  const SectionGraph* graph = nullptr;  ///< validated; outlives the planner
+  std::shared_ptr<const SchedulingPolicy> policy;
+  CostModel costs;
+  /// [section][replica], equal numbers share a device; empty: every lane has its own.
+  std::vector<std::vector<int>> devices;
+  FlowLimits limits;
 };
 
+/// A step as the policy saw it: what to compare measured passes with.
+struct PlannedStep {
+  StepPlan plan;
+  Workload workload;
+  Schedule schedule;
+  /// By task: section and MicroBatchPlan::index.
+  std::vector<std::pair<SectionId, std::uint32_t>> tasks;
+};
+
+/// Not thread-safe.
 class StepPlanner {
  public:
-  /// The graph must be validated and outlive the planner.
-  explicit StepPlanner(const SectionGraph& graph, LaneModel lanes = {});
-  /// `loss_scale`: 1 / target tokens of the batch.
-  [[nodiscard]] StepPlan plan(StepId step, Pass pass, std::span<const SampleRef> ordered, double loss_scale);
+  explicit StepPlanner(StepPlannerOptions options);
+  /// `loss_scale`: 1 / target tokens of the batch. Error when the limits do not let the step run, from the policy.
+  [[nodiscard]] Result<PlannedStep> plan(StepId step, Pass pass, std::span<const SampleRef> samples, double loss_scale);
+  /// For costs that follow measured passes.
+  [[nodiscard]] CostModel& costs() { return options_.costs; }
 
  private:
-  struct SectionBatches {
-    std::size_t first = 0;  // index into StepPlan::micro_batches
-    std::size_t count = 0;
-  };
-  void cut(StepPlan& plan, SectionId section, std::span<const SampleRef> ordered, double loss_scale,
-           SectionBatches& batches);
-  void join(StepPlan& plan, EdgeId edge, const SectionBatches& producers, const SectionBatches& consumers,
-            bool gradient);
-  /// Trained sections go round their replicas, so each holds the same share; forward-only sections take the replica
-  /// whose device has the least to do in this step.
-  ReplicaIndex choose_replica(SectionId section, std::size_t batch, double cost);
-  void reset_loads(std::span<const SampleRef> ordered);
+  [[nodiscard]] std::vector<SampleRef> packed(Pass pass, std::span<const SampleRef> samples) const;
+  [[nodiscard]] Workload sections_and_edges(Pass pass) const;
+  [[nodiscard]] WorkloadTask task_of(const Workload& workload, std::size_t at, std::span<const SampleRef> samples,
+                                     Pass pass) const;
+  void add_tasks(PlannedStep& planned, const StepCut& cut, std::span<const SampleRef> samples, Pass pass) const;
+  Result<Schedule> schedule(const Workload& workload);
+  [[nodiscard]] bool within_window(const Workload& workload, const Schedule& schedule) const;
+  void place(PlannedStep& planned, const StepCut& cut, std::span<const SampleRef> samples, double loss_scale) const;
+  void join(StepPlan& plan, EdgeId edge, bool gradient);
 
-  const SectionGraph* graph_;
-  LaneModel lanes_;
-  std::vector<double> device_load_;
+  StepPlannerOptions options_;
+  std::shared_ptr<const SchedulingPolicy> fallback_;
+  std::vector<SectionId> order_;                                    // topological, without sources
+  std::vector<std::size_t> workload_index_;                         // by section; of sources: npos
   std::vector<std::vector<std::uint64_t>> next_sequence_;           // [edge][consumer replica]
   std::vector<std::vector<std::uint64_t>> next_gradient_sequence_;  // [edge][producer replica]
+  Workload last_workload_;
+  Schedule last_schedule_;
 };
 
 }  // namespace maestro

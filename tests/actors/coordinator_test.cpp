@@ -5,6 +5,7 @@
 #include <future>
 #include <sstream>
 
+#include "actors/planner.hpp"
 #include "tests/actors/actor_bench.hpp"
 #include "tests/data/temp_folder.hpp"
 
@@ -30,7 +31,6 @@ class CoordinatorTest : public ::testing::Test {
     options.schedule = schedule;
     options.ahead = ahead;
     options.global_batch = 2;
-    options.policy = std::make_shared<ArrivalOrder>();
     options.record = record_;
     options.snapshots = &snapshots_;
     options.console = &console_;
@@ -45,6 +45,10 @@ class CoordinatorTest : public ::testing::Test {
     });
     options.supervisor = bench_.stand_in([this](Finish) { finished_ = true; },
                                          [this](const Failure& failure) { failure_ = failure.message; });
+    StepPlannerOptions planning;
+    planning.graph = &graph_;
+    planning.policy = make_policy("arrival");
+    options.planner = bench_.spawn<Planner>(std::move(planning), options.supervisor);
     coordinator_ = bench_.spawn<Coordinator>(std::move(options));
     const caf::actor lane = bench_.stand_in([this](const MicroBatchToken&) { ++tokens_; },
                                             [this](const MarkToken& token) { marks_.push_back(token.mark); });

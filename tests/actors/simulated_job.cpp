@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "actors/planner.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 
 namespace maestro::testing {
@@ -17,6 +18,7 @@ struct RowSectionOptions {
   GraphNode node;
   std::int64_t gradient_edges = 0;  ///< consumers that send a gradient back
   bool trained = false;
+  bool backward = false;  ///< trained, or gradients pass through
   std::vector<std::string>* problems = nullptr;
   std::int64_t* rows = nullptr;
 };
@@ -38,16 +40,22 @@ class RowSection final : public Section {
   [[nodiscard]] std::string config_json() const override { return "{}"; }
 
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override {
-    const std::vector<float> values = values_of(inputs);
-    std::vector<Var> differentiable;
+    const Axis axis = options_.node.axis();
+    const std::vector<float> values = values_of(inputs, axis);
+    std::vector<std::pair<Var, std::vector<float>>> differentiable;
     for (const Port& port : options_.node.ports.inputs) {
+      const std::vector<float> expected = values_of(inputs, port.axis);
+      if (!inputs.has(port.name)) {
+        if (!expected.empty()) options_.problems->push_back(options_.node.name + ": no rows at " + port.name);
+        continue;
+      }
       const Var& input = inputs[port.name];
-      check(input.value(), values, 1, port.name);
-      if (input.needs_gradient()) differentiable.push_back(input);
+      check(input.value(), expected, 1, port.name);
+      if (input.needs_gradient()) differentiable.emplace_back(input, expected);
     }
     const auto rows = static_cast<std::int64_t>(values.size());
     *options_.rows += rows;
-    Var out = tape.output({rows, 1}, DType::f32, options_.trained && tape.recording());
+    Var out = tape.output({rows, 1}, DType::f32, options_.backward && tape.recording());
     std::copy(values.begin(), values.end(), out.value().data<float>());
     double sum = 0;
     for (const float value : values) sum += value;
@@ -57,22 +65,31 @@ class RowSection final : public Section {
         check(out.gradient(), values, static_cast<float>(options_.gradient_edges), "gradient of out");
         pass_back(tape, differentiable, values);
       });
-    } else if (options_.trained) {
+    } else if (options_.backward) {
       tape.record_root([this, &tape, differentiable, values] { pass_back(tape, differentiable, values); });
     }
     outputs.set("out", std::move(out));
+    if (options_.node.mode == Mode::source) set_patches(tape, inputs, outputs);
   }
 
  private:
-  [[nodiscard]] static std::vector<float> values_of(const Inputs& inputs) {
+  [[nodiscard]] static std::vector<float> values_of(const Inputs& inputs, Axis axis) {
     std::vector<float> values;
+    const SequenceLayout& layout = inputs.layout(axis);
     for (std::size_t at = 0; at < inputs.samples().size(); ++at) {
-      const std::int32_t tokens = inputs.layout().offsets[at + 1] - inputs.layout().offsets[at];
-      for (std::int32_t position = 0; position < tokens; ++position) {
+      const std::int32_t rows = layout.offsets[at + 1] - layout.offsets[at];
+      for (std::int32_t position = 0; position < rows; ++position) {
         values.push_back(value_of(inputs.samples()[at], position));
       }
     }
     return values;
+  }
+  static void set_patches(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+    const std::vector<float> values = values_of(inputs, Axis::patches);
+    if (values.empty()) return;
+    Var patches = tape.output({static_cast<std::int64_t>(values.size()), 1}, DType::f32, false);
+    std::copy(values.begin(), values.end(), patches.value().data<float>());
+    outputs.set("patches", std::move(patches));
   }
   void check(const Tensor& tensor, const std::vector<float>& values, float factor, const std::string& what) {
     const std::span<float> found = tensor.span<float>();
@@ -80,13 +97,16 @@ class RowSection final : public Section {
                                   [&](float a, float b) { return a == factor * b; });
     if (!right) options_.problems->push_back(options_.node.name + ": wrong rows at " + what);
   }
-  void pass_back(Tape& tape, const std::vector<Var>& inputs, const std::vector<float>& values) {
-    for (float& gradient : parameter_->gradient().span<float>()) {
-      for (const float value : values) gradient += value;
+  void pass_back(Tape& tape, const std::vector<std::pair<Var, std::vector<float>>>& inputs,
+                 const std::vector<float>& values) {
+    if (parameter_ != nullptr) {
+      for (float& gradient : parameter_->gradient().span<float>()) {
+        for (const float value : values) gradient += value;
+      }
     }
-    for (const Var& input : inputs) {
+    for (const auto& [input, expected] : inputs) {
       const Tape::Target target = tape.gradient_target(input);
-      std::copy(values.begin(), values.end(), target.tensor.data<float>());
+      std::copy(expected.begin(), expected.end(), target.tensor.data<float>());
     }
   }
 
@@ -129,33 +149,43 @@ SimulatedJob::~SimulatedJob() {
 }
 
 void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
-  const std::vector<FlowBounds> bounds = flow_bounds(graph_, options.global_batch, options.validation_samples);
-  LaneModel lanes;
+  StepPlannerOptions planning;
+  planning.graph = &graph_;
+  PolicyOptions policy;
+  policy.evaluations = 10;
+  planning.policy = make_policy(options.policy, policy);
+  planning.costs = CostModel([](SectionId section, const SampleRef& sample) {
+    const double work = static_cast<double>((sample.tokens + sample.patches) * (section.value() + 1));
+    return PassCost{work, 2 * work};
+  });
+  planning.limits = {options.slots, options.global_batch, options.validation_samples};
   for (std::uint32_t index = 0; index < graph_.nodes().size(); ++index) {
     const SectionId section(index);
     const GraphNode& node = graph_.node(section);
-    lanes.device.emplace_back();
-    lanes.cost_per_token.push_back(1);
+    planning.devices.emplace_back();
     RowSectionOptions row;
     row.node = node;
-    row.trained = node.mode == Mode::forward_backward;
+    row.trained = node.trained();
+    row.backward = node.mode == Mode::forward_backward;
     for (const EdgeId edge : graph_.outputs(section)) row.gradient_edges += graph_.edge(edge).gradient ? 1 : 0;
     row.problems = &problems_;
     row.rows = &rows_forwarded_[section];
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
-      const auto device = static_cast<std::size_t>(draw(random_, 0, options.devices - 1));
-      lanes.device.back().push_back(static_cast<int>(device));
+      // Replicas of one section have devices of their own while there are enough.
+      const auto device = static_cast<std::size_t>(replica < options.devices ? (index + replica) % options.devices
+                                                                             : draw(random_, 0, options.devices - 1));
+      planning.devices.back().push_back(static_cast<int>(device));
       SectionContext context;
       context.name = node.name;
       context.trained = row.trained;
+      context.passes_gradient = row.backward && !row.trained;
       context.ops = &ops_;
       ReplicaSpec spec;
       spec.graph = &graph_;
       spec.section = section;
       spec.replica = ReplicaIndex(replica);
-      spec.max_sample_tokens = 4;
-      spec.slots = options.slots;
-      if (options.bounded) spec.send_buffers = bounds[index].buffers;
+      spec.largest = {SampleId(0), 4, 3, 1};
+      spec.limits = planning.limits;
       spec.epoch = Epoch(1);
       spec.global_clip = options.global_clip;
       spec.runner = std::make_shared<SectionRunner>(std::make_unique<RowSection>(row), context, OptimizerConfig(),
@@ -169,10 +199,11 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
       hello_.replicas.push_back(bench_.ask<ReplicaAddress>(replicas_.back(), AddressRequest{}));
     }
   }
-  spawn_coordinator(options, random_() % 2 == 0 ? lanes : LaneModel());
+  if (random_() % 2 == 0) planning.devices.clear();
+  spawn_coordinator(options, std::move(planning));
 }
 
-void SimulatedJob::spawn_coordinator(const SimulationOptions& options, LaneModel lanes) {
+void SimulatedJob::spawn_coordinator(const SimulationOptions& options, StepPlannerOptions planning) {
   CoordinatorOptions coordination;
   coordination.graph = &graph_;
   coordination.schedule.steps = options.steps;
@@ -181,8 +212,9 @@ void SimulatedJob::spawn_coordinator(const SimulationOptions& options, LaneModel
   coordination.schedule.checkpoint_at_end = false;
   coordination.ahead = options.ahead;
   coordination.global_batch = options.global_batch;
-  coordination.policy = std::make_shared<ArrivalOrder>();
-  coordination.lanes = std::move(lanes);
+  coordination.synchronous = planning.policy->synchronous();
+  coordination.measure = options.measure;
+  coordination.planner = bench_.spawn<Planner>(std::move(planning), supervisor_);
   coordination.record = record_;
   coordination.console = &console_;
   coordination.current_step = &current_step_;
@@ -196,15 +228,19 @@ BatchMetadata SimulatedJob::read(const BatchRequest& request) {
   batch.step = request.step;
   batch.pass = request.pass;
   const bool train = request.pass == Pass::train;
+  const bool with_images = random_() % 3 != 0;  // some steps have none
   const std::int64_t count = train ? options_.global_batch : options_.validation_samples;
   for (std::int64_t at = 0; at < count; ++at) {
-    const SampleRef sample{SampleId(random_() % 1000), draw(random_, 1, 4)};
+    SampleRef sample{SampleId(random_() % 1000), draw(random_, 1, 4)};
+    if (with_images && random_() % 2 == 0) sample.patches = draw(random_, 1, 3);
     batch.samples.push_back(sample);
     batch.target_tokens += sample.tokens;
-    rows_read_ += sample.tokens;
-    if (!train) continue;
-    for (std::int64_t position = 0; position < sample.tokens; ++position) {
-      step_sums_[request.step.value()] += value_of(sample.id, position);
+    for (const Axis axis : {Axis::tokens, Axis::patches}) {
+      rows_read_[axis] += sample.rows(axis);
+      if (!train || sample.rows(axis) == 0) continue;
+      for (std::int64_t position = 0; position < sample.rows(axis); ++position) {
+        step_sums_[axis][request.step.value()] += value_of(sample.id, position);
+      }
     }
   }
   return batch;

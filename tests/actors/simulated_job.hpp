@@ -26,7 +26,8 @@ struct SimulationOptions {
   std::uint64_t validate_every = 2;
   std::int64_t devices = 2;
   bool global_clip = false;
-  bool bounded = true;  ///< send buffers as FB-2 wants; false: one more than max_in_flight only
+  std::string policy = "arrival";
+  bool measure = false;  ///< plans follow measured times
 };
 
 /// Work waits until the simulation runs it; critical work first, as WT-2 has it.
@@ -69,15 +70,15 @@ class SimulatedJob {
   /// Rows that went forward through a section, over all replicas and passes.
   [[nodiscard]] std::int64_t rows_forwarded(SectionId section) const;
   /// Rows of all batches, and the sum of their values by training step.
-  [[nodiscard]] std::int64_t rows_read() const { return rows_read_; }
-  [[nodiscard]] const std::map<std::uint64_t, double>& step_sums() const { return step_sums_; }
+  [[nodiscard]] std::int64_t rows_read(Axis axis) { return rows_read_[axis]; }
+  [[nodiscard]] const std::map<std::uint64_t, double>& step_sums(Axis axis) { return step_sums_[axis]; }
   /// Elements of a section's gradient, each of which adds up the values of all rows.
   static constexpr std::int64_t parameters = 40;
 
  private:
   BatchMetadata read(const BatchRequest& request);
   void spawn_replicas(const SimulationOptions& options);
-  void spawn_coordinator(const SimulationOptions& options, LaneModel lanes);
+  void spawn_coordinator(const SimulationOptions& options, StepPlannerOptions planning);
 
   Generator random_;
   SectionGraph graph_;
@@ -85,8 +86,8 @@ class SimulatedJob {
   cpu::CpuOperatorTable ops_;
   std::vector<std::string> problems_;
   std::map<SectionId, std::int64_t> rows_forwarded_;
-  std::int64_t rows_read_ = 0;
-  std::map<std::uint64_t, double> step_sums_;
+  std::map<Axis, std::int64_t> rows_read_;
+  std::map<Axis, std::map<std::uint64_t, double>> step_sums_;
   std::shared_ptr<RunRecord> record_ = std::make_shared<RunRecord>();
   TraceRecorder trace_;
   Network network_;

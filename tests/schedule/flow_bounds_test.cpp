@@ -32,52 +32,77 @@ SectionGraph chain(const std::vector<Part>& parts) {
 constexpr Mode frozen = Mode::forward_only;
 constexpr Mode trained = Mode::forward_backward;
 
-TEST(FlowBounds, sections_that_cut_alike_need_one_micro_batch_each) {
-  for (const FlowBounds& bound : flow_bounds(chain({{"teacher", frozen, 4}, {"student", trained, 4}}), 16, 16)) {
-    EXPECT_EQ(bound.in_flight, 1);
-    EXPECT_EQ(bound.buffers, 1);
-  }
+std::int64_t in_flight(const std::vector<Part>& parts, std::int64_t samples) {
+  return in_flight_bounds(chain(parts), samples)[0];
 }
 
-TEST(FlowBounds, a_consumer_of_larger_micro_batches_needs_several_of_its_producer) {  // FB-1, FB-2
-  const auto bounds = flow_bounds(chain({{"encoder", trained, 2}, {"decoder", trained, 8}}), 16, 0);
-  EXPECT_EQ(bounds[0].in_flight, 4);
-  EXPECT_EQ(bounds[0].buffers, 4);
-  EXPECT_EQ(bounds[1].in_flight, 1);
+TEST(FlowBounds, sections_that_cut_alike_need_one_micro_batch_each) {  // FB-1
+  EXPECT_EQ(in_flight({{"encoder", trained, 4}, {"decoder", trained, 4}}, 16), 1);
 }
 
-TEST(FlowBounds, a_forward_only_producer_keeps_buffers_but_nothing_in_flight) {  // FB-1, FB-2
-  const auto bounds = flow_bounds(chain({{"teacher", frozen, 2}, {"student", trained, 8}}), 16, 0);
-  EXPECT_EQ(bounds[0].in_flight, 1);
-  EXPECT_EQ(bounds[0].buffers, 4);
+TEST(FlowBounds, a_consumer_of_larger_micro_batches_needs_several_of_its_producer) {  // FB-1
+  const auto bounds = in_flight_bounds(chain({{"encoder", trained, 2}, {"decoder", trained, 8}}), 16);
+  EXPECT_EQ(bounds[0], 4);
+  EXPECT_EQ(bounds[1], 1);
 }
 
-TEST(FlowBounds, gradients_of_small_micro_batches_are_held_until_a_large_one_is_whole) {  // FB-2
-  const auto bounds = flow_bounds(chain({{"encoder", trained, 8}, {"decoder", trained, 2}}), 16, 0);
-  EXPECT_EQ(bounds[0].in_flight, 1);
-  EXPECT_EQ(bounds[1].buffers, 4);
+TEST(FlowBounds, a_forward_only_producer_keeps_nothing_in_flight) {  // FB-1
+  EXPECT_EQ(in_flight({{"teacher", frozen, 2}, {"student", trained, 8}}, 16), 1);
 }
 
 TEST(FlowBounds, cuts_that_do_not_align_need_one_more) {  // FB-1: samples 3..5 touch 2..3 and 4..5
-  EXPECT_EQ(flow_bounds(chain({{"encoder", trained, 2}, {"decoder", trained, 3}}), 12, 0)[0].in_flight, 2);
-  EXPECT_EQ(flow_bounds(chain({{"encoder", trained, 3}, {"decoder", trained, 4}}), 12, 0)[0].in_flight, 2);
+  EXPECT_EQ(in_flight({{"encoder", trained, 2}, {"decoder", trained, 3}}, 12), 2);
+  EXPECT_EQ(in_flight({{"encoder", trained, 3}, {"decoder", trained, 4}}, 12), 2);
 }
 
-TEST(FlowBounds, replicas_share_what_a_trained_section_holds_but_one_may_get_all_of_a_forward_only_one) {
-  EXPECT_EQ(flow_bounds(chain({{"encoder", trained, 1, 2}, {"decoder", trained, 4}}), 16, 0)[0].in_flight, 2);
-  EXPECT_EQ(flow_bounds(chain({{"teacher", frozen, 1, 2}, {"student", trained, 4}}), 16, 0)[0].buffers, 4);
+TEST(FlowBounds, replicas_share_what_a_trained_section_holds) {  // FB-1
+  EXPECT_EQ(in_flight({{"encoder", trained, 1, 2}, {"decoder", trained, 4}}, 16), 2);
 }
 
-TEST(FlowBounds, a_batch_bounds_what_is_needed_of_it) {
-  EXPECT_EQ(flow_bounds(chain({{"encoder", trained, 1}, {"decoder", trained, 8}}), 3, 0)[0].in_flight, 3);
-  const auto evaluated = flow_bounds(chain({{"encoder", trained, 1}, {"decoder", trained, 8}}), 3, 20);
-  EXPECT_EQ(evaluated[0].in_flight, 3);  // evaluation keeps nothing in flight
-  EXPECT_EQ(evaluated[0].buffers, 8);
+TEST(FlowBounds, a_batch_bounds_what_is_needed_of_it) {  // FB-1
+  EXPECT_EQ(in_flight({{"encoder", trained, 1}, {"decoder", trained, 8}}, 3), 3);
 }
 
-TEST(FlowBounds, needs_add_up_along_a_chain) {  // 6 samples of the head need 8 of the middle
-  const auto bounds = flow_bounds(chain({{"first", frozen, 1}, {"middle", frozen, 4}, {"head", trained, 6}}), 24, 0);
-  EXPECT_EQ(bounds[0].buffers, 8);
+TEST(FlowBounds, planned_slots_hold_the_inputs_of_one_micro_batch_beside_what_its_producers_have_for_others) {
+  const auto slots = [](std::int64_t producer, std::int64_t consumer, FlowLimits limits) {
+    return planned_slots(chain({{"teacher", frozen, producer}, {"student", trained, consumer}}), EdgeId(0), limits);
+  };
+  EXPECT_EQ(slots(4, 4, {1, 16, 0}), 1);
+  EXPECT_EQ(slots(4, 4, {5, 16, 0}), 5);  // the job's own
+  EXPECT_EQ(slots(1, 4, {1, 16, 0}), 4);
+  EXPECT_EQ(slots(4, 1, {1, 16, 0}), 4);
+  EXPECT_EQ(slots(2, 3, {1, 12, 0}), 3);  // 0-1, 2 and the 3 that comes with it
+  EXPECT_EQ(slots(1, 8, {1, 3, 0}), 3);   // no more than there are
+  EXPECT_EQ(slots(1, 8, {1, 3, 20}), 8);  // a validation pass has more
+}
+
+TEST(FlowBounds, planned_slots_hold_what_a_sibling_with_larger_micro_batches_makes_its_producer_run) {
+  SectionGraph graph = chain({{"teacher", frozen, 1}, {"probe", frozen, 6}});
+  GraphNode student;
+  student.name = "student";
+  student.ports.inputs = {{"in", DType::f32, 1, true, false}, {"probe", DType::f32, 1, true, false}};
+  graph.add(student);
+  graph.connect("teacher", "out", "student", "in");
+  graph.connect("probe", "out", "student", "probe");
+  EXPECT_EQ(planned_slots(graph, EdgeId(1), {1, 24, 0}), 6);
+}
+
+TEST(FlowBounds, send_blocks_cover_waiting_and_taken_outputs_and_never_exceed_a_step) {  // FB-2
+  const auto blocks = [](const std::vector<Part>& parts, FlowLimits limits) {
+    return send_blocks(chain(parts), SectionId(0), limits);
+  };
+  EXPECT_EQ(blocks({{"teacher", frozen, 2}, {"student", trained, 8}}, {1, 16, 0}), 9);  // all 8 of a step, and one more
+  EXPECT_EQ(blocks({{"teacher", frozen, 8}, {"student", trained, 8}}, {1, 800, 0}), 1 + 2 + 1);
+  EXPECT_EQ(blocks({{"teacher", frozen, 8}, {"student", trained, 8, 2}}, {1, 800, 0}), 2 * (1 + 2) + 1);
+}
+
+TEST(FlowBounds, a_section_that_awaits_gradients_has_slots_for_backward_passes_out_of_order) {
+  SectionGraph graph = chain({{"encoder", trained, 4}, {"decoder", trained, 4}});
+  graph.set_max_in_flight(SectionId(0), 3);
+  EXPECT_EQ(input_window(graph, SectionId(0), {2, 16, 0}), 12);
+  EXPECT_EQ(input_window(graph, SectionId(1), {2, 16, 0}), 2);
+  EXPECT_EQ(gradient_blocks(graph, EdgeId(0), {2, 16, 0}), 5);   // all 4 of a step, and one more
+  EXPECT_EQ(gradient_blocks(graph, EdgeId(0), {2, 800, 0}), 7);  // 3 in flight, each over 2 at most
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Random section graphs: a source, then sections that read it and sections before them.
+// Random section graphs: a source, then sections that read it and sections before them. Some run for the samples with
+// patches only.
 #pragma once
 
 #include <random>
@@ -21,34 +22,49 @@ struct GraphLimits {
   std::int64_t replicas = 3;
   std::int64_t micro_batch = 5;
   std::int64_t max_in_flight = 3;
+  bool patches = true;  ///< some sections run for some samples only
+  bool frozen = true;   ///< some pass gradients on and are not trained
 };
 
-/// Section 0 is the source "s0". Every other one has an input "iK" for some sections sK before it, at least one, and
-/// the output "out"; every port is f32 with one column. Trained sections have at least one trained successor or none.
+/// Section 0 is the source "s0" with outputs "out" and "patches". Every other section has an input "iK" for some
+/// sections sK before it, and the output "out"; every port is f32 with one column. A section by patches reads only
+/// patches; one by tokens reads at least one input by tokens, and patches as optional inputs. The last one is trained.
 inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, std::int64_t source_batch) {
   SectionGraph graph;
   const std::int64_t count = draw(random, 1, limits.sections);
+  std::vector<Axis> axes{Axis::tokens};
   for (std::int64_t index = 0; index <= count; ++index) {
     GraphNode node;
     node.name = "s" + std::to_string(index);
     node.mode = index == 0 ? Mode::source : random() % 2 == 0 ? Mode::forward_only : Mode::forward_backward;
     if (index == count) node.mode = Mode::forward_backward;
+    node.frozen = node.mode == Mode::forward_backward && index != count && limits.frozen && random() % 4 == 0;
     node.replicas = index == 0 ? 1 : draw(random, 1, limits.replicas);
     node.micro_batch = index == 0 ? source_batch : draw(random, 1, limits.micro_batch);
     node.max_in_flight = draw(random, 1, limits.max_in_flight);
+    const bool by_patches = limits.patches && index > 0 && index < count && random() % 3 == 0;
+    const Axis axis = by_patches ? Axis::patches : Axis::tokens;
+    if (by_patches && random() % 2 == 0) node.micro_batch_rows = draw(random, 1, 9);
+    if (index > 0) axes.push_back(axis);
     std::vector<std::int64_t> producers;
-    for (std::int64_t before = 0; before < index; ++before) {
-      if (random() % 2 == 0) producers.push_back(before);
+    for (std::int64_t before = 1; before < index; ++before) {
+      if ((!by_patches || axes[static_cast<std::size_t>(before)] == Axis::patches) && random() % 2 == 0) {
+        producers.push_back(before);
+      }
     }
-    if (index > 0 && producers.empty()) producers.push_back(draw(random, 0, index - 1));
+    // The source, so that there always is a required input.
+    if (index > 0) producers.push_back(0);
     for (const std::int64_t producer : producers) {
-      node.ports.inputs.push_back({"i" + std::to_string(producer), DType::f32, 1, true, false});
+      const Axis from = producer == 0 ? axis : axes[static_cast<std::size_t>(producer)];
+      node.ports.inputs.push_back({"i" + std::to_string(producer), DType::f32, 1, true, from != axis, from});
     }
-    node.ports.outputs.push_back({"out", DType::f32, 1, true, false});
+    node.ports.outputs.push_back({"out", DType::f32, 1, true, false, axis});
+    if (index == 0) node.ports.outputs.push_back({"patches", DType::f32, 1, true, false, Axis::patches});
     const std::string name = node.name;
     graph.add(std::move(node));
     for (const std::int64_t producer : producers) {
-      graph.connect("s" + std::to_string(producer), "out", name, "i" + std::to_string(producer));
+      const bool patches = producer == 0 && by_patches;
+      graph.connect("s" + std::to_string(producer), patches ? "patches" : "out", name, "i" + std::to_string(producer));
     }
   }
   graph.validate();

@@ -24,6 +24,7 @@ LaneOptions trained(std::int64_t max_in_flight, bool awaits_gradient = true) {
 MicroBatchPlan batch_of(std::uint32_t index, bool gradient, Pass pass = Pass::train) {
   MicroBatchPlan plan;
   plan.index = index;
+  plan.backward_rank = index;
   plan.pass = pass;
   plan.arrivals.push_back({input_edge, false, index, {}});
   if (gradient && pass == Pass::train) plan.arrivals.push_back({output_edge, true, index, {}});
@@ -99,6 +100,79 @@ TEST(ReplicaLane, forward_stops_at_max_in_flight_and_backward_goes_first) {  // 
   EXPECT_EQ(work->batch->index, 1u);
 }
 
+TEST(ReplicaLane, the_plan_says_what_goes_first_when_both_passes_could_run) {  // RL-3
+  ReplicaLane lane(trained(3));
+  for (std::uint32_t index = 0; index < 3; ++index) {
+    MicroBatchPlan plan = batch_of(index, true);
+    plan.backward_after = 2;
+    lane.enqueue(plan);
+    lane.arrived(input_edge, false, index);
+  }
+  ASSERT_EQ(lane.next(all_free)->kind, Kind::forward);
+  EXPECT_FALSE(lane.finished());
+  lane.arrived(output_edge, true, 0);
+  auto work = lane.next(all_free);
+  EXPECT_EQ(work->kind, Kind::forward);  // two forward passes come before it
+  EXPECT_EQ(work->batch->index, 1u);
+  EXPECT_FALSE(lane.finished());
+  EXPECT_EQ(lane.next(all_free)->kind, Kind::backward);
+}
+
+TEST(ReplicaLane, a_lane_with_work_that_can_run_does_not_wait_for_what_the_plan_has_first) {  // RL-3
+  ReplicaLane early(trained(2));
+  MicroBatchPlan plan = batch_of(0, true);
+  plan.backward_after = 2;
+  early.enqueue(plan);
+  early.enqueue(batch_of(1, true));
+  early.arrived(input_edge, false, 0);
+  ASSERT_EQ(early.next(all_free)->kind, Kind::forward);
+  EXPECT_FALSE(early.finished());
+  early.arrived(output_edge, true, 0);
+  EXPECT_EQ(early.next(all_free)->kind, Kind::backward);  // the input of the next forward pass is not here
+}
+
+TEST(ReplicaLane, backward_passes_follow_their_ranks_and_slots_retire_out_of_order) {  // RL-3
+  ReplicaLane lane(trained(2));
+  for (std::uint32_t index = 0; index < 2; ++index) {
+    MicroBatchPlan plan = batch_of(index, true);
+    plan.backward_rank = 1 - index;
+    lane.enqueue(plan);
+    lane.arrived(input_edge, false, index);
+    ASSERT_EQ(lane.next(all_free)->kind, Kind::forward);
+    EXPECT_FALSE(lane.finished());
+  }
+  lane.enqueue(end_of(1));
+  lane.arrived(output_edge, true, 0);
+  EXPECT_FALSE(lane.next(all_free));
+  lane.arrived(output_edge, true, 1);
+  EXPECT_EQ(lane.next(all_free)->batch->index, 1u);
+  EXPECT_EQ(lane.finished()->index, 1u);
+  EXPECT_EQ(lane.next(all_free)->batch->index, 0u);
+  EXPECT_EQ(lane.finished()->index, 0u);
+  EXPECT_EQ(lane.next(all_free)->kind, Kind::mark);
+}
+
+TEST(ReplicaLane, passes_of_a_later_phase_wait_until_it_is_opened_for_their_group) {  // RL-2
+  ReplicaLane lane(trained(1));
+  MicroBatchPlan plan = batch_of(0, true);
+  plan.step = StepId(3);
+  plan.group = 2;
+  plan.forward_phase = 1;
+  plan.backward_phase = 2;
+  lane.enqueue(plan);
+  lane.enqueue(end_of(3));
+  lane.arrived(input_edge, false, 0);
+  lane.open_phase(StepId(3), 1, 5);  // another group
+  EXPECT_FALSE(lane.next(all_free));
+  lane.open_phase(StepId(3), 2, 1);
+  ASSERT_EQ(lane.next(all_free)->kind, Kind::forward);
+  EXPECT_FALSE(lane.finished());
+  lane.arrived(output_edge, true, 0);
+  EXPECT_FALSE(lane.next(all_free));
+  lane.open_phase(StepId(3), 2, 2);
+  EXPECT_EQ(lane.next(all_free)->kind, Kind::backward);
+}
+
 TEST(ReplicaLane, an_evaluated_micro_batch_retires_with_its_forward_pass) {
   ReplicaLane lane(trained(1));
   lane.enqueue(batch_of(0, true, Pass::evaluate));
@@ -160,8 +234,17 @@ class RandomLane {
     std::uint32_t index = 0;
     for (std::uint64_t step = 1; step <= 5; ++step) {
       const Pass pass = random_() % 3 == 0 ? Pass::evaluate : Pass::train;
-      for (std::int64_t left = draw(random_, 0, 5); left > 0; --left) {
+      const std::int64_t count = draw(random_, 0, 5);
+      std::vector<std::uint32_t> ranks;
+      for (std::uint32_t rank = 0; rank < count; ++rank) ranks.push_back(rank);
+      const bool splits = awaits_ && pass == Pass::train;
+      if (splits && max_in_flight_ > 1 && ranks.size() > 1) std::swap(ranks[0], ranks[1]);
+      const std::uint32_t first = index;
+      order_.resize(first + ranks.size());
+      for (const std::uint32_t rank : ranks) {
+        order_[first + rank] = index;
         tokens_.push_back({batch_of(index, awaits_, pass), 0});
+        tokens_.back().batch.backward_rank = rank;
         arrivals_.push_back({input_edge, index++});
       }
       tokens_.push_back({{}, step});
@@ -228,12 +311,13 @@ class RandomLane {
     running_ = work->batch->index;
     pass_ = work->batch->pass;
     const bool forward = kind_ != Kind::backward;
-    ASSERT_EQ(running_, forward ? forwarded_ : retired_);  // RL-1, RL-3
+    ASSERT_EQ(running_, forward ? forwarded_ : order_[retired_]);  // RL-1, RL-3
     ASSERT_TRUE(here_.count({forward ? input_edge : output_edge, running_}));
     if (forward) {
       ASSERT_TRUE(free.outputs);
       ASSERT_LT(forwarded_ - retired_, max_in_flight_);  // RL-2
-      const bool backward_ready = forwarded_ > retired_ && here_.count({output_edge, retired_}) != 0;
+      const bool backward_ready =
+          forwarded_ > retired_ && order_[retired_] < forwarded_ && here_.count({output_edge, order_[retired_]}) != 0;
       ASSERT_FALSE(backward_ready && free.gradients);  // RL-3
     }
     if (kind_ != Kind::forward) {
@@ -256,7 +340,7 @@ class RandomLane {
       arrivals_.push_back({output_edge, running_});
       return;
     }
-    ASSERT_EQ(retired->index, retired_);
+    ASSERT_EQ(retired->index, order_[retired_]);
     ++retired_;
   }
 
@@ -269,6 +353,7 @@ class RandomLane {
   std::deque<std::pair<EdgeId, std::uint32_t>> arrivals_;
   std::set<std::pair<EdgeId, std::uint32_t>> here_;
   std::vector<std::uint32_t> batches_before_mark_;
+  std::vector<std::uint32_t> order_;  // in which micro-batches retire
   Kind kind_ = Kind::mark;
   Pass pass_ = Pass::train;
   std::uint32_t running_ = 0;

@@ -1,0 +1,95 @@
+#include "actors/step_watch.hpp"
+
+#include <algorithm>
+
+#include "runtime/wavefront/lower_bound.hpp"
+
+namespace maestro {
+
+StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
+    : graph_(&graph),
+      planned_(std::move(planned.planned)),
+      planning_ms_(planned.planning_ms),
+      measured_(planned_->workload),
+      times_(measured_.tasks.size()) {
+  for (std::size_t task = 0; task < planned_->tasks.size(); ++task) task_of_[planned_->tasks[task]] = task;
+  const auto& passes = planned_->schedule.passes;
+  if (std::ranges::none_of(passes, [](const PlannedPass& pass) { return pass.phase > 0; })) return;
+  for (const PlannedPass& pass : passes) {
+    Group& group = groups_[static_cast<std::uint32_t>(pass.group)];
+    ++group.left[static_cast<std::uint32_t>(pass.phase)];
+    const std::pair lane(planned_->tasks[pass.task].first, ReplicaIndex(static_cast<std::uint32_t>(pass.replica)));
+    if (std::ranges::find(group.lanes, lane) == group.lanes.end()) group.lanes.push_back(lane);
+  }
+}
+
+void StepWatch::done(const MicroBatchDone& message, Clock::time_point now) {
+  const auto age =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(message.age_ms));
+  const auto found = task_of_.find({message.section, message.index});
+  if (found == task_of_.end()) return;  // the source is not planned
+  WorkloadTask& task = measured_.tasks[found->second];
+  const bool apart = measured_.sections[task.section].trained;  // else both passes ran in one go
+  task.forward_ms = message.forward_ms + (apart ? 0 : message.backward_ms);
+  task.backward_ms = apart ? message.backward_ms : 0;
+  times_[found->second] = {message.forward_ms, message.backward_ms};
+  begin_ = begin_ ? std::min(*begin_, now - age) : now - age;
+  end_ = now;
+}
+
+SchedulingRow StepWatch::row() const {
+  SchedulingRow row;
+  row.step = planned_->plan.step;
+  row.planning_ms = planning_ms_;
+  row.planned_ms = planned_->schedule.makespan_ms;
+  if (begin_) row.makespan_ms = std::chrono::duration<double, std::milli>(end_ - *begin_).count();
+  if (!measured_.tasks.empty()) row.lower_bound_ms = lower_bound_ms(measured_);
+  std::vector<double> busy(measured_.sections.size(), 0.0);
+  for (const WorkloadTask& task : measured_.tasks) busy[task.section] += task.forward_ms + task.backward_ms;
+  for (std::size_t index = 0; index < busy.size(); ++index) {
+    const WorkloadSection& section = measured_.sections[index];
+    const double room = row.makespan_ms * static_cast<double>(section.replicas);
+    row.utilization[section.name] = room > 0 ? busy[index] / room : 0;
+  }
+  return row;
+}
+
+std::vector<MeasuredPass> StepWatch::measured() const {
+  std::vector<MeasuredPass> passes;
+  for (const MicroBatchPlan& batch : planned_->plan.micro_batches) {
+    const auto found = task_of_.find({batch.section, batch.index});
+    if (found == task_of_.end()) continue;
+    const PassCost& took = times_[found->second];
+    passes.push_back({batch.section, false, batch.samples, took.forward});
+    if (took.backward > 0) passes.push_back({batch.section, true, batch.samples, took.backward});
+  }
+  return passes;
+}
+
+bool StepWatch::active(SectionId section) const {
+  return std::ranges::any_of(planned_->plan.micro_batches,
+                             [&](const MicroBatchPlan& batch) { return batch.section == section; });
+}
+
+StepWatch::Opening StepWatch::opening(std::uint32_t index) const {
+  const Group& group = groups_.at(index);
+  return {{planned_->plan.step, index, group.left.begin()->first}, group.lanes};
+}
+
+std::vector<StepWatch::Opening> StepWatch::first_phases() const {
+  std::vector<Opening> openings;
+  for (const auto& [index, group] : groups_) {
+    if (group.left.begin()->first > 0) openings.push_back(opening(index));
+  }
+  return openings;
+}
+
+std::optional<StepWatch::Opening> StepWatch::phase_pass_done(const PhasePassDone& message) {
+  Group& group = groups_.at(message.group);
+  if (--group.left.at(message.phase) > 0) return std::nullopt;
+  group.left.erase(message.phase);
+  if (group.left.empty() || group.left.begin()->first < message.phase) return std::nullopt;
+  return opening(message.group);
+}
+
+}  // namespace maestro

@@ -1,0 +1,60 @@
+// What really happened to a planned step: when its passes ran, how long each took, and how that compares with the plan
+// and with the lower bound. Pure; belongs to the coordinator.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "actors/run_record.hpp"
+#include "runtime/graph/section_graph.hpp"
+
+namespace maestro {
+
+class StepWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  StepWatch() = default;
+  StepWatch(const SectionGraph& graph, StepPlanned planned);
+
+  /// The passes of one micro-batch are done.
+  void done(const MicroBatchDone& message, Clock::time_point now);
+  /// Makespan from the begin of the first pass to the end of the last one, lower bound from the times measured.
+  [[nodiscard]] SchedulingRow row() const;
+  /// What the passes took, for the cost model.
+  [[nodiscard]] std::vector<MeasuredPass> measured() const;
+  [[nodiscard]] bool active(SectionId section) const;
+
+  /// Passes of a phase that has just become the one to run: what to open, by lanes of the group.
+  struct Opening {
+    PhaseOpen open;
+    std::vector<std::pair<SectionId, ReplicaIndex>> lanes;
+  };
+  /// First phases of groups that have no phase 0.
+  [[nodiscard]] std::vector<Opening> first_phases() const;
+  /// The next phase, when `message` ended the last pass of the one before it.
+  std::optional<Opening> phase_pass_done(const PhasePassDone& message);
+
+ private:
+  struct Group {
+    std::map<std::uint32_t, std::int64_t> left;  // passes by phase
+    std::vector<std::pair<SectionId, ReplicaIndex>> lanes;
+  };
+  [[nodiscard]] Opening opening(std::uint32_t group) const;
+
+  const SectionGraph* graph_ = nullptr;
+  std::shared_ptr<PlannedStep> planned_;
+  double planning_ms_ = 0;
+  Workload measured_;            // the plan's, with times as they were
+  std::vector<PassCost> times_;  // by task
+  std::map<std::pair<SectionId, std::uint32_t>, std::size_t> task_of_;
+  std::map<std::uint32_t, Group> groups_;  // of a bulk-synchronous plan
+  std::optional<Clock::time_point> begin_;
+  Clock::time_point end_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,137 @@
+#include "runtime/schedule/micro_batch_cut.hpp"
+
+#include <algorithm>
+#include <optional>
+
+namespace maestro {
+
+namespace {
+
+CutBatch active_samples(const GraphNode& node, std::span<const SampleRef> samples) {
+  CutBatch active;
+  for (std::uint32_t place = 0; place < samples.size(); ++place) {
+    if (activates(node, samples[place])) active.push_back(place);
+  }
+  return active;
+}
+
+std::vector<CutBatch> cut_by_count(const CutBatch& active, std::int64_t limit) {
+  std::vector<CutBatch> batches;
+  for (const std::uint32_t place : active) {
+    if (batches.empty() || static_cast<std::int64_t>(batches.back().size()) == limit) batches.emplace_back();
+    batches.back().push_back(place);
+  }
+  return batches;
+}
+
+/// The section that micro-batches follow.
+std::optional<SectionId> first_consumer(const SectionGraph& graph, SectionId section) {
+  const std::vector<EdgeId> outputs = graph.outputs(section);
+  if (outputs.empty()) return std::nullopt;
+  return graph.edge(outputs.front()).to;
+}
+
+/// Groups of `active` that lie in one micro-batch of `other`; what it leaves out joins the group before.
+std::vector<CutBatch> group_by(const CutBatch& active, const std::vector<CutBatch>& other, std::size_t samples) {
+  std::vector<std::size_t> batch_of(samples, 0);
+  for (std::size_t at = 0; at < other.size(); ++at) {
+    for (const std::uint32_t place : other[at]) batch_of[place] = at;
+  }
+  std::vector<CutBatch> groups;
+  std::size_t last = 0;
+  for (const std::uint32_t place : active) {
+    if (groups.empty() || batch_of[place] != last) groups.emplace_back();
+    last = batch_of[place];
+    groups.back().push_back(place);
+  }
+  return groups;
+}
+
+/// Fills micro-batches with whole groups, and cuts a group that is too large for one.
+class RowCut {
+ public:
+  RowCut(const GraphNode& node, std::span<const SampleRef> samples) : node_(&node), samples_(samples) {}
+
+  std::vector<CutBatch> cut(const std::vector<CutBatch>& groups) {
+    for (const CutBatch& group : groups) {
+      if (!fits(group)) close();
+      if (fits(group)) {
+        for (const std::uint32_t place : group) add(place);
+        continue;
+      }
+      for (const std::uint32_t place : group) {
+        if (!fits({place})) close();
+        add(place);
+      }
+      close();
+    }
+    close();
+    return std::move(batches_);
+  }
+
+ private:
+  [[nodiscard]] std::int64_t rows_of(std::uint32_t place) const { return samples_[place].rows(node_->axis()); }
+  [[nodiscard]] bool fits(const CutBatch& more) const {
+    std::int64_t rows = rows_;
+    for (const std::uint32_t place : more) rows += rows_of(place);
+    return (node_->micro_batch_rows == 0 || rows <= node_->micro_batch_rows) &&
+           static_cast<std::int64_t>(open_.size() + more.size()) <= node_->micro_batch;
+  }
+  void add(std::uint32_t place) {
+    open_.push_back(place);
+    rows_ += rows_of(place);
+  }
+  void close() {
+    if (!open_.empty()) batches_.push_back(std::move(open_));
+    open_.clear();
+    rows_ = 0;
+  }
+
+  const GraphNode* node_;
+  std::span<const SampleRef> samples_;
+  std::vector<CutBatch> batches_;
+  CutBatch open_;
+  std::int64_t rows_ = 0;
+};
+
+}  // namespace
+
+bool activates(const GraphNode& node, const SampleRef& sample) {
+  return std::ranges::all_of(node.ports.inputs,
+                             [&](const Port& port) { return port.optional || sample.rows(port.axis) > 0; });
+}
+
+StepCut cut_step(const SectionGraph& graph, std::span<const SampleRef> samples) {
+  StepCut cut(graph.nodes().size());
+  const std::vector<SectionId> order = graph.topological();
+  for (auto section = order.rbegin(); section != order.rend(); ++section) {  // consumers before producers
+    const GraphNode& node = graph.node(*section);
+    const CutBatch active = active_samples(node, samples);
+    std::vector<CutBatch>& batches = cut[section->value()];
+    if (!node.follows_consumer()) {
+      batches = cut_by_count(active, node.micro_batch);
+      continue;
+    }
+    const std::optional<SectionId> consumer = first_consumer(graph, *section);
+    batches = RowCut(node, samples)
+                  .cut(consumer ? group_by(active, cut[consumer->value()], samples.size()) : cut_by_count(active, 1));
+  }
+  return cut;
+}
+
+std::int64_t most_needed_at_once(const SectionGraph& graph, SectionId section, std::int64_t most_rows) {
+  const GraphNode& node = graph.node(section);
+  const std::optional<SectionId> consumer = first_consumer(graph, section);
+  if (!node.follows_consumer() || !consumer) return 1;
+  const GraphNode& behind = graph.node(*consumer);
+  std::int64_t needed = (behind.micro_batch + node.micro_batch - 1) / node.micro_batch;
+  if (node.micro_batch_rows > 0) {
+    // Every two neighbours in a cut group hold more than the bound together.
+    const bool bounded = behind.micro_batch_rows > 0 && behind.axis() == node.axis();
+    const std::int64_t rows = bounded ? std::max(behind.micro_batch_rows, most_rows) : behind.micro_batch * most_rows;
+    needed = std::max(needed, 2 * ((rows + node.micro_batch_rows - 1) / node.micro_batch_rows) - 1);
+  }
+  return std::min(behind.micro_batch, needed);
+}
+
+}  // namespace maestro

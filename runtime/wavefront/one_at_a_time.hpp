@@ -1,0 +1,14 @@
+// The schedule of last resort: one pass at a time, each as late as the oldest unfinished task demands it. It needs the
+// fewest slots and the fewest tasks in flight of all schedules that finish tasks in order.
+#pragma once
+
+#include <optional>
+
+#include "runtime/wavefront/schedule.hpp"
+
+namespace maestro {
+
+/// Nothing when even this does not fit the limits. O(tasks x links of a task).
+[[nodiscard]] std::optional<Schedule> one_at_a_time(const Workload& workload);
+
+}  // namespace maestro

@@ -1,0 +1,44 @@
+#include "runtime/schedule/cost_model.hpp"
+
+#include <gtest/gtest.h>
+
+namespace maestro {
+namespace {
+
+const std::vector<SampleRef> two{{SampleId(1), 10}, {SampleId(2), 30}};
+
+CostModel model() {
+  return CostModel(
+      [](SectionId section, const SampleRef& sample) {
+        const double work = static_cast<double>(sample.tokens) * (section.value() + 1);
+        return PassCost{work, 2 * work};
+      },
+      10);
+}
+
+TEST(CostModel, before_any_measurement_all_sections_share_one_rate) {  // CM-1
+  const CostModel costs = model();
+  EXPECT_DOUBLE_EQ(costs.of(SectionId(0), two).forward, 4);
+  EXPECT_DOUBLE_EQ(costs.of(SectionId(0), two).backward, 8);
+  EXPECT_DOUBLE_EQ(costs.of(SectionId(1), two).forward, 8);
+}
+
+TEST(CostModel, a_measured_pass_sets_the_rate_of_its_section_and_direction_and_later_ones_move_it) {
+  CostModel costs = model();
+  costs.measured({SectionId(1), true, two, 320});
+  EXPECT_DOUBLE_EQ(costs.of(SectionId(1), two).backward, 320);
+  EXPECT_DOUBLE_EQ(costs.of(SectionId(1), two).forward, 8);
+  EXPECT_DOUBLE_EQ(costs.of(SectionId(0), two).backward, 8);
+  costs.measured({SectionId(1), true, two, 400});
+  EXPECT_DOUBLE_EQ(costs.of(SectionId(1), two).backward, 330);
+}
+
+TEST(CostModel, a_pass_that_took_no_time_or_had_no_work_teaches_nothing) {
+  CostModel costs = model();
+  costs.measured({SectionId(0), false, two, 0});
+  costs.measured({SectionId(0), false, {}, 5});
+  EXPECT_DOUBLE_EQ(costs.of(SectionId(0), two).forward, 4);
+}
+
+}  // namespace
+}  // namespace maestro
