@@ -9,6 +9,7 @@
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "tests/sections/section_bench.hpp"
+#include "tests/sections/vision_pictures.hpp"
 
 namespace maestro::testing {
 namespace {
@@ -178,6 +179,63 @@ TEST(SectionRunner, a_norm_above_the_limit_scales_the_step_and_one_that_is_not_f
     const double wanted = 0.1 * factor * gradient[at];  // (1 - beta1) of the clipped gradient
     ASSERT_NEAR(moments[at], wanted, 1e-6 * std::abs(wanted) + 1e-12);
   }
+}
+
+/// Vision, projector and decoder, each behind a runner of its own; all values random.
+struct RunnersThatSee {
+  RunnersThatSee(const Bench& bench, bool decoder_trained) {
+    const SectionContext eye = bench.context("vision", true), link = bench.context("projector", true);
+    SectionContext words = bench.context("decoder", decoder_trained);
+    words.passes_gradient = !decoder_trained;
+    vision = runner(
+        std::make_unique<VisionEncoder>(eye, VisionEncoder::Options{tiny_vision(PatchPositions::learned), {}}), eye);
+    projector = runner(std::make_unique<Projector>(link, Projector::Options{{16, 16, 0.02}, {}, {}}), link);
+    decoder = runner(
+        std::make_unique<VisionLanguageDecoder>(words, VisionLanguageDecoder::Options{tiny_decoder("gpt2"), {}, {}}),
+        words);
+    if (!decoder_trained) decoder->section().freeze();
+  }
+  static std::unique_ptr<SectionRunner> runner(std::unique_ptr<Section> section, const SectionContext& context) {
+    randomise(*section, 9);
+    return std::make_unique<SectionRunner>(std::move(section), context, constant_rate(1e-3, 0), 100);
+  }
+  std::unique_ptr<SectionRunner> vision, projector, decoder;
+};
+
+/// The gradient of the vision section after a step in which it saw only the samples that have pictures.
+std::vector<float> vision_gradient(const Bench& bench, bool decoder_trained) {
+  RunnersThatSee runners(bench, decoder_trained);
+  const Pictures pictures = Pictures::random(4, {{{2, 3}, {1, 2}}, {}, {{2, 2}}}, 2);
+  Batch batch = illustrated(pictures, 7, 37);
+  MicroBatchPlan all = plan_of(batch);
+  for (std::size_t at = 0; at < all.samples.size(); ++at) {
+    all.samples[at].patches = pictures.counts[at];
+    all.samples[at].images = pictures.counts[at] > 0 ? 1 : 0;
+  }
+  MicroBatchPlan seeing = all;
+  std::erase_if(seeing.samples, [](const SampleRef& sample) { return sample.patches == 0; });
+  std::vector<float> features(12 * 16), visual(12 * 16), dvisual(12 * 16), dfeatures(12 * 16);
+  const auto port = [](const char* name, std::vector<float>& values) {
+    return PortTensor{name, Tensor(values.data(), DType::f32, {12, 16}), true};
+  };
+  const std::vector<PortTensor> shown{{"pixels", pictures.pixel_tensor(), false},
+                                      {"places", pictures.place_tensor(), false}};
+  std::vector<PortTensor> told = inputs_of(batch);
+  told.push_back(port("visual", visual));
+  const auto one = [](PortTensor tensor) { return std::vector<PortTensor>{std::move(tensor)}; };
+  (void)runners.vision->forward(seeing, shown, one(port("features", features)));
+  (void)runners.projector->forward(seeing, one(port("features", features)), one(port("visual", visual)));
+  EXPECT_GT(loss_of(runners.decoder->forward(all, told, {})), 0);
+  runners.decoder->backward(all, {}, one(port("visual", dvisual)));
+  runners.projector->backward(seeing, one(port("visual", dvisual)), one(port("features", dfeatures)));
+  runners.vision->backward(seeing, one(port("features", dfeatures)), {});
+  EXPECT_GT(runners.vision->gradient_sum_of_squares(), 0);
+  return gradient_of(*runners.vision);
+}
+
+TEST(SectionRunner, a_vision_section_learns_through_a_frozen_decoder_what_it_learns_through_a_trained_one) {
+  const Bench bench;
+  EXPECT_EQ(vision_gradient(bench, false), vision_gradient(bench, true));
 }
 
 }  // namespace
