@@ -21,6 +21,8 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus) {
   shape.sequence = data.sequence;
   shape.vocabulary = corpus.vocabulary();
   shape.tokenizer = data.kind == "text" ? data.tokenizer : data.kind;
+  shape.patch_columns = corpus.patch_columns();
+  shape.max_patches = corpus.max_patches();
   return shape;
 }
 

@@ -2,6 +2,7 @@
 
 #include "apps/distill/compose.hpp"
 #include "apps/maestro/commands.hpp"
+#include "apps/vlm/compose.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/job/job_document.hpp"
 
@@ -17,6 +18,7 @@ constexpr BundledApp bundled_apps[] = {
     {"language_model", compose_language_model},
     {"distillation", compose_distillation},
     {"split_language_model", compose_split_language_model},
+    {"vision_language", compose_vision_language},
 };
 
 const BundledApp& find_app(const JobDocument& job) {

@@ -1,0 +1,18 @@
+#include "apps/vlm/compose.hpp"
+
+namespace maestro {
+
+void compose_vision_language(App& app) {
+  auto& data = app.source("corpus");
+  auto& vision = app.section("vision", "vision_encoder");
+  auto& projector = app.section("projector", "projector");
+  auto& llm = app.section("llm", "vision_language_decoder");
+  app.connect(data.port("pixels"), vision.port("pixels"));
+  app.connect(data.port("places"), vision.port("places"));
+  app.connect(vision.port("features"), projector.port("features"));
+  app.connect(projector.port("visual"), llm.port("visual"));
+  app.connect(data.port("tokens"), llm.port("tokens"));
+  app.connect(data.port("targets"), llm.port("targets"));
+}
+
+}  // namespace maestro

@@ -1,0 +1,13 @@
+// The vision-language app as a composition: corpus -> vision -> projector -> llm.
+#pragma once
+
+#include "actors/app.hpp"
+
+namespace maestro {
+
+/// A vision encoder, a projector and a decoder on conversations about pictures. Sections vision, projector and llm are
+/// each trained unless their table says `trained = false`; gradients pass through frozen ones to trained ones before
+/// them. Samples without pictures never enter vision and projector.
+void compose_vision_language(App& app);
+
+}  // namespace maestro
