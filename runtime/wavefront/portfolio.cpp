@@ -57,16 +57,22 @@ std::vector<int> dealt_out(const std::vector<int>& sorted) {
   return result;
 }
 
-/// The `edge` shortest first and as many last, the others evenly mixed between them.
-std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& anchors, std::size_t edge) {
-  sort_by(order, [&](int n) { return anchors.list[at(n)].upstream_ms; });
+std::vector<int> longest_first(std::vector<int> sorted) {
+  std::reverse(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+/// The `edge` shortest first and as many last, the others between them as `middle` has it.
+template <class Middle>
+std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& anchors, std::size_t edge, Middle middle) {
+  sort_by(order, [&](int n) { return anchors.list[at(n)].upstream_ms + anchors.list[at(n)].body_ms; });
   edge = std::min(edge, order.size() / 4);
   std::vector<int> head;
   std::vector<int> tail;
   for (std::size_t n = 0; n < 2 * edge; ++n) (n % 2 == 0 ? tail : head).push_back(order[n]);
   std::reverse(tail.begin(), tail.end());
   const std::vector<int> rest(order.begin() + static_cast<std::ptrdiff_t>(2 * edge), order.end());
-  return joined(joined(std::move(head), dealt_out(rest)), tail);
+  return joined(joined(std::move(head), middle(rest)), tail);
 }
 
 /// Johnson 1954 for two stages of given lengths: first those whose first stage is the shorter one, by it; then the
@@ -93,6 +99,29 @@ std::vector<int> johnson(const Anchors& anchors) {
   return starts ? johnson(anchors, body, downstream) : johnson(anchors, upstream, body);
 }
 
+/// By task, whether a task of `section` is among those that it needs or that need it.
+std::vector<char> linked_with(const PlanningGraph& graph, int section) {
+  std::vector<char> before(graph.tasks.size());
+  std::vector<char> behind(graph.tasks.size());
+  const auto of_section = [&](std::size_t task) { return graph.tasks[task].section == section; };
+  for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
+    for (int n = graph.tasks[task].in_begin; n < graph.tasks[task].in_end; ++n) {
+      const std::size_t producer = at(graph.inputs[at(n)].task);
+      before[task] = static_cast<char>(before[task] != 0 || before[producer] != 0 || of_section(producer));
+    }
+  }
+  for (std::size_t task = graph.tasks.size(); task-- > 0;) {
+    for (int n = graph.tasks[task].in_begin; n < graph.tasks[task].in_end; ++n) {
+      const std::size_t producer = at(graph.inputs[at(n)].task);
+      behind[producer] = static_cast<char>(behind[producer] != 0 || behind[task] != 0 || of_section(task));
+    }
+  }
+  for (std::size_t task = 0; task < before.size(); ++task) {
+    before[task] = static_cast<char>(before[task] != 0 || behind[task] != 0);
+  }
+  return before;
+}
+
 }  // namespace
 
 Anchors::Anchors(const Workload& workload, const PlanningGraph& graph) {
@@ -104,6 +133,15 @@ Anchors::Anchors(const Workload& workload, const PlanningGraph& graph) {
     most = load;
     section = n;
   }
+  int second = -1;
+  double pressing_load = -1;
+  for (int n = 0; n < static_cast<int>(graph.sections.size()); ++n) {
+    const double load = graph.sections[at(n)].work_ms / graph.sections[at(n)].lanes;
+    if (n == section || load <= pressing_load) continue;
+    pressing_load = load;
+    second = n;
+  }
+  const std::vector<char> pressing = linked_with(graph, second);
   const std::vector<PassPaths> paths = pass_paths(workload, consumers_of(workload));
   std::vector<double> upstream(graph.tasks.size());
   for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
@@ -124,8 +162,9 @@ Anchors::Anchors(const Workload& workload, const PlanningGraph& graph) {
     const PlanningGraph::Task& given = graph.tasks[task];
     if (given.section != section) continue;
     list.push_back({static_cast<int>(task), paths[task].forward_head, given.forward_ms + given.backward_ms,
-                    paths[task].forward_tail, upstream[task], downstream[task]});
+                    paths[task].forward_tail, upstream[task], downstream[task], pressing[task] != 0});
   }
+  lanes = graph.sections[at(section)].lanes;
   for (int n = 0; n < section; ++n) {
     const PlanningGraph::Section& before = graph.sections[at(n)];
     const int limit = before.max_in_flight == unlimited ? 4 : before.max_in_flight;
@@ -136,14 +175,28 @@ Anchors::Anchors(const Workload& workload, const PlanningGraph& graph) {
 std::vector<std::vector<int>> anchor_orders(const Anchors& anchors) {
   const auto& list = anchors.list;
   const Split parts = split(anchors);
-  std::vector<int> longest_free = parts.free;
-  sort_by(longest_free, [&](int n) { return -list[at(n)].body_ms; });
+  const auto lanes = static_cast<std::size_t>(anchors.lanes);
   const auto held = static_cast<std::size_t>(anchors.upstream_in_flight);
 
+  // While the first inputs are made, the lanes take short tasks, so as to be free for them.
+  std::vector<int> longest_free = parts.free;
+  sort_by(longest_free, [&](int n) { return list[at(n)].body_ms; });
+  const auto shortest = std::min(lanes, longest_free.size() / 4);
+  std::vector<int> short_start;
+  for (std::size_t n = 0; n < shortest; ++n) {
+    short_start.push_back(longest_free[n + shortest]);
+    longest_free.erase(longest_free.begin() + static_cast<std::ptrdiff_t>(n + shortest));
+  }
+  std::reverse(longest_free.begin(), longest_free.end());
+  longest_free.insert(longest_free.begin(), short_start.begin(), short_start.end());
   std::vector<std::vector<int>> orders;
-  orders.push_back(joined(short_at_both_ends(parts.fed, anchors, held), longest_free));
+  orders.push_back(joined(short_at_both_ends(parts.fed, anchors, held, dealt_out), longest_free));
   orders.push_back(johnson(anchors));
   orders.push_back(joined(parts.fed, longest_free));
+  for (const std::size_t edge : {lanes, 2 * lanes}) {
+    orders.push_back(joined(short_at_both_ends(parts.fed, anchors, edge, longest_first), longest_free));
+    orders.push_back(joined(short_at_both_ends(parts.fed, anchors, edge, dealt_out), longest_free));
+  }
   std::vector<int> fed = parts.fed;
   sort_by(fed, [&](int n) { return -list[at(n)].body_ms; });
   orders.push_back(joined(fed, longest_free));
@@ -156,6 +209,17 @@ std::vector<std::vector<int>> anchor_orders(const Anchors& anchors) {
   orders.push_back(joined(fed, longest_free));
   sort_by(fed, [&](int n) { return -list[at(n)].downstream_ms; });
   orders.push_back(joined(fed, longest_free));
+  std::vector<int> pressing;
+  std::vector<int> other;
+  for (const int n : parts.fed) (list[at(n)].pressing ? pressing : other).push_back(n);
+  if (!pressing.empty() && !other.empty()) {
+    orders.push_back(
+        joined(joined(short_at_both_ends(pressing, anchors, held, dealt_out), dealt_out(other)), longest_free));
+    sort_by(pressing, [&](int n) { return -list[at(n)].body_ms; });
+    sort_by(other, [&](int n) { return -list[at(n)].body_ms; });
+    orders.push_back(joined(joined(pressing, other), longest_free));
+    orders.push_back(joined(joined(dealt_out(pressing), dealt_out(other)), longest_free));
+  }
   std::vector<int> all(list.size());
   std::iota(all.begin(), all.end(), 0);
   orders.push_back(all);
@@ -163,7 +227,7 @@ std::vector<std::vector<int>> anchor_orders(const Anchors& anchors) {
   orders.push_back(all);
   orders.push_back(dealt_out(all));
   std::vector<int> shortest_free(longest_free.rbegin(), longest_free.rend());
-  orders.push_back(joined(shortest_free, short_at_both_ends(parts.fed, anchors, held)));
+  orders.push_back(joined(shortest_free, short_at_both_ends(parts.fed, anchors, held, dealt_out)));
   return orders;
 }
 

@@ -18,8 +18,10 @@ struct Anchors {
     double tail_ms = 0;        ///< shortest time from the end of its forward pass to the end of what needs it
     double upstream_ms = 0;    ///< all work in the sections before
     double downstream_ms = 0;  ///< all work in the sections behind
+    bool pressing = false;     ///< the section with the most work per lane beside the critical one works on it
   };
   int section = 0;
+  int lanes = 0;
   std::vector<Anchor> list;
   int upstream_in_flight = 0;  ///< tasks that all upstream lanes together may hold
 

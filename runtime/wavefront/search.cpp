@@ -28,6 +28,8 @@ class Move {
       saved_.ordered_gradients = rules.ordered_gradients;
       saved_.joint_slots = rules.joint_slots;
       saved_.depth = rules.depth;
+      saved_.slots_at_start = rules.slots_at_start;
+      saved_.upstream_first = rules.upstream_first;
       switched_ = true;
       flip_switch(random);
       return;
@@ -55,6 +57,8 @@ class Move {
       rules_.ordered_gradients = saved_.ordered_gradients;
       rules_.joint_slots = saved_.joint_slots;
       rules_.depth = saved_.depth;
+      rules_.slots_at_start = saved_.slots_at_start;
+      rules_.upstream_first = saved_.upstream_first;
     } else {
       change(second_, first_);
     }
@@ -68,7 +72,13 @@ class Move {
   void flip_switch(Random& random) {
     constexpr std::array thetas{0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 3.0, 1e9};
     constexpr std::array depths{0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 1e9};
-    switch (random.below(7)) {
+    switch (random.below(9)) {
+      case 6:
+        if (!rules_.slots_at_start.empty()) rules_.slots_at_start[random.below(rules_.slots_at_start.size())] ^= 1;
+        break;
+      case 5:
+        rules_.upstream_first = !rules_.upstream_first;
+        break;
       case 3:
       case 4:
         if (rules_.depth.empty()) break;
@@ -110,20 +120,32 @@ class Move {
 
 }  // namespace
 
-double SearchBudget::spent(std::int64_t used) const {
-  if (!until) return static_cast<double>(used) / static_cast<double>(evaluations);
-  const auto now = std::chrono::steady_clock::now();
-  return std::chrono::duration<double>(now - since) / std::chrono::duration<double>(*until - since);
+double Spending::run(Simulator& simulator, const DispatchRules& rules, double cutoff_ms) {
+  const std::int64_t before = simulator.steps();
+  const double makespan_ms = simulator.run(rules, cutoff_ms);
+  steps_ += simulator.steps() - before;
+  ++evaluations_;
+  return makespan_ms;
 }
 
-Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, const SearchBudget& budget,
-                 std::int64_t& used, double to, Random& random) {
+double Spending::share() const {
+  if (budget_.until) {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - budget_.since) /
+           std::chrono::duration<double>(*budget_.until - budget_.since);
+  }
+  if (budget_.evaluations > 0) return static_cast<double>(evaluations_) / static_cast<double>(budget_.evaluations);
+  return static_cast<double>(steps_) / static_cast<double>(budget_.steps);
+}
+
+Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, Spending& spending,
+                 double to, Random& random) {
   Candidate best = start;
   DispatchRules rules = start.rules;
   double current_ms = start.makespan_ms;
-  const double from = budget.spent(used);
-  while (best.makespan_ms > budget.good_enough_ms) {
-    const double spent = budget.spent(used);
+  const double from = spending.share();
+  while (best.makespan_ms > spending.good_enough_ms()) {
+    const double spent = spending.share();
     if (spent >= to) break;
     const double progress = (spent - from) / (to - from);
     const double temperature =
@@ -131,8 +153,7 @@ Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candida
     Move move(graph, rules, random);
     // The threshold is drawn before the evaluation, which may then stop as soon as it is passed.
     const double threshold_ms = current_ms - temperature * std::log(1.0 - random.uniform());
-    const double makespan_ms = simulator.run(rules, threshold_ms);
-    ++used;
+    const double makespan_ms = spending.run(simulator, rules, threshold_ms);
     if (makespan_ms > threshold_ms) {
       move.undo();
       continue;

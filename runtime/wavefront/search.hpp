@@ -10,17 +10,30 @@
 
 namespace maestro {
 
-/// How long to search: evaluations, or until a moment where one is given; in both cases no longer than until a
-/// schedule of `good_enough_ms` is found.
+/// How long to search: a number of evaluations, of simulator steps, or until a moment, whichever is given; in all cases
+/// no longer than until a schedule of `good_enough_ms` is found.
 struct SearchBudget {
   std::int64_t evaluations = 0;
+  std::int64_t steps = 0;
   std::optional<std::chrono::steady_clock::time_point> until;
   double good_enough_ms = 0;
-
-  /// 0 at the start, 1 when spent. `used` is the number of evaluations so far.
-  [[nodiscard]] double spent(std::int64_t used) const;
-
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+};
+
+/// What a search has used of its budget.
+class Spending {
+ public:
+  explicit Spending(const SearchBudget& budget) : budget_(budget) {}
+  /// Evaluates and counts.
+  double run(Simulator& simulator, const DispatchRules& rules, double cutoff_ms);
+  /// 0 at the start, 1 when all is spent.
+  [[nodiscard]] double share() const;
+  [[nodiscard]] double good_enough_ms() const { return budget_.good_enough_ms; }
+
+ private:
+  const SearchBudget budget_;
+  std::int64_t evaluations_ = 0;
+  std::int64_t steps_ = 0;
 };
 
 struct Candidate {
@@ -28,8 +41,8 @@ struct Candidate {
   double makespan_ms = 0;
 };
 
-/// Anneals from `start` between the parts `from` and `to` of the budget; answers the best seen. `used` counts on.
-Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, const SearchBudget& budget,
-                 std::int64_t& used, double to, Random& random);
+/// Anneals from `start` until `to` of the budget is spent; answers the best seen.
+Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, Spending& spending,
+                 double to, Random& random);
 
 }  // namespace maestro

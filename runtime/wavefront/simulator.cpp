@@ -28,8 +28,8 @@ Simulator::Simulator(const PlanningGraph& graph)
       ready_count_(graph.sections.size()),
       ledgers_(graph.edges.size()),
       most_waiting_(graph.edges.size()),
-      inputs_in_transit_(graph.edges.size()),
-      gradients_in_transit_(graph.edges.size()),
+      transits_(2 * graph.edges.size()),
+      next_arrival_(transits_.size()),
       next_gradient_(graph.tasks.size()),
       reserved_units_(static_cast<std::size_t>(graph.reserved_units)),
       reserved_(graph.needs.size()),
@@ -52,6 +52,9 @@ Simulator::Simulator(const PlanningGraph& graph)
   int words = 0;
   for (const PlanningGraph::Section& section : graph.sections) {
     first_word_.push_back(words);
+    for (int replica = 0; replica < section.lanes; ++replica) {
+      bit_of_lane_.push_back({at(words + replica / 64), std::uint64_t{1} << (replica % 64)});
+    }
     words += (section.lanes + 63) / 64;
   }
   for (auto* mask : {&idle_, &room_, &gradients_}) mask->resize(at(words));
@@ -59,6 +62,7 @@ Simulator::Simulator(const PlanningGraph& graph)
 }
 
 double Simulator::run(const DispatchRules& rules, double cutoff_ms) {
+  steps_ += 20 + static_cast<std::int64_t>(tasks_.size() / 16);
   cutoff_ms_ = cutoff_ms * (1 + 1e-12);  // sums are rounded
   reset(rules);
   while (true) {
@@ -98,14 +102,16 @@ void Simulator::reset(const DispatchRules& rules) {
   for (RankSet& set : ready_) set.clear();
   for (std::size_t edge = 0; edge < ledgers_.size(); ++edge) {
     const PlanningGraph::Edge& given = graph_.edges[edge];
-    const double depth = rules.depth.empty() ? never : rules.depth[edge] * graph_.sections[at(given.to)].lanes;
+    const double depth =
+        rules.depth.empty() ? never : rules.depth[edge] * graph_.sections[at(given.to)].lanes + given.slots - 1;
     most_waiting_[edge] = depth < unlimited ? static_cast<int>(std::ceil(depth)) : unlimited;
     if (given.slots != unlimited) ledgers_[edge].reset(graph_.sections[at(given.to)].lanes, given.slots);
-    for (Transit* transit : {&inputs_in_transit_[edge], &gradients_in_transit_[edge]}) {
-      transit->queue.clear();
-      transit->next = 0;
-    }
   }
+  for (Transit& transit : transits_) {
+    transit.queue.clear();
+    transit.next = 0;
+  }
+  next_arrival_.assign(next_arrival_.size(), never);
   for (auto* mask : {&idle_, &room_, &gradients_}) mask->assign(mask->size(), 0);
   for (int lane = 0; lane < static_cast<int>(lanes_.size()); ++lane) {
     set_mask(idle_, lane, true);
@@ -154,30 +160,35 @@ void Simulator::queue_by_lane() {
 
 double Simulator::next_event() const {
   double next = ends_.empty() ? never : ends_.front().at;
-  for (const auto* transits : {&inputs_in_transit_, &gradients_in_transit_}) {
-    for (const Transit& transit : *transits) {
-      if (!transit.empty()) next = std::min(next, transit.queue[transit.next].at);
-    }
-  }
+  for (const double arrival : next_arrival_) next = std::min(next, arrival);
   return next;
 }
 
 void Simulator::process_until_now() {
   while (!ends_.empty() && ends_.front().at <= now_) finish_pass(pop_end().lane);
-  for (Transit& transit : inputs_in_transit_) {
-    while (!transit.empty() && transit.queue[transit.next].at <= now_)
-      deliver_input(transit.queue[transit.next++].task);
-  }
-  for (Transit& transit : gradients_in_transit_) {
-    while (!transit.empty() && transit.queue[transit.next].at <= now_) {
-      deliver_gradient(transit.queue[transit.next++].task);
+  for (std::size_t number = 0; number < transits_.size(); ++number) {
+    while (next_arrival_[number] <= now_) {
+      Transit& transit = transits_[number];
+      const int task = transit.queue[transit.next++].task;
+      next_arrival_[number] = transit.next < transit.queue.size() ? transit.queue[transit.next].at : never;
+      if (number < graph_.edges.size()) {
+        deliver_input(task);
+      } else {
+        deliver_gradient(task);
+      }
     }
   }
+}
+
+void Simulator::send(std::size_t transit, double arrival_ms, int task) {
+  transits_[transit].queue.push_back({arrival_ms, task});
+  next_arrival_[transit] = std::min(next_arrival_[transit], arrival_ms);
 }
 
 void Simulator::finish_pass(int lane) {
   LaneState& state = lanes_[at(lane)];
   const int task = state.task;
+  steps_ += 3;
   if (state.backward) {
     --state.in_flight;
     set_mask(room_, lane, true);
@@ -206,15 +217,17 @@ void Simulator::leave(int lane) {
   }
   if (record_) {
     const int replica = lane - graph_.sections[at(given.section)].first_lane;
-    record_->push_back({at(state.task), state.backward, replica, state.busy_from, state.busy_until, 0, 0});
+    const double middle = state.whole ? state.busy_from + graph_.tasks[at(state.task)].forward_ms : state.busy_from;
+    if (state.whole) record_->push_back({at(state.task), false, replica, state.busy_from, middle, 0, 0});
+    record_->push_back({at(state.task), state.backward, replica, middle, state.busy_until, 0, 0});
   }
+  passes_left_ -= state.whole ? 2 : 1;
   device.busy = false;
   device.idle_since = now_;
   set_mask(idle_, lane, true);
   for (const int section : graph_.device_sections[at(given.device)]) dirty_[at(section)] = 1;
   any_dirty_ = true;
   makespan_ms_ = now_;
-  --passes_left_;
   state.task = -1;
 }
 
@@ -224,6 +237,7 @@ void Simulator::settle_blocked() {
   std::size_t kept = 0;
   for (std::size_t n = 0; n < blocked_.size(); ++n) {
     const int lane = blocked_[n];
+    ++steps_;
     const int task = lanes_[at(lane)].task;
     if (admit(task)) {
       leave(lane);
@@ -283,7 +297,7 @@ void Simulator::finish_forward(int task) {
       produced_ms_[at(need)] = std::min(produced_ms_[at(need)], now_);
     }
     if (edge.transfer_ms > 0) {
-      inputs_in_transit_[at(link.edge)].queue.push_back({now_ + edge.transfer_ms, link.task});
+      send(at(link.edge), now_ + edge.transfer_ms, link.task);
     } else {
       deliver_input(link.task);
     }
@@ -305,7 +319,7 @@ void Simulator::finish_backward(int task) {
     if (!graph_.sections[at(graph_.tasks[at(link.task)].section)].trained) continue;
     const double transfer_ms = graph_.edges[at(link.edge)].transfer_ms;
     if (transfer_ms > 0) {
-      gradients_in_transit_[at(link.edge)].queue.push_back({now_ + transfer_ms, link.task});
+      send(graph_.edges.size() + at(link.edge), now_ + transfer_ms, link.task);
     } else {
       deliver_gradient(link.task);
     }
@@ -376,6 +390,7 @@ void Simulator::dispatch(int section) {
 }
 
 bool Simulator::start_next(int lane, Waiting& waiting) {
+  ++steps_;
   LaneState& state = lanes_[at(lane)];
   const int section = graph_.lanes[at(lane)].section;
   const bool has_gradient = state.first_gradient >= 0;
@@ -455,7 +470,7 @@ int Simulator::pick_listed(int lane, Waiting& waiting) {
 }
 
 int Simulator::pick_from_class(int lane, int class_index, int first_rank) const {
-  constexpr int looked_at = 64;
+  constexpr int looked_at = 24;
   const PlanningGraph::Section& section = graph_.sections[at(graph_.lanes[at(lane)].section)];
   const int* order = rules_->order.data() + section.first_task;
   const PlanningGraph::Class& kind = graph_.classes[at(class_index)];
@@ -465,6 +480,7 @@ int Simulator::pick_from_class(int lane, int class_index, int first_rank) const 
   for (int rank = first_rank; rank >= 0 && seen < looked_at; rank = ready_[at(class_index)].next(rank + 1), ++seen) {
     const int task = order[rank];
     double wait = 0;
+    ++steps_;
     if (rules_->hungry_producers_first) {
       wait = hunger(task);
       if (best >= 0 && wait >= least) continue;
@@ -489,6 +505,7 @@ bool Simulator::may_take(int lane, int task) const {
     const PlanningGraph::Need need = graph_.needs[at(n)];
     const SlotLedger& ledger = ledgers_[at(need.edge)];
     const double* units = reserved_units_.data() + need.first_unit;
+    ++steps_;
     const bool fits = given.early ? ledger.can_take(replica, need.count, produced_ms_[at(n)], units)
                                   : ledger.can_claim(replica, produced_ms_[at(n)]);
     if (!fits) return false;
@@ -514,6 +531,7 @@ double Simulator::hunger(int task) const {
 bool Simulator::admits_at_end(int task) const {
   const PlanningGraph::Class& kind = graph_.classes[at(graph_.tasks[at(task)].task_class)];
   if (rules_->discipline != DispatchRules::Discipline::list) return false;
+  if (!rules_->slots_at_start.empty() && rules_->slots_at_start[at(kind.section)] != 0) return false;
   return rules_->foresee_slots && !careful_ && !kind.limited &&
          (!(kind.binds || kind.joins) || rules_->joint_slots != DispatchRules::JointSlots::all_at_start);
 }
@@ -725,7 +743,14 @@ void Simulator::start_forward(int lane, int task) {
     start_ms = std::max({free_ms, started.ready_ms, now_ - given.forward_ms});
   }
   state.task = task;
-  occupy(lane, start_ms, std::max(start_ms + given.forward_ms, now_), false);
+  state.whole = runs_whole(task);
+  const double length_ms = given.forward_ms + (state.whole ? given.backward_ms : 0);
+  occupy(lane, start_ms, std::max(start_ms + length_ms, now_), state.whole);
+}
+
+/// A task that feeds nobody has its gradient at once, and others wait for its own: both passes are one event.
+bool Simulator::runs_whole(int task) const {
+  return rules_->discipline == DispatchRules::Discipline::list && graph_.tasks[at(task)].backward_needs == 1;
 }
 
 void Simulator::take_inputs(int lane, int task) {
@@ -767,6 +792,7 @@ void Simulator::start_backward(int lane) {
   state.gradient_work_ms -= backward_ms;
   set_mask(gradients_, lane, state.first_gradient >= 0);
   state.task = task;
+  state.whole = false;
   occupy(lane, now_, now_ + backward_ms, true);
 }
 
@@ -819,11 +845,9 @@ Simulator::PassEnd Simulator::pop_end() {
 }
 
 void Simulator::set_mask(std::vector<std::uint64_t>& mask, int lane, bool value) {
-  const int section = graph_.lanes[at(lane)].section;
-  const int replica = lane - graph_.sections[at(section)].first_lane;
-  std::uint64_t& word = mask[at(first_word_[at(section)] + replica / 64)];
-  const std::uint64_t bit = std::uint64_t{1} << (replica % 64);
-  word = value ? word | bit : word & ~bit;
+  const Bit place = bit_of_lane_[at(lane)];
+  std::uint64_t& word = mask[place.word];
+  word = value ? word | place.bit : word & ~place.bit;
 }
 
 }  // namespace maestro

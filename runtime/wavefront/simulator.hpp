@@ -28,8 +28,9 @@ struct DispatchRules {
   /// By section: forward before a waiting gradient while (outputs made and not taken + in production) is less than this
   /// share of the consumer lanes. 0: gradients first.
   std::vector<double> theta;
-  /// By edge: inputs that may wait for consumers that are bound late, per consumer lane; at least one waits. Less than
-  /// the slots, as inputs in all slots leave the lanes no choice, not even one that is busy for long.
+  /// By edge: inputs that may wait for consumers that are bound late, per consumer lane, beside those that fill the
+  /// slots of one lane. Less than the slots, as inputs in all slots leave the lanes no choice, not even one that is
+  /// busy for long.
   std::vector<double> depth;
   /// By task, the replica it must run on. Empty: whichever takes it. Needs Binding::early.
   std::vector<int> fixed_lane;
@@ -44,6 +45,9 @@ struct DispatchRules {
   /// of a pass only. Of a task without limited inputs the slots are taken at its end, which waits until they are free;
   /// of others when it starts, as much earlier as its lane was idle.
   bool foresee_slots = true;
+  /// By section: with foresee_slots, all slots are taken when the pass starts after all, so that another task can run
+  /// while there are none. Empty: nowhere.
+  std::vector<char> slots_at_start;
   /// Of tasks that feed tasks with several limited inputs: whether the slots of all those inputs are taken together,
   /// which keeps sections from filling slots with inputs that wait for each other, and whether at the start.
   enum class JointSlots { all_at_start, all_at_end, each_at_end };
@@ -59,6 +63,8 @@ class Simulator {
   /// Milliseconds to the end of the last pass. Infinity: the rules deadlock, or every such schedule is longer than
   /// `cutoff_ms`.
   double run(const DispatchRules& rules, double cutoff_ms);
+  /// Steps of all runs so far, each of about the same time: what a budget can count where clocks must not matter.
+  [[nodiscard]] std::int64_t steps() const { return steps_; }
   /// The schedule of `rules`, which run() has found to end. Passes by start, then end.
   Schedule schedule(const DispatchRules& rules);
 
@@ -66,6 +72,7 @@ class Simulator {
   struct LaneState {
     int task = -1;  // that runs
     bool backward = false;
+    bool whole = false;  // forward and backward in one
     int in_flight = 0;
     int first_gradient = -1, last_gradient = -1;  // list through next_gradient_
     double gradient_work_ms = 0;                  // of the gradients in the list
@@ -98,7 +105,6 @@ class Simulator {
   struct Transit {
     std::vector<Arrival> queue;
     std::size_t next = 0;
-    [[nodiscard]] bool empty() const { return next == queue.size(); }
   };
   struct Reservation {
     int task = 0;
@@ -111,6 +117,7 @@ class Simulator {
   void queue_by_lane();
   double next_event() const;
   void process_until_now();
+  void send(std::size_t transit, double arrival_ms, int task);
   void finish_pass(int lane);
   void leave(int lane);
   void settle_blocked();
@@ -148,6 +155,7 @@ class Simulator {
   void start_forward(int lane, int task);
   void take_inputs(int lane, int task);
   void start_backward(int lane);
+  [[nodiscard]] bool runs_whole(int task) const;
   void occupy(int lane, double start_ms, double end_ms, bool backward);
   void push_end(PassEnd end);
   PassEnd pop_end();
@@ -165,8 +173,8 @@ class Simulator {
   std::vector<int> ready_count_;        // by section
   std::vector<SlotLedger> ledgers_;     // by edge
   std::vector<int> most_waiting_;       // by edge, from DispatchRules::depth
-  std::vector<Transit> inputs_in_transit_;
-  std::vector<Transit> gradients_in_transit_;
+  std::vector<Transit> transits_;       // by edge, inputs; then by edge, gradients
+  std::vector<double> next_arrival_;    // of each of them
   std::vector<int> next_gradient_;
   std::vector<double> reserved_units_;           // by need of an early task, when they became free
   std::vector<int> reserved_;                    // by need, units reserved or promised
@@ -184,6 +192,11 @@ class Simulator {
   std::vector<int> dispatch_order_;
   // By lane, 64 lanes of one section a word.
   std::vector<int> first_word_;  // by section
+  struct Bit {
+    std::size_t word = 0;
+    std::uint64_t bit = 0;
+  };
+  std::vector<Bit> bit_of_lane_;
   std::vector<std::uint64_t> idle_;
   std::vector<std::uint64_t> room_;       // below the in-flight limit
   std::vector<std::uint64_t> gradients_;  // some gradient has arrived
@@ -194,6 +207,7 @@ class Simulator {
   double makespan_ms_ = 0;
   bool hopeless_ = false;
   int passes_left_ = 0;
+  mutable std::int64_t steps_ = 0;
 };
 
 }  // namespace maestro

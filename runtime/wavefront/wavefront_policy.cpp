@@ -22,16 +22,17 @@ namespace {
 constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr double close_enough = 1.001;  // times the lower bound
 
-/// Evaluations that take about 0.3 s on a core of 2 GHz; few enough that small workloads take less.
-std::int64_t automatic_evaluations(const PlanningGraph& graph) {
-  const double each_us = 2.0 + 0.1 * graph.passes;
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(280e3 / each_us), 200, 20000);
-}
+/// Steps of the simulator in about 0.3 s on a core of 2 GHz.
+constexpr std::int64_t automatic_steps = 7'000'000;
+
+/// Small workloads are searched through long before that.
+constexpr std::int64_t most_evaluations = 20'000;
 
 SearchBudget budget_of(const PolicyOptions& options, const PlanningGraph& graph, const Workload& workload) {
   SearchBudget budget;
   budget.good_enough_ms = close_enough * lower_bound_ms(workload);
-  budget.evaluations = options.evaluations > 0 ? options.evaluations : automatic_evaluations(graph);
+  budget.evaluations = options.evaluations;
+  budget.steps = std::min<std::int64_t>(automatic_steps, most_evaluations * (20 + 4 * graph.passes));
   if (!options.deterministic) {
     budget.until = budget.since + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                       std::chrono::duration<double, std::milli>(options.budget_ms));
@@ -39,48 +40,123 @@ SearchBudget budget_of(const PolicyOptions& options, const PlanningGraph& graph,
   return budget;
 }
 
-/// The orders of the portfolio under a few rules each, best first; infinite ones left out.
-std::vector<Candidate> try_portfolio(Simulator& simulator, const PlanningGraph& graph, const Anchors& anchors,
-                                     const SearchBudget& budget, std::int64_t& used) {
-  std::vector<Candidate> tried;
-  const auto sections = graph.sections.size();
-  const auto attempt = [&](const DispatchRules& rules) {
-    const double makespan_ms = simulator.run(rules, endless);
-    ++used;
-    if (makespan_ms < endless) tried.push_back({rules, makespan_ms});
-    return makespan_ms;
-  };
-  const auto by_makespan = [](const Candidate& a, const Candidate& b) { return a.makespan_ms < b.makespan_ms; };
-  DispatchRules rules;
-  rules.theta.assign(sections, 0.5);
-  rules.depth.assign(graph.edges.size(), 1.0);
-  for (const std::vector<int>& order : anchor_orders(anchors)) {
-    rules.order = spread_order(graph, anchors, order);
-    for (const int variant : {0, 1, 2, 3, 4, 5}) {
-      if (budget.spent(used) > 0.3 || (variant >= 2 && !graph.has_joint_tasks())) break;
-      rules.hungry_producers_first = variant % 2 == 0;
-      rules.joint_slots = static_cast<DispatchRules::JointSlots>(variant / 2);
-      if (attempt(rules) <= budget.good_enough_ms) return {tried.back()};
+/// One way to bind tasks, and the best rules found for it.
+class Trial {
+ public:
+  Trial(const Workload& workload, Binding binding)
+      : graph_(workload, binding), simulator_(graph_), anchors_(workload, graph_) {}
+
+  [[nodiscard]] const PlanningGraph& graph() const { return graph_; }
+  [[nodiscard]] double makespan_ms() const { return tried_.empty() ? endless : tried_.front().makespan_ms; }
+
+  /// All orders of the portfolio, then other switches for the best of them, until `to` of the budget.
+  void try_portfolio(Spending& spending, double to) {
+    to_ = to;
+    DispatchRules rules;
+    rules.theta.assign(graph_.sections.size(), 0.5);
+    rules.depth.assign(graph_.edges.size(), 1.0);
+    rules.slots_at_start.assign(graph_.sections.size(), 0);
+    for (const std::vector<int>& order : anchor_orders(anchors_)) {
+      rules.order = spread_order(graph_, anchors_, order);
+      for (const bool hungry : {true, false}) {
+        rules.hungry_producers_first = hungry;
+        attempt(rules, spending);
+      }
     }
+    sort_tried();
+    const std::vector<Candidate> best(tried_.begin(), tried_.begin() + std::min<std::ptrdiff_t>(3, count()));
+    for (const Candidate& candidate : best) turn_switches(candidate, spending);
+    sort_tried();
   }
-  std::stable_sort(tried.begin(), tried.end(), by_makespan);
-  const std::size_t refined = std::min<std::size_t>(tried.size(), 3);
-  for (std::size_t n = 0; n < refined; ++n) {
-    rules = tried[n].rules;
+
+  Schedule search(Spending& spending, Random& random) {
+    const Candidate found = anneal(simulator_, graph_, tried_.front(), spending, 1.0, random);
+    return simulator_.schedule(found.rules);
+  }
+
+ private:
+  [[nodiscard]] std::ptrdiff_t count() const { return static_cast<std::ptrdiff_t>(tried_.size()); }
+
+  /// One switch after the other; each stays where it is best.
+  void turn_switches(Candidate best, Spending& spending) {
+    const auto keep_if_better = [&](const DispatchRules& rules) {
+      const double makespan_ms = attempt(rules, spending);
+      if (makespan_ms < best.makespan_ms) best = {rules, makespan_ms};
+    };
+    for (const auto slots : {DispatchRules::JointSlots::all_at_end, DispatchRules::JointSlots::each_at_end}) {
+      DispatchRules rules = best.rules;
+      rules.joint_slots = slots;
+      if (graph_.has_joint_tasks()) keep_if_better(rules);
+    }
+    for (const PlanningGraph::Edge& edge : graph_.edges) {
+      DispatchRules rules = best.rules;
+      rules.slots_at_start[static_cast<std::size_t>(edge.from)] ^= 1;
+      keep_if_better(rules);
+    }
     for (const double theta : {0.0, 0.25, 0.75, 1.0, 1.5}) {
-      if (budget.spent(used) > 0.3) break;
-      rules.theta.assign(sections, theta);
-      attempt(rules);
+      DispatchRules rules = best.rules;
+      rules.theta.assign(rules.theta.size(), theta);
+      keep_if_better(rules);
     }
-    rules = tried[n].rules;
     for (const double depth : {0.5, 2.0, 1e9}) {
-      if (budget.spent(used) > 0.3) break;
-      rules.depth.assign(graph.edges.size(), depth);
-      attempt(rules);
+      DispatchRules rules = best.rules;
+      rules.depth.assign(rules.depth.size(), depth);
+      keep_if_better(rules);
+    }
+    DispatchRules rules = best.rules;
+    rules.ordered_gradients = true;
+    keep_if_better(rules);
+    if (shares_devices()) {
+      rules = best.rules;
+      rules.upstream_first = true;
+      keep_if_better(rules);
     }
   }
-  std::stable_sort(tried.begin(), tried.end(), by_makespan);
-  return tried;
+
+  [[nodiscard]] bool shares_devices() const {
+    return std::any_of(graph_.sections.begin(), graph_.sections.end(),
+                       [](const PlanningGraph::Section& section) { return section.shared; });
+  }
+
+  /// Infinity when the budget is spent, or a schedule of this trial is good enough already.
+  double attempt(const DispatchRules& rules, Spending& spending) {
+    constexpr double worth_knowing = 1.1;  // times the best so far
+    if (spending.share() > to_ || best_ms_ <= spending.good_enough_ms()) return endless;
+    const double makespan_ms = spending.run(simulator_, rules, best_ms_ * worth_knowing);
+    if (makespan_ms == endless) return endless;
+    best_ms_ = std::min(best_ms_, makespan_ms);
+    tried_.push_back({rules, makespan_ms});
+    return makespan_ms;
+  }
+
+  void sort_tried() {
+    std::stable_sort(tried_.begin(), tried_.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.makespan_ms < b.makespan_ms; });
+  }
+
+  const PlanningGraph graph_;  // before the simulator, which refers to it
+  Simulator simulator_;
+  const Anchors anchors_;
+  std::vector<Candidate> tried_;  // that did not deadlock
+  double best_ms_ = endless;
+  double to_ = 0;
+};
+
+/// The best schedule found; nothing when every candidate deadlocks.
+std::optional<Schedule> search(const Workload& workload, const PolicyOptions& options) {
+  Trial late(workload, Binding::late);
+  Spending spending(budget_of(options, late.graph(), workload));
+  std::optional<Trial> mixed;
+  const bool joint = late.graph().has_joint_tasks();
+  late.try_portfolio(spending, joint ? 0.15 : 0.3);
+  if (joint) {
+    mixed.emplace(workload, Binding::mixed);
+    mixed->try_portfolio(spending, 0.3);
+  }
+  Trial& best = mixed && mixed->makespan_ms() < late.makespan_ms() ? *mixed : late;
+  if (best.makespan_ms() == endless) return std::nullopt;
+  Random random(options.seed);
+  return best.search(spending, random);
 }
 
 }  // namespace
@@ -112,19 +188,7 @@ std::vector<std::size_t> WavefrontPolicy::packing_order(const Workload& samples,
 
 Result<Schedule> WavefrontPolicy::plan(const Workload& workload) const {
   if (workload.tasks.empty()) return Schedule{};
-  const PlanningGraph graph(workload, Binding::late);
-  const SearchBudget budget = budget_of(options_, graph, workload);
-  Simulator simulator(graph);
-  const Anchors anchors(workload, graph);
-  std::int64_t used = 0;
-  std::vector<Candidate> tried = try_portfolio(simulator, graph, anchors, budget, used);
-
-  std::optional<Schedule> best;
-  if (!tried.empty()) {
-    Random random(options_.seed);
-    const Candidate found = anneal(simulator, graph, tried.front(), budget, used, 1.0, random);
-    best = simulator.schedule(found.rules);
-  }
+  std::optional<Schedule> best = search(workload, options_);
   Result<Schedule> arrival = ArrivalPolicy().plan(workload);
   if (!best || (arrival && arrival->makespan_ms < best->makespan_ms)) return arrival;
   return std::move(*best);
