@@ -23,7 +23,7 @@ constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr double close_enough = 1.001;  // times the lower bound
 
 /// Steps of the simulator in about 0.3 s on a core of 2 GHz.
-constexpr std::int64_t automatic_steps = 7'000'000;
+constexpr std::int64_t automatic_steps = 8'000'000;
 
 /// Small workloads are searched through long before that.
 constexpr std::int64_t most_evaluations = 20'000;
@@ -47,7 +47,6 @@ class Trial {
       : graph_(workload, binding), simulator_(graph_), anchors_(workload, graph_) {}
 
   [[nodiscard]] const PlanningGraph& graph() const { return graph_; }
-  [[nodiscard]] double makespan_ms() const { return tried_.empty() ? endless : tried_.front().makespan_ms; }
 
   /// All orders of the portfolio, then other switches for the best of them, until `to` of the budget.
   void try_portfolio(Spending& spending, double to) {
@@ -69,10 +68,11 @@ class Trial {
     sort_tried();
   }
 
-  Schedule search(Spending& spending, Random& random) {
-    const Candidate found = anneal(simulator_, graph_, tried_.front(), spending, 1.0, random);
-    return simulator_.schedule(found.rules);
+  [[nodiscard]] const std::vector<Candidate>& tried() const { return tried_; }
+  [[nodiscard]] Candidate search(const Candidate& start, Spending& spending, double to, Random& random) {
+    return anneal(simulator_, graph_, start, spending, to, random);
   }
+  [[nodiscard]] Schedule schedule(const Candidate& candidate) { return simulator_.schedule(candidate.rules); }
 
  private:
   [[nodiscard]] std::ptrdiff_t count() const { return static_cast<std::ptrdiff_t>(tried_.size()); }
@@ -142,21 +142,55 @@ class Trial {
   double to_ = 0;
 };
 
+/// A candidate and the trial that it belongs to.
+struct Entrant {
+  Trial* trial = nullptr;
+  Candidate candidate;
+};
+
+/// The best of each trial, best first; of one makespan one only, as its rules hardly differ.
+std::vector<Entrant> entrants(std::vector<Trial*> trials, std::size_t most) {
+  std::vector<Entrant> result;
+  for (Trial* trial : trials) {
+    double last_ms = -1;
+    for (const Candidate& candidate : trial->tried()) {
+      if (candidate.makespan_ms != last_ms) result.push_back({trial, candidate});
+      last_ms = candidate.makespan_ms;
+    }
+  }
+  std::stable_sort(result.begin(), result.end(), [](const Entrant& a, const Entrant& b) {
+    return a.candidate.makespan_ms < b.candidate.makespan_ms;
+  });
+  if (result.size() > most) result.resize(most);
+  return result;
+}
+
 /// The best schedule found; nothing when every candidate deadlocks.
 std::optional<Schedule> search(const Workload& workload, const PolicyOptions& options) {
+  constexpr double portfolio_share = 0.2;
+  constexpr double heats_share = 0.3;  // short searches from several candidates; the longest is from the winner
+  constexpr std::size_t heats = 4;
   Trial late(workload, Binding::late);
   Spending spending(budget_of(options, late.graph(), workload));
+  std::vector<Trial*> trials{&late};
   std::optional<Trial> mixed;
-  const bool joint = late.graph().has_joint_tasks();
-  late.try_portfolio(spending, joint ? 0.15 : 0.3);
-  if (joint) {
-    mixed.emplace(workload, Binding::mixed);
-    mixed->try_portfolio(spending, 0.3);
+  if (late.graph().has_joint_tasks()) trials.push_back(&mixed.emplace(workload, Binding::mixed));
+  for (std::size_t n = 0; n < trials.size(); ++n) {
+    const double to = portfolio_share * static_cast<double>(n + 1) / static_cast<double>(trials.size());
+    trials[n]->try_portfolio(spending, to);
   }
-  Trial& best = mixed && mixed->makespan_ms() < late.makespan_ms() ? *mixed : late;
-  if (best.makespan_ms() == endless) return std::nullopt;
+  std::vector<Entrant> field = entrants(trials, heats);
+  if (field.empty()) return std::nullopt;
   Random random(options.seed);
-  return best.search(spending, random);
+  const double from = spending.share();
+  for (std::size_t n = 0; n < field.size() && field.front().candidate.makespan_ms > spending.good_enough_ms(); ++n) {
+    const double to = from + heats_share * static_cast<double>(n + 1) / static_cast<double>(field.size());
+    field[n].candidate = field[n].trial->search(field[n].candidate, spending, to, random);
+  }
+  Entrant& winner = *std::min_element(field.begin(), field.end(), [](const Entrant& a, const Entrant& b) {
+    return a.candidate.makespan_ms < b.candidate.makespan_ms;
+  });
+  return winner.trial->schedule(winner.trial->search(winner.candidate, spending, 1.0, random));
 }
 
 }  // namespace
