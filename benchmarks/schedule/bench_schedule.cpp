@@ -22,7 +22,8 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Options {
-  std::int64_t workloads = 120;
+  std::int64_t workloads = 120;  // of the layout `sized`
+  std::int64_t tight = 40;
   std::int64_t tiny = 200;
   std::uint64_t seed = 1;
   double budget_ms = 0;
@@ -73,35 +74,38 @@ Planned plan(const std::string& policy, const GeneratedWorkload& generated, cons
 }
 
 struct Summary {
-  std::map<std::string, Figures> ratio;        // by policy, of the makespan to the lower bound
-  std::map<std::string, Figures> kind_ratio;   // by kind, wavefront only
-  std::map<std::string, Figures> against;      // by policy, its makespan to that of wavefront
-  std::map<std::string, Figures> planning_ms;  // by policy
+  std::map<std::string, Figures> ratio;        // by layout and policy, of the makespan to the lower bound
+  std::map<std::string, Figures> kind_ratio;   // by layout and kind, wavefront only
+  std::map<std::string, Figures> against;      // by layout and policy, its makespan to that of wavefront
+  std::map<std::string, Figures> planning_ms;  // by layout and policy
   std::map<std::string, Figures> shortest;     // by policy, of the makespan to the shortest one
   Figures bound_gap;                           // of the shortest makespan to the lower bound
 };
 
-void plan_generated(const Options& options, Summary& summary) {
+void plan_generated(const Options& options, WorkloadLayout layout, std::int64_t count, Summary& summary) {
+  const std::string layout_name = layout == WorkloadLayout::sized ? "sized" : "tight";
   const std::vector<WorkloadKind> kinds = workload_kinds();
-  for (std::int64_t at = 0; at < options.workloads; ++at) {
+  for (std::int64_t at = 0; at < count; ++at) {
     const WorkloadKind kind = kinds[static_cast<std::size_t>(at) % kinds.size()];
     const std::uint64_t seed = options.seed * 1000 + static_cast<std::uint64_t>(at) / kinds.size();
-    const GeneratedWorkload generated = generate_workload(kind, seed);
+    const GeneratedWorkload generated = generate_workload(kind, seed, layout);
     const double bound = lower_bound_ms(generated.workload);
-    ordered_json row = {{"benchmark", "schedule"}, {"workload", generated.name}, {"lower_bound_ms", bound}};
+    ordered_json row = {
+        {"benchmark", "schedule"}, {"layout", layout_name}, {"workload", generated.name}, {"lower_bound_ms", bound}};
     std::map<std::string, Planned> planned;
     for (const std::string_view name : policy_names()) {
       const std::string policy(name);
       planned[policy] = plan(policy, generated, options);
       const double ratio = planned[policy].makespan_ms / bound;
-      summary.ratio[policy].add(ratio);
-      summary.planning_ms[policy].add(planned[policy].planning_ms);
+      const std::string key = layout_name + ", " + policy;
+      summary.ratio[key].add(ratio);
+      summary.planning_ms[key].add(planned[policy].planning_ms);
       row[policy] = {
           {"makespan_ms", planned[policy].makespan_ms}, {"ratio", ratio}, {"planning_ms", planned[policy].planning_ms}};
-      if (policy == "wavefront") summary.kind_ratio[std::string(name_of(kind))].add(ratio);
+      if (policy == "wavefront") summary.kind_ratio[layout_name + ", " + std::string(name_of(kind))].add(ratio);
     }
     for (const auto& [policy, result] : planned) {
-      summary.against[policy].add(result.makespan_ms / planned["wavefront"].makespan_ms);
+      summary.against[layout_name + ", " + policy].add(result.makespan_ms / planned["wavefront"].makespan_ms);
     }
     std::cout << row.dump() << '\n';
   }
@@ -149,7 +153,7 @@ void print_summary(const Summary& summary) {
               << '\n';
   }
   for (const auto& [kind, ratio] : summary.kind_ratio) {
-    std::cout << ordered_json{{"summary", "wavefront, " + kind},
+    std::cout << ordered_json{{"summary", kind + ", wavefront"},
                               {"workloads", ratio.count()},
                               {"ratio_mean", ratio.mean()},
                               {"ratio_worst", ratio.worst()}}
@@ -169,11 +173,11 @@ void print_summary(const Summary& summary) {
 }
 
 void print_table(const Summary& summary) {
-  std::fprintf(stderr, "\n%-18s %9s %9s %12s %12s %14s\n", "policy", "mean", "worst", "x wavefront", "planning ms",
-               "planning most");
+  std::fprintf(stderr, "\n%-26s %9s %9s %12s %12s %14s\n", "layout, policy", "mean", "worst", "x wavefront",
+               "planning ms", "planning most");
   for (const auto& [policy, ratio] : summary.ratio) {
     const Figures& planning = summary.planning_ms.at(policy);
-    std::fprintf(stderr, "%-18s %9.4f %9.4f %12.3f %12.2f %14.2f\n", policy.c_str(), ratio.mean(), ratio.worst(),
+    std::fprintf(stderr, "%-26s %9.4f %9.4f %12.3f %12.2f %14.2f\n", policy.c_str(), ratio.mean(), ratio.worst(),
                  summary.against.at(policy).mean(), planning.mean(), planning.worst());
   }
 }
@@ -182,6 +186,8 @@ int run(int argc, char** argv) {
   Options options;
   CLI::App app("plans generated workloads under every policy and compares with the lower bound");
   app.add_option("--workloads", options.workloads, "generated workloads")->check(CLI::Range(0, 100'000));
+  app.add_option("--tight", options.tight, "generated workloads whose limits were drawn without regard for each other")
+      ->check(CLI::Range(0, 100'000));
   app.add_option("--tiny", options.tiny, "small workloads, compared with the shortest schedule")
       ->check(CLI::Range(0, 100'000));
   app.add_option("--seed", options.seed, "of workloads and search");
@@ -189,7 +195,8 @@ int run(int argc, char** argv) {
   app.add_flag("--table", options.table, "a table for people, on standard error");
   CLI11_PARSE(app, argc, argv);
   Summary summary;
-  plan_generated(options, summary);
+  plan_generated(options, WorkloadLayout::sized, options.workloads, summary);
+  plan_generated(options, WorkloadLayout::tight, options.tight, summary);
   plan_tiny(options, summary);
   print_summary(summary);
   if (options.table) print_table(summary);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/core/random.hpp"
+#include "runtime/wavefront/task_graph.hpp"
 
 namespace maestro {
 
@@ -29,7 +30,9 @@ std::string_view name_of(WorkloadKind kind) {
 
 namespace {
 
-/// A value of at least 1 with a heavy tail, cut at 30.
+constexpr std::int64_t most_in_flight = 8;
+
+/// A value around 1 with a heavy tail, cut at 30.
 class HeavyTail {
  public:
   explicit HeavyTail(Random& random) : pareto_(random.below(2) == 0), shape_(0.5 + 0.5 * random.uniform()) {}
@@ -170,6 +173,28 @@ void add_tasks(Draft& draft, double unit_ms) {
   }
 }
 
+/// Little's law: places = time that tasks are in flight, over the time that the step takes at best. False when a
+/// section would need more than the most.
+bool widen_in_flight_limits(Workload& workload) {
+  const std::vector<double> away = turnarounds(workload, consumers_of(workload));
+  std::vector<double> busy(workload.sections.size(), 0.0);
+  std::vector<double> held(workload.sections.size(), 0.0);
+  for (std::size_t task = 0; task < workload.tasks.size(); ++task) {
+    const WorkloadTask& times = workload.tasks[task];
+    const double lanes = static_cast<double>(workload.sections[times.section].replicas);
+    busy[times.section] += (times.forward_ms + times.backward_ms) / lanes;
+    held[times.section] += (away[task] + times.backward_ms) / lanes;
+  }
+  const double step_ms = *std::max_element(busy.begin(), busy.end());
+  for (std::size_t section = 0; section < workload.sections.size(); ++section) {
+    if (!workload.sections[section].trained) continue;
+    const auto wanted = static_cast<std::int64_t>(std::ceil(1.5 * held[section] / step_ms));
+    if (wanted > most_in_flight) return false;
+    workload.sections[section].max_in_flight = std::max(wanted, workload.sections[section].max_in_flight);
+  }
+  return true;
+}
+
 std::string name_of(WorkloadKind kind, std::uint64_t seed, const Draft& draft) {
   std::string name =
       std::string(name_of(kind)) + "-" + std::to_string(seed) + "-n" + std::to_string(draft.samples.size());
@@ -182,9 +207,11 @@ std::string name_of(WorkloadKind kind, std::uint64_t seed, const Draft& draft) {
 
 }  // namespace
 
-GeneratedWorkload generate_workload(WorkloadKind kind, std::uint64_t seed) {
-  Random random(seed, static_cast<std::uint64_t>(kind));
-  Draft draft;
+namespace {
+
+/// One draw; false when it cannot be laid out as `sized` wants.
+bool draw_workload(WorkloadKind kind, WorkloadLayout layout, Random& random, Draft& draft) {
+  const bool sized = layout == WorkloadLayout::sized;
   const Lanes lanes{8, 32};
   if (kind == WorkloadKind::distillation) {
     draft_distillation(draft, between(random, 1, 3), lanes, random);
@@ -196,9 +223,9 @@ GeneratedWorkload generate_workload(WorkloadKind kind, std::uint64_t seed) {
     for (double& time : times) time = time < 0 ? time : 5.0 * time;
   }
   for (std::size_t section = 0; section < draft.workload.sections.size(); ++section) {
-    if (section != draft.critical) balance(draft, section, 0.3 + 0.7 * random.uniform());
+    if (section != draft.critical) balance(draft, section, 0.3 + (sized ? 0.5 : 0.7) * random.uniform());
     if (draft.workload.sections[section].trained) {
-      draft.workload.sections[section].max_in_flight = between(random, 1, 8);
+      draft.workload.sections[section].max_in_flight = between(random, 1, most_in_flight);
     }
   }
   for (WorkloadEdge& edge : draft.workload.edges) {
@@ -206,6 +233,15 @@ GeneratedWorkload generate_workload(WorkloadKind kind, std::uint64_t seed) {
     edge.transfer_ms = 0.1 * static_cast<double>(random.below(6));
   }
   add_tasks(draft, 0.001);
+  return !sized || widen_in_flight_limits(draft.workload);
+}
+
+}  // namespace
+
+GeneratedWorkload generate_workload(WorkloadKind kind, std::uint64_t seed, WorkloadLayout layout) {
+  Random random(seed, static_cast<std::uint64_t>(kind));
+  Draft draft;
+  while (!draw_workload(kind, layout, random, draft)) draft = {};
   return {name_of(kind, seed, draft), std::move(draft.workload)};
 }
 
