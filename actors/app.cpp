@@ -69,6 +69,24 @@ void raise_in_flight(JobPlan& plan) {
   }
 }
 
+constexpr double flops_per_ms_of_a_gflops = 1e6;
+
+/// Nothing is learnt on emulated devices, so there is nothing to keep, and nothing to start from.
+void check_emulated(JobPlan& plan) {
+  for (const PlannedSection& section : plan.sections) {
+    if (!section.config.emulated()) continue;
+    if (plan.train.checkpoint_every > 0) {
+      throw JobError(section.config.name + ".devices: an emulated section has no state for train.checkpoint_every = " +
+                     std::to_string(plan.train.checkpoint_every) + "; leave it at 0");
+    }
+    if (!plan.options.resume.empty()) {
+      throw JobError(section.config.name + ".devices: an emulated section has no state to resume from");
+    }
+    plan.train.checkpoint_at_end = false;
+    plan.notes.push_back(section.config.name + ": emulated, its passes are timed waits");
+  }
+}
+
 void check_trained(const JobPlan& plan) {
   if (std::ranges::any_of(plan.graph.nodes(), [](const GraphNode& node) { return node.trained(); })) return;
   std::string names;
@@ -101,6 +119,11 @@ SectionBuilder& App::source(std::string name) {
   builder.name_ = std::move(name);
   builder.mode_ = Mode::source;
   return builder;
+}
+
+SectionBuilder& App::source(std::string name, std::shared_ptr<const Corpus> corpus) {
+  corpus_ = std::move(corpus);
+  return source(std::move(name));
 }
 
 SectionBuilder& App::section(std::string name, std::string type) {
@@ -188,8 +211,9 @@ JobPlan App::resolve() {
   plan.train = read_train(table("train"));
   plan.transport = read_transport(table("transport"));
   plan.schedule = read_schedule(table("schedule"));
-  const DataConfig data = read_data(table("data"));
-  plan.corpus = open_corpus(data, static_cast<std::uint64_t>(plan.train.seed));
+  plan.unit_per_ms = read_emulation(table("emulation")).gflops * flops_per_ms_of_a_gflops;
+  const DataConfig data = corpus_ ? DataConfig() : read_data(table("data"));
+  plan.corpus = corpus_ ? corpus_ : open_corpus(data, static_cast<std::uint64_t>(plan.train.seed));
   plan.max_bad_samples = data.max_bad_samples;
   plan.largest = {SampleId(0), data.sequence, plan.corpus->max_patches(), 1};
   plan.validation_samples = static_cast<std::int64_t>(validation_size(*plan.corpus, plan.train.validation_samples));
@@ -204,6 +228,13 @@ JobPlan App::resolve() {
   check_in_flight(plan);
   raise_in_flight(plan);
   plan.cost = sample_cost(plan.graph, plan.prototypes);
+  if (costs_) {
+    plan.unit_per_ms = 1;
+    plan.cost = [names = plan.graph.nodes(), costs = costs_](SectionId section, const SampleRef& sample) {
+      return costs(names[section.value()].name, sample);
+    };
+  }
+  check_emulated(plan);
   for (std::uint32_t index = 0; index < plan.prototypes.size(); ++index) {
     const PassCost cost = plan.cost(SectionId(index), plan.largest);
     plan.flops_per_token.push_back((cost.forward + cost.backward) / static_cast<double>(plan.largest.tokens));

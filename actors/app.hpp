@@ -13,6 +13,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -78,6 +79,12 @@ class App {
 
   /// The text source described by [data]: ports tokens and targets.
   SectionBuilder& source(std::string name);
+  /// A source of one's own.
+  SectionBuilder& source(std::string name, std::shared_ptr<const Corpus> corpus);
+  /// What samples cost, instead of the sections' FLOP models: milliseconds of a pass on an emulated device.
+  void set_costs(std::function<PassCost(std::string_view section, const SampleRef& sample)> milliseconds) {
+    costs_ = std::move(milliseconds);
+  }
   /// A section of a registered type, read from its table [name]; `type` in that table overrides.
   SectionBuilder& section(std::string name, std::string type);
   /// A section of a type of one's own: T(const SectionContext&, const T::Options&), T::Options::read(JobTable).
@@ -108,6 +115,8 @@ class App {
   RunOptions options_;
   Console* console_;
   SectionRegistry registry_;
+  std::shared_ptr<const Corpus> corpus_;  ///< the app's own; else [data] describes one
+  std::function<PassCost(std::string_view, const SampleRef&)> costs_;
   std::deque<SectionBuilder> builders_;  // stable references for the composing code
   std::vector<std::pair<PortRef, PortRef>> edges_;
 };

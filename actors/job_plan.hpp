@@ -47,7 +47,8 @@ struct JobPlan {
   SectionGraph graph;
   std::vector<PlannedSection> sections;  ///< by SectionId
   std::vector<ReplicaPlace> places;
-  SampleCost cost;                      ///< FLOPs of one sample's passes
+  SampleCost cost;                      ///< FLOPs (or another unit) of one sample's passes
+  double unit_per_ms = 1;               ///< how much of that an emulated device does in a millisecond
   std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward where it has one
   std::vector<std::string> notes;
   std::string effective_job;  ///< the job file with all overrides, TOML

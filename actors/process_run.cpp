@@ -21,6 +21,7 @@
 #include "actors/supervisor.hpp"
 #include "actors/transport_bridge.hpp"
 #include "runtime/device/cpu_device.hpp"
+#include "runtime/device/emulated_device.hpp"
 #include "runtime/observe/max_rss.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
@@ -78,6 +79,7 @@ struct ProcessRun::State {
   std::atomic<std::uint64_t> current_step = 0;
   std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();
   cpu::CpuOperatorTable ops;
+  std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
   std::map<std::string, std::unique_ptr<Device>> devices;
   StartPoint start;
   ReplicaBuilder builder{plan, ops, start};
@@ -113,6 +115,10 @@ void ProcessRun::State::check_surroundings() const {
 
 Device* ProcessRun::State::device(const std::string& name) {
   auto& found = devices[name];
+  if (found == nullptr && name.starts_with("emulated:")) {
+    if (!emulated_clock) emulated_clock = std::make_shared<EmulatedClock>();
+    found = std::make_unique<EmulatedDevice>(name, ops, emulated_clock);
+  }
   if (found == nullptr) {
     const int core = name.rfind("cpu:", 0) == 0 ? std::stoi(name.substr(4)) : -1;
     found = std::make_unique<CpuDevice>(name, core, ops);
@@ -137,7 +143,10 @@ StepPlannerOptions ProcessRun::State::planner_options() const {
   policy.evaluations = plan.schedule.evaluations;
   policy.seed = static_cast<std::uint64_t>(plan.train.seed);
   options.policy = make_policy(plan.schedule.policy, policy);
-  options.costs = CostModel(plan.cost);
+  // Emulated devices take what their model says; others are told apart by measured passes only.
+  const bool emulated =
+      std::ranges::any_of(plan.sections, [](const auto& section) { return section.config.emulated(); });
+  options.costs = emulated ? CostModel(plan.cost, plan.unit_per_ms) : CostModel(plan.cost);
   options.limits = limits();
   std::map<std::pair<ProcessRank, std::string>, int> numbers;
   for (const ReplicaPlace& place : plan.places) {
@@ -217,6 +226,10 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     spec.rank = rank;
     spec.largest = plan.largest;
     spec.limits = limits();
+    if (plan.sections[place.section.value()].config.emulated()) {
+      spec.emulated_ms = [costs = CostModel(plan.cost, plan.unit_per_ms), section = place.section](
+                             std::span<const SampleRef> samples) { return costs.of(section, samples); };
+    }
     spec.epoch = run_epoch;
     spec.remote = network->open();
     spec.global_clip = plan.train.clip == "global";
@@ -244,6 +257,7 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
 
 void ProcessRun::State::stop() {
   for (auto& [name, made] : devices) made->stop();
+  if (emulated_clock) emulated_clock->stop();
   snapshots.stop();
   if (network) network->stop();
   coordinator = nullptr;

@@ -4,6 +4,7 @@
 
 #include "actors/snapshot_writer.hpp"
 #include "runtime/state/checkpoint.hpp"
+#include "sections/emulated_runner.hpp"
 #include "sections/state_io.hpp"
 
 namespace maestro {
@@ -61,6 +62,13 @@ std::vector<BuiltReplica> ReplicaBuilder::build_all(ProcessRank rank) const {
   std::vector<BuiltReplica> built;
   for (const ReplicaPlace& place : plan_->places) {
     if (place.rank != rank) continue;
+    if (plan_->sections[place.section.value()].config.emulated()) {
+      SectionContext emulated = context(place);
+      emulated.prototype = true;
+      built.push_back({place, std::make_shared<EmulatedRunner>(plan_->sections[place.section.value()].factory(emulated),
+                                                               emulated)});
+      continue;
+    }
     const auto shared = std::ranges::find_if(built, [&](const BuiltReplica& other) {
       return other.place.section == place.section && other.runner->section().shareable();
     });

@@ -34,6 +34,7 @@ struct SchedulingRow {
   double planned_ms = 0;      ///< what the plan promised, with the times it reckoned with
   double planning_ms = 0;
   std::map<std::string, double> utilization;  ///< by section: share of the makespan that its lanes were busy
+  std::map<std::string, double> planned_utilization;
 };
 
 struct RunRecord {

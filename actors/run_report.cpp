@@ -56,7 +56,8 @@ void describe_scheduling(const RunRecord& record, Report& report) {
                                   {"lower_bound_ms", row.lower_bound_ms},
                                   {"planned_ms", row.planned_ms},
                                   {"planning_ms", row.planning_ms},
-                                  {"utilization", row.utilization}});
+                                  {"utilization", row.utilization},
+                                  {"planned_utilization", row.planned_utilization}});
   }
 }
 

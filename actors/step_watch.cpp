@@ -44,6 +44,10 @@ SchedulingRow StepWatch::row() const {
   row.planned_ms = planned_->schedule.makespan_ms;
   if (begin_) row.makespan_ms = std::chrono::duration<double, std::milli>(end_ - *begin_).count();
   if (!measured_.tasks.empty()) row.lower_bound_ms = lower_bound_ms(measured_);
+  const std::vector<double> planned = utilization(planned_->workload, planned_->schedule);
+  for (std::size_t index = 0; index < planned.size(); ++index) {
+    row.planned_utilization[measured_.sections[index].name] = planned[index];
+  }
   std::vector<double> busy(measured_.sections.size(), 0.0);
   for (const WorkloadTask& task : measured_.tasks) busy[task.section] += task.forward_ms + task.backward_ms;
   for (std::size_t index = 0; index < busy.size(); ++index) {

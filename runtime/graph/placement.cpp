@@ -35,6 +35,13 @@ void check_device(const GraphNode& node, const std::string& device, std::int64_t
 std::vector<std::string> devices_of(const GraphNode& node, const std::vector<std::string>& wanted, std::int64_t cores,
                                     std::int64_t& next_core) {
   std::vector<std::string> devices = wanted;
+  if (wanted.size() == 1 && wanted[0] == "emulated") {
+    devices.clear();
+    for (std::int64_t replica = 0; replica < node.replicas; ++replica) {
+      devices.push_back("emulated:" + node.name + "/" + std::to_string(replica));
+    }
+    return devices;
+  }
   if (node.replicas > cores) {
     throw JobError(node.name + ".replicas = " + std::to_string(node.replicas) + ": this machine has " +
                        std::to_string(cores) + " cores, one device each; use at most " + std::to_string(cores),

@@ -16,13 +16,14 @@ struct ReplicaPlace {
   SectionId section;
   ReplicaIndex replica;
   ProcessRank rank;
-  std::string device;  ///< "cpu:K"
+  std::string device;  ///< "cpu:K", "emulated:section/replica" or, of a source, "host"
 };
 
 struct PlacementRequest {
   std::int64_t processes = 1;
-  std::int64_t cores = 1;                         ///< of this machine
-  std::vector<std::vector<std::string>> devices;  ///< per section as in the job file; empty: automatic
+  std::int64_t cores = 1;  ///< of this machine
+  std::vector<std::vector<std::string>>
+      devices;  ///< per section as in the job file; empty: automatic; {"emulated"}: one for each replica
 };
 
 /// All replicas in order of section and replica. Throws JobError: an unknown device name, a core that is not there, two

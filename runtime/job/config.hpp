@@ -62,6 +62,11 @@ struct ScheduleConfig {
   std::int64_t evaluations = 200;       ///< schedules that a deterministic plan tries; 0: by the size of the step
 };
 
+/// [emulation]: what emulated devices pretend to be
+struct EmulationConfig {
+  double gflops = 100000;               ///< of one device, for times out of FLOP models
+};
+
 /// Keys every section has, under the section's own name.
 struct OptimizerConfig {
   double lr = 3e-4;
@@ -81,11 +86,12 @@ struct SectionConfig {
   std::int64_t replicas = 1;
   std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as those allow
   std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
-  std::vector<std::string> devices;     ///< "cpu:K", one per replica; empty: placed automatically
+  std::vector<std::string> devices;     ///< "cpu:K", one per replica; {"emulated"}: one each; empty: automatically
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
   std::int64_t max_in_flight = 2;       ///< micro-batches between forward and backward, per replica
   OptimizerConfig optimizer;
+  [[nodiscard]] bool emulated() const { return devices.size() == 1 && devices[0] == "emulated"; }
 };
 
 /// Shape of a decoder: GPT-2 family (layer norm, learned positions, GELU, biases) or Llama family (RMS norm, rotary

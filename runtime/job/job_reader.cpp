@@ -116,6 +116,12 @@ DataConfig read_data(const JobTable& data) {
   return out;
 }
 
+EmulationConfig read_emulation(const JobTable& emulation) {
+  EmulationConfig out;
+  out.gflops = emulation.number("gflops", out.gflops, positive);
+  return out;
+}
+
 ScheduleConfig read_schedule(const JobTable& schedule) {
   ScheduleConfig out;
   out.policy = schedule.choice("policy", out.policy, {"arrival", "bulk_synchronous", "wavefront"});

@@ -19,7 +19,8 @@ enum class Training { none, optimized };
 /// pictures are refused for kinds that have none.
 [[nodiscard]] DataConfig read_data(const JobTable& data);
 /// [transport]
-[[nodiscard]] ScheduleConfig read_schedule(const JobTable& schedule);
+[[nodiscard]] EmulationConfig read_emulation(const JobTable& emulation);
+ScheduleConfig read_schedule(const JobTable& schedule);
 TransportConfig read_transport(const JobTable& transport);
 
 /// Keys of every section, optimizer included, standing flat in the section's table, e.g. [student]. `devices`, where

@@ -47,9 +47,11 @@ bool is_cpu_device(std::string_view device) {
 }
 
 void check_devices(const JobTable& section, const SectionConfig& config) {
+  if (config.emulated()) return;
   for (const auto& device : config.devices) {
     if (is_cpu_device(device)) continue;
-    section.fail("devices", "\"" + printable(device) + "\" is no device; expected cpu:K, for example cpu:0");
+    section.fail("devices",
+                 "\"" + printable(device) + "\" is no device; expected cpu:K, for example cpu:0, or emulated alone");
   }
   const auto named = static_cast<std::int64_t>(config.devices.size());
   if (named == 0 || named == config.replicas) return;

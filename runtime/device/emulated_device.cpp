@@ -1,0 +1,95 @@
+#include "runtime/device/emulated_device.hpp"
+
+#include <optional>
+
+namespace maestro {
+
+EmulatedClock::EmulatedClock() : thread_([this] { run(); }) {}
+
+void EmulatedClock::call_at(Time time, std::function<void()> call) {
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    first = calls_.empty() || time < calls_.top().time;
+    calls_.push({time, next_number_++, std::move(call)});
+  }
+  if (first) wake_.notify_one();
+}
+
+void EmulatedClock::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (calls_.empty()) {
+      wake_.wait(lock, [this] { return stopping_ || !calls_.empty(); });
+      continue;
+    }
+    const Time next = calls_.top().time;
+    if (std::chrono::steady_clock::now() < next) {
+      wake_.wait_until(lock, next);
+      continue;
+    }
+    const std::function<void()> call = calls_.top().run;
+    calls_.pop();
+    lock.unlock();
+    call();
+    lock.lock();
+  }
+}
+
+void EmulatedClock::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
+}
+
+EmulatedDevice::EmulatedDevice(std::string name, const OperatorTable& ops, std::shared_ptr<EmulatedClock> clock)
+    : name_(std::move(name)), ops_(&ops), clock_(std::move(clock)) {}
+
+void EmulatedDevice::submit_lasting(std::chrono::nanoseconds lasts, Priority priority, std::function<void()> work) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->stopped) return;
+    (priority == Priority::critical ? state_->critical : state_->background).push_back({lasts, std::move(work)});
+    if (state_->busy) return;
+    state_->busy = true;
+  }
+  begin(state_, clock_, std::chrono::steady_clock::now());
+}
+
+void EmulatedDevice::begin(const std::shared_ptr<State>& state, const std::shared_ptr<EmulatedClock>& clock,
+                           EmulatedClock::Time from) {
+  std::optional<Work> work;
+  {
+    const std::lock_guard lock(state->mutex);
+    auto& queue = state->critical.empty() ? state->background : state->critical;
+    if (queue.empty() || state->stopped) {
+      state->busy = false;
+      return;
+    }
+    work = std::move(queue.front());
+    queue.pop_front();
+  }
+  const EmulatedClock::Time end = from + work->lasts;
+  // The clock must not keep itself alive through the calls it holds.
+  clock->call_at(end, [state, weak = std::weak_ptr(clock), end, run = std::move(work->run)] {
+    {
+      const std::lock_guard lock(state->mutex);
+      if (state->stopped) return;
+    }
+    run();
+    if (const auto alive = weak.lock()) begin(state, alive, end);  // ED-2
+  });
+}
+
+void EmulatedDevice::stop() {
+  const std::lock_guard lock(state_->mutex);
+  state_->stopped = true;
+  state_->critical.clear();
+  state_->background.clear();
+}
+
+}  // namespace maestro

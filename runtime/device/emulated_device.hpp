@@ -1,0 +1,90 @@
+// Devices whose arithmetic is a timed wait: actors, tokens, credits and transfers are real, so that the runtime itself
+// can be watched and measured with hundreds of devices on one machine.
+//
+// ED-1: a device does one piece of work at a time, in the order of submission within a priority, critical work first.
+// ED-2: work that was waiting begins when the one before it was due to end, not when a thread found the time: delays of
+//       this machine do not add up.
+// ED-3: after stop() of a device none of its work runs.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/device/device.hpp"
+
+namespace maestro {
+
+/// One thread that calls back at given times, for any number of devices. Thread-safe.
+class EmulatedClock {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  EmulatedClock();
+  ~EmulatedClock() { stop(); }
+  EmulatedClock(const EmulatedClock&) = delete;
+  EmulatedClock& operator=(const EmulatedClock&) = delete;
+  /// Calls of equal times run in the order they were asked for. Dropped after stop().
+  void call_at(Time time, std::function<void()> call);
+  void stop();
+
+ private:
+  struct Call {
+    Time time;
+    std::uint64_t number = 0;
+    std::function<void()> run;
+    bool operator>(const Call& other) const { return time != other.time ? time > other.time : number > other.number; }
+  };
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::priority_queue<Call, std::vector<Call>, std::greater<>> calls_;
+  std::uint64_t next_number_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;  // last: starts when everything above exists
+};
+
+class EmulatedDevice final : public Device {
+ public:
+  EmulatedDevice(std::string name, const OperatorTable& ops, std::shared_ptr<EmulatedClock> clock);
+  ~EmulatedDevice() override { stop(); }
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] const OperatorTable& ops() const override { return *ops_; }
+  /// Work that takes no time.
+  void submit(Priority priority, std::function<void()> work) override {
+    submit_lasting(std::chrono::nanoseconds(0), priority, std::move(work));
+  }
+  /// `work` runs on the clock's thread when the device has been busy with it for `lasts`; it has to be short.
+  void submit_lasting(std::chrono::nanoseconds lasts, Priority priority, std::function<void()> work) override;
+  void stop() override;
+
+ private:
+  struct Work {
+    std::chrono::nanoseconds lasts;
+    std::function<void()> run;
+  };
+  struct State {  // outlives the device while a call is under way
+    std::mutex mutex;
+    std::deque<Work> critical;
+    std::deque<Work> background;
+    bool busy = false;
+    bool stopped = false;
+  };
+  static void begin(const std::shared_ptr<State>& state, const std::shared_ptr<EmulatedClock>& clock,
+                    EmulatedClock::Time from);
+
+  std::string name_;
+  const OperatorTable* ops_;
+  std::shared_ptr<EmulatedClock> clock_;
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+}  // namespace maestro
