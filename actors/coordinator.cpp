@@ -279,7 +279,7 @@ void Coordinator::close(Key key) {
   const auto now = Clock::now();
   if (key.second == RunUnit::Kind::train) {
     record.last_step = key.first;
-    record.scheduling.push_back(open.watch.row());
+    record.scheduling.push_back(open.watch.row(started_));
     if (options_.measure) measured_ = open.watch.measured();
     for (const SampleRef& sample : open.samples) {
       record.tokens_trained += static_cast<std::uint64_t>(sample.tokens);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/run_record.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/graph/placement.hpp"
 #include "runtime/graph/section_graph.hpp"
@@ -68,6 +69,7 @@ struct RunResult {
   std::uint64_t writes = 0;
   std::uint64_t last_step = 0;
   std::map<std::string, std::string> weights;  ///< section -> folder of the trained weights, Hugging Face layout
+  std::vector<SchedulingRow> scheduling;       ///< every training step
   std::string checkpoint;
   std::string report;
   std::string trace;

@@ -29,6 +29,7 @@ struct MetricTotals {
 /// How a training step went, beside what is possible.
 struct SchedulingRow {
   StepId step;
+  double begin_ms = 0;        ///< of the step's first pass, since the run began
   double makespan_ms = 0;     ///< from the begin of the step's first pass to the end of its last one
   double lower_bound_ms = 0;  ///< of any schedule, with the times that were measured
   double planned_ms = 0;      ///< what the plan promised, with the times it reckoned with

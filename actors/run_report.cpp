@@ -52,6 +52,7 @@ void describe_plan(const JobPlan& plan, Report& report) {
 void describe_scheduling(const RunRecord& record, Report& report) {
   for (const SchedulingRow& row : record.scheduling) {
     report.add_row("scheduling", {{"step", row.step.value()},
+                                  {"begin_ms", row.begin_ms},
                                   {"makespan_ms", row.makespan_ms},
                                   {"lower_bound_ms", row.lower_bound_ms},
                                   {"planned_ms", row.planned_ms},
@@ -130,6 +131,7 @@ RunResult make_result(const RunRecord& record, const ProcessTotals& totals) {
   result.writes = totals.writes;
   result.last_step = record.last_step;
   result.checkpoint = record.checkpoint;
+  result.scheduling = record.scheduling;
   return result;
 }
 

@@ -37,12 +37,14 @@ void StepWatch::done(const MicroBatchDone& message, Clock::time_point now) {
   end_ = now;
 }
 
-SchedulingRow StepWatch::row() const {
+SchedulingRow StepWatch::row(Clock::time_point run_began) const {
   SchedulingRow row;
   row.step = planned_->plan.step;
   row.planning_ms = planning_ms_;
   row.planned_ms = planned_->schedule.makespan_ms;
-  if (begin_) row.makespan_ms = std::chrono::duration<double, std::milli>(end_ - *begin_).count();
+  const auto ms = [](Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); };
+  if (begin_) row.begin_ms = ms(*begin_ - run_began);
+  if (begin_) row.makespan_ms = ms(end_ - *begin_);
   if (!measured_.tasks.empty()) row.lower_bound_ms = lower_bound_ms(measured_);
   const std::vector<double> planned = utilization(planned_->workload, planned_->schedule);
   for (std::size_t index = 0; index < planned.size(); ++index) {

@@ -24,7 +24,7 @@ class StepWatch {
   /// The passes of one micro-batch are done.
   void done(const MicroBatchDone& message, Clock::time_point now);
   /// Makespan from the begin of the first pass to the end of the last one, lower bound from the times measured.
-  [[nodiscard]] SchedulingRow row() const;
+  [[nodiscard]] SchedulingRow row(Clock::time_point run_began) const;
   /// What the passes took, for the cost model.
   [[nodiscard]] std::vector<MeasuredPass> measured() const;
   [[nodiscard]] bool active(SectionId section) const;

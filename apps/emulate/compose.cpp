@@ -1,0 +1,98 @@
+#include "apps/emulate/compose.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+namespace maestro {
+
+namespace {
+
+/// Ports of one section of a workload; it is never run.
+class EmulatedSection final : public Section {
+ public:
+  explicit EmulatedSection(Ports ports) : ports_(std::move(ports)) {}
+  [[nodiscard]] Ports ports() const override { return ports_; }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape&, const Inputs&, Outputs&) override {
+    throw std::logic_error("an emulated section has no forward");
+  }
+  [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
+  [[nodiscard]] std::vector<StateEntry> state() override { return {}; }
+  [[nodiscard]] std::string config_json() const override { return "{}"; }
+
+ private:
+  Ports ports_;
+  Parameters parameters_;
+};
+
+/// An edge between sections that some samples leave out carries rows of those that enter both.
+Axis axis_of(const WorkloadCorpus& corpus, const WorkloadEdge& edge) {
+  return corpus.partial(edge.from) || corpus.partial(edge.to) ? Axis::patches : Axis::tokens;
+}
+
+std::string output_of(Axis axis) {
+  return axis == Axis::patches ? "by_patches" : "by_tokens";
+}
+
+Ports ports_of(const WorkloadCorpus& corpus, std::size_t section, std::int64_t columns) {
+  const Workload& workload = corpus.workload();
+  const bool partial = corpus.partial(section);
+  Ports ports;
+  if (partial) {
+    ports.inputs.push_back({"pixels", DType::f32, 1, false, false, Axis::patches});
+  } else {
+    ports.inputs.push_back({"tokens", DType::i32, 1, false, false});
+  }
+  for (const WorkloadEdge& edge : workload.edges) {
+    const Axis axis = axis_of(corpus, edge);
+    if (edge.to == section) {
+      const bool optional = axis == Axis::patches && !partial;
+      ports.inputs.push_back({workload.sections[edge.from].name, DType::f32, columns, true, optional, axis});
+    }
+    const std::string output = output_of(axis);
+    const bool known = std::ranges::any_of(ports.outputs, [&](const Port& port) { return port.name == output; });
+    if (edge.from == section && !known) ports.outputs.push_back({output, DType::f32, columns, true, false, axis});
+  }
+  return ports;
+}
+
+}  // namespace
+
+std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings& settings) {
+  const Workload& workload = corpus.workload();
+  std::int64_t slots = 1;
+  for (const WorkloadEdge& edge : workload.edges) slots = std::max(slots, std::min<std::int64_t>(edge.slots, 64));
+  std::ostringstream job;
+  job << "name = \"emulation\"\n[train]\nsteps = " << settings.steps
+      << "\nglobal_batch = " << corpus.samples(Split::train) << "\ncheckpoint_at_end = false\n[schedule]\npolicy = \""
+      << settings.policy << "\"\nevaluations = " << settings.evaluations << "\n[transport]\nslots = " << slots << "\n";
+  for (const WorkloadSection& section : workload.sections) {
+    const std::int64_t all = static_cast<std::int64_t>(corpus.samples(Split::train));
+    const std::int64_t in_flight =
+        section.max_in_flight == no_limit ? std::min<std::int64_t>(all, 64) : section.max_in_flight;
+    job << "[" << section.name << "]\nmicro_batch = 1\nreplicas = " << section.replicas
+        << "\nmax_in_flight = " << in_flight << "\ndevices = [\"emulated\"]\n";
+  }
+  return job.str();
+}
+
+void compose_emulation(App& app, const std::shared_ptr<const WorkloadCorpus>& corpus, std::int64_t columns) {
+  const Workload& workload = corpus->workload();
+  app.set_costs([corpus](std::string_view section, const SampleRef& sample) { return corpus->cost(section, sample); });
+  auto& data = app.source("workload", corpus);
+  for (std::size_t index = 0; index < workload.sections.size(); ++index) {
+    const std::string& name = workload.sections[index].name;
+    const Ports ports = ports_of(*corpus, index, columns);
+    auto& section = app.section(
+        name, SectionFactory([ports](const SectionContext&) { return std::make_unique<EmulatedSection>(ports); }));
+    if (!workload.sections[index].trained) section.forward_only();
+    const std::string from = corpus->partial(index) ? "pixels" : "tokens";
+    app.connect(data.port(from), section.port(from));
+  }
+  for (const WorkloadEdge& edge : workload.edges) {
+    app.connect({workload.sections[edge.from].name, output_of(axis_of(*corpus, edge))},
+                {workload.sections[edge.to].name, workload.sections[edge.from].name});
+  }
+}
+
+}  // namespace maestro

@@ -1,0 +1,89 @@
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/emulate/compose.hpp"
+#include "apps/maestro/commands.hpp"
+#include "runtime/wavefront/workload_file.hpp"
+
+namespace maestro {
+
+namespace {
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// Utilisation of the whole run: steps overlap, so it is not the mean over steps.
+struct Shares {
+  std::map<std::string, double> measured;
+  std::map<std::string, double> planned;
+  double run_ms = 0;
+  double planned_ms = 0;
+};
+
+Shares shares_of(const std::vector<SchedulingRow>& rows) {
+  Shares shares;
+  double begin = 0;
+  double end = 0;
+  for (const SchedulingRow& row : rows) {
+    if (&row == &rows.front()) begin = row.begin_ms;
+    begin = std::min(begin, row.begin_ms);
+    end = std::max(end, row.begin_ms + row.makespan_ms);
+    shares.planned_ms += row.planned_ms;
+    for (const auto& [section, share] : row.utilization) shares.measured[section] += share * row.makespan_ms;
+    for (const auto& [section, share] : row.planned_utilization) shares.planned[section] += share * row.planned_ms;
+  }
+  shares.run_ms = end - begin;
+  for (auto& [section, busy] : shares.measured) busy /= std::max(shares.run_ms, 1e-9);
+  for (auto& [section, busy] : shares.planned) busy /= std::max(shares.planned_ms, 1e-9);
+  return shares;
+}
+
+}  // namespace
+
+int emulate(const EmulateArguments& arguments, Console& console) {
+  EmulationSettings settings;
+  settings.policy = arguments.policy;
+  settings.steps = arguments.steps;
+  settings.columns = arguments.columns;
+  settings.evaluations = arguments.evaluations;
+  const auto corpus =
+      std::make_shared<const WorkloadCorpus>(load_workload(arguments.workload), arguments.workload.string());
+  RunOptions run = arguments.run;
+  run.command = {"emulate",     arguments.workload.string(),    "--policy",  settings.policy,
+                 "--steps",     std::to_string(settings.steps), "--columns", std::to_string(settings.columns),
+                 "--processes", std::to_string(run.processes)};
+  App app(JobDocument::parse(emulation_job(*corpus, settings), "emulation of " + arguments.workload.string()),
+          std::move(run), console);
+  compose_emulation(app, corpus, settings.columns);
+  const double cpu_before = cpu_seconds();
+  const RunResult result = app.run();
+  if (result.status != 0 || result.scheduling.empty()) return result.status;
+
+  const Shares shares = shares_of(result.scheduling);
+  const auto critical = std::ranges::max_element(shares.planned, {}, [](const auto& entry) { return entry.second; });
+  const double tokens =
+      static_cast<double>(corpus->workload().tasks.size()) * static_cast<double>(result.scheduling.size());
+  nlohmann::ordered_json answer = {{"policy", settings.policy},
+                                   {"steps", result.scheduling.size()},
+                                   {"run_ms", shares.run_ms},
+                                   {"planned_ms", shares.planned_ms},
+                                   {"utilization", shares.measured},
+                                   {"planned_utilization", shares.planned},
+                                   {"critical_section", critical->first},
+                                   {"share_of_plan", shares.measured.at(critical->first) / critical->second},
+                                   {"tokens", tokens},
+                                   {"tokens_per_s", tokens / shares.run_ms * 1000},
+                                   {"cpu_us_per_token", (cpu_seconds() - cpu_before) * 1e6 / tokens}};
+  console.note(answer.dump());
+  return 0;
+}
+
+}  // namespace maestro
