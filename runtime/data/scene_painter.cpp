@@ -8,7 +8,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::array<std::uint8_t, 3> ground{24, 24, 32};
+constexpr std::uint8_t ground = 96;
 constexpr int rays = 4;  // per pixel and direction
 
 /// Digits 0 to 9, seven rows of five dots each; the highest of five bits is the leftmost dot.
@@ -86,8 +86,7 @@ void paint(const SceneObject& object, Image& image) {
 }  // namespace
 
 Image paint_scene(std::span<const SceneObject> objects, std::int64_t side) {
-  Image image{side, side, std::vector<std::uint8_t>(static_cast<std::size_t>(side * side * 3))};
-  for (auto at = image.pixels.begin(); at != image.pixels.end(); at += 3) std::ranges::copy(ground, at);
+  Image image{side, side, std::vector<std::uint8_t>(static_cast<std::size_t>(side * side * 3), ground)};
   for (const SceneObject& object : objects) paint(object, image);
   return image;
 }
