@@ -62,6 +62,20 @@ std::vector<int> longest_first(std::vector<int> sorted) {
   return sorted;
 }
 
+/// The longest early, but each between others, so that lanes need not wait until several long inputs are made; then
+/// falling.
+std::vector<int> long_ones_early(const std::vector<int>& sorted) {
+  const std::size_t longest = sorted.size() / 8;
+  std::vector<int> result;
+  auto others = sorted.rbegin() + static_cast<std::ptrdiff_t>(longest);
+  for (auto one = sorted.rbegin(); one != sorted.rbegin() + static_cast<std::ptrdiff_t>(longest); ++one) {
+    result.insert(result.end(), {others[0], others[1], *one});
+    others += 2;
+  }
+  result.insert(result.end(), others, sorted.rend());
+  return result;
+}
+
 /// The `edge` shortest first and as many last, the others between them as `middle` has it.
 template <class Middle>
 std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& anchors, std::size_t edge, Middle middle) {
@@ -196,6 +210,7 @@ std::vector<std::vector<int>> anchor_orders(const Anchors& anchors) {
   for (const std::size_t edge : {lanes, 2 * lanes}) {
     orders.push_back(joined(short_at_both_ends(parts.fed, anchors, edge, longest_first), longest_free));
     orders.push_back(joined(short_at_both_ends(parts.fed, anchors, edge, dealt_out), longest_free));
+    orders.push_back(joined(short_at_both_ends(parts.fed, anchors, edge, long_ones_early), longest_free));
   }
   std::vector<int> fed = parts.fed;
   sort_by(fed, [&](int n) { return -list[at(n)].body_ms; });

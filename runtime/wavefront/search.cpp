@@ -10,9 +10,9 @@ namespace maestro {
 
 namespace {
 
-constexpr double first_temperature = 2e-3;  // of the makespan
-constexpr double last_temperature = 2e-5;
-constexpr double switch_share = 0.04;  // of all moves
+constexpr double first_temperature = 0.15;  // of the mean time of a task, forward and backward
+constexpr double last_temperature = 1e-3;
+constexpr double switch_share = 0.06;  // of all moves; more where orders are short
 
 std::size_t at(int index) {
   return static_cast<std::size_t>(index);
@@ -22,14 +22,8 @@ std::size_t at(int index) {
 class Move {
  public:
   Move(const PlanningGraph& graph, DispatchRules& rules, Random& random) : rules_(rules) {
-    if (random.uniform() < switch_share) {
-      saved_.theta = rules.theta;
-      saved_.hungry_producers_first = rules.hungry_producers_first;
-      saved_.ordered_gradients = rules.ordered_gradients;
-      saved_.joint_slots = rules.joint_slots;
-      saved_.depth = rules.depth;
-      saved_.slots_at_start = rules.slots_at_start;
-      saved_.upstream_first = rules.upstream_first;
+    if (random.uniform() < switch_share + 2.0 / static_cast<double>(graph.tasks.size() + 4)) {
+      saved_ = switches_of(rules);
       switched_ = true;
       flip_switch(random);
       return;
@@ -52,32 +46,42 @@ class Move {
 
   void undo() {
     if (switched_) {
-      rules_.theta = saved_.theta;
-      rules_.hungry_producers_first = saved_.hungry_producers_first;
-      rules_.ordered_gradients = saved_.ordered_gradients;
-      rules_.joint_slots = saved_.joint_slots;
-      rules_.depth = saved_.depth;
-      rules_.slots_at_start = saved_.slots_at_start;
-      rules_.upstream_first = saved_.upstream_first;
+      std::vector<int> order = std::move(rules_.order);
+      rules_ = saved_;
+      rules_.order = std::move(order);
     } else {
       change(second_, first_);
     }
   }
 
  private:
+  /// Everything but the order, which is long.
+  static DispatchRules switches_of(DispatchRules& rules) {
+    std::vector<int> order = std::move(rules.order);
+    DispatchRules copy = rules;
+    rules.order = std::move(order);
+    return copy;
+  }
+
   static std::size_t choose_section(const PlanningGraph& graph, Random& random) {
     return random.below(graph.sections.size());
   }
 
   void flip_switch(Random& random) {
-    constexpr std::array thetas{0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 3.0, 1e9};
+    constexpr std::array thetas{0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 3.0, forward_first};
     constexpr std::array depths{0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 1e9};
-    switch (random.below(9)) {
+    switch (random.below(11)) {
+      case 7:
+        rules_.last_lane_first = !rules_.last_lane_first;
+        break;
+      case 8:
+        rules_.whole_tasks = !rules_.whole_tasks;
+        break;
       case 6:
         if (!rules_.slots_at_start.empty()) rules_.slots_at_start[random.below(rules_.slots_at_start.size())] ^= 1;
         break;
       case 5:
-        rules_.upstream_first = !rules_.upstream_first;
+        rules_.device_order = static_cast<DispatchRules::DeviceOrder>(random.below(3));
         break;
       case 3:
       case 4:
@@ -118,6 +122,12 @@ class Move {
   bool relocated_ = false;
 };
 
+double mean_task_ms(const PlanningGraph& graph) {
+  double work_ms = 0;
+  for (const PlanningGraph::Section& section : graph.sections) work_ms += section.work_ms;
+  return work_ms / static_cast<double>(std::max<std::size_t>(graph.tasks.size(), 1));
+}
+
 }  // namespace
 
 double Spending::run(Simulator& simulator, const DispatchRules& rules, double cutoff_ms) {
@@ -144,12 +154,12 @@ Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candida
   DispatchRules rules = start.rules;
   double current_ms = start.makespan_ms;
   const double from = spending.share();
+  const double scale_ms = mean_task_ms(graph);
   while (best.makespan_ms > spending.good_enough_ms()) {
     const double spent = spending.share();
     if (spent >= to) break;
     const double progress = (spent - from) / (to - from);
-    const double temperature =
-        first_temperature * std::pow(last_temperature / first_temperature, progress) * best.makespan_ms;
+    const double temperature = first_temperature * std::pow(last_temperature / first_temperature, progress) * scale_ms;
     Move move(graph, rules, random);
     // The threshold is drawn before the evaluation, which may then stop as soon as it is passed.
     const double threshold_ms = current_ms - temperature * std::log(1.0 - random.uniform());

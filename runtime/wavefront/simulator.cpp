@@ -128,10 +128,12 @@ void Simulator::reset(const DispatchRules& rules) {
 
   const int sections = static_cast<int>(graph_.sections.size());
   dispatch_order_.clear();
+  using DeviceOrder = DispatchRules::DeviceOrder;
   for (const bool trained : {true, false}) {
     for (int n = 0; n < sections; ++n) {
-      const int section = rules.upstream_first ? n : sections - 1 - n;
-      if (graph_.sections[at(section)].trained == trained) dispatch_order_.push_back(section);
+      const int section = rules.device_order == DeviceOrder::trained_behind ? sections - 1 - n : n;
+      const bool first = graph_.sections[at(section)].trained || rules.device_order == DeviceOrder::ahead;
+      if (first == trained) dispatch_order_.push_back(section);
     }
   }
   for (const PlanningGraph::Section& section : graph_.sections) {
@@ -237,7 +239,6 @@ void Simulator::settle_blocked() {
   std::size_t kept = 0;
   for (std::size_t n = 0; n < blocked_.size(); ++n) {
     const int lane = blocked_[n];
-    ++steps_;
     const int task = lanes_[at(lane)].task;
     if (admit(task)) {
       leave(lane);
@@ -379,7 +380,7 @@ void Simulator::dispatch(int section) {
       const std::uint64_t forward = open ? room_[index] : 0;
       const std::uint64_t candidates = idle_[index] & ~tried & (gradients_[index] | forward);
       if (candidates == 0) break;
-      const int bit = std::countr_zero(candidates);
+      const int bit = rules_->last_lane_first ? 63 - std::countl_zero(candidates) : std::countr_zero(candidates);
       tried |= std::uint64_t{1} << bit;
       const int lane = given.first_lane + word * 64 + bit;
       if (devices_[at(graph_.lanes[at(lane)].device)].busy) continue;
@@ -408,6 +409,7 @@ bool Simulator::start_next(int lane, Waiting& waiting) {
 }
 
 bool Simulator::prefers_forward(int section) const {
+  if (graph_.sections[at(section)].consumer_lanes == 0) return rules_->theta[at(section)] >= forward_first;
   return ahead_[at(section)] < rules_->theta[at(section)] * graph_.sections[at(section)].consumer_lanes;
 }
 
@@ -505,7 +507,7 @@ bool Simulator::may_take(int lane, int task) const {
     const PlanningGraph::Need need = graph_.needs[at(n)];
     const SlotLedger& ledger = ledgers_[at(need.edge)];
     const double* units = reserved_units_.data() + need.first_unit;
-    ++steps_;
+    steps_ += 2 + ledger.held() / 4;
     const bool fits = given.early ? ledger.can_take(replica, need.count, produced_ms_[at(n)], units)
                                   : ledger.can_claim(replica, produced_ms_[at(n)]);
     if (!fits) return false;
@@ -701,6 +703,7 @@ int Simulator::lane_for(int task, int edge) const {
   double least = never;
   for (int lane = section.first_lane; lane < section.first_lane + section.lanes; ++lane) {
     const LaneState& state = lanes_[at(lane)];
+    ++steps_;
     const double load = std::max(state.busy_until - now_, 0.0) + state.gradient_work_ms + state.bound_work_ms;
     if (load >= least || !can_reserve(task, edge, lane)) continue;
     best = lane;
@@ -750,7 +753,8 @@ void Simulator::start_forward(int lane, int task) {
 
 /// A task that feeds nobody has its gradient at once, and others wait for its own: both passes are one event.
 bool Simulator::runs_whole(int task) const {
-  return rules_->discipline == DispatchRules::Discipline::list && graph_.tasks[at(task)].backward_needs == 1;
+  return rules_->whole_tasks && rules_->discipline == DispatchRules::Discipline::list &&
+         graph_.tasks[at(task)].backward_needs == 1;
 }
 
 void Simulator::take_inputs(int lane, int task) {

@@ -17,6 +17,9 @@
 
 namespace maestro {
 
+/// A theta that puts every forward pass first.
+inline constexpr double forward_first = 1e9;
+
 struct DispatchRules {
   enum class Discipline {
     list,           ///< the most urgent task that is ready and that the limits allow
@@ -26,7 +29,7 @@ struct DispatchRules {
   /// All tasks, those of section 0 first, then of section 1, ...; within a section the most urgent first.
   std::vector<int> order;
   /// By section: forward before a waiting gradient while (outputs made and not taken + in production) is less than this
-  /// share of the consumer lanes. 0: gradients first.
+  /// share of the consumer lanes. 0: gradients first. A section that feeds nobody: only with forward_first.
   std::vector<double> theta;
   /// By edge: inputs that may wait for consumers that are bound late, per consumer lane, beside those that fill the
   /// slots of one lane. Less than the slots, as inputs in all slots leave the lanes no choice, not even one that is
@@ -39,8 +42,14 @@ struct DispatchRules {
   bool hungry_producers_first = false;
   /// Gradients by the section's order; else the oldest first.
   bool ordered_gradients = false;
-  /// On shared devices; else the sections behind first. Sections that are not trained come last in both.
-  bool upstream_first = false;
+  /// Which sections go first where lanes share a device: of the trained ones those behind, or those ahead, before all
+  /// that are not trained; or simply those ahead.
+  enum class DeviceOrder { trained_behind, trained_ahead, ahead };
+  DeviceOrder device_order = DeviceOrder::trained_behind;
+  /// Of several idle lanes the one with the highest number; else the lowest.
+  bool last_lane_first = false;
+  /// A task that feeds nobody runs backward right after forward.
+  bool whole_tasks = true;
   /// A pass that waited for a slot starts as if it had known when the slot would be free: slots are full from the end
   /// of a pass only. Of a task without limited inputs the slots are taken at its end, which waits until they are free;
   /// of others when it starts, as much earlier as its lane was idle.

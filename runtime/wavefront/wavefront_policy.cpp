@@ -23,7 +23,7 @@ constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr double close_enough = 1.001;  // times the lower bound
 
 /// Steps of the simulator in about 0.3 s on a core of 2 GHz.
-constexpr std::int64_t automatic_steps = 8'000'000;
+constexpr std::int64_t automatic_steps = 11'000'000;
 
 /// Small workloads are searched through long before that.
 constexpr std::int64_t most_evaluations = 20'000;
@@ -106,10 +106,15 @@ class Trial {
     DispatchRules rules = best.rules;
     rules.ordered_gradients = true;
     keep_if_better(rules);
-    if (shares_devices()) {
+    rules = best.rules;
+    rules.whole_tasks = false;
+    keep_if_better(rules);
+    rules.theta.assign(rules.theta.size(), forward_first);
+    keep_if_better(rules);
+    for (const auto order : {DispatchRules::DeviceOrder::trained_ahead, DispatchRules::DeviceOrder::ahead}) {
       rules = best.rules;
-      rules.upstream_first = true;
-      keep_if_better(rules);
+      rules.device_order = order;
+      if (shares_devices()) keep_if_better(rules);
     }
   }
 

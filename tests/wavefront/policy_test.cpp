@@ -264,6 +264,42 @@ TEST(Wavefront, is_optimal_on_two_lanes_in_a_row_without_backward_passes) {
   }
 }
 
+TEST(Wavefront, is_within_two_percent_of_the_optimum_on_small_workloads) {
+  double sum = 0;
+  int count = 0;
+  for (const WorkloadKind kind : workload_kinds()) {
+    for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+      const GeneratedWorkload generated = generate_tiny_workload(kind, seed, 4);
+      const ExhaustiveResult optimum = shortest_schedule(generated.workload, 200'000);
+      if (!optimum.proven) continue;
+      PolicyOptions options;
+      options.evaluations = 2000;
+      const double ratio = plan("wavefront", generated.workload, options).makespan_ms / optimum.schedule.makespan_ms;
+      EXPECT_GE(ratio, 1 - 1e-9) << generated.name;
+      EXPECT_LE(ratio, 1.25) << generated.name;
+      sum += ratio;
+      ++count;
+    }
+  }
+  ASSERT_GT(count, 40);
+  EXPECT_LE(sum / count, 1.02);
+}
+
+TEST(Wavefront, is_near_the_lower_bound_on_generated_workloads) {  // the mean that is promised, with the default budget
+  double sum = 0;
+  int count = 0;
+  for (const WorkloadKind kind : workload_kinds()) {
+    for (std::uint64_t seed = 21; seed <= 24; ++seed) {
+      const GeneratedWorkload generated = generate_workload(kind, seed);
+      const double ratio = plan("wavefront", generated.workload, {}).makespan_ms / lower_bound_ms(generated.workload);
+      EXPECT_LE(ratio, 1.1) << generated.name;
+      sum += ratio;
+      ++count;
+    }
+  }
+  EXPECT_LE(sum / count, 1.015);
+}
+
 TEST(Wavefront, packs_samples_without_upstream_work_first_and_each_sample_once) {
   const Workload workload = generate_workload(WorkloadKind::vision_language, 2).workload;
   std::int64_t last = 0;

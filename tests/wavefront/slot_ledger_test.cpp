@@ -1,0 +1,118 @@
+// SL-1 .. SL-3 of runtime/wavefront/slot_ledger.hpp.
+#include "runtime/wavefront/slot_ledger.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/random.hpp"
+
+namespace maestro {
+namespace {
+
+void make(SlotLedger& ledger, double at_ms) {
+  ledger.promise();
+  ledger.produce(at_ms);
+}
+
+TEST(SlotLedger, promises_no_more_inputs_than_there_are_slots) {  // SL-1
+  SlotLedger ledger;
+  ledger.reset(2, 3);
+  for (int n = 0; n < 6; ++n) {
+    EXPECT_EQ(ledger.spare(), 6 - n);
+    ledger.promise();
+  }
+  EXPECT_EQ(ledger.spare(), 0);
+  ledger.produce(1);
+  EXPECT_EQ(ledger.spare(), 0);
+  ledger.claim(0, 1, 2);
+  EXPECT_EQ(ledger.spare(), 1);
+}
+
+TEST(SlotLedger, a_lane_does_not_claim_an_input_that_was_made_while_its_only_slot_was_full) {  // SL-3
+  SlotLedger ledger;
+  ledger.reset(2, 1);
+  make(ledger, 1);
+  make(ledger, 2);
+  ASSERT_TRUE(ledger.can_claim(0, 1));
+  ledger.claim(0, 1, 5);
+  EXPECT_FALSE(ledger.can_claim(0, 2));
+  EXPECT_TRUE(ledger.can_claim(1, 2));
+  make(ledger, 5);
+  EXPECT_TRUE(ledger.can_claim(0, 5));
+}
+
+TEST(SlotLedger, a_lane_does_not_take_the_only_slot_that_an_older_input_can_have_lain_in) {  // SL-2
+  SlotLedger ledger;
+  ledger.reset(2, 1);
+  make(ledger, 1);
+  ledger.claim(0, 1, 4);  // lane 0 is free since 4, lane 1 since ever
+  make(ledger, 5);
+  make(ledger, 6);
+  ledger.claim(0, 5, 7);  // lane 0 is free since 7: the input of 6 can lie in lane 1 only
+  make(ledger, 8);
+  EXPECT_FALSE(ledger.can_claim(1, 8));  // it would leave the input of 6 without a slot
+  EXPECT_TRUE(ledger.can_claim(0, 8));
+  EXPECT_TRUE(ledger.can_claim(1, 6));
+}
+
+TEST(SlotLedger, reserved_slots_come_back_as_they_were) {
+  SlotLedger ledger;
+  ledger.reset(1, 2);
+  std::vector<double> units(2);
+  ASSERT_TRUE(ledger.can_reserve(0, 2));
+  ledger.reserve(0, 2, units.data());
+  EXPECT_FALSE(ledger.can_reserve(0, 1));
+  EXPECT_EQ(ledger.spare(), 0);
+  ledger.cancel(0, 2, units.data());
+  EXPECT_EQ(ledger.spare(), 2);
+  make(ledger, 0);
+  EXPECT_TRUE(ledger.can_claim(0, 0));
+}
+
+/// Inputs [made, taken) of one lane never overlap more than its slots, whatever is claimed in which order.
+TEST(SlotLedger, random_claims_never_put_more_inputs_on_a_lane_than_it_has_slots) {  // SL-2, SL-3
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Random random(seed);
+    const int lanes = static_cast<int>(1 + random.below(4));
+    const int slots = static_cast<int>(1 + random.below(3));
+    SlotLedger ledger;
+    ledger.reset(lanes, slots);
+    std::vector<double> waiting;
+    std::map<int, std::vector<std::pair<double, double>>> taken;
+    for (double now = 1; now < 120; now += 1) {
+      if (random.below(2) == 0 && ledger.spare() > 0) {
+        make(ledger, now);
+        waiting.push_back(now);
+      }
+      const int lane = static_cast<int>(random.below(static_cast<std::uint64_t>(lanes)));
+      if (waiting.empty() || random.below(2) == 0) continue;
+      const std::size_t choice = random.below(waiting.size());
+      if (!ledger.can_claim(lane, waiting[choice])) continue;
+      ledger.claim(lane, waiting[choice], now);
+      taken[lane].emplace_back(waiting[choice], now);
+      waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(choice));
+    }
+    // What is left can always be taken by some lane, one after the other.
+    for (double now = 200; !waiting.empty(); now += 1) {
+      int lane = 0;
+      while (lane < lanes && !ledger.can_claim(lane, waiting.front())) ++lane;
+      ASSERT_LT(lane, lanes) << "seed " << seed << ": an input is stuck";
+      ledger.claim(lane, waiting.front(), now);
+      taken[lane].emplace_back(waiting.front(), now);
+      waiting.erase(waiting.begin());
+    }
+    for (const auto& [lane, inputs] : taken) {
+      for (const auto& [made, end] : inputs) {
+        int held = 0;
+        for (const auto& [other_made, other_end] : inputs) held += other_made <= made && made < other_end ? 1 : 0;
+        ASSERT_LE(held, slots) << "seed " << seed << ", lane " << lane;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace maestro
