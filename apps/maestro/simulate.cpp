@@ -1,5 +1,6 @@
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -58,7 +59,11 @@ int simulate(const SimulateArguments& arguments, Console& console) {
     throw std::logic_error("policy " + arguments.policy + " broke a rule: " + legal.error().message);
   }
 
-  const double bound = lower_bound_ms(workload);
+  double bound = lower_bound_ms(workload);
+  if (bound > schedule.makespan_ms + tolerance_ms(schedule)) {
+    throw std::logic_error("the lower bound is beyond a legal schedule");
+  }
+  bound = std::min(bound, schedule.makespan_ms);  // the two round differently
   nlohmann::ordered_json result = {
       {"policy", arguments.policy},      {"makespan_ms", schedule.makespan_ms},
       {"lower_bound_ms", bound},         {"ratio", bound > 0 ? schedule.makespan_ms / bound : 1.0},
