@@ -331,7 +331,7 @@ class Search {
   std::vector<Precedence> orders_;
   std::vector<Ring> rings_;
   std::vector<std::vector<std::size_t>> devices_;  // passes of each
-  double best_ = 1;  // at first more than one task at a time would take
+  double best_ = 1;                                // at first more than one task at a time would take
   ExhaustiveResult result_;
 };
 
