@@ -293,7 +293,7 @@ void SectionReplica::start_snapshot(const LaneMark& mark) {
   submit("snapshot", TraceCategory::step,
          [runner = spec_.runner, writer = spec_.snapshots, mark, self, coordinator, section = spec_.section,
           label = node().name] {
-           Result<SectionSnapshot> taken = take_snapshot(runner->section(), label, mark.step);
+           Result<SectionSnapshot> taken = take_snapshot(runner->section(), label);
            if (!taken) throw std::runtime_error(taken.error().message);
            writer->write(mark.staging, std::move(*taken), [=](Result<std::vector<FileRecord>> written) {
              if (!written) return tell_from_outside(self, Failure{"checkpoint: " + written.error().message});

@@ -7,12 +7,12 @@ constexpr const char* first_prefix = "exp_avg.";
 constexpr const char* second_prefix = "exp_avg_sq.";
 }  // namespace
 
-Result<SectionSnapshot> take_snapshot(Section& section, const std::string& name, StepId step) {
+Result<SectionSnapshot> take_snapshot(Section& section, const std::string& name) {
   const Parameters& parameters = section.parameters();
   SectionSnapshot snapshot;
   snapshot.section = name;
   snapshot.config = section.config_json();
-  snapshot.step = step.value();
+  snapshot.updates = static_cast<std::uint64_t>(parameters.updates());
   const auto copy = [&](TensorSnapshot& into, std::span<float> flat, const char* prefix) -> Status {
     Result<TensorSnapshot> made = export_tensors(section, flat, prefix);
     if (!made) return made.error();
@@ -38,6 +38,7 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
   if (Status status = import_tensors(section, parameters.values(), stored->state.parameters, model); !status) {
     return status;
   }
+  parameters.set_updates(static_cast<std::int64_t>(stored->state.optimizer_step));
   std::vector<NamedTensor> first;
   std::vector<NamedTensor> second;
   for (const NamedTensor& tensor : stored->state.optimizer) {
@@ -58,7 +59,7 @@ void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapsh
     state.optimizer = held->first_moments.tensors;
     state.optimizer.insert(state.optimizer.end(), held->second_moments.tensors.begin(),
                            held->second_moments.tensors.end());
-    state.optimizer_step = held->step;
+    state.optimizer_step = held->updates;
     written(store_.write_section(staging, held->section, state));
   });
 }

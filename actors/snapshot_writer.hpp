@@ -18,14 +18,14 @@ namespace maestro {
 struct SectionSnapshot {
   std::string section;
   std::string config;
-  std::uint64_t step = 0;
+  std::uint64_t updates = 0;  ///< of the optimizer so far
   TensorSnapshot values;
   TensorSnapshot first_moments;
   TensorSnapshot second_moments;
 };
 
 /// Copies what a checkpoint holds of a trained section. On the device thread.
-Result<SectionSnapshot> take_snapshot(Section& section, const std::string& name, StepId step);
+Result<SectionSnapshot> take_snapshot(Section& section, const std::string& name);
 /// Puts a stored state back. On the starting thread, before any work.
 Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name);
 

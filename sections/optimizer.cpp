@@ -39,8 +39,9 @@ Result<double> AdamWOptimizer::clip_factor(double norm) const {
 
 void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std::int64_t number,
                           double clip_factor) const {
-  AdamWStep settings{learning_rate(number), config_.beta1, config_.beta2, config_.epsilon,
-                     config_.weight_decay,  number,        clip_factor};
+  parameters.set_updates(parameters.updates() + 1);
+  AdamWStep settings{learning_rate(number), config_.beta1,        config_.beta2, config_.epsilon,
+                     config_.weight_decay,  parameters.updates(), clip_factor};
   const std::size_t decayed = parameters.decayed_elements();
   ops.adamw(parameters.values().first(decayed), parameters.gradients().first(decayed),
             parameters.first_moments().first(decayed), parameters.second_moments().first(decayed), settings);

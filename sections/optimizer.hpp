@@ -40,8 +40,9 @@ class AdamWOptimizer {
   [[nodiscard]] Result<double> clip_factor(double norm) const;
 
   /// AdamW (Loshchilov & Hutter 2019) with the gradient multiplied by `clip_factor` first; weight decay on the decayed
-  /// range alone (PA-1); `number` is the step's, from 1. Gradients are zero afterwards, packed weights out of date
-  /// (PA-2).
+  /// range alone (PA-1); `number` is the step's, from 1, for the learning rate, while bias corrections count the
+  /// updates that were made (Parameters::updates), as PyTorch does for parameters without a gradient. Gradients are
+  /// zero afterwards, packed weights out of date (PA-2).
   void step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor) const;
   /// Norm, clipping by the section's own norm, and step in one.
   [[nodiscard]] Result<OptimizerStep> clipped_step(const OperatorTable& ops, Parameters& parameters,

@@ -82,6 +82,9 @@ class Parameters {
   [[nodiscard]] std::span<float> gradients() const { return flat(gradients_); }
   [[nodiscard]] std::span<float> first_moments() const { return flat(first_moments_); }
   [[nodiscard]] std::span<float> second_moments() const { return flat(second_moments_); }
+  /// Optimizer steps so far, for AdamW's bias corrections: steps in which the section had no work do not count.
+  [[nodiscard]] std::int64_t updates() const { return updates_; }
+  void set_updates(std::int64_t updates) { updates_ = updates; }
   /// View of `parameter`'s part of one of the flat buffers above.
   [[nodiscard]] Tensor part(std::span<float> flat_buffer, const Parameter& parameter) const;
 
@@ -91,6 +94,7 @@ class Parameters {
   std::deque<Parameter> parameters_;  // stable addresses
   std::size_t elements_ = 0;
   std::size_t decayed_elements_ = 0;
+  std::int64_t updates_ = 0;
   AlignedMemory values_;
   AlignedMemory gradients_;
   AlignedMemory first_moments_;
