@@ -1,0 +1,74 @@
+"""A workload file run by real actors on emulated devices."""
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from maestro_program import PROGRAM
+
+
+def workload(llm=6, vision=2, samples=36):
+    return {"sections": [{"name": "vision", "replicas": vision, "mode": "forward_backward", "max_in_flight": 3},
+                         {"name": "llm", "replicas": llm, "mode": "forward_backward", "max_in_flight": 1}],
+            "edges": [{"from": "vision", "to": "llm", "slots": 2, "transfer_ms": 0}],
+            "samples": [{"id": at, "forward_ms": {"llm": 6, **({"vision": 4} if at % 4 == 0 else {})},
+                         "backward_ms": {"llm": 12, **({"vision": 8} if at % 4 == 0 else {})}}
+                        for at in range(samples)]}
+
+
+class Emulation(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_workload(self, content, *arguments):
+        file = self.folder / "workload.json"
+        file.write_text(json.dumps(content))
+        return subprocess.run([str(PROGRAM), "emulate", str(file), *arguments], capture_output=True, text=True,
+                              timeout=120)
+
+    def answer(self, content, *arguments):
+        done = self.run_workload(content, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout.strip().splitlines()[-1])
+
+    def test_comes_near_the_plan_under_every_policy(self):
+        for policy in ("wavefront", "arrival", "bulk_synchronous"):
+            answer = self.answer(workload(), "--policy", policy, "--steps", "4")
+            self.assertEqual(answer["steps"], 4)
+            self.assertEqual(answer["tokens"], 4 * (36 + 9))
+            # Emulated passes never take less than they should; how much more is the machine's and the runtime's.
+            self.assertLessEqual(answer["share_of_plan"], 1.3 if policy == "wavefront" else 3)
+            self.assertGreater(answer["share_of_plan"], 0.5)
+
+    def test_the_devices_of_several_processes_work_together(self):
+        answer = self.answer(workload(), "--steps", "3", "--processes", "3")
+        self.assertEqual(answer["steps"], 3)
+        self.assertGreater(answer["share_of_plan"], 0.4)
+
+    def test_frozen_sections_and_bounds_may_be_missing(self):
+        content = workload()
+        content["sections"][0]["mode"] = "forward_only"
+        del content["sections"][0]["max_in_flight"], content["edges"][0]["slots"]
+        for sample in content["samples"]:
+            sample["backward_ms"].pop("vision", None)
+        self.assertGreater(self.answer(content, "--steps", "2")["share_of_plan"], 0.4)
+
+    def test_samples_that_enter_sections_in_three_ways_are_refused_in_one_line(self):
+        content = workload()
+        content["sections"].append({"name": "audio", "replicas": 1, "mode": "forward_backward"})
+        content["edges"].append({"from": "audio", "to": "llm"})
+        for at in (1, 3):
+            content["samples"][at]["forward_ms"]["audio"] = 1
+            content["samples"][at]["backward_ms"]["audio"] = 1
+        done = self.run_workload(content)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn("audio", done.stderr)
+        self.assertIn("maestro simulate", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
