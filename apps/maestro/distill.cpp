@@ -20,16 +20,6 @@ std::string default_corpus() {
       "maestro distill --data PATH");
 }
 
-/// A string as a TOML value, for --set.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
-}
-
 double metric(const RunResult& result, const std::string& section, const std::string& name) {
   const auto found = result.validation.find(section);
   if (found == result.validation.end()) return 0;
@@ -67,6 +57,15 @@ void print_table(const RunResult& teacher, const RunResult& student, Console& co
 }
 
 }  // namespace
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + "\"";
+}
 
 fs::path bundled_jobs() {
   const char* repository = std::getenv("MAESTRO_REPOSITORY");

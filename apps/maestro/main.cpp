@@ -52,6 +52,20 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   add_run_options(*distill_command, distill.run);
 
+  maestro::VisionLanguageArguments vlm;
+  CLI::App* vlm_command = app.add_subcommand("vlm", "train a small vision-language model, and show what it answers");
+  CLI::Option* vlm_data =
+      vlm_command->add_option("--data", vlm.data, "conversations in LLaVA's format (default: drawn scenes)");
+  vlm_command->add_option("--images", vlm.images, "folder of their pictures (default: images beside the file)")
+      ->needs(vlm_data);
+  vlm_command->add_option("--validation", vlm.validation, "conversations to validate with (default: some of --data)")
+      ->needs(vlm_data);
+  vlm_command->add_option("--out", vlm.out, "folder for scenes, weights, report, trace and page");
+  vlm_command->add_option("--seed", vlm.seed, "random seed")->check(CLI::NonNegativeNumber);
+  vlm_command->add_option("--shown", vlm.shown, "validation pictures on the page")->check(CLI::Range(0, 10000));
+  vlm_command->add_option("--set", vlm.overrides, "override a key of the job")->allow_extra_args(false);
+  add_run_options(*vlm_command, vlm.run);
+
   maestro::SimulateArguments simulate;
   CLI::App* simulate_command = app.add_subcommand("simulate", "plan a workload file in virtual time");
   simulate_command->add_option("workload", simulate.workload, "workload file (JSON)")->required();
@@ -60,6 +74,17 @@ int main(int argc, char** argv) {
   simulate_command->add_option("--budget-ms", simulate.budget_ms, "plan for so long (default: a fixed number of tries)")
       ->check(CLI::Range(1.0, 3.6e6));
   simulate_command->add_option("--seed", simulate.seed, "of the search for an order")->check(CLI::NonNegativeNumber);
+
+  maestro::EmulateArguments emulate;
+  CLI::App* emulate_command = app.add_subcommand("emulate", "run a workload on emulated devices, with real actors");
+  emulate_command->add_option("workload", emulate.workload, "workload file (JSON, see docs/workloads.md)")->required();
+  emulate_command->add_option("--policy", emulate.policy, "arrival, bulk_synchronous or wavefront");
+  emulate_command->add_option("--steps", emulate.steps, "how often the workload is run")->check(CLI::PositiveNumber);
+  emulate_command->add_option("--columns", emulate.columns, "floats that a sample sends over an edge")
+      ->check(CLI::PositiveNumber);
+  emulate_command->add_option("--evaluations", emulate.evaluations, "schedules that a plan tries")
+      ->check(CLI::PositiveNumber);
+  add_run_options(*emulate_command, emulate.run);
 
   maestro::Console console(maestro::standard_streams());
   try {
@@ -71,8 +96,10 @@ int main(int argc, char** argv) {
   }
 
   try {
+    if (*emulate_command) return maestro::emulate(emulate, console);
     if (*train_command) return maestro::train(train, console).status;
     if (*distill_command) return maestro::distill(distill, console);
+    if (*vlm_command) return maestro::vision_language(vlm, console);
     if (*simulate_command) return maestro::simulate(simulate, console);
     maestro::train(check, console);
     console.note(check.job.string() + ": ok");

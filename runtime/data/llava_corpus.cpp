@@ -35,8 +35,9 @@ struct LlavaCorpus::Opening {
   std::vector<std::string> bad;                            ///< the first of them, a line each
 
   [[nodiscard]] JobError too_many(std::uint64_t found, std::int64_t allowed) const {
-    std::string text = "[data] " + std::to_string(found) + " bad sample" + (found == 1 ? "" : "s") +
-                       ", more than max_bad_samples = " + std::to_string(allowed) + ":";
+    if (found == 1) return JobError("[data] " + bad.front() + "; max_bad_samples = 1 leaves it out");
+    std::string text = "[data] " + std::to_string(found) +
+                       " bad samples, more than max_bad_samples = " + std::to_string(allowed) + ":";
     for (const std::string& line : bad) text += "\n  " + line;
     if (found > bad.size()) text += "\n  and " + std::to_string(found - bad.size()) + " more";
     return JobError(text);

@@ -161,8 +161,8 @@ TEST(LlavaCorpus, every_kind_of_bad_sample_is_found_at_opening_and_named_LC_1) {
   };
   const std::string start = "a.json: sample 'odd': ";
   EXPECT_THAT(reason("none.png", "<image>", "A"),
-              AllOf(testing::StartsWith("[data] 1 bad sample, more than max_bad_samples = 0:\n  "),
-                    HasSubstr(start + "picture "), HasSubstr("none.png: does not exist")));
+              AllOf(testing::StartsWith("[data] "), testing::Not(HasSubstr("\n")), HasSubstr(start + "picture "),
+                    HasSubstr("none.png: does not exist")));
   EXPECT_THAT(reason("short.png", "<image>", "A"), AllOf(HasSubstr(start), HasSubstr("short.png: truncated")));
   EXPECT_THAT(reason("words.png", "<image>", "A"), AllOf(HasSubstr(start), HasSubstr("words.png: not an image")));
   EXPECT_THAT(reason("good.png", "What?", "A"), HasSubstr(start + "0 <image> placeholders, but 1 picture"));

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cmath>
+
+#include "apps/maestro/commands.hpp"
+#include "apps/vlm/answers.hpp"
+#include "apps/vlm/markup.hpp"
+#include "apps/vlm/page.hpp"
+#include "apps/vlm/run_figures.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/data/scene_dataset.hpp"
+#include "runtime/job/job_document.hpp"
+#include "runtime/observe/output_file.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* model_section = "llm";
+constexpr std::int64_t timeline_steps = 3;
+
+std::string percent(double share, int digits = 0) {
+  return fixed(100.0 * share, digits) + " %";
+}
+
+std::string setting(const char* key, const fs::path& path) {
+  return std::string(key) + "=" + quoted(fs::absolute(path).lexically_normal().string());
+}
+
+/// Settings that say where the conversations are; draws the scenes where none are given.
+std::vector<std::string> data_settings(const VisionLanguageArguments& arguments, const fs::path& folder,
+                                       Console& console) {
+  if (!arguments.data.empty()) {
+    std::vector<std::string> settings{setting("data.path", arguments.data), "data.validation_path=\"\""};
+    if (!arguments.validation.empty()) settings.back() = setting("data.validation_path", arguments.validation);
+    if (!arguments.images.empty()) settings.push_back(setting("data.images", arguments.images));
+    return settings;
+  }
+  SceneDatasetOptions options;
+  options.scenes.seed = static_cast<std::uint64_t>(arguments.seed);
+  console.note("[1/3] drawing " + std::to_string(options.train_samples) + " scenes to learn from and " +
+               std::to_string(options.validation_samples) + " that are never shown");
+  const SceneDataset scenes = write_scene_dataset(folder / "scenes", options);
+  if (!scenes.written) console.note("  " + (folder / "scenes").string() + " holds them already");
+  return {setting("data.path", scenes.train), setting("data.validation_path", scenes.validation)};
+}
+
+TrainArguments training_of(const VisionLanguageArguments& arguments, const fs::path& folder, Console& console) {
+  TrainArguments job;
+  job.job = bundled_jobs() / "vlm" / "vlm.toml";
+  job.overrides = data_settings(arguments, folder, console);
+  job.overrides.push_back("train.seed=" + std::to_string(arguments.seed));
+  job.overrides.push_back("train.out=" + quoted(folder.string()));
+  job.overrides.insert(job.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  job.run = arguments.run;
+  if (job.run.report.empty()) job.run.report = folder / "report.json";
+  if (job.run.trace.empty()) job.run.trace = folder / "trace.json";
+  return job;
+}
+
+std::string utilization_text(const RunFigures& figures) {
+  std::string text;
+  for (const auto& [section, share] : figures.utilization)
+    text += (text.empty() ? "" : ", ") + section + " " + percent(share);
+  return text;
+}
+
+PageContent page_content(const RunFigures& figures, const Timeline& timeline, std::vector<PageAnswer> answers,
+                         const VisionLanguageArguments& arguments) {
+  PageContent page;
+  page.title = "A vision-language model, trained by maestro";
+  page.summary = std::to_string(figures.steps) + " steps on " +
+                 (arguments.data.empty() ? "drawn scenes" : arguments.data.filename().string()) + ", seed " +
+                 std::to_string(arguments.seed) + ". Vision encoder, projector and language model are sections of " +
+                 "their own; vision runs for the samples with pictures only. Policy: " + figures.policy + ".";
+  page.figures = {
+      {"Exact match", percent(figures.exact_match, 1), "answers right to the letter, unseen validation samples"},
+      {"Validation loss", fixed(figures.validation_ce, 4), "cross-entropy, nats per token"},
+      {"Throughput", fixed(figures.samples_per_s, 0) + " /s", "samples, over the whole training"},
+      {"Training time", fixed(figures.train_seconds, 0) + " s", ""},
+      {"Peak memory", fixed(figures.max_rss_mb, 0) + " MB", "all processes"},
+  };
+  if (figures.makespan_over_bound > 0) {
+    page.figures.push_back({"Makespan / bound", fixed(figures.makespan_over_bound, 3),
+                            "how near the steps came to the shortest possible schedule, 1 at best"});
+  }
+  for (const auto& [section, share] : figures.utilization) {
+    page.figures.push_back({section + " busy", percent(share), "of a step's makespan, mean"});
+  }
+  page.training = figures.training;
+  page.validation = figures.validation;
+  page.timeline = timeline;
+  page.answers = std::move(answers);
+  return page;
+}
+
+void print_figures(const RunFigures& figures, const RunResult& result, const fs::path& page, Console& console) {
+  console.note("");
+  console.note("validation, on samples that were never shown");
+  console.note("  exact match         " + percent(figures.exact_match, 1));
+  console.note("  ce                  " + fixed(figures.validation_ce, 4) + " nats per token");
+  console.note("speed");
+  console.note("  throughput          " + fixed(figures.samples_per_s, 1) + " samples/s, " +
+               fixed(figures.train_seconds, 0) + " s");
+  console.note("  busy                " + utilization_text(figures) + " of the makespan");
+  console.note("  makespan / bound    " + fixed(figures.makespan_over_bound, 3) + " (" + figures.policy + ")");
+  console.note("  peak memory         " + fixed(figures.max_rss_mb, 0) + " MB");
+  console.note("files");
+  console.note("  page                " + page.string() + "   (open in a browser)");
+  console.note("  report              " + result.report);
+  console.note("  trace               " + result.trace + "   (open in https://ui.perfetto.dev)");
+  for (const auto& [section, folder] : result.weights) console.note("  weights             " + folder);
+}
+
+/// The answers on the page come from the weights of the last checkpoint.
+void check_keeps_weights(const JobDocument& job) {
+  const JobTable train = job.root().table("train");
+  if (train.flag("checkpoint_at_end", true)) return;
+  train.fail("checkpoint_at_end", "the page shows what the trained model answers; leave it true, or use maestro train");
+}
+
+}  // namespace
+
+int vision_language(const VisionLanguageArguments& arguments, Console& console) {
+  const fs::path folder = arguments.out / "vlm";
+  const TrainArguments training = training_of(arguments, folder, console);
+  const JobDocument job = JobDocument::load(training.job, training.overrides);
+  check_keeps_weights(job);
+  console.note("[2/3] training");
+  const RunResult result = train(training, console);
+  if (result.status != 0 || result.interrupted) return result.status;
+
+  console.note("[3/3] asking the model, and writing the page");
+  const RunFigures figures = read_run_figures(training.run.report, model_section).value_or_throw();
+  Timeline timeline = read_timeline(training.run.trace, figures.lanes, timeline_steps).value_or_throw();
+  AnswerOptions asked;
+  asked.with_pictures = arguments.shown;
+  asked.without = std::min<std::int64_t>(std::max<std::int64_t>(arguments.shown / 6, 0), 500);
+  std::vector<PageAnswer> answers = answer_samples(job, result.weights, asked);
+  const fs::path page = folder / "page.html";
+  write_output(page, page_of(page_content(figures, timeline, std::move(answers), arguments))).or_throw();
+  print_figures(figures, result, page, console);
+  return 0;
+}
+
+}  // namespace maestro

@@ -1,0 +1,145 @@
+#include "apps/vlm/answers.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+#include "runtime/core/result.hpp"
+#include "runtime/data/image_resize.hpp"
+#include "runtime/data/llava_corpus.hpp"
+#include "runtime/job/job_reader.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "sections/registry.hpp"
+#include "sections/state_io.hpp"
+#include "sections/vision/generate.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::int64_t shown_side = 256;  // longer side of a picture on the page, pixels, at most
+constexpr std::int64_t small_side = 96;   // pictures up to this are shown enlarged
+
+struct LoadedSection {
+  std::unique_ptr<Section> section;
+  DType precision = DType::f32;
+};
+
+/// A model to ask, as the replicas of the run held it.
+class TrainedModel {
+ public:
+  TrainedModel(const JobDocument& job, const LlavaCorpus& corpus, const DataConfig& data,
+               const std::map<std::string, std::string>& weights)
+      : root_(job.root()), registry_(builtin_sections()), weights_(weights) {
+    shape_ = {data.sequence, corpus.vocabulary(), data.kind, corpus.patch_columns(), corpus.max_patches()};
+    seed_ = static_cast<std::uint64_t>(read_train(root_.table("train")).seed);
+    vision_ = load("vision", "vision_encoder");
+    projector_ = load("projector", "projector");
+    decoder_ = load("llm", "vision_language_decoder");
+  }
+
+  [[nodiscard]] std::vector<std::int32_t> answer(const Prompt& prompt, const GenerateOptions& options) const {
+    auto* decoder = dynamic_cast<VisionLanguageDecoder*>(decoder_.section.get());
+    if (decoder == nullptr) throw JobError("section llm is of another type than vision_language_decoder");
+    const VisionLanguageModel model{vision_.section.get(), vision_.precision, projector_.section.get(),
+                                    projector_.precision,  decoder,           decoder_.precision};
+    return generate(ops_, model, prompt, options);
+  }
+
+ private:
+  LoadedSection load(const std::string& name, const std::string& type) const {
+    const JobTable table = root_.table(name);
+    const SectionConfig config = read_section(table, name);
+    SectionContext context;
+    context.name = name;
+    context.seed = seed_;
+    context.precision = config.precision;
+    context.ops = &ops_;
+    LoadedSection out{registry_.build(table.text("type", type), {name, table, root_, shape_})(context),
+                      config.precision};
+    const auto trained = weights_.find(name);
+    const std::string folder = trained != weights_.end() ? trained->second : config.weights;
+    if (!folder.empty()) load_weights(*out.section, folder).or_throw();
+    out.section->parameters().values_changed();
+    out.section->freeze();
+    return out;
+  }
+
+  JobTable root_;
+  SectionRegistry registry_;
+  const std::map<std::string, std::string>& weights_;
+  DataShape shape_;
+  std::uint64_t seed_ = 1;
+  cpu::CpuOperatorTable ops_;  // before the sections, which refer to it
+  LoadedSection vision_, projector_, decoder_;
+};
+
+/// `count` of `from`, evenly spread, in order.
+std::vector<SampleId> spread(const std::vector<SampleId>& from, std::int64_t count) {
+  const auto wanted = std::min(from.size(), static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
+  std::vector<SampleId> out;
+  for (std::size_t at = 0; at < wanted; ++at) out.push_back(from[at * from.size() / wanted]);
+  return out;
+}
+
+std::vector<SampleId> chosen_samples(const LlavaCorpus& corpus, const AnswerOptions& options) {
+  std::vector<SampleId> seeing, reading;
+  for (std::uint64_t at = 0; at < corpus.samples(Split::validation); ++at) {
+    const SampleId sample(at);
+    (corpus.pictures(Split::validation, sample).images > 0 ? seeing : reading).push_back(sample);
+  }
+  std::vector<SampleId> out = spread(seeing, options.with_pictures);
+  std::ranges::copy(spread(reading, options.without), std::back_inserter(out));
+  std::erase_if(out, [&](SampleId sample) { return !corpus.prepare(Split::validation, sample).ok(); });
+  return out;
+}
+
+PagePicture picture_for_page(const std::filesystem::path& file) {
+  Image image = decode_image(file).value_or_throw();
+  const std::int64_t side = std::max(image.width, image.height);
+  if (side > shown_side) {
+    image = resize(image, std::max<std::int64_t>(1, image.width * shown_side / side),
+                   std::max<std::int64_t>(1, image.height * shown_side / side));
+  }
+  return {encode_png(image).value_or_throw(), side <= small_side};
+}
+
+PageAnswer answered(const LlavaCorpus& corpus, const TrainedModel& model, SampleId sample, std::int64_t max_tokens) {
+  const ConversationView view = corpus.view(Split::validation, sample);
+  const std::int64_t patches = corpus.pictures(Split::validation, sample).patches;
+  std::vector<float> pixels(static_cast<std::size_t>(patches * corpus.patch_columns()));
+  std::vector<std::int32_t> places(static_cast<std::size_t>(patches * 3));
+  Prompt prompt;
+  prompt.tokens = view.prompt;
+  if (patches > 0) {
+    corpus.read_pictures(Split::validation, sample, pixels, places);
+    // The first question may stand before pictures of later ones: it sees those that it names.
+    const auto named = std::ranges::count(view.prompt, image_token);
+    prompt.pixels = Tensor(pixels.data(), DType::f32, Shape{named, corpus.patch_columns()});
+    prompt.places = Tensor(places.data(), DType::i32, Shape{named, 3});
+    if (named == 0) prompt.pixels = prompt.places = Tensor();
+  }
+  PageAnswer out;
+  out.question = view.question;
+  out.reference = view.answer;
+  out.written = corpus.decode(model.answer(prompt, {max_tokens, corpus.end_of_turn()}));
+  for (const std::filesystem::path& file : view.pictures) out.pictures.push_back(picture_for_page(file));
+  return out;
+}
+
+}  // namespace
+
+std::vector<PageAnswer> answer_samples(const JobDocument& job, const std::map<std::string, std::string>& weights,
+                                       const AnswerOptions& options) {
+  const DataConfig data = read_data(job.root().table("data"));
+  if (data.kind != "llava") return {};
+  const LlavaCorpus corpus(data);
+  const TrainedModel model(job, corpus, data, weights);
+  std::vector<PageAnswer> answers;
+  for (const SampleId sample : chosen_samples(corpus, options)) {
+    answers.push_back(answered(corpus, model, sample, options.max_tokens));
+  }
+  return answers;
+}
+
+}  // namespace maestro

@@ -1,0 +1,18 @@
+// Small pieces of HTML and SVG. Pure; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace maestro {
+
+/// `text` as it stands in HTML or SVG, inside an element or a quoted attribute.
+[[nodiscard]] std::string escaped(std::string_view text);
+/// RFC 4648, with padding.
+[[nodiscard]] std::string base64(std::string_view bytes);
+/// With `digits` behind the point, in no locale.
+[[nodiscard]] std::string fixed(double value, int digits);
+/// Four significant digits at most: 0.001234, 12.5, 2000.
+[[nodiscard]] std::string shortened(double value);
+
+}  // namespace maestro

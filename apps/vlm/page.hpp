@@ -1,0 +1,46 @@
+// One HTML page about a trained vision-language model, complete in itself: no script, no link to anything outside, its
+// pictures inside the text. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/vlm/charts.hpp"
+#include "apps/vlm/timeline.hpp"
+
+namespace maestro {
+
+struct PageFigure {
+  std::string name;
+  std::string value;
+  std::string remark;  ///< may be empty
+};
+
+struct PagePicture {
+  std::string png;        ///< the bytes of a PNG file
+  bool enlarged = false;  ///< few pixels, to be shown as squares
+};
+
+/// A question of the validation set, with what the model wrote.
+struct PageAnswer {
+  std::vector<PagePicture> pictures;
+  std::string question;
+  std::string reference;
+  std::string written;
+  [[nodiscard]] bool right() const { return written == reference; }
+};
+
+struct PageContent {
+  std::string title;
+  std::string summary;  ///< a sentence or two
+  std::vector<PageFigure> figures;
+  std::vector<ChartPoint> training;    ///< loss by step
+  std::vector<ChartPoint> validation;  ///< loss by step
+  Timeline timeline;
+  std::vector<PageAnswer> answers;
+};
+
+/// UTF-8; all texts of `content` are shown as they are, whatever characters they hold. What is empty is left out.
+[[nodiscard]] std::string page_of(const PageContent& content);
+
+}  // namespace maestro
