@@ -30,18 +30,19 @@ bool in_digit(std::size_t digit, double u, double v) {
   return (digits[digit][static_cast<std::size_t>(row)] >> (4 - column) & 1) != 0;
 }
 
-/// Whether the figure, filling [-1, 1] x [-1, 1] with v downwards, covers the point.
+/// Shapes differ in how much they cover, not in their edges alone. Whether the figure, filling [-1, 1] x [-1, 1] with v
+/// downwards, covers the point.
 bool covers(std::size_t figure, double u, double v) {
   if (std::abs(u) > 1.0 || std::abs(v) > 1.0) return false;
   switch (figure) {
     case 0:
-      return u * u + v * v <= 1.0;
+      return u * u + v * v <= 0.45;
     case 1:
-      return std::abs(u) <= 0.9 && std::abs(v) <= 0.9;
+      return true;
     case 2:
       return std::abs(u) <= (v + 1.0) / 2.0;
     case 3:
-      return std::abs(u) <= 0.3 || std::abs(v) <= 0.3;
+      return std::abs(u) <= 0.2 || std::abs(v) <= 0.2;
     default:
       return in_digit(figure - scene_shapes.size(), u, v);
   }
