@@ -136,6 +136,68 @@ std::string_view words_for(TimelinePass pass) {
   return names[static_cast<std::size_t>(pass)];
 }
 
+class LaneChart {
+ public:
+  explicit LaneChart(const Timeline& timeline)
+      : timeline_(timeline),
+        sections_(sections_of(timeline)),
+        bottom_(top + lane_height * static_cast<double>(timeline.lanes.size())) {
+    for (const TimelineSlice& slice : timeline.slices) end_ms_ = std::max(end_ms_, slice.begin_ms + slice.length_ms);
+  }
+
+  [[nodiscard]] double height() const { return bottom_ + 30; }
+
+  [[nodiscard]] std::string axes() const {
+    std::string out;
+    const double distance = tick_distance(end_ms_, 8);
+    for (double ms = 0; ms <= end_ms_; ms += distance) {
+      out += line(x(ms), top - 4, x(ms), bottom_, "grid") +
+             text_at(x(ms), bottom_ + 20, "middle", shortened(ms) + (ms == 0 ? " ms" : ""));
+    }
+    for (std::size_t lane = 0; lane < timeline_.lanes.size(); ++lane) {
+      out += text_at(left - 10, y(lane) + 13, "end", timeline_.lanes[lane].track) + "<g class=\"faint\">" +
+             text_at(left - 10, y(lane) + 27, "end", timeline_.lanes[lane].device) + "</g>";
+    }
+    return out;
+  }
+
+  /// Where each step's first pass begins.
+  [[nodiscard]] std::string steps() const {
+    std::string out;
+    for (std::int64_t step = timeline_.first_step; step <= timeline_.last_step; ++step) {
+      const auto first = std::ranges::find(timeline_.slices, step, &TimelineSlice::step);
+      if (first == timeline_.slices.end()) continue;
+      out += line(x(first->begin_ms), top - 8, x(first->begin_ms), bottom_, "begin") +
+             text_at(x(first->begin_ms) + 4, top - 12, "start", "step " + std::to_string(step));
+    }
+    return out;
+  }
+
+  [[nodiscard]] std::string slices() const {
+    std::string out;
+    for (const TimelineSlice& slice : timeline_.slices) {
+      const TimelineLane& lane = timeline_.lanes[slice.lane];
+      const auto section = std::ranges::find(sections_, lane.section) - sections_.begin();
+      const double width = std::max(least_width, x(slice.begin_ms + slice.length_ms) - x(slice.begin_ms));
+      out += "<rect class=\"s" + std::to_string(section) + " " + std::string(class_of(slice.pass)) + "\" x=\"" +
+             fixed(x(slice.begin_ms), 2) + "\" y=\"" + fixed(y(slice.lane) + 4, 1) + "\" width=\"" + fixed(width, 2) +
+             "\" height=\"26\"><title>" + escaped(lane.track) + " " + std::string(words_for(slice.pass)) + ", step " +
+             std::to_string(slice.step) + ": " + fixed(slice.length_ms, 2) + " ms</title></rect>";
+    }
+    return out;
+  }
+
+ private:
+  static constexpr double left = 116, right = chart_width - 16, top = 26, lane_height = 38, least_width = 0.6;
+  [[nodiscard]] double x(double ms) const { return left + (right - left) * ms / end_ms_; }
+  [[nodiscard]] double y(std::size_t lane) const { return top + lane_height * static_cast<double>(lane); }
+
+  const Timeline& timeline_;
+  std::vector<std::string> sections_;
+  double bottom_;
+  double end_ms_ = 1e-6;
+};
+
 std::vector<ChartPoint> positive(std::vector<ChartPoint> points) {
   std::erase_if(points, [](const ChartPoint& point) { return !(point.value > 0) || !std::isfinite(point.value); });
   return points;
@@ -162,41 +224,9 @@ std::string loss_chart(const std::vector<ChartPoint>& training, const std::vecto
 
 std::string timeline_chart(const Timeline& timeline) {
   if (timeline.slices.empty()) return "";
-  constexpr double left = 116, right = chart_width - 16, top = 26, lane_height = 38, bar = 26;
-  const std::vector<std::string> sections = sections_of(timeline);
-  const double bottom = top + lane_height * static_cast<double>(timeline.lanes.size());
-  double end_ms = 0;
-  for (const TimelineSlice& slice : timeline.slices) end_ms = std::max(end_ms, slice.begin_ms + slice.length_ms);
-  end_ms = std::max(end_ms, 1e-6);
-  const auto x = [&](double ms) { return left + (right - left) * ms / end_ms; };
-
-  std::string out = opened(bottom + 30, "what every lane did, over time");
-  const double distance = tick_distance(end_ms, 8);
-  for (double ms = 0; ms <= end_ms; ms += distance) {
-    out += line(x(ms), top - 4, x(ms), bottom, "grid") +
-           text_at(x(ms), bottom + 20, "middle", shortened(ms) + (ms == 0 ? " ms" : ""));
-  }
-  for (std::size_t lane = 0; lane < timeline.lanes.size(); ++lane) {
-    const double y = top + lane_height * static_cast<double>(lane);
-    out += text_at(left - 10, y + 13, "end", timeline.lanes[lane].track);
-    out += "<g class=\"faint\">" + text_at(left - 10, y + 27, "end", timeline.lanes[lane].device) + "</g>";
-  }
-  for (std::int64_t step = timeline.first_step; step <= timeline.last_step; ++step) {
-    const auto first = std::ranges::find(timeline.slices, step, &TimelineSlice::step);
-    if (first == timeline.slices.end()) continue;
-    out += line(x(first->begin_ms), top - 8, x(first->begin_ms), bottom, "begin") +
-           text_at(x(first->begin_ms) + 4, top - 12, "start", "step " + std::to_string(step));
-  }
-  for (const TimelineSlice& slice : timeline.slices) {
-    const auto section = std::ranges::find(sections, timeline.lanes[slice.lane].section) - sections.begin();
-    const double width = std::max(0.6, x(slice.begin_ms + slice.length_ms) - x(slice.begin_ms));
-    out += "<rect class=\"s" + std::to_string(section) + " " + std::string(class_of(slice.pass)) + "\" x=\"" +
-           fixed(x(slice.begin_ms), 2) + "\" y=\"" + fixed(top + lane_height * static_cast<double>(slice.lane) + 4, 1) +
-           "\" width=\"" + fixed(width, 2) + "\" height=\"" + fixed(bar, 0) + "\"><title>" +
-           escaped(timeline.lanes[slice.lane].track) + " " + std::string(words_for(slice.pass)) + ", step " +
-           std::to_string(slice.step) + ": " + fixed(slice.length_ms, 2) + " ms</title></rect>";
-  }
-  return out + "</svg>";
+  const LaneChart chart(timeline);
+  return opened(chart.height(), "what every lane did, over time") + chart.axes() + chart.steps() + chart.slices() +
+         "</svg>";
 }
 
 }  // namespace maestro

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int format_version = 1;  // of the world: raise it when the same options draw other samples
+constexpr int format_version = 2;  // of the world: raise it when the same options draw other samples
 
 std::string stamp_of(const SceneDatasetOptions& options) {
   const Json stamp{{"format", format_version},
