@@ -76,6 +76,29 @@ std::vector<int> long_ones_early(const std::vector<int>& sorted) {
   return result;
 }
 
+/// Rising to the longest, with one of `stride` of all, then falling with the others: while inputs are few, long ones
+/// would let lanes starve; the longer the line, the longer a task may take to make.
+std::vector<int> mountain(const std::vector<int>& sorted, std::size_t stride) {
+  std::vector<int> result;
+  std::vector<int> falling;
+  for (std::size_t n = 0; n < sorted.size(); ++n) (n % stride == 0 ? result : falling).push_back(sorted[n]);
+  result.insert(result.end(), falling.rbegin(), falling.rend());
+  return result;
+}
+
+/// By the mean of the places in two orders of the same.
+std::vector<int> halfway(const std::vector<int>& one, const std::vector<int>& other) {
+  std::vector<std::pair<std::size_t, int>> places;
+  for (std::size_t n = 0; n < one.size(); ++n) {
+    const auto place = std::find(other.begin(), other.end(), one[n]) - other.begin();
+    places.emplace_back(n + static_cast<std::size_t>(place), one[n]);
+  }
+  std::sort(places.begin(), places.end());
+  std::vector<int> result;
+  for (const auto& [place, index] : places) result.push_back(index);
+  return result;
+}
+
 /// The `edge` shortest first and as many last, the others between them as `middle` has it.
 template <class Middle>
 std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& anchors, std::size_t edge, Middle middle) {
@@ -111,6 +134,24 @@ std::vector<int> johnson(const Anchors& anchors) {
   const auto body = [](const Anchor& anchor) { return anchor.body_ms; };
   const auto downstream = [](const Anchor& anchor) { return anchor.downstream_ms; };
   return starts ? johnson(anchors, body, downstream) : johnson(anchors, upstream, body);
+}
+
+/// Of heads and tails (Carlier 1982): what is there soonest and has most behind it first, pure or mixed with others.
+std::vector<std::vector<int>> orders_by_tail(std::vector<int> fed, const Anchors& anchors) {
+  const auto by_tail = [&](std::vector<int> order, double heads) {
+    sort_by(order, [&](int n) { return heads * anchors.list[at(n)].head_ms - anchors.list[at(n)].tail_ms; });
+    return order;
+  };
+  std::vector<std::vector<int>> orders{by_tail(fed, 1), by_tail(fed, 3)};
+  for (const int edge : {anchors.lanes, anchors.upstream_in_flight}) {
+    orders.push_back(short_at_both_ends(fed, anchors, at(edge),
+                                        [&](std::vector<int> middle) { return by_tail(std::move(middle), 0); }));
+  }
+  for (const double heads : {0.0, 1.0}) {
+    fed = by_tail(std::move(fed), heads);
+    orders.push_back(halfway(fed, dealt_out(fed)));
+  }
+  return orders;
 }
 
 /// By task, whether a task of `section` is among those that it needs or that need it.
@@ -206,6 +247,15 @@ std::vector<std::vector<int>> anchor_orders(const Anchors& anchors) {
   std::vector<std::vector<int>> orders;
   orders.push_back(joined(short_at_both_ends(parts.fed, anchors, held, dealt_out), longest_free));
   orders.push_back(johnson(anchors));
+  // What is there soonest and has most behind it (Carlier 1982), free tasks among the others.
+  std::vector<int> soonest(list.size());
+  std::iota(soonest.begin(), soonest.end(), 0);
+  sort_by(soonest, [&](int n) { return list[at(n)].head_ms - list[at(n)].tail_ms; });
+  orders.push_back(soonest);
+  orders.push_back(halfway(soonest, dealt_out(soonest)));
+  std::vector<int> rising = parts.fed;
+  sort_by(rising, [&](int n) { return list[at(n)].upstream_ms + list[at(n)].body_ms; });
+  for (const std::size_t stride : {2, 4, 8, 16}) orders.push_back(joined(mountain(rising, stride), longest_free));
   orders.push_back(joined(parts.fed, longest_free));
   for (const std::size_t edge : {lanes, 2 * lanes}) {
     orders.push_back(joined(short_at_both_ends(parts.fed, anchors, edge, longest_first), longest_free));
@@ -218,6 +268,8 @@ std::vector<std::vector<int>> anchor_orders(const Anchors& anchors) {
   orders.push_back(joined(dealt_out(fed), longest_free));
   sort_by(fed, [&](int n) { return -list[at(n)].tail_ms; });  // Schrage's rule
   orders.push_back(joined(fed, longest_free));
+  for (const std::vector<int>& order : orders_by_tail(parts.fed, anchors))
+    orders.push_back(joined(order, longest_free));
   sort_by(fed, [&](int n) { return list[at(n)].upstream_ms; });
   orders.push_back(joined(fed, longest_free));
   std::reverse(fed.begin(), fed.end());
