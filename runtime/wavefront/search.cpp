@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -10,18 +12,54 @@ namespace maestro {
 
 namespace {
 
-constexpr double first_temperature = 0.15;  // of the mean time of a task, forward and backward
+constexpr double first_temperature = 0.1;  // of the mean time of a task, forward and backward
 constexpr double last_temperature = 1e-3;
 constexpr double switch_share = 0.06;  // of all moves; more where orders are short
+constexpr double sample_share = 0.5;   // of moves in one section, those that take the sample along in the others
 
 std::size_t at(int index) {
   return static_cast<std::size_t>(index);
 }
 
-/// Where an order was changed, so that it can be changed back.
+/// The tasks of one sample: those that are linked, where no section has two of them.
+class Samples {
+ public:
+  explicit Samples(const PlanningGraph& graph) : leader_(graph.tasks.size()), members_(graph.tasks.size()) {
+    std::iota(leader_.begin(), leader_.end(), 0);
+    for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
+      for (int n = graph.tasks[task].in_begin; n < graph.tasks[task].in_end; ++n) {
+        leader_[at(find(static_cast<int>(task)))] = find(graph.inputs[at(n)].task);
+      }
+    }
+    for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
+      leader_[task] = find(static_cast<int>(task));
+      members_[at(leader_[task])].push_back(static_cast<int>(task));
+    }
+    const auto section = [&](int task) { return graph.tasks[at(task)].section; };
+    for (std::vector<int>& members : members_) {
+      std::sort(members.begin(), members.end(), [&](int a, int b) { return section(a) < section(b); });
+      const auto same_section = [&](int a, int b) { return section(a) == section(b); };
+      if (std::adjacent_find(members.begin(), members.end(), same_section) != members.end()) members.clear();
+    }
+  }
+
+  /// Itself among them; empty where they are not one sample.
+  [[nodiscard]] const std::vector<int>& with(int task) const { return members_[at(leader_[at(task)])]; }
+
+ private:
+  int find(int task) {
+    while (leader_[at(task)] != task) task = leader_[at(task)] = leader_[at(leader_[at(task)])];
+    return task;
+  }
+
+  std::vector<int> leader_;
+  std::vector<std::vector<int>> members_;
+};
+
+/// Where orders were changed, so that they can be changed back.
 class Move {
  public:
-  Move(const PlanningGraph& graph, DispatchRules& rules, Random& random) : rules_(rules) {
+  Move(const PlanningGraph& graph, const Samples& samples, DispatchRules& rules, Random& random) : rules_(rules) {
     if (random.uniform() < switch_share + 2.0 / static_cast<double>(graph.tasks.size() + 4)) {
       saved_ = switches_of(rules);
       switched_ = true;
@@ -31,17 +69,20 @@ class Move {
     const auto& section = graph.sections[choose_section(graph, random)];
     const auto count = static_cast<std::uint64_t>(section.tasks);
     if (count < 2) return;
-    first_ = at(section.first_task) + random.below(count);
+    const std::size_t from = at(section.first_task) + random.below(count);
     // Near and far moves alike: distances are uniform in their logarithm.
     const double reach = std::exp(random.uniform() * std::log(static_cast<double>(count)));
     const std::size_t distance = std::min<std::size_t>(static_cast<std::size_t>(reach), count - 1);
     const std::size_t begin = at(section.first_task);
     const std::size_t end = begin + count;
     const bool up = random.below(2) == 0;
-    second_ = up ? (first_ + distance < end ? first_ + distance : begin + (first_ + distance - end))
-                 : (first_ >= begin + distance ? first_ - distance : end - (distance - (first_ - begin)));
+    const std::size_t to = up ? (from + distance < end ? from + distance : begin + (from + distance - end))
+                              : (from >= begin + distance ? from - distance : end - (distance - (from - begin)));
     relocated_ = random.below(2) == 0;
-    change(first_, second_);
+    const int task = rules_.order[from];
+    const int other = rules_.order[to];
+    apply({from, to});
+    if (random.uniform() < sample_share) take_along(graph, samples, task, other);
   }
 
   void undo() {
@@ -49,8 +90,11 @@ class Move {
       std::vector<int> order = std::move(rules_.order);
       rules_ = saved_;
       rules_.order = std::move(order);
-    } else {
-      change(second_, first_);
+      return;
+    }
+    while (shifts_ > 0) {
+      const Shift& last = done_[--shifts_];
+      change(last.to, last.from);
     }
   }
 
@@ -102,6 +146,35 @@ class Move {
     }
   }
 
+  /// In the other sections the sample goes to the place of the one whose place it has taken.
+  void take_along(const PlanningGraph& graph, const Samples& samples, int task, int other) {
+    const std::vector<int>& others = samples.with(other);
+    for (const int along : samples.with(task)) {
+      const int section = graph.tasks[at(along)].section;
+      const auto match =
+          std::find_if(others.begin(), others.end(), [&](int n) { return graph.tasks[at(n)].section == section; });
+      if (along == task || match == others.end()) continue;
+      if (shifts_ == done_.size()) return;
+      apply({place_of(graph, along), place_of(graph, *match)});
+    }
+  }
+
+  [[nodiscard]] std::size_t place_of(const PlanningGraph& graph, int task) const {
+    const PlanningGraph::Section& section = graph.sections[at(graph.tasks[at(task)].section)];
+    const auto first = rules_.order.begin() + section.first_task;
+    return static_cast<std::size_t>(std::find(first, first + section.tasks, task) - rules_.order.begin());
+  }
+
+  struct Shift {
+    std::size_t from = 0;
+    std::size_t to = 0;
+  };
+
+  void apply(Shift shift) {
+    change(shift.from, shift.to);
+    done_[shifts_++] = shift;
+  }
+
   void change(std::size_t from, std::size_t to) {
     const auto first = rules_.order.begin() + static_cast<std::ptrdiff_t>(from);
     const auto second = rules_.order.begin() + static_cast<std::ptrdiff_t>(to);
@@ -116,10 +189,38 @@ class Move {
 
   DispatchRules& rules_;
   DispatchRules saved_;
-  std::size_t first_ = 0;
-  std::size_t second_ = 0;
+  std::array<Shift, 8> done_;
+  std::size_t shifts_ = 0;
   bool switched_ = false;
   bool relocated_ = false;
+};
+
+/// What tells schedules of one makespan apart: how long the critical lanes wait, and how much is late. A search by the
+/// makespan alone does not see that fewer lanes are late than before.
+class Slack {
+ public:
+  Slack(const PlanningGraph& graph, double due_ms) : due_ms_(due_ms) {
+    const auto load = [](const PlanningGraph::Section& section) { return section.work_ms / section.lanes; };
+    const auto most = std::max_element(graph.sections.begin(), graph.sections.end(),
+                                       [&](const auto& a, const auto& b) { return load(a) < load(b); });
+    critical_ = static_cast<int>(most - graph.sections.begin());
+    lanes_ = most->lanes;
+  }
+
+  /// Of the latest run, per critical lane.
+  [[nodiscard]] double of(const Simulator& simulator) const {
+    constexpr double of_idle = 0.3;
+    constexpr double of_late = 2.0;
+    return (of_idle * simulator.idle_ms(critical_) + of_late * simulator.late_ms(due_ms_)) / lanes_;
+  }
+
+  /// Falls to zero half way: the makespan alone counts in the end.
+  static double weight(double progress) { return std::max(0.0, 1 - 2 * progress); }
+
+ private:
+  double due_ms_ = 0;
+  int critical_ = 0;
+  double lanes_ = 1;
 };
 
 double mean_task_ms(const PlanningGraph& graph) {
@@ -150,9 +251,12 @@ double Spending::share() const {
 
 Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, Spending& spending,
                  double to, Random& random) {
+  const Samples samples(graph);
+  const Slack slack(graph, spending.good_enough_ms());
   Candidate best = start;
   DispatchRules rules = start.rules;
-  double current_ms = start.makespan_ms;
+  double current_ms = spending.run(simulator, rules, std::numeric_limits<double>::infinity());
+  double current_slack_ms = slack.of(simulator);
   const double from = spending.share();
   const double scale_ms = mean_task_ms(graph);
   while (best.makespan_ms > spending.good_enough_ms()) {
@@ -160,16 +264,19 @@ Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candida
     if (spent >= to) break;
     const double progress = (spent - from) / (to - from);
     const double temperature = first_temperature * std::pow(last_temperature / first_temperature, progress) * scale_ms;
-    Move move(graph, rules, random);
+    const double weight = Slack::weight(progress);
+    Move move(graph, samples, rules, random);
     // The threshold is drawn before the evaluation, which may then stop as soon as it is passed.
-    const double threshold_ms = current_ms - temperature * std::log(1.0 - random.uniform());
+    const double threshold_ms = current_ms + weight * current_slack_ms - temperature * std::log(1.0 - random.uniform());
     const double makespan_ms = spending.run(simulator, rules, threshold_ms);
-    if (makespan_ms > threshold_ms) {
+    if (makespan_ms < best.makespan_ms) best = {rules, makespan_ms};
+    const double slack_ms = makespan_ms > threshold_ms ? 0 : slack.of(simulator);
+    if (makespan_ms + weight * slack_ms > threshold_ms) {
       move.undo();
       continue;
     }
     current_ms = makespan_ms;
-    if (makespan_ms < best.makespan_ms) best = {rules, makespan_ms};
+    current_slack_ms = slack_ms;
   }
   return best;
 }

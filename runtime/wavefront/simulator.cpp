@@ -78,6 +78,12 @@ double Simulator::run(const DispatchRules& rules, double cutoff_ms) {
   return passes_left_ == 0 ? makespan_ms_ : never;
 }
 
+double Simulator::late_ms(double due_ms) const {
+  double sum_ms = 0;
+  for (const LaneState& lane : lanes_) sum_ms += std::max(lane.busy_until - due_ms, 0.0);
+  return sum_ms;
+}
+
 Schedule Simulator::schedule(const DispatchRules& rules) {
   Schedule schedule;
   schedule.passes.reserve(at(graph_.passes));

@@ -72,6 +72,11 @@ class Simulator {
   /// Milliseconds to the end of the last pass. Infinity: the rules deadlock, or every such schedule is longer than
   /// `cutoff_ms`.
   double run(const DispatchRules& rules, double cutoff_ms);
+  /// Of the latest run, summed over the lanes of a section: how long they waited before their last passes. Only of
+  /// sections that share no devices.
+  [[nodiscard]] double idle_ms(int section) const { return idle_ms_[static_cast<std::size_t>(section)]; }
+  /// Of the latest run, summed over all lanes: from `due_ms` to their last ends, where these are later.
+  [[nodiscard]] double late_ms(double due_ms) const;
   /// Steps of all runs so far, each of about the same time: what a budget can count where clocks must not matter.
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   /// The schedule of `rules`, which run() has found to end. Passes by start, then end.
