@@ -176,7 +176,7 @@ void SectionReplica::start(const Work& work) {
 
 void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
   stage_ = Stage::pass;
-  record_.began = Clock::now();
+  passes_.began(Clock::now());
   const MicroBatchPlan& plan = *work.batch;
   step_ = plan.step;
   if (spec_.current_step != nullptr) spec_.current_step->store(step_.value(), std::memory_order_relaxed);
@@ -330,9 +330,7 @@ void SectionReplica::done(WorkDone result) {
     case Stage::clipping:
       return fail("work finished that was never started");
     case Stage::pass:
-      record_.metrics = std::move(result.metrics);
-      record_.forward_ms = result.forward_ms;
-      record_.backward_ms = result.backward_ms;
+      passes_.finished(std::move(result.metrics), time_of(work_, {result.forward_ms, result.backward_ms}));
       return pass_done();
     case Stage::summing:
       reduction_.summed();
@@ -370,40 +368,26 @@ std::chrono::nanoseconds SectionReplica::emulated_time(const MicroBatchPlan& pla
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(ms));
 }
 
+PassCost SectionReplica::time_of(const Work& work, PassCost measured) const {
+  if (!spec_.emulated_ms) return measured;
+  PassCost cost = spec_.emulated_ms(work.batch->samples);
+  if (work.kind == ReplicaLane::Kind::backward) cost.forward = 0;
+  if (work.kind == ReplicaLane::Kind::forward) cost.backward = 0;
+  return cost;
+}
+
 void SectionReplica::pass_done() {
   const MicroBatchPlan plan = *work_.batch;
-  if (spec_.emulated_ms) {
-    const PassCost cost = spec_.emulated_ms(plan.samples);
-    if (work_.kind != ReplicaLane::Kind::backward) record_.forward_ms = cost.forward;
-    if (work_.kind != ReplicaLane::Kind::forward) record_.backward_ms = cost.backward;
-  }
   check(ports_.send(plan, std::move(sending_)));
   sending_.clear();
   const std::optional<MicroBatchPlan> retired = lane_.finished();
   phase_pass_done(plan, work_.kind);
   if (!retired) {
-    kept_[plan.index] = std::move(record_);
+    passes_.keep(plan.index);
   } else {
     check(ports_.release(*retired));
-    if (const auto kept = kept_.find(plan.index); kept != kept_.end()) {
-      kept->second.backward_ms = record_.backward_ms;
-      record_ = std::move(kept->second);
-      kept_.erase(kept);
-    }
-    MicroBatchDone message;
-    message.section = spec_.section;
-    message.replica = spec_.replica;
-    message.step = plan.step;
-    message.pass = plan.pass;
-    message.index = plan.index;
-    message.samples = static_cast<std::int64_t>(plan.samples.size());
-    message.metrics = std::move(record_.metrics);
-    message.forward_ms = record_.forward_ms;
-    message.backward_ms = record_.backward_ms;
-    message.age_ms = std::chrono::duration<double, std::milli>(Clock::now() - record_.began).count();
-    tell(this, coordinator_, std::move(message));
+    tell(this, coordinator_, passes_.retire(plan, Clock::now()));
   }
-  record_ = PassRecord();
   stage_ = Stage::idle;
   pump();
 }

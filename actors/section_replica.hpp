@@ -15,6 +15,7 @@
 
 #include "actors/messages.hpp"
 #include "actors/network.hpp"
+#include "actors/pass_log.hpp"
 #include "actors/replica_ports.hpp"
 #include "actors/replica_reduction.hpp"
 #include "actors/replica_trace.hpp"
@@ -73,6 +74,8 @@ class SectionReplica : public caf::event_based_actor {
   void start_snapshot(const LaneMark& mark);
   void submit(std::string_view label, TraceCategory category, Job job);
   void submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts = {});
+  /// What the passes of `work` took: as measured, or as emulated.
+  [[nodiscard]] PassCost time_of(const Work& work, PassCost measured) const;
   void phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Kind kind);
   [[nodiscard]] std::chrono::nanoseconds emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) const;
   void done(WorkDone result);
@@ -99,15 +102,7 @@ class SectionReplica : public caf::event_based_actor {
   StepId step_;
   std::vector<SendBuffer> sending_;
   using Clock = std::chrono::steady_clock;
-  /// What is known of a micro-batch when its forward pass is done.
-  struct PassRecord {
-    std::vector<Metric> metrics;
-    double forward_ms = 0;
-    double backward_ms = 0;
-    Clock::time_point began;
-  };
-  PassRecord record_;                         // of the pass on the device
-  std::map<std::uint32_t, PassRecord> kept_;  // of forward passes that await their backward
+  PassLog passes_;
   double sum_of_squares_ = 0;
   bool have_norm_ = false;
   std::optional<NormTotal> norm_total_;  // the last one; of step_ when it came early

@@ -49,6 +49,18 @@ TEST(OutputLink, pieces_leave_in_order_as_far_as_the_window_reaches) {  // OL-1
   EXPECT_EQ(link.next(), nullptr);
 }
 
+TEST(OutputLink, a_piece_that_was_made_early_never_stands_before_one_that_is_due) {  // OL-1
+  OutputLink link(epoch, 1, 1);
+  link.queue(piece_of(2));
+  link.queue(piece_of(0));
+  link.queue(piece_of(1));
+  EXPECT_EQ(take_all(link), Sequences{0});
+  ASSERT_TRUE(link.grant(epoch, 1).ok());
+  EXPECT_EQ(take_all(link), Sequences{1});
+  ASSERT_TRUE(link.grant(epoch, 2).ok());
+  EXPECT_EQ(take_all(link), Sequences{2});
+}
+
 TEST(OutputLink, a_waiting_piece_holds_its_buffer_and_lets_go_when_it_has_left) {  // OL-2
   BufferPool pool(64, 1);
   OutputLink link(epoch, 1, 1);
