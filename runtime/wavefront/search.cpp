@@ -12,7 +12,7 @@ namespace maestro {
 
 namespace {
 
-constexpr double first_temperature = 0.1;  // of the mean time of a task, forward and backward
+constexpr double first_temperature = 0.07;  // of the mean time of a task, forward and backward
 constexpr double last_temperature = 1e-3;
 constexpr double switch_share = 0.06;  // of all moves; more where orders are short
 constexpr double sample_share = 0.5;   // of moves in one section, those that take the sample along in the others
@@ -210,7 +210,7 @@ class Slack {
   /// Of the latest run, per critical lane.
   [[nodiscard]] double of(const Simulator& simulator) const {
     constexpr double of_idle = 0.3;
-    constexpr double of_late = 2.0;
+    constexpr double of_late = 4.0;
     return (of_idle * simulator.idle_ms(critical_) + of_late * simulator.late_ms(due_ms_)) / lanes_;
   }
 

@@ -174,7 +174,7 @@ std::vector<Entrant> entrants(std::vector<Trial*> trials, std::size_t most) {
 std::optional<Schedule> search(const Workload& workload, const PolicyOptions& options) {
   constexpr double portfolio_share = 0.2;
   constexpr double heats_share = 0.3;  // short searches from several candidates; the longest is from the winner
-  constexpr std::size_t heats = 4;
+  constexpr std::size_t heats = 2;
   Trial late(workload, Binding::late);
   Spending spending(budget_of(options, late.graph(), workload));
   std::vector<Trial*> trials{&late};
