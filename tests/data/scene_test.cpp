@@ -49,9 +49,10 @@ TEST(ScenePainter, an_object_covers_its_middle_and_not_the_corners) {
 }
 
 TEST(ScenePainter, every_figure_looks_different) {
-  std::set<std::vector<std::uint8_t>> pictures;
+  std::set<std::string> pictures;
   for (std::size_t figure = 0; figure < scene_figures; ++figure) {
-    pictures.insert(paint_scene(std::array{SceneObject{figure, 0, 0.5, 0.5, 0.4}}, 32).pixels);
+    const Image image = paint_scene(std::array{SceneObject{figure, 0, 0.5, 0.5, 0.4}}, 32);
+    pictures.emplace(image.pixels.begin(), image.pixels.end());
   }
   EXPECT_EQ(pictures.size(), scene_figures);
 }
