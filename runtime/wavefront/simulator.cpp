@@ -452,6 +452,7 @@ int Simulator::pick_listed(int lane, Waiting& waiting) {
     const RankSet& set = ready_[at(index)];
     const PlanningGraph::Class& kind = graph_.classes[at(index)];
     if (set.empty()) continue;
+    ++steps_;
     int rank = set.next(0);
     for (int tries = 1; !may_start(order[rank]); ++tries) {
       // Tasks of one class promise alike; only what early consumers need differs.
@@ -513,7 +514,7 @@ bool Simulator::may_take(int lane, int task) const {
     const PlanningGraph::Need need = graph_.needs[at(n)];
     const SlotLedger& ledger = ledgers_[at(need.edge)];
     const double* units = reserved_units_.data() + need.first_unit;
-    steps_ += 2 + ledger.held() / 4;
+    steps_ += 1 + ledger.held() / 8;
     const bool fits = given.early ? ledger.can_take(replica, need.count, produced_ms_[at(n)], units)
                                   : ledger.can_claim(replica, produced_ms_[at(n)]);
     if (!fits) return false;
