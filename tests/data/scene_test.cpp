@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <string>
 
 #include "runtime/data/llava_corpus.hpp"
 #include "runtime/data/scene_dataset.hpp"
