@@ -15,6 +15,7 @@ namespace {
 constexpr double first_temperature = 0.07;  // of the mean time of a task, forward and backward
 constexpr double last_temperature = 1e-3;
 constexpr double switch_share = 0.06;  // of all moves; more where orders are short
+constexpr double last_share = 0.1;     // that advance the sample that ends last
 constexpr double sample_share = 0.5;   // of moves in one section, those that take the sample along in the others
 
 std::size_t at(int index) {
@@ -59,11 +60,16 @@ class Samples {
 /// Where orders were changed, so that they can be changed back.
 class Move {
  public:
-  Move(const PlanningGraph& graph, const Samples& samples, DispatchRules& rules, Random& random) : rules_(rules) {
+  Move(const PlanningGraph& graph, const Samples& samples, int last_task, DispatchRules& rules, Random& random)
+      : rules_(rules) {
     if (random.uniform() < switch_share + 2.0 / static_cast<double>(graph.tasks.size() + 4)) {
       saved_ = switches_of(rules);
       switched_ = true;
       flip_switch(random);
+      return;
+    }
+    if (random.uniform() < last_share) {
+      advance(graph, samples, last_task, random);
       return;
     }
     const auto& section = graph.sections[choose_section(graph, random)];
@@ -144,6 +150,17 @@ class Move {
       default:
         rules_.theta[random.below(rules_.theta.size())] = thetas[random.below(thetas.size())];
     }
+  }
+
+  /// What ended last goes before others in one of its sections, or, alone, in its own.
+  void advance(const PlanningGraph& graph, const Samples& samples, int last_task, Random& random) {
+    const std::vector<int>& sample = samples.with(last_task);
+    const int task = sample.empty() ? last_task : sample[random.below(sample.size())];
+    const std::size_t from = place_of(graph, task);
+    const std::size_t begin = at(graph.sections[at(graph.tasks[at(task)].section)].first_task);
+    if (from == begin) return;
+    relocated_ = true;
+    apply({from, begin + random.below(from - begin)});
   }
 
   /// In the other sections the sample goes to the place of the one whose place it has taken.
@@ -257,6 +274,7 @@ Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candida
   DispatchRules rules = start.rules;
   double current_ms = spending.run(simulator, rules, std::numeric_limits<double>::infinity());
   double current_slack_ms = slack.of(simulator);
+  int last_task = simulator.last_task();
   const double from = spending.share();
   const double scale_ms = mean_task_ms(graph);
   while (best.makespan_ms > spending.good_enough_ms()) {
@@ -265,7 +283,7 @@ Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candida
     const double progress = (spent - from) / (to - from);
     const double temperature = first_temperature * std::pow(last_temperature / first_temperature, progress) * scale_ms;
     const double weight = Slack::weight(progress);
-    Move move(graph, samples, rules, random);
+    Move move(graph, samples, last_task, rules, random);
     // The threshold is drawn before the evaluation, which may then stop as soon as it is passed.
     const double threshold_ms = current_ms + weight * current_slack_ms - temperature * std::log(1.0 - random.uniform());
     const double makespan_ms = spending.run(simulator, rules, threshold_ms);
@@ -277,6 +295,7 @@ Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candida
     }
     current_ms = makespan_ms;
     current_slack_ms = slack_ms;
+    last_task = simulator.last_task();
   }
   return best;
 }

@@ -236,6 +236,7 @@ void Simulator::leave(int lane) {
   for (const int section : graph_.device_sections[at(given.device)]) dirty_[at(section)] = 1;
   any_dirty_ = true;
   makespan_ms_ = now_;
+  last_task_ = state.task;
   state.task = -1;
 }
 

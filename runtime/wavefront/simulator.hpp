@@ -72,6 +72,8 @@ class Simulator {
   /// Milliseconds to the end of the last pass. Infinity: the rules deadlock, or every such schedule is longer than
   /// `cutoff_ms`.
   double run(const DispatchRules& rules, double cutoff_ms);
+  /// Of the latest run, the task whose pass ended last.
+  [[nodiscard]] int last_task() const { return last_task_; }
   /// Of the latest run, summed over the lanes of a section: how long they waited before their last passes. Only of
   /// sections that share no devices.
   [[nodiscard]] double idle_ms(int section) const { return idle_ms_[static_cast<std::size_t>(section)]; }
@@ -219,6 +221,7 @@ class Simulator {
   double now_ = 0;
   double cutoff_ms_ = 0;
   double makespan_ms_ = 0;
+  int last_task_ = 0;
   bool hopeless_ = false;
   int passes_left_ = 0;
   mutable std::int64_t steps_ = 0;

@@ -301,6 +301,7 @@ TEST(Simulator, tells_how_long_lanes_wait_and_how_much_of_their_work_is_late) {
   EXPECT_DOUBLE_EQ(simulator.idle_ms(1), 2);      // one lane has its input at 2
   EXPECT_DOUBLE_EQ(simulator.late_ms(4), 1 + 3);  // the lanes end at 5 and 7, the encoder at 2
   EXPECT_DOUBLE_EQ(simulator.late_ms(7), 0);
+  EXPECT_EQ(simulator.last_task(), 2);
 }
 
 TEST(Wavefront, is_near_the_lower_bound_on_generated_workloads) {  // the mean that is promised, with the default budget
