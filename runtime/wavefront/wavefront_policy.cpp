@@ -23,7 +23,7 @@ constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr double close_enough = 1.001;  // times the lower bound
 
 /// Steps of the simulator in about 0.3 s on a core of 2 GHz.
-constexpr std::int64_t automatic_steps = 11'000'000;
+constexpr std::int64_t automatic_steps = 10'000'000;
 
 /// Steps of small workloads are shorter, as all of their state stays in the nearest cache.
 constexpr std::size_t small_tasks = 256;
