@@ -32,6 +32,17 @@ PlacementRequest request_of(std::int64_t processes, std::int64_t cores) {
   return request;
 }
 
+TEST(Placement, every_replica_of_an_emulated_section_has_a_device_of_its_own_however_few_cores_there_are) {
+  PlacementRequest request = request_of(1, 1);
+  request.devices[1] = {"emulated"};
+  std::set<std::string> devices;
+  for (const ReplicaPlace& place : place(graph_of(40, 1), request)) {
+    if (place.section == SectionId(1)) devices.insert(place.device);
+  }
+  EXPECT_EQ(devices.size(), 40u);
+  EXPECT_EQ(devices.count("emulated:teacher/39"), 1u);
+}
+
 std::vector<std::uint32_t> ranks(const std::vector<ReplicaPlace>& places) {
   std::vector<std::uint32_t> found;
   for (const ReplicaPlace& place : places) found.push_back(place.rank.value());

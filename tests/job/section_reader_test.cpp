@@ -104,8 +104,23 @@ TEST(SectionReader, devices_are_one_cpu_per_replica) {
   EXPECT_EQ(section_error("replicas = 2\ndevices = []"), "(no error)");
   for (const std::string device : {"cpu", "cpu:", "cpu:-1", "cpu:1x", "gpu:0", "cpu:99999999999", ""}) {
     EXPECT_EQ(section_error("devices = [\"" + device + "\"]"),
-              "job.toml:2: student.devices: \"" + device + "\" is no device; expected cpu:K, for example cpu:0");
+              "job.toml:2: student.devices: \"" + device +
+                  "\" is no device; expected cpu:K, for example cpu:0, or "
+                  "emulated alone");
   }
+  EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\"]"), "(no error)");
+  EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\", \"cpu:0\"]"),
+            "job.toml:3: student.devices: \"emulated\" is no device; expected cpu:K, for example cpu:0, or "
+            "emulated alone");
+}
+
+TEST(SectionReader, a_bound_on_tokens_alone_leaves_the_number_of_samples_open) {
+  const auto read = [](const char* lines) { return read_section(student_of(lines), "student"); };
+  EXPECT_EQ(read("micro_batch_tokens = 512").micro_batch_tokens, 512);
+  EXPECT_GE(read("micro_batch_tokens = 512").micro_batch, std::int64_t{1} << 31);
+  EXPECT_EQ(read("micro_batch_tokens = 512\nmicro_batch = 4").micro_batch, 4);
+  EXPECT_TRUE(read("").trained);
+  EXPECT_FALSE(read("trained = false").trained);
 }
 
 TEST(DecoderReader, reads_every_key_of_a_decoder) {
