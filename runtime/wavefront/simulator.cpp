@@ -204,12 +204,22 @@ void Simulator::finish_pass(int lane) {
     finish_backward(task);
     return;
   }
-  if (!tasks_[at(task)].admitted && !admit(task)) {
+  if (tasks_[at(task)].admitted) {
+    leave(lane);
+    finish_forward(task);
+  } else if (admit(task)) {
+    finish_at_end(lane);
+  } else {
     blocked_.push_back(lane);
     any_dirty_ = true;
-    return;
   }
+}
+
+/// A pass that took the slots of its outputs at its end: only now it is known when it started.
+void Simulator::finish_at_end(int lane) {
+  const int task = lanes_[at(lane)].task;
   leave(lane);
+  free_inputs(lane, task);
   finish_forward(task);
 }
 
@@ -248,8 +258,7 @@ void Simulator::settle_blocked() {
     const int lane = blocked_[n];
     const int task = lanes_[at(lane)].task;
     if (admit(task)) {
-      leave(lane);
-      finish_forward(task);
+      finish_at_end(lane);
     } else if (lanes_[at(lane)].first_gradient >= 0) {
       withdraw(lane);
       start_backward(lane);
@@ -273,6 +282,7 @@ void Simulator::withdraw(int lane) {
     --state.in_flight;
     set_mask(room_, lane, true);
   }
+  put_inputs_back(lane, state.task);
   ahead_[at(given.section)] -= given.out_end - given.out_begin;
   ready_[at(given.task_class)].insert(rank_[at(state.task)]);
   ++ready_count_[at(given.section)];
@@ -542,7 +552,9 @@ bool Simulator::admits_at_end(int task) const {
   const PlanningGraph::Class& kind = graph_.classes[at(graph_.tasks[at(task)].task_class)];
   if (rules_->discipline != DispatchRules::Discipline::list) return false;
   if (!rules_->slots_at_start.empty() && rules_->slots_at_start[at(kind.section)] != 0) return false;
-  return rules_->foresee_slots && !careful_ && !kind.limited &&
+  // Inputs in limited slots stay there until it is known when the pass has started.
+  if (kind.limited && (kind.early || kind.promises.empty())) return false;
+  return rules_->foresee_slots && !careful_ &&
          (!(kind.binds || kind.joins) || rules_->joint_slots != DispatchRules::JointSlots::all_at_start);
 }
 
@@ -772,6 +784,10 @@ void Simulator::take_inputs(int lane, int task) {
   for (int n = given.need_begin; n < given.need_end; ++n) {
     const PlanningGraph::Need need = graph_.needs[at(n)];
     SlotLedger& ledger = ledgers_[at(need.edge)];
+    if (!state.admitted) {
+      reserved_units_[at(need.first_unit)] = ledger.set_aside(lane - first_lane, produced_ms_[at(n)]);
+      continue;
+    }
     slots_freed_ = true;
     if (!given.early) {
       ledger.claim(lane - first_lane, produced_ms_[at(n)], now_);
@@ -781,6 +797,30 @@ void Simulator::take_inputs(int lane, int task) {
       ledger.cancel(state.lane - first_lane, need.count, reserved_units_.data() + need.first_unit);
       ledger.take(lane - first_lane, need.count, produced_ms_[at(n)], now_);
     }
+  }
+}
+
+/// Of a pass that may have been shifted: its inputs left their slots when it started.
+void Simulator::free_inputs(int lane, int task) {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const int replica = lane - graph_.sections[at(given.section)].first_lane;
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const int edge = graph_.needs[at(n)].edge;
+    ledgers_[at(edge)].cancel(replica, 1, &lanes_[at(lane)].busy_from);
+    dirty_[at(graph_.edges[at(edge)].from)] = 1;
+    slots_freed_ = any_dirty_ = true;
+  }
+}
+
+void Simulator::put_inputs_back(int lane, int task) {
+  const PlanningGraph::Task& given = graph_.tasks[at(task)];
+  const int replica = lane - graph_.sections[at(given.section)].first_lane;
+  for (int n = given.need_begin; n < given.need_end; ++n) {
+    const PlanningGraph::Need need = graph_.needs[at(n)];
+    ledgers_[at(need.edge)].put_back(replica, produced_ms_[at(n)], reserved_units_[at(need.first_unit)]);
+  }
+  for (int n = given.in_begin; n < given.in_end; ++n) {
+    ++ahead_[at(graph_.tasks[at(graph_.inputs[at(n)].task)].section)];
   }
 }
 

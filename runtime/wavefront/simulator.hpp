@@ -51,8 +51,9 @@ struct DispatchRules {
   /// A task that feeds nobody runs backward right after forward.
   bool whole_tasks = true;
   /// A pass that waited for a slot starts as if it had known when the slot would be free: slots are full from the end
-  /// of a pass only. Of a task without limited inputs the slots are taken at its end, which waits until they are free;
-  /// of others when it starts, as much earlier as its lane was idle.
+  /// of a pass only. They are taken at its end, which waits until they are free, and its start with it; its inputs keep
+  /// their slots until then, as they leave at its start. Of a task whose inputs had slots reserved ahead, the slots are
+  /// taken when it starts, as much earlier as its lane was idle.
   bool foresee_slots = true;
   /// By section: with foresee_slots, all slots are taken when the pass starts after all, so that another task can run
   /// while there are none. Empty: nowhere.
@@ -139,6 +140,7 @@ class Simulator {
   void settle_blocked();
   void withdraw(int lane);
   bool withdraw_all();
+  void finish_at_end(int lane);
   void finish_forward(int task);
   void finish_backward(int task);
   void deliver_input(int task);
@@ -170,6 +172,8 @@ class Simulator {
   bool prefers_forward(int section) const;
   void start_forward(int lane, int task);
   void take_inputs(int lane, int task);
+  void free_inputs(int lane, int task);
+  void put_inputs_back(int lane, int task);
   void start_backward(int lane);
   [[nodiscard]] bool runs_whole(int task) const;
   void occupy(int lane, double start_ms, double end_ms, bool backward);

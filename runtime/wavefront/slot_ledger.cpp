@@ -55,9 +55,21 @@ void SlotLedger::remove_unit(int lane, int unit) {
 }
 
 void SlotLedger::claim(int lane, double produced, double now) {
-  remove_unit(lane, best_unit(lane, produced));
-  waiting_.erase(std::lower_bound(waiting_.begin(), waiting_.end(), produced));
+  static_cast<void>(set_aside(lane, produced));
   release(lane, 1, now);
+}
+
+double SlotLedger::set_aside(int lane, double produced) {
+  const int place = best_unit(lane, produced);
+  const double unit = units_[first_of(lane) + static_cast<std::size_t>(place)];
+  remove_unit(lane, place);
+  waiting_.erase(std::lower_bound(waiting_.begin(), waiting_.end(), produced));
+  return unit;
+}
+
+void SlotLedger::put_back(int lane, double produced, double unit) {
+  cancel(lane, 1, &unit);
+  waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), produced), produced);
 }
 
 bool SlotLedger::can_reserve(int lane, int count) const {

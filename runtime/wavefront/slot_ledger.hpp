@@ -40,6 +40,12 @@ class SlotLedger {
   /// others.
   [[nodiscard]] bool can_claim(int lane, double produced) const;
   void claim(int lane, double produced, double now);
+  /// A consumer may start with that input now or later: the unit that the input lies in, with neither of them open to
+  /// others. Needs can_claim(). It ends with put_back(), or, once the consumer has started at `since`, with
+  /// cancel(lane, 1, &since).
+  [[nodiscard]] double set_aside(int lane, double produced);
+  /// The consumer does not start after all: the input waits again.
+  void put_back(int lane, double produced, double unit);
 
   /// For tasks with several inputs, which one lane must hold: units of one lane, set aside before the inputs are made.
   /// Such inputs neither wait nor are promised. `units` receives when each unit became free.

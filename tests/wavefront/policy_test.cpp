@@ -319,6 +319,16 @@ TEST(Wavefront, is_near_the_lower_bound_on_generated_workloads) {  // the mean t
   EXPECT_LE(sum / count, 1.015);
 }
 
+TEST(Wavefront, many_lanes_share_the_one_slot_of_the_section_they_feed) {  // 1.6 if they held it for whole passes
+  for (const std::uint64_t seed : {504, 505}) {
+    const GeneratedWorkload generated = generate_workload(WorkloadKind::generation, seed);
+    const Schedule schedule = plan("wavefront", generated.workload, {});
+    const Status legal = check_schedule(generated.workload, schedule);
+    EXPECT_TRUE(legal.ok()) << generated.name << ": " << legal.error().message;
+    EXPECT_LE(schedule.makespan_ms, 1.1 * lower_bound_ms(generated.workload)) << generated.name;
+  }
+}
+
 TEST(Wavefront, packs_samples_without_upstream_work_first_and_each_sample_once) {
   const Workload workload = generate_workload(WorkloadKind::vision_language, 2).workload;
   std::int64_t last = 0;

@@ -72,6 +72,35 @@ TEST(SlotLedger, reserved_slots_come_back_as_they_were) {
   EXPECT_TRUE(ledger.can_claim(0, 0));
 }
 
+TEST(SlotLedger, a_unit_that_is_set_aside_is_open_to_no_other_input_until_its_consumer_has_started) {  // SL-2, SL-3
+  SlotLedger ledger;
+  ledger.reset(1, 1);
+  make(ledger, 1);
+  const double unit = ledger.set_aside(0, 1);
+  EXPECT_EQ(ledger.spare(), 0);
+  const double since = 3;
+  ledger.cancel(0, 1, &since);
+  EXPECT_EQ(ledger.spare(), 1);
+  EXPECT_LT(unit, 1);
+  make(ledger, 4);
+  EXPECT_TRUE(ledger.can_claim(0, 4));
+  EXPECT_FALSE(ledger.can_claim(0, 2)) << "the input before left at 3";
+}
+
+TEST(SlotLedger, an_input_that_is_put_back_waits_where_it_was) {  // SL-1, SL-3
+  SlotLedger ledger;
+  ledger.reset(2, 1);
+  make(ledger, 1);
+  make(ledger, 2);
+  const double unit = ledger.set_aside(0, 1);
+  EXPECT_EQ(ledger.held(), 1);
+  ledger.put_back(0, 1, unit);
+  EXPECT_EQ(ledger.held(), 2);
+  EXPECT_EQ(ledger.spare(), 0);
+  EXPECT_TRUE(ledger.can_claim(0, 1));
+  EXPECT_TRUE(ledger.can_claim(1, 1));
+}
+
 /// Inputs [made, taken) of one lane never overlap more than its slots, whatever is claimed in which order.
 TEST(SlotLedger, random_claims_never_put_more_inputs_on_a_lane_than_it_has_slots) {  // SL-2, SL-3
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
@@ -82,18 +111,45 @@ TEST(SlotLedger, random_claims_never_put_more_inputs_on_a_lane_than_it_has_slots
     ledger.reset(lanes, slots);
     std::vector<double> waiting;
     std::map<int, std::vector<std::pair<double, double>>> taken;
+    struct Aside {
+      int lane = 0;
+      double made = 0;
+      double unit = 0;
+      double since = 0;
+    };
+    std::vector<Aside> asides;
     for (double now = 1; now < 120; now += 1) {
       if (random.below(2) == 0 && ledger.spare() > 0) {
         make(ledger, now);
         waiting.push_back(now);
       }
       const int lane = static_cast<int>(random.below(static_cast<std::uint64_t>(lanes)));
+      if (!asides.empty() && random.below(4) == 0) {
+        Aside aside = asides.front();
+        asides.erase(asides.begin());
+        if (random.below(2) == 0) {
+          ledger.put_back(aside.lane, aside.made, aside.unit);
+          waiting.push_back(aside.made);
+        } else {
+          aside.since += static_cast<double>(random.below(static_cast<std::uint64_t>(now - aside.since) + 1));
+          ledger.cancel(aside.lane, 1, &aside.since);
+          taken[aside.lane].emplace_back(aside.made, aside.since);
+        }
+      }
       if (waiting.empty() || random.below(2) == 0) continue;
       const std::size_t choice = random.below(waiting.size());
       if (!ledger.can_claim(lane, waiting[choice])) continue;
-      ledger.claim(lane, waiting[choice], now);
-      taken[lane].emplace_back(waiting[choice], now);
+      if (random.below(2) == 0) {
+        asides.push_back({lane, waiting[choice], ledger.set_aside(lane, waiting[choice]), now});
+      } else {
+        ledger.claim(lane, waiting[choice], now);
+        taken[lane].emplace_back(waiting[choice], now);
+      }
       waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(choice));
+    }
+    for (const Aside& aside : asides) {
+      ledger.put_back(aside.lane, aside.made, aside.unit);
+      waiting.push_back(aside.made);
     }
     // What is left can always be taken by some lane, one after the other.
     for (double now = 200; !waiting.empty(); now += 1) {
