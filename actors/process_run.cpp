@@ -65,6 +65,9 @@ struct ProcessRun::State {
   }
   [[nodiscard]] bool is_root() const { return environment.rank == 0; }
   [[nodiscard]] bool several() const { return plan.options.processes > 1; }
+  [[nodiscard]] bool emulated() const {
+    return std::ranges::any_of(plan.sections, [](const auto& section) { return section.config.emulated(); });
+  }
   [[nodiscard]] fs::path trace_part(std::int64_t of_rank) const {
     return plan.options.trace.string() + ".part" + std::to_string(of_rank);
   }
@@ -144,9 +147,7 @@ StepPlannerOptions ProcessRun::State::planner_options() const {
   policy.seed = static_cast<std::uint64_t>(plan.train.seed);
   options.policy = make_policy(plan.schedule.policy, policy);
   // Emulated devices take what their model says; others are told apart by measured passes only.
-  const bool emulated =
-      std::ranges::any_of(plan.sections, [](const auto& section) { return section.config.emulated(); });
-  options.costs = emulated ? CostModel(plan.cost, plan.unit_per_ms) : CostModel(plan.cost);
+  options.costs = emulated() ? CostModel(plan.cost, plan.unit_per_ms) : CostModel(plan.cost);
   options.limits = limits();
   std::map<std::pair<ProcessRank, std::string>, int> numbers;
   for (const ReplicaPlace& place : plan.places) {
@@ -170,6 +171,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
   options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0;
   options.schedule.checkpoint_at_end = train.checkpoint_at_end;
+  options.schedule.keeps_state = !emulated();
   options.ahead = train.ahead;
   options.global_batch = train.global_batch;
   options.seed = static_cast<std::uint64_t>(train.seed);
@@ -308,7 +310,8 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
 
 void ProcessRun::State::interrupted(int count, Launcher& launcher) {
   if (count == 1) {
-    console.note("stopping after this step; a checkpoint is being written (Ctrl-C again to leave at once)");
+    console.note(std::string("stopping after this step") + (emulated() ? "" : "; a checkpoint is being written") +
+                 " (Ctrl-C again to leave at once)");
     return tell_from_outside(coordinator, Interrupt{});
   }
   console.finish();

@@ -42,7 +42,7 @@ void RunSchedule::stop() {
   }
   pending_ = std::move(kept);
   const std::uint64_t last = next_step_ - 1;
-  if (last >= options_.first_step && checkpointed_ < last) {
+  if (options_.keeps_state && last >= options_.first_step && checkpointed_ < last) {
     pending_.push_back({RunUnit::Kind::checkpoint, StepId(last)});
     checkpointed_ = last;
   }

@@ -1,7 +1,8 @@
 // The units a run consists of, in order: training steps, validations, checkpoints. Pure.
 //
 // RS-1: units come in one order for given settings: train k, then validation after k, then checkpoint after k.
-// RS-2: after stop() no further training step is handed out; a checkpoint of the last one is, unless it has one.
+// RS-2: after stop() no further training step is handed out; a checkpoint of the last one is, unless it has one or the
+//       run keeps none.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ struct RunScheduleOptions {
   std::uint64_t checkpoint_every = 0;
   bool validate_at_end = true;
   bool checkpoint_at_end = true;
+  bool keeps_state = true;  ///< false: nothing is learnt (emulated devices), so there is nothing to checkpoint
 };
 
 class RunSchedule {

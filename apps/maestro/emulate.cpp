@@ -5,6 +5,7 @@
 
 #include "apps/emulate/compose.hpp"
 #include "apps/maestro/commands.hpp"
+#include "runtime/wavefront/policy.hpp"
 #include "runtime/wavefront/workload_file.hpp"
 
 namespace maestro {
@@ -49,6 +50,7 @@ Shares shares_of(const std::vector<SchedulingRow>& rows) {
 }  // namespace
 
 int emulate(const EmulateArguments& arguments, Console& console) {
+  (void)make_policy(arguments.policy);  // an unknown name is refused as such, not as a line of a job nobody wrote
   EmulationSettings settings;
   settings.policy = arguments.policy;
   settings.steps = arguments.steps;

@@ -70,6 +70,15 @@ TEST(RunSchedule, after_stop_the_last_step_handed_out_is_kept_and_no_other_follo
   EXPECT_EQ(units(schedule), "c3");
 }
 
+TEST(RunSchedule, a_run_without_state_leaves_no_checkpoint_when_it_is_stopped) {  // RS-2
+  RunScheduleOptions options = options_of(9, 0, 0);
+  options.keeps_state = false;
+  RunSchedule schedule(options);
+  EXPECT_EQ(units(schedule, 3), "t1 t2 t3");
+  schedule.stop();
+  EXPECT_EQ(units(schedule), "");
+}
+
 TEST(RunSchedule, stop_before_the_first_step_leaves_nothing_to_do) {  // RS-2
   RunSchedule schedule(options_of(9, 1, 1));
   schedule.stop();

@@ -1,6 +1,7 @@
 """A workload file run by real actors on emulated devices."""
 import json
 import pathlib
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -55,6 +56,26 @@ class Emulation(unittest.TestCase):
         for sample in content["samples"]:
             sample["backward_ms"].pop("vision", None)
         self.assertGreater(self.answer(content, "--steps", "2")["share_of_plan"], 0.4)
+
+    def test_ctrl_c_ends_it_after_the_step(self):
+        file = self.folder / "workload.json"
+        file.write_text(json.dumps(workload()))
+        run = subprocess.Popen([str(PROGRAM), "emulate", str(file), "--steps", "1000"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+        for line in run.stderr:  # the first progress line: it runs
+            if line.startswith("step"):
+                break
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 0, err)
+        self.assertNotIn("checkpoint", err)
+        self.assertLess(json.loads(out.strip().splitlines()[-1])["steps"], 1000)
+
+    def test_an_unknown_policy_is_refused_with_the_nearest_one(self):
+        done = self.run_workload(workload(), "--policy", "wavefrnt")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn("wavefront", done.stderr)
 
     def test_samples_that_enter_sections_in_three_ways_are_refused_in_one_line(self):
         content = workload()
