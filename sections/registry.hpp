@@ -48,8 +48,8 @@ class SectionRegistry {
 
 /// decoder_trunk, language_model_head, decoder_lm, distilled_decoder, vision_encoder, projector and
 /// vision_language_decoder. Some read tables of their neighbours: distilled_decoder that of key `teacher` ("teacher"
-/// unless given), projector those of `vision` and `decoder`, vision_language_decoder that of `projector`, for widths and
-/// precisions.
+/// unless given), projector those of `vision` and `decoder`, vision_language_decoder that of `projector`, for widths
+/// and precisions.
 [[nodiscard]] SectionRegistry builtin_sections();
 
 }  // namespace maestro

@@ -41,14 +41,14 @@ class SectionRunner {
   [[nodiscard]] const std::shared_ptr<Section>& shared_section() const { return section_; }
   [[nodiscard]] const SectionContext& context() const { return context_; }
 
-  /// Runs the forward pass and copies the output ports named in `outputs`. A section that is trained or passes gradients
-  /// on keeps the micro-batch for backward() when its pass is train.
+  /// Runs the forward pass and copies the output ports named in `outputs`. A section that is trained or passes
+  /// gradients on keeps the micro-batch for backward() when its pass is train.
   virtual std::vector<MetricSum> forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
-                                 std::span<const PortTensor> outputs);
+                                         std::span<const PortTensor> outputs);
   /// Backward pass of a kept micro-batch: `output_gradients` came from downstream, `input_gradients` is memory for what
   /// goes upstream (zero where nothing flowed back).
   virtual void backward(const MicroBatchPlan& plan, std::span<const PortTensor> output_gradients,
-                std::span<const PortTensor> input_gradients);
+                        std::span<const PortTensor> input_gradients);
 
   [[nodiscard]] virtual double gradient_sum_of_squares() const;
   /// Clips by `norm` (of the section, or of all sections) and steps the optimizer.
