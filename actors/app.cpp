@@ -63,6 +63,12 @@ void raise_in_flight(JobPlan& plan) {
     if (!plan.graph.awaits_gradient(section)) continue;
     const std::int64_t needed = most_needed_at_once(plan.graph, section, plan.largest.rows(node.axis()));
     if (node.max_in_flight >= needed) continue;
+    if (needed > most_slots) {
+      throw JobError(node.name + ": one micro-batch behind it may need " + std::to_string(needed) +
+                     " of its micro-batches at once, and " + std::to_string(most_slots) +
+                     " can be in flight; use a larger " + node.name +
+                     ".micro_batch_tokens, or fewer samples behind it");
+    }
     plan.notes.push_back(node.name + ": max_in_flight = " + std::to_string(node.max_in_flight) + " raised to " +
                          std::to_string(needed) + ", since one micro-batch behind it may need as many");
     plan.graph.set_max_in_flight(section, needed);

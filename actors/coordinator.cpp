@@ -100,6 +100,7 @@ void Coordinator::announce() {
 bool Coordinator::leave_out(const BatchMetadata& batch) {
   auto& all = options_.record->left_out;
   for (const std::string& reason : batch.left_out) {
+    if (std::ranges::find(all, reason) != all.end()) continue;  // met again in a later epoch or validation
     all.push_back(reason);
     options_.console->note("left out: " + reason);
   }

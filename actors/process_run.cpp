@@ -13,6 +13,7 @@
 #include "actors/departure.hpp"
 #include "actors/launcher.hpp"
 #include "actors/planner.hpp"
+#include "actors/planning_options.hpp"
 #include "actors/preflight.hpp"
 #include "actors/replica_builder.hpp"
 #include "actors/run_report.hpp"
@@ -24,7 +25,6 @@
 #include "runtime/device/emulated_device.hpp"
 #include "runtime/observe/max_rss.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
-#include "runtime/schedule/flow_bounds.hpp"
 #include "sections/model_config.hpp"
 
 namespace maestro {
@@ -65,9 +65,6 @@ struct ProcessRun::State {
   }
   [[nodiscard]] bool is_root() const { return environment.rank == 0; }
   [[nodiscard]] bool several() const { return plan.options.processes > 1; }
-  [[nodiscard]] bool emulated() const {
-    return std::ranges::any_of(plan.sections, [](const auto& section) { return section.config.emulated(); });
-  }
   [[nodiscard]] fs::path trace_part(std::int64_t of_rank) const {
     return plan.options.trace.string() + ".part" + std::to_string(of_rank);
   }
@@ -96,8 +93,6 @@ struct ProcessRun::State {
   Device* device(const std::string& name);
   caf::actor spawn_all(LocalActors& local);
   CoordinatorOptions coordinator_options(const caf::actor& source, const caf::actor& supervisor) const;
-  [[nodiscard]] StepPlannerOptions planner_options() const;
-  [[nodiscard]] FlowLimits limits() const;
   ProcessSummary summary() const;
   void stop();
   RunResult succeed(const RunOutcome& outcome);
@@ -129,37 +124,6 @@ Device* ProcessRun::State::device(const std::string& name) {
   return found.get();
 }
 
-FlowLimits ProcessRun::State::limits() const {
-  FlowLimits limits;
-  limits.slots = plan.transport.slots;
-  limits.train_samples = plan.train.global_batch;
-  limits.evaluate_samples = static_cast<std::int64_t>(validation_size(*plan.corpus, plan.train.validation_samples));
-  return limits;
-}
-
-StepPlannerOptions ProcessRun::State::planner_options() const {
-  StepPlannerOptions options;
-  options.graph = &plan.graph;
-  PolicyOptions policy;
-  policy.deterministic = plan.train.deterministic;
-  policy.budget_ms = plan.schedule.budget_ms;
-  policy.evaluations = plan.schedule.evaluations;
-  policy.seed = static_cast<std::uint64_t>(plan.train.seed);
-  options.policy = make_policy(plan.schedule.policy, policy);
-  // Emulated devices take what their model says; others are told apart by measured passes only.
-  options.costs = emulated() ? CostModel(plan.cost, plan.unit_per_ms) : CostModel(plan.cost);
-  options.limits = limits();
-  std::map<std::pair<ProcessRank, std::string>, int> numbers;
-  for (const ReplicaPlace& place : plan.places) {
-    options.devices.resize(std::max<std::size_t>(options.devices.size(), place.section.value() + 1));
-    // Processes of one machine share its cores, so a device is its name.
-    const int number =
-        numbers.try_emplace({ProcessRank(0), place.device}, static_cast<int>(numbers.size())).first->second;
-    options.devices[place.section.value()].push_back(number);
-  }
-  return options;
-}
-
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source,
                                                           const caf::actor& supervisor) const {
   const TrainConfig& train = plan.train;
@@ -171,14 +135,14 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
   options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0;
   options.schedule.checkpoint_at_end = train.checkpoint_at_end;
-  options.schedule.keeps_state = !emulated();
+  options.schedule.keeps_state = !has_emulated(plan);
   options.ahead = train.ahead;
   options.global_batch = train.global_batch;
   options.seed = static_cast<std::uint64_t>(train.seed);
   options.epoch_samples = plan.corpus->samples(Split::train);
-  options.synchronous = make_policy(plan.schedule.policy)->synchronous();
+  options.synchronous = scheduling_policy(plan)->synchronous();
   options.measure = !train.deterministic;
-  options.max_left_out = plan.max_bad_samples;
+  options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
   options.record = record;
   options.snapshots = const_cast<SnapshotWriter*>(&snapshots);
   options.console = &console;
@@ -212,7 +176,7 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->samples(Split::train));
     const caf::actor source = system.spawn<DataSource>(
         plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
-    const caf::actor planner = system.spawn<Planner, caf::detached>(planner_options(), supervisor);
+    const caf::actor planner = system.spawn<Planner, caf::detached>(planner_options(plan), supervisor);
     CoordinatorOptions options = coordinator_options(source, supervisor);
     options.planner = planner;
     coordinator = system.spawn<Coordinator>(std::move(options));
@@ -227,7 +191,7 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     spec.replica = place.replica;
     spec.rank = rank;
     spec.largest = plan.largest;
-    spec.limits = limits();
+    spec.limits = flow_limits(plan);
     if (plan.sections[place.section.value()].config.emulated()) {
       spec.emulated_ms = [costs = CostModel(plan.cost, plan.unit_per_ms), section = place.section](
                              std::span<const SampleRef> samples) { return costs.of(section, samples); };
@@ -310,8 +274,8 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
 
 void ProcessRun::State::interrupted(int count, Launcher& launcher) {
   if (count == 1) {
-    console.note(std::string("stopping after this step") + (emulated() ? "" : "; a checkpoint is being written") +
-                 " (Ctrl-C again to leave at once)");
+    console.note(std::string("stopping after this step") +
+                 (has_emulated(plan) ? "" : "; a checkpoint is being written") + " (Ctrl-C again to leave at once)");
     return tell_from_outside(coordinator, Interrupt{});
   }
   console.finish();

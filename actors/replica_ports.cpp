@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/job/config.hpp"
 #include "transport/chunk_plan.hpp"
+#include "transport/immediate.hpp"
 
 namespace maestro {
 
 namespace {
 constexpr std::size_t header_bytes = sizeof(PieceHeader);
-}
+static_assert(most_slots == max_immediate_slots);
+}  // namespace
 
 ReplicaPorts::ReplicaPorts(const ReplicaPortsOptions& options, Network& network, std::function<void()> on_buffer_free)
     : options_(options),
@@ -43,6 +46,7 @@ void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
   spec.dtype = joined.dtype;
   spec.chunk_bytes = network_->options().chunk_bytes;
   spec.epoch = options_.epoch;
+  if (options_.remote) check_immediate_limits(std::uint64_t{spec.ring} + 1, spec.slots).or_throw();
   auto made = std::make_unique<InputRing>(spec);
   if (options_.remote)
     ring_regions_[{edge, gradient}] = network_->register_memory(made->memory(), made->memory_bytes());

@@ -61,7 +61,7 @@ Ports ports_of(const WorkloadCorpus& corpus, std::size_t section, std::int64_t c
 std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings& settings) {
   const Workload& workload = corpus.workload();
   std::int64_t slots = 1;
-  for (const WorkloadEdge& edge : workload.edges) slots = std::max(slots, std::min<std::int64_t>(edge.slots, 64));
+  for (const WorkloadEdge& edge : workload.edges) slots = std::max(slots, std::min(edge.slots, most_slots));
   std::ostringstream job;
   job << "name = \"emulation\"\n[train]\nsteps = " << settings.steps
       << "\nglobal_batch = " << corpus.samples(Split::train) << "\ncheckpoint_at_end = false\n[schedule]\npolicy = \""
@@ -69,7 +69,7 @@ std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings&
   for (const WorkloadSection& section : workload.sections) {
     const std::int64_t all = static_cast<std::int64_t>(corpus.samples(Split::train));
     const std::int64_t in_flight =
-        section.max_in_flight == no_limit ? std::min<std::int64_t>(all, 64) : section.max_in_flight;
+        section.max_in_flight == no_limit ? std::min(all, most_slots) : section.max_in_flight;
     job << "[" << section.name << "]\nmicro_batch = 1\nreplicas = " << section.replicas
         << "\nmax_in_flight = " << in_flight << "\ndevices = [\"emulated\"]\n";
   }

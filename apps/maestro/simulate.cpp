@@ -1,11 +1,10 @@
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "apps/maestro/commands.hpp"
+#include "apps/maestro/signals.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
 #include "runtime/wavefront/policy.hpp"
@@ -21,15 +20,6 @@ double tolerance_ms(const Schedule& schedule) {
   return 1e-6 + 1e-12 * schedule.makespan_ms;
 }
 
-/// A plan has nothing to save, and main has blocked these for the commands that have.
-void let_signals_end_the_program() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-}
-
 nlohmann::ordered_json utilization_json(const Workload& workload, const Schedule& schedule) {
   nlohmann::ordered_json shares = nlohmann::ordered_json::object();
   const std::vector<double> by_section = utilization(workload, schedule);
@@ -42,7 +32,7 @@ nlohmann::ordered_json utilization_json(const Workload& workload, const Schedule
 }  // namespace
 
 int simulate(const SimulateArguments& arguments, Console& console) {
-  let_signals_end_the_program();
+  const SignalsEndTheProgram nothing_to_save;
   PolicyOptions options;
   options.seed = static_cast<std::uint64_t>(arguments.seed);
   if (arguments.budget_ms > 0) {  // a limit of time is one by the clock

@@ -50,6 +50,8 @@ class Corpus {
   /// Makes sure that the sample can be read (decodes its pictures ahead of time); the error names file and sample, and
   /// the sample is to be left out then. Called before a sample is announced.
   [[nodiscard]] virtual Status prepare(Split /*split*/, SampleId /*sample*/) const { return {}; }
+  /// Broken samples that opening has found and left out.
+  [[nodiscard]] virtual std::uint64_t left_out() const { return 0; }
 
   /// Fills tokens (T) and targets (T), T >= length; targets[i] is the token after tokens[i]. Beyond the length tokens
   /// are 0 and targets `ignored_target`. Throws std::out_of_range when there is no such sample and

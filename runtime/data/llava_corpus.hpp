@@ -58,7 +58,7 @@ class LlavaCorpus final : public Corpus {
   [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens) const;
   /// The id that ends an answer.
   [[nodiscard]] std::int32_t end_of_turn() const { return maestro::end_of_turn(*tokenizer_); }
-  [[nodiscard]] std::uint64_t left_out() const { return left_out_; }
+  [[nodiscard]] std::uint64_t left_out() const override { return left_out_; }
 
  private:
   struct Picture {

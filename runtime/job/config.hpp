@@ -10,6 +10,9 @@
 
 namespace maestro {
 
+/// Slots of one ring at most: a write names its slot in 6 bits. Micro-batches in flight have a slot each.
+inline constexpr std::int64_t most_slots = 64;
+
 /// [train]
 struct TrainConfig {
   std::int64_t steps = 100;             ///< optimizer steps of every trained section

@@ -134,7 +134,7 @@ TransportConfig read_transport(const JobTable& transport) {
   TransportConfig out;
   out.provider = transport.choice("provider", out.provider, {"auto", "shm", "tcp", "verbs", "efa"});
   out.force_rma = transport.flag("force_rma", out.force_rma);
-  out.slots = transport.integer("slots", out.slots, {.min = 1, .max = 1024});
+  out.slots = transport.integer("slots", out.slots, {.min = 1, .max = most_slots});
   out.chunk_kib = transport.integer("chunk_kib", out.chunk_kib, {.min = 1, .max = std::int64_t{1} << 20});
   out.timeout_s = transport.number("timeout_s", out.timeout_s, positive);
   out.listen = transport.text("listen", out.listen);

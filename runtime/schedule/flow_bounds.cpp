@@ -122,10 +122,9 @@ std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimit
 std::int64_t input_window(const SectionGraph& graph, SectionId section, const FlowLimits& limits) {
   // Plans seldom run backward passes in another order than forward passes; this is room for those that do.
   constexpr std::int64_t out_of_order = 4;
-  constexpr std::int64_t most = 64;  // slots that a write's immediate can name
   if (!graph.awaits_gradient(section)) return limits.slots;
   const std::int64_t in_flight = graph.node(section).max_in_flight;
-  return std::max({limits.slots, in_flight, std::min(most, out_of_order * in_flight)});
+  return std::max({limits.slots, in_flight, std::min(limits.most_slots, out_of_order * in_flight)});
 }
 
 std::int64_t send_blocks(const SectionGraph& graph, SectionId section, const FlowLimits& limits) {

@@ -21,6 +21,7 @@ struct FlowLimits {
   std::int64_t slots = 1;             ///< per edge and consumer replica, as the job wants
   std::int64_t train_samples = 1;     ///< of a global batch
   std::int64_t evaluate_samples = 0;  ///< of a validation pass; 0: none
+  std::int64_t most_slots = 64;       ///< that a ring can have: a write names its slot in 6 bits
 };
 
 /// FB-1 for every section. The graph must be validated. O(samples x edges) time.

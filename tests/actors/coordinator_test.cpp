@@ -35,12 +35,14 @@ class CoordinatorTest : public ::testing::Test {
     options.snapshots = &snapshots_;
     options.console = &console_;
     options.current_step = &current_step_;
-    options.data_source = bench_.stand_in([](const BatchRequest& request) {
+    options.max_left_out = max_left_out_;
+    options.data_source = bench_.stand_in([this](const BatchRequest& request) {
       BatchMetadata batch;
       batch.step = request.step;
       batch.pass = request.pass;
       batch.samples = {{SampleId(1), 3}, {SampleId(2), 3}};
       batch.target_tokens = 6;
+      batch.left_out = left_out_;
       return batch;
     });
     options.supervisor = bench_.stand_in([this](Finish) { finished_ = true; },
@@ -100,6 +102,8 @@ class CoordinatorTest : public ::testing::Test {
   std::atomic<std::uint64_t> current_step_ = 0;
   bool finished_ = false;
   std::string failure_;
+  std::vector<std::string> left_out_;  // of every batch
+  std::int64_t max_left_out_ = 0;
   std::size_t tokens_ = 0;
   std::vector<LaneMark> marks_;
   testing::ActorBench bench_;
@@ -179,6 +183,26 @@ TEST_F(CoordinatorTest, a_checkpoint_that_cannot_begin_is_a_failure_that_names_i
   schedule.checkpoint_at_end = true;
   start(2, schedule);
   EXPECT_EQ(failure_.rfind("checkpoint of step 1: ", 0), 0u) << failure_;
+}
+
+TEST_F(CoordinatorTest, a_sample_that_cannot_be_read_counts_once_however_often_it_comes) {
+  left_out_ = {"chats.json: sample 'a': a.png is truncated"};
+  max_left_out_ = 1;
+  start(1, plain(3));
+  for (std::uint64_t step = 1; step <= 3; ++step) finish_step(step);
+  EXPECT_TRUE(finished_);
+  EXPECT_EQ(failure_, "");
+  EXPECT_EQ(record_->left_out, left_out_);
+}
+
+TEST_F(CoordinatorTest, more_unreadable_samples_than_allowed_end_the_run_with_the_list) {
+  left_out_ = {"sample 'a': a.png is truncated", "sample 'b': b.png is truncated"};
+  max_left_out_ = 1;
+  start(1, plain(3));
+  EXPECT_EQ(failure_,
+            "2 samples cannot be read and data.max_bad_samples = 1: sample 'a': a.png is truncated; sample 'b': b.png "
+            "is truncated");
+  EXPECT_EQ(tokens_, 0u);
 }
 
 }  // namespace

@@ -170,7 +170,7 @@ TEST(JobReader, refuses_impossible_transport_settings) {
   EXPECT_EQ(transport_error("port = 65536"), "job.toml:2: transport.port: must be from 0 to 65535, got 65536");
   EXPECT_EQ(transport_error("provider = \"tpc\""),
             "job.toml:2: transport.provider: \"tpc\" is not one of auto, shm, tcp, verbs, efa; did you mean 'tcp'?");
-  EXPECT_THAT(transport_error("slots = 0"), HasSubstr("must be from 1 to 1024"));
+  EXPECT_THAT(transport_error("slots = 0"), HasSubstr("must be from 1 to 64"));
   EXPECT_THAT(transport_error("chunk_kib = 0"), HasSubstr("must be from 1 to"));
   EXPECT_THAT(transport_error("timeout_s = -1"), HasSubstr("must be greater than 0"));
   for (const std::string address : {"localhost", "256.0.0.1", "127.0.0.1:80", "", "1.2.3", ":::"}) {

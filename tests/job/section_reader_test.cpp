@@ -81,7 +81,7 @@ TEST(SectionReader, refuses_impossible_section_settings) {
   EXPECT_EQ(section_error("precision = \"fp16\""),
             "job.toml:2: student.precision: \"fp16\" is not one of fp32, bf16; did you mean 'fp32'?");
   EXPECT_THAT(section_error("replicas = 0"), HasSubstr("student.replicas: must be from 1 to 4096"));
-  EXPECT_THAT(section_error("max_in_flight = 0"), HasSubstr("must be at least 1"));
+  EXPECT_THAT(section_error("max_in_flight = 65"), HasSubstr("must be from 1 to 64"));
   EXPECT_THAT(section_error("beta1 = 1.0"), HasSubstr("must be at least 0 and less than 1"));
   EXPECT_THAT(section_error("beta2 = -0.1"), HasSubstr("must be at least 0 and less than 1"));
   EXPECT_THAT(section_error("epsilon = 0"), HasSubstr("must be greater than 0"));
