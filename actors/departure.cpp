@@ -41,7 +41,7 @@ void wait_for_death(pid_t pid, Clock::time_point deadline) {
   const auto deadline = Clock::now() + death_limit;
   for (const pid_t pid : dead) wait_for_death(pid, deadline);
   // Nobody is left to tell about a segment that cannot be removed; the error of the run has been printed.
-  (void)sweep_shared_memory(dead);
+  (void)sweep_shared_memory();
   (void)sweep_own_shared_memory();
   _exit(departure.status);
 }

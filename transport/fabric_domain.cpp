@@ -2,9 +2,12 @@
 
 #include <sys/uio.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <vector>
+
+#include "transport/shared_memory_sweep.hpp"
 
 namespace maestro {
 namespace {
@@ -15,6 +18,17 @@ bool is_shared_memory(std::string_view provider) {
 
 bool takes_ip_address(std::string_view provider) {
   return !is_shared_memory(provider) && provider != "efa";
+}
+
+// Gives the endpoint a name of its own and makes room: what dead processes left takes 16 MiB each. That a segment
+// cannot be removed is no reason not to open another.
+void name_segment(fi_info& info) {
+  (void)sweep_shared_memory();
+  const std::string address = "fi_shm://" + new_shared_memory_name();
+  std::free(info.src_addr);  // both are libfabric's, which frees with free()
+  info.src_addr = strdup(address.c_str());
+  if (info.src_addr == nullptr) throw std::bad_alloc();
+  info.src_addrlen = address.size() + 1;
 }
 
 }  // namespace
@@ -49,6 +63,7 @@ Result<std::unique_ptr<FabricDomain>> FabricDomain::open(const std::string& prov
   const int code = fi_getinfo(fabric_version, by_ip ? listen_address.c_str() : nullptr, nullptr, by_ip ? FI_SOURCE : 0,
                               hints.get(), &found);
   domain->info_.reset(found);
+  if (code == 0 && is_shared_memory(provider)) name_segment(*found);
   const std::string remedy =
       by_ip ? "; is transport.listen = '" + listen_address + "' an address of this machine, such as 127.0.0.1?" : "";
   const auto failure = [&](const std::string& cause) {

@@ -1,58 +1,100 @@
 #include "transport/shared_memory_sweep.hpp"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
 namespace maestro {
 namespace {
 
-// A zombie has a number until its parent asks for its status, but maps nothing any more.
-bool is_zombie(pid_t pid) {
+constexpr std::string_view prefix = "maestro-";
+
+struct Owner {
+  std::uint64_t pid_namespace = 0;  // inode of /proc/<pid>/ns/pid
+  std::uint64_t pid = 0;
+  std::uint64_t started = 0;  // clock ticks after boot; tells processes of one number apart
+  std::uint64_t user = 0;
+
+  friend bool operator==(const Owner&, const Owner&) = default;
+};
+
+struct ProcessStat {
+  char state = 0;
+  std::uint64_t started = 0;
+};
+
+// proc(5): "pid (name) state ..." with the start time as field 22; the name may hold anything, parentheses included.
+std::optional<ProcessStat> read_stat(std::uint64_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
-  if (!std::getline(file, line)) return false;
-  const auto name_end = line.rfind(')');  // the name before it may hold anything
-  return name_end != std::string::npos &&
-         (line.compare(name_end, 3, ") Z") == 0 || line.compare(name_end, 3, ") X") == 0);
+  if (!std::getline(file, line)) return std::nullopt;
+  const auto name_end = line.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(name_end + 1));
+  ProcessStat stat;
+  fields >> stat.state;
+  std::string skipped;
+  for (int field = 4; field < 22; ++field) fields >> skipped;
+  fields >> stat.started;
+  if (!fields) return std::nullopt;
+  return stat;
 }
 
-bool is_alive(pid_t pid) {
-  return (kill(pid, 0) == 0 || errno != ESRCH) && !is_zombie(pid);
+// A zombie has a number until its parent asks for its status, but maps nothing any more.
+bool is_alive(const Owner& owner) {
+  if (const auto stat = read_stat(owner.pid)) {
+    return stat->started == owner.started && stat->state != 'Z' && stat->state != 'X';
+  }
+  return kill(static_cast<pid_t>(owner.pid), 0) == 0 || errno != ESRCH;  // without /proc: a number in use keeps all
 }
 
-// "<digits>:" at the front of `text`; takes it off.
-std::optional<long> take_number(std::string_view& text, bool with_colon) {
-  long number = 0;
+Owner this_process() {
+  Owner own;
+  struct stat pid_namespace {};
+  if (stat("/proc/self/ns/pid", &pid_namespace) == 0) own.pid_namespace = pid_namespace.st_ino;
+  own.pid = static_cast<std::uint64_t>(getpid());
+  if (const auto stat = read_stat(own.pid)) own.started = stat->started;
+  own.user = getuid();
+  return own;
+}
+
+// A number at the front of `text` with `separator` behind it; takes both off.
+std::optional<std::uint64_t> take_number(std::string_view& text, char separator) {
+  std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || number < 0) return std::nullopt;
+  if (error != std::errc()) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  if (!with_colon) return number;
-  if (!text.starts_with(':')) return std::nullopt;
+  if (!text.starts_with(separator)) return std::nullopt;
   text.remove_prefix(1);
   return number;
 }
 
-// The process that made a segment of this name; nothing when it is not one of libfabric's.
-std::optional<pid_t> owner_of(std::string_view name) {
-  const auto pid = take_number(name, true);
-  const auto domain = pid ? take_number(name, true) : std::nullopt;
-  const auto endpoint = domain ? take_number(name, false) : std::nullopt;
-  // Without cross-memory attach large messages get segments of their own, "<pid>:<n>:<n>_<message>".
-  if (!endpoint || !(name.empty() || name.front() == '_')) return std::nullopt;
-  return static_cast<pid_t>(*pid);
+// The process that made a segment of this name; nothing when it is not a name of ours.
+std::optional<Owner> owner_of(std::string_view name) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  const auto pid_namespace = take_number(name, '-');
+  const auto pid = pid_namespace ? take_number(name, '-') : std::nullopt;
+  const auto started = pid ? take_number(name, '-') : std::nullopt;
+  const auto serial = started ? take_number(name, ':') : std::nullopt;
+  const auto user = serial ? take_number(name, ':') : std::nullopt;
+  if (!user || name.find_first_not_of("0123456789_") != std::string_view::npos) return std::nullopt;
+  return Owner{*pid_namespace, *pid, *started, *user};
 }
 
-Result<std::vector<std::string>> sweep(const std::string& folder, const std::function<bool(pid_t)>& may_go) {
+Result<std::vector<std::string>> sweep(const std::string& folder, const std::function<bool(const Owner&)>& may_go) {
   std::error_code error;
   std::vector<std::string> removed;
   std::string kept;
@@ -74,14 +116,23 @@ Result<std::vector<std::string>> sweep(const std::string& folder, const std::fun
 
 }  // namespace
 
-Result<std::vector<std::string>> sweep_shared_memory(std::span<const pid_t> dead, const std::string& folder) {
-  return sweep(folder, [dead](pid_t owner) {
-    return std::find(dead.begin(), dead.end(), owner) != dead.end() && !is_alive(owner);
+std::string new_shared_memory_name() {
+  static std::atomic<std::uint64_t> made{0};
+  const Owner own = this_process();
+  return std::string(prefix) + std::to_string(own.pid_namespace) + '-' + std::to_string(own.pid) + '-' +
+         std::to_string(own.started) + '-' + std::to_string(made.fetch_add(1));
+}
+
+Result<std::vector<std::string>> sweep_shared_memory(const std::string& folder) {
+  const Owner own = this_process();
+  return sweep(folder, [&own](const Owner& owner) {
+    return owner.pid_namespace == own.pid_namespace && owner.user == own.user && !is_alive(owner);
   });
 }
 
 Result<std::vector<std::string>> sweep_own_shared_memory(const std::string& folder) {
-  return sweep(folder, [](pid_t owner) { return owner == getpid(); });
+  const Owner own = this_process();
+  return sweep(folder, [&own](const Owner& owner) { return owner == own; });
 }
 
 }  // namespace maestro

@@ -1,9 +1,11 @@
-// Removes what killed processes leave in /dev/shm: libfabric 1.17's shm provider names its segments "<pid>:<n>:<n>".
+// Names the segments of libfabric's shm provider in /dev/shm, and removes those that killed processes left there.
+//
+// libfabric 1.17 names them by process number alone: a process that gets the number of a killed one then finds "its"
+// segment taken and cannot open its endpoint, and so does one of another container that shares /dev/shm. These names
+// say whose a segment is, for good:  maestro-<pid namespace>-<pid>-<start time>-<n>  (the provider adds
+// ":<user>:<endpoint>", and "_<message>" for large messages where it cannot attach to the other process's memory).
 #pragma once
 
-#include <sys/types.h>
-
-#include <span>
 #include <string>
 #include <vector>
 
@@ -11,14 +13,16 @@
 
 namespace maestro {
 
-/// Removes the segments of the given processes and returns their names, sorted. A process that is alive keeps its
-/// segments, be it the one meant or another that has got its number since. Give only pids of one's own job.
-/// Thread-safe. Errors, `unavailable`: the folder cannot be read or a segment cannot be removed; what could be removed
-/// is.
-Result<std::vector<std::string>> sweep_shared_memory(std::span<const pid_t> dead,
-                                                     const std::string& folder = "/dev/shm");
+/// A name that no endpoint had before. Thread-safe.
+std::string new_shared_memory_name();
 
-/// The same for this process itself, when it leaves without closing its endpoints; nothing may use them afterwards.
+/// Removes this user's segments whose process, one of this process's pid namespace, is dead; returns their names,
+/// sorted. A process that only has the number of a dead one does not keep its segments. Thread-safe. Errors,
+/// `unavailable`: the folder cannot be read or a segment cannot be removed; what could be removed is.
+Result<std::vector<std::string>> sweep_shared_memory(const std::string& folder = "/dev/shm");
+
+/// Removes the segments of this process itself, when it leaves without closing its endpoints; nothing may use them
+/// afterwards.
 Result<std::vector<std::string>> sweep_own_shared_memory(const std::string& folder = "/dev/shm");
 
 }  // namespace maestro

@@ -35,7 +35,6 @@ PeerProcess::PeerProcess(const std::string& provider, std::size_t bytes) {
   close(from_peer[1]);
   commands_ = fdopen(to_peer[1], "w");
   answers_ = fdopen(from_peer[0], "r");
-  first_pid_ = pid_;
   if (code != 0) throw std::runtime_error(std::string("cannot start ") + TRANSFER_PEER);
   std::istringstream line(read_line());
   if (!(line >> target_)) throw std::runtime_error("transfer_peer did not introduce itself");
@@ -43,8 +42,7 @@ PeerProcess::PeerProcess(const std::string& provider, std::size_t bytes) {
 
 PeerProcess::~PeerProcess() {
   if (pid_ > 0) end();
-  const pid_t gone[] = {first_pid_};
-  (void)sweep_shared_memory(gone);  // a test of its own checks the sweep
+  (void)sweep_shared_memory();  // a test of its own checks the sweep
   if (commands_ != nullptr) std::fclose(commands_);
   std::fclose(answers_);
 }

@@ -32,7 +32,6 @@ class PeerProcess {
   [[nodiscard]] int wait_for_exit();
 
   pid_t pid_ = -1;  // -1 once it has ended
-  pid_t first_pid_ = -1;
   std::FILE* commands_ = nullptr;
   std::FILE* answers_ = nullptr;
   WireTarget target_;
