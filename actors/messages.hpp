@@ -270,9 +270,10 @@ MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.supe
 MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
 MAESTRO_INSPECT(ProcessReady, x.rank)
 MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.images, x.place)
-MAESTRO_INSPECT(PieceOut, x.edge, x.gradient, x.receiver, x.sequence, x.index, x.source_row, x.target_row, x.rows)
-MAESTRO_INSPECT(ArrivalPiece, x.rows, x.sender)
-MAESTRO_INSPECT(ArrivalPlan, x.edge, x.gradient, x.sequence, x.pieces)
+MAESTRO_INSPECT(PieceOut, x.edge, x.gradient, x.receiver, x.sequence, x.index, x.source_row, x.target_row, x.rows,
+                x.source_rank, x.target_rank)
+MAESTRO_INSPECT(ArrivalPiece, x.rows, x.sender, x.sender_rank)
+MAESTRO_INSPECT(ArrivalPlan, x.edge, x.gradient, x.sequence, x.pieces, x.rank)
 MAESTRO_INSPECT(MicroBatchPlan, x.section, x.step, x.pass, x.index, x.replica, x.loss_scale, x.samples, x.arrivals,
                 x.pieces, x.backward_rank, x.backward_after, x.phased, x.group, x.forward_phase, x.backward_phase)
 MAESTRO_INSPECT(LaneMark, x.kind, x.step, x.pass, x.staging, x.active)

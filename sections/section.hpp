@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/collective/communicator.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/graph/pass.hpp"
 #include "runtime/graph/port.hpp"
@@ -38,7 +39,8 @@ class Inputs {
   [[nodiscard]] bool has(std::string_view port) const;
   /// The samples of the micro-batch, in row order; of the training or the validation split by pass().
   [[nodiscard]] std::span<const SampleId> samples() const { return samples_; }
-  /// Where each sample's rows begin on an axis and each row's position in its sample. A sample may have no patches.
+  /// Where each sample's rows begin on an axis and each row's position in its sample: of the whole micro-batch, also
+  /// where a rank holds a part of its rows (Port::spread). A sample may have no patches.
   [[nodiscard]] const SequenceLayout& layout(Axis axis = Axis::tokens) const {
     return axis == Axis::tokens ? tokens_ : patches_;
   }
@@ -81,7 +83,7 @@ class Outputs {
 /// Work of one forward pass, for scheduler and planner; a backward pass counts twice the forward's FLOPs.
 struct Cost {
   double flops = 0;
-  double bytes = 0;  ///< activations kept for the backward pass
+  double bytes = 0;  ///< activations kept for the backward pass, of all ranks together
 };
 struct SampleShape {
   std::int64_t tokens = 0;
@@ -123,6 +125,17 @@ class Section {
   [[nodiscard]] virtual bool shareable() const { return false; }
 };
 
+/// Where one rank of a replica stands, and whom it works with. Groups are null where the degree is 1, and in
+/// prototypes.
+struct ParallelContext {
+  Layout layout;
+  std::int64_t rank = 0;                  ///< of layout.ranks()
+  Communicator* tensor_group = nullptr;   ///< the ranks of the same context part, by tensor index
+  Communicator* context_group = nullptr;  ///< the ranks of the same tensor index, by context part
+  [[nodiscard]] std::int64_t tensor() const { return layout.tensor_of(rank); }
+  [[nodiscard]] std::int64_t context() const { return layout.context_of(rank); }
+};
+
 /// What a section is built from.
 struct SectionContext {
   std::string name;
@@ -135,6 +148,7 @@ struct SectionContext {
   /// Only ports, cost, notes and config will be asked for: check the settings, but allocate and load nothing.
   bool prototype = false;
   const OperatorTable* ops = nullptr;
+  ParallelContext parallel;
 };
 
 using SectionFactory = std::function<std::unique_ptr<Section>(const SectionContext&)>;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/core/dtype.hpp"
+#include "runtime/graph/layout.hpp"
 
 namespace maestro {
 
@@ -23,6 +24,9 @@ struct Port {
   bool differentiable = false;  ///< a gradient of the same shape may travel the other way
   bool optional = false;        ///< an input that may stay unconnected, or bring no rows for some samples
   Axis axis = Axis::tokens;
+  /// Which part each rank of a replica has. A gradient is spread as its value, and complete where it is: ranks that
+  /// hold the same rows hold the same gradient.
+  Spread spread = Spread::context_rows;
 };
 
 struct Ports {

@@ -67,6 +67,14 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   if (out.dtype != in.dtype || out.columns != in.columns || out.axis != in.axis) {
     throw JobError("ports do not fit: " + port_text(producer, out) + " -> " + port_text(consumer, in));
   }
+  const bool by_vocabulary = out.spread == Spread::vocabulary || in.spread == Spread::vocabulary;
+  const auto cut_alike = [&] { return out.spread == in.spread && producer.layout.tensor == consumer.layout.tensor; };
+  if (by_vocabulary && std::max(producer.layout.tensor, consumer.layout.tensor) > 1 && !cut_alike()) {
+    throw JobError(port_text(producer, out) + " and " + port_text(consumer, in) +
+                   " are cut by vocabulary, which needs one degree on both sides: " + producer.name +
+                   ".tensor = " + std::to_string(producer.layout.tensor) + ", " + consumer.name + ".tensor = " +
+                   std::to_string(consumer.layout.tensor) + "; make them equal, or choose another boundary");
+  }
   for (const GraphEdge& other : edges_) {
     if (other.to == edge.to && other.to_port == to_port) {
       throw JobError("input " + port_text(consumer, in) + " is connected twice");
@@ -77,6 +85,8 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   edge.dtype = out.dtype;
   edge.columns = out.columns;
   edge.axis = out.axis;
+  edge.from_spread = out.spread;
+  edge.to_spread = in.spread;
   edge.gradient = out.differentiable && in.differentiable && producer.mode == Mode::forward_backward &&
                   consumer.mode == Mode::forward_backward;
   edges_.push_back(std::move(edge));

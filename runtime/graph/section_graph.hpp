@@ -25,6 +25,7 @@ struct GraphNode {
   Ports ports;
   bool frozen = false;  ///< forward_backward only: gradients pass through, the section's own parameters stay
   std::int64_t replicas = 1;
+  Layout layout;                      ///< of each replica
   std::int64_t micro_batch = 1;       ///< samples at most
   std::int64_t micro_batch_rows = 0;  ///< rows on the section's axis at most, unless one sample has more; 0: no bound
   std::int64_t max_in_flight = 1;     ///< micro-batches between forward and backward, per replica
@@ -46,6 +47,8 @@ struct GraphEdge {
   std::int64_t columns = 1;
   Axis axis = Axis::tokens;
   bool gradient = false;  ///< a gradient travels back
+  Spread from_spread = Spread::context_rows;
+  Spread to_spread = Spread::context_rows;
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
 };
 

@@ -23,29 +23,34 @@ struct SampleRef {
   [[nodiscard]] std::int64_t rows(Axis axis) const { return axis == Axis::tokens ? tokens : patches; }
 };
 
-/// Rows of a producer's tensor that go to one receiver's slot.
+/// Rows of one rank's tensor that go to one receiving rank's slot. Rows count within what the two ranks hold.
 struct PieceOut {
   EdgeId edge;
   bool gradient = false;
   ReplicaIndex receiver;       ///< replica of the edge's consumer, or of its producer for gradients
   std::uint64_t sequence = 0;  ///< the receiver's
-  std::uint32_t index = 0;     ///< among the pieces of this sequence
+  std::uint32_t index = 0;     ///< among the pieces of this sequence at the receiving rank
   std::int64_t source_row = 0;
   std::int64_t target_row = 0;
   std::int64_t rows = 0;
+  std::uint32_t source_rank = 0;
+  std::uint32_t target_rank = 0;
 };
 
 struct ArrivalPiece {
   std::int64_t rows = 0;
   ReplicaIndex sender;  ///< replica of the section at the other end of the edge
+  std::uint32_t sender_rank = 0;
 };
 
-/// What a receiver waits for before it may use one sequence of an edge.
+/// What one rank of a receiver waits for before it may use one sequence of an edge. The ranks of a replica share the
+/// sequences of an edge; one that holds no row of a micro-batch has an arrival without pieces.
 struct ArrivalPlan {
   EdgeId edge;
   bool gradient = false;
   std::uint64_t sequence = 0;
   std::vector<ArrivalPiece> pieces;  ///< in row order; piece i carries index i
+  std::uint32_t rank = 0;
 };
 
 struct MicroBatchPlan {

@@ -22,7 +22,7 @@ LAYERS = {
 }
 
 # Lowest first. A new room goes where it includes only rooms before it.
-RUNTIME_ROOMS = ["core", "job", "state", "observe", "ops", "device", "collective", "data", "graph", "wavefront", "schedule"]
+RUNTIME_ROOMS = ["core", "job", "state", "observe", "collective", "ops", "device", "data", "graph", "wavefront", "schedule"]
 
 # (name, pattern of its headers, pattern of the paths that may include them, where that is in words)
 CUDA_HEADERS = r"(cuda|cublas|cudnn|curand|nvtx|nvToolsExt|device_launch_parameters)[\w./-]*|nccl[\w.-]*|cub/.*|thrust/.*"

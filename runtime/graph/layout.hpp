@@ -1,0 +1,58 @@
+// How one replica of a section is spread over devices ("ranks"), and which part of a port's tensor each rank holds.
+// Pure.
+//
+// A micro-batch of M rows lies over `context` x `tensor` ranks, rank = context index * tensor + tensor index:
+//   context  the rows are cut into equal consecutive parts; attention exchanges rows for heads (DeepSpeed Ulysses,
+//            Jacobs et al. 2023), so its work is even whatever the mask
+//   tensor   matrices are cut by columns, rows, heads and vocabulary (Megatron, Shoeybi et al. 2019); between them the
+//            rows of a context part are cut once more (sequence parallelism, Korthikanti et al. 2022)
+// Pipeline stages are sections of the graph of their own.
+#pragma once
+
+#include <cstdint>
+
+namespace maestro {
+
+struct RowRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  [[nodiscard]] std::int64_t end() const { return first + count; }
+  friend bool operator==(const RowRange&, const RowRange&) = default;
+};
+
+/// Part `index` of `parts` of `rows` rows; parts differ by one row at most and may be empty.
+[[nodiscard]] constexpr RowRange row_part(std::int64_t rows, std::int64_t parts, std::int64_t index) {
+  const std::int64_t first = rows * index / parts;
+  return {first, rows * (index + 1) / parts - first};
+}
+
+/// What a rank holds of a port's (M, columns) tensor.
+enum class Spread : std::uint8_t {
+  whole,         ///< all of it, on every rank
+  context_rows,  ///< the rows of its context part, the same on its tensor ranks
+  rank_rows,     ///< of its context part, the rows of its tensor part: every row is on one rank
+  vocabulary     ///< the rows of its context part and the columns of its tensor part
+};
+
+struct Layout {
+  std::int64_t tensor = 1;
+  std::int64_t context = 1;
+  [[nodiscard]] constexpr std::int64_t ranks() const { return tensor * context; }
+  [[nodiscard]] constexpr std::int64_t tensor_of(std::int64_t rank) const { return rank % tensor; }
+  [[nodiscard]] constexpr std::int64_t context_of(std::int64_t rank) const { return rank / tensor; }
+  /// The rows of a micro-batch of `rows` rows that `rank` holds under `spread`.
+  [[nodiscard]] constexpr RowRange rows(Spread spread, std::int64_t rows, std::int64_t rank) const {
+    if (spread == Spread::whole) return {0, rows};
+    const RowRange part = row_part(rows, context, context_of(rank));
+    if (spread != Spread::rank_rows) return part;
+    const RowRange own = row_part(part.count, tensor, tensor_of(rank));
+    return {part.first + own.first, own.count};
+  }
+  /// The columns of a tensor of `columns` columns that `rank` holds under `spread`.
+  [[nodiscard]] constexpr RowRange columns(Spread spread, std::int64_t columns, std::int64_t rank) const {
+    return spread == Spread::vocabulary ? row_part(columns, tensor, tensor_of(rank)) : RowRange{0, columns};
+  }
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+}  // namespace maestro
