@@ -1,0 +1,35 @@
+// Output-layer losses and top-k over a vocabulary that is cut over the ranks of a group (Megatron-LM, Shoeybi et al.
+// 2019, section 3). No rank ever holds logits of more than its own tokens; per block of rows the ranks exchange a few
+// numbers per row: maxima, sums of exponentials and the sums that divergences are made of.
+//
+// All ranks of a group pass the same hidden, targets and settings, and get the same bits of every sum.
+#pragma once
+
+#include "runtime/ops/functions.hpp"
+#include "runtime/ops/vocabulary_part.hpp"
+
+namespace maestro {
+
+/// As cross_entropy_loss(), with `head` (tokens of the part, C) cut over the vocabulary; hidden (M, C) act. targets
+/// count tokens of the whole vocabulary. The gradient of hidden is this rank's partial sum, which the backward pass of
+/// gather_rows() adds up; that of `head` is complete.
+LossSums cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss,
+                            const VocabularyPart& part);
+
+/// As distillation_loss(), with `head` cut by `student` and the teacher by `teacher_part`, in the same group:
+/// teacher.head holds the rows, or teacher.logits (M, columns) the columns, of row_part(Vt, size, rank), while
+/// teacher.hidden, and values and indices of the top k (tokens of the whole vocabulary), are whole on every rank.
+/// teacher.vocabulary is Vt. `teacher_part` is not looked at for top_k. Where the two vocabularies differ in size,
+/// their parts below shared_vocabulary do not line up; then the ranks exchange the teacher's logits at the edges, a
+/// block of rows at a time, in f32 for teacher.head and as they are for teacher.logits.
+LossSums distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
+                           const DistillationTerms& terms, const HeadLoss& loss, const VocabularyPart& student,
+                           const VocabularyPart& teacher_part);
+
+/// The k largest logits of each row over the whole vocabulary, from each rank's logits (M, tokens of the part) f32.
+/// All ranks get values (M, k) f32, descending, and indices (M, k) i32 of the whole vocabulary; ties: lower index
+/// first. k <= part.vocabulary.
+void top_k(const OperatorTable& ops, const Tensor& logits, const Tensor& values, const Tensor& indices,
+           const VocabularyPart& part);
+
+}  // namespace maestro
