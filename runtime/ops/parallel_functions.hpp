@@ -27,7 +27,8 @@ Var gather_rows(Tape& tape, const Var& x, Communicator* group, std::int64_t rows
 Var sum_to_parts(Tape& tape, const Var& x, Communicator* group);
 
 /// x, whose gradient is summed over the group on every rank: an input that all ranks hold and each uses for its part.
-/// f32 or act; summed in f32. x itself without a group.
+/// f32 or act; summed in f32. Counts what operators recorded from here on give back, and gradients seeded on x. x
+/// itself without a group.
 Var shared_by(Tape& tape, const Var& x, Communicator* group);
 
 /// Attention over rows that are cut over `context` (DeepSpeed Ulysses, Jacobs et al. 2023): qkv (M_c, (H + 2G) D) act
@@ -40,7 +41,8 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
 
 /// As embedding(), of a table that is cut over the vocabulary: (M, C) f32 that add up over the group to the embedding;
 /// positions are added by group rank 0 alone, whose positions_table alone gets a gradient. `positions` (M) are of the
-/// rows of ids. ids count tokens of the whole vocabulary. To be followed by sum_to_parts().
+/// rows of ids and must live until the backward pass. ids count tokens of the whole vocabulary. To be followed by
+/// sum_to_parts().
 Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table,
                    std::span<const std::int32_t> positions, const VocabularyPart& part);
 

@@ -1,0 +1,214 @@
+#include "runtime/ops/parallel_functions.hpp"
+
+#include <cassert>
+#include <vector>
+
+#include "runtime/ops/rank_part.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// tape.output() that keeps the shape of a value without rows too.
+Var output_of(Tape& tape, Shape shape, DType dtype, bool needs_gradient) {
+  if (shape.elements() > 0) return tape.output(shape, dtype, needs_gradient);
+  const Block nothing = tape.scratch(shape, dtype);
+  return tape.input(nothing.tensor(), needs_gradient);  // has no bytes that anyone could read
+}
+
+}  // namespace
+
+Var gather_rows(Tape& tape, const Var& x, Communicator* group, std::int64_t rows) {
+  if (group == nullptr) return x;
+  const Tensor& part = x.value();
+  assert(part.rows() == rank_part(rows, *group).count);
+  Var y = output_of(tape, {rows, part.columns()}, part.dtype(), x.needs_gradient());
+  group->all_gather_rows(part, y.value());
+  if (!y.needs_gradient()) return y;
+  tape.record(y, [&tape, x, y, group] {
+    const Block dx = tape.scratch(x.value().shape(), x.value().dtype());
+    group->reduce_scatter_rows(y.gradient(), dx.tensor());
+    tape.add_gradient(x, dx);
+  });
+  return y;
+}
+
+Var sum_to_parts(Tape& tape, const Var& x, Communicator* group) {
+  if (group == nullptr) return x;
+  const Tensor& whole = x.value();
+  const std::int64_t rows = rank_part(whole.rows(), *group).count;
+  Var y = output_of(tape, {rows, whole.columns()}, whole.dtype(), x.needs_gradient());
+  group->reduce_scatter_rows(whole, y.value());
+  if (!y.needs_gradient()) return y;
+  tape.record(y, [&tape, x, y, group] {
+    const Block dx = tape.scratch(x.value().shape(), x.value().dtype());
+    group->all_gather_rows(y.gradient(), dx.tensor());
+    tape.add_gradient(x, dx);
+  });
+  return y;
+}
+
+Var shared_by(Tape& tape, const Var& x, Communicator* group) {
+  if (group == nullptr || !x.needs_gradient()) return x;
+  // Runs after the backward steps of everything that is recorded from here on, with what they gave x.
+  tape.record(x, [&tape, x, group] {
+    const Tape::Target dx = tape.gradient_target(x);
+    if (dx.tensor.dtype() == DType::f32) return group->all_reduce_sum(dx.tensor.span<float>());
+    const Block sum = tape.scratch(dx.tensor.shape(), DType::f32);
+    tape.ops().cast(dx.tensor, sum.tensor());
+    group->all_reduce_sum(sum.tensor().span<float>());
+    tape.ops().cast(sum.tensor(), dx.tensor);
+  });
+  return x;
+}
+
+namespace {
+
+/// How rows of one context part with all heads become all rows with this rank's heads, and back.
+class HeadExchange {
+ public:
+  HeadExchange(const AttentionShape& shape, std::int64_t rows, Communicator& context)
+      : context_(&context), rows_(rows), shape_(shape) {
+    assert(shape.heads % context.size() == 0 && shape.kv_heads % context.size() == 0);
+    own_ = shape;
+    own_.heads /= context.size();
+    own_.kv_heads /= context.size();
+  }
+
+  /// The shape of attention on this rank: all rows, H / size and G / size heads.
+  [[nodiscard]] const AttentionShape& own() const { return own_; }
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+
+  /// part (M_c, (H + 2G) D) -> whole (M, (H + 2G) D / size)
+  void qkv_to_heads(const Tensor& part, const Tensor& whole) const {
+    context_->exchange(part, blocks_of_parts(qkv_blocks()), whole, blocks_of_heads(qkv_blocks()));
+  }
+  void qkv_to_rows(const Tensor& whole, const Tensor& part) const {
+    context_->exchange(whole, blocks_of_heads(qkv_blocks()), part, blocks_of_parts(qkv_blocks()));
+  }
+  /// part (M_c, H D) -> whole (M, H D / size)
+  void out_to_heads(const Tensor& part, const Tensor& whole) const {
+    context_->exchange(part, blocks_of_parts(out_blocks()), whole, blocks_of_heads(out_blocks()));
+  }
+  void out_to_rows(const Tensor& whole, const Tensor& part) const {
+    context_->exchange(whole, blocks_of_heads(out_blocks()), part, blocks_of_parts(out_blocks()));
+  }
+
+ private:
+  /// Neighbouring heads of one kind that go to one rank: `columns` wide, the first rank's at `part_column` of a row of
+  /// all heads; at `own_column` of a row of one rank's heads.
+  struct HeadBlock {
+    std::int64_t part_column = 0;
+    std::int64_t own_column = 0;
+    std::int64_t columns = 0;
+  };
+  [[nodiscard]] std::vector<HeadBlock> qkv_blocks() const {
+    const std::int64_t size = shape_.head_size;
+    const std::int64_t query = own_.heads * size;
+    const std::int64_t key = own_.kv_heads * size;
+    return {
+        {0, 0, query}, {shape_.heads * size, query, key}, {(shape_.heads + shape_.kv_heads) * size, query + key, key}};
+  }
+  [[nodiscard]] std::vector<HeadBlock> out_blocks() const { return {{0, 0, own_.out_columns()}}; }
+
+  /// Of a tensor of this rank's rows: the heads of each peer.
+  [[nodiscard]] std::vector<BlockTransfer> blocks_of_parts(const std::vector<HeadBlock>& heads) const {
+    const std::int64_t rows = rank_part(rows_, *context_).count;
+    std::vector<BlockTransfer> blocks;
+    for (std::int64_t peer = 0; peer < context_->size(); ++peer) {
+      for (const HeadBlock& head : heads) {
+        blocks.push_back({peer, {0, rows, head.part_column + peer * head.columns, head.columns}});
+      }
+    }
+    return blocks;
+  }
+  /// Of a tensor of this rank's heads: the rows of each peer.
+  [[nodiscard]] std::vector<BlockTransfer> blocks_of_heads(const std::vector<HeadBlock>& heads) const {
+    std::vector<BlockTransfer> blocks;
+    for (std::int64_t peer = 0; peer < context_->size(); ++peer) {
+      const RankPart rows = rank_part(rows_, context_->size(), peer);
+      for (const HeadBlock& head : heads) {
+        blocks.push_back({peer, {rows.first, rows.count, head.own_column, head.columns}});
+      }
+    }
+    return blocks;
+  }
+
+  Communicator* context_;
+  std::int64_t rows_;  // M
+  AttentionShape shape_;
+  AttentionShape own_;
+};
+
+/// What the backward pass needs of attention on this rank's heads: qkv after rotation, its result and log-sums.
+struct OwnAttention {
+  Block qkv;
+  Block out;
+  Block lse;
+};
+
+void attention_gradient(Tape& tape, const HeadExchange& exchange, const OwnAttention& own,
+                        const AttentionOptions& options, const SequenceLayout& layout, const Var& y, const Var& qkv) {
+  const OperatorTable& ops = tape.ops();
+  const Block dout = tape.scratch(own.out.tensor().shape(), own.out.tensor().dtype());
+  exchange.out_to_heads(y.gradient(), dout.tensor());
+  const Block dheads = tape.scratch(own.qkv.tensor().shape(), own.qkv.tensor().dtype());
+  ops.attention_backward(dout.tensor(), own.qkv.tensor(), own.out.tensor(), own.lse.tensor(), exchange.own(), layout,
+                         dheads.tensor());
+  if (options.rotary_theta > 0) {
+    ops.rotary(dheads.tensor(), exchange.own(), layout.positions, options.rotary_theta, -1);
+  }
+  const Block dqkv = tape.scratch(qkv.value().shape(), qkv.value().dtype());
+  exchange.qkv_to_rows(dheads.tensor(), dqkv.tensor());
+  tape.add_gradient(qkv, dqkv);
+}
+
+}  // namespace
+
+Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
+                      Communicator* context) {
+  if (context == nullptr) return attention(tape, qkv, options, layout);
+  const Tensor& in = qkv.value();
+  const HeadExchange exchange(options.shape, layout.rows(), *context);
+  assert(in.rows() == rank_part(layout.rows(), *context).count && in.columns() == options.shape.qkv_columns());
+  OwnAttention own;
+  own.qkv = tape.scratch({exchange.rows(), exchange.own().qkv_columns()}, in.dtype());
+  own.out = tape.scratch({exchange.rows(), exchange.own().out_columns()}, in.dtype());
+  own.lse = tape.scratch({exchange.rows(), exchange.own().heads}, DType::f32);
+  exchange.qkv_to_heads(in, own.qkv.tensor());
+  if (options.rotary_theta > 0) {
+    tape.ops().rotary(own.qkv.tensor(), exchange.own(), layout.positions, options.rotary_theta, +1);
+  }
+  tape.ops().attention(own.qkv.tensor(), exchange.own(), layout, own.out.tensor(), own.lse.tensor());
+  Var y = output_of(tape, {in.rows(), options.shape.out_columns()}, in.dtype(), qkv.needs_gradient());
+  exchange.out_to_rows(own.out.tensor(), y.value());
+  if (!y.needs_gradient()) return y;
+  tape.record(y, [&tape, exchange, own, options, layout, y, qkv] {
+    attention_gradient(tape, exchange, own, options, layout, y, qkv);
+  });
+  return y;
+}
+
+Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table,
+                   std::span<const std::int32_t> positions, const VocabularyPart& part) {
+  if (part.group == nullptr)
+    return embedding(tape, table, ids, positions_table, {.offsets = {}, .positions = positions});
+  if (part.group->rank() != 0) positions_table = nullptr;
+  const std::int64_t tokens = table.shape()[0];
+  Block own_ids = tape.scratch({ids.elements()}, DType::i32);
+  for (std::int64_t row = 0; row < ids.elements(); ++row) {
+    const std::int64_t id = ids.data<std::int32_t>()[row] - part.first;
+    own_ids.tensor().data<std::int32_t>()[row] = id >= 0 && id < tokens ? static_cast<std::int32_t>(id) : -1;
+  }
+  Var y = output_of(tape, {ids.elements(), table.shape().columns()}, DType::f32, table.trained());
+  tape.ops().embedding(table.value(), own_ids.tensor(),
+                       positions_table == nullptr ? Tensor() : positions_table->value(), positions, y.value());
+  if (!y.needs_gradient()) return y;
+  tape.record(y, [&tape, &table, own_ids, positions_table, positions, y] {
+    tape.ops().embedding_backward(y.gradient(), own_ids.tensor(), positions, table.gradient(),
+                                  positions_table == nullptr ? Tensor() : positions_table->gradient());
+  });
+  return y;
+}
+
+}  // namespace maestro
