@@ -73,6 +73,7 @@ class Outputs {
   void losses(const LossSums& sums, bool with_teacher);
 
   [[nodiscard]] const Var* find(std::string_view port) const;
+  [[nodiscard]] const std::vector<std::pair<std::string, Var>>& values() const { return values_; }
   [[nodiscard]] const std::vector<MetricSum>& metrics() const { return metrics_; }
 
  private:
@@ -91,7 +92,8 @@ struct SampleShape {
   std::int64_t images = 0;
 };
 
-/// How a parameter, or some of its rows, is stored under its Hugging Face name.
+/// How a parameter, or some of its rows, is stored under its Hugging Face name. Rows are those of the whole parameter,
+/// whatever part of it this rank holds (Parameter::runs).
 struct StateEntry {
   std::string name;  ///< e.g. "transformer.h.0.attn.c_attn.weight"
   Parameter* parameter = nullptr;

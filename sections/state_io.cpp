@@ -14,45 +14,107 @@ namespace {
 
 using Names = std::map<std::string, Tensor, std::less<>>;
 
-/// The entry's rows as they lie in the flat buffer; a vector stays one.
-Tensor part_of(const Parameters& parameters, std::span<float> flat, const StateEntry& entry) {
-  const Tensor whole = parameters.part(flat, *entry.parameter);
-  if (entry.rows == 0) return whole;
-  if (whole.shape().rank() > 1) return whole.row_slice(entry.first_row, entry.rows);
-  return {whole.data<float>() + entry.first_row, DType::f32, Shape{entry.rows}};
+/// A section and the one of its flat buffers that is read or written.
+struct Source {
+  Section* section = nullptr;
+  std::span<float> flat;
+};
+
+/// Rows of the stored tensor that one rank holds, before transposing, and where they lie in its buffer.
+struct Piece {
+  Tensor held;  // (rows, columns of the rank)
+  std::int64_t stored_row = 0;
+  std::int64_t stored_column = 0;
+};
+
+/// Rows of the whole parameter that the entry stores: all, or some.
+ParameterSlice::Range rows_of(const StateEntry& entry) {
+  return entry.rows == 0 ? ParameterSlice::Range{0, entry.parameter->whole_shape()[0]}
+                         : ParameterSlice::Range{entry.first_row, entry.rows};
 }
 
-Shape stored_shape(const StateEntry& entry, const Tensor& part) {
-  return entry.transposed ? Shape{part.columns(), part.rows()} : part.shape();
+/// Shape of the whole tensor in the order of the parameter; a vector stays one.
+Shape untransposed_shape(const StateEntry& entry) {
+  const Shape& whole = entry.parameter->whole_shape();
+  if (entry.rows == 0) return whole;
+  return whole.rank() == 1 ? Shape{entry.rows} : Shape{entry.rows, whole.elements() / whole[0]};
+}
+
+Shape stored_shape(const StateEntry& entry) {
+  const Shape shape = untransposed_shape(entry);
+  return entry.transposed ? Shape{shape.columns(), shape.rows()} : shape;
+}
+
+/// What a rank has of the entry's tensor, where its slice and the entry's rows meet.
+std::vector<Piece> pieces_of(const Source& rank, const StateEntry& entry) {
+  const Parameter& parameter = *entry.parameter;
+  const Tensor part = rank.section->parameters().part(rank.flat, parameter);
+  const std::int64_t rows = parameter.shape()[0];
+  const Tensor held = part.reshaped(Shape{rows, part.elements() / rows});
+  const ParameterSlice::Range wanted = rows_of(entry);
+  std::vector<Piece> pieces;
+  for (const Parameter::Run& run : parameter.runs()) {
+    const std::int64_t first = std::max(run.whole_row, wanted.first);
+    const std::int64_t end = std::min(run.whole_row + run.rows, wanted.first + wanted.count);
+    if (first >= end) continue;
+    const std::int64_t skipped = first - run.whole_row;
+    pieces.push_back({held.row_slice(run.row + skipped, end - first), first - wanted.first, parameter.columns().first});
+  }
+  return pieces;
+}
+
+/// A matrix by strides, in elements.
+template <class Value>
+struct View {
+  Value* data = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+};
+
+/// Where `piece` lies in `stored`, the entry's whole tensor.
+template <class Value>
+View<Value> place_of(const Piece& piece, const StateEntry& entry, const Tensor& stored) {
+  const Shape shape = untransposed_shape(entry);
+  const std::int64_t whole_rows = rows_of(entry).count;
+  View<Value> view{stored.data<Value>(), shape.elements() / whole_rows, 1};
+  if (entry.transposed) view = {view.data, 1, whole_rows};
+  view.data += piece.stored_row * view.row_stride + piece.stored_column * view.column_stride;
+  return view;
+}
+
+View<float> view_of(const Piece& piece) {
+  return {piece.held.data<float>(), piece.held.columns(), 1};
 }
 
 template <class From>
-void copy_into(const Tensor& from, const Tensor& to, bool transposed) {
-  const From* source = from.data<From>();
-  float* target = to.data<float>();
-  if (!transposed) {
-    std::transform(source, source + from.elements(), target, [](From value) { return static_cast<float>(value); });
+void copy_values(View<From> from, View<float> to, std::int64_t rows, std::int64_t columns) {
+  const auto value_of = [](From value) { return static_cast<float>(value); };
+  if (from.column_stride == 1 && to.column_stride == 1) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const From* source = from.data + row * from.row_stride;
+      std::transform(source, source + columns, to.data + row * to.row_stride, value_of);
+    }
     return;
   }
-  const std::int64_t rows = from.rows(), columns = from.columns();
   constexpr std::int64_t tile = 32;  // both sides of a tile stay in the first-level cache
   for (std::int64_t row0 = 0; row0 < rows; row0 += tile) {
     for (std::int64_t column0 = 0; column0 < columns; column0 += tile) {
       for (std::int64_t row = row0; row < std::min(rows, row0 + tile); ++row) {
         for (std::int64_t column = column0; column < std::min(columns, column0 + tile); ++column) {
-          target[column * rows + row] = static_cast<float>(source[row * columns + column]);
+          to.data[row * to.row_stride + column * to.column_stride] =
+              value_of(from.data[row * from.row_stride + column * from.column_stride]);
         }
       }
     }
   }
 }
 
-Status check_buffer(Section& section, std::span<float> flat) {
-  Parameters& parameters = section.parameters();
-  if (flat.empty() || flat.size() != static_cast<std::size_t>(parameters.elements())) {
+Status check_buffer(const Source& source) {
+  const Parameters& parameters = source.section->parameters();
+  if (source.flat.empty() || source.flat.size() != static_cast<std::size_t>(parameters.elements())) {
     return Error{ErrorCode::invalid_argument, "the section has no such state: it is not trained"};
   }
-  for (const Parameter& parameter : parameters.all()) {
+  for (const Parameter& parameter : source.section->parameters().all()) {
     if (parameter.value().defined()) continue;
     return Error{ErrorCode::invalid_argument,
                  "'" + parameter.name() + "' was dropped when the section was frozen; store or load before that"};
@@ -68,12 +130,11 @@ Error missing(const std::string& file, const std::string& name, const Names& sto
           file + ": tensor '" + name + "' is missing" + (nearest ? "; the nearest is '" + *nearest + "'" : "")};
 }
 
-Status check_entry(const StateEntry& entry, const Tensor& part, const std::string& name, const Names& stored,
-                   const std::string& file) {
+Status check_entry(const StateEntry& entry, const std::string& name, const Names& stored, const std::string& file) {
   const auto found = stored.find(name);
   if (found == stored.end()) return missing(file, name, stored);
   const Tensor& tensor = found->second;
-  const Shape expected = stored_shape(entry, part);
+  const Shape expected = stored_shape(entry);
   if (tensor.shape() != expected) {
     return Error{ErrorCode::invalid_argument, file + ": tensor '" + name + "' has shape " + tensor.shape().to_string() +
                                                   ", expected " + expected.to_string()};
@@ -109,53 +170,104 @@ Status make_folder(const std::filesystem::path& folder) {
   return Error{ErrorCode::unavailable, folder.string() + ": cannot be created: " + error.message()};
 }
 
-}  // namespace
-
-Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat, std::string_view prefix) {
-  if (const Status usable = check_buffer(section, flat); !usable) return usable.error();
+/// Copies of the whole tensors' memory, uninitialised.
+TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view prefix) {
   constexpr std::size_t alignment = 16;  // elements: each copy starts on a cache line
-  const std::vector<StateEntry> entries = section.state();
-  std::size_t elements = 0;
-  const auto place = [&elements](const Tensor& part) {
-    const std::size_t begin = elements;
-    elements += (static_cast<std::size_t>(part.elements()) + alignment - 1) / alignment * alignment;
-    return begin;
-  };
   std::vector<std::size_t> offsets;
-  for (const StateEntry& entry : entries) offsets.push_back(place(part_of(section.parameters(), flat, entry)));
+  std::size_t elements = 0;
+  for (const StateEntry& entry : entries) {
+    offsets.push_back(elements);
+    elements += (static_cast<std::size_t>(stored_shape(entry).elements()) + alignment - 1) / alignment * alignment;
+  }
   TensorSnapshot snapshot;
   snapshot.memory = AlignedMemory(elements * sizeof(float));
   auto* const memory = reinterpret_cast<float*>(snapshot.memory.data());
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Tensor part = part_of(section.parameters(), flat, entries[i]);
-    const Tensor copy(memory + offsets[i], DType::f32, stored_shape(entries[i], part));
-    copy_into<float>(part, copy, entries[i].transposed);
-    snapshot.tensors.push_back({std::string(prefix) + entries[i].name, copy});
+    const Tensor whole(memory + offsets[i], DType::f32, stored_shape(entries[i]));
+    snapshot.tensors.push_back({std::string(prefix) + entries[i].name, whole});
   }
   return snapshot;
 }
 
+/// Copies the rank's pieces into the whole tensor; the number of elements copied.
+std::int64_t collect(const Source& rank, const StateEntry& entry, const Tensor& whole) {
+  std::int64_t copied = 0;
+  for (const Piece& piece : pieces_of(rank, entry)) {
+    copy_values(view_of(piece), place_of<float>(piece, entry, whole), piece.held.rows(), piece.held.columns());
+    copied += piece.held.elements();
+  }
+  return copied;
+}
+
+Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view prefix) {
+  std::vector<std::vector<StateEntry>> entries;
+  for (const Source& rank : ranks) {
+    if (const Status usable = check_buffer(rank); !usable) return usable.error();
+    entries.push_back(rank.section->state());
+  }
+  TensorSnapshot snapshot = room_for(entries.front(), prefix);
+  for (std::size_t i = 0; i < snapshot.tensors.size(); ++i) {
+    const NamedTensor& whole = snapshot.tensors[i];
+    // Replicated ones are the same on every rank.
+    const std::size_t holders = entries.front()[i].parameter->sharded() ? ranks.size() : 1;
+    std::int64_t copied = 0;
+    for (std::size_t rank = 0; rank < holders; ++rank) copied += collect(ranks[rank], entries[rank][i], whole.tensor);
+    if (copied == whole.tensor.elements()) continue;
+    return Error{ErrorCode::invalid_argument, "'" + whole.name + "' is held in parts, " + std::to_string(copied) +
+                                                  " of " + std::to_string(whole.tensor.elements()) +
+                                                  " elements here; store all tensor ranks together"};
+  }
+  return snapshot;
+}
+
+Status write_weights(std::span<Section* const> tensor_ranks, const std::filesystem::path& folder) {
+  auto snapshot = export_tensors(tensor_ranks, ParameterBuffer::values);
+  if (!snapshot) return Error{snapshot.error().code, folder.string() + ": " + snapshot.error().message};
+  if (const Status made = make_folder(folder); !made) return made;
+  // The mark that readers of the Hugging Face library look for.
+  const auto weights = write_safetensors(folder / "model.safetensors", snapshot->tensors, {{"format", "pt"}});
+  if (!weights) return weights.error();
+  const auto config = write_file(folder / "config.json", tensor_ranks.front()->config_json());
+  return config ? Status() : Status(config.error());
+}
+
+}  // namespace
+
+Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat, std::string_view prefix) {
+  const Source alone[] = {{&section, flat}};
+  return merged(alone, prefix);
+}
+
+Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, ParameterBuffer which,
+                                      std::string_view prefix) {
+  std::vector<Source> ranks;
+  for (Section* section : tensor_ranks) ranks.push_back({section, section->parameters().buffer(which)});
+  return merged(ranks, prefix);
+}
+
 Status import_tensors(Section& section, std::span<float> flat, std::span<const NamedTensor> tensors,
                       const std::string& file, std::string_view prefix) {
-  if (const Status usable = check_buffer(section, flat); !usable) {
+  const Source into{&section, flat};
+  if (const Status usable = check_buffer(into); !usable) {
     return Error{usable.error().code, file + ": " + usable.error().message};
   }
   Names stored;
   for (const NamedTensor& tensor : tensors) stored.emplace(tensor.name, tensor.tensor);
   const std::vector<StateEntry> entries = section.state();
   for (const StateEntry& entry : entries) {  // SI-2: everything is checked before anything is written
-    const Tensor part = part_of(section.parameters(), flat, entry);
     const std::string name = std::string(prefix) + entry.name;
-    if (const Status fits = check_entry(entry, part, name, stored, file); !fits) return fits;
+    if (const Status fits = check_entry(entry, name, stored, file); !fits) return fits;
   }
   if (const Status known = check_unexpected(section, entries, stored, file, prefix); !known) return known;
   for (const StateEntry& entry : entries) {
-    const Tensor part = part_of(section.parameters(), flat, entry);
     const Tensor& from = stored.find(std::string(prefix) + entry.name)->second;
-    if (from.dtype() == DType::bf16) {
-      copy_into<bfloat16>(from, part, entry.transposed);
-    } else {
-      copy_into<float>(from, part, entry.transposed);
+    for (const Piece& piece : pieces_of(into, entry)) {
+      const std::int64_t rows = piece.held.rows(), columns = piece.held.columns();
+      if (from.dtype() == DType::bf16) {
+        copy_values(place_of<bfloat16>(piece, entry, from), view_of(piece), rows, columns);
+      } else {
+        copy_values(place_of<float>(piece, entry, from), view_of(piece), rows, columns);
+      }
     }
   }
   section.parameters().values_changed();
@@ -163,14 +275,12 @@ Status import_tensors(Section& section, std::span<float> flat, std::span<const N
 }
 
 Status save_weights(Section& section, const std::filesystem::path& folder) {
-  auto snapshot = export_tensors(section, section.parameters().values());
-  if (!snapshot) return Error{snapshot.error().code, folder.string() + ": " + snapshot.error().message};
-  if (const Status made = make_folder(folder); !made) return made;
-  // The mark that readers of the Hugging Face library look for.
-  const auto weights = write_safetensors(folder / "model.safetensors", snapshot->tensors, {{"format", "pt"}});
-  if (!weights) return weights.error();
-  const auto config = write_file(folder / "config.json", section.config_json());
-  return config ? Status() : Status(config.error());
+  Section* const alone[] = {&section};
+  return write_weights(alone, folder);
+}
+
+Status save_weights(std::span<Section* const> tensor_ranks, const std::filesystem::path& folder) {
+  return write_weights(tensor_ranks, folder);
 }
 
 Status load_weights(Section& section, const std::filesystem::path& folder) {

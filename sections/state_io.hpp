@@ -1,8 +1,10 @@
 // A section's tensors under their Hugging Face names, in and out: for checkpoints (values and moments) and for weights
 // exchanged with other tools.
 //
-// SI-1: import(export(section)) leaves every bit of the section as it was.
-// SI-2: an import that fails has changed nothing.
+// What is stored does not tell into how many ranks a section was cut: whole tensors go out and in.
+//
+// SI-1: import(export(section)) leaves every bit of the section as it was, on any number of tensor ranks.
+// SI-2: an import that fails has changed nothing; ranks of one replica fail together.
 #pragma once
 
 #include <filesystem>
@@ -32,14 +34,23 @@ struct TensorSnapshot {
 [[nodiscard]] Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat,
                                                     std::string_view prefix = "");
 
+/// As above for a section whose parameters lie on several tensor ranks, in order of their tensor index: whole tensors,
+/// put together from the ranks' parts; replicated ones are those of the first. No rank may be at work meanwhile. A
+/// section that is cut cannot be exported by one of its ranks alone (invalid_argument).
+[[nodiscard]] Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, ParameterBuffer which,
+                                                    std::string_view prefix = "");
+
 /// Writes `tensors` (f32 or bf16, named prefix + Hugging Face name) into `flat` and marks the section's packed weights
-/// as out of date. Tensors that the section ignores() are passed over. Errors name `file` and the first tensor that is
-/// missing, unexpected or of another shape, with the nearest name or both shapes.
+/// as out of date; a rank of several takes its parts out of the whole tensors. Tensors that the section ignores() are
+/// passed over. Errors name `file` and the first tensor that is missing, unexpected or of another shape, with the
+/// nearest name or both shapes.
 [[nodiscard]] Status import_tensors(Section& section, std::span<float> flat, std::span<const NamedTensor> tensors,
                                     const std::string& file, std::string_view prefix = "");
 
 /// Writes model.safetensors and config.json into `folder`, which is created. Each file appears whole or not at all.
 [[nodiscard]] Status save_weights(Section& section, const std::filesystem::path& folder);
+/// The same of a section that lies on several tensor ranks, as export_tensors.
+[[nodiscard]] Status save_weights(std::span<Section* const> tensor_ranks, const std::filesystem::path& folder);
 
 /// Loads the values from a Hugging Face folder: config.json must describe the section's model (the first differing key
 /// is named), then the tensors of model.safetensors or of its shards. Names may lack the base model's prefix

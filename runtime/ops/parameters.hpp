@@ -1,8 +1,16 @@
 // The parameters of one section replica: flat f32 buffers for values, gradients and optimizer state, so that reduction,
 // clipping, the optimizer and checkpoints are single passes; and the packed forms that matrix products use.
 //
-// PA-1: decayed parameters lie before the others, so AdamW is two calls on contiguous ranges.
+// PA-1: decayed parameters lie before the others, so AdamW is two calls on contiguous ranges. In each range sharded
+// ones
+//       lie before replicated ones, so that either kind is two spans at most.
 // PA-2: a packed form is never older than the values it came from.
+// PA-3: a sharded parameter begins with exactly the values that its part of the whole one would have: neither initial
+//       values nor what is stored depend on the number of ranks.
+//
+// A section that is cut over a tensor group holds some parameters in parts ("sharded": every element is on one rank,
+// its gradient whole there) and the rest on every rank ("replicated": a rank's gradient is its share of a sum over the
+// group). Which is which, ParameterSpec::slice tells.
 #pragma once
 
 #include <deque>
@@ -18,20 +26,51 @@
 
 namespace maestro {
 
-/// One named tensor of a section; lives as long as its Parameters.
+/// What a rank holds of a parameter: some of the whole one's rows (first dimension), or some of a matrix' columns.
+struct ParameterSlice {
+  struct Range {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+    friend bool operator==(const Range&, const Range&) = default;
+  };
+  std::vector<Range> rows;  ///< held one after another in this order, without overlap; empty: all
+  Range columns;            ///< count 0: all
+  [[nodiscard]] bool cut() const { return !rows.empty() || columns.count > 0; }
+};
+
+/// The flat buffers of Parameters.
+enum class ParameterBuffer : std::uint8_t { values, gradients, first_moments, second_moments };
+
+/// One named tensor of a section, or this rank's part of it; lives as long as its Parameters.
 class Parameter {
  public:
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const Tensor& value() const { return value_; }        ///< f32; undefined before allocate()
   [[nodiscard]] const Tensor& gradient() const { return gradient_; }  ///< f32; undefined when frozen
   [[nodiscard]] bool trained() const { return gradient_.defined(); }
-  [[nodiscard]] const Shape& shape() const { return shape_; }
+  [[nodiscard]] const Shape& shape() const { return shape_; }  ///< of what is held here
+  /// Shape of the whole parameter: shape() unless it is sharded.
+  [[nodiscard]] const Shape& whole_shape() const { return whole_shape_; }
+  /// Held in parts by the ranks of a tensor group.
+  [[nodiscard]] bool sharded() const { return slice_.cut(); }
+  /// Consecutive rows: `row` here is `whole_row` of the whole parameter.
+  struct Run {
+    std::int64_t row = 0;
+    std::int64_t whole_row = 0;
+    std::int64_t rows = 0;
+  };
+  /// The rows held, in the order in which they are held.
+  [[nodiscard]] std::vector<Run> runs() const;
+  /// The columns held (elements of a row, dimensions behind the first folded), of the whole parameter's.
+  [[nodiscard]] ParameterSlice::Range columns() const;
   /// The packed form for products in `compute`, packed now if the values changed since. Device thread only. Of more
   /// than two dimensions, all but the first are folded into columns.
   const PackedWeight& packed(const OperatorTable& ops, DType compute, PackFor use);
 
  private:
   friend class Parameters;
+  /// Fills the values of a fresh model: PA-3.
+  void initialise();
   struct Pack {
     std::unique_ptr<PackedWeight> weight;
     std::uint64_t version = 0;
@@ -39,6 +78,8 @@ class Parameter {
   };
   std::string name_;
   Shape shape_;
+  Shape whole_shape_;
+  ParameterSlice slice_;
   bool decayed_ = false;
   std::function<void(std::span<float>)> initialise_;
   std::size_t offset_ = 0;  // elements into the flat buffers
@@ -50,9 +91,10 @@ class Parameter {
 
 struct ParameterSpec {
   std::string name;
-  Shape shape;
+  Shape shape;                                       ///< of the whole parameter
   bool decayed = false;                              ///< weight decay applies (matrices)
-  std::function<void(std::span<float>)> initialise;  ///< fills the values of a fresh model
+  std::function<void(std::span<float>)> initialise;  ///< fills the whole parameter's values in a fresh model
+  ParameterSlice slice = {};                         ///< of a sharded parameter: what this rank holds
 };
 
 /// Not thread-safe: used on the section's device thread, or by the owner while no work is queued.
@@ -82,6 +124,14 @@ class Parameters {
   [[nodiscard]] std::span<float> gradients() const { return flat(gradients_); }
   [[nodiscard]] std::span<float> first_moments() const { return flat(first_moments_); }
   [[nodiscard]] std::span<float> second_moments() const { return flat(second_moments_); }
+  /// One of the four by name. Empty when it is not there.
+  [[nodiscard]] std::span<float> buffer(ParameterBuffer which) const;
+  /// The parts of gradients() that belong to sharded and to replicated parameters, at most two spans each, none empty;
+  /// together they are all of it, zeros of alignment included. At the end of a step replicated ones are summed over the
+  /// tensor group and everything over the context group; then the sum of squares of a model cut over a tensor group is
+  /// that of the sharded spans of every tensor rank and of the replicated spans of one.
+  [[nodiscard]] std::vector<std::span<float>> sharded_gradients() const;
+  [[nodiscard]] std::vector<std::span<float>> replicated_gradients() const;
   /// Optimizer steps so far, for AdamW's bias corrections: steps in which the section had no work do not count.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
@@ -90,10 +140,13 @@ class Parameters {
 
  private:
   [[nodiscard]] std::span<float> flat(const AlignedMemory& memory) const;
+  void lay_out();
 
   std::deque<Parameter> parameters_;  // stable addresses
   std::size_t elements_ = 0;
   std::size_t decayed_elements_ = 0;
+  std::size_t decayed_sharded_end_ = 0;  // PA-1: decayed sharded, decayed replicated, other sharded, other replicated
+  std::size_t other_sharded_end_ = 0;
   std::int64_t updates_ = 0;
   AlignedMemory values_;
   AlignedMemory gradients_;

@@ -55,6 +55,72 @@ TEST(Parameters, views_of_all_flat_buffers_line_up) {
   EXPECT_EQ(static_cast<std::size_t>(parameters.elements()), parameters.second_moments().size());
 }
 
+/// Values 0, 1, 2, ... of the whole parameter.
+ParameterSpec counted(std::string name, Shape shape, bool decayed, ParameterSlice slice = {}) {
+  return {std::move(name), shape, decayed,
+          [](std::span<float> values) {
+            for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+          },
+          std::move(slice)};
+}
+
+TEST(Parameters, a_part_begins_with_the_values_it_has_in_the_whole) {  // PA-3
+  Parameters parameters;
+  const auto values = [](const Parameter& parameter) {
+    const std::span<float> span = parameter.value().span<float>();
+    return std::vector<float>(span.begin(), span.end());
+  };
+  Parameter& rows = parameters.add(counted("rows", {6, 3}, true, {{{1, 1}, {4, 2}}, {}}));
+  Parameter& columns = parameters.add(counted("columns", {2, 5}, true, {{}, {3, 2}}));
+  Parameter& elements = parameters.add(counted("elements", {7}, false, {{{2, 3}}, {}}));
+  Parameter& both = parameters.add(counted("both", {3, 4}, true, {{{2, 1}}, {1, 2}}));
+  Parameter& kernel = parameters.add(counted("kernel", {3, 1, 2, 2}, true, {{{1, 1}}, {}}));
+  parameters.allocate(true);
+  EXPECT_EQ(rows.shape(), (Shape{3, 3}));
+  EXPECT_EQ(rows.whole_shape(), (Shape{6, 3}));
+  EXPECT_EQ(values(rows), (std::vector<float>{3, 4, 5, 12, 13, 14, 15, 16, 17}));
+  EXPECT_EQ(values(columns), (std::vector<float>{3, 4, 8, 9}));
+  EXPECT_EQ(values(elements), (std::vector<float>{2, 3, 4}));
+  EXPECT_EQ(values(both), (std::vector<float>{9, 10}));
+  EXPECT_EQ(kernel.shape(), (Shape{1, 1, 2, 2}));
+  EXPECT_EQ(values(kernel), (std::vector<float>{4, 5, 6, 7}));
+}
+
+TEST(Parameters, sharded_and_replicated_gradients_are_two_spans_each_and_all_together) {  // PA-1
+  Parameters parameters;
+  parameters.add(counted("norm", {5}, false));
+  parameters.add(counted("out", {4, 5}, true, {{}, {0, 2}}));
+  parameters.add(counted("positions", {3, 5}, true));
+  parameters.add(counted("bias", {6}, false, {{{0, 2}}, {}}));
+  parameters.add(counted("in", {6, 5}, true, {{{0, 2}}, {}}));
+  parameters.allocate(true);
+  for (const auto& [sharded, spans] :
+       {std::pair{true, parameters.sharded_gradients()}, std::pair{false, parameters.replicated_gradients()}}) {
+    EXPECT_EQ(spans.size(), 2U);
+    for (const std::span<float> span : spans) {
+      for (float& value : span) value += sharded ? 1 : 2;
+    }
+  }
+  for (const float value : parameters.gradients()) EXPECT_NE(value, 0);
+  const float* decayed_end = parameters.gradients().data() + parameters.decayed_elements();
+  for (Parameter& parameter : parameters.all()) {
+    for (const float value : parameter.gradient().span<float>()) {
+      EXPECT_EQ(value, parameter.sharded() ? 1 : 2) << parameter.name();
+    }
+    EXPECT_EQ(parameter.gradient().data<float>() < decayed_end, parameter.shape().rank() == 2) << parameter.name();
+  }
+}
+
+TEST(Parameters, without_slices_everything_is_replicated) {
+  Parameters parameters;
+  parameters.add(counted("weight", {5, 5}, true));
+  EXPECT_TRUE(parameters.replicated_gradients().empty());
+  parameters.allocate(true);
+  EXPECT_TRUE(parameters.sharded_gradients().empty());
+  ASSERT_EQ(parameters.replicated_gradients().size(), 1U);
+  EXPECT_EQ(parameters.replicated_gradients()[0].size(), parameters.gradients().size());
+}
+
 TEST(Parameters, a_frozen_section_has_values_only) {
   Parameters parameters;
   Parameter& weight = parameters.add(constant("weight", {2, 2}, true, 1));
