@@ -8,6 +8,9 @@
 // FB-2: with send_blocks blocks per port and gradient_blocks per input no pass of a plan that obeys planned_slots and
 //       max_in_flight waits for a block for ever. Proof: take the pass that is first in the plan of those that have not
 //       run. All before it have, so at most as many blocks are held as the plan itself holds at that time.
+//
+// The numbers are those of each rank of a replica: it has rings and blocks of its own, and every micro-batch takes one
+// of them, also where the rank holds no row; the replica's ranks start and end a pass together.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,7 @@ void ReplicaLane::enqueue(LaneMark mark) {
 
 bool ReplicaLane::here(const MicroBatchPlan& batch, bool gradients) const {
   for (const ArrivalPlan& arrival : batch.arrivals) {
-    if (arrival.gradient != gradients) continue;
-    if (arrived_.count({arrival.edge, arrival.gradient, arrival.sequence}) == 0) return false;
+    if (arrival.gradient == gradients && !here(arrival)) return false;
   }
   return true;
 }
@@ -94,9 +93,7 @@ std::optional<MicroBatchPlan> ReplicaLane::finished() {
   } else {
     if (kind == Kind::backward) --in_flight_, ++backwards_;
     retired = std::move(item.batch);
-    for (const ArrivalPlan& arrival : retired->arrivals) {
-      arrived_.erase({arrival.edge, arrival.gradient, arrival.sequence});
-    }
+    for (const ArrivalPlan& arrival : retired->arrivals) arrived_.erase(key_of(arrival));
   }
   retire_front();
   return retired;
@@ -120,7 +117,7 @@ const ArrivalPlan* ReplicaLane::missing_arrival() const {
   const MicroBatchPlan* batch = waiting_batch();
   if (batch == nullptr) return nullptr;
   for (const ArrivalPlan& arrival : batch->arrivals) {
-    if (arrived_.count({arrival.edge, arrival.gradient, arrival.sequence}) == 0) return &arrival;
+    if (!here(arrival)) return &arrival;
   }
   return nullptr;
 }

@@ -2,8 +2,8 @@
 // what has arrived and what has finished.
 //
 // RL-1: forward passes run in the order of their tokens, one piece of work at a time.
-// RL-2: a pass needs all its inputs and a free buffer for everything it sends, and the phase of its group open; a
-//       forward pass also in_flight < max_in_flight.
+// RL-2: a pass needs all its inputs, on every rank, and a free buffer for everything it sends, and the phase of its
+//       group open; a forward pass also in_flight < max_in_flight.
 // RL-3: backward passes run in the order of their ranks, each when its gradients are here; so gradients add up in one
 //       order and in-flight memory is bounded. Where both a forward and a backward pass could run, the plan says which
 //       goes first; where one could, it does: a lane with work that can run is never idle.
@@ -63,8 +63,11 @@ class ReplicaLane {
 
   void enqueue(MicroBatchPlan plan);
   void enqueue(LaneMark mark);
-  /// All pieces of a sequence are here; may come before the token that needs them.
-  void arrived(EdgeId edge, bool gradient, std::uint64_t sequence) { arrived_.emplace(edge, gradient, sequence); }
+  /// All pieces of a sequence are at one rank; may come before the token that needs them. Due for every arrival of a
+  /// plan, also for one without pieces.
+  void arrived(EdgeId edge, bool gradient, std::uint64_t sequence, std::uint32_t rank = 0) {
+    arrived_.emplace(edge, gradient, sequence, rank);
+  }
   /// Passes of this phase of the group may run from now on. Phase 0 always may.
   void open_phase(StepId step, std::uint32_t group, std::uint32_t phase) { phases_[{step.value(), group}] = phase; }
 
@@ -80,12 +83,17 @@ class ReplicaLane {
   [[nodiscard]] const ArrivalPlan* missing_arrival() const;
 
  private:
+  using ArrivalKey = std::tuple<EdgeId, bool, std::uint64_t, std::uint32_t>;  // edge, gradient, sequence, rank
+  static ArrivalKey key_of(const ArrivalPlan& arrival) {
+    return {arrival.edge, arrival.gradient, arrival.sequence, arrival.rank};
+  }
   enum class State : std::uint8_t { waiting, forwarded, retired };
   struct Item {
     MicroBatchPlan batch;
     std::optional<LaneMark> mark;
     State state = State::waiting;
   };
+  [[nodiscard]] bool here(const ArrivalPlan& arrival) const { return arrived_.count(key_of(arrival)) != 0; }
   [[nodiscard]] bool here(const MicroBatchPlan& batch, bool gradients) const;
   [[nodiscard]] bool open(const MicroBatchPlan& batch, std::uint32_t phase) const;
   [[nodiscard]] bool splits(const MicroBatchPlan& batch) const {
@@ -104,7 +112,7 @@ class ReplicaLane {
   std::uint32_t forwards_ = 0;
   std::uint32_t backwards_ = 0;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> phases_;  // (step, group) -> last phase open
-  std::set<std::tuple<EdgeId, bool, std::uint64_t>> arrived_;
+  std::set<ArrivalKey> arrived_;
   std::optional<Kind> running_;
   Item* running_item_ = nullptr;
 };

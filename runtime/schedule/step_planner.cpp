@@ -1,9 +1,10 @@
 #include "runtime/schedule/step_planner.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <map>
 #include <tuple>
+
+#include "runtime/schedule/reshard.hpp"
 
 namespace maestro {
 
@@ -29,12 +30,6 @@ std::vector<SampleRef> chosen(std::span<const SampleRef> samples, const CutBatch
   for (const std::uint32_t place : batch) result.push_back(samples[place]);
   return result;
 }
-
-/// Where one sample's rows of an edge lie in a micro-batch.
-struct RowPlace {
-  MicroBatchPlan* batch = nullptr;
-  std::int64_t row = 0;
-};
 
 }  // namespace
 
@@ -241,56 +236,43 @@ void StepPlanner::place(PlannedStep& planned, const StepCut& cut, std::span<cons
 }
 
 void StepPlanner::join(StepPlan& plan, EdgeId id, bool gradient) {
-  const GraphEdge& edge = options_.graph->edge(id);
+  const SectionGraph& graph = *options_.graph;
+  const GraphEdge& edge = graph.edge(id);
   const SectionId from = gradient ? edge.to : edge.from;
   const SectionId to = gradient ? edge.from : edge.to;
-  auto& counters = gradient ? next_gradient_sequence_[id.value()] : next_sequence_[id.value()];
-  std::map<std::uint32_t, RowPlace> sources;  // by SampleRef::place
+  ReshardRequest request;
+  request.axis = edge.axis;
+  request.sender = {graph.node(from).layout, gradient ? edge.to_spread : edge.from_spread};
+  request.receiver = {graph.node(to).layout, gradient ? edge.from_spread : edge.to_spread};
+  std::vector<MicroBatchPlan*> senders;
   std::vector<MicroBatchPlan*> receivers;
   for (MicroBatchPlan& batch : plan.micro_batches) {
-    if (batch.section == from) {
-      std::int64_t row = 0;
-      for (const SampleRef& sample : batch.samples) {
-        sources[sample.place] = {&batch, row};
-        row += sample.rows(edge.axis);
-      }
-    }
+    if (batch.section == from) senders.push_back(&batch);
     if (batch.section == to && batch.rows(edge.axis) > 0) receivers.push_back(&batch);
   }
   if (gradient) {
     std::ranges::stable_sort(receivers, {}, [](const MicroBatchPlan* batch) { return batch->backward_rank; });
   }
-  for (MicroBatchPlan* receiver : receivers) {
-    ArrivalPlan arrival{id, gradient, counters[receiver->replica.value()]++, {}};
-    std::int64_t row = 0;
-    PieceOut* open = nullptr;
-    const MicroBatchPlan* open_sender = nullptr;
-    for (const SampleRef& sample : receiver->samples) {
-      const std::int64_t rows = sample.rows(edge.axis);
-      if (rows == 0) continue;
-      const auto found = sources.find(sample.place);
-      assert(found != sources.end());  // an edge joins sections that are active for the same samples
-      const RowPlace source = found->second;
-      if (open_sender == source.batch && open->source_row + open->rows == source.row) {
-        open->rows += rows;
-        arrival.pieces.back().rows += rows;
-      } else {
-        PieceOut piece{id,
-                       gradient,
-                       receiver->replica,
-                       arrival.sequence,
-                       static_cast<std::uint32_t>(arrival.pieces.size()),
-                       source.row,
-                       row,
-                       rows};
-        source.batch->pieces.push_back(piece);
-        open = &source.batch->pieces.back();
-        open_sender = source.batch;
-        arrival.pieces.push_back({rows, source.batch->replica});
+  for (const MicroBatchPlan* batch : senders) request.senders.emplace_back(batch->samples);
+  for (const MicroBatchPlan* batch : receivers) request.receivers.emplace_back(batch->samples);
+  const ReshardPlan resharded = ReshardPlan::make(request);
+
+  auto& counters = gradient ? next_gradient_sequence_[id.value()] : next_sequence_[id.value()];
+  const auto ranks = static_cast<std::uint32_t>(request.receiver.layout.ranks());
+  for (std::size_t at = 0; at < receivers.size(); ++at) {
+    MicroBatchPlan& receiver = *receivers[at];
+    const std::uint64_t sequence = counters[receiver.replica.value()]++;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      ArrivalPlan arrival{id, gradient, sequence, {}, rank};
+      for (const ReshardPiece& piece : resharded.pieces(at, rank)) {
+        MicroBatchPlan& sender = *senders[piece.sender];
+        const auto index = static_cast<std::uint32_t>(arrival.pieces.size());
+        sender.pieces.push_back({id, gradient, receiver.replica, sequence, index, piece.source_row, piece.target_row,
+                                 piece.rows, piece.sender_rank, rank});
+        arrival.pieces.push_back({piece.rows, sender.replica, piece.sender_rank});
       }
-      row += rows;
+      receiver.arrivals.push_back(std::move(arrival));
     }
-    receiver->arrivals.push_back(std::move(arrival));
   }
 }
 

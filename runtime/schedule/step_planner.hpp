@@ -2,10 +2,11 @@
 // they run, and works out the pieces between them. Pure.
 //
 // ST-1: every sample is in exactly one micro-batch of every section it activates (MC-1).
-// ST-2: every row of every edge is written exactly once: the pieces of one sequence cover its rows without overlap. A
-//       micro-batch without rows on an edge has no sequence there.
+// ST-2: every row of every edge is written exactly once: the pieces of one sequence cover its rows at each rank of the
+//       receiver without overlap (RP-1 to RP-5). A micro-batch without rows on an edge has no sequence there.
 // ST-3: sequences of one receiver on one edge count up without gaps over the whole run, in the order in which the
-//       receiver's lane takes them: forward order for inputs, backward order for gradients.
+//       receiver's lane takes them: forward order for inputs, backward order for gradients. Each sequence has one
+//       arrival for every rank of the receiver, without pieces where the rank holds no row.
 // ST-4: micro-batch boundaries depend on the samples, the sections' limits and the policy's packing order alone, not on
 //       processes, so arithmetic is the same under every placement.
 // ST-5: a lane never holds more than `window` inputs between forward and backward passes out of order: input rings

@@ -2,6 +2,7 @@
 // patches only.
 #pragma once
 
+#include <array>
 #include <random>
 #include <string>
 #include <vector>
@@ -22,8 +23,44 @@ struct GraphLimits {
   std::int64_t replicas = 3;
   std::int64_t micro_batch = 5;
   std::int64_t max_in_flight = 3;
-  bool patches = true;  ///< some sections run for some samples only
-  bool frozen = true;   ///< some pass gradients on and are not trained
+  bool patches = true;      ///< some sections run for some samples only
+  bool frozen = true;       ///< some pass gradients on and are not trained
+  std::int64_t tensor = 1;  ///< degrees of a replica; beyond 1, ports have random spreads
+  std::int64_t context = 1;
+};
+
+/// Spreads of ports, by section. Vocabulary needs one tensor degree at both ends: all sections have it, or no port is
+/// spread so.
+class RandomSpreads {
+ public:
+  RandomSpreads(Generator& random, const GraphLimits& limits)
+      : random_(&random), limits_(&limits), cut_(limits.tensor > 1 || limits.context > 1) {
+    if (cut_ && random() % 3 == 0) equal_tensor_ = draw(random, 1, limits.tensor);
+  }
+  Layout layout() {
+    if (!cut_) return {};
+    const std::int64_t tensor = equal_tensor_ > 0 ? equal_tensor_ : draw(*random_, 1, limits_->tensor);
+    return {tensor, draw(*random_, 1, limits_->context)};
+  }
+  Spread output() {
+    if (!cut_) return Spread::context_rows;
+    if (equal_tensor_ > 0 && (*random_)() % 2 == 0) return Spread::vocabulary;
+    return row_spread();
+  }
+  Spread input(Spread output) {
+    if (!cut_ || output == Spread::vocabulary) return output;
+    return row_spread();
+  }
+
+ private:
+  Spread row_spread() {
+    constexpr std::array kinds{Spread::whole, Spread::context_rows, Spread::rank_rows};
+    return kinds[(*random_)() % kinds.size()];
+  }
+  Generator* random_;
+  const GraphLimits* limits_;
+  bool cut_;
+  std::int64_t equal_tensor_ = 0;  // 0: every section has a degree of its own
 };
 
 /// Section 0 is the source "s0" with outputs "out" and "patches". Every other section has an input "iK" for some
@@ -33,6 +70,7 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
   SectionGraph graph;
   const std::int64_t count = draw(random, 1, limits.sections);
   std::vector<Axis> axes{Axis::tokens};
+  RandomSpreads spreads(random, limits);
   for (std::int64_t index = 0; index <= count; ++index) {
     GraphNode node;
     node.name = "s" + std::to_string(index);
@@ -42,6 +80,7 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
     node.replicas = index == 0 ? 1 : draw(random, 1, limits.replicas);
     node.micro_batch = index == 0 ? source_batch : draw(random, 1, limits.micro_batch);
     node.max_in_flight = draw(random, 1, limits.max_in_flight);
+    node.layout = spreads.layout();
     const bool by_patches = limits.patches && index > 0 && index < count && random() % 3 == 0;
     const Axis axis = by_patches ? Axis::patches : Axis::tokens;
     if (by_patches && random() % 2 == 0) node.micro_batch_rows = draw(random, 1, 9);
@@ -56,10 +95,15 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
     if (index > 0) producers.push_back(0);
     for (const std::int64_t producer : producers) {
       const Axis from = producer == 0 ? axis : axes[static_cast<std::size_t>(producer)];
-      node.ports.inputs.push_back({"i" + std::to_string(producer), DType::f32, 1, true, from != axis, from});
+      const bool patches = producer == 0 && by_patches;
+      const GraphNode& sender = graph.nodes()[static_cast<std::size_t>(producer)];
+      const Spread spread = spreads.input(sender.ports.outputs[patches ? 1 : 0].spread);
+      node.ports.inputs.push_back({"i" + std::to_string(producer), DType::f32, 1, true, from != axis, from, spread});
     }
-    node.ports.outputs.push_back({"out", DType::f32, 1, true, false, axis});
-    if (index == 0) node.ports.outputs.push_back({"patches", DType::f32, 1, true, false, Axis::patches});
+    node.ports.outputs.push_back({"out", DType::f32, 1, true, false, axis, spreads.output()});
+    if (index == 0) {
+      node.ports.outputs.push_back({"patches", DType::f32, 1, true, false, Axis::patches, spreads.output()});
+    }
     const std::string name = node.name;
     graph.add(std::move(node));
     for (const std::int64_t producer : producers) {

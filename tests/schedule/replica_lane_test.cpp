@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
+#include <tuple>
 
 #include "tests/schedule/random_graph.hpp"
 
@@ -21,13 +23,14 @@ LaneOptions trained(std::int64_t max_in_flight, bool awaits_gradient = true) {
   return {true, awaits_gradient, max_in_flight};
 }
 
-MicroBatchPlan batch_of(std::uint32_t index, bool gradient, Pass pass = Pass::train) {
+MicroBatchPlan batch_of(std::uint32_t index, bool gradient, Pass pass = Pass::train, std::uint32_t ranks = 1) {
   MicroBatchPlan plan;
   plan.index = index;
   plan.backward_rank = index;
   plan.pass = pass;
-  plan.arrivals.push_back({input_edge, false, index, {}});
-  if (gradient && pass == Pass::train) plan.arrivals.push_back({output_edge, true, index, {}});
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) plan.arrivals.push_back({input_edge, false, index, {}, rank});
+  if (!gradient || pass != Pass::train) return plan;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) plan.arrivals.push_back({output_edge, true, index, {}, rank});
   return plan;
 }
 
@@ -51,6 +54,29 @@ TEST(ReplicaLane, forward_passes_run_in_token_order_whatever_arrives_first) {  /
   EXPECT_FALSE(lane.next(all_free));
   EXPECT_EQ(lane.finished()->index, 0u);
   EXPECT_EQ(lane.next(all_free)->batch->index, 1u);
+}
+
+TEST(ReplicaLane, a_pass_waits_for_the_arrivals_of_all_ranks) {  // RL-2
+  ReplicaLane lane(trained(1));
+  lane.enqueue(batch_of(0, true, Pass::train, 2));
+  const auto missing_rank = [&] {
+    const ArrivalPlan* missing = lane.missing_arrival();
+    EXPECT_NE(missing, nullptr);
+    return missing == nullptr ? -1 : static_cast<int>(missing->rank);
+  };
+  lane.arrived(input_edge, false, 0, 1);
+  EXPECT_FALSE(lane.next(all_free));
+  EXPECT_EQ(missing_rank(), 0);
+  lane.arrived(input_edge, false, 0, 0);
+  ASSERT_EQ(lane.next(all_free)->kind, Kind::forward);
+  EXPECT_FALSE(lane.finished());
+  lane.arrived(output_edge, true, 0, 0);
+  EXPECT_FALSE(lane.next(all_free));
+  EXPECT_EQ(missing_rank(), 1);
+  lane.arrived(output_edge, true, 0, 1);
+  EXPECT_EQ(lane.next(all_free)->kind, Kind::backward);
+  EXPECT_TRUE(lane.finished());
+  EXPECT_TRUE(lane.idle());
 }
 
 TEST(ReplicaLane, a_pass_waits_for_the_buffers_it_writes_and_for_no_others) {  // RL-2
@@ -230,6 +256,7 @@ class RandomLane {
         awaits_(random_() % 2 == 0),
         trained_(awaits_ || random_() % 2 == 0),
         max_in_flight_(draw(random_, 1, 3)),
+        devices_(static_cast<std::uint32_t>(draw(random_, 1, 3))),
         lane_({trained_, awaits_, max_in_flight_}) {
     std::uint32_t index = 0;
     for (std::uint64_t step = 1; step <= 5; ++step) {
@@ -243,9 +270,9 @@ class RandomLane {
       order_.resize(first + ranks.size());
       for (const std::uint32_t rank : ranks) {
         order_[first + rank] = index;
-        tokens_.push_back({batch_of(index, awaits_, pass), 0});
+        tokens_.push_back({batch_of(index, awaits_, pass, devices_), 0});
         tokens_.back().batch.backward_rank = rank;
-        arrivals_.push_back({input_edge, index++});
+        send(input_edge, index++);
       }
       tokens_.push_back({{}, step});
     }
@@ -290,12 +317,19 @@ class RandomLane {
     }
     tokens_.pop_front();
   }
+  void send(EdgeId edge, std::uint32_t sequence) {
+    for (std::uint32_t device = 0; device < devices_; ++device) arrivals_.push_back({edge, sequence, device});
+  }
+  [[nodiscard]] bool is_here(EdgeId edge, std::uint32_t sequence) const {
+    const auto found = here_.find({edge, sequence});
+    return found != here_.end() && found->second == devices_;
+  }
   void deliver_arrival() {
     if (arrivals_.empty()) return;
     std::swap(arrivals_.front(), arrivals_[random_() % arrivals_.size()]);
-    const auto [edge, sequence] = arrivals_.front();
-    lane_.arrived(edge, edge == output_edge, sequence);
-    here_.insert({edge, sequence});
+    const auto [edge, sequence, device] = arrivals_.front();
+    lane_.arrived(edge, edge == output_edge, sequence, device);
+    ++here_[{edge, sequence}];
     arrivals_.pop_front();
   }
   void start() {
@@ -312,12 +346,12 @@ class RandomLane {
     pass_ = work->batch->pass;
     const bool forward = kind_ != Kind::backward;
     ASSERT_EQ(running_, forward ? forwarded_ : order_[retired_]);  // RL-1, RL-3
-    ASSERT_TRUE(here_.count({forward ? input_edge : output_edge, running_}));
+    ASSERT_TRUE(is_here(forward ? input_edge : output_edge, running_));
     if (forward) {
       ASSERT_TRUE(free.outputs);
       ASSERT_LT(forwarded_ - retired_, max_in_flight_);  // RL-2
       const bool backward_ready =
-          forwarded_ > retired_ && order_[retired_] < forwarded_ && here_.count({output_edge, order_[retired_]}) != 0;
+          forwarded_ > retired_ && order_[retired_] < forwarded_ && is_here(output_edge, order_[retired_]);
       ASSERT_FALSE(backward_ready && free.gradients);  // RL-3
     }
     if (kind_ != Kind::forward) {
@@ -337,7 +371,7 @@ class RandomLane {
     const bool kept = kind_ == Kind::forward && awaits_ && pass_ == Pass::train;
     ASSERT_EQ(retired.has_value(), !kept);
     if (kept) {
-      arrivals_.push_back({output_edge, running_});
+      send(output_edge, running_);
       return;
     }
     ASSERT_EQ(retired->index, order_[retired_]);
@@ -348,10 +382,11 @@ class RandomLane {
   bool awaits_;
   bool trained_;
   std::int64_t max_in_flight_;
+  std::uint32_t devices_;  // ranks of the replica
   ReplicaLane lane_;
   std::deque<Token> tokens_;
-  std::deque<std::pair<EdgeId, std::uint32_t>> arrivals_;
-  std::set<std::pair<EdgeId, std::uint32_t>> here_;
+  std::deque<std::tuple<EdgeId, std::uint32_t, std::uint32_t>> arrivals_;  // edge, sequence, rank
+  std::map<std::pair<EdgeId, std::uint32_t>, std::uint32_t> here_;         // on how many ranks
   std::vector<std::uint32_t> batches_before_mark_;
   std::vector<std::uint32_t> order_;  // in which micro-batches retire
   Kind kind_ = Kind::mark;

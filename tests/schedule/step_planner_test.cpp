@@ -41,15 +41,22 @@ StepPlannerOptions options_of(const SectionGraph& graph, std::string_view policy
   return options;
 }
 
-/// Rows of a micro-batch, each by the place of its sample in the step and its position there.
-using Row = std::pair<std::uint32_t, std::int64_t>;
+/// A row by the place of its sample in the step, its position there and, of a tensor cut by vocabulary, the tensor
+/// index of its columns.
+using Row = std::tuple<std::uint32_t, std::int64_t, std::int64_t>;
 
-std::vector<Row> rows_of(const MicroBatchPlan& batch, Axis axis) {
+/// What one rank of the section's replica holds.
+std::vector<Row> rows_of(const MicroBatchPlan& batch, Axis axis, const Layout& layout, Spread spread,
+                         std::int64_t rank) {
+  const std::int64_t columns = spread == Spread::vocabulary ? layout.tensor_of(rank) : 0;
   std::vector<Row> rows;
   for (const SampleRef& sample : batch.samples) {
-    for (std::int64_t position = 0; position < sample.rows(axis); ++position) rows.emplace_back(sample.place, position);
+    for (std::int64_t position = 0; position < sample.rows(axis); ++position) {
+      rows.emplace_back(sample.place, position, columns);
+    }
   }
-  return rows;
+  const RowRange held = layout.rows(spread, static_cast<std::int64_t>(rows.size()), rank);
+  return {rows.begin() + held.first, rows.begin() + held.end()};
 }
 
 using Counters = std::map<std::tuple<EdgeId, bool, ReplicaIndex>, std::uint64_t>;
@@ -85,63 +92,87 @@ class PlanCheck {
     }
   }
 
+  /// The rows of an edge that one rank of the section at one of its ends holds.
+  [[nodiscard]] std::vector<Row> rows_at(const MicroBatchPlan& batch, EdgeId id, std::uint32_t rank) const {
+    const GraphEdge& edge = graph_->edge(id);
+    const Spread spread = batch.section == edge.from ? edge.from_spread : edge.to_spread;
+    return rows_of(batch, edge.axis, graph_->node(batch.section).layout, spread, rank);
+  }
+
   void pieces_cover_arrivals(const StepPlan& plan) {
-    std::map<std::tuple<EdgeId, bool, ReplicaIndex, std::uint64_t>,
-             std::pair<const MicroBatchPlan*, const ArrivalPlan*>>
-        receivers;
+    using Key = std::tuple<EdgeId, bool, ReplicaIndex, std::uint64_t, std::uint32_t>;
+    struct Receiver {
+      const ArrivalPlan* arrival = nullptr;
+      std::vector<Row> wanted;
+      std::vector<int> written;  // times, by row
+      std::set<std::uint32_t> indices;
+    };
+    std::map<Key, Receiver> receivers;
     for (const MicroBatchPlan& batch : plan.micro_batches) {
       for (const ArrivalPlan& arrival : batch.arrivals) {
-        receivers[{arrival.edge, arrival.gradient, batch.replica, arrival.sequence}] = {&batch, &arrival};
+        const GraphEdge& edge = graph_->edge(arrival.edge);
+        EXPECT_EQ(batch.section, arrival.gradient ? edge.from : edge.to);
+        ASSERT_LT(arrival.rank, graph_->node(batch.section).layout.ranks());
+        Receiver& receiver = receivers[{arrival.edge, arrival.gradient, batch.replica, arrival.sequence, arrival.rank}];
+        receiver = {&arrival, rows_at(batch, arrival.edge, arrival.rank), {}, {}};
+        receiver.written.resize(receiver.wanted.size());
       }
     }
-    std::map<const ArrivalPlan*, std::vector<int>> written;
     for (const MicroBatchPlan& sender : plan.micro_batches) {
       for (const PieceOut& piece : sender.pieces) {
         const GraphEdge& edge = graph_->edge(piece.edge);
         EXPECT_EQ(sender.section, piece.gradient ? edge.to : edge.from);
-        const auto found = receivers.find({piece.edge, piece.gradient, piece.receiver, piece.sequence});
+        ASSERT_LT(piece.source_rank, graph_->node(sender.section).layout.ranks());
+        const auto found =
+            receivers.find({piece.edge, piece.gradient, piece.receiver, piece.sequence, piece.target_rank});
         ASSERT_NE(found, receivers.end());
-        const auto& [receiver, arrival] = found->second;
-        EXPECT_EQ(receiver->section, piece.gradient ? edge.from : edge.to);
-        ASSERT_LT(piece.index, arrival->pieces.size());
-        EXPECT_EQ(arrival->pieces[piece.index].rows, piece.rows);
-        EXPECT_EQ(arrival->pieces[piece.index].sender, sender.replica);
-        const std::vector<Row> sent = rows_of(sender, edge.axis);
-        const std::vector<Row> wanted = rows_of(*receiver, edge.axis);
-        auto& counts = written[arrival];
-        counts.resize(wanted.size());
+        Receiver& receiver = found->second;
+        ASSERT_LT(piece.index, receiver.arrival->pieces.size());
+        EXPECT_TRUE(receiver.indices.insert(piece.index).second);
+        const ArrivalPiece& awaited = receiver.arrival->pieces[piece.index];
+        EXPECT_EQ(awaited.rows, piece.rows);
+        EXPECT_EQ(awaited.sender, sender.replica);
+        EXPECT_EQ(awaited.sender_rank, piece.source_rank);
+        const std::vector<Row> sent = rows_at(sender, piece.edge, piece.source_rank);
         for (std::int64_t row = 0; row < piece.rows; ++row) {
           const auto from = static_cast<std::size_t>(piece.source_row + row);
           const auto to = static_cast<std::size_t>(piece.target_row + row);
           ASSERT_LT(from, sent.size());
-          ASSERT_LT(to, counts.size());
-          EXPECT_EQ(sent[from], wanted[to]);
-          ++counts[to];
+          ASSERT_LT(to, receiver.written.size());
+          EXPECT_EQ(sent[from], receiver.wanted[to]);
+          ++receiver.written[to];
         }
       }
     }
-    EXPECT_EQ(written.size(), receivers.size());
-    for (const auto& [arrival, counts] : written) {
-      for (const int count : counts) EXPECT_EQ(count, 1);
+    for (const auto& [key, receiver] : receivers) {
+      EXPECT_EQ(receiver.indices.size(), receiver.arrival->pieces.size());
+      for (const int times : receiver.written) EXPECT_EQ(times, 1);
     }
+  }
+
+  /// One arrival for every rank, all with the sequence that is next; the counters count at the last rank.
+  void sequence_is_next(const MicroBatchPlan& batch, const ArrivalPlan& arrival, Counters& counters) {
+    std::uint64_t& next = counters[{arrival.edge, arrival.gradient, batch.replica}];
+    EXPECT_EQ(arrival.sequence, next);
+    if (arrival.rank + 1 == graph_->node(batch.section).layout.ranks()) ++next;
   }
 
   void sequences_have_no_gaps(const StepPlan& plan, Counters& counters) {
     std::vector<const MicroBatchPlan*> backward;
     for (const MicroBatchPlan& batch : plan.micro_batches) {
-      std::set<std::pair<EdgeId, bool>> expected;
-      for (const EdgeId edge : graph_->inputs(batch.section)) {
-        if (batch.rows(graph_->edge(edge).axis) > 0) expected.emplace(edge, false);
-      }
+      std::set<std::tuple<EdgeId, bool, std::uint32_t>> expected;
+      const auto expect = [&](EdgeId edge, bool gradient) {
+        if (batch.rows(graph_->edge(edge).axis) == 0) return;
+        const auto ranks = static_cast<std::uint32_t>(graph_->node(batch.section).layout.ranks());
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) expected.emplace(edge, gradient, rank);
+      };
+      for (const EdgeId edge : graph_->inputs(batch.section)) expect(edge, false);
       for (const EdgeId edge : graph_->outputs(batch.section)) {
-        const GraphEdge& joined = graph_->edge(edge);
-        if (joined.gradient && plan.pass == Pass::train && batch.rows(joined.axis) > 0) expected.emplace(edge, true);
+        if (graph_->edge(edge).gradient && plan.pass == Pass::train) expect(edge, true);
       }
       for (const ArrivalPlan& arrival : batch.arrivals) {
-        EXPECT_EQ(expected.erase({arrival.edge, arrival.gradient}), 1u);
-        if (arrival.gradient) continue;
-        const std::uint64_t next = counters[{arrival.edge, false, batch.replica}]++;
-        EXPECT_EQ(arrival.sequence, next);
+        EXPECT_EQ(expected.erase({arrival.edge, arrival.gradient, arrival.rank}), 1u);
+        if (!arrival.gradient) sequence_is_next(batch, arrival, counters);
       }
       EXPECT_TRUE(expected.empty());
       backward.push_back(&batch);
@@ -150,9 +181,7 @@ class PlanCheck {
                      [](const auto* a, const auto* b) { return a->backward_rank < b->backward_rank; });
     for (const MicroBatchPlan* batch : backward) {
       for (const ArrivalPlan& arrival : batch->arrivals) {
-        if (!arrival.gradient) continue;
-        const std::uint64_t next = counters[{arrival.edge, true, batch->replica}]++;
-        EXPECT_EQ(arrival.sequence, next);
+        if (arrival.gradient) sequence_is_next(*batch, arrival, counters);
       }
     }
   }
@@ -170,12 +199,12 @@ SectionGraph roomy(const SectionGraph& graph) {
 
 class StepPlannerTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(StepPlannerTest, every_row_reaches_its_place_once_in_every_step_of_a_random_run) {  // ST-1, ST-2, ST-3
-  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+void check_random_runs(std::string_view policy, const testing::GraphLimits& graphs, std::uint64_t runs) {
+  for (std::uint64_t seed = 1; seed <= runs; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Generator random(seed);
-    const SectionGraph graph = roomy(testing::random_graph(random, {}, draw(random, 1, 8)));
-    StepPlanner planner(options_of(graph, GetParam(), {draw(random, 1, 3), 13, 13}));
+    const SectionGraph graph = roomy(testing::random_graph(random, graphs, draw(random, 1, 8)));
+    StepPlanner planner(options_of(graph, policy, {draw(random, 1, 3), 13, 13}));
     Counters counters;
     for (std::uint64_t step = 1; step <= 6; ++step) {
       const Pass pass = random() % 3 == 0 ? Pass::evaluate : Pass::train;
@@ -183,12 +212,23 @@ TEST_P(StepPlannerTest, every_row_reaches_its_place_once_in_every_step_of_a_rand
       const Result<PlannedStep> planned = planner.plan(StepId(step), pass, samples, 0.25);
       ASSERT_TRUE(planned) << planned.error().message;
       PlanCheck(graph, samples).check(planned->plan, counters);
-      if (HasFatalFailure()) return;
+      if (::testing::Test::HasFatalFailure()) return;
       const Status legal = check_schedule(planned->workload, planned->schedule);
       EXPECT_TRUE(legal) << legal.error().message;
       EXPECT_GE(planned->schedule.makespan_ms, lower_bound_ms(planned->workload) * (1 - 1e-9));
     }
   }
+}
+
+TEST_P(StepPlannerTest, every_row_reaches_its_place_once_in_every_step_of_a_random_run) {  // ST-1, ST-2, ST-3
+  check_random_runs(GetParam(), {}, 150);
+}
+
+TEST_P(StepPlannerTest, every_row_reaches_its_place_once_on_every_rank_of_random_layouts) {  // ST-2, ST-3, RP-1
+  testing::GraphLimits graphs;
+  graphs.tensor = 4;
+  graphs.context = 4;
+  check_random_runs(GetParam(), graphs, 100);
 }
 
 TEST_P(StepPlannerTest, micro_batches_are_the_same_under_every_number_of_replicas) {  // ST-4, MC-2
@@ -226,6 +266,83 @@ TEST_P(StepPlannerTest, micro_batches_are_the_same_under_every_number_of_replica
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, StepPlannerTest, ::testing::Values("arrival", "bulk_synchronous", "wavefront"));
+
+/// One side of the only edge of a graph.
+struct Side {
+  std::int64_t replicas = 1;
+  std::int64_t micro_batch = 1;
+  Layout layout = {};
+  Spread spread = Spread::rank_rows;
+};
+
+struct NamedEdge {
+  std::string name;
+  Side from;
+  Side to;
+};
+
+void PrintTo(const NamedEdge& edge, std::ostream* out) {
+  *out << edge.name;
+}
+
+SectionGraph graph_of(const NamedEdge& edge) {
+  const auto node_of = [](std::string name, const Side& side) {
+    GraphNode node;
+    node.name = std::move(name);
+    node.replicas = side.replicas;
+    node.micro_batch = side.micro_batch;
+    node.layout = side.layout;
+    return node;
+  };
+  SectionGraph graph;
+  GraphNode from = node_of("from", edge.from);
+  from.ports.outputs.push_back({"out", DType::f32, 1, true, false, Axis::tokens, edge.from.spread});
+  GraphNode to = node_of("to", edge.to);
+  to.ports.inputs.push_back({"in", DType::f32, 1, true, false, Axis::tokens, edge.to.spread});
+  graph.add(std::move(from));
+  graph.add(std::move(to));
+  graph.connect("from", "out", "to", "in");
+  return roomy(graph);
+}
+
+class NamedEdgeTest : public ::testing::TestWithParam<NamedEdge> {};
+
+TEST_P(NamedEdgeTest, values_and_gradients_reach_every_rank_of_every_replica) {  // ST-2, ST-3
+  const SectionGraph graph = graph_of(GetParam());
+  StepPlanner planner(options_of(graph, "arrival", {2, 24, 0}));
+  Counters counters;
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    Generator random(step);
+    const std::vector<SampleRef> samples = random_samples(random, 24);
+    const Result<PlannedStep> planned = planner.plan(StepId(step), Pass::train, samples, 1);
+    ASSERT_TRUE(planned) << planned.error().message;
+    PlanCheck(graph, samples).check(planned->plan, counters);
+    using Place = std::tuple<SectionId, ReplicaIndex, std::uint32_t>;
+    std::set<Place> senders;
+    std::set<Place> receivers;
+    for (const MicroBatchPlan& batch : planned->plan.micro_batches) {
+      for (const PieceOut& piece : batch.pieces) {
+        senders.emplace(batch.section, batch.replica, piece.source_rank);
+        receivers.emplace(SectionId(1 - batch.section.value()), piece.receiver, piece.target_rank);
+      }
+    }
+    const auto all = static_cast<std::size_t>(GetParam().from.replicas * GetParam().from.layout.ranks() +
+                                              GetParam().to.replicas * GetParam().to.layout.ranks());
+    EXPECT_EQ(receivers.size(), all);  // values at the consumer, gradients at the producer
+    EXPECT_EQ(senders.size(), all);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Edges, NamedEdgeTest,
+    ::testing::Values(NamedEdge{"one_replica_to_four", {1, 2}, {4, 2}},
+                      NamedEdge{"three_replicas_to_two", {3, 2}, {2, 3}},
+                      NamedEdge{"two_tensor_ranks_to_one", {1, 2, {2, 1}}, {1, 2}},
+                      NamedEdge{"two_context_ranks_to_two_tensor_ranks", {1, 2, {1, 2}}, {1, 2, {2, 1}}},
+                      NamedEdge{"micro_batches_of_eight_to_three", {2, 8}, {3, 3}},
+                      NamedEdge{"all_at_once", {3, 8, {1, 2}}, {2, 3, {4, 2}}},
+                      NamedEdge{"logits", {2, 4, {2, 1}, Spread::vocabulary}, {3, 3, {2, 2}, Spread::vocabulary}}),
+    [](const auto& made) { return made.param.name; });
 
 TEST(StepPlanner, equal_steps_share_one_plan) {
   Generator random(4);

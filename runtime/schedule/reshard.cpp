@@ -1,0 +1,193 @@
+#include "runtime/schedule/reshard.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+namespace maestro {
+
+namespace {
+
+constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
+
+std::int64_t rows_of(std::span<const SampleRef> samples, Axis axis) {
+  std::int64_t sum = 0;
+  for (const SampleRef& sample : samples) sum += sample.rows(axis);
+  return sum;
+}
+
+/// The part of row_part(rows, parts, ...) that has `row`: the last that begins at or before it, and so no empty one.
+std::int64_t part_at(std::int64_t rows, std::int64_t parts, std::int64_t row) {
+  return parts == 1 ? 0 : ((row + 1) * parts - 1) / rows;
+}
+
+/// A rank and the rows that it holds.
+struct Holder {
+  std::int64_t rank = 0;
+  RowRange rows;
+};
+
+/// The rank that sends `row` of a micro-batch of `rows` rows to `receiver_rank` (RP-3). Under Spread::vocabulary the
+/// tensor degrees are equal, so that going round them is RP-4.
+Holder sender_of(const ReshardEnd& end, std::int64_t rows, std::int64_t row, std::int64_t receiver_rank) {
+  const Layout& layout = end.layout;
+  if (end.spread == Spread::whole) return {receiver_rank % layout.ranks(), {0, rows}};
+  const std::int64_t context = part_at(rows, layout.context, row);
+  const RowRange part = row_part(rows, layout.context, context);
+  const std::int64_t first_rank = context * layout.tensor;
+  if (end.spread != Spread::rank_rows) return {first_rank + receiver_rank % layout.tensor, part};
+  const std::int64_t tensor = part_at(part.count, layout.tensor, row - part.first);
+  const RowRange own = row_part(part.count, layout.tensor, tensor);
+  return {first_rank + tensor, {part.first + own.first, own.count}};
+}
+
+/// Where a sample begins among the rows of the senders.
+struct SamplePlace {
+  std::uint32_t sender = nowhere;
+  std::int64_t row = 0;
+};
+
+/// Samples that follow each other both in the receiving micro-batch and in a sending one.
+struct Run {
+  std::uint32_t sender = 0;
+  std::int64_t source_row = 0;
+  std::int64_t target_row = 0;
+  std::int64_t rows = 0;
+};
+
+}  // namespace
+
+class ReshardPlan::Maker {
+ public:
+  explicit Maker(const ReshardRequest& request) : request_(&request) {
+    plan_.ranks_ = static_cast<std::size_t>(request.receiver.layout.ranks());
+    plan_.ends_.reserve(request.receivers.size() * plan_.ranks_);
+    find_samples();
+  }
+
+  ReshardPlan make() {
+    for (const std::span<const SampleRef> receiver : request_->receivers) {
+      const std::int64_t rows = find_runs(receiver);
+      for (std::int64_t rank = 0; rank < request_->receiver.layout.ranks(); ++rank) {
+        add_pieces(request_->receiver.layout.rows(request_->receiver.spread, rows, rank), rank);
+        plan_.ends_.push_back(plan_.pieces_.size());
+      }
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  void find_samples() {
+    for (std::uint32_t at = 0; at < request_->senders.size(); ++at) {
+      std::int64_t row = 0;
+      for (const SampleRef& sample : request_->senders[at]) {
+        if (sample.place >= places_.size()) places_.resize(sample.place + std::size_t{1});
+        places_[sample.place] = {at, row};
+        row += sample.rows(request_->axis);
+      }
+      sender_rows_.push_back(row);
+    }
+  }
+
+  /// Returns the rows of the micro-batch.
+  std::int64_t find_runs(std::span<const SampleRef> receiver) {
+    runs_.clear();
+    std::int64_t row = 0;
+    for (const SampleRef& sample : receiver) {
+      const std::int64_t rows = sample.rows(request_->axis);
+      if (rows == 0) continue;
+      assert(sample.place < places_.size() && places_[sample.place].sender != nowhere);
+      const SamplePlace source = places_[sample.place];
+      const bool follows = !runs_.empty() && runs_.back().sender == source.sender &&
+                           runs_.back().source_row + runs_.back().rows == source.row;
+      if (follows) {
+        runs_.back().rows += rows;
+      } else {
+        runs_.push_back({source.sender, source.row, row, rows});
+      }
+      row += rows;
+    }
+    return row;
+  }
+
+  /// RP-1: both ends hold consecutive rows of their micro-batches, so pieces end where runs end or a sender's part
+  /// does, and no two neighbours could be one.
+  void add_pieces(RowRange held, std::int64_t rank) {
+    auto run = std::ranges::partition_point(
+        runs_, [&](const Run& before) { return before.target_row + before.rows <= held.first; });
+    for (; run != runs_.end() && run->target_row < held.end(); ++run) {
+      std::int64_t target = std::max(run->target_row, held.first);
+      const std::int64_t end = std::min(run->target_row + run->rows, held.end());
+      while (target < end) {
+        const std::int64_t source = run->source_row + (target - run->target_row);
+        const Holder from = sender_of(request_->sender, sender_rows_[run->sender], source, rank);
+        const std::int64_t rows = std::min(end - target, from.rows.end() - source);
+        plan_.pieces_.push_back(
+            {run->sender, static_cast<std::uint32_t>(from.rank), source - from.rows.first, target - held.first, rows});
+        target += rows;
+      }
+    }
+  }
+
+  const ReshardRequest* request_;
+  std::vector<SamplePlace> places_;  // by SampleRef::place
+  std::vector<std::int64_t> sender_rows_;
+  std::vector<Run> runs_;  // of one receiver, in row order
+  ReshardPlan plan_;
+};
+
+ReshardPlan ReshardPlan::make(const ReshardRequest& request) {
+  assert((request.sender.spread != Spread::vocabulary && request.receiver.spread != Spread::vocabulary) ||
+         (request.sender.layout.tensor == request.receiver.layout.tensor &&
+          (request.sender.layout.tensor == 1 || request.sender.spread == request.receiver.spread)));
+  return Maker(request).make();
+}
+
+std::span<const ReshardPiece> ReshardPlan::pieces(std::size_t receiver, std::int64_t rank) const {
+  const std::size_t at = receiver * ranks_ + static_cast<std::size_t>(rank);
+  const std::size_t begin = at == 0 ? 0 : ends_[at - 1];
+  return std::span(pieces_).subspan(begin, ends_[at] - begin);
+}
+
+ReshardTraffic ReshardPlan::traffic() const {
+  ReshardTraffic traffic;
+  std::size_t at = 0;
+  for (std::size_t slice = 0; slice < ends_.size(); ++slice) {
+    for (; at < ends_[slice]; ++at) {
+      traffic.moved += pieces_[at].rows;
+      if (pieces_[at].sender_rank == slice % ranks_) traffic.same_rank += pieces_[at].rows;
+    }
+  }
+  return traffic;
+}
+
+std::int64_t least_rows(const ReshardRequest& request) {
+  const ReshardEnd& end = request.receiver;
+  std::int64_t least = 0;
+  for (const std::span<const SampleRef> receiver : request.receivers) {
+    const std::int64_t rows = rows_of(receiver, request.axis);
+    for (std::int64_t rank = 0; rank < end.layout.ranks(); ++rank) {
+      least += end.layout.rows(end.spread, rows, rank).count;
+    }
+  }
+  return least;
+}
+
+// A sample's rows follow each other in the one sending micro-batch that has it, and each sending part is one range of
+// rows with one sender for a given receiving rank. So a sample comes in at most as many pieces as there are parts, and
+// each piece has a row. Holding some of the rows only leaves pieces out, and joining samples makes fewer.
+std::int64_t max_pieces_of(const ReshardEnd& sender, std::int64_t samples, std::int64_t most_rows) {
+  const bool by_rank = sender.spread == Spread::rank_rows;
+  const std::int64_t parts = sender.spread == Spread::whole ? 1
+                             : by_rank                      ? sender.layout.ranks()
+                                                            : sender.layout.context;
+  return std::max<std::int64_t>(1, samples * std::min(parts, most_rows));
+}
+
+// The sending rank and a receiving rank each hold one range of a sample's rows, so they have one range in common: one
+// piece at most.
+std::int64_t max_pieces_from(const ReshardEnd& receiver, std::int64_t samples) {
+  return std::max<std::int64_t>(1, samples * receiver.layout.ranks());
+}
+
+}  // namespace maestro
