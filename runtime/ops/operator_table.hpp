@@ -16,6 +16,7 @@
 
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/distillation_options.hpp"
+#include "runtime/ops/vocabulary_part.hpp"
 
 namespace maestro {
 
@@ -132,6 +133,13 @@ class OperatorTable {
   // ---- fused output layer and loss, in row blocks and vocabulary chunks; see distillation_options.hpp ----
   virtual LossSums cross_entropy_head(const CrossEntropyHead& head) const = 0;
   virtual LossSums distillation_head(const DistillationHead& head) const = 0;
+  /// The same of an output layer that is cut over the vocabulary; called by all ranks of part.group at once. head,
+  /// vocabulary and dhead are of this rank's tokens and the packs may be null when it has none; hidden, targets, top k
+  /// and shared_vocabulary are whole. A teacher's head or logits are cut likewise, so that below shared_vocabulary a
+  /// rank has the same tokens of both; teacher_vocabulary is the whole one. Sums are of the whole vocabulary, the same
+  /// bits on every rank; dhidden is this rank's partial sum.
+  virtual LossSums cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const = 0;
+  virtual LossSums distillation_head(const DistillationHead& head, const VocabularyPart& part) const = 0;
   /// Plain logits (M, V) f32 or act, for boundary = "logits": the same product as `linear` without bias.
   /// Top-k of each row of logits (M, V) f32: values (M, k) f32 descending, indices (M, k) i32; ties: lower index first.
   virtual void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const = 0;

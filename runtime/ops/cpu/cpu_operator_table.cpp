@@ -252,6 +252,14 @@ LossSums CpuOperatorTable::distillation_head(const DistillationHead& head) const
   return losses_.distillation(head);
 }
 
+LossSums CpuOperatorTable::cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const {
+  return losses_.cross_entropy(head, part);
+}
+
+LossSums CpuOperatorTable::distillation_head(const DistillationHead& head, const VocabularyPart& part) const {
+  return losses_.distillation(head, part);
+}
+
 void CpuOperatorTable::top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const {
   cpu::top_k(isa_, logits, values, indices);
 }

@@ -67,6 +67,8 @@ class CpuOperatorTable final : public OperatorTable {
 
   LossSums cross_entropy_head(const CrossEntropyHead& head) const override;
   LossSums distillation_head(const DistillationHead& head) const override;
+  LossSums cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const override;
+  LossSums distillation_head(const DistillationHead& head, const VocabularyPart& part) const override;
   void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const override;
 
   void adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean, std::span<float> variance,

@@ -24,13 +24,28 @@ std::span<std::int32_t> rows_with_target(const Tensor& targets, ScratchPool::Lea
   return all.first(count);
 }
 
-/// Sets keep_logits and most_rows, in blocks of nearly equal size.
-void choose_blocks(LossCall& call, const LossLimits& limits, std::int64_t active) {
+/// Sets which columns of the vocabulary are this call's.
+void choose_columns(LossCall& call, const VocabularyPart& part) {
+  const std::int64_t own = call.head->student.vocabulary;
+  call.group = part.group;
+  call.shared = call.head->shared_vocabulary;
+  call.first = part.group == nullptr ? 0 : part.first;
+  call.columns = part.group == nullptr ? call.shared : std::clamp<std::int64_t>(call.shared - call.first, 0, own);
+}
+
+/// The most logits of a row that any rank computes, of one model.
+std::int64_t widest_logits(const LossCall& call, const VocabularyPart& part) {
   const DistillationHead& head = *call.head;
   const bool computed_teacher = call.teacher == LossTerms::Teacher::dense && head.boundary == Boundary::hidden;
-  const std::int64_t widest =
-      std::max(head.student.vocabulary, computed_teacher ? head.teacher_vocabulary : std::int64_t{0});
-  const std::int64_t fitting = limits.logits_bytes / (widest * static_cast<std::int64_t>(sizeof(float)));
+  const std::int64_t student = part.group == nullptr ? head.student.vocabulary : part.vocabulary;
+  const std::int64_t ranks = part.group == nullptr ? 1 : part.group->size();
+  return (std::max(student, computed_teacher ? head.teacher_vocabulary : 0) + ranks - 1) / ranks;
+}
+
+/// Sets keep_logits and most_rows, in blocks of nearly equal size; of a group, the same on all ranks (DL-5).
+void choose_blocks(LossCall& call, const LossLimits& limits, const VocabularyPart& part, std::int64_t active) {
+  const std::int64_t row_bytes = widest_logits(call, part) * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t fitting = limits.logits_bytes / row_bytes;
   call.keep_logits = fitting >= std::min(active, fewest_kept_rows);
   const std::int64_t most = std::min(limits.rows, call.keep_logits ? fitting : limits.rows);
   const std::int64_t blocks = (active + most - 1) / most;
@@ -54,41 +69,43 @@ LossTerms terms_of(const DistillationHead& head, bool teacher) {
 OutputLoss::OutputLoss(Isa isa, const MatrixProducts& products, ScratchPool& scratch, const LossLimits& limits)
     : isa_(isa), products_(&products), scratch_(&scratch), limits_(limits) {}
 
-LossSums OutputLoss::cross_entropy(const CrossEntropyHead& head) const {
+LossSums OutputLoss::cross_entropy(const CrossEntropyHead& head, const VocabularyPart& part) const {
   DistillationHead call;
   call.student = head;
-  call.shared_vocabulary = head.vocabulary;
-  return run(call, false);
+  call.shared_vocabulary = part.group == nullptr ? head.vocabulary : part.vocabulary;
+  return run(call, part, false);
 }
 
-LossSums OutputLoss::distillation(const DistillationHead& head) const {
-  assert(head.shared_vocabulary > 0 && head.shared_vocabulary <= head.student.vocabulary);
+LossSums OutputLoss::distillation(const DistillationHead& head, const VocabularyPart& part) const {
+  assert(head.shared_vocabulary > 0);
+  assert(head.shared_vocabulary <= (part.group == nullptr ? head.student.vocabulary : part.vocabulary));
   assert(head.boundary == Boundary::top_k || head.shared_vocabulary <= head.teacher_vocabulary);
-  return run(head, true);
+  return run(head, part, true);
 }
 
-LossSums OutputLoss::run(const DistillationHead& head, bool teacher) const {
+LossSums OutputLoss::run(const DistillationHead& head, const VocabularyPart& part, bool teacher) const {
   const CrossEntropyHead& student = head.student;
+  LossCall call;
+  call.head = &head;
+  choose_columns(call, part);
   assert(student.targets.elements() == student.hidden.rows());
-  assert(!student.dhidden.defined() || student.head_backward != nullptr);
+  assert(!student.dhidden.defined() || student.head_backward != nullptr || call.columns == 0);
   LossSums sums;
   ScratchPool::Lease lease = scratch_->lease();
   const std::span<const std::int32_t> rows = rows_with_target(student.targets, lease);
-  if (student.dhidden.defined() && static_cast<std::int64_t>(rows.size()) < student.dhidden.rows()) {
+  const bool untouched = static_cast<std::int64_t>(rows.size()) < student.hidden.rows() || call.columns == 0;
+  if (student.dhidden.defined() && untouched) {
     std::memset(student.dhidden.raw(), 0, student.dhidden.bytes());
   }
   if (rows.empty()) return sums;
 
   const LossTerms terms = terms_of(head, teacher);
   const RowLoss loss(loss_kernels(isa_), terms);
-  LossCall call;
-  call.head = &head;
   call.products = products_;
   call.pointwise = &pointwise_kernels(isa_);
   call.loss = &loss;
   call.teacher = terms.teacher;
-  call.columns = head.shared_vocabulary;
-  choose_blocks(call, limits_, static_cast<std::int64_t>(rows.size()));
+  choose_blocks(call, limits_, part, static_cast<std::int64_t>(rows.size()));
   LossBlock block(call, lease);
   const auto step = static_cast<std::size_t>(call.most_rows);
   for (std::size_t first = 0; first < rows.size(); first += step) {

@@ -12,6 +12,9 @@
 // products
 //       and f32 partial sums are grouped.
 //
+// DL-5: of a head that is cut over a group, every rank walks its own tokens only; what ranks exchange is a few numbers
+//       per row of a block (joined_rows.hpp). All ranks cut the same blocks and get the same bits of every sum.
+//
 // Cost in matrix products: logits kept: student 3, teacher 1. Computed again: student 4, teacher 2; with js 5 and 3.
 #pragma once
 
@@ -19,6 +22,7 @@
 #include "runtime/ops/cpu/matmul.hpp"
 #include "runtime/ops/cpu/scratch.hpp"
 #include "runtime/ops/distillation_options.hpp"
+#include "runtime/ops/vocabulary_part.hpp"
 
 namespace maestro::cpu {
 
@@ -35,11 +39,12 @@ struct LossLimits {
 class OutputLoss {
  public:
   OutputLoss(Isa isa, const MatrixProducts& products, ScratchPool& scratch, const LossLimits& limits = {});
-  [[nodiscard]] LossSums cross_entropy(const CrossEntropyHead& head) const;
-  [[nodiscard]] LossSums distillation(const DistillationHead& head) const;
+  /// `part`: see OperatorTable.
+  [[nodiscard]] LossSums cross_entropy(const CrossEntropyHead& head, const VocabularyPart& part = {}) const;
+  [[nodiscard]] LossSums distillation(const DistillationHead& head, const VocabularyPart& part = {}) const;
 
  private:
-  [[nodiscard]] LossSums run(const DistillationHead& head, bool teacher) const;
+  [[nodiscard]] LossSums run(const DistillationHead& head, const VocabularyPart& part, bool teacher) const;
 
   Isa isa_;
   const MatrixProducts* products_;

@@ -83,14 +83,16 @@ float* PanelLogits::at(int index, std::int64_t row, std::int64_t column) const {
 LossBlock::LossBlock(const LossCall& call, ScratchPool::Lease& lease) : call_(&call) {
   const DistillationHead& head = *call.head;
   const bool computed_teacher = call.teacher == LossTerms::Teacher::dense && head.boundary == Boundary::hidden;
-  runs_ = column_runs(*head.student.head, computed_teacher ? head.teacher_head : nullptr, call.columns);
-  z_ = PanelLogits(*head.student.head, call, lease);
+  if (call.columns > 0) {
+    runs_ = column_runs(*head.student.head, computed_teacher ? head.teacher_head : nullptr, call.columns);
+    z_ = PanelLogits(*head.student.head, call, lease);
+    if (computed_teacher) u_ = PanelLogits(*head.teacher_head, call, lease);
+  }
   const DType act = head.student.hidden.dtype();
   const Shape block{call.most_rows, head.student.hidden.columns()};
   states_ = take<RowState>(lease, call.most_rows);
   hidden_memory_ = lease.tensor(block, act);
   if (computed_teacher) {
-    u_ = PanelLogits(*head.teacher_head, call, lease);
     teacher_hidden_memory_ =
         lease.tensor(Shape{call.most_rows, head.teacher_hidden.columns()}, head.teacher_hidden.dtype());
   } else if (call.teacher == LossTerms::Teacher::dense && head.teacher_logits.dtype() == DType::bf16) {
@@ -100,6 +102,8 @@ LossBlock::LossBlock(const LossCall& call, ScratchPool::Lease& lease) : call_(&c
     support_ = take<SupportToken>(lease, call.most_rows * head.teacher_indices.columns());
     support_values_ = lease.floats(head.teacher_indices.columns());
   }
+  const std::int64_t most_support = support_.empty() ? 0 : head.teacher_indices.columns();
+  joined_ = JoinedRows(call.group, *call.loss, {call.first, call.columns}, {call.most_rows, most_support}, lease);
   if (!wants_gradient()) return;
   if (act == DType::bf16) rounded_ = lease.tensor(Shape{call.most_rows, z_.widest()}, DType::bf16);
   if (head.student.dhidden.defined()) dhidden_memory_ = lease.tensor(block, DType::f32);
@@ -121,10 +125,10 @@ void LossBlock::run(std::span<const std::int32_t> rows, LossSums& sums) {
   }
   choose_dhidden();
   for (std::size_t r = 0; r < rows.size(); ++r) begin_row(static_cast<std::int64_t>(r));
-  if (call_->keep_logits) {
-    run_with_kept_logits(sums);
+  if (call_->keep_logits && call_->group == nullptr) {
+    run_row_by_row(sums);
   } else {
-    run_computing_again(sums);
+    run_in_passes(sums);
   }
   write_dhidden();
 }
@@ -133,7 +137,7 @@ void LossBlock::begin_row(std::int64_t r) {
   const DistillationHead& head = *call_->head;
   const std::int32_t number = rows_[static_cast<std::size_t>(r)];
   const std::int32_t target = head.student.targets.data<std::int32_t>()[number];
-  assert(target < call_->columns);
+  assert(target < call_->shared);
   std::size_t kept = 0;
   std::span<SupportToken> tokens;
   if (!support_.empty()) {
@@ -142,7 +146,7 @@ void LossBlock::begin_row(std::int64_t r) {
     const std::int32_t* indices = head.teacher_indices.data<std::int32_t>() + static_cast<std::size_t>(number) * k;
     const float* values = head.teacher_values.data<float>() + static_cast<std::size_t>(number) * k;
     for (std::size_t i = 0; i < k; ++i) {
-      if (indices[i] < 0 || indices[i] >= call_->columns) continue;
+      if (indices[i] < 0 || indices[i] >= call_->shared) continue;
       tokens[kept].column = indices[i];
       support_values_[kept++] = values[i];
     }
@@ -150,7 +154,7 @@ void LossBlock::begin_row(std::int64_t r) {
   call_->loss->begin(states_[static_cast<std::size_t>(r)], target, tokens.first(kept), support_values_);
 }
 
-void LossBlock::run_with_kept_logits(LossSums& sums) {
+void LossBlock::run_row_by_row(LossSums& sums) {
   for (const ColumnRun& run : runs_) compute(run);
   for (std::size_t i = 0; i < rows_.size(); ++i) {  // a row stays in the first-level cache through all its steps
     const auto r = static_cast<std::int64_t>(i);
@@ -167,20 +171,23 @@ void LossBlock::run_with_kept_logits(LossSums& sums) {
   for (int index = 0; index < z_.used_panels(); ++index) apply_gradient(index);
 }
 
-void LossBlock::run_computing_again(LossSums& sums) {
+void LossBlock::run_in_passes(LossSums& sums) {
   const auto rows = static_cast<std::int64_t>(rows_.size());
+  const std::span<RowState> states = states_.first(rows_.size());
   for (const ColumnRun& run : runs_) {
     compute(run);
     for (std::int64_t r = 0; r < rows; ++r) call_->loss->scan(states_[static_cast<std::size_t>(r)], columns(r, run));
   }
-  for (RowState& state : states_.first(rows_.size())) call_->loss->normalise(state);
+  joined_.join_scans(states);
+  for (RowState& state : states) call_->loss->normalise(state);
   if (call_->loss->needs_mixture()) {
     for (const ColumnRun& run : runs_) {
       compute(run);
       for (std::int64_t r = 0; r < rows; ++r) call_->loss->mix(states_[static_cast<std::size_t>(r)], columns(r, run));
     }
+    joined_.join_mixtures(states);
   }
-  for (RowState& state : states_.first(rows_.size())) call_->loss->finish(state, sums);
+  for (RowState& state : states) call_->loss->finish(state, sums);
   if (!wants_gradient()) return;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     compute(runs_[i]);
@@ -188,7 +195,7 @@ void LossBlock::run_computing_again(LossSums& sums) {
     const bool panel_done = i + 1 == runs_.size() || runs_[i + 1].student_panel != runs_[i].student_panel;
     if (!panel_done) continue;
     apply_gradient(runs_[i].student_panel);
-    z_.restart(rows);  // its memory holds gradients now
+    if (!call_->keep_logits) z_.restart(rows);  // its memory holds gradients now
   }
 }
 
@@ -199,7 +206,7 @@ void LossBlock::compute(const ColumnRun& run) {
 
 RowLoss::Columns LossBlock::columns(std::int64_t r, const ColumnRun& run) {
   RowLoss::Columns columns;
-  columns.first = run.first;
+  columns.first = call_->first + run.first;
   columns.segment.count = run.count;
   columns.segment.z = z_.at(run.student_panel, r, run.first);
   if (call_->teacher != LossTerms::Teacher::dense) return columns;
@@ -259,7 +266,7 @@ Tensor LossBlock::gathered(const Tensor& from, const Tensor& memory) const {
 
 void LossBlock::choose_dhidden() {
   const Tensor& dhidden = call_->head->student.dhidden;
-  if (!dhidden.defined()) return;
+  if (!dhidden.defined() || runs_.empty()) return;
   const auto count = static_cast<std::int64_t>(rows_.size());
   // Several panels add up in f32: adding to bf16 would round once per panel.
   const bool direct = contiguous_ && (dhidden.dtype() == DType::f32 || z_.used_panels() == 1);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/ops/cpu/distillation_row.hpp"
+#include "runtime/ops/cpu/joined_rows.hpp"
 #include "runtime/ops/cpu/matmul.hpp"
 #include "runtime/ops/cpu/pointwise_kernels.hpp"
 #include "runtime/ops/cpu/scratch.hpp"
@@ -31,8 +32,11 @@ struct LossCall {
   const PointwiseKernels* pointwise = nullptr;
   const RowLoss* loss = nullptr;
   LossTerms::Teacher teacher = LossTerms::Teacher::none;
-  std::int64_t columns = 0;    ///< of the softmax: the shared vocabulary
-  std::int64_t most_rows = 0;  ///< of a block
+  Communicator* group = nullptr;  ///< whose ranks have the other columns; null: none are elsewhere
+  std::int64_t shared = 0;        ///< columns of the softmax, of all ranks: the shared vocabulary
+  std::int64_t first = 0;         ///< the first of this rank
+  std::int64_t columns = 0;       ///< how many of them this rank has, counted from its first; may be none in a group
+  std::int64_t most_rows = 0;     ///< of a block
   bool keep_logits = false;
 };
 
@@ -72,8 +76,8 @@ class LossBlock {
  private:
   [[nodiscard]] bool wants_gradient() const;
   void begin_row(std::int64_t r);
-  void run_with_kept_logits(LossSums& sums);
-  void run_computing_again(LossSums& sums);
+  void run_row_by_row(LossSums& sums);
+  void run_in_passes(LossSums& sums);
   void compute(const ColumnRun& run);
   [[nodiscard]] RowLoss::Columns columns(std::int64_t r, const ColumnRun& run);
   void gradient(std::int64_t r, const ColumnRun& run);
@@ -90,8 +94,9 @@ class LossBlock {
   std::span<RowState> states_;
   std::span<SupportToken> support_;  // (most_rows, k)
   float* support_values_ = nullptr;  // (k)
-  float* teacher_row_ = nullptr;     // bf16 teacher logits widened, (widest run)
-  Tensor rounded_;                   // dlogits of a panel in bf16
+  JoinedRows joined_;
+  float* teacher_row_ = nullptr;  // bf16 teacher logits widened, (widest run)
+  Tensor rounded_;                // dlogits of a panel in bf16
   Tensor hidden_memory_, teacher_hidden_memory_, dhidden_memory_;
 
   // of the current block

@@ -40,14 +40,15 @@ void RowLoss::begin(RowState& row, std::int32_t target, std::span<SupportToken> 
   }
 }
 
-void RowLoss::scan(RowState& row, const Columns& columns) const {
-  const RowSegment& segment = columns.segment;
-  const float z_max = std::max(row.z_max, kernels_->maximum(segment.z, segment.count));
-  const float u_max = dense() ? std::max(row.u_max, kernels_->maximum(segment.u, segment.count)) : 0;
-  CrossTerm cross = CrossTerm::none;
-  if (dense() && terms_.divergence == Divergence::forward_kl) cross = CrossTerm::teacher;
-  if (dense() && terms_.divergence == Divergence::reverse_kl) cross = CrossTerm::student;
-  if (row.z_max != unseen) {  // move what was summed so far to the new maxima
+CrossTerm RowLoss::cross_term() const {
+  if (dense() && terms_.divergence == Divergence::forward_kl) return CrossTerm::teacher;
+  if (dense() && terms_.divergence == Divergence::reverse_kl) return CrossTerm::student;
+  return CrossTerm::none;
+}
+
+void RowLoss::move_maxima(RowState& row, float z_max, float u_max) const {
+  if (row.z_max != unseen) {
+    const CrossTerm cross = cross_term();
     const double dz = double{row.z_max} - z_max;
     const double du = dense() ? double{row.u_max} - u_max : 0;
     const double z_factor = std::exp(dz / terms_.temperature);
@@ -61,7 +62,14 @@ void RowLoss::scan(RowState& row, const Columns& columns) const {
   }
   row.z_max = z_max;
   row.u_max = u_max;
-  const SegmentSums sums = kernels_->scan({segment, z_max, u_max, inverse_t_, cross});
+}
+
+void RowLoss::scan(RowState& row, const Columns& columns) const {
+  const RowSegment& segment = columns.segment;
+  const float z_max = std::max(row.z_max, kernels_->maximum(segment.z, segment.count));
+  const float u_max = dense() ? std::max(row.u_max, kernels_->maximum(segment.u, segment.count)) : 0;
+  move_maxima(row, z_max, u_max);
+  const SegmentSums sums = kernels_->scan({segment, z_max, u_max, inverse_t_, cross_term()});
   row.z_t += sums.z_t;
   row.z_one += sums.z_one;
   row.u_t += sums.u_t;

@@ -75,6 +75,8 @@ class RowLoss {
   /// `support` (top_k only) has its columns set; values[i] is the teacher's logit of support[i].
   void begin(RowState& row, std::int32_t target, std::span<SupportToken> support, const float* values) const;
   void scan(RowState& row, const Columns& columns) const;
+  /// Moves what was scanned so far to maxima that are no smaller, such as those of other ranks' tokens too.
+  void move_maxima(RowState& row, float z_max, float u_max) const;
   void normalise(RowState& row) const;
   void mix(RowState& row, const Columns& columns) const;
   /// Adds the row to ce, kl, teacher_ce and tokens of `sums`; total is the caller's.
@@ -84,6 +86,7 @@ class RowLoss {
 
  private:
   [[nodiscard]] bool dense() const { return terms_.teacher == LossTerms::Teacher::dense; }
+  [[nodiscard]] CrossTerm cross_term() const;
   [[nodiscard]] double dense_divergence(RowState& row) const;
   [[nodiscard]] double support_divergence(RowState& row) const;
   [[nodiscard]] double log_q(const RowState& row, const SupportToken& token) const;

@@ -1,0 +1,245 @@
+#include "runtime/ops/vocabulary_losses.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <vector>
+
+#include "runtime/ops/rank_part.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// The packed form of a part's rows; null when it has none.
+const PackedWeight* packed_part(Parameter& head, const OperatorTable& ops, DType compute, PackFor use) {
+  return head.shape()[0] == 0 ? nullptr : &head.packed(ops, compute, use);
+}
+
+/// The student's side of a loss call; gradients only when the tape records and something wants them.
+CrossEntropyHead student_call(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss, Block& dhidden) {
+  CrossEntropyHead call;
+  call.hidden = hidden.value();
+  call.head = packed_part(head, tape.ops(), tape.compute(), PackFor::forward);
+  call.vocabulary = head.shape()[0];
+  call.targets = *loss.targets;
+  call.scale = loss.scale;
+  if (!tape.recording()) return call;
+  if (hidden.needs_gradient()) {
+    dhidden = tape.scratch(hidden.value().shape(), hidden.value().dtype());
+    call.dhidden = dhidden.tensor();
+    call.head_backward = packed_part(head, tape.ops(), tape.compute(), PackFor::backward_input);
+  }
+  call.dhead = head.gradient();
+  return call;
+}
+
+void record_loss(Tape& tape, const Var& hidden, const Block& dhidden) {
+  if (!dhidden.defined()) return;
+  tape.record_root([&tape, hidden, dhidden] { tape.add_gradient(hidden, dhidden); });
+}
+
+/// What a rank has of the tokens below the shared vocabulary.
+struct SharedTokens {
+  RankPart student;
+  RankPart teacher;
+};
+
+/// Vocabularies of different sizes over the ranks of one group.
+class TwoVocabularies {
+ public:
+  TwoVocabularies(const VocabularyPart& student, const VocabularyPart& teacher, std::int64_t shared)
+      : group_(student.group), student_(student.vocabulary), teacher_(teacher.vocabulary), shared_(shared) {
+    assert(student.group == teacher.group && shared <= student_ && shared <= teacher_);
+    assert(student.first == rank_part(student_, *group_).first && teacher.first == rank_part(teacher_, *group_).first);
+  }
+
+  [[nodiscard]] Communicator& group() const { return *group_; }
+  [[nodiscard]] SharedTokens of(std::int64_t rank) const {
+    return {below_shared(rank_part(student_, group_->size(), rank)),
+            below_shared(rank_part(teacher_, group_->size(), rank))};
+  }
+  [[nodiscard]] SharedTokens own() const { return of(group_->rank()); }
+  /// Every rank has the same tokens of both; the answer is the same on all ranks.
+  [[nodiscard]] bool line_up() const {
+    for (std::int64_t rank = 0; rank < group_->size(); ++rank) {
+      const SharedTokens tokens = of(rank);
+      if (!(tokens.student == tokens.teacher)) return false;
+    }
+    return true;
+  }
+  /// Rows for which every rank may hold all its logits of either vocabulary.
+  [[nodiscard]] std::int64_t block_rows() const {
+    constexpr std::int64_t block_bytes = std::int64_t{8} << 20;
+    constexpr std::int64_t fewest = 128;  // fewer make matrix products slow
+    const std::int64_t widest = (std::max(student_, teacher_) + group_->size() - 1) / group_->size();
+    return std::max(fewest, block_bytes / (widest * static_cast<std::int64_t>(sizeof(float))));
+  }
+  /// The teacher's logits of the student's tokens, of `rows` rows: own (rows, teacher tokens of this rank) of every
+  /// rank -> moved (rows, own().student.count).
+  void move(std::int64_t rows, const Tensor& logits, const Tensor& moved) const {
+    const SharedTokens mine = own();
+    const std::int64_t first = rank_part(teacher_, *group_).first;
+    std::vector<BlockTransfer> sends;
+    std::vector<BlockTransfer> receives;
+    for (std::int64_t peer = 0; peer < group_->size(); ++peer) {
+      const SharedTokens theirs = of(peer);
+      const RankPart given = common(mine.teacher, theirs.student);
+      if (given.count > 0) sends.push_back({peer, {0, rows, given.first - first, given.count}});
+      const RankPart taken = common(theirs.teacher, mine.student);
+      if (taken.count > 0) receives.push_back({peer, {0, rows, taken.first - mine.student.first, taken.count}});
+    }
+    group_->exchange(logits, sends, moved, receives);
+  }
+
+ private:
+  [[nodiscard]] RankPart below_shared(RankPart part) const {
+    const std::int64_t first = std::min(part.first, shared_);
+    return {first, std::min(part.end(), shared_) - first};
+  }
+  [[nodiscard]] static RankPart common(RankPart a, RankPart b) {
+    const std::int64_t first = std::max(a.first, b.first);
+    return {first, std::max<std::int64_t>(0, std::min(a.end(), b.end()) - first)};
+  }
+
+  Communicator* group_;
+  std::int64_t student_;
+  std::int64_t teacher_;
+  std::int64_t shared_;
+};
+
+/// Rows [first, first + count) of a tensor that may be undefined or have no columns, and then no rows to count.
+Tensor slice(const Tensor& rows, std::int64_t first, std::int64_t count) {
+  return rows.elements() > 0 && rows.defined() ? rows.row_slice(first, count) : rows;
+}
+
+bool any_target(const Tensor& targets) {
+  const std::span<const std::int32_t> values = targets.span<std::int32_t>();
+  return std::any_of(values.begin(), values.end(), [](std::int32_t target) { return target >= 0; });
+}
+
+void add_sums(LossSums& sums, const LossSums& more) {
+  sums.ce += more.ce;
+  sums.kl += more.kl;
+  sums.total += more.total;
+  sums.teacher_ce += more.teacher_ce;
+  sums.tokens += more.tokens;
+}
+
+/// `call` block by block of rows, with the teacher's logits moved to the ranks that have the student's.
+LossSums distillation_of_moved_logits(Tape& tape, const DistillationHead& call, const VocabularyPart& student,
+                                      const TwoVocabularies& vocabularies) {
+  const OperatorTable& ops = tape.ops();
+  const std::int64_t rows = call.student.hidden.rows();
+  const std::int64_t step = std::min(rows, vocabularies.block_rows());
+  const std::int64_t teacher_tokens = rank_part(call.teacher_vocabulary, vocabularies.group()).count;
+  const bool computed = call.boundary == Boundary::hidden;
+  const DType dtype = computed ? DType::f32 : call.teacher_logits.dtype();
+  const Block logits_memory = computed ? tape.scratch({step, teacher_tokens}, DType::f32) : Block();
+  const Block moved_memory = tape.scratch({step, vocabularies.own().student.count}, dtype);
+  const Tensor targets = call.student.targets.reshaped(Shape{rows, 1});
+  LossSums sums;
+  for (std::int64_t first = 0; first < rows; first += step) {
+    const std::int64_t count = std::min(step, rows - first);
+    DistillationHead block = call;
+    block.student.targets = targets.row_slice(first, count);
+    block.student.hidden = call.student.hidden.row_slice(first, count);
+    block.student.dhidden = slice(call.student.dhidden, first, count);
+    block.boundary = Boundary::logits;
+    block.teacher_logits = slice(moved_memory.tensor(), 0, count);
+    if (any_target(block.student.targets)) {  // else the call only clears dhidden
+      const Tensor logits =
+          computed ? slice(logits_memory.tensor(), 0, count) : slice(call.teacher_logits, first, count);
+      if (computed && call.teacher_head != nullptr) {
+        ops.linear(call.teacher_hidden.row_slice(first, count), *call.teacher_head, Tensor(), logits);
+      }
+      vocabularies.move(count, logits, block.teacher_logits);
+    }
+    add_sums(sums, ops.distillation_head(block, student));
+  }
+  return sums;
+}
+
+}  // namespace
+
+LossSums cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss,
+                            const VocabularyPart& part) {
+  if (part.group == nullptr) return cross_entropy_loss(tape, hidden, head, loss);
+  Block dhidden;
+  const CrossEntropyHead call = student_call(tape, hidden, head, loss, dhidden);
+  const LossSums sums = tape.ops().cross_entropy_head(call, part);
+  record_loss(tape, hidden, dhidden);
+  return sums;
+}
+
+LossSums distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
+                           const DistillationTerms& terms, const HeadLoss& loss, const VocabularyPart& student,
+                           const VocabularyPart& teacher_part) {
+  if (student.group == nullptr) return distillation_loss(tape, hidden, head, teacher, terms, loss);
+  Block dhidden;
+  DistillationHead call;
+  call.student = student_call(tape, hidden, head, loss, dhidden);
+  call.boundary = teacher.boundary;
+  if (teacher.boundary == Boundary::hidden) {
+    call.teacher_hidden = teacher.hidden.value();
+    call.teacher_head = packed_part(*teacher.head, tape.ops(), teacher.hidden.value().dtype(), PackFor::forward);
+  }
+  call.teacher_logits = teacher.logits;
+  call.teacher_values = teacher.values;
+  call.teacher_indices = teacher.indices;
+  call.teacher_vocabulary = teacher.vocabulary;
+  call.shared_vocabulary = terms.shared_vocabulary;
+  call.divergence = terms.divergence;
+  call.temperature = terms.temperature;
+  call.alpha = terms.alpha;
+  call.beta = terms.beta;
+  const auto compute = [&] {
+    if (teacher.boundary == Boundary::top_k) return tape.ops().distillation_head(call, student);
+    const TwoVocabularies vocabularies(student, teacher_part, terms.shared_vocabulary);
+    return vocabularies.line_up() ? tape.ops().distillation_head(call, student)
+                                  : distillation_of_moved_logits(tape, call, student, vocabularies);
+  };
+  const LossSums sums = compute();
+  record_loss(tape, hidden, dhidden);
+  return sums;
+}
+
+void top_k(const OperatorTable& ops, const Tensor& logits, const Tensor& values, const Tensor& indices,
+           const VocabularyPart& part) {
+  if (part.group == nullptr) return ops.top_k(logits, values, indices);
+  Communicator& group = *part.group;
+  const std::int64_t rows = values.rows();  // a part without tokens has no rows to count
+  const std::int64_t k = values.columns();
+  assert(k <= part.vocabulary && part.first == rank_part(part.vocabulary, group).first);
+  // Each rank's best, then the best of those. Ranks and their best stand side by side in the order of tokens among
+  // equals, so that the first of equals is the lowest token here too.
+  std::vector<BlockTransfer> sends;
+  std::vector<BlockTransfer> receives;
+  std::int64_t width = 0;
+  std::int64_t own = 0;
+  for (std::int64_t peer = 0; peer < group.size(); ++peer) {
+    const std::int64_t count = std::min(k, rank_part(part.vocabulary, group.size(), peer).count);
+    if (peer == group.rank()) own = count;
+    receives.push_back({peer, {0, rows, width, count}});
+    width += count;
+  }
+  for (std::int64_t peer = 0; peer < group.size(); ++peer) sends.push_back({peer, {0, rows, 0, own}});
+
+  std::vector<float> own_values(static_cast<std::size_t>(rows * own));
+  std::vector<std::int32_t> own_tokens(own_values.size());
+  std::vector<float> all_values(static_cast<std::size_t>(rows * width));
+  std::vector<std::int32_t> all_tokens(all_values.size());
+  const Tensor best(own_values.data(), DType::f32, Shape{rows, own});
+  const Tensor best_tokens(own_tokens.data(), DType::i32, Shape{rows, own});
+  const Tensor candidates(all_values.data(), DType::f32, Shape{rows, width});
+  if (own > 0) ops.top_k(logits, best, best_tokens);
+  for (std::int32_t& token : own_tokens) token += static_cast<std::int32_t>(part.first);
+  group.exchange(best, sends, candidates, receives);
+  group.exchange(best_tokens, sends, Tensor(all_tokens.data(), DType::i32, Shape{rows, width}), receives);
+  ops.top_k(candidates, values, indices);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int32_t* index = indices.data<std::int32_t>() + row * k;
+    for (std::int64_t i = 0; i < k; ++i) index[i] = all_tokens[static_cast<std::size_t>(row * width + index[i])];
+  }
+}
+
+}  // namespace maestro
