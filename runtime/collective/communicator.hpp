@@ -4,8 +4,7 @@
 // CM-1: sums are formed in rank order, 0 + 1 + 2 + ..., in f32: results repeat bitwise, and every rank gets the same
 //       bits.
 // CM-2: after abort() every call on any rank of the group, running or to come, throws CommunicatorAborted; nothing
-// hangs
-//       on a rank that has failed.
+//       hangs on a rank that has failed.
 // CM-3: a group of one copies what has to be copied and never waits.
 #pragma once
 
@@ -57,7 +56,8 @@ class Communicator {
   /// all_gather_rows. f32 or bf16 (added in f32, rounded once). `part` lies outside `whole`.
   virtual void reduce_scatter_rows(const Tensor& whole, const Tensor& part) = 0;
   /// Blocks of `from` go to their peers' `to`: the k-th block that rank a sends to b fills the k-th block that b
-  /// receives from a, of the same shape. Sends may overlap, receives may not. Any dtype, the same on all ranks.
+  /// receives from a, of the same shape. Sends may overlap; receives overlap neither each other nor sends. Any dtype,
+  /// the same on all ranks.
   virtual void exchange(const Tensor& from, std::span<const BlockTransfer> sends, const Tensor& to,
                         std::span<const BlockTransfer> receives) = 0;
 

@@ -1,0 +1,22 @@
+// What one rank does in a collective within one process once the sides of all ranks are known. Pure but for the memory
+// that the calls name.
+//
+// GS-1: the shares of all ranks are the whole collective and may run at once: none writes what another reads or writes.
+// GS-2: a sum is formed by one rank, 0 + 1 + 2 + ... in f32 (CM-1).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/collective/collective_call.hpp"
+
+namespace maestro {
+
+/// The share of `rank`. `calls`, one per rank, are without call_violation() for any rank.
+///   all_reduce_*         combines its shard_range() of the values and writes it to every rank
+///   all_gather_rows      copies every part to its own whole
+///   reduce_scatter_rows  adds its own rows of every whole
+///   exchange             copies the blocks it receives from where its peers have them
+void perform_share(std::span<const CollectiveCall> calls, std::int64_t rank);
+
+}  // namespace maestro

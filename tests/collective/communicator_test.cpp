@@ -1,0 +1,343 @@
+// Every collective of a thread group against what a single thread computes from all ranks' arguments.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "runtime/collective/thread_group.hpp"
+#include "tests/collective/rank_threads.hpp"
+
+namespace maestro {
+namespace {
+
+/// Magnitudes from 2^-12 to 2^12, both signs: sums depend on their order.
+float value_of(std::uint32_t seed, std::size_t rank, std::size_t index) {
+  std::minstd_rand random(static_cast<std::uint32_t>(seed * 7919u + rank * 104729u + index * 31u + 1u));
+  random.discard(3);
+  const auto exponent = static_cast<int>(random() % 25) - 12;
+  const float mantissa = 1.0f + static_cast<float>(random() % 4096) / 4096.0f;
+  return std::ldexp(random() % 2 == 0 ? mantissa : -mantissa, exponent);
+}
+
+template <class T>
+std::vector<T> values_of(std::uint32_t seed, std::size_t rank, std::size_t count) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(value_of(seed, rank, i));
+  return values;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+template <class T>
+Tensor tensor_of(std::vector<T>& values, std::int64_t rows, std::int64_t columns) {
+  return {values.data(), dtype_of<T>, Shape{rows, columns}};
+}
+
+/// A tensor without columns has no rows to take a slice of.
+Tensor rows_of(const Tensor& whole, std::int64_t first, std::int64_t count) {
+  return whole.columns() == 0 ? Tensor(whole.raw(), whole.dtype(), Shape{count, 0}) : whole.row_slice(first, count);
+}
+
+/// Rows of each rank: `total` cut as a layout cuts them, or all on the last rank.
+std::vector<std::int64_t> parts_of(std::int64_t total, std::int64_t ranks, bool uneven) {
+  std::vector<std::int64_t> parts;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const std::int64_t even = total * (rank + 1) / ranks - total * rank / ranks;
+    parts.push_back(!uneven ? even : rank + 1 == ranks ? total : 0);
+  }
+  return parts;
+}
+
+/// 0 + 1 + 2 + ... in f32, rounded to T once.
+template <class T>
+std::vector<T> sum_of(std::uint32_t seed, std::size_t ranks, std::size_t count) {
+  std::vector<T> sums(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    float sum = static_cast<float>(static_cast<T>(value_of(seed, 0, i)));
+    for (std::size_t rank = 1; rank < ranks; ++rank) sum += static_cast<float>(static_cast<T>(value_of(seed, rank, i)));
+    sums[i] = static_cast<T>(sum);
+  }
+  return sums;
+}
+
+void check_sum(Communicator& group, std::uint32_t seed, std::size_t count) {
+  std::vector<float> values = values_of<float>(seed, static_cast<std::size_t>(group.rank()), count);
+  group.all_reduce_sum(values);
+  EXPECT_TRUE(same_bits(values, sum_of<float>(seed, static_cast<std::size_t>(group.size()), count)))
+      << count << " values on rank " << group.rank() << " of " << group.size();
+}
+
+void check_max(Communicator& group, std::uint32_t seed, std::size_t count) {
+  std::vector<float> values = values_of<float>(seed, static_cast<std::size_t>(group.rank()), count);
+  group.all_reduce_max(values);
+  for (std::size_t i = 0; i < count; ++i) {
+    float highest = value_of(seed, 0, i);
+    for (std::int64_t rank = 1; rank < group.size(); ++rank) {
+      highest = std::max(highest, value_of(seed, static_cast<std::size_t>(rank), i));
+    }
+    ASSERT_EQ(values[i], highest) << "value " << i << " of " << count << " on rank " << group.rank();
+  }
+}
+
+struct RowCase {
+  std::uint32_t seed = 1;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  bool uneven = false;
+  bool in_place = false;  ///< all_gather_rows only
+};
+
+template <class T>
+void check_gather(Communicator& group, const RowCase& at) {
+  const std::vector<std::int64_t> parts = parts_of(at.rows, group.size(), at.uneven);
+  std::vector<T> expected;
+  std::int64_t first = 0;
+  for (std::int64_t rank = 0; rank < group.size(); ++rank) {
+    const std::int64_t rows = parts[static_cast<std::size_t>(rank)];
+    const auto part =
+        values_of<T>(at.seed, static_cast<std::size_t>(rank), static_cast<std::size_t>(rows * at.columns));
+    expected.insert(expected.end(), part.begin(), part.end());
+    if (rank < group.rank()) first += rows;
+  }
+  const std::int64_t rows = parts[static_cast<std::size_t>(group.rank())];
+  auto own = values_of<T>(at.seed, static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(rows * at.columns));
+  std::vector<T> gathered(expected.size());
+  const Tensor whole = tensor_of(gathered, at.rows, at.columns);
+  Tensor part = tensor_of(own, rows, at.columns);
+  if (at.in_place) {
+    part = rows_of(whole, first, rows);
+    std::copy(own.begin(), own.end(), part.data<T>());
+  }
+  group.all_gather_rows(part, whole);
+  EXPECT_TRUE(same_bits(gathered, expected)) << at.rows << " x " << at.columns << " on rank " << group.rank();
+}
+
+template <class T>
+void check_reduce_scatter(Communicator& group, const RowCase& at) {
+  const std::vector<std::int64_t> parts = parts_of(at.rows, group.size(), at.uneven);
+  const auto elements = static_cast<std::size_t>(at.rows * at.columns);
+  std::int64_t first = 0;
+  for (std::int64_t rank = 0; rank < group.rank(); ++rank) first += parts[static_cast<std::size_t>(rank)];
+  const std::int64_t rows = parts[static_cast<std::size_t>(group.rank())];
+
+  auto own = values_of<T>(at.seed, static_cast<std::size_t>(group.rank()), elements);
+  const auto kept = own;
+  std::vector<T> part(static_cast<std::size_t>(rows * at.columns));
+  group.reduce_scatter_rows(tensor_of(own, at.rows, at.columns), tensor_of(part, rows, at.columns));
+
+  const auto sums = sum_of<T>(at.seed, static_cast<std::size_t>(group.size()), elements);
+  const auto begin = sums.begin() + first * at.columns;
+  EXPECT_TRUE(same_bits(part, std::vector<T>(begin, begin + rows * at.columns)))
+      << at.rows << " x " << at.columns << " on rank " << group.rank();
+  EXPECT_TRUE(same_bits(own, kept)) << "the whole is only read";
+}
+
+/// As context parallelism uses it: every rank has its rows of all columns, and gets its columns of all rows.
+template <class T>
+void check_exchange(Communicator& group, const RowCase& at) {
+  const std::vector<std::int64_t> rows = parts_of(at.rows, group.size(), at.uneven);
+  const std::vector<std::int64_t> columns = parts_of(at.columns, group.size(), false);
+  const auto own_rank = static_cast<std::size_t>(group.rank());
+  auto all = values_of<T>(at.seed, 0, static_cast<std::size_t>(at.rows * at.columns));
+  std::vector<BlockTransfer> sends, receives;
+  std::int64_t row = 0, column = 0, own_row = 0, own_column = 0;
+  for (std::int64_t peer = 0; peer < group.size(); ++peer) {
+    const auto of_peer = static_cast<std::size_t>(peer);
+    if (peer == group.rank()) own_row = row, own_column = column;
+    sends.push_back({peer, {0, rows[own_rank], column, columns[of_peer]}});
+    receives.push_back({peer, {row, rows[of_peer], 0, columns[own_rank]}});
+    row += rows[of_peer];
+    column += columns[of_peer];
+  }
+  std::vector<T> received(static_cast<std::size_t>(at.rows * columns[own_rank]));
+  const Tensor from = rows_of(tensor_of(all, at.rows, at.columns), own_row, rows[own_rank]);
+  group.exchange(from, sends, tensor_of(received, at.rows, columns[own_rank]), receives);
+  std::vector<T> expected;
+  for (std::int64_t at_row = 0; at_row < at.rows; ++at_row) {
+    const auto begin = all.begin() + at_row * at.columns + own_column;
+    expected.insert(expected.end(), begin, begin + columns[own_rank]);
+  }
+  EXPECT_TRUE(same_bits(received, expected)) << at.rows << " x " << at.columns << " on rank " << group.rank();
+}
+
+class OfRanks : public testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(ThreadGroup, OfRanks, testing::Values(1, 2, 3, 4, 5));
+
+TEST_P(OfRanks, sums_are_those_of_rank_order_on_every_rank) {  // CM-1, GS-2
+  const Group group = make_thread_group(GetParam());
+  for (const std::size_t count : {0u, 1u, 7u, 16u, 100u, 1024u, 12345u}) {
+    on_all_ranks(group, [&](Communicator& rank) { check_sum(rank, 1, count); });
+  }
+}
+
+TEST_P(OfRanks, maxima_are_elementwise) {
+  const Group group = make_thread_group(GetParam());
+  for (const std::size_t count : {0u, 1u, 33u, 5000u}) {
+    on_all_ranks(group, [&](Communicator& rank) { check_max(rank, 2, count); });
+  }
+}
+
+const std::vector<RowCase> row_cases = {{.rows = 60, .columns = 8},    {.rows = 61, .columns = 33},
+                                        {.rows = 3, .columns = 700},   {.rows = 1, .columns = 5},
+                                        {.rows = 0, .columns = 4},     {.rows = 9, .columns = 0},
+                                        {.rows = 300, .columns = 129}, {.rows = 7, .columns = 16, .uneven = true}};
+
+TEST_P(OfRanks, gathered_rows_are_the_parts_in_rank_order) {
+  const Group group = make_thread_group(GetParam());
+  for (RowCase at : row_cases) {
+    for (const bool in_place : {false, true}) {
+      at.in_place = in_place;
+      on_all_ranks(group, [&](Communicator& rank) {
+        check_gather<float>(rank, at);
+        check_gather<bfloat16>(rank, at);
+        check_gather<std::int32_t>(rank, at);
+      });
+    }
+  }
+}
+
+TEST_P(OfRanks, scattered_rows_are_sums_rounded_once) {  // CM-1
+  const Group group = make_thread_group(GetParam());
+  for (const RowCase& at : row_cases) {
+    on_all_ranks(group, [&](Communicator& rank) {
+      check_reduce_scatter<float>(rank, at);
+      check_reduce_scatter<bfloat16>(rank, at);
+    });
+  }
+}
+
+TEST_P(OfRanks, blocks_go_from_rows_to_columns) {
+  const Group group = make_thread_group(GetParam());
+  for (const RowCase& at : row_cases) {
+    on_all_ranks(group, [&](Communicator& rank) {
+      check_exchange<float>(rank, at);
+      check_exchange<bfloat16>(rank, at);
+      check_exchange<std::int32_t>(rank, at);
+    });
+  }
+}
+
+TEST_P(OfRanks, the_kth_block_sent_fills_the_kth_received) {
+  const Group group = make_thread_group(GetParam());
+  on_all_ranks(group, [&](Communicator& rank) {
+    const std::int64_t size = rank.size();
+    std::vector<std::int32_t> own = {static_cast<std::int32_t>(rank.rank() * 10),
+                                     static_cast<std::int32_t>(rank.rank() * 10 + 1)};
+    std::vector<BlockTransfer> sends, receives;
+    // Element 1 first, element 0 twice after it: a send may overlap another.
+    for (const std::int64_t row : {1, 0, 0}) {
+      for (std::int64_t peer = 0; peer < size; ++peer) sends.push_back({peer, {row, 1, 0, 1}});
+    }
+    for (std::int64_t peer = size - 1; peer >= 0; --peer) {
+      for (const std::int64_t column : {2, 0, 1}) receives.push_back({peer, {peer, 1, column, 1}});
+    }
+    std::vector<std::int32_t> received(static_cast<std::size_t>(size * 3), -1);
+    rank.exchange(tensor_of(own, 2, 1), sends, tensor_of(received, size, 3), receives);
+    for (std::int32_t peer = 0; peer < size; ++peer) {
+      const auto* row = &received[static_cast<std::size_t>(peer * 3)];
+      EXPECT_EQ(row[2], peer * 10 + 1);
+      EXPECT_EQ(row[0], peer * 10);
+      EXPECT_EQ(row[1], peer * 10);
+    }
+  });
+}
+
+TEST_P(OfRanks, what_no_block_names_is_left_as_it_was) {
+  const Group group = make_thread_group(GetParam());
+  on_all_ranks(group, [&](Communicator& rank) {
+    std::vector<float> own(12, static_cast<float>(rank.rank()));
+    std::vector<float> target(12, -1.0f);
+    const std::int64_t next = (rank.rank() + 1) % rank.size();
+    const std::int64_t previous = (rank.rank() + rank.size() - 1) % rank.size();
+    const std::vector<BlockTransfer> sends = {{next, {1, 2, 1, 2}}};
+    const std::vector<BlockTransfer> receives = {{previous, {0, 2, 2, 2}}};
+    rank.exchange(tensor_of(own, 3, 4), sends, tensor_of(target, 3, 4), receives);
+    const auto is = static_cast<float>(previous);
+    EXPECT_EQ(target, (std::vector<float>{-1, -1, is, is, -1, -1, is, is, -1, -1, -1, -1}));
+  });
+}
+
+TEST(ThreadGroup, sums_are_formed_from_rank_0_upwards) {       // CM-1
+  const std::vector<float> terms = {1e8f, 1.0f, -1e8f, 1.0f};  // 1 in this order, 2 or 0 in most others
+  const Group group = make_thread_group(4);
+  on_all_ranks(group, [&](Communicator& rank) {
+    std::vector<float> values(40, terms[static_cast<std::size_t>(rank.rank())]);
+    rank.all_reduce_sum(values);
+    EXPECT_EQ(values, std::vector<float>(40, 1.0f));
+    std::vector<float> whole(40, terms[static_cast<std::size_t>(rank.rank())]), part(10);
+    rank.reduce_scatter_rows(tensor_of(whole, 8, 5), tensor_of(part, 2, 5));
+    EXPECT_EQ(part, std::vector<float>(10, 1.0f));
+  });
+}
+
+TEST(ThreadGroup, a_sum_in_bf16_is_rounded_once) {  // CM-1
+  // 256 + 1 + 1 + 1: bf16 has 8 bits, so 256 + 1 rounds to 256 at each step, and 259 to 260 at the end.
+  const Group group = make_thread_group(4);
+  on_all_ranks(group, [&](Communicator& rank) {
+    std::vector<bfloat16> whole(4, bfloat16(rank.rank() == 0 ? 256.0f : 1.0f)), part(1);
+    rank.reduce_scatter_rows(tensor_of(whole, 4, 1), tensor_of(part, 1, 1));
+    EXPECT_EQ(static_cast<float>(part[0]), 260.0f);
+  });
+}
+
+TEST(ThreadGroup, a_maximum_keeps_the_nan_of_any_rank) {
+  for (std::int64_t bad = 0; bad < 3; ++bad) {
+    const Group group = make_thread_group(3);
+    on_all_ranks(group, [&](Communicator& rank) {
+      std::vector<float> values(20, static_cast<float>(rank.rank()));
+      if (rank.rank() == bad) values[5] = std::numeric_limits<float>::quiet_NaN();
+      rank.all_reduce_max(values);
+      EXPECT_TRUE(std::isnan(values[5]));
+      EXPECT_EQ(values[6], 2.0f);
+    });
+  }
+}
+
+TEST(ThreadGroup, ranks_are_counted_and_end_in_any_order) {
+  EXPECT_THROW((void)make_thread_group(0), std::invalid_argument);
+  Group group = make_thread_group(3, 64);
+  for (std::int64_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(group[static_cast<std::size_t>(rank)]->rank(), rank);
+    EXPECT_EQ(group[static_cast<std::size_t>(rank)]->size(), 3);
+  }
+  on_all_ranks(group, [](Communicator& rank) { check_sum(rank, 3, 100); });
+  group[0].reset();
+  group[2]->abort("the others go");
+  EXPECT_THROW(group[1]->all_reduce_sum({}), CommunicatorAborted);
+}
+
+/// One collective of a random sequence that is the same on all ranks.
+void check_any(Communicator& group, std::uint32_t step, std::minstd_rand& random) {
+  const auto kind = random() % 5;
+  const RowCase at = {.seed = step,
+                      .rows = static_cast<std::int64_t>(random() % 12),
+                      .columns = static_cast<std::int64_t>(random() % 9),
+                      .uneven = random() % 4 == 0,
+                      .in_place = random() % 2 == 0};
+  const auto count = static_cast<std::size_t>(random() % 130);
+  if (kind == 0) return check_sum(group, step, count);
+  if (kind == 1) return check_max(group, step, count);
+  if (kind == 2) return check_gather<bfloat16>(group, at);
+  if (kind == 3)
+    return random() % 2 == 0 ? check_reduce_scatter<float>(group, at) : check_reduce_scatter<bfloat16>(group, at);
+  return check_exchange<std::int32_t>(group, at);
+}
+
+TEST(ThreadGroup, thousands_of_mixed_collectives_stay_in_step) {
+  for (const std::int64_t device_threads : {4, 1024}) {  // where there are four cores, spinning and sleeping
+    const Group group = make_thread_group(4, device_threads);
+    on_all_ranks(group, [](Communicator& rank) {
+      std::minstd_rand random(20240611);
+      for (std::uint32_t step = 0; step < 2000; ++step) check_any(rank, step, random);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace maestro
