@@ -1,6 +1,5 @@
 #include "runtime/state/checkpoint.hpp"
 
-#include <charconv>
 #include <optional>
 #include <system_error>
 
@@ -50,34 +49,6 @@ Status find_section(const fs::path& checkpoint, const Manifest& manifest, std::s
                                          "; it has " + (known.empty() ? "none" : known)};
 }
 
-Result<std::uint64_t> optimizer_step_of(const SafetensorsFile& file) {
-  const auto found = file.metadata().find(optimizer_step_key);
-  std::uint64_t step = 0;
-  if (found != file.metadata().end()) {
-    const std::string& text = found->second;
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), step);
-    if (failure == std::errc() && end == text.data() + text.size()) return step;
-  }
-  return Error{ErrorCode::corrupt, file.path().string() + " does not say its optimizer_step"};
-}
-
-Result<StoredSection> map_section(const fs::path& folder) {
-  Result<std::string> config = read_text(folder / section_config_file);
-  if (!config) return config.error();
-  Result<SafetensorsFile> model = SafetensorsFile::open(folder / section_model_file);
-  if (!model) return model.error();
-  Result<SafetensorsFile> optimizer = SafetensorsFile::open(folder / section_optimizer_file);
-  if (!optimizer) return optimizer.error();
-  Result<std::vector<NamedTensor>> parameters = model->tensors();
-  if (!parameters) return parameters.error();
-  Result<std::vector<NamedTensor>> moments = optimizer->tensors();
-  if (!moments) return moments.error();
-  const Result<std::uint64_t> step = optimizer_step_of(*optimizer);
-  if (!step) return step.error();
-  SectionState state{*std::move(config), *std::move(parameters), *std::move(moments), *step};
-  return StoredSection{std::move(state), *std::move(model), *std::move(optimizer)};
-}
-
 bool has_manifest(const fs::path& folder) {
   std::error_code failure;
   return fs::exists(folder / manifest_file, failure);
@@ -125,7 +96,7 @@ Result<StoredSection> read_section(const fs::path& checkpoint, std::string_view 
   if (const Status found = find_section(checkpoint, *manifest, section); !found) return found.error();
   const Status verified = verify_files(checkpoint, *manifest, std::string(section) + "/");
   if (!verified) return verified.error();
-  return map_section(checkpoint / section);
+  return map_section(checkpoint, *manifest, section);
 }
 
 Result<fs::path> latest_checkpoint(const fs::path& root) {

@@ -1,5 +1,8 @@
 // A checkpoint of the whole job, as read back: a folder `step-00000123/` with checkpoint.json and for each section
 // <section>/config.json, <section>/model.safetensors (a Hugging Face folder) and <section>/optimizer.safetensors.
+// A section whose tensors were written in N parts has model-0000i-of-0000N.safetensors with
+// model.safetensors.index.json instead (a Hugging Face folder with shards), and optimizer-0000i-of-0000N.safetensors.
+// The parts tell who wrote them, nothing else: what is read back is the whole section.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +17,30 @@
 
 namespace maestro {
 
-/// What one section puts into a checkpoint. Tensors are views: the owner keeps them unchanged while they are written.
-struct SectionState {
-  std::string config;                   ///< text of config.json
-  std::vector<NamedTensor> parameters;  ///< under their Hugging Face names
-  std::vector<NamedTensor> optimizer;   ///< exp_avg.*, exp_avg_sq.*; empty for a frozen section
-  std::uint64_t optimizer_step = 0;
+/// Which of `count` writers of one section: each holds tensors of its own, such as a pipeline stage those of its
+/// layers.
+struct StatePart {
+  std::uint32_t index = 0;  ///< below count
+  std::uint32_t count = 1;  ///< 1 (the whole section) to 99999; the same for every part
+  friend bool operator==(const StatePart&, const StatePart&) = default;
 };
 
-/// A section read back. `state` views the mapped files, which live as long as this object or what it is moved to; the
-/// tensors must not be written to.
+/// What one section, or one part of it, puts into a checkpoint. Tensors are views: the owner keeps them unchanged while
+/// they are written.
+struct SectionState {
+  std::string config;                   ///< text of config.json, the whole section's; that of part 0 is written
+  std::vector<NamedTensor> parameters;  ///< under their Hugging Face names
+  std::vector<NamedTensor> optimizer;   ///< exp_avg.*, exp_avg_sq.*; empty for a frozen section
+  std::uint64_t optimizer_step = 0;     ///< the same in every part
+  StatePart part;
+};
+
+/// A whole section read back, its parts merged. `state` views the mapped files, which live as long as this object or
+/// what it is moved to; the tensors must not be written to.
 struct StoredSection {
   SectionState state;
-  SafetensorsFile model;
-  SafetensorsFile optimizer;
+  std::vector<SafetensorsFile> model;      ///< by part; at least one
+  std::vector<SafetensorsFile> optimizer;  ///< as many
 };
 
 /// Reads checkpoint.json only. Errors name the file.
@@ -37,7 +50,8 @@ struct StoredSection {
 /// or altered.
 [[nodiscard]] Status verify_checkpoint(const std::filesystem::path& checkpoint);
 
-/// Verifies the section's files, then maps them. Errors: not_found with the sections there are; corrupt as above.
+/// Verifies the section's files, then maps and merges them. Errors: not_found with the sections there are; corrupt as
+/// above, and for parts that do not make one section (one is missing, a tensor is in two, their steps differ).
 [[nodiscard]] Result<StoredSection> read_section(const std::filesystem::path& checkpoint, std::string_view section);
 
 /// The checkpoint below `root` that was committed last; leftovers of crashes do not count. Errors: not_found when there

@@ -22,6 +22,18 @@ bool is_section_name(std::string_view name) {
   return !name.empty() && name.front() != '.' && std::ranges::all_of(name, allowed);
 }
 
+Status check_section(const std::string& name, StatePart part) {
+  if (!is_section_name(name)) {
+    return Error{ErrorCode::invalid_argument,
+                 "section name \"" + name + "\" cannot name a folder; use letters, digits, '_', '-' and '.'"};
+  }
+  constexpr std::uint32_t most_parts = 99999;  // five digits of the file's name
+  if (part.index < part.count && part.count <= most_parts) return {};
+  return Error{ErrorCode::invalid_argument, "section " + name + ": there is no part with index " +
+                                                std::to_string(part.index) + " of " + std::to_string(part.count) +
+                                                "; a section has 1 to " + std::to_string(most_parts) + " parts"};
+}
+
 }  // namespace
 
 CheckpointStore::CheckpointStore(fs::path root, CheckpointStoreOptions options)
@@ -48,13 +60,10 @@ Result<fs::path> CheckpointStore::begin(StepId step) const {
 Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& staging, std::string_view section,
                                                                const SectionState& state) const {
   const std::string name(section);
-  if (!is_section_name(section)) {
-    return Error{ErrorCode::invalid_argument,
-                 "section name \"" + name + "\" cannot name a folder; use letters, digits, '_', '-' and '.'"};
-  }
+  if (const Status checked = check_section(name, state.part); !checked) return checked.error();
   const fs::path folder = staging / name;
   std::error_code failure;
-  fs::create_directory(folder, failure);
+  fs::create_directory(folder, failure);  // no failure when another part's writer was faster
   if (failure) return system_error("cannot create folder", folder, failure.value());
   done("create section");
   std::vector<FileRecord> records;
@@ -63,15 +72,18 @@ Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& s
     records.push_back({name + "/" + std::string(file), written->bytes, written->checksum});
     return {};
   };
-  Status kept = keep(section_config_file, write_file(folder / section_config_file, state.config, options_.after));
-  if (!kept) return kept.error();
+  if (state.part.index == 0) {
+    const Status kept =
+        keep(section_config_file, write_file(folder / section_config_file, state.config, options_.after));
+    if (!kept) return kept.error();
+  }
   // transformers refuses a file that does not say which framework's layout it has.
-  kept = keep(section_model_file,
-              write_safetensors(folder / section_model_file, state.parameters, {{"format", "pt"}}, options_.after));
+  const std::string model = model_file(state.part);
+  Status kept = keep(model, write_safetensors(folder / model, state.parameters, {{"format", "pt"}}, options_.after));
   if (!kept) return kept.error();
-  kept = keep(section_optimizer_file,
-              write_safetensors(folder / section_optimizer_file, state.optimizer,
-                                {{optimizer_step_key, std::to_string(state.optimizer_step)}}, options_.after));
+  const std::string optimizer = optimizer_file(state.part);
+  const Metadata step{{optimizer_step_key, std::to_string(state.optimizer_step)}};
+  kept = keep(optimizer, write_safetensors(folder / optimizer, state.optimizer, step, options_.after));
   if (!kept) return kept.error();
   if (const Status flushed = sync_folder(staging); !flushed) return flushed.error();
   return records;
@@ -79,6 +91,9 @@ Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& s
 
 Status CheckpointStore::commit(const fs::path& staging, Manifest manifest) const {
   if (const Status checked = check_staged(staging, manifest); !checked) return checked;
+  if (const Status indexed = write_indexes(staging, manifest); !indexed) {
+    return Error{indexed.error().code, "cannot commit: " + indexed.error().message};
+  }
   manifest.sequence = next_sequence();
   manifest.maestro_version = MAESTRO_VERSION;
   const Result<WrittenFile> written = write_file(staging / manifest_file, manifest_text(manifest), options_.after);
@@ -104,6 +119,21 @@ Status CheckpointStore::check_staged(const fs::path& staging, const Manifest& ma
     return Error{ErrorCode::corrupt, "cannot commit: " + (staging / record.path).string() + " has " +
                                          std::to_string(size) + " bytes, its writer wrote " +
                                          std::to_string(record.bytes)};
+  }
+  return {};
+}
+
+Status CheckpointStore::write_indexes(const fs::path& staging, Manifest& manifest) const {
+  for (const std::string& section : manifest.sections()) {
+    if (!is_in_parts(manifest, section)) continue;
+    // Mapped as read_section will: what could not be read back must not be committed (CK-2).
+    const Result<StoredSection> stored = map_section(staging, manifest, section);
+    if (!stored) return stored.error();
+    const Result<std::string> text = index_text(*stored);
+    if (!text) return text.error();
+    const Result<WrittenFile> written = write_file(staging / section / section_index_file, *text, options_.after);
+    if (!written) return written.error();
+    manifest.files.push_back({section + "/" + std::string(section_index_file), written->bytes, written->checksum});
   }
   return {};
 }

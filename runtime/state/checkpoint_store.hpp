@@ -22,10 +22,10 @@ struct CheckpointStoreOptions {
   OperationHook after = {};  ///< called after every operation on the filesystem, for tests; see OperationHook
 };
 
-/// Protocol: the coordinator calls begin, every process that owns a section calls write_section on a thread of its own,
-/// the coordinator gathers all file records and calls commit. Processes share one filesystem. The object holds no
-/// state beyond its settings: const calls are thread-safe as long as one coordinator begins and commits, one commit at
-/// a time. Nothing throws but the constructor.
+/// Protocol: the coordinator calls begin, every process that owns a section, or a part of one, calls write_section on a
+/// thread of its own, the coordinator gathers all file records and calls commit. Processes share one filesystem. The
+/// object holds no state beyond its settings: const calls are thread-safe as long as one coordinator begins and
+/// commits, one commit at a time. Nothing throws but the constructor.
 class CheckpointStore {
  public:
   /// `root` is the checkpoints folder; begin creates it. Throws JobError when keep < 1.
@@ -34,15 +34,20 @@ class CheckpointStore {
   /// An empty staging folder `step-N.tmp`; what a crashed attempt left there is removed.
   [[nodiscard]] Result<std::filesystem::path> begin(StepId step) const;
 
-  /// Writes and flushes the section's three files below `staging`. Section names are letters, digits, '_', '-' and '.',
-  /// not starting with '.'. On error the staging folder may hold some of the files; begin again or leave it to CK-4.
+  /// Writes and flushes the section's three files below `staging`, or those of state.part: its model and optimizer
+  /// file, and config.json for part 0. Parts of one section may be written at once, from several processes. Section
+  /// names are letters, digits, '_', '-' and '.', not starting with '.'. Errors (invalid_argument for such a name, a
+  /// part that cannot be, or tensors that write_safetensors refuses; else of the system) name the section; the staging
+  /// folder may hold some of the files then: begin again or leave it to CK-4.
   [[nodiscard]] Result<std::vector<FileRecord>> write_section(const std::filesystem::path& staging,
                                                               std::string_view section,
                                                               const SectionState& state) const;
 
   /// Makes the staged checkpoint the latest one, then removes those beyond `keep` and leftovers of lower steps.
-  /// `manifest` has the step given to begin and the records of all sections; sequence and version are set here. A
-  /// checkpoint of the same step is replaced. An error says whether the new checkpoint is in place.
+  /// `manifest` has the step given to begin and the records of all sections and their parts; sequence, version and the
+  /// index file of every section in parts are added here. A checkpoint of the same step is replaced. An error says
+  /// whether the new checkpoint is in place. Errors (corrupt): a staged file is not as recorded; the parts of a section
+  /// do not make one section, as read_section has it, with section and part.
   [[nodiscard]] Status commit(const std::filesystem::path& staging, Manifest manifest) const;
 
   [[nodiscard]] Result<std::filesystem::path> latest() const { return latest_checkpoint(root_); }
@@ -50,6 +55,7 @@ class CheckpointStore {
 
  private:
   [[nodiscard]] Status check_staged(const std::filesystem::path& staging, const Manifest& manifest) const;
+  [[nodiscard]] Status write_indexes(const std::filesystem::path& staging, Manifest& manifest) const;
   [[nodiscard]] Status publish(const std::filesystem::path& staging, std::uint64_t step) const;
   [[nodiscard]] Status remove_superseded(std::uint64_t committed_step) const;
   [[nodiscard]] Status remove_folder(const std::filesystem::path& folder, std::uint64_t step) const;

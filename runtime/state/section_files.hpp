@@ -1,14 +1,35 @@
-// Private to this folder: names inside a section's part of a checkpoint.
+// Private to this folder: a section's files in a checkpoint, whole or in parts, and how they fit together.
+//
+// SF-1: a section is whole or in parts 1 to count, each with one model and one optimizer file; nothing else is read.
+// SF-2: no tensor is in two parts, and all parts are of the same optimizer step.
 #pragma once
 
 #include <string>
 #include <string_view>
 
+#include "runtime/state/checkpoint.hpp"
+
 namespace maestro {
 
 inline constexpr std::string_view section_config_file = "config.json";
-inline constexpr std::string_view section_model_file = "model.safetensors";
-inline constexpr std::string_view section_optimizer_file = "optimizer.safetensors";
-inline const std::string optimizer_step_key = "optimizer_step";  // in the metadata of optimizer.safetensors
+inline constexpr std::string_view section_index_file = "model.safetensors.index.json";
+inline const std::string optimizer_step_key = "optimizer_step";  // in the metadata of the optimizer's files
+
+/// model.safetensors; of the second of three parts model-00002-of-00003.safetensors, as transformers names shards.
+[[nodiscard]] std::string model_file(StatePart part);
+[[nodiscard]] std::string optimizer_file(StatePart part);
+
+/// Whether the manifest has a file of a part of the section.
+[[nodiscard]] bool is_in_parts(const Manifest& manifest, std::string_view section);
+
+/// Maps the section's files that `manifest` names below `checkpoint`, merges the parts and checks SF-1 and SF-2.
+/// Checksums are not looked at. Errors (corrupt, or of the file at fault) name the folder or file, and the part.
+[[nodiscard]] Result<StoredSection> map_section(const std::filesystem::path& checkpoint, const Manifest& manifest,
+                                                std::string_view section);
+
+/// Text of model.safetensors.index.json, which tells transformers where a model's tensors are:
+/// {"metadata": {"total_size": bytes of all tensors}, "weight_map": {name: file, sorted by name}}.
+/// https://huggingface.co/docs/transformers/big_models, "Sharded checkpoints".
+[[nodiscard]] Result<std::string> index_text(const StoredSection& section);
 
 }  // namespace maestro

@@ -48,8 +48,13 @@ std::uint64_t latest_contents(const fs::path& root) {
   }
   const Status sound = verify_checkpoint(*latest);
   EXPECT_TRUE(sound.ok()) << sound.error().message;
-  EXPECT_TRUE(read_section(*latest, "student").ok());
-  return load_checkpoint(*latest).value_or_throw().data_position;
+  const std::uint64_t contents = load_checkpoint(*latest).value_or_throw().data_position;
+  for (const char* section : {"student", "deep"}) {
+    const auto stored = read_section(*latest, section);
+    EXPECT_TRUE(stored.ok() && stored->state.optimizer_step == contents) << section;
+  }
+  EXPECT_TRUE(fs::exists(*latest / "deep" / "model.safetensors.index.json"));
+  return contents;
 }
 
 struct CrashCase {

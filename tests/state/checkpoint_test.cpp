@@ -56,7 +56,7 @@ TEST(Checkpoint, a_section_reads_back_bit_for_bit) {
     EXPECT_EQ(stored.state.optimizer[at].name, name);
     EXPECT_EQ(std::memcmp(stored.state.optimizer[at].tensor.raw(), tensor.raw(), tensor.bytes()), 0);
   }
-  EXPECT_EQ(stored.model.metadata().at("format"), "pt");
+  EXPECT_EQ(stored.model.at(0).metadata().at("format"), "pt");
 }
 
 TEST(Checkpoint, the_manifest_carries_the_state_of_the_run) {
