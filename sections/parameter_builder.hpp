@@ -1,4 +1,5 @@
-// Registers a section's parameters and, beside each, the Hugging Face names it is stored under.
+// Registers a section's parameters and, beside each, the Hugging Face names it is stored under. Shapes are those of
+// whole parameters; a slice tells what this rank holds (TensorCut makes them).
 #pragma once
 
 #include <cstdint>
@@ -24,12 +25,12 @@ class ParameterBuilder {
       : parameters_(parameters), init_(init), state_(state) {}
 
   /// Normal initial values; weight decay applies.
-  Parameter& matrix(const std::string& name, Shape shape, double deviation) {
-    return parameters_.add({name, shape, true, init_.normal(name, deviation)});
+  Parameter& matrix(const std::string& name, Shape shape, double deviation, ParameterSlice slice = {}) {
+    return parameters_.add({name, shape, true, init_.normal(name, deviation), std::move(slice)});
   }
   /// No weight decay.
-  Parameter& vector(const std::string& name, std::int64_t size, float value) {
-    return parameters_.add({name, Shape{size}, false, ParameterInit::constant(value)});
+  Parameter& vector(const std::string& name, std::int64_t size, float value, ParameterSlice slice = {}) {
+    return parameters_.add({name, Shape{size}, false, ParameterInit::constant(value), std::move(slice)});
   }
 
   /// Stored whole, under the parameter's own name.
@@ -37,6 +38,7 @@ class ParameterBuilder {
     state_.push_back({parameter.name(), &parameter, 0, 0, transposed});
     return parameter;
   }
+  /// `first` and `rows` count in the whole parameter.
   void stored_rows(const std::string& name, Parameter& parameter, std::int64_t first, std::int64_t rows) {
     state_.push_back({name, &parameter, first, rows, false});
   }
@@ -45,10 +47,12 @@ class ParameterBuilder {
   Affine layer_norm(const std::string& name, std::int64_t size) {
     return {&stored(vector(name + ".weight", size, 1.0f)), &stored(vector(name + ".bias", size, 0.0f))};
   }
-  /// name.weight (N, K) and name.bias (N) = 0, stored; `transposed`: as a GPT-2 "Conv1D", (K, N) in the file.
-  Affine linear(const std::string& name, Shape shape, double deviation, bool transposed = false) {
-    return {&stored(matrix(name + ".weight", shape, deviation), transposed),
-            &stored(vector(name + ".bias", shape[0], 0.0f))};
+  /// name.weight (N, K) and name.bias (N) = 0, stored; `transposed`: as a GPT-2 "Conv1D", (K, N) in the file. Rows of
+  /// `slice` cut both, columns the weight alone.
+  Affine linear(const std::string& name, Shape shape, double deviation, bool transposed = false,
+                const ParameterSlice& slice = {}) {
+    return {&stored(matrix(name + ".weight", shape, deviation, slice), transposed),
+            &stored(vector(name + ".bias", shape[0], 0.0f, {slice.rows, {}}))};
   }
 
  private:

@@ -3,32 +3,42 @@
 //
 // What a block is, its weights tell: with a bias a norm is a layer norm, without one an RMS norm; a feed-forward
 // network of gate and up projection (ffn_in of twice ffn_out's columns) is SwiGLU, any other tanh GELU.
+//
+// Over ranks (M rows of the micro-batch, M_c of a context part, M_t of a rank): norms and residual sums see M_t rows;
+// before each branch the tensor group's rows are gathered, (M_c, C); its first product is cut by rows of the weight,
+// its second by columns, and the sum over the group goes back in rows, (M_t, C). Attention has all M rows and a part of
+// the heads. Without groups all three are M and nothing is exchanged.
 #pragma once
 
 #include <vector>
 
-#include "runtime/ops/functions.hpp"
+#include "runtime/ops/parallel_functions.hpp"
 #include "sections/parameter_builder.hpp"
 
 namespace maestro {
 
+/// On a tensor rank: its rows of qkv and ffn_in, with their biases, its columns of attention_out and ffn_out, and norms
+/// and the other biases whole (TensorCut).
 struct BlockWeights {
   Affine attention_norm, qkv, attention_out, ffn_norm, ffn_in, ffn_out;
 };
 
 struct BlockOptions {
-  AttentionOptions attention;
+  AttentionOptions attention;  ///< heads: those of the tensor rank, which all its context ranks share
   double norm_epsilon = 1e-5;
+  Communicator* tensor_group = nullptr;
+  Communicator* context_group = nullptr;
 };
 
 /// (M, C) act.
 [[nodiscard]] Var block_norm(Tape& tape, const Var& x, const Affine& weights, double epsilon);
 
-/// The residual stream behind the block, (M, C) f32. The layout's arrays must live until the backward pass.
+/// The residual stream behind the block, (M_t, C) f32. `layout` is of all M rows; its arrays must live until the
+/// backward pass.
 [[nodiscard]] Var transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, const Var& x,
                                     const SequenceLayout& layout);
-/// As above, but only the rows `wanted` (N) i32 go past the attention: (N, C). For a last block of whose rows few are
-/// used. An undefined `wanted` takes all.
+/// As above, but only the rows `wanted` (N) i32 of the context part go past the attention: (N, C). For a last block of
+/// whose rows few are used. An undefined `wanted` takes all; another one is only for ranks without a tensor group.
 [[nodiscard]] Var transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, const Var& x,
                                     const SequenceLayout& layout, const Block& wanted);
 

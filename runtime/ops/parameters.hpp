@@ -13,6 +13,7 @@
 // group). Which is which, ParameterSpec::slice tells.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>

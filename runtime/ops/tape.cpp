@@ -70,12 +70,14 @@ Block Tape::scratch(Shape shape, DType dtype) {
 }
 
 Var Tape::input(const Tensor& value, bool needs_gradient) {
-  Var var = output(Shape{0}, value.dtype(), needs_gradient);
-  var.node_->value = make_block(value, false);
-  return var;
+  return make_var(make_block(value, false), needs_gradient);
 }
 
 Var Tape::output(Shape shape, DType dtype, bool needs_gradient) {
+  return make_var(scratch(shape, dtype), needs_gradient);
+}
+
+Var Tape::make_var(Block value, bool needs_gradient) {
   Var::State* state = nullptr;
   if (free_vars_.empty()) {
     state = &var_store_.emplace_back();
@@ -86,7 +88,7 @@ Var Tape::output(Shape shape, DType dtype, bool needs_gradient) {
   state->tape = this;
   state->references = 0;
   state->needs_gradient = record_ && needs_gradient;
-  if (shape.elements() > 0) state->value = scratch(shape, dtype);
+  state->value = std::move(value);
   return Var(state);
 }
 
@@ -124,7 +126,9 @@ void Tape::add_gradient(const Var& var, const Block& gradient) {
 }
 
 void Tape::seed(const Var& var, const Tensor& gradient) {
-  add_gradient(var, make_block(gradient, false));
+  // Without rows there need not be memory, but backward steps must run all the same: other ranks may wait in theirs.
+  const bool nothing = gradient.raw() == nullptr && gradient.bytes() == 0;
+  add_gradient(var, nothing ? scratch(gradient.shape(), gradient.dtype()) : make_block(gradient, false));
 }
 
 void Tape::push(Var of, Closure closure) {

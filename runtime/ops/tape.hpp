@@ -105,7 +105,8 @@ class Tape {
 
   /// A value in memory that the caller keeps alive until backward() or clear().
   Var input(const Tensor& value, bool needs_gradient = false);
-  /// A fresh uninitialised value; it needs a gradient when the tape records and any of `sources` does.
+  /// A fresh uninitialised value, of a shape without elements too; it needs a gradient when the tape records and any of
+  /// `sources` does.
   Var output(Shape shape, DType dtype, bool needs_gradient);
   /// Scratch that lives as long as its handle.
   Block scratch(Shape shape, DType dtype);
@@ -132,7 +133,7 @@ class Tape {
   Block gradient_block(const Var& var);
   /// Adds `gradient` to var's gradient: shares the block when it is the first contribution of the same dtype.
   void add_gradient(const Var& var, const Block& gradient);
-  /// Seeds an output's gradient from outside memory (a gradient that came back over an edge).
+  /// Seeds an output's gradient from outside memory (a gradient that came back over an edge), of no rows too.
   void seed(const Var& var, const Tensor& gradient);
 
   /// Runs all closures in reverse and drops them.
@@ -167,6 +168,7 @@ class Tape {
   }
   void push(Var of, Closure closure);
   void destroy(Closure& closure);
+  Var make_var(Block value, bool needs_gradient);
   Block make_block(const Tensor& tensor, bool owned);
 
   const OperatorTable* ops_;

@@ -3,9 +3,10 @@
 namespace maestro {
 
 void DecoderLm::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
-  const Var state = hidden(tape, inputs);
+  const Var state = gathered_hidden(tape, inputs);
   const Tensor targets = targets_of(inputs);
-  outputs.losses(cross_entropy_loss(tape, state, head(), {&targets, inputs.loss_scale()}), false);
+  const HeadLoss loss{&targets, inputs.loss_scale()};
+  report_losses(outputs, cross_entropy_loss(tape, state, head(), loss, head_part()), false, context().parallel);
 }
 
 }  // namespace maestro

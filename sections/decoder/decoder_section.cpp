@@ -1,6 +1,7 @@
 #include "sections/decoder/decoder_section.hpp"
 
 #include "runtime/state/hf_config.hpp"
+#include "sections/parallel_fit.hpp"
 
 namespace maestro {
 
@@ -9,6 +10,8 @@ namespace {
 DecoderConfig checked(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data) {
   DecoderConfig config = resolved(decoder);
   check_decoder(context.name, config, data);
+  check_parallel_fit(context.name, {config.heads, config.kv_heads, config.ffn, config.vocabulary},
+                     context.parallel.layout);
   return config;
 }
 
@@ -17,10 +20,12 @@ DecoderConfig checked(const SectionContext& context, const DecoderConfig& decode
 DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data,
                                OutputLayer output_layer)
     : context_(context),
-      stack_(parameters_, ParameterInit(context.seed, context.name), checked(context, decoder, data)) {
+      stack_(parameters_, ParameterInit(context.seed, context.name), checked(context, decoder, data),
+             context.parallel) {
   if (output_layer == OutputLayer::own_or_tied) {
     const ParameterInit init(context.seed, context.name);
-    head_ = this->decoder().tied ? &stack_.token_embedding() : &add_head(parameters_, init, this->decoder());
+    head_ = this->decoder().tied ? &stack_.token_embedding()
+                                 : &add_head(parameters_, init, this->decoder(), context.parallel);
   }
   if (!context.prototype) parameters_.allocate(context.trained);
 }
@@ -53,6 +58,10 @@ void DecoderSection::freeze() {
 
 Var DecoderSection::hidden(Tape& tape, const Inputs& inputs) {
   return stack_.hidden(tape, inputs["tokens"].value(), inputs.layout());
+}
+
+Var DecoderSection::gathered_hidden(Tape& tape, const Inputs& inputs) {
+  return gathered(tape, hidden(tape, inputs), context_.parallel, inputs.layout());
 }
 
 Cost DecoderSection::decoder_cost(const SampleShape& sample) const {

@@ -7,6 +7,7 @@
 #include "sections/decoder/decoder_shape.hpp"
 #include "sections/decoder/decoder_stack.hpp"
 #include "sections/section.hpp"
+#include "sections/section_ranks.hpp"
 
 namespace maestro {
 
@@ -23,22 +24,27 @@ class DecoderSection : public Section {
   /// Keeps only the packed forms of the matrices, those of the backward pass too when gradients pass through; the
   /// section can then no longer be stored or loaded.
   void freeze() override;
-  /// Once frozen, a forward pass only reads.
-  [[nodiscard]] bool shareable() const override { return frozen_; }
+  /// Once frozen, a forward pass only reads; but ranks meet in collectives, one forward pass at a time.
+  [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
 
  protected:
-  /// Throws JobError when decoder and data do not fit, see check_decoder.
+  /// Throws JobError when decoder, data and layout do not fit, see check_decoder and check_parallel_fit.
   DecoderSection(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data,
                  OutputLayer output_layer);
 
   [[nodiscard]] const SectionContext& context() const { return context_; }
   [[nodiscard]] DecoderStack& stack() { return stack_; }
-  /// The output layer (vocabulary, width): the token embedding when tied. Only with OutputLayer::own_or_tied.
+  /// The output layer (vocabulary of the rank, width): the token embedding when tied. Only with
+  /// OutputLayer::own_or_tied.
   [[nodiscard]] Parameter& head() { return *head_; }
-  /// The body's result for the micro-batch's "tokens".
+  /// Which part of the output layer head() is.
+  [[nodiscard]] VocabularyPart head_part() const { return vocabulary_part(context_.parallel, decoder().vocabulary); }
+  /// The body's result for the micro-batch's "tokens": (M_t, width), Spread::rank_rows.
   Var hidden(Tape& tape, const Inputs& inputs);
+  /// The same for all rows of the context part, on each of its tensor ranks: (M_c, width), Spread::context_rows.
+  Var gathered_hidden(Tape& tape, const Inputs& inputs);
   /// FLOPs and kept bytes of body and, when it is here, output layer.
   [[nodiscard]] Cost decoder_cost(const SampleShape& sample) const;
 
@@ -52,7 +58,7 @@ class DecoderSection : public Section {
   Parameter* head_ = nullptr;  // the embedding when tied; null without an output layer
 };
 
-/// Targets of a micro-batch as the losses want them, (M) i32.
+/// Targets of a micro-batch as the losses want them, (M_c) i32.
 [[nodiscard]] Tensor targets_of(const Inputs& inputs);
 
 inline const Port tokens_port{"tokens", DType::i32, 1, false, false};

@@ -3,13 +3,15 @@
 #include <cmath>
 #include <string>
 
+#include "sections/section_ranks.hpp"
+
 namespace maestro {
 
 /// The families' parameters in the order that Hugging Face lists them.
 class DecoderStack::Builder {
  public:
   Builder(DecoderStack& stack, Parameters& parameters, const ParameterInit& init)
-      : stack_(stack), config_(stack.config_), add_(parameters, init, stack.state_) {}
+      : stack_(stack), config_(stack.config_), add_(parameters, init, stack.state_), cut_(stack.parallel_) {}
 
   void build_gpt2();
   void build_llama();
@@ -17,12 +19,12 @@ class DecoderStack::Builder {
  private:
   BlockWeights gpt2_layer(const std::string& prefix);
   BlockWeights llama_layer(const std::string& prefix);
-  Affine conv1d(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation) {
-    return add_.linear(name, Shape{rows, columns}, deviation, true);
+  Affine conv1d(const std::string& name, Shape shape, double deviation, const ParameterSlice& slice) {
+    return add_.linear(name, shape, deviation, true, slice);
   }
   Affine rms_norm(const std::string& name) { return {&add_.stored(add_.vector(name, config_.width, 1.0f)), nullptr}; }
-  Parameter& embedding(const std::string& name, std::int64_t rows) {
-    return add_.stored(add_.matrix(name, Shape{rows, config_.width}, config_.init_std));
+  Parameter& embedding(const std::string& name, std::int64_t rows, ParameterSlice slice = {}) {
+    return add_.stored(add_.matrix(name, Shape{rows, config_.width}, config_.init_std, std::move(slice)));
   }
   [[nodiscard]] double residual_deviation() const {
     return config_.init_std / std::sqrt(2.0 * static_cast<double>(config_.layers));
@@ -31,22 +33,23 @@ class DecoderStack::Builder {
   DecoderStack& stack_;
   const DecoderConfig& config_;
   ParameterBuilder add_;
+  TensorCut cut_;
 };
 
 BlockWeights DecoderStack::Builder::gpt2_layer(const std::string& prefix) {
   const std::int64_t width = config_.width;
   BlockWeights layer;
   layer.attention_norm = add_.layer_norm(prefix + "ln_1", width);
-  layer.qkv = conv1d(prefix + "attn.c_attn", 3 * width, width, config_.init_std);
-  layer.attention_out = conv1d(prefix + "attn.c_proj", width, width, residual_deviation());
+  layer.qkv = conv1d(prefix + "attn.c_attn", {3 * width, width}, config_.init_std, cut_.stacked({width, width, width}));
+  layer.attention_out = conv1d(prefix + "attn.c_proj", {width, width}, residual_deviation(), cut_.columns(width));
   layer.ffn_norm = add_.layer_norm(prefix + "ln_2", width);
-  layer.ffn_in = conv1d(prefix + "mlp.c_fc", config_.ffn, width, config_.init_std);
-  layer.ffn_out = conv1d(prefix + "mlp.c_proj", width, config_.ffn, residual_deviation());
+  layer.ffn_in = conv1d(prefix + "mlp.c_fc", {config_.ffn, width}, config_.init_std, cut_.rows(config_.ffn));
+  layer.ffn_out = conv1d(prefix + "mlp.c_proj", {width, config_.ffn}, residual_deviation(), cut_.columns(config_.ffn));
   return layer;
 }
 
 void DecoderStack::Builder::build_gpt2() {
-  stack_.tokens_ = &embedding("transformer.wte.weight", config_.vocabulary);
+  stack_.tokens_ = &embedding("transformer.wte.weight", config_.vocabulary, cut_.rows(config_.vocabulary));
   stack_.positions_ = &embedding("transformer.wpe.weight", config_.positions);
   for (std::int64_t i = 0; i < config_.layers; ++i) {
     stack_.layers_.push_back(gpt2_layer("transformer.h." + std::to_string(i) + "."));
@@ -55,42 +58,46 @@ void DecoderStack::Builder::build_gpt2() {
 }
 
 BlockWeights DecoderStack::Builder::llama_layer(const std::string& prefix) {
-  const AttentionShape& shape = stack_.block_.attention.shape;
   const std::int64_t width = config_.width;
-  const std::int64_t queries = shape.heads * shape.head_size;
-  const std::int64_t keys = shape.kv_heads * shape.head_size;
+  const std::int64_t queries = width;
+  const std::int64_t keys = config_.kv_heads * (width / config_.heads);
   BlockWeights layer;
   layer.attention_norm = rms_norm(prefix + "input_layernorm.weight");
-  Parameter& qkv =
-      add_.matrix(prefix + "self_attn.qkv_proj.weight", Shape{shape.qkv_columns(), width}, config_.init_std);
+  Parameter& qkv = add_.matrix(prefix + "self_attn.qkv_proj.weight", Shape{queries + 2 * keys, width}, config_.init_std,
+                               cut_.stacked({queries, keys, keys}));
   add_.stored_rows(prefix + "self_attn.q_proj.weight", qkv, 0, queries);
   add_.stored_rows(prefix + "self_attn.k_proj.weight", qkv, queries, keys);
   add_.stored_rows(prefix + "self_attn.v_proj.weight", qkv, queries + keys, keys);
   layer.qkv.weight = &qkv;
-  layer.attention_out.weight =
-      &add_.stored(add_.matrix(prefix + "self_attn.o_proj.weight", Shape{width, queries}, residual_deviation()));
+  layer.attention_out.weight = &add_.stored(add_.matrix(prefix + "self_attn.o_proj.weight", Shape{width, queries},
+                                                        residual_deviation(), cut_.columns(queries)));
   layer.ffn_norm = rms_norm(prefix + "post_attention_layernorm.weight");
-  Parameter& gate_up = add_.matrix(prefix + "mlp.gate_up_proj.weight", Shape{2 * config_.ffn, width}, config_.init_std);
+  Parameter& gate_up = add_.matrix(prefix + "mlp.gate_up_proj.weight", Shape{2 * config_.ffn, width}, config_.init_std,
+                                   cut_.stacked({config_.ffn, config_.ffn}));
   add_.stored_rows(prefix + "mlp.gate_proj.weight", gate_up, 0, config_.ffn);
   add_.stored_rows(prefix + "mlp.up_proj.weight", gate_up, config_.ffn, config_.ffn);
   layer.ffn_in.weight = &gate_up;
-  layer.ffn_out.weight =
-      &add_.stored(add_.matrix(prefix + "mlp.down_proj.weight", Shape{width, config_.ffn}, residual_deviation()));
+  layer.ffn_out.weight = &add_.stored(add_.matrix(prefix + "mlp.down_proj.weight", Shape{width, config_.ffn},
+                                                  residual_deviation(), cut_.columns(config_.ffn)));
   return layer;
 }
 
 void DecoderStack::Builder::build_llama() {
-  stack_.tokens_ = &embedding("model.embed_tokens.weight", config_.vocabulary);
+  stack_.tokens_ = &embedding("model.embed_tokens.weight", config_.vocabulary, cut_.rows(config_.vocabulary));
   for (std::int64_t i = 0; i < config_.layers; ++i) {
     stack_.layers_.push_back(llama_layer("model.layers." + std::to_string(i) + "."));
   }
   stack_.final_norm_ = rms_norm("model.norm.weight");
 }
 
-DecoderStack::DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config)
-    : config_(config) {
+DecoderStack::DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
+                           const ParallelContext& parallel)
+    : config_(config), parallel_(parallel) {
   const bool gpt2 = config.family == "gpt2";
-  block_.attention.shape = {config.heads, config.kv_heads, config.width / config.heads, true};
+  const std::int64_t tensor = parallel.layout.tensor;
+  block_.attention.shape = {config.heads / tensor, config.kv_heads / tensor, config.width / config.heads, true};
+  block_.tensor_group = parallel.tensor_group;
+  block_.context_group = parallel.context_group;
   block_.attention.rotary_theta = gpt2 ? 0.0 : config.rope_theta;
   block_.norm_epsilon = config.norm_epsilon;
   Builder builder(*this, parameters, init);
@@ -106,7 +113,11 @@ Var DecoderStack::hidden(Tape& tape, const Tensor& tokens, const SequenceLayout&
 }
 
 Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayout& layout) {
-  return embedding(tape, *tokens_, tokens, positions_, layout);
+  const RowRange rows = context_rows(parallel_, layout);
+  const auto positions =
+      layout.positions.subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+  const VocabularyPart part = vocabulary_part(parallel_, config_.vocabulary);
+  return sum_to_parts(tape, embedding_part(tape, *tokens_, tokens, positions_, positions, part), part.group);
 }
 
 Var DecoderStack::transformed(Tape& tape, Var x, const SequenceLayout& layout, const Block& wanted) const {
@@ -125,9 +136,10 @@ std::string_view embedding_name(const DecoderConfig& config) {
   return config.family == "llama" ? "model.embed_tokens.weight" : "transformer.wte.weight";
 }
 
-Parameter& add_head(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config) {
-  return parameters.add(
-      {std::string(head_name), Shape{config.vocabulary, config.width}, true, init.normal(head_name, config.init_std)});
+Parameter& add_head(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
+                    const ParallelContext& parallel) {
+  return parameters.add({std::string(head_name), Shape{config.vocabulary, config.width}, true,
+                         init.normal(head_name, config.init_std), TensorCut(parallel).rows(config.vocabulary)});
 }
 
 bool is_stored_buffer(std::string_view name) {

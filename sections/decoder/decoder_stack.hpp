@@ -20,25 +20,31 @@
 
 namespace maestro {
 
+// Over ranks: the token embedding is cut over the vocabulary, positions and norms are whole on every rank, layers as in
+// transformer_block.hpp. M rows of the micro-batch, M_c of a context part, M_t of a rank; all the same on one rank.
+
 /// Registers its parameters with a section's Parameters, which must outlive it. Used on the section's device thread.
-/// Arrays of a layout must live until the backward pass.
+/// Arrays of a layout must live until the backward pass; a layout is of all M rows.
 class DecoderStack {
  public:
-  /// `config` must be resolved; call before Parameters::allocate().
-  DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config);
+  /// `config` must be resolved and fit the layout (check_parallel_fit); call before Parameters::allocate().
+  DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
+               const ParallelContext& parallel = {});
 
-  /// (M, width) act behind the final norm, from tokens (M) i32: the three below in a row.
+  /// (M_t, width) act behind the final norm, from tokens (M_c) i32: the three below in a row.
   Var hidden(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
 
-  /// (M, width) f32: token embeddings, and with learned positions theirs. A token of -1 gives zeros for the former.
+  /// (M_t, width) f32 from tokens (M_c) i32: token embeddings, and with learned positions theirs. A token of -1 gives
+  /// zeros for the former.
   Var embedded(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
-  /// All layers: (M, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 when that is defined.
+  /// All layers: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 when that is defined, as
+  /// transformer_block.
   Var transformed(Tape& tape, Var x, const SequenceLayout& layout, const Block& wanted = Block()) const;
   /// The final norm: x's shape, act.
   Var normed(Tape& tape, const Var& x) const;
 
   [[nodiscard]] const DecoderConfig& config() const { return config_; }
-  /// (vocabulary, width); the output layer too when the model is tied.
+  /// (vocabulary of the rank, width); the output layer too when the model is tied.
   [[nodiscard]] Parameter& token_embedding() { return *tokens_; }
   [[nodiscard]] const std::vector<StateEntry>& state() const { return state_; }
   /// Parameters that are used in matrix products only, so that a frozen section may keep just their packed forms.
@@ -48,6 +54,7 @@ class DecoderStack {
   class Builder;
 
   DecoderConfig config_;
+  ParallelContext parallel_;
   BlockOptions block_;
   Parameter* tokens_ = nullptr;
   Parameter* positions_ = nullptr;  // GPT-2 only
@@ -60,8 +67,9 @@ class DecoderStack {
 [[nodiscard]] std::string_view embedding_name(const DecoderConfig& config);
 inline constexpr std::string_view head_name = "lm_head.weight";
 
-/// Registers an output layer (vocabulary, width) of its own, for a model that is not tied.
-Parameter& add_head(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config);
+/// Registers an output layer (vocabulary of the rank, width) of its own, for a model that is not tied.
+Parameter& add_head(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
+                    const ParallelContext& parallel = {});
 
 /// Buffers that some Hugging Face files carry and no model needs: attention masks and rotary frequencies.
 [[nodiscard]] bool is_stored_buffer(std::string_view name);

@@ -1,6 +1,7 @@
 #include "sections/decoder/decoder_trunk.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/core/result.hpp"
 
@@ -55,37 +56,36 @@ Ports DecoderTrunk::ports() const {
   ports.inputs = {tokens_port};
   switch (boundary_) {
     case Boundary::hidden:
-      ports.outputs = {{"hidden", context().precision, decoder().width, true, false}};
+      ports.outputs = {{"hidden", context().precision, decoder().width, true, false, Axis::tokens, Spread::rank_rows}};
       break;
     case Boundary::logits:
-      ports.outputs = {{"logits", DType::f32, decoder().vocabulary, false, false}};
+      ports.outputs = {{"logits", DType::f32, decoder().vocabulary, false, false, Axis::tokens, Spread::vocabulary}};
       break;
     case Boundary::top_k:
-      ports.outputs = {{"top_values", DType::f32, top_k_, false, false},
-                       {"top_indices", DType::i32, top_k_, false, false}};
+      ports.outputs = {{"top_values", DType::f32, top_k_, false, false, Axis::tokens, Spread::rank_rows},
+                       {"top_indices", DType::i32, top_k_, false, false, Axis::tokens, Spread::rank_rows}};
       break;
   }
   return ports;
 }
 
 void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
-  Var out = hidden(tape, inputs);
   switch (boundary_) {
     case Boundary::hidden:
-      outputs.set("hidden", std::move(out));
+      outputs.set("hidden", hidden(tape, inputs));
       break;
     case Boundary::logits:
-      put_logits(tape, out, outputs);
+      put_logits(tape, gathered_hidden(tape, inputs), outputs);
       break;
     case Boundary::top_k:
-      put_top_k(tape, out, outputs);
+      put_top_k(tape, gathered_hidden(tape, inputs), outputs);
       break;
   }
 }
 
 void DecoderTrunk::put_logits(Tape& tape, const Var& hidden, Outputs& outputs) {
   const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
-  Var logits = tape.output({hidden.value().rows(), decoder().vocabulary}, DType::f32, false);
+  Var logits = tape.output({hidden.value().rows(), head().shape()[0]}, DType::f32, false);
   tape.ops().linear(hidden.value(), weight, Tensor(), logits.value());
   outputs.set("logits", std::move(logits));
 }
@@ -96,15 +96,25 @@ void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
   const std::int64_t block = std::min(rows, top_k_block_rows);
   Var values = tape.output({rows, top_k_}, DType::f32, false);
   Var indices = tape.output({rows, top_k_}, DType::i32, false);
-  const Block logits = tape.scratch({block, decoder().vocabulary}, DType::f32);
+  const Block logits = tape.scratch({block, head().shape()[0]}, DType::f32);
   for (std::int64_t row = 0; row < rows; row += block) {
     const std::int64_t count = std::min(block, rows - row);
     const Tensor part = logits.tensor().row_slice(0, count);
     tape.ops().linear(hidden.value().row_slice(row, count), weight, Tensor(), part);
-    tape.ops().top_k(part, values.value().row_slice(row, count), indices.value().row_slice(row, count));
+    top_k(tape.ops(), part, values.value().row_slice(row, count), indices.value().row_slice(row, count), head_part());
   }
-  outputs.set("top_values", std::move(values));
-  outputs.set("top_indices", std::move(indices));
+  outputs.set("top_values", own_rows(tape, values));
+  outputs.set("top_indices", own_rows(tape, indices));
+}
+
+Var DecoderTrunk::own_rows(Tape& tape, const Var& x) const {
+  const ParallelContext& parallel = context().parallel;
+  if (parallel.layout.tensor == 1) return x;
+  const RowRange own = row_part(x.value().rows(), parallel.layout.tensor, parallel.tensor());
+  Var rows = tape.output({own.count, x.value().columns()}, x.value().dtype(), false);
+  const Tensor from = x.value().row_slice(own.first, own.count);
+  std::memcpy(rows.value().raw(), from.raw(), from.bytes());
+  return rows;
 }
 
 }  // namespace maestro

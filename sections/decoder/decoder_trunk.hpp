@@ -1,7 +1,7 @@
 // A decoder without a loss: the trained lower part of a model whose output layer is another section, or a teacher.
 //
 // Input   tokens        (M) i32
-// Output  by boundary:
+// Output  by boundary (over ranks: rows of each rank, and of logits its columns):
 //   hidden   hidden        (M, width) act, differentiable: the state behind the final norm
 //   logits   logits        (M, vocabulary) f32
 //   top_k    top_values    (M, k) f32, the k largest logits of each row, descending
@@ -38,8 +38,11 @@ class DecoderTrunk final : public DecoderSection {
   [[nodiscard]] Cost cost(const SampleShape& sample) const override { return decoder_cost(sample); }
 
  private:
+  /// `hidden` (M_c, width), of Spread::context_rows.
   void put_logits(Tape& tape, const Var& hidden, Outputs& outputs);
   void put_top_k(Tape& tape, const Var& hidden, Outputs& outputs);
+  /// The rank's rows of x, (M_c, columns): (M_t, columns).
+  [[nodiscard]] Var own_rows(Tape& tape, const Var& x) const;
 
   Boundary boundary_;
   std::int64_t top_k_;

@@ -3,6 +3,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/state/hf_config.hpp"
 #include "sections/decoder/decoder_section.hpp"
+#include "sections/parallel_fit.hpp"
 
 namespace maestro {
 
@@ -16,21 +17,26 @@ LanguageModelHead::Options LanguageModelHead::Options::read(const JobTable& tabl
 LanguageModelHead::LanguageModelHead(const SectionContext& context, const Options& options)
     : context_(context), decoder_(resolved(options.decoder)) {
   check_decoder(context.name, decoder_, options.data);
+  check_parallel_fit(context.name, {.vocabulary = decoder_.vocabulary}, context.parallel.layout);
   if (decoder_.tied) {
     throw JobError(context.name + ": a tied output layer must live in the section of its embedding; set tied = false " +
                    "here and in the trunk, or use decoder_lm");
   }
-  head_ = &add_head(parameters_, ParameterInit(context.seed, context.name), decoder_);
+  head_ = &add_head(parameters_, ParameterInit(context.seed, context.name), decoder_, context.parallel);
   if (!context.prototype) parameters_.allocate(context.trained);
 }
 
 Ports LanguageModelHead::ports() const {
-  return {{{"hidden", context_.precision, decoder_.width, true, false}, targets_port}, {}};
+  return {{{"hidden", context_.precision, decoder_.width, true, false, Axis::tokens, Spread::rank_rows}, targets_port},
+          {}};
 }
 
 void LanguageModelHead::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const Tensor targets = targets_of(inputs);
-  outputs.losses(cross_entropy_loss(tape, inputs["hidden"], *head_, {&targets, inputs.loss_scale()}), false);
+  const HeadLoss loss{&targets, inputs.loss_scale()};
+  const Var hidden = gathered(tape, inputs["hidden"], context_.parallel, inputs.layout());
+  const VocabularyPart part = vocabulary_part(context_.parallel, decoder_.vocabulary);
+  report_losses(outputs, cross_entropy_loss(tape, hidden, *head_, loss, part), false, context_.parallel);
 }
 
 Cost LanguageModelHead::cost(const SampleShape& sample) const {

@@ -6,6 +6,7 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/distillation_settings.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
+#include "sections/parallel_fit.hpp"
 
 namespace maestro {
 
@@ -78,8 +79,13 @@ DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options&
   check(context.name, options, vocabulary_.columns);
   options_.teacher.decoder = resolved(options.teacher.decoder);
   check_decoder(options.teacher.section, options_.teacher.decoder, options.data);
+  if (options.boundary != Boundary::top_k) {
+    const CutSizes sizes{.vocabulary = options_.teacher.decoder.vocabulary,
+                         .vocabulary_name = "the teacher's vocabulary"};
+    check_parallel_fit(context.name, sizes, context.parallel.layout);
+  }
   if (options.boundary == Boundary::hidden && !context.prototype) {
-    teacher_head_.emplace(context.seed, options_.teacher, *context.ops);
+    teacher_head_.emplace(context, options_.teacher);
   }
 }
 
@@ -88,46 +94,73 @@ Ports DistilledDecoder::ports() const {
   const TeacherModel& teacher = options_.teacher;
   switch (options_.boundary) {
     case Boundary::hidden:
-      ports.inputs.push_back({"teacher_hidden", teacher.precision, teacher.decoder.width, false, false});
+      ports.inputs.push_back(
+          {"teacher_hidden", teacher.precision, teacher.decoder.width, false, false, Axis::tokens, Spread::rank_rows});
       break;
     case Boundary::logits:
-      ports.inputs.push_back({"teacher_logits", DType::f32, teacher.decoder.vocabulary, false, false});
+      ports.inputs.push_back(
+          {"teacher_logits", DType::f32, teacher.decoder.vocabulary, false, false, Axis::tokens, Spread::vocabulary});
       break;
     case Boundary::top_k:
-      ports.inputs.push_back({"teacher_top_values", DType::f32, options_.top_k, false, false});
-      ports.inputs.push_back({"teacher_top_indices", DType::i32, options_.top_k, false, false});
+      ports.inputs.push_back(
+          {"teacher_top_values", DType::f32, options_.top_k, false, false, Axis::tokens, Spread::rank_rows});
+      ports.inputs.push_back(
+          {"teacher_top_indices", DType::i32, options_.top_k, false, false, Axis::tokens, Spread::rank_rows});
       break;
   }
   return ports;
 }
 
-TeacherSignal DistilledDecoder::signal(const Inputs& inputs) {
+DistilledDecoder::Received DistilledDecoder::received(Tape& tape, const Inputs& inputs) const {
+  const auto all_rows = [&](const char* port) {
+    return gathered(tape, inputs[port], context().parallel, inputs.layout());
+  };
+  Received received;
+  switch (options_.boundary) {
+    case Boundary::hidden:
+      received.hidden = all_rows("teacher_hidden");
+      break;
+    case Boundary::logits:
+      received.logits = inputs["teacher_logits"];
+      break;
+    case Boundary::top_k:
+      received.values = all_rows("teacher_top_values");
+      received.indices = all_rows("teacher_top_indices");
+      break;
+  }
+  return received;
+}
+
+TeacherSignal DistilledDecoder::signal(const Received& received) {
   TeacherSignal teacher;
   teacher.boundary = options_.boundary;
   teacher.vocabulary = options_.teacher.decoder.vocabulary;
   switch (options_.boundary) {
     case Boundary::hidden:
-      teacher.hidden = inputs["teacher_hidden"];
+      teacher.hidden = received.hidden;
       teacher.head = &teacher_head_->parameter();
       break;
     case Boundary::logits:
-      teacher.logits = inputs["teacher_logits"].value();
+      teacher.logits = received.logits.value();
       break;
     case Boundary::top_k:
-      teacher.values = inputs["teacher_top_values"].value();
-      teacher.indices = inputs["teacher_top_indices"].value();
+      teacher.values = received.values.value();
+      teacher.indices = received.indices.value();
       break;
   }
   return teacher;
 }
 
 void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
-  const Var state = hidden(tape, inputs);
+  const Var state = gathered_hidden(tape, inputs);
+  const Received teacher = received(tape, inputs);
   const Tensor targets = targets_of(inputs);
   const DistillationTerms terms{options_.divergence, options_.temperature, options_.alpha, options_.beta,
                                 vocabulary_.columns};
   const HeadLoss loss{&targets, inputs.loss_scale()};
-  outputs.losses(distillation_loss(tape, state, head(), signal(inputs), terms, loss), true);
+  const VocabularyPart teacher_part = vocabulary_part(context().parallel, options_.teacher.decoder.vocabulary);
+  const LossSums sums = distillation_loss(tape, state, head(), signal(teacher), terms, loss, head_part(), teacher_part);
+  report_losses(outputs, sums, true, context().parallel);
 }
 
 Cost DistilledDecoder::cost(const SampleShape& sample) const {

@@ -5,7 +5,8 @@
 //                                 here, frozen
 //   logits   teacher_logits       (M, teacher vocabulary) f32
 //   top_k    teacher_top_values   (M, k) f32 and teacher_top_indices (M, k) i32
-// No outputs; reports loss, ce, kl and teacher_ce. Formulas: runtime/ops/distillation_options.hpp.
+// No outputs; reports loss, ce, kl and teacher_ce. Formulas: runtime/ops/distillation_options.hpp. Over ranks teacher_*
+// are spread as the teacher's decoder_trunk spreads them, with this section's layout.
 #pragma once
 
 #include <optional>
@@ -48,7 +49,12 @@ class DistilledDecoder final : public DecoderSection {
   [[nodiscard]] std::vector<std::string> notes() const override;
 
  private:
-  [[nodiscard]] TeacherSignal signal(const Inputs& inputs);
+  /// What came from the teacher, for all rows of the context part.
+  struct Received {
+    Var hidden, logits, values, indices;  // by boundary
+  };
+  [[nodiscard]] Received received(Tape& tape, const Inputs& inputs) const;
+  [[nodiscard]] TeacherSignal signal(const Received& received);
 
   Options options_;
   SharedVocabulary vocabulary_;

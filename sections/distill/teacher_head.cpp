@@ -7,44 +7,56 @@
 #include "sections/decoder/decoder_shape.hpp"
 #include "sections/decoder/decoder_stack.hpp"
 #include "sections/model_config.hpp"
+#include "sections/section_ranks.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
 
 namespace {
 
-void load(const TeacherModel& teacher, std::string_view name, const Tensor& into) {
+/// The rows of the stored tensor that `into` holds.
+template <class Stored>
+void copy_rows(const Tensor& from, const Parameter& into) {
+  for (const Parameter::Run& run : into.runs()) {
+    std::ranges::transform(from.row_slice(run.whole_row, run.rows).span<Stored>(),
+                           into.value().row_slice(run.row, run.rows).data<float>(),
+                           [](Stored value) { return static_cast<float>(value); });
+  }
+}
+
+void load(const TeacherModel& teacher, const Parameter& into) {
   check_same_model(hf_config_text(resolved(teacher.decoder)), teacher.weights).or_throw();
   const WeightsFolder stored = WeightsFolder::open(teacher.weights).value_or_throw();
-  const Tensor from = stored.tensor(name).value_or_throw();
-  if (from.shape() != into.shape()) {
-    throw JobError(stored.label() + ": tensor '" + std::string(name) + "' has shape " + from.shape().to_string() +
-                   ", expected " + into.shape().to_string());
+  const Tensor from = stored.tensor(into.name()).value_or_throw();
+  if (from.shape() != into.whole_shape()) {
+    throw JobError(stored.label() + ": tensor '" + into.name() + "' has shape " + from.shape().to_string() +
+                   ", expected " + into.whole_shape().to_string());
   }
   if (from.dtype() == DType::bf16) {
-    std::ranges::transform(from.span<bfloat16>(), into.data<float>(), [](bfloat16 v) { return static_cast<float>(v); });
+    copy_rows<bfloat16>(from, into);
   } else if (from.dtype() == DType::f32) {
-    std::ranges::copy(from.span<float>(), into.data<float>());
+    copy_rows<float>(from, into);
   } else {
-    throw JobError(stored.label() + ": tensor '" + std::string(name) + "' is " + std::string(name_of(from.dtype())) +
+    throw JobError(stored.label() + ": tensor '" + into.name() + "' is " + std::string(name_of(from.dtype())) +
                    ", expected fp32 or bf16");
   }
 }
 
 }  // namespace
 
-TeacherHead::TeacherHead(std::uint64_t seed, const TeacherModel& teacher, const OperatorTable& ops) {
+TeacherHead::TeacherHead(const SectionContext& context, const TeacherModel& teacher) {
   const DecoderConfig& decoder = teacher.decoder;
   const std::string name(decoder.tied ? embedding_name(decoder) : head_name);
-  const ParameterInit init(seed, teacher.section);
-  ParameterSpec spec{name, Shape{decoder.vocabulary, decoder.width}, false, {}};
+  const ParameterInit init(context.seed, teacher.section);
+  ParameterSpec spec{
+      name, Shape{decoder.vocabulary, decoder.width}, false, {}, TensorCut(context.parallel).rows(decoder.vocabulary)};
   if (teacher.weights.empty()) spec.initialise = init.normal(name, decoder.init_std);  // TH-1
   head_ = &parameters_.add(std::move(spec));
   parameters_.allocate(false);
-  if (!teacher.weights.empty()) load(teacher, name, head_->value());
+  if (!teacher.weights.empty()) load(teacher, *head_);
   parameters_.values_changed();
   Parameter* const matrices[] = {head_};
-  parameters_.freeze_packed(ops, teacher.precision, matrices);
+  parameters_.freeze_packed(*context.ops, teacher.precision, matrices);
 }
 
 }  // namespace maestro

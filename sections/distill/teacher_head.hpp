@@ -19,14 +19,15 @@ struct TeacherModel {
   std::string tokenizer;         ///< empty: not known
 };
 
-/// TH-1: the layer's values are bitwise those of the teacher section's own output layer.
+/// TH-1: the layer's values are bitwise those of the teacher section's own output layer, or of the rank's part of it.
 class TeacherHead {
  public:
   /// Builds the layer from the job's seed, or loads it (lm_head.weight, or the token embedding when tied), and packs it
-  /// for the teacher's precision. Throws JobError when the folder does not hold this teacher.
-  TeacherHead(std::uint64_t seed, const TeacherModel& teacher, const OperatorTable& ops);
+  /// for the teacher's precision. A rank of several holds its part of the teacher's vocabulary. Throws JobError when
+  /// the folder does not hold this teacher.
+  TeacherHead(const SectionContext& context, const TeacherModel& teacher);
 
-  /// (Vt, Ct); packed for the teacher's precision only.
+  /// (Vt of the rank, Ct); packed for the teacher's precision only.
   [[nodiscard]] Parameter& parameter() { return *head_; }
 
  private:

@@ -47,6 +47,24 @@ TEST_F(TapeTest, a_forward_only_value_goes_with_its_last_handle) {  // TP-1
   EXPECT_EQ(arena_.used_bytes(), 0U);
 }
 
+TEST_F(TapeTest, values_without_rows_keep_their_shape_and_their_backward_steps_run) {
+  Tape tape(ops_, arena_, DType::f32, true);
+  const Var x = tape.input(Tensor(nullptr, DType::f32, {0, 16}), true);
+  const Var y = gelu(tape, x);
+  EXPECT_EQ(y.value().shape(), (Shape{0, 16}));
+  bool ran = false;
+  const Var z = tape.output({0, 16}, DType::f32, true);
+  tape.record(z, [&] {
+    ran = true;
+    tape.add_gradient(y, tape.gradient_block(z));
+  });
+  tape.seed(z, Tensor(nullptr, DType::f32, {0, 16}));
+  tape.backward();
+  EXPECT_TRUE(ran);
+  EXPECT_TRUE(x.gradient().defined());
+  EXPECT_EQ(x.gradient().shape(), (Shape{0, 16}));
+}
+
 TEST_F(TapeTest, a_recorded_value_lives_until_its_closure_has_run) {  // TP-1, TP-3
   Tape tape(ops_, arena_, DType::f32, true);
   const OwnedTensor in = random(shape_);

@@ -30,6 +30,7 @@ struct Batch {
   Batch& with_patches(const std::vector<std::int32_t>& counts);
   [[nodiscard]] SequenceLayout layout() const { return {offsets, positions}; }
   [[nodiscard]] SequenceLayout patches() const { return {patch_offsets, patch_positions}; }
+  [[nodiscard]] SequenceLayout layout_of(Axis axis) const { return axis == Axis::tokens ? layout() : patches(); }
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }
   [[nodiscard]] double target_tokens() const;
 };

@@ -1,0 +1,71 @@
+#include "sections/parallel_fit.hpp"
+
+#include <cstdlib>
+#include <tuple>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// What keeps a layout from fitting: the degree to blame and why; no key when nothing does.
+struct Misfit {
+  const char* key = nullptr;
+  std::string why;
+};
+
+std::string cannot_be_cut(std::int64_t count, const char* what, const Layout& layout, std::int64_t parts) {
+  std::string into = std::to_string(parts);
+  if (parts != layout.tensor && layout.tensor > 1) into = "tensor * context = " + into;
+  return std::to_string(count) + " " + what + " cannot be cut in " + into;
+}
+
+Misfit misfit(const CutSizes& sizes, const Layout& layout) {
+  for (const auto& [count, what] : {std::pair{sizes.heads, "heads"}, std::pair{sizes.kv_heads, "kv_heads"}}) {
+    if (count % layout.tensor != 0) return {"tensor", cannot_be_cut(count, what, layout, layout.tensor)};
+    if (count % layout.ranks() != 0) return {"context", cannot_be_cut(count, what, layout, layout.ranks())};
+  }
+  if (sizes.ffn % layout.tensor != 0) return {"tensor", cannot_be_cut(sizes.ffn, "ffn", layout, layout.tensor)};
+  if (sizes.vocabulary > 0 && sizes.vocabulary < layout.tensor) {
+    return {"tensor", std::string(sizes.vocabulary_name) + " of " + std::to_string(sizes.vocabulary) +
+                          " cannot be cut in " + std::to_string(layout.tensor)};
+  }
+  return {};
+}
+
+/// By distance, then by ranks.
+Layout nearest(const CutSizes& sizes, const Layout& wanted) {
+  Layout best;
+  const auto rank = [&](const Layout& layout) {
+    const std::int64_t distance = std::abs(layout.tensor - wanted.tensor) + std::abs(layout.context - wanted.context);
+    return std::tuple(distance, layout.ranks(), layout.context);
+  };
+  // One rank always fits, so nothing beyond twice the wanted degrees is nearer.
+  for (std::int64_t tensor = 1; tensor <= 2 * wanted.tensor; ++tensor) {
+    for (std::int64_t context = 1; context <= 2 * wanted.context; ++context) {
+      const Layout layout{tensor, context};
+      if (fits(sizes, layout) && rank(layout) < rank(best)) best = layout;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+bool fits(const CutSizes& sizes, const Layout& layout) {
+  return misfit(sizes, layout).key == nullptr;
+}
+
+void check_parallel_fit(const std::string& section, const CutSizes& sizes, const Layout& layout) {
+  const Misfit found = misfit(sizes, layout);
+  if (found.key == nullptr) return;
+  const bool tensor = found.key == std::string("tensor");
+  const Layout other = nearest(sizes, layout);
+  std::string advice = "tensor = " + std::to_string(other.tensor);
+  if (layout.context > 1 || other.context > 1) advice += ", context = " + std::to_string(other.context);
+  throw JobError(section + "." + found.key + " = " + std::to_string(tensor ? layout.tensor : layout.context) + ": " +
+                 found.why + "; nearest that fits: " + advice);
+}
+
+}  // namespace maestro

@@ -1,0 +1,28 @@
+// Which layouts a model can be cut into. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/graph/layout.hpp"
+
+namespace maestro {
+
+/// What a layout cuts of a model. 0: the section has none.
+struct CutSizes {
+  std::int64_t heads = 0;       ///< divisible by tensor * context
+  std::int64_t kv_heads = 0;    ///< divisible by tensor * context
+  std::int64_t ffn = 0;         ///< divisible by tensor
+  std::int64_t vocabulary = 0;  ///< at least tensor
+  std::string_view vocabulary_name = "a vocabulary";
+};
+
+[[nodiscard]] bool fits(const CutSizes& sizes, const Layout& layout);
+
+/// Throws JobError when `layout` does not fit, in one line that names the degree at fault, what cannot be cut, and the
+/// nearest layout that fits, of several the one with fewest ranks: "student.tensor = 3: 4 heads cannot be cut in 3;
+/// nearest that fits: tensor = 2".
+void check_parallel_fit(const std::string& section, const CutSizes& sizes, const Layout& layout);
+
+}  // namespace maestro

@@ -1,0 +1,39 @@
+#include "sections/section_ranks.hpp"
+
+namespace maestro {
+
+ParameterSlice TensorCut::stacked(std::initializer_list<std::int64_t> heights) const {
+  if (parts_ == 1) return {};
+  ParameterSlice slice;
+  std::int64_t before = 0;
+  for (const std::int64_t height : heights) {
+    const RowRange own = row_part(height, parts_, own_);
+    slice.rows.push_back({before + own.first, own.count});
+    before += height;
+  }
+  return slice;
+}
+
+ParameterSlice TensorCut::columns(std::int64_t count) const {
+  if (parts_ == 1) return {};
+  const RowRange own = row_part(count, parts_, own_);
+  return {{}, {own.first, own.count}};
+}
+
+VocabularyPart vocabulary_part(const ParallelContext& parallel, std::int64_t vocabulary) {
+  return {parallel.tensor_group, vocabulary, row_part(vocabulary, parallel.layout.tensor, parallel.tensor()).first};
+}
+
+RowRange context_rows(const ParallelContext& parallel, const SequenceLayout& layout) {
+  return row_part(layout.rows(), parallel.layout.context, parallel.context());
+}
+
+Var gathered(Tape& tape, const Var& x, const ParallelContext& parallel, const SequenceLayout& layout) {
+  return gather_rows(tape, x, parallel.tensor_group, context_rows(parallel, layout).count);
+}
+
+void report_losses(Outputs& outputs, const LossSums& sums, bool with_teacher, const ParallelContext& parallel) {
+  if (parallel.tensor() == 0) outputs.losses(sums, with_teacher);
+}
+
+}  // namespace maestro

@@ -1,0 +1,43 @@
+// What a section does with its place among the ranks of a replica: which part of a parameter is its own, and how rows
+// come together where the whole width of a context part is needed. On one rank all of it is free: parameters are whole
+// and values pass through.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "runtime/ops/parallel_functions.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+/// Slices of a rank's parameters in its tensor group; uncut where the group has one rank.
+class TensorCut {
+ public:
+  explicit TensorCut(const ParallelContext& parallel) : parts_(parallel.layout.tensor), own_(parallel.tensor()) {}
+
+  /// The rank's part of `count` rows: of a column-parallel weight, its bias, or a table cut over the vocabulary.
+  [[nodiscard]] ParameterSlice rows(std::int64_t count) const { return stacked({count}); }
+  /// The rank's part of each of several weights that are stacked in one parameter, such as [query | key | value].
+  [[nodiscard]] ParameterSlice stacked(std::initializer_list<std::int64_t> heights) const;
+  /// The rank's part of `count` columns: of a row-parallel weight, whose bias stays whole.
+  [[nodiscard]] ParameterSlice columns(std::int64_t count) const;
+
+ private:
+  std::int64_t parts_;
+  std::int64_t own_;
+};
+
+/// The rank's part of a table or an output layer over `vocabulary`; as TensorCut::rows cuts it.
+[[nodiscard]] VocabularyPart vocabulary_part(const ParallelContext& parallel, std::int64_t vocabulary);
+
+/// The rows of a micro-batch that the rank's context part has: Spread::context_rows.
+[[nodiscard]] RowRange context_rows(const ParallelContext& parallel, const SequenceLayout& layout);
+
+/// From a value of Spread::rank_rows, (M_t, C), that of Spread::context_rows, (M_c, C); `layout` of the micro-batch.
+[[nodiscard]] Var gathered(Tape& tape, const Var& x, const ParallelContext& parallel, const SequenceLayout& layout);
+
+/// Reports the losses of a context part, which all its tensor ranks know, from the first of them.
+void report_losses(Outputs& outputs, const LossSums& sums, bool with_teacher, const ParallelContext& parallel);
+
+}  // namespace maestro

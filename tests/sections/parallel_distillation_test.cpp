@@ -1,0 +1,155 @@
+// A student over ranks against one rank, for every boundary over which the teacher's knowledge comes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/state/hf_config.hpp"
+#include "sections/decoder/decoder_trunk.hpp"
+#include "sections/distill/distilled_decoder.hpp"
+#include "tests/sections/parallel_bench.hpp"
+
+namespace maestro::testing {
+namespace {
+
+constexpr std::int64_t tokens = 37;
+
+DecoderConfig student_shape(std::int64_t vocabulary) {
+  DecoderConfig config;
+  config.layers = 1;
+  config.width = 32;
+  config.heads = 8;
+  config.ffn = 24;
+  config.vocabulary = vocabulary;
+  config.positions = 12;
+  return config;
+}
+
+DistilledDecoder::Options options(Boundary boundary, Divergence divergence) {
+  DistilledDecoder::Options options;
+  options.decoder = student_shape(tokens);
+  options.divergence = divergence;
+  options.boundary = boundary;
+  options.temperature = 1.5;
+  options.alpha = 0.7;
+  options.beta = 0.3;
+  options.top_k = 12;
+  options.teacher.decoder = student_shape(tokens);
+  options.teacher.decoder.family = "llama";
+  options.teacher.decoder.width = 24;
+  options.teacher.decoder.heads = 4;
+  options.teacher.decoder.tied = false;
+  options.teacher.decoder.init_std = 0.3;  // so that the teacher has opinions
+  options.data = {12, tokens, "bytes"};
+  return options;
+}
+
+ParallelBench student(Bench& bench, Layout layout, const DistilledDecoder::Options& settings) {
+  return {layout, bench.context("student", true),
+          [settings](const SectionContext& context) { return std::make_unique<DistilledDecoder>(context, settings); }};
+}
+
+/// What a teacher on one rank sends for a batch.
+class Teacher {
+ public:
+  Teacher(Bench& bench, const DistilledDecoder::Options& settings, const Batch& batch)
+      : bench_({}, bench.context("teacher", false), [&](const SectionContext& context) {
+          const DecoderTrunk::Options trunk{settings.teacher.decoder, settings.boundary, settings.top_k, {}};
+          return std::make_unique<DecoderTrunk>(context, trunk);
+        }) {
+    if (!settings.teacher.weights.empty()) load_weights(bench_.section(0), settings.teacher.weights).or_throw();
+    sent_ = bench_.run(batch, Pass::evaluate);
+  }
+  [[nodiscard]] std::vector<Feed> feeds() const {
+    std::vector<Feed> feeds;
+    for (const auto& [name, tensor] : sent_.outputs) feeds.push_back({"teacher_" + name, tensor});
+    return feeds;
+  }
+
+ private:
+  ParallelBench bench_;
+  ParallelPass sent_;
+};
+
+void expect_as_on_one_rank(const DistilledDecoder::Options& settings, Layout layout, const Batch& batch) {
+  Bench bench;
+  const Teacher teacher(bench, settings, batch);
+  ParallelBench single = student(bench, {}, settings), ranks = student(bench, layout, settings);
+  randomise(single.section(0), 11);
+  ranks.load(single.whole());
+  const ParallelPass expected = single.run(batch, Pass::train, teacher.feeds());
+  const ParallelPass found = ranks.run(batch, Pass::train, teacher.feeds());
+  for (const char* name : {"loss", "ce", "kl", "teacher_ce"}) {
+    EXPECT_NEAR(found.metric(name).sum, expected.metric(name).sum, 1e-6 * std::abs(expected.metric(name).sum)) << name;
+    EXPECT_EQ(found.metric(name).weight, expected.metric(name).weight) << name;
+  }
+  expect_close(ranks.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients), 1e-5);
+}
+
+using Case = std::tuple<Boundary, Divergence, Layout>;
+class StudentOverRanks : public ::testing::TestWithParam<Case> {};
+
+TEST_P(StudentOverRanks, losses_and_gradients_are_those_of_one_rank) {
+  const auto& [boundary, divergence, layout] = GetParam();
+  expect_as_on_one_rank(options(boundary, divergence), layout, Batch::random(5, {9, 1, 12}, tokens));
+  expect_as_on_one_rank(options(boundary, divergence), layout, Batch::random(6, {2}, tokens));
+}
+
+TEST_P(StudentOverRanks, vocabularies_that_are_padded_differently_line_up) {
+  const auto& [boundary, divergence, layout] = GetParam();
+  DistilledDecoder::Options settings = options(boundary, divergence);
+  settings.decoder.vocabulary = 53;
+  settings.decoder.tied = false;
+  settings.teacher.decoder.vocabulary = 40;
+  expect_as_on_one_rank(settings, layout, Batch::random(5, {9, 1, 12}, tokens));
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{4, 1}, Layout{2, 2}, Layout{4, 2}}) {
+    for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+      all.emplace_back(boundary, Divergence::forward_kl, layout);
+      if (boundary == Boundary::hidden) all.emplace_back(boundary, Divergence::reverse_kl, layout);
+      all.emplace_back(boundary, Divergence::js, layout);
+    }
+  }
+  return all;
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& test) {
+  const auto& [boundary, divergence, layout] = test.param;
+  const char* boundaries[] = {"hidden", "logits", "top_k"};
+  const char* divergences[] = {"forward_kl", "reverse_kl", "js"};
+  return std::string(boundaries[static_cast<int>(boundary)]) + "_" + divergences[static_cast<int>(divergence)] + "_" +
+         std::to_string(layout.tensor) + "x" + std::to_string(layout.context);
+}
+
+INSTANTIATE_TEST_SUITE_P(cases, StudentOverRanks, ::testing::ValuesIn(cases()), case_name);
+
+TEST(StudentsOverRanks, every_rank_loads_its_part_of_the_teachers_output_layer) {
+  for (const char* model : {"gpt2_tied", "llama_untied"}) {
+    DistilledDecoder::Options settings = options(Boundary::hidden, Divergence::forward_kl);
+    settings.teacher.decoder = read_hf_config(reference_folder(model)).value_or_throw();
+    settings.teacher.weights = reference_folder(model).string();
+    settings.decoder.vocabulary = settings.teacher.decoder.vocabulary;
+    settings.data = {12, settings.decoder.vocabulary, ""};
+    expect_as_on_one_rank(settings, {4, 1}, Batch::random(5, {9, 1, 12}, settings.decoder.vocabulary));
+  }
+}
+
+TEST(StudentsOverRanks, a_teachers_vocabulary_smaller_than_the_tensor_degree_is_refused) {
+  Bench bench;
+  DistilledDecoder::Options settings = options(Boundary::logits, Divergence::forward_kl);
+  settings.data = {12, 3, ""};
+  settings.teacher.decoder.vocabulary = 3;
+  try {
+    student(bench, {4, 1}, settings);
+    FAIL() << "no error";
+  } catch (const JobError& error) {
+    EXPECT_STREQ(error.what(),
+                 "student.tensor = 4: the teacher's vocabulary of 3 cannot be cut in 4; nearest "
+                 "that fits: tensor = 3");
+  }
+}
+
+}  // namespace
+}  // namespace maestro::testing

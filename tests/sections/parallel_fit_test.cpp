@@ -1,0 +1,66 @@
+#include "sections/parallel_fit.hpp"
+
+#include <gtest/gtest.h>
+
+#include "sections/decoder/decoder_lm.hpp"
+#include "sections/decoder/language_model_head.hpp"
+#include "tests/sections/section_bench.hpp"
+
+namespace maestro::testing {
+namespace {
+
+std::string refusal(const CutSizes& sizes, Layout layout) {
+  try {
+    check_parallel_fit("student", sizes, layout);
+  } catch (const JobError& error) {
+    return error.what();
+  }
+  return "fits";
+}
+
+TEST(ParallelFit, what_divides_fits) {
+  EXPECT_EQ(refusal({.heads = 8, .kv_heads = 4, .ffn = 24, .vocabulary = 37}, {2, 2}), "fits");
+  EXPECT_EQ(refusal({.heads = 8, .kv_heads = 8, .ffn = 4, .vocabulary = 4}, {4, 2}), "fits");
+  EXPECT_EQ(refusal({}, {7, 3}), "fits");
+}
+
+TEST(ParallelFit, a_degree_that_does_not_divide_is_named_with_the_nearest_layout) {
+  EXPECT_EQ(refusal({.heads = 4}, {3, 1}),
+            "student.tensor = 3: 4 heads cannot be cut in 3; nearest that fits: tensor = 2");
+  EXPECT_EQ(refusal({.heads = 4}, {1, 3}),
+            "student.context = 3: 4 heads cannot be cut in 3; nearest that fits: tensor = 1, context = 2");
+  EXPECT_EQ(refusal({.heads = 4}, {4, 2}),
+            "student.context = 2: 4 heads cannot be cut in tensor * context = 8; nearest that fits: tensor = 4, "
+            "context = 1");
+  EXPECT_EQ(refusal({.heads = 8, .kv_heads = 2}, {4, 1}),
+            "student.tensor = 4: 2 kv_heads cannot be cut in 4; nearest that fits: tensor = 2");
+  EXPECT_EQ(refusal({.heads = 12, .ffn = 30}, {4, 1}),
+            "student.tensor = 4: 30 ffn cannot be cut in 4; nearest that fits: tensor = 3");
+  EXPECT_EQ(refusal({.vocabulary = 5}, {8, 1}),
+            "student.tensor = 8: a vocabulary of 5 cannot be cut in 8; nearest that fits: tensor = 5");
+}
+
+TEST(ParallelFit, sections_check_as_prototypes_too) {
+  Bench bench;
+  DecoderConfig config;
+  config.layers = 1;
+  config.width = 16;
+  config.heads = 4;
+  config.ffn = 24;
+  config.vocabulary = 37;
+  config.positions = 12;
+  SectionContext context = bench.context("student", true);
+  context.prototype = true;
+  context.parallel.layout = {3, 1};
+  try {
+    DecoderLm(context, {config, {}});
+    FAIL() << "no error";
+  } catch (const JobError& error) {
+    EXPECT_STREQ(error.what(), "student.tensor = 3: 4 heads cannot be cut in 3; nearest that fits: tensor = 2");
+  }
+  config.tied = false;
+  EXPECT_NO_THROW(LanguageModelHead(context, {config, {}}));  // it has no heads of attention
+}
+
+}  // namespace
+}  // namespace maestro::testing
