@@ -7,22 +7,11 @@
 
 namespace maestro {
 
-namespace {
-
-/// tape.output() that keeps the shape of a value without rows too.
-Var output_of(Tape& tape, Shape shape, DType dtype, bool needs_gradient) {
-  if (shape.elements() > 0) return tape.output(shape, dtype, needs_gradient);
-  const Block nothing = tape.scratch(shape, dtype);
-  return tape.input(nothing.tensor(), needs_gradient);  // has no bytes that anyone could read
-}
-
-}  // namespace
-
 Var gather_rows(Tape& tape, const Var& x, Communicator* group, std::int64_t rows) {
   if (group == nullptr) return x;
   const Tensor& part = x.value();
   assert(part.rows() == rank_part(rows, *group).count);
-  Var y = output_of(tape, {rows, part.columns()}, part.dtype(), x.needs_gradient());
+  Var y = tape.output({rows, part.columns()}, part.dtype(), x.needs_gradient());
   group->all_gather_rows(part, y.value());
   if (!y.needs_gradient()) return y;
   tape.record(y, [&tape, x, y, group] {
@@ -37,7 +26,7 @@ Var sum_to_parts(Tape& tape, const Var& x, Communicator* group) {
   if (group == nullptr) return x;
   const Tensor& whole = x.value();
   const std::int64_t rows = rank_part(whole.rows(), *group).count;
-  Var y = output_of(tape, {rows, whole.columns()}, whole.dtype(), x.needs_gradient());
+  Var y = tape.output({rows, whole.columns()}, whole.dtype(), x.needs_gradient());
   group->reduce_scatter_rows(whole, y.value());
   if (!y.needs_gradient()) return y;
   tape.record(y, [&tape, x, y, group] {
@@ -180,7 +169,7 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
     tape.ops().rotary(own.qkv.tensor(), exchange.own(), layout.positions, options.rotary_theta, +1);
   }
   tape.ops().attention(own.qkv.tensor(), exchange.own(), layout, own.out.tensor(), own.lse.tensor());
-  Var y = output_of(tape, {in.rows(), options.shape.out_columns()}, in.dtype(), qkv.needs_gradient());
+  Var y = tape.output({in.rows(), options.shape.out_columns()}, in.dtype(), qkv.needs_gradient());
   exchange.out_to_rows(own.out.tensor(), y.value());
   if (!y.needs_gradient()) return y;
   tape.record(y, [&tape, exchange, own, options, layout, y, qkv] {
@@ -200,7 +189,7 @@ Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* p
     const std::int64_t id = ids.data<std::int32_t>()[row] - part.first;
     own_ids.tensor().data<std::int32_t>()[row] = id >= 0 && id < tokens ? static_cast<std::int32_t>(id) : -1;
   }
-  Var y = output_of(tape, {ids.elements(), table.shape().columns()}, DType::f32, table.trained());
+  Var y = tape.output({ids.elements(), table.shape().columns()}, DType::f32, table.trained());
   tape.ops().embedding(table.value(), own_ids.tensor(),
                        positions_table == nullptr ? Tensor() : positions_table->value(), positions, y.value());
   if (!y.needs_gradient()) return y;

@@ -1,0 +1,58 @@
+// Runs a test body on the ranks of a group, each on its own thread, and cuts tensors into the ranks' parts.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/collective/thread_group.hpp"
+#include "runtime/graph/layout.hpp"
+#include "tests/ops/owned_tensor.hpp"
+
+namespace maestro::testing {
+
+/// Calls body(communicator) for every rank and waits for all. What a body throws fails the test; the others are then
+/// aborted rather than left to wait.
+template <class Body>
+void on_ranks(std::int64_t ranks, Body body) {
+  const std::vector<std::unique_ptr<Communicator>> group = make_thread_group(ranks);
+  std::vector<std::string> failures(group.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < group.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(*group[rank]);
+      } catch (const std::exception& error) {
+        failures[rank] = error.what();
+        group[rank]->abort(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+
+/// The bytes of rows [range.first, range.end()) of `whole`.
+inline OwnedTensor rows_of(const Tensor& whole, RowRange range) {
+  OwnedTensor part(whole.dtype(), Shape{range.count, whole.columns()});
+  const Tensor rows = whole.row_slice(range.first, range.count);
+  if (rows.bytes() > 0) std::memcpy(part.tensor().raw(), rows.raw(), rows.bytes());
+  return part;
+}
+inline OwnedTensor rows_of(const Tensor& whole, const Communicator& group) {
+  return rows_of(whole, row_part(whole.rows(), group.size(), group.rank()));
+}
+
+/// A copy of `tensor`, whatever becomes of its memory.
+inline OwnedTensor copy_of(const Tensor& tensor) {
+  OwnedTensor copy(tensor.dtype(), tensor.shape());
+  if (tensor.bytes() > 0) std::memcpy(copy.tensor().raw(), tensor.raw(), tensor.bytes());
+  return copy;
+}
+
+}  // namespace maestro::testing
