@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <utility>
 
+#include "runtime/collective/abort_reason.hpp"
 #include "runtime/collective/collective_share.hpp"
 #include "runtime/collective/group_barrier.hpp"
 
@@ -41,10 +41,7 @@ class ThreadGroup {
   }
 
   void abort(const std::string& why) {
-    {
-      const std::lock_guard lock(why_mutex_);
-      if (why_.empty()) why_ = why.empty() ? "no reason was given" : why;
-    }
+    reason_.give(why);
     barrier_.abort();
   }
 
@@ -63,18 +60,16 @@ class ThreadGroup {
     throw std::logic_error(*first);
   }
 
-  [[noreturn]] void throw_aborted(std::int64_t rank, const CollectiveCall& call) {
-    const std::lock_guard lock(why_mutex_);
+  [[noreturn]] void throw_aborted(std::int64_t rank, const CollectiveCall& call) const {
     throw CommunicatorAborted(std::string(name_of(call.kind)) + " on rank " + std::to_string(rank) + " of " +
-                              std::to_string(size()) + ": the group was aborted: " + why_);
+                              std::to_string(size()) + ": the group was aborted: " + reason_.why());
   }
 
   GroupBarrier barrier_;
   std::vector<CollectiveCall> calls_;    // by rank; a rank writes its own before open(), all read until meet()
   std::vector<std::string> violations_;  // by rank; written once, between open() and the last meet()
   std::atomic<bool> violated_ = false;
-  std::mutex why_mutex_;
-  std::string why_;
+  AbortReason reason_;
 };
 
 class ThreadCommunicator final : public Communicator {
