@@ -106,11 +106,14 @@ void check_trained(const JobPlan& plan) {
 /// section's parameters stay.
 SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<const Section>> prototypes) {
   std::vector<double> backward;
+  std::vector<std::int64_t> ranks;
   for (const GraphNode& node : graph.nodes()) {
+    ranks.push_back(node.layout.ranks());
     backward.push_back(node.mode != Mode::forward_backward ? 0.0 : node.frozen ? 1.0 : 2.0);
   }
-  return [backward, prototypes = std::move(prototypes)](SectionId section, const SampleRef& sample) {
-    const double flops = prototypes[section.value()]->cost({sample.tokens, sample.patches, sample.images}).flops;
+  return [backward, ranks, prototypes = std::move(prototypes)](SectionId section, const SampleRef& sample) {
+    double flops = prototypes[section.value()]->cost({sample.tokens, sample.patches, sample.images}).flops;
+    flops /= static_cast<double>(ranks[section.value()]);  // which share the work evenly
     return PassCost{flops, flops * backward[section.value()]};
   };
 }
@@ -188,6 +191,7 @@ void App::resolve_section(const SectionBuilder& builder, const DataShape& data, 
       planned.factory = registry_.build(type, {builder.name_, settings, document_.root(), data});
     }
     node.replicas = planned.config.replicas;
+    node.layout = {planned.config.tensor, planned.config.context};
     node.micro_batch = std::min(planned.config.micro_batch, std::max(plan.train.global_batch, plan.validation_samples));
     node.micro_batch_rows = planned.config.micro_batch_tokens;
     node.max_in_flight = planned.config.max_in_flight;
@@ -200,6 +204,7 @@ void App::resolve_section(const SectionBuilder& builder, const DataShape& data, 
   context.passes_gradient = passes.backward && !passes.trained;
   context.prototype = true;
   context.ops = plan.prototype_ops.get();
+  context.parallel.layout = node.layout;
   // A prototype, for its ports, costs and complaints; replicas are built where they run.
   std::shared_ptr<const Section> prototype = planned.factory(context);
   node.ports = prototype->ports();
@@ -248,6 +253,7 @@ JobPlan App::resolve() {
   PlacementRequest request;
   request.processes = options_.processes;
   request.cores = static_cast<std::int64_t>(usable_cores().size());
+  if (options_.cpu_devices > 0) request.cores = options_.cpu_devices;
   for (const PlannedSection& section : plan.sections) request.devices.push_back(section.config.devices);
   plan.places = place(plan.graph, request);
   plan.effective_job = document_.to_toml();

@@ -20,6 +20,7 @@ namespace maestro {
 /// How a person started the run.
 struct RunOptions {
   std::int64_t processes = 1;
+  std::int64_t cpu_devices = 0;  ///< devices cpu:0, cpu:1, ... laid over the cores; 0: as many as there are cores
   std::filesystem::path report;
   std::filesystem::path trace;
   std::filesystem::path resume;

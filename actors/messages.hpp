@@ -18,11 +18,12 @@ namespace maestro {
 
 // ---- start-up: who is where ----
 
-/// A ring of slots that one replica receives into.
+/// A ring of slots that one rank of a replica receives into.
 struct RingAddress {
   EdgeId edge;
   bool gradient = false;
   ReplicaIndex receiver;
+  std::uint32_t layout_rank = 0;
   std::uint32_t ring = 0;  ///< number inside the receiving process: the immediate's edge bits
   std::uint32_t slots = 1;
   std::uint32_t max_pieces = 1;
@@ -43,8 +44,8 @@ struct ReplicaAddress {
   ReplicaIndex replica;
   ProcessRank rank;
   caf::actor actor;
-  std::vector<RingAddress> rings;
-  ReductionAddress reduction;
+  std::vector<RingAddress> rings;            ///< of all ranks
+  std::vector<ReductionAddress> reductions;  ///< by rank
 };
 
 /// A process introduces itself to rank 0.
@@ -139,6 +140,7 @@ struct Credit {
   EdgeId edge;
   bool gradient = false;
   ReplicaIndex receiver;
+  std::uint32_t layout_rank = 0;  ///< of the receiver
   std::uint32_t epoch = 0;
   std::uint64_t released = 0;
 };
@@ -227,6 +229,7 @@ struct PieceHandOver {
   std::int64_t target_row = 0;
   std::int64_t rows = 0;
   ReplicaIndex sender;
+  std::uint32_t layout_rank = 0;  ///< of the receiver
   Buffer buffer;
   std::size_t offset = 0;  ///< bytes into the buffer
 };
@@ -235,10 +238,12 @@ struct ShardHandOver {
   StepId step;
   bool sum = false;
   ReplicaIndex sender;
+  std::uint32_t layout_rank = 0;  ///< of sender and receiver
   std::span<const float> values;
 };
 struct ShardRead {
   StepId step;
+  std::uint32_t layout_rank = 0;
 };
 /// A remote write has landed in one of this replica's rings.
 struct RingEvent {
@@ -255,6 +260,7 @@ struct WriteBroken {
 struct BufferFree {};
 /// The device thread has finished what the lane gave it.
 struct WorkDone {
+  std::uint32_t layout_rank = 0;
   std::vector<Metric> metrics;
   double gradient_norm = 0;
   double lr = 0;
@@ -263,9 +269,10 @@ struct WorkDone {
 };
 
 MAESTRO_INSPECT(RemoteRegion, x.key, x.base, x.bytes)
-MAESTRO_INSPECT(RingAddress, x.edge, x.gradient, x.receiver, x.ring, x.slots, x.max_pieces, x.payload_bytes, x.region)
+MAESTRO_INSPECT(RingAddress, x.edge, x.gradient, x.receiver, x.layout_rank, x.ring, x.slots, x.max_pieces,
+                x.payload_bytes, x.region)
 MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients)
-MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reduction)
+MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reductions)
 MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.supervisor, x.replicas)
 MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
 MAESTRO_INSPECT(ProcessReady, x.rank)
@@ -287,7 +294,7 @@ MAESTRO_INSPECT(MicroBatchDone, x.section, x.replica, x.step, x.pass, x.index, x
 MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm, x.lr)
 MAESTRO_INSPECT(NormReport, x.section, x.step, x.sum_of_squares)
 MAESTRO_INSPECT(NormTotal, x.step, x.sum_of_squares)
-MAESTRO_INSPECT(Credit, x.edge, x.gradient, x.receiver, x.epoch, x.released)
+MAESTRO_INSPECT(Credit, x.edge, x.gradient, x.receiver, x.layout_rank, x.epoch, x.released)
 MAESTRO_INSPECT(BatchRequest, x.step, x.pass)
 MAESTRO_INSPECT(BatchMetadata, x.step, x.pass, x.samples, x.target_tokens, x.left_out)
 MAESTRO_INSPECT(StoredFile, x.path, x.bytes, x.checksum)

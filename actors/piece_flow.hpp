@@ -1,6 +1,7 @@
 // The arrow of one piece in a trace: both its ends derive the same number from the plan, in whatever process they are.
 //
-// PF-1: within a run no two pieces share a number while edges < 2^10, replicas < 2^12, pieces of a micro-batch < 2^12.
+// PF-1: within a run no two pieces share a number while edges < 2^10, replicas < 2^12, ranks < 2^6, pieces of a
+//       micro-batch < 2^12.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,18 @@ struct PieceKey {
   EdgeId edge;
   bool gradient = false;
   ReplicaIndex receiver;
-  std::uint64_t sequence = 0;  ///< of the receiver's ring; its low 29 bits count
-  std::uint32_t index = 0;     ///< of the piece in its micro-batch
+  std::uint32_t layout_rank = 0;  ///< of the receiver
+  std::uint64_t sequence = 0;     ///< of the receiver's ring; its low 23 bits count
+  std::uint32_t index = 0;        ///< of the piece in its micro-batch
 };
 
 [[nodiscard]] constexpr std::uint64_t piece_flow(const PieceKey& key) {
   std::uint64_t number = key.edge.value() & 0x3ff;
   number = number << 1 | (key.gradient ? 1 : 0);
   number = number << 12 | (key.receiver.value() & 0xfff);
+  number = number << 6 | (key.layout_rank & 0x3f);
   number = number << 12 | (key.index & 0xfff);
-  return number << 29 | (key.sequence & 0x1fffffff);
+  return number << 23 | (key.sequence & 0x7fffff);
 }
 
 }  // namespace maestro

@@ -32,7 +32,7 @@ StepPlannerOptions planner_options(const JobPlan& plan) {
   options.devices.resize(plan.graph.nodes().size());
   std::map<std::string, int> numbers;  // the processes of a job share one machine, so a name is a device
   for (const ReplicaPlace& place : plan.places) {
-    const int number = numbers.try_emplace(place.device, static_cast<int>(numbers.size())).first->second;
+    const int number = numbers.try_emplace(place.devices.front(), static_cast<int>(numbers.size())).first->second;
     options.devices[place.section.value()].push_back(number);
   }
   return options;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <mutex>
 #include <thread>
 
 #include "actors/actor_environment.hpp"
@@ -46,6 +47,12 @@ NetworkOptions network_options(const TransportConfig& transport) {
   return options;
 }
 
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 }  // namespace
 
 struct ProcessRun::State {
@@ -81,6 +88,7 @@ struct ProcessRun::State {
   cpu::CpuOperatorTable ops;
   std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
   std::map<std::string, std::unique_ptr<Device>> devices;
+  std::mutex gang;  // ReplicaSpec::gang
   StartPoint start;
   ReplicaBuilder builder{plan, ops, start};
   std::vector<BuiltReplica> replicas;
@@ -118,7 +126,8 @@ Device* ProcessRun::State::device(const std::string& name) {
     found = std::make_unique<EmulatedDevice>(name, ops, emulated_clock);
   }
   if (found == nullptr) {
-    const int core = name.rfind("cpu:", 0) == 0 ? std::stoi(name.substr(4)) : -1;
+    const bool pinned = name.starts_with("cpu:");  // with --cpu-devices several devices share a core
+    const int core = pinned ? std::stoi(name.substr(4)) % static_cast<int>(usable_cores().size()) : -1;
     found = std::make_unique<CpuDevice>(name, core, ops);
   }
   return found.get();
@@ -184,7 +193,8 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     spawned.insert(spawned.end(), {source, planner, coordinator});
   }
   caf::scoped_actor self(system);
-  for (const auto& [place, runner] : replicas) {
+  for (const BuiltReplica& built : replicas) {
+    const ReplicaPlace& place = built.place;
     ReplicaSpec spec;
     spec.graph = &plan.graph;
     spec.section = place.section;
@@ -199,8 +209,10 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
     spec.epoch = run_epoch;
     spec.remote = network->open();
     spec.global_clip = plan.train.clip == "global";
-    spec.runner = runner;
-    spec.device = device(place.device);
+    for (std::size_t at = 0; at < built.runners.size(); ++at) {
+      spec.ranks.push_back({built.runners[at], device(place.devices[at])});
+    }
+    spec.gang = &gang;
     spec.network = network.get();
     spec.trace = &trace;
     spec.snapshots = &snapshots;
@@ -222,6 +234,7 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
 }
 
 void ProcessRun::State::stop() {
+  for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
   for (auto& [name, made] : devices) made->stop();
   if (emulated_clock) emulated_clock->stop();
   snapshots.stop();
@@ -295,8 +308,8 @@ void ProcessRun::State::print_header() const {
   for (const auto& place : plan.places) {
     const GraphNode& node = plan.graph.node(place.section);
     if (node.mode == Mode::source) continue;
-    console.note("  " + node.name + " replica " + std::to_string(place.replica.value()) + " on " + place.device +
-                 " of process " + std::to_string(place.rank.value()) + ", " +
+    console.note("  " + node.name + " replica " + std::to_string(place.replica.value()) + " on " +
+                 listed(place.devices) + " of process " + std::to_string(place.rank.value()) + ", " +
                  std::string(name_of(plan.sections[place.section.value()].config.precision)) +
                  (node.trained() ? ", trained" : ", frozen"));
   }

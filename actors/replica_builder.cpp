@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/snapshot_writer.hpp"
+#include "runtime/collective/thread_group.hpp"
 #include "runtime/state/checkpoint.hpp"
 #include "sections/emulated_runner.hpp"
 #include "sections/state_io.hpp"
@@ -31,7 +32,7 @@ StartPoint find_start_point(const JobPlan& plan) {
   return start;
 }
 
-SectionContext ReplicaBuilder::context(const ReplicaPlace& place) const {
+SectionContext ReplicaBuilder::context(const ReplicaPlace& place, const ParallelContext& parallel) const {
   const GraphNode& node = plan_->graph.node(place.section);
   SectionContext context;
   context.name = node.name;
@@ -40,12 +41,13 @@ SectionContext ReplicaBuilder::context(const ReplicaPlace& place) const {
   context.trained = node.trained();
   context.passes_gradient = node.mode == Mode::forward_backward && node.frozen;
   context.ops = ops_;
+  context.parallel = parallel;
   return context;
 }
 
-std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlace& place) const {
+std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlace& place, const ParallelContext& parallel) const {
   const PlannedSection& planned = plan_->sections[place.section.value()];
-  const SectionContext made_from = context(place);
+  const SectionContext made_from = context(place, parallel);
   const bool resumed = made_from.trained && !start_->checkpoint.empty();
   std::shared_ptr<Section> section = planned.factory(made_from);
   if (resumed) {
@@ -58,24 +60,60 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlace& place) const {
   return section;
 }
 
+std::vector<ParallelContext> ReplicaBuilder::ranks_of(const ReplicaPlace& place,
+                                                      std::vector<std::unique_ptr<Communicator>>& groups) const {
+  const Layout layout = plan_->graph.node(place.section).layout;
+  std::vector<ParallelContext> ranks;
+  for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) ranks.push_back({layout, rank, nullptr, nullptr});
+  const auto at = [&](std::int64_t context, std::int64_t tensor) -> ParallelContext& {
+    return ranks[static_cast<std::size_t>(context * layout.tensor + tensor)];
+  };
+  for (std::int64_t context = 0; layout.tensor > 1 && context < layout.context; ++context) {
+    auto group = make_thread_group(layout.tensor);
+    for (std::int64_t tensor = 0; tensor < layout.tensor; ++tensor) {
+      at(context, tensor).tensor_group = groups.emplace_back(std::move(group[static_cast<std::size_t>(tensor)])).get();
+    }
+  }
+  for (std::int64_t tensor = 0; layout.context > 1 && tensor < layout.tensor; ++tensor) {
+    auto group = make_thread_group(layout.context);
+    for (std::int64_t context = 0; context < layout.context; ++context) {
+      at(context, tensor).context_group =
+          groups.emplace_back(std::move(group[static_cast<std::size_t>(context)])).get();
+    }
+  }
+  return ranks;
+}
+
+void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const {
+  const ReplicaPlace& place = replica.place;
+  const PlannedSection& planned = plan_->sections[place.section.value()];
+  const std::vector<ParallelContext> ranks = ranks_of(place, replica.groups);
+  for (const ParallelContext& rank : ranks) {
+    SectionContext made_from = context(place, rank);
+    if (planned.config.emulated()) {
+      made_from.prototype = true;
+      replica.runners.push_back(std::make_shared<EmulatedRunner>(planned.factory(made_from), made_from));
+      continue;
+    }
+    // Ranks work in groups of their own replica, so only whole replicas can share weights.
+    const auto shared = std::ranges::find_if(before, [&](const BuiltReplica& other) {
+      return ranks.size() == 1 && other.place.section == place.section && other.runners[0]->section().shareable();
+    });
+    std::shared_ptr<Section> section =
+        shared == before.end() ? load(place, rank) : shared->runners[0]->shared_section();
+    replica.runners.push_back(
+        std::make_shared<SectionRunner>(std::move(section), made_from, planned.config.optimizer, plan_->train.steps));
+  }
+}
+
 std::vector<BuiltReplica> ReplicaBuilder::build_all(ProcessRank rank) const {
   std::vector<BuiltReplica> built;
   for (const ReplicaPlace& place : plan_->places) {
     if (place.rank != rank) continue;
-    if (plan_->sections[place.section.value()].config.emulated()) {
-      SectionContext emulated = context(place);
-      emulated.prototype = true;
-      built.push_back({place, std::make_shared<EmulatedRunner>(plan_->sections[place.section.value()].factory(emulated),
-                                                               emulated)});
-      continue;
-    }
-    const auto shared = std::ranges::find_if(built, [&](const BuiltReplica& other) {
-      return other.place.section == place.section && other.runner->section().shareable();
-    });
-    std::shared_ptr<Section> section = shared == built.end() ? load(place) : shared->runner->shared_section();
-    const OptimizerConfig& optimizer = plan_->sections[place.section.value()].config.optimizer;
-    built.push_back(
-        {place, std::make_shared<SectionRunner>(std::move(section), context(place), optimizer, plan_->train.steps)});
+    BuiltReplica replica;
+    replica.place = place;
+    build(replica, built);
+    built.push_back(std::move(replica));
   }
   return built;
 }
@@ -86,7 +124,7 @@ void ReplicaBuilder::try_stored_states(ProcessRank rank) const {
     const bool stored =
         !plan_->sections[place.section.value()].config.weights.empty() || (trained && !start_->checkpoint.empty());
     const bool loaded_later = place.rank == rank && !plan_->options.check_only;
-    if (stored && !loaded_later && place.replica == ReplicaIndex(0)) (void)load(place);
+    if (stored && !loaded_later && place.replica == ReplicaIndex(0)) (void)load(place, {});
   }
 }
 

@@ -25,7 +25,12 @@ struct StartPoint {
 
 struct BuiltReplica {
   ReplicaPlace place;
-  std::shared_ptr<SectionRunner> runner;  ///< shared with work on the device thread
+  std::vector<std::shared_ptr<SectionRunner>> runners;  ///< by rank; shared with work on the device threads
+  std::vector<std::unique_ptr<Communicator>> groups;    ///< what the ranks' contexts refer to
+  /// Wakes ranks that wait for each other in collectives, for good: to be called before their devices stop.
+  void abort(const std::string& why) const {
+    for (const auto& group : groups) group->abort(why);
+  }
 };
 
 /// Not thread-safe; used by the starting thread. Plan, table and start point must outlive it.
@@ -42,8 +47,12 @@ class ReplicaBuilder {
   void try_stored_states(ProcessRank rank) const;
 
  private:
-  [[nodiscard]] SectionContext context(const ReplicaPlace& place) const;
-  [[nodiscard]] std::shared_ptr<Section> load(const ReplicaPlace& place) const;
+  [[nodiscard]] SectionContext context(const ReplicaPlace& place, const ParallelContext& parallel) const;
+  [[nodiscard]] std::shared_ptr<Section> load(const ReplicaPlace& place, const ParallelContext& parallel) const;
+  /// The ranks of one replica and the groups they work in, which `groups` then owns.
+  [[nodiscard]] std::vector<ParallelContext> ranks_of(const ReplicaPlace& place,
+                                                      std::vector<std::unique_ptr<Communicator>>& groups) const;
+  void build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const;
 
   const JobPlan* plan_;
   const OperatorTable* ops_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/job/config.hpp"
+#include "runtime/schedule/reshard.hpp"
 #include "transport/chunk_plan.hpp"
 #include "transport/immediate.hpp"
 
@@ -40,9 +41,12 @@ void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
   // Gradients come back for every micro-batch in flight, so their ring needs no other bound.
   spec.slots = static_cast<std::uint32_t>(gradient ? node.max_in_flight
                                                    : input_window(*options_.graph, options_.section, options_.limits));
-  spec.max_pieces = static_cast<std::uint32_t>(node.micro_batch);
-  spec.max_rows = max_rows(joined.axis);
-  spec.columns = joined.columns;
+  const ReshardEnd sender{options_.graph->node(gradient ? joined.to : joined.from).layout,
+                          gradient ? joined.to_spread : joined.from_spread};
+  spec.max_pieces =
+      static_cast<std::uint32_t>(max_pieces_of(sender, node.micro_batch, options_.largest.rows(joined.axis)));
+  spec.max_rows = most_own_rows(edge);
+  spec.columns = own_columns(edge);
   spec.dtype = joined.dtype;
   spec.chunk_bytes = network_->options().chunk_bytes;
   spec.epoch = options_.epoch;
@@ -63,19 +67,52 @@ std::int64_t ReplicaPorts::max_rows(Axis axis) const {
   return axis == node.axis() || axis == Axis::patches ? std::min(by_count, bound) : by_count;
 }
 
+Spread ReplicaPorts::spread(EdgeId edge) const {
+  const GraphEdge& joined = options_.graph->edge(edge);
+  return joined.to == options_.section ? joined.to_spread : joined.from_spread;
+}
+
+std::int64_t ReplicaPorts::own_rows(EdgeId edge, std::int64_t rows) const {
+  return layout().rows(spread(edge), rows, options_.layout_rank).count;
+}
+
+std::int64_t ReplicaPorts::most_own_rows(EdgeId edge) const {
+  const std::int64_t rows = max_rows(options_.graph->edge(edge).axis);
+  const auto up = [](std::int64_t value, std::int64_t by) { return (value + by - 1) / by; };
+  if (spread(edge) == Spread::whole) return rows;
+  const std::int64_t part = up(rows, layout().context);
+  return spread(edge) == Spread::rank_rows ? up(part, layout().tensor) : part;
+}
+
+std::int64_t ReplicaPorts::own_columns(EdgeId edge) const {
+  return layout().columns(spread(edge), options_.graph->edge(edge).columns, options_.layout_rank).count;
+}
+
+std::size_t ReplicaPorts::most_pieces_sent() const {
+  std::int64_t pieces = 0;
+  const std::int64_t samples = options_.graph->node(options_.section).micro_batch;
+  for (const GraphEdge& edge : options_.graph->edges()) {
+    const bool sends = edge.from == options_.section;
+    if (!sends && edge.to != options_.section) continue;
+    const Layout receiver = options_.graph->node(sends ? edge.to : edge.from).layout;
+    pieces += max_pieces_from({receiver, sends ? edge.to_spread : edge.from_spread}, samples);
+  }
+  return static_cast<std::size_t>(pieces);
+}
+
 void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const PortKey key{port_of(edge, gradient), gradient};
   if (pools_.count(key) != 0) return;
-  const GraphNode& node = options_.graph->node(options_.section);
   const GraphEdge& joined = options_.graph->edge(edge);
-  const auto pieces = static_cast<std::size_t>(node.micro_batch) * options_.graph->edges().size();
-  const std::size_t payload = static_cast<std::size_t>(max_rows(joined.axis)) * joined.row_bytes();
+  const std::size_t pieces = most_pieces_sent();
+  const std::size_t row_bytes = static_cast<std::size_t>(own_columns(edge)) * size_of(joined.dtype);
+  const std::size_t payload = static_cast<std::size_t>(most_own_rows(edge)) * row_bytes;
   const std::size_t aligned = (payload + 63) / 64 * 64;
   const auto blocks =
       static_cast<std::size_t>(gradient ? gradient_blocks(*options_.graph, edge, options_.limits)
                                         : send_blocks(*options_.graph, options_.section, options_.limits));
   auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + pieces * header_bytes, blocks, on_buffer_free_), nullptr,
-                                          aligned, joined.columns, joined.dtype, joined.axis, key.first});
+                                          aligned, own_columns(edge), joined.dtype, key.first});
   if (options_.remote) {
     made->region = network_->register_memory(made->buffers.memory(), made->buffers.memory_bytes());
   }
@@ -94,6 +131,7 @@ std::vector<RingAddress> ReplicaPorts::rings() const {
     address.edge = key.first;
     address.gradient = key.second;
     address.receiver = options_.replica;
+    address.layout_rank = options_.layout_rank;
     address.ring = made->spec().ring;
     address.slots = made->spec().slots;
     address.max_pieces = made->spec().max_pieces;
@@ -120,9 +158,11 @@ void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
         const SectionId sender = address.gradient ? joined.to : joined.from;
         if (sender != options_.section) continue;
         const bool local = peer.rank == options_.rank && !network_->options().force_rma;
-        links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver},
-                                Link{OutputLink(options_.epoch, address.slots, options_.graph->node(sender).replicas),
-                                     peer, address, local});
+        const GraphNode& sending = options_.graph->node(sender);
+        const std::int64_t senders =
+            sending.replicas * sending.layout.ranks() * options_.graph->node(peer.section).layout.ranks();
+        links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver, address.layout_rank},
+                                Link{OutputLink(options_.epoch, address.slots, senders), peer, address, local});
       }
       for (const auto& [key, made] : rings_) {
         const GraphEdge& joined = options_.graph->edge(key.first);
@@ -145,7 +185,7 @@ Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> Rep
     const MicroBatchPlan& plan, bool gradients) {
   std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>> tensors;
   for (const ArrivalPlan& arrival : plan.arrivals) {
-    if (arrival.gradient != gradients) continue;
+    if (arrival.gradient != gradients || arrival.rank != options_.layout_rank) continue;
     Result<ArrivedTensor> arrived = ring(arrival.edge, gradients).open(arrival.sequence);
     if (!arrived) return arrived.error();
     const GraphEdge& joined = options_.graph->edge(arrival.edge);
@@ -159,7 +199,7 @@ std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, bool g
   std::vector<SendBuffer> buffers;
   std::vector<std::string> ports;
   for (const PieceOut& piece : plan.pieces) {
-    if (piece.gradient != gradients) continue;
+    if (piece.gradient != gradients || piece.source_rank != options_.layout_rank) continue;
     const std::string& port = port_of(piece.edge, gradients);
     if (std::find(ports.begin(), ports.end(), port) != ports.end()) continue;
     ports.push_back(port);
@@ -168,7 +208,8 @@ std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, bool g
     send.edge = piece.edge;
     send.gradient = gradients;
     send.buffer = from.buffers.acquire();
-    send.tensor = Tensor(send.buffer.data(), from.dtype, Shape{plan.rows(from.axis), from.columns});
+    const std::int64_t rows = own_rows(piece.edge, plan.rows(options_.graph->edge(piece.edge).axis));
+    send.tensor = Tensor(send.buffer.data(), from.dtype, Shape{rows, from.columns});
     buffers.push_back(std::move(send));
   }
   return buffers;
@@ -179,7 +220,8 @@ Status ReplicaPorts::send(const MicroBatchPlan& plan, std::vector<SendBuffer> bu
     Pool& from = pool(ready.edge, ready.gradient);
     std::size_t header = from.payload_bytes;
     for (const PieceOut& piece : plan.pieces) {
-      if (piece.gradient != ready.gradient || port_of(piece.edge, piece.gradient) != from.port) continue;
+      if (piece.source_rank != options_.layout_rank || piece.gradient != ready.gradient) continue;
+      if (port_of(piece.edge, piece.gradient) != from.port) continue;
       OutgoingPiece outgoing;
       outgoing.piece = piece;
       outgoing.step = plan.step;
@@ -187,7 +229,7 @@ Status ReplicaPorts::send(const MicroBatchPlan& plan, std::vector<SendBuffer> bu
       outgoing.offset = static_cast<std::size_t>(piece.source_row * from.columns) * size_of(from.dtype);
       outgoing.header_offset = header;
       header += header_bytes;
-      links_.at({piece.edge, piece.gradient, piece.receiver}).credits.queue(std::move(outgoing));
+      links_.at({piece.edge, piece.gradient, piece.receiver, piece.target_rank}).credits.queue(std::move(outgoing));
     }
   }
   for (auto& [key, link] : links_) {
@@ -214,6 +256,7 @@ Status ReplicaPorts::flush(Link& link) {
     hand.target_row = outgoing.piece.target_row;
     hand.rows = outgoing.piece.rows;
     hand.sender = options_.replica;
+    hand.layout_rank = outgoing.piece.target_rank;
     hand.buffer = outgoing.buffer;
     hand.offset = outgoing.offset;
     const Transfer transfer{outgoing.piece, outgoing.step, false, std::chrono::steady_clock::now()};
@@ -270,11 +313,13 @@ void ReplicaPorts::write_finished(std::uint64_t cookie) {
 
 Status ReplicaPorts::release(const MicroBatchPlan& plan) {
   for (const ArrivalPlan& arrival : plan.arrivals) {
+    if (arrival.rank != options_.layout_rank) continue;
     InputRing& from = ring(arrival.edge, arrival.gradient);
     const Result<bool> grew = from.release(arrival.sequence);
     if (!grew) return grew.error();
     if (!*grew) continue;
-    Credit granted{arrival.edge, arrival.gradient, options_.replica, options_.epoch.value(), from.released()};
+    Credit granted{arrival.edge,         arrival.gradient,       options_.replica,
+                   options_.layout_rank, options_.epoch.value(), from.released()};
     for (const caf::actor& sender : senders_[{arrival.edge, arrival.gradient}]) outbox_.credit(sender, granted);
   }
   return {};
@@ -282,6 +327,7 @@ Status ReplicaPorts::release(const MicroBatchPlan& plan) {
 
 Status ReplicaPorts::expect(const MicroBatchPlan& plan, const Arrived& arrived) {
   for (const ArrivalPlan& arrival : plan.arrivals) {
+    if (arrival.rank != options_.layout_rank) continue;
     const Result<bool> complete = ring(arrival.edge, arrival.gradient).expect(arrival, plan.step);
     if (!complete) return complete.error();
     if (*complete) arrived(arrival.edge, arrival.gradient, arrival.sequence);
@@ -307,7 +353,7 @@ Status ReplicaPorts::handed_over(const PieceHandOver& piece, const Arrived& arri
 }
 
 Status ReplicaPorts::credit(const Credit& credit) {
-  const auto found = links_.find({credit.edge, credit.gradient, credit.receiver});
+  const auto found = links_.find({credit.edge, credit.gradient, credit.receiver, credit.layout_rank});
   if (found == links_.end()) return {};
   if (Status granted = found->second.credits.grant(Epoch(credit.epoch), credit.released); !granted) return granted;
   return flush(found->second);

@@ -1,5 +1,5 @@
-// The ports of one section replica: rings it receives into, buffer pools it sends from, links to its receivers. Plain
-// class; the actor passes messages in and sends what it is told through `Outbox`.
+// The ports of one rank of a section replica: rings it receives into, buffer pools it sends from, links to its
+// receivers. Plain class; the actor passes messages in and sends what it is told through `Outbox`.
 //
 // RP-1: a buffer returns to its pool when every piece of it was received (hand-over) or written (RMA).
 // RP-2: sequence numbers and credits come from plans and messages alone; this class never waits.
@@ -26,6 +26,7 @@ struct ReplicaPortsOptions {
   const SectionGraph* graph = nullptr;
   SectionId section;
   ReplicaIndex replica;
+  std::uint32_t layout_rank = 0;
   ProcessRank rank;
   SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
   FlowLimits limits;
@@ -64,7 +65,7 @@ class ReplicaPorts {
 
   [[nodiscard]] std::vector<RingAddress> rings() const;
   [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const;
-  /// The client number of this replica's writes.
+  /// The client number of this rank's writes.
   [[nodiscard]] std::uint32_t client() const { return client_; }
   void connect(const Directory& directory, Outbox outbox);
 
@@ -104,15 +105,22 @@ class ReplicaPorts {
     std::size_t payload_bytes = 0;
     std::int64_t columns = 1;
     DType dtype = DType::f32;
-    Axis axis = Axis::tokens;
     std::string port;
   };
-  using PortKey = std::pair<std::string, bool>;  // port, gradient
-  using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex>;
+  using PortKey = std::pair<std::string, bool>;                           // port, gradient
+  using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex, std::uint32_t>;  // ..., of the receiver, and its rank
   void add_ring(EdgeId edge, bool gradient);
   void add_pool(EdgeId edge, bool gradient);
   /// Rows of an axis in one micro-batch at most.
   [[nodiscard]] std::int64_t max_rows(Axis axis) const;
+  /// How this section's end of an edge is spread, and what this rank holds of a micro-batch there.
+  [[nodiscard]] Spread spread(EdgeId edge) const;
+  [[nodiscard]] std::int64_t own_rows(EdgeId edge, std::int64_t rows) const;
+  [[nodiscard]] std::int64_t most_own_rows(EdgeId edge) const;
+  [[nodiscard]] std::int64_t own_columns(EdgeId edge) const;
+  /// Of one micro-batch, over all edges.
+  [[nodiscard]] std::size_t most_pieces_sent() const;
+  [[nodiscard]] const Layout& layout() const { return options_.graph->node(options_.section).layout; }
   InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}); }
   [[nodiscard]] const std::string& port_of(EdgeId edge, bool gradient) const;
   Pool& pool(EdgeId edge, bool gradient) { return *pools_.at({port_of(edge, gradient), gradient}); }

@@ -40,7 +40,7 @@ void ReplicaReduction::connect(const Directory& directory, Deliver deliver) {
     for (const ReplicaAddress& peer : process.replicas) {
       if (!needed() || peer.section != options_.section) continue;
       const bool local = peer.rank == options_.rank && !network_->options().force_rma;
-      peers_[peer.replica.value()] = {peer.actor, peer.reduction, peer.rank, local};
+      peers_[peer.replica.value()] = {peer.actor, peer.reductions.at(options_.layout_rank), peer.rank, local};
     }
   }
 }
@@ -70,7 +70,8 @@ void ReplicaReduction::send(std::size_t index, bool sum, ShardRange range) {
   if (peer.local) {
     // A part is read before its sum comes back; only the sum needs a receipt (RR-1).
     if (sum) round(step_).send_started();
-    deliver_(peer.actor, {step_, sum, options_.replica, options_.gradients.subspan(range.first, range.count)});
+    deliver_(peer.actor, {step_, sum, options_.replica, options_.layout_rank,
+                          options_.gradients.subspan(range.first, range.count)});
     return;
   }
   const std::size_t offset = range.first * sizeof(float);
@@ -169,7 +170,7 @@ void ReplicaReduction::copied(const std::function<void(const caf::actor&, ShardR
   round(step_).sums_copied();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     handed_parts_.erase({step_, peer});
-    if (handed_sums_.erase({step_, peer}) > 0) tell_read(peers_[peer].actor, ShardRead{step_});
+    if (handed_sums_.erase({step_, peer}) > 0) tell_read(peers_[peer].actor, ShardRead{step_, options_.layout_rank});
   }
 }
 

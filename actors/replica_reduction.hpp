@@ -1,5 +1,5 @@
-// Moves the gradient shards of one replica for ShardedReduction: in place between replicas of one process, by RMA
-// between processes. Plain class; the actor passes messages in.
+// Moves the gradient shards of one rank of a replica for ShardedReduction, among the ranks of its place in the other
+// replicas: in place inside one process, by RMA between processes. Plain class; the actor passes messages in.
 //
 // RR-1: a neighbour reads this replica's gradient in place only between local_ready and its ShardRead or the sum's
 //       arrival; the optimizer runs after both.
@@ -21,11 +21,12 @@ namespace maestro {
 struct ReplicaReductionOptions {
   SectionId section;
   ReplicaIndex replica;
+  std::uint32_t layout_rank = 0;
   std::int64_t replicas = 1;
   ProcessRank rank;
   std::span<float> gradients;
   bool remote = false;
-  std::uint32_t client = 0;  ///< number of the replica's writes
+  std::uint32_t client = 0;  ///< number of the rank's writes
 };
 
 /// Not thread-safe; belongs to the replica's actor. sum() and copy_sums() run on the device thread between two messages

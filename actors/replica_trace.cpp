@@ -12,8 +12,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::nanoseconds tick(1);  // a slice encloses times before its end only
 
-std::string label_of(const SectionGraph& graph, SectionId section, ReplicaIndex replica) {
-  return graph.node(section).name + "/" + std::to_string(replica.value());
+std::string label_of(const SectionGraph& graph, const TracedRank& rank) {
+  const GraphNode& node = graph.node(rank.section);
+  const std::string replica = node.name + "/" + std::to_string(rank.replica.value());
+  return node.layout.ranks() == 1 ? replica : replica + "." + std::to_string(rank.layout_rank);
 }
 
 }  // namespace
@@ -25,12 +27,12 @@ void TracedWork::finished(TraceTime begin) const {
   for (const auto& [flow, port] : out) recorder->flow_start(track, flow, end - tick, port);
 }
 
-ReplicaTrace::ReplicaTrace(TraceRecorder& recorder, const SectionGraph& graph, SectionId section, ReplicaIndex replica)
+ReplicaTrace::ReplicaTrace(TraceRecorder& recorder, const SectionGraph& graph, const TracedRank& rank)
     : recorder_(&recorder),
       graph_(&graph),
-      replica_(replica),
-      track_(recorder.track(label_of(graph, section, replica))),
-      transfers_(recorder.track(label_of(graph, section, replica) + " transfers")) {}
+      rank_(rank),
+      track_(recorder.track(label_of(graph, rank))),
+      transfers_(recorder.track(label_of(graph, rank) + " transfers")) {}
 
 TracedWork ReplicaTrace::work(std::string_view label, TraceCategory category, StepId step) const {
   return {recorder_, track_, label, category, step, {}, {}};
@@ -40,15 +42,16 @@ void ReplicaTrace::add_arrows(TracedWork& work, const MicroBatchPlan& plan, bool
   if (!on()) return;
   const auto name = [this](EdgeId edge) -> std::string_view { return graph_->edge(edge).from_port; };
   for (const ArrivalPlan& arrival : plan.arrivals) {
+    if (arrival.rank != rank_.layout_rank) continue;
     if (arrival.gradient == forward) continue;  // inputs are taken in by forward passes, gradients by backward ones
     for (std::uint32_t index = 0; index < arrival.pieces.size(); ++index) {
-      const PieceKey key{arrival.edge, arrival.gradient, replica_, arrival.sequence, index};
+      const PieceKey key{arrival.edge, arrival.gradient, rank_.replica, rank_.layout_rank, arrival.sequence, index};
       work.in.emplace_back(piece_flow(key), name(arrival.edge));
     }
   }
   for (const PieceOut& piece : plan.pieces) {
-    if (piece.gradient ? !backward : !forward) continue;
-    const PieceKey key{piece.edge, piece.gradient, piece.receiver, piece.sequence, piece.index};
+    if (piece.source_rank != rank_.layout_rank || (piece.gradient ? !backward : !forward)) continue;
+    const PieceKey key{piece.edge, piece.gradient, piece.receiver, piece.target_rank, piece.sequence, piece.index};
     work.out.emplace_back(piece_flow(key), name(piece.edge));
   }
 }

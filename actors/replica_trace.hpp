@@ -1,5 +1,5 @@
-// What one replica writes into the trace: its passes and waits, its transfers, and the arrows that join passes of
-// different replicas. While tracing is off, everything here returns at once.
+// What one rank of a replica writes into the trace: its passes and waits, its transfers, and the arrows that join
+// passes of different replicas. While tracing is off, everything here returns at once.
 //
 // RT-1: slices of one track do not overlap; transfers that do are shown one behind the other.
 // RT-2: an arrow starts in the slice of the pass that made a piece and ends in that of the pass that takes it in.
@@ -29,10 +29,17 @@ struct TracedWork {
   void finished(TraceTime begin) const;
 };
 
+/// Whose trace it is.
+struct TracedRank {
+  SectionId section;
+  ReplicaIndex replica;
+  std::uint32_t layout_rank = 0;
+};
+
 /// Not thread-safe; belongs to the replica's actor. Recorder and graph outlive it and all TracedWork.
 class ReplicaTrace {
  public:
-  ReplicaTrace(TraceRecorder& recorder, const SectionGraph& graph, SectionId section, ReplicaIndex replica);
+  ReplicaTrace(TraceRecorder& recorder, const SectionGraph& graph, const TracedRank& rank);
 
   [[nodiscard]] bool on() const { return recorder_->on(); }
   /// `label` must outlive the work: a literal.
@@ -46,7 +53,7 @@ class ReplicaTrace {
  private:
   TraceRecorder* recorder_;
   const SectionGraph* graph_;
-  ReplicaIndex replica_;
+  TracedRank rank_;
   TrackId track_;
   TrackId transfers_;
   TraceTime transfers_end_;  // RT-1

@@ -36,7 +36,10 @@ void describe_plan(const JobPlan& plan, Report& report) {
                                   {"mode", mode_name(node.mode)},
                                   {"replica", place.replica.value()},
                                   {"process", place.rank.value()},
-                                  {"device", place.device},
+                                  {"device", place.devices.front()},
+                                  {"devices", place.devices},
+                                  {"tensor", node.layout.tensor},
+                                  {"context", node.layout.context},
                                   {"precision", std::string(name_of(config.precision))},
                                   {"micro_batch", node.micro_batch},
                                   {"flops_per_token", plan.flops_per_token[place.section.value()]}});

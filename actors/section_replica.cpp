@@ -1,57 +1,48 @@
 #include "actors/section_replica.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+
+#include "transport/immediate.hpp"
 
 namespace maestro {
 
 namespace {
-
-ReplicaPortsOptions ports_options(const ReplicaSpec& spec) {
-  return {spec.graph, spec.section, spec.replica, spec.rank, spec.largest, spec.limits, spec.epoch, spec.remote};
-}
-
-ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t client) {
-  const GraphNode& node = spec.graph->node(spec.section);
-  ReplicaReductionOptions options;
-  options.section = spec.section;
-  options.replica = spec.replica;
-  options.rank = spec.rank;
-  options.gradients = spec.runner->section().parameters().gradients();
-  options.replicas = node.trained() && !options.gradients.empty() ? node.replicas : 1;
-  options.remote = spec.remote;
-  options.client = client;
-  return options;
-}
 
 LaneOptions lane_options(const ReplicaSpec& spec) {
   const GraphNode& node = spec.graph->node(spec.section);
   return {node.mode == Mode::forward_backward, spec.graph->awaits_gradient(spec.section), node.max_in_flight};
 }
 
-std::vector<Metric> as_messages(const std::vector<MetricSum>& sums) {
-  std::vector<Metric> metrics;
-  for (const MetricSum& sum : sums) metrics.push_back({sum.name, sum.sum, sum.weight});
-  return metrics;
+/// Figures of ranks add up; a pass takes as long as its slowest rank.
+void add_to(WorkDone& all, const WorkDone& one) {
+  for (const Metric& metric : one.metrics) {
+    const auto same = std::ranges::find(all.metrics, metric.name, &Metric::name);
+    if (same == all.metrics.end()) {
+      all.metrics.push_back(metric);
+    } else {
+      same->sum += metric.sum;
+      same->weight += metric.weight;
+    }
+  }
+  all.gradient_norm += one.gradient_norm;
+  all.lr = one.lr;
+  all.forward_ms = std::max(all.forward_ms, one.forward_ms);
+  all.backward_ms = std::max(all.backward_ms, one.backward_ms);
 }
 
 }  // namespace
 
 SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
-    : caf::event_based_actor(config),
-      spec_(std::move(spec)),
-      ports_(ports_options(spec_), *spec_.network,
-             [self = caf::actor_cast<caf::actor_addr>(this)] {
-               // A weak reference: buffers outlive the actor when the run ends early.
-               if (const auto alive = caf::actor_cast<caf::actor>(self)) tell_from_outside(alive, BufferFree{});
-             }),
-      reduction_(reduction_options(spec_, ports_.client()), *spec_.network),
-      lane_(lane_options(spec_)),
-      trace_(*spec_.trace, *spec_.graph, spec_.section, spec_.replica) {
+    : caf::event_based_actor(config), spec_(std::move(spec)), lane_(lane_options(spec_)) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
-  for (const std::uint32_t ring : ports_.ring_numbers()) spec_.network->route_ring(ring, self);
-  for (const std::uint32_t ring : reduction_.ring_numbers()) spec_.network->route_ring(ring, self);
-  spec_.network->route_client(ports_.client(), self);
+  for (std::uint32_t rank = 0; rank < spec_.ranks.size(); ++rank) {
+    ranks_.push_back(std::make_unique<ReplicaRank>(spec_, rank, [weak = caf::actor_cast<caf::actor_addr>(this)] {
+      // A weak reference: buffers outlive the actor when the run ends early.
+      if (const auto alive = caf::actor_cast<caf::actor>(weak)) tell_from_outside(alive, BufferFree{});
+    }));
+    ranks_.back()->route(self);
+  }
 }
 
 ReplicaAddress SectionReplica::address() const {
@@ -60,8 +51,10 @@ ReplicaAddress SectionReplica::address() const {
   address.replica = spec_.replica;
   address.rank = spec_.rank;
   address.actor = caf::actor_cast<caf::actor>(const_cast<SectionReplica*>(this));
-  address.rings = ports_.rings();
-  address.reduction = reduction_.address();
+  for (const auto& rank : ranks_) {
+    std::ranges::copy(rank->ports().rings(), std::back_inserter(address.rings));
+    address.reductions.push_back(rank->reduction().address());
+  }
   return address;
 }
 
@@ -74,7 +67,9 @@ caf::behavior SectionReplica::make_behavior() {
       [this](AddressRequest) { return address(); },
       [this](const Directory& directory) { connect(directory); },
       [this](const MicroBatchToken& token) {
-        check(ports_.expect(token.plan, arrived()));
+        for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+          check(ranks_[rank]->ports().expect(token.plan, arrived(rank)));
+        }
         lane_.enqueue(token.plan);
         pump();
       },
@@ -83,29 +78,29 @@ caf::behavior SectionReplica::make_behavior() {
         pump();
       },
       [this](const PieceHandOver& piece) {
-        check(ports_.handed_over(piece, arrived()));
+        check(ranks_[piece.layout_rank]->ports().handed_over(piece, arrived(piece.layout_rank)));
         pump();
       },
       [this](const RingEvent& event) {
-        if (!reduction_.landed(event.immediate)) check(ports_.landed(event.immediate, arrived()));
+        ring_event(event.immediate);
         pump();
       },
       [this](const Credit& credit) {
-        check(ports_.credit(credit));
+        for (const auto& rank : ranks_) check(rank->ports().credit(credit));
         pump();
       },
       [this](BufferFree) { pump(); },
       [this](const WriteFinished& finished) {
-        if (!reduction_.write_finished(finished.cookie)) ports_.write_finished(finished.cookie);
+        write_finished(finished.cookie);
         pump();
       },
       [this](const WriteBroken& broken) { tell(this, spec_.bridge, TransferBroken{where() + ": " + broken.message}); },
       [this](const ShardHandOver& shard) {
-        reduction_.handed_over(shard);
+        ranks_[shard.layout_rank]->reduction().handed_over(shard);
         pump();
       },
       [this](const ShardRead& read) {
-        reduction_.shard_read(read.step);
+        ranks_[read.layout_rank]->reduction().shard_read(read.step);
         pump();
       },
       [this](const PhaseOpen& open) {
@@ -116,7 +111,7 @@ caf::behavior SectionReplica::make_behavior() {
         norm_total_ = total;
         clip();
       },
-      [this](WorkDone& result) { done(std::move(result)); },
+      [this](WorkDone& result) { rank_done(std::move(result)); },
       [this](const Failure& failure) { fail(failure.message); },
       [this](StatusRequest) {
         return WaitingFor{spec_.section, spec_.replica, waits_for()};
@@ -126,25 +121,53 @@ caf::behavior SectionReplica::make_behavior() {
 
 void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
-  Outbox outbox;
-  outbox.hand_over = [this](const caf::actor& to, PieceHandOver piece) { tell(this, to, std::move(piece)); };
-  if (trace_.on()) outbox.transferred = [this](const Transfer& transfer) { trace_.transferred(transfer); };
-  outbox.credit = [this](const caf::actor& to, Credit credit) { tell(this, to, std::move(credit)); };
-  ports_.connect(directory, std::move(outbox));
-  reduction_.connect(directory, [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); });
+  for (const auto& rank : ranks_) {
+    Outbox outbox;
+    outbox.hand_over = [this](const caf::actor& to, PieceHandOver piece) { tell(this, to, std::move(piece)); };
+    if (rank->trace().on()) {
+      outbox.transferred = [&trace = rank->trace()](const Transfer& transfer) { trace.transferred(transfer); };
+    }
+    outbox.credit = [this](const caf::actor& to, Credit credit) { tell(this, to, std::move(credit)); };
+    rank->ports().connect(directory, std::move(outbox));
+    rank->reduction().connect(directory, [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); });
+  }
 }
 
-ReplicaPorts::Arrived SectionReplica::arrived() {
-  return [this](EdgeId edge, bool gradient, std::uint64_t sequence) { lane_.arrived(edge, gradient, sequence); };
+ReplicaPorts::Arrived SectionReplica::arrived(std::uint32_t layout_rank) {
+  return [this, layout_rank](EdgeId edge, bool gradient, std::uint64_t sequence) {
+    lane_.arrived(edge, gradient, sequence, layout_rank);
+  };
+}
+
+void SectionReplica::ring_event(std::uint32_t immediate) {
+  const std::uint32_t ring = unpack_immediate(immediate).edge.value();
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank]->reduction().landed(immediate)) return;
+    if (ranks_[rank]->ports().owns_ring(ring)) return check(ranks_[rank]->ports().landed(immediate, arrived(rank)));
+  }
+}
+
+void SectionReplica::write_finished(std::uint64_t cookie) {
+  for (const auto& rank : ranks_) {
+    if (cookie >> Network::client_shift != rank->ports().client()) continue;
+    if (!rank->reduction().write_finished(cookie)) rank->ports().write_finished(cookie);
+  }
+}
+
+BuffersFree SectionReplica::buffers_free() const {
+  BuffersFree free;
+  for (const auto& rank : ranks_) {
+    const BuffersFree own = rank->ports().buffers_free();
+    free.outputs = free.outputs && own.outputs;
+    free.gradients = free.gradients && own.gradients;
+  }
+  return free;
 }
 
 void SectionReplica::pump() {
   if (failed_) return;
-  if (stage_ != Stage::idle) {
-    if (work_.kind == ReplicaLane::Kind::mark) continue_step();
-    return;
-  }
-  const std::optional<Work> next = lane_.next(ports_.buffers_free());
+  if (stage_ != Stage::idle) return continue_reduction();
+  const std::optional<Work> next = lane_.next(buffers_free());
   if (next) {
     note_wait();
     start(*next);
@@ -156,7 +179,7 @@ void SectionReplica::pump() {
 
 void SectionReplica::note_wait() {
   if (!idle_since_) return;
-  trace_.waited(*idle_since_, idle_reason_);
+  ranks_.front()->trace().waited(*idle_since_, idle_reason_);
   idle_since_.reset();
 }
 
@@ -180,88 +203,53 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
   const MicroBatchPlan& plan = *work.batch;
   step_ = plan.step;
   if (spec_.current_step != nullptr) spec_.current_step->store(step_.value(), std::memory_order_relaxed);
-  auto given = ports_.open(plan, !forward);
-  if (!given) return fail(given.error().message);
-  sending_ = forward ? ports_.acquire(plan, false) : std::vector<SendBuffer>();
-  if (backward) {
-    for (SendBuffer& buffer : ports_.acquire(plan, true)) sending_.push_back(std::move(buffer));
+  std::vector<std::pair<TracedWork, Job>> jobs;
+  for (const auto& rank : ranks_) {
+    Result<Job> job = rank->pass(plan, forward, backward);
+    if (!job) return fail(job.error().message);
+    jobs.emplace_back(rank->traced_pass(plan, forward, backward), std::move(*job));
   }
-  std::vector<PortTensor> outputs;
-  std::vector<PortTensor> gradients;
-  for (const SendBuffer& send : sending_) {
-    const GraphEdge& edge = spec_.graph->edge(send.edge);
-    (send.gradient ? gradients : outputs)
-        .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false});
-  }
-  const bool source = node().mode == Mode::source;
-  const TraceCategory category = source    ? TraceCategory::source
-                                 : forward ? TraceCategory::forward
-                                           : TraceCategory::backward;
-  const std::string_view label = source                ? "read"
-                                 : forward && backward ? "forward + backward"
-                                 : forward             ? (plan.pass == Pass::train ? "forward" : "evaluate")
-                                                       : "backward";
-  TracedWork traced = trace_.work(label, category, step_);
-  trace_.add_arrows(traced, plan, forward, backward);
-  submit(
-      std::move(traced),
-      [runner = spec_.runner, plan, given = std::move(*given), outputs, gradients, forward, backward] {
-        WorkDone result;
-        const Clock::time_point begin = Clock::now();
-        std::vector<PortTensor> tensors;
-        for (const auto& [tensor, copies] : given) {
-          for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
-          tensors.push_back(tensor);
-        }
-        if (forward) result.metrics = as_messages(runner->forward(plan, tensors, outputs));
-        const Clock::time_point middle = Clock::now();
-        if (backward) runner->backward(plan, forward ? std::vector<PortTensor>() : tensors, gradients);
-        const auto ms = [](Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); };
-        (forward ? result.forward_ms : result.backward_ms) = ms(middle - begin);
-        if (backward) result.backward_ms += ms(Clock::now() - middle);
-        return result;
-      },
-      emulated_time(plan, forward, backward));
+  submit_all(std::move(jobs), emulated_time(plan, forward, backward));
 }
 
 void SectionReplica::start_mark(const LaneMark& mark) {
   step_ = mark.step;
   if (mark.kind == LaneMark::Kind::snapshot) return start_snapshot(mark);
-  if (!trained() || !mark.active || mark.pass == Pass::evaluate) {
-    stage_ = Stage::snapshot;
-    return done(WorkDone{});
-  }
-  stage_ = Stage::norm;
-  have_norm_ = false;
-  if (reduction_.needed()) reduction_.begin(step_);
-  continue_step();
+  if (!trained() || !mark.active || mark.pass == Pass::evaluate) return mark_passed();
+  if (ranks_.size() == 1) return start_reduction();
+  stage_ = Stage::adding;
+  submit_all("add ranks", [](ReplicaRank& rank) {
+    return [runner = rank.runner()] {
+      runner->add_over_ranks();
+      return WorkDone{};
+    };
+  });
 }
 
-void SectionReplica::continue_step() {
-  if (stage_ != Stage::norm || have_norm_) return;
-  if (reduction_.active()) {
-    if (reduction_.may_sum()) {
-      stage_ = Stage::summing;
-      return submit("reduce", TraceCategory::step, [this] {
-        reduction_.sum(spec_.device->ops());
-        return WorkDone{};
-      });
+void SectionReplica::start_reduction() {
+  stage_ = Stage::reducing;
+  for (const auto& rank : ranks_) rank->begin_reduction(step_);
+  continue_reduction();
+}
+
+void SectionReplica::continue_reduction() {
+  if (stage_ != Stage::reducing) return;
+  bool reduced = true;
+  for (const auto& rank : ranks_) {
+    if (auto work = rank->reduction_work()) {
+      rank->submit(rank->trace().work(work->first, TraceCategory::step, step_), std::move(work->second), {},
+                   caf::actor_cast<caf::actor>(this));
     }
-    if (reduction_.may_copy()) {
-      stage_ = Stage::copying;
-      return submit("gather", TraceCategory::step, [this] {
-        reduction_.copy_sums();
-        return WorkDone{};
-      });
-    }
-    if (!reduction_.complete()) return;
-    reduction_.finish();
+    reduced = rank->reduced() && reduced;
   }
-  have_norm_ = true;
-  submit("norm", TraceCategory::step, [runner = spec_.runner] {
-    WorkDone result;
-    result.gradient_norm = runner->gradient_sum_of_squares();
-    return result;
+  if (!reduced) return;
+  stage_ = Stage::norm;
+  submit_all("norm", [](ReplicaRank& rank) {
+    return [runner = rank.runner()] {
+      WorkDone result;
+      result.gradient_norm = runner->gradient_sum_of_squares();
+      return result;
+    };
   });
 }
 
@@ -273,75 +261,86 @@ void SectionReplica::clip() {
 
 void SectionReplica::start_step(double sum_of_squares) {
   stage_ = Stage::stepping;
-  const double norm = std::sqrt(sum_of_squares);
-  const double own = std::sqrt(sum_of_squares_);
-  submit("step", TraceCategory::step, [runner = spec_.runner, step = step_, norm, own] {
-    const Result<OptimizerStep> stepped = runner->step(step, norm);
-    if (!stepped) throw std::runtime_error(stepped.error().message);
-    WorkDone result;
-    result.gradient_norm = own;
-    result.lr = stepped->lr;
-    return result;
+  submit_all("step", [this, norm = std::sqrt(sum_of_squares)](ReplicaRank& rank) {
+    return [runner = rank.runner(), step = step_, norm] {
+      const Result<OptimizerStep> stepped = runner->step(step, norm);
+      if (!stepped) throw std::runtime_error(stepped.error().message);
+      WorkDone result;
+      result.lr = stepped->lr;
+      return result;
+    };
   });
 }
 
 void SectionReplica::start_snapshot(const LaneMark& mark) {
+  if (!trained() || spec_.replica != ReplicaIndex(0)) return mark_passed();
   stage_ = Stage::snapshot;
-  if (!trained() || spec_.replica != ReplicaIndex(0)) return done(WorkDone{});
   const caf::actor self = caf::actor_cast<caf::actor>(this);
-  const caf::actor coordinator = coordinator_;
-  submit("snapshot", TraceCategory::step,
-         [runner = spec_.runner, writer = spec_.snapshots, mark, self, coordinator, section = spec_.section,
-          label = node().name] {
-           Result<SectionSnapshot> taken = take_snapshot(runner->section(), label);
-           if (!taken) throw std::runtime_error(taken.error().message);
-           writer->write(mark.staging, std::move(*taken), [=](Result<std::vector<FileRecord>> written) {
-             if (!written) return tell_from_outside(self, Failure{"checkpoint: " + written.error().message});
-             SnapshotWritten message{section, mark.step, {}};
-             for (const FileRecord& file : *written) message.files.push_back({file.path, file.bytes, file.checksum});
-             tell_from_outside(coordinator, std::move(message));
-           });
-           return WorkDone{};
-         });
+  std::vector<Section*> sections;  // of the tensor ranks of the first context part: all that there is to store
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(node().layout.tensor); ++rank) {
+    sections.push_back(&ranks_[rank]->runner()->section());
+  }
+  Job job = [runner = ranks_.front()->runner(), sections, writer = spec_.snapshots, mark, self,
+             coordinator = coordinator_, section = spec_.section, label = node().name] {
+    Result<SectionSnapshot> taken = take_snapshot(sections, label);
+    if (!taken) throw std::runtime_error(taken.error().message);
+    writer->write(mark.staging, std::move(*taken), [=](Result<std::vector<FileRecord>> written) {
+      if (!written) return tell_from_outside(self, Failure{"checkpoint: " + written.error().message});
+      SnapshotWritten message{section, mark.step, {}};
+      for (const FileRecord& file : *written) message.files.push_back({file.path, file.bytes, file.checksum});
+      tell_from_outside(coordinator, std::move(message));
+    });
+    return WorkDone{};
+  };
+  working_ = 1;
+  gathered_ = WorkDone{};
+  ranks_.front()->submit(ranks_.front()->trace().work("snapshot", TraceCategory::step, step_), std::move(job), {},
+                         self);
 }
 
-void SectionReplica::submit(std::string_view label, TraceCategory category, Job job) {
-  submit(trace_.work(label, category, step_), std::move(job));
+void SectionReplica::submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of) {
+  std::vector<std::pair<TracedWork, Job>> work;
+  for (const auto& rank : ranks_) {
+    work.emplace_back(rank->trace().work(label, TraceCategory::step, step_), job_of(*rank));
+  }
+  submit_all(std::move(work), {});
 }
 
-void SectionReplica::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts) {
-  const caf::actor self = caf::actor_cast<caf::actor>(this);
-  const Priority priority = node().mode == Mode::forward_backward ? Priority::critical : Priority::background;
-  spec_.device->submit_lasting(lasts, priority, [self, traced = std::move(traced), job = std::move(job)] {
-    const auto begin = std::chrono::steady_clock::now();
-    try {
-      WorkDone result = job();
-      traced.finished(begin);
-      tell_from_outside(self, std::move(result));
-    } catch (const std::exception& problem) {
-      tell_from_outside(self, Failure{problem.what()});
-    }
-  });
+void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts) {
+  working_ = ranks_.size();
+  gathered_ = WorkDone{};
+  std::unique_lock<std::mutex> gang;
+  if (ranks_.size() > 1 && spec_.gang != nullptr) gang = std::unique_lock(*spec_.gang);  // RK-2
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    auto& [traced, job] = work[rank];
+    ranks_[rank]->submit(std::move(traced), std::move(job), lasts, caf::actor_cast<caf::actor>(this));
+  }
 }
 
-void SectionReplica::done(WorkDone result) {
+void SectionReplica::rank_done(WorkDone result) {
+  if (stage_ == Stage::reducing) {
+    ranks_[result.layout_rank]->reduction_worked(
+        [this](const caf::actor& to, ShardRead read) { tell(this, to, read); });
+    return continue_reduction();
+  }
+  if (working_ == 0) return fail("work finished that was never started");
+  add_to(gathered_, result);
+  if (--working_ == 0) done();
+}
+
+void SectionReplica::done() {
   switch (stage_) {
     case Stage::idle:
     case Stage::clipping:
+    case Stage::reducing:
       return fail("work finished that was never started");
     case Stage::pass:
-      passes_.finished(std::move(result.metrics), time_of(work_, {result.forward_ms, result.backward_ms}));
+      passes_.finished(std::move(gathered_.metrics), time_of(work_, {gathered_.forward_ms, gathered_.backward_ms}));
       return pass_done();
-    case Stage::summing:
-      reduction_.summed();
-      stage_ = Stage::norm;
-      return continue_step();
-    case Stage::copying:
-      reduction_.copied([this](const caf::actor& to, ShardRead read) { tell(this, to, read); });
-      stage_ = Stage::norm;
-      return continue_step();
+    case Stage::adding:
+      return start_reduction();
     case Stage::norm:
-      sum_of_squares_ = result.gradient_norm;
+      sum_of_squares_ = gathered_.gradient_norm;
       if (!spec_.global_clip) return start_step(sum_of_squares_);
       stage_ = Stage::clipping;
       if (spec_.replica == ReplicaIndex(0)) {
@@ -349,15 +348,12 @@ void SectionReplica::done(WorkDone result) {
       }
       return clip();
     case Stage::stepping: {
-      StepDone message{spec_.section, spec_.replica, step_, Pass::train, result.gradient_norm, result.lr};
-      tell(this, coordinator_, message);
+      const double own = std::sqrt(sum_of_squares_);
+      tell(this, coordinator_, StepDone{spec_.section, spec_.replica, step_, Pass::train, own, gathered_.lr});
       return finish_mark();
     }
     case Stage::snapshot:
-      if (work_.mark.kind == LaneMark::Kind::end_step) {
-        tell(this, coordinator_, StepDone{spec_.section, spec_.replica, step_, work_.mark.pass, 0, 0});
-      }
-      return finish_mark();
+      return mark_passed();
   }
 }
 
@@ -378,14 +374,13 @@ PassCost SectionReplica::time_of(const Work& work, PassCost measured) const {
 
 void SectionReplica::pass_done() {
   const MicroBatchPlan plan = *work_.batch;
-  check(ports_.send(plan, std::move(sending_)));
-  sending_.clear();
+  for (const auto& rank : ranks_) check(rank->send(plan));
   const std::optional<MicroBatchPlan> retired = lane_.finished();
   phase_pass_done(plan, work_.kind);
   if (!retired) {
     passes_.keep(plan.index);
   } else {
-    check(ports_.release(*retired));
+    for (const auto& rank : ranks_) check(rank->ports().release(*retired));
     tell(this, coordinator_, passes_.retire(plan, Clock::now()));
   }
   stage_ = Stage::idle;
@@ -396,6 +391,13 @@ void SectionReplica::phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Ki
   if (!plan.phased) return;
   const bool backward = kind == ReplicaLane::Kind::backward;
   tell(this, coordinator_, PhasePassDone{plan.step, plan.group, backward ? plan.backward_phase : plan.forward_phase});
+}
+
+void SectionReplica::mark_passed() {
+  if (work_.mark.kind == LaneMark::Kind::end_step) {
+    tell(this, coordinator_, StepDone{spec_.section, spec_.replica, step_, work_.mark.pass, 0, 0});
+  }
+  finish_mark();
 }
 
 void SectionReplica::finish_mark() {
@@ -421,7 +423,8 @@ void SectionReplica::fail(const std::string& message) {
 
 std::string SectionReplica::waits_for() const {
   if (stage_ == Stage::clipping) return "the gradient norms of the other sections";
-  if (stage_ != Stage::idle) return reduction_.active() ? "gradients of the other replicas" : "";
+  if (stage_ == Stage::reducing) return "gradients of the other replicas";
+  if (stage_ != Stage::idle) return {};
   if (const ArrivalPlan* missing = lane_.missing_arrival()) {
     const GraphEdge& edge = spec_.graph->edge(missing->edge);
     const MicroBatchPlan& batch = *lane_.waiting_batch();
@@ -430,7 +433,10 @@ std::string SectionReplica::waits_for() const {
            (missing->gradient ? edge.from_port : edge.to_port) + " from section '" + peer + "', sample " +
            std::to_string(batch.samples.front().id.value()) + ", step " + std::to_string(batch.step.value());
   }
-  if (lane_.waiting_batch() != nullptr) return ports_.waiting_send();
+  if (lane_.waiting_batch() == nullptr) return {};
+  for (const auto& rank : ranks_) {
+    if (std::string waiting = rank->ports().waiting_send(); !waiting.empty()) return waiting;
+  }
   return {};
 }
 

@@ -3,27 +3,35 @@
 namespace maestro {
 
 namespace {
+
 constexpr const char* first_prefix = "exp_avg.";
 constexpr const char* second_prefix = "exp_avg_sq.";
+
+/// For errors about a tensor: the file, or the folder of several.
+std::string label_of(const std::vector<SafetensorsFile>& files) {
+  const std::filesystem::path& first = files.front().path();
+  return (files.size() == 1 ? first : first.parent_path()).string();
+}
+
 }  // namespace
 
-Result<SectionSnapshot> take_snapshot(Section& section, const std::string& name) {
-  const Parameters& parameters = section.parameters();
+Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name) {
+  Section& section = *tensor_ranks.front();
   SectionSnapshot snapshot;
   snapshot.section = name;
   snapshot.config = section.config_json();
-  snapshot.updates = static_cast<std::uint64_t>(parameters.updates());
-  const auto copy = [&](TensorSnapshot& into, std::span<float> flat, const char* prefix) -> Status {
-    Result<TensorSnapshot> made = export_tensors(section, flat, prefix);
+  snapshot.updates = static_cast<std::uint64_t>(section.parameters().updates());
+  const auto copy = [&](TensorSnapshot& into, ParameterBuffer which, const char* prefix) -> Status {
+    Result<TensorSnapshot> made = export_tensors(tensor_ranks, which, prefix);
     if (!made) return made.error();
     into = std::move(*made);
     return {};
   };
-  if (Status status = copy(snapshot.values, parameters.values(), ""); !status) return status.error();
-  if (Status status = copy(snapshot.first_moments, parameters.first_moments(), first_prefix); !status) {
+  if (Status status = copy(snapshot.values, ParameterBuffer::values, ""); !status) return status.error();
+  if (Status status = copy(snapshot.first_moments, ParameterBuffer::first_moments, first_prefix); !status) {
     return status.error();
   }
-  if (Status status = copy(snapshot.second_moments, parameters.second_moments(), second_prefix); !status) {
+  if (Status status = copy(snapshot.second_moments, ParameterBuffer::second_moments, second_prefix); !status) {
     return status.error();
   }
   return snapshot;
@@ -33,8 +41,8 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
   Result<StoredSection> stored = read_section(checkpoint, name);
   if (!stored) return stored.error();
   Parameters& parameters = section.parameters();
-  const std::string model = (checkpoint / name / "model.safetensors").string();
-  const std::string optimizer = (checkpoint / name / "optimizer.safetensors").string();
+  const std::string model = label_of(stored->model);
+  const std::string optimizer = label_of(stored->optimizer);
   if (Status status = import_tensors(section, parameters.values(), stored->state.parameters, model); !status) {
     return status;
   }
@@ -60,6 +68,7 @@ void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapsh
     state.optimizer.insert(state.optimizer.end(), held->second_moments.tensors.begin(),
                            held->second_moments.tensors.end());
     state.optimizer_step = held->updates;
+    state.part = held->part;
     written(store_.write_section(staging, held->section, state));
   });
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,10 @@
 
 namespace maestro {
 
-/// A section's state at the end of a step, independent of the section.
+/// A section's state at the end of a step, or a part of it, independent of the section.
 struct SectionSnapshot {
   std::string section;
+  StatePart part;  ///< the whole section, unless the taker says otherwise
   std::string config;
   std::uint64_t updates = 0;  ///< of the optimizer so far
   TensorSnapshot values;
@@ -24,9 +26,10 @@ struct SectionSnapshot {
   TensorSnapshot second_moments;
 };
 
-/// Copies what a checkpoint holds of a trained section. On the device thread.
-Result<SectionSnapshot> take_snapshot(Section& section, const std::string& name);
-/// Puts a stored state back. On the starting thread, before any work.
+/// Copies what a checkpoint holds of a trained section, given the tensor ranks of one replica's first context part. On
+/// a device thread, while the others rest.
+Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name);
+/// Puts a stored state back, whatever the number of parts it was written in. On the starting thread, before any work.
 Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name);
 
 /// Thread-safe.

@@ -91,8 +91,8 @@ std::vector<MetricSum> SectionRunner::forward(const MicroBatchPlan& plan, std::s
                              ", its edge carries " + output.tensor.shape().to_string());
     }
     std::memcpy(output.tensor.raw(), value->value().raw(), output.tensor.bytes());
-    if (keep) batch->outputs.emplace_back(output.port, *value);
   }
+  if (keep) batch->outputs = results.values();  // those that others send, too: their gradient comes to every rank
   std::vector<MetricSum> metrics = results.metrics();
   results = Outputs();
   if (keep) {
@@ -131,8 +131,27 @@ void SectionRunner::backward(const MicroBatchPlan& plan, std::span<const PortTen
   free_.push_back(std::move(batch));
 }
 
+void SectionRunner::add_over_ranks() {
+  const ParallelContext& parallel = context_.parallel;
+  const Parameters& parameters = section_->parameters();
+  if (parallel.tensor_group != nullptr) {
+    for (const std::span<float> partial : parameters.replicated_gradients()) {
+      parallel.tensor_group->all_reduce_sum(partial);
+    }
+  }
+  if (parallel.context_group != nullptr) parallel.context_group->all_reduce_sum(parameters.gradients());
+}
+
 double SectionRunner::gradient_sum_of_squares() const {
-  return context_.ops->sum_of_squares(section_->parameters().gradients());
+  const ParallelContext& parallel = context_.parallel;
+  const Parameters& parameters = section_->parameters();
+  if (parallel.layout.ranks() == 1) return context_.ops->sum_of_squares(parameters.gradients());
+  if (parallel.context() > 0) return 0;
+  double sum = 0;
+  for (const auto& own : parameters.sharded_gradients()) sum += context_.ops->sum_of_squares(own);
+  if (parallel.tensor() > 0) return sum;
+  for (const auto& shared : parameters.replicated_gradients()) sum += context_.ops->sum_of_squares(shared);
+  return sum;
 }
 
 Result<OptimizerStep> SectionRunner::step(StepId step, double norm) {

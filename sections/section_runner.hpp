@@ -1,9 +1,10 @@
-// Runs one section replica on its device: micro-batches forward and backward, the optimizer, snapshots. Knows nothing
-// of actors, so a section can also be trained without any (tests, GPU checks).
+// Runs one rank of a section replica on its device: micro-batches forward and backward, the optimizer, snapshots. Knows
+// nothing of actors, so a section can also be trained without any (tests, GPU checks).
 //
 // SR-1: all calls come from one thread, the device's.
 // SR-2: every micro-batch in flight has a tape and an arena of its own; both are reused.
 // SR-3: gradients accumulate in the order of the backward calls.
+// SR-4: after add_over_ranks() ranks that hold the same parameter hold bitwise the same gradient of it.
 #pragma once
 
 #include <deque>
@@ -50,6 +51,10 @@ class SectionRunner {
   virtual void backward(const MicroBatchPlan& plan, std::span<const PortTensor> output_gradients,
                         std::span<const PortTensor> input_gradients);
 
+  /// The step's gradients, complete within the replica: sums over the tensor group what each tensor rank has a part of,
+  /// and everything over the context group. A collective of all ranks; nothing to do with one.
+  virtual void add_over_ranks();
+  /// Of what this rank alone counts: over the ranks of a replica the results add up to that of the whole section.
   [[nodiscard]] virtual double gradient_sum_of_squares() const;
   /// Clips by `norm` (of the section, or of all sections) and steps the optimizer.
   virtual Result<OptimizerStep> step(StepId step, double norm);

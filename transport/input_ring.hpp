@@ -67,7 +67,8 @@ class InputRing {
   [[nodiscard]] std::byte* memory() const { return memory_.data(); }
   [[nodiscard]] std::size_t memory_bytes() const { return memory_.size(); }
 
-  /// A token says what to wait for; tokens may run ahead of the ring's window. True when all of it is here already.
+  /// A token says what to wait for; tokens may run ahead of the ring's window. True when all of it is here already, as
+  /// it always is of a sequence without pieces.
   Result<bool> expect(const ArrivalPlan& arrival, StepId step);
   /// A remote write has landed. True when it was the last one of a sequence, which `sequence` then names.
   Result<bool> landed(std::uint32_t immediate, std::uint64_t& sequence);

@@ -26,7 +26,7 @@ struct OutgoingPiece {
 /// Not thread-safe; belongs to the sending replica's actor.
 class OutputLink {
  public:
-  /// `senders`: replicas that share the receiver's ring.
+  /// `senders`: above 1 when not every sequence of the ring has a piece of this sender.
   OutputLink(Epoch epoch, std::uint32_t slots, std::int64_t senders) : ledger_(epoch, slots), senders_(senders) {}
 
   void queue(OutgoingPiece piece);

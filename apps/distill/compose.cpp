@@ -10,7 +10,9 @@ namespace maestro {
 namespace {
 
 /// Two replicas where there are two cores: frozen ones fill the gaps that trained sections leave.
-std::int64_t replicas_here() {
+std::int64_t replicas_here(const App& app, const std::string& section) {
+  const JobTable table = app.table(section);
+  if (table.has("tensor") || table.has("context") || table.has("pipeline")) return 1;  // the cores are spoken for
   return std::min<std::int64_t>(2, static_cast<std::int64_t>(usable_cores().size()));
 }
 
@@ -33,7 +35,7 @@ void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuild
 
 void compose_language_model(App& app) {
   auto& data = app.source("corpus");
-  auto& model = app.section("teacher", "decoder_lm").replicas(replicas_here());
+  auto& model = app.section("teacher", "decoder_lm").replicas(replicas_here(app, "teacher"));
   app.connect(data.port("tokens"), model.port("tokens"));
   app.connect(data.port("targets"), model.port("targets"));
 }
@@ -49,7 +51,7 @@ void compose_split_language_model(App& app) {
 
 void compose_distillation(App& app) {
   auto& data = app.source("corpus");
-  auto& teacher = app.section("teacher", "decoder_trunk").forward_only().replicas(replicas_here());
+  auto& teacher = app.section("teacher", "decoder_trunk").forward_only().replicas(replicas_here(app, "teacher"));
   auto& student = app.section("student", "distilled_decoder");
   app.connect(data.port("tokens"), teacher.port("tokens"));
   app.connect(data.port("tokens"), student.port("tokens"));

@@ -13,6 +13,8 @@ namespace {
 void add_run_options(CLI::App& command, maestro::RunOptions& run) {
   command.add_option("--processes", run.processes, "processes on this machine; rank 0 coordinates")
       ->check(CLI::Range(1, 64));
+  command.add_option("--cpu-devices", run.cpu_devices, "lay this many devices over the cores that are there")
+      ->check(CLI::Range(1, 4096));
   command.add_option("--report", run.report, "write a JSON report here");
   command.add_option("--trace", run.trace, "write a Perfetto trace here");
 }
@@ -39,6 +41,8 @@ int main(int argc, char** argv) {
   check_command->add_option("job", check.job, "job file (TOML)")->required();
   check_command->add_option("--set", check.overrides, "override a key")->allow_extra_args(false);
   check_command->add_option("--processes", check.run.processes, "processes to plan for")->check(CLI::Range(1, 64));
+  check_command->add_option("--cpu-devices", check.run.cpu_devices, "devices laid over the cores that are there")
+      ->check(CLI::Range(1, 4096));
   check_command->add_option("--resume", check.run.resume, "checkpoint to check as well");
 
   maestro::DistillArguments distill;

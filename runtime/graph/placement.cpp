@@ -32,6 +32,29 @@ void check_device(const GraphNode& node, const std::string& device, std::int64_t
   }
 }
 
+/// Throws JobError with the nearest layout that fits.
+void check_enough(const GraphNode& node, std::int64_t cores) {
+  const std::int64_t ranks = node.layout.ranks();
+  if (node.replicas * ranks <= cores) return;
+  const std::string machine =
+      "this machine has " + std::to_string(cores) + (cores == 1 ? " core" : " cores") + ", one device each";
+  const std::string remedy = "; or lay more devices over them with --cpu-devices ";
+  if (ranks == 1) {
+    throw JobError(node.name + ".replicas = " + std::to_string(node.replicas) + ": " + machine + "; use at most " +
+                       std::to_string(cores) + remedy + std::to_string(node.replicas),
+                   ErrorCode::unavailable);
+  }
+  const std::int64_t context = std::min(node.layout.context, std::max<std::int64_t>(1, cores / node.layout.tensor));
+  const std::int64_t tensor = std::min(node.layout.tensor, cores / context);
+  const std::int64_t replicas = std::max<std::int64_t>(1, std::min(node.replicas, cores / (tensor * context)));
+  throw JobError(node.name + ": replicas x context x tensor = " + std::to_string(node.replicas) + " x " +
+                     std::to_string(node.layout.context) + " x " + std::to_string(node.layout.tensor) + " needs " +
+                     std::to_string(node.replicas * ranks) + " devices, and " + machine +
+                     "; nearest that fits: " + std::to_string(replicas) + " x " + std::to_string(context) + " x " +
+                     std::to_string(tensor) + remedy + std::to_string(node.replicas * ranks),
+                 ErrorCode::unavailable);
+}
+
 std::vector<std::string> devices_of(const GraphNode& node, const std::vector<std::string>& wanted, std::int64_t cores,
                                     std::int64_t& next_core) {
   std::vector<std::string> devices = wanted;
@@ -42,27 +65,25 @@ std::vector<std::string> devices_of(const GraphNode& node, const std::vector<std
     }
     return devices;
   }
-  if (node.replicas > cores) {
-    throw JobError(node.name + ".replicas = " + std::to_string(node.replicas) + ": this machine has " +
-                       std::to_string(cores) + " cores, one device each; use at most " + std::to_string(cores),
-                   ErrorCode::unavailable);
-  }
+  const std::int64_t needed = node.replicas * node.layout.ranks();
+  check_enough(node, cores);
   if (devices.empty()) {
-    for (std::int64_t replica = 0; replica < node.replicas; ++replica) {
+    for (std::int64_t device = 0; device < needed; ++device) {
       devices.push_back("cpu:" + std::to_string(next_core++ % cores));
     }
     return devices;
   }
-  if (static_cast<std::int64_t>(devices.size()) != node.replicas) {
+  if (static_cast<std::int64_t>(devices.size()) != needed) {
+    const bool ranks = node.layout.ranks() > 1;
     throw JobError(node.name + ".devices names " + std::to_string(devices.size()) + " devices for " +
-                   std::to_string(node.replicas) + " replicas; name one for each replica");
+                   std::to_string(needed) +
+                   (ranks ? " ranks; name one for each rank of each replica" : " replicas; name one for each replica"));
   }
   for (const std::string& device : devices) {
     check_device(node, device, cores);
     if (std::count(devices.begin(), devices.end(), device) > 1) {
       throw JobError(node.name + ".devices: \"" + device +
-                     "\" is named twice; replicas of one section need devices "
-                     "of their own");
+                     "\" is named twice; the ranks of a section need devices of their own");
     }
   }
   return devices;
@@ -83,10 +104,12 @@ std::vector<ReplicaPlace> place(const SectionGraph& graph, const PlacementReques
     const bool source = node.mode == Mode::source;
     std::vector<std::string> devices(1, "host");
     if (!source) devices = devices_of(node, request.devices[index], request.cores, next_core);
-    for (std::uint32_t replica = 0; replica < devices.size(); ++replica) {
+    const auto per_replica = static_cast<std::size_t>(node.layout.ranks());
+    for (std::uint32_t replica = 0; replica * per_replica < devices.size(); ++replica) {
       const std::int64_t rank = source || ranks <= 0 ? 0 : first_rank + next_rank++ % ranks;
-      places.push_back(
-          {SectionId(index), ReplicaIndex(replica), ProcessRank(static_cast<std::uint32_t>(rank)), devices[replica]});
+      const auto first = devices.begin() + static_cast<std::ptrdiff_t>(replica * per_replica);
+      places.push_back({SectionId(index), ReplicaIndex(replica), ProcessRank(static_cast<std::uint32_t>(rank)),
+                        std::vector<std::string>(first, first + static_cast<std::ptrdiff_t>(per_replica))});
     }
   }
   return places;

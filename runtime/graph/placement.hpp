@@ -1,6 +1,6 @@
 // Which process and which device runs each section replica. Pure.
 //
-// PL-1: the replicas of one section are on distinct devices of a machine.
+// PL-1: the ranks of all replicas of one section are on distinct devices of a machine.
 // PL-2: rank 0 always hosts sources; with enough processes it hosts nothing else.
 #pragma once
 
@@ -16,18 +16,18 @@ struct ReplicaPlace {
   SectionId section;
   ReplicaIndex replica;
   ProcessRank rank;
-  std::string device;  ///< "cpu:K", "emulated:section/replica" or, of a source, "host"
+  std::vector<std::string> devices;  ///< by rank: "cpu:K", "emulated:section/replica" or, of a source, "host"
 };
 
 struct PlacementRequest {
   std::int64_t processes = 1;
-  std::int64_t cores = 1;  ///< of this machine
+  std::int64_t cores = 1;  ///< devices of this machine
   std::vector<std::vector<std::string>>
-      devices;  ///< per section as in the job file; empty: automatic; {"emulated"}: one for each replica
+      devices;  ///< per section: replica by replica, by rank; empty: automatic; {"emulated"}: one for each replica
 };
 
 /// All replicas in order of section and replica. Throws JobError: an unknown device name, a core that is not there, two
-/// replicas of one section on one device, more replicas than cores.
+/// ranks of one section on one device, more of them than cores.
 std::vector<ReplicaPlace> place(const SectionGraph& graph, const PlacementRequest& request);
 
 }  // namespace maestro

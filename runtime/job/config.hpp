@@ -86,14 +86,20 @@ struct OptimizerConfig {
 struct SectionConfig {
   std::string name;
   bool trained = true;                  ///< false: frozen, though gradients may pass through to sections before it
-  std::int64_t replicas = 1;
+  std::int64_t replicas = 1;            ///< data-parallel degree
+  std::int64_t tensor = 1;              ///< devices that share each layer of a replica: heads, FFN and vocabulary are cut
+  std::int64_t context = 1;             ///< devices that share the rows of each micro-batch
+  std::int64_t pipeline = 1;            ///< stages of consecutive layers
   std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as those allow
   std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
-  std::vector<std::string> devices;     ///< "cpu:K", one per replica; {"emulated"}: one each; empty: automatically
+  std::vector<std::string> devices;     ///< "cpu:K": per replica, in it per stage, in it per rank (context-major);
+                                        ///< {"emulated"}: one per replica; empty: automatically
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
   std::int64_t max_in_flight = 2;       ///< micro-batches between forward and backward, per replica
   OptimizerConfig optimizer;
+  /// Devices of one replica: stages x context parts x tensor parts.
+  [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }
   [[nodiscard]] bool emulated() const { return devices.size() == 1 && devices[0] == "emulated"; }
 };
 

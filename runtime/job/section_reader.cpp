@@ -47,6 +47,11 @@ bool is_cpu_device(std::string_view device) {
 }
 
 void check_devices(const JobTable& section, const SectionConfig& config) {
+  if (config.emulated() && config.devices_of_replica() > 1) {
+    section.fail_among({"tensor", "context", "pipeline", "devices"},
+                       "an emulated section has one device per replica; leave tensor, context and pipeline at 1 and " +
+                           std::string("let emulation.gflops stand for all its devices"));
+  }
   if (config.emulated()) return;
   for (const auto& device : config.devices) {
     if (is_cpu_device(device)) continue;
@@ -54,10 +59,16 @@ void check_devices(const JobTable& section, const SectionConfig& config) {
                  "\"" + printable(device) + "\" is no device; expected cpu:K, for example cpu:0, or emulated alone");
   }
   const auto named = static_cast<std::int64_t>(config.devices.size());
-  if (named == 0 || named == config.replicas) return;
-  section.fail_among({"devices", "replicas"}, "names " + std::to_string(named) + (named == 1 ? " device" : " devices") +
-                                                  " for " + setting("replicas", config.replicas) +
-                                                  "; name one per replica, or none to place them " + "automatically");
+  const std::int64_t needed = config.replicas * config.devices_of_replica();
+  if (named == 0 || named == needed) return;
+  const std::string names = "names " + std::to_string(named) + (named == 1 ? " device" : " devices") + " for ";
+  if (config.devices_of_replica() == 1) {
+    section.fail_among({"devices", "replicas"}, names + setting("replicas", config.replicas) +
+                                                    "; name one per replica, or none to place them automatically");
+  }
+  section.fail_among({"devices", "tensor", "context", "pipeline", "replicas"},
+                     names + "replicas x pipeline x context x tensor = " + std::to_string(needed) + "; name " +
+                         std::to_string(needed) + ", or none to place them automatically");
 }
 
 void check_heads(const JobTable& section, const DecoderConfig& config) {
@@ -106,6 +117,10 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   SectionConfig out = std::move(defaults);
   out.name = std::move(name);
   out.replicas = section.integer("replicas", out.replicas, {.min = 1, .max = 4096});
+  constexpr Range degree{.min = 1, .max = 1024};
+  out.tensor = section.integer("tensor", out.tensor, degree);
+  out.context = section.integer("context", out.context, degree);
+  out.pipeline = section.integer("pipeline", out.pipeline, degree);
   if (section.has("micro_batch_tokens") && !section.has("micro_batch")) out.micro_batch = no_bound;
   out.micro_batch = section.integer("micro_batch", out.micro_batch, at_least_one);
   out.micro_batch_tokens = section.integer("micro_batch_tokens", out.micro_batch_tokens, at_least_zero);

@@ -19,11 +19,13 @@ struct RowSectionOptions {
   std::int64_t gradient_edges = 0;  ///< consumers that send a gradient back
   bool trained = false;
   bool backward = false;  ///< trained, or gradients pass through
+  std::int64_t rank = 0;
   std::vector<std::string>* problems = nullptr;
   std::int64_t* rows = nullptr;
 };
 
-/// Checks that every row of every input is the one of the plan, passes the same rows on, and does so with gradients.
+/// Checks that every row of every input is the one of the plan, passes the same rows on, and does so with gradients. A
+/// rank checks and passes on the rows it holds; its parameters see all rows, as if ranks had added theirs up.
 class RowSection final : public Section {
  public:
   explicit RowSection(RowSectionOptions options) : options_(std::move(options)) {
@@ -44,25 +46,28 @@ class RowSection final : public Section {
     const std::vector<float> values = values_of(inputs, axis);
     std::vector<std::pair<Var, std::vector<float>>> differentiable;
     for (const Port& port : options_.node.ports.inputs) {
-      const std::vector<float> expected = values_of(inputs, port.axis);
+      const std::vector<float> all = values_of(inputs, port.axis);
+      const std::vector<float> expected = held(all, port);
       if (!inputs.has(port.name)) {
-        if (!expected.empty()) options_.problems->push_back(options_.node.name + ": no rows at " + port.name);
+        if (!all.empty()) options_.problems->push_back(options_.node.name + ": no rows at " + port.name);
         continue;
       }
       const Var& input = inputs[port.name];
       check(input.value(), expected, 1, port.name);
       if (input.needs_gradient()) differentiable.emplace_back(input, expected);
     }
-    const auto rows = static_cast<std::int64_t>(values.size());
-    *options_.rows += rows;
-    Var out = tape.output({rows, 1}, DType::f32, options_.backward && tape.recording());
-    std::copy(values.begin(), values.end(), out.value().data<float>());
-    double sum = 0;
-    for (const float value : values) sum += value;
-    outputs.metric("loss", sum, static_cast<double>(rows));
+    const Port& port = options_.node.ports.outputs.front();
+    const std::vector<float> own = held(values, port);
+    Var out = made(tape, values, port, options_.backward && tape.recording());
+    if (options_.rank == 0) {
+      *options_.rows += static_cast<std::int64_t>(values.size());
+      double sum = 0;
+      for (const float value : values) sum += value;
+      outputs.metric("loss", sum, static_cast<double>(values.size()));
+    }
     if (options_.gradient_edges > 0) {
-      tape.record(out, [this, &tape, out, differentiable, values] {
-        check(out.gradient(), values, static_cast<float>(options_.gradient_edges), "gradient of out");
+      tape.record(out, [this, &tape, out, differentiable, values, own] {
+        check(out.gradient(), own, static_cast<float>(options_.gradient_edges), "gradient of out");
         pass_back(tape, differentiable, values);
       });
     } else if (options_.backward) {
@@ -73,6 +78,22 @@ class RowSection final : public Section {
   }
 
  private:
+  /// What this rank has of a port's rows; of one column, cut by vocabulary, only one tensor rank has any.
+  [[nodiscard]] std::vector<float> held(const std::vector<float>& values, const Port& port) const {
+    const Layout& layout = options_.node.layout;
+    if (layout.columns(port.spread, 1, options_.rank).count == 0) return {};
+    const RowRange rows = layout.rows(port.spread, static_cast<std::int64_t>(values.size()), options_.rank);
+    return {values.begin() + rows.first, values.begin() + rows.end()};
+  }
+  /// A value of what this rank has of a port's `rows` rows.
+  Var made(Tape& tape, const std::vector<float>& values, const Port& port, bool needs_gradient) const {
+    const Layout& layout = options_.node.layout;
+    const std::int64_t rows = layout.rows(port.spread, static_cast<std::int64_t>(values.size()), options_.rank).count;
+    Var out = tape.output({rows, layout.columns(port.spread, 1, options_.rank).count}, DType::f32, needs_gradient);
+    const std::vector<float> own = held(values, port);
+    std::copy(own.begin(), own.end(), out.value().data<float>());
+    return out;
+  }
   [[nodiscard]] static std::vector<float> values_of(const Inputs& inputs, Axis axis) {
     std::vector<float> values;
     const SequenceLayout& layout = inputs.layout(axis);
@@ -84,12 +105,10 @@ class RowSection final : public Section {
     }
     return values;
   }
-  static void set_patches(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  void set_patches(Tape& tape, const Inputs& inputs, Outputs& outputs) const {
     const std::vector<float> values = values_of(inputs, Axis::patches);
     if (values.empty()) return;
-    Var patches = tape.output({static_cast<std::int64_t>(values.size()), 1}, DType::f32, false);
-    std::copy(values.begin(), values.end(), patches.value().data<float>());
-    outputs.set("patches", std::move(patches));
+    outputs.set("patches", made(tape, values, options_.node.ports.outputs.at(1), false));
   }
   void check(const Tensor& tensor, const std::vector<float>& values, float factor, const std::string& what) {
     const std::span<float> found = tensor.span<float>();
@@ -171,15 +190,6 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
     row.problems = &problems_;
     row.rows = &rows_forwarded_[section];
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
-      // Replicas of one section have devices of their own while there are enough.
-      const auto device = static_cast<std::size_t>(replica < options.devices ? (index + replica) % options.devices
-                                                                             : draw(random_, 0, options.devices - 1));
-      planning.devices.back().push_back(static_cast<int>(device));
-      SectionContext context;
-      context.name = node.name;
-      context.trained = row.trained;
-      context.passes_gradient = row.backward && !row.trained;
-      context.ops = &ops_;
       ReplicaSpec spec;
       spec.graph = &graph_;
       spec.section = section;
@@ -188,9 +198,25 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
       spec.limits = planning.limits;
       spec.epoch = Epoch(1);
       spec.global_clip = options.global_clip;
-      spec.runner = std::make_shared<SectionRunner>(std::make_unique<RowSection>(row), context, OptimizerConfig(),
-                                                    static_cast<std::int64_t>(options.steps));
-      spec.device = devices_[device].get();
+      for (std::int64_t rank = 0; rank < node.layout.ranks(); ++rank) {
+        // The ranks of one section have devices of their own while there are enough.
+        const std::int64_t place = replica * node.layout.ranks() + rank;
+        const auto device = static_cast<std::size_t>(place < options.devices ? (index + place) % options.devices
+                                                                             : draw(random_, 0, options.devices - 1));
+        if (rank == 0) planning.devices.back().push_back(static_cast<int>(device));
+        row.rank = rank;
+        SectionContext context;
+        context.name = node.name;
+        context.trained = row.trained;
+        context.passes_gradient = row.backward && !row.trained;
+        context.ops = &ops_;
+        context.parallel.layout = node.layout;
+        context.parallel.rank = rank;
+        spec.ranks.push_back(
+            {std::make_shared<SectionRunner>(std::make_unique<RowSection>(row), context, OptimizerConfig(),
+                                             static_cast<std::int64_t>(options.steps)),
+             devices_[device].get()});
+      }
       spec.network = &network_;
       spec.trace = &trace_;
       spec.current_step = &current_step_;

@@ -31,8 +31,9 @@ std::string description(const SectionGraph& graph, const SimulationOptions& opti
   for (const GraphNode& node : graph.nodes()) {
     text += node.name + (node.trained() ? " trained" : " frozen") + (node.follows_consumer() ? " by patches" : "") +
             (node.mode == Mode::forward_backward ? ", backward" : "") + ", replicas " + std::to_string(node.replicas) +
-            ", micro-batch " + std::to_string(node.micro_batch) + ", in flight " + std::to_string(node.max_in_flight) +
-            ", reads";
+            " of " + std::to_string(node.layout.context) + " x " + std::to_string(node.layout.tensor) +
+            " ranks, micro-batch " + std::to_string(node.micro_batch) + ", in flight " +
+            std::to_string(node.max_in_flight) + ", reads";
     for (const Port& port : node.ports.inputs) text += " " + port.name;
     text += "\n";
   }
@@ -82,6 +83,22 @@ TEST(SimulatedJob,
     const SimulationOptions options = random_options(random);
     GraphLimits limits;
     limits.max_in_flight = seed % 2 == 0 ? 1 : 3;  // every other job at its bound
+    const SectionGraph graph =
+        with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));
+    SimulatedJob job(seed, graph, options);
+    expect_complete(job, graph, options);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(SimulatedJob, every_row_reaches_the_ranks_that_hold_it_whatever_the_layouts) {  // RP-1..4, RA-1, ST-2
+  for (std::uint64_t seed = 1; seed <= 80; ++seed) {
+    Generator random(seed);
+    const SimulationOptions options = random_options(random);
+    GraphLimits limits;
+    limits.tensor = 3;
+    limits.context = 3;
     const SectionGraph graph =
         with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));

@@ -37,7 +37,7 @@ TEST(Placement, every_replica_of_an_emulated_section_has_a_device_of_its_own_how
   request.devices[1] = {"emulated"};
   std::set<std::string> devices;
   for (const ReplicaPlace& place : place(graph_of(40, 1), request)) {
-    if (place.section == SectionId(1)) devices.insert(place.device);
+    if (place.section == SectionId(1)) devices.insert(place.devices.at(0));
   }
   EXPECT_EQ(devices.size(), 40u);
   EXPECT_EQ(devices.count("emulated:teacher/39"), 1u);
@@ -67,10 +67,10 @@ TEST(Placement, one_process_hosts_everything_and_replicas_take_the_cores_in_turn
   const auto places = place(graph_of(1, 2), request_of(1, 2));
   ASSERT_EQ(places.size(), 4u);
   EXPECT_EQ(ranks(places), (std::vector<std::uint32_t>{0, 0, 0, 0}));
-  EXPECT_EQ(places[0].device, "host");
-  EXPECT_EQ(places[1].device, "cpu:0");
-  EXPECT_EQ(places[2].device, "cpu:1");
-  EXPECT_EQ(places[3].device, "cpu:0");
+  EXPECT_EQ(places[0].devices.at(0), "host");
+  EXPECT_EQ(places[1].devices.at(0), "cpu:0");
+  EXPECT_EQ(places[2].devices.at(0), "cpu:1");
+  EXPECT_EQ(places[3].devices.at(0), "cpu:0");
   EXPECT_EQ(places[3].section, SectionId(2));
   EXPECT_EQ(places[3].replica, ReplicaIndex(1));
 }
@@ -87,7 +87,8 @@ TEST(Placement, replicas_of_one_section_never_share_a_device) {  // PL-1
       for (std::int64_t students = 1; students <= cores; ++students) {
         std::set<std::pair<std::uint32_t, std::string>> taken;
         for (const ReplicaPlace& at : place(graph_of(teachers, students), request_of(1, cores))) {
-          EXPECT_TRUE(taken.emplace(at.section.value(), at.device).second) << at.device << " of " << cores;
+          EXPECT_TRUE(taken.emplace(at.section.value(), at.devices.at(0)).second)
+              << at.devices.at(0) << " of " << cores;
         }
       }
     }
@@ -98,8 +99,8 @@ TEST(Placement, named_devices_are_used_as_named) {
   PlacementRequest request = request_of(1, 4);
   request.devices[2] = {"cpu:3", "cpu:1"};
   const auto places = place(graph_of(1, 2), request);
-  EXPECT_EQ(places[2].device, "cpu:3");
-  EXPECT_EQ(places[3].device, "cpu:1");
+  EXPECT_EQ(places[2].devices.at(0), "cpu:3");
+  EXPECT_EQ(places[3].devices.at(0), "cpu:1");
 }
 
 TEST(Placement, what_this_machine_lacks_is_refused_as_unavailable) {
@@ -133,6 +134,41 @@ TEST(Placement, a_device_for_each_replica_and_none_twice) {  // PL-1
   EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("names 1 devices for 2 replicas"), std::string::npos);
   request.devices[2] = {"cpu:1", "cpu:1"};
   EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("\"cpu:1\" is named twice"), std::string::npos);
+}
+
+TEST(Placement, every_rank_of_every_replica_has_a_device_of_its_own_and_a_replica_stays_in_one_process) {  // PL-1
+  SectionGraph graph;
+  GraphNode node;
+  node.name = "student";
+  node.replicas = 2;
+  node.layout = {2, 3};
+  graph.add(node);
+  PlacementRequest request;
+  request.processes = 2;
+  request.cores = 12;
+  request.devices.resize(1);
+  const auto places = place(graph, request);
+  ASSERT_EQ(places.size(), 2u);
+  std::set<std::string> devices;
+  for (const ReplicaPlace& each : places) devices.insert(each.devices.begin(), each.devices.end());
+  EXPECT_EQ(places[0].devices.size(), 6u);
+  EXPECT_EQ(devices.size(), 12u);
+}
+
+TEST(Placement, too_many_ranks_are_refused_with_the_nearest_layout_that_fits) {
+  SectionGraph graph;
+  GraphNode node;
+  node.name = "student";
+  node.replicas = 2;
+  node.layout = {2, 1};
+  graph.add(node);
+  PlacementRequest request;
+  request.cores = 2;
+  request.devices.resize(1);
+  EXPECT_EQ(
+      refusal_of(graph, request).message,
+      "student: replicas x context x tensor = 2 x 1 x 2 needs 4 devices, and this machine has 2 cores, one device "
+      "each; nearest that fits: 1 x 1 x 2; or lay more devices over them with --cpu-devices 4");
 }
 
 }  // namespace

@@ -1,0 +1,179 @@
+#include "actors/replica_rank.hpp"
+
+#include <cstring>
+
+namespace maestro {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
+  ReplicaPortsOptions options;
+  options.graph = spec.graph;
+  options.section = spec.section;
+  options.replica = spec.replica;
+  options.layout_rank = rank;
+  options.rank = spec.rank;
+  options.largest = spec.largest;
+  options.limits = spec.limits;
+  options.epoch = spec.epoch;
+  options.remote = spec.remote;
+  return options;
+}
+
+ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
+  const GraphNode& node = spec.graph->node(spec.section);
+  ReplicaReductionOptions options;
+  options.section = spec.section;
+  options.replica = spec.replica;
+  options.layout_rank = rank;
+  options.rank = spec.rank;
+  options.gradients = spec.ranks[rank].runner->section().parameters().gradients();
+  options.replicas = node.trained() && !options.gradients.empty() ? node.replicas : 1;
+  options.remote = spec.remote;
+  options.client = client;
+  return options;
+}
+
+std::vector<Metric> as_messages(const std::vector<MetricSum>& sums) {
+  std::vector<Metric> metrics;
+  for (const MetricSum& sum : sums) metrics.push_back({sum.name, sum.sum, sum.weight});
+  return metrics;
+}
+
+double milliseconds_of(Clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+void abort_groups(const ParallelContext& parallel, const std::string& why) {
+  if (parallel.tensor_group != nullptr) parallel.tensor_group->abort(why);
+  if (parallel.context_group != nullptr) parallel.context_group->abort(why);
+}
+
+}  // namespace
+
+ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::function<void()> on_buffer_free)
+    : spec_(&spec),
+      index_(index),
+      ports_(ports_options(spec, index), *spec.network, std::move(on_buffer_free)),
+      reduction_(reduction_options(spec, index, ports_.client()), *spec.network),
+      trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, index}) {}
+
+void ReplicaRank::route(const caf::actor& self) const {
+  for (const std::uint32_t ring : ports_.ring_numbers()) spec_->network->route_ring(ring, self);
+  for (const std::uint32_t ring : reduction_.ring_numbers()) spec_->network->route_ring(ring, self);
+  spec_->network->route_client(ports_.client(), self);
+}
+
+Result<ReplicaRank::Job> ReplicaRank::pass(const MicroBatchPlan& plan, bool forward, bool backward) {
+  auto given = ports_.open(plan, !forward);
+  if (!given) return given.error();
+  sending_ = forward ? ports_.acquire(plan, false) : std::vector<SendBuffer>();
+  if (backward) {
+    for (SendBuffer& buffer : ports_.acquire(plan, true)) sending_.push_back(std::move(buffer));
+  }
+  std::vector<PortTensor> outputs;
+  std::vector<PortTensor> gradients;
+  for (const SendBuffer& send : sending_) {
+    const GraphEdge& edge = spec_->graph->edge(send.edge);
+    (send.gradient ? gradients : outputs)
+        .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false});
+  }
+  return Job([runner = runner(), plan, given = std::move(*given), outputs, gradients, forward, backward] {
+    WorkDone result;
+    const Clock::time_point begin = Clock::now();
+    std::vector<PortTensor> tensors;
+    for (const auto& [tensor, copies] : given) {
+      for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
+      tensors.push_back(tensor);
+    }
+    if (forward) result.metrics = as_messages(runner->forward(plan, tensors, outputs));
+    const Clock::time_point middle = Clock::now();
+    if (backward) runner->backward(plan, forward ? std::vector<PortTensor>() : tensors, gradients);
+    (forward ? result.forward_ms : result.backward_ms) = milliseconds_of(middle - begin);
+    if (backward) result.backward_ms += milliseconds_of(Clock::now() - middle);
+    return result;
+  });
+}
+
+TracedWork ReplicaRank::traced_pass(const MicroBatchPlan& plan, bool forward, bool backward) const {
+  const bool source = node().mode == Mode::source;
+  const TraceCategory category = source    ? TraceCategory::source
+                                 : forward ? TraceCategory::forward
+                                           : TraceCategory::backward;
+  const std::string_view label = source                ? "read"
+                                 : forward && backward ? "forward + backward"
+                                 : forward             ? (plan.pass == Pass::train ? "forward" : "evaluate")
+                                                       : "backward";
+  TracedWork traced = trace_.work(label, category, plan.step);
+  trace_.add_arrows(traced, plan, forward, backward);
+  return traced;
+}
+
+Status ReplicaRank::send(const MicroBatchPlan& plan) {
+  Status sent = ports_.send(plan, std::move(sending_));
+  sending_.clear();
+  return sent;
+}
+
+void ReplicaRank::begin_reduction(StepId step) {
+  if (!reduction_.needed()) return;
+  reducing_ = Reducing::moving;
+  reduction_.begin(step);
+}
+
+std::optional<std::pair<std::string_view, ReplicaRank::Job>> ReplicaRank::reduction_work() {
+  if (reducing_ != Reducing::moving) return std::nullopt;
+  if (reduction_.may_sum()) {
+    reducing_ = Reducing::summing;
+    return std::pair<std::string_view, Job>("reduce", [this] {
+      reduction_.sum(spec_->ranks[index_].device->ops());
+      return WorkDone();
+    });
+  }
+  if (reduction_.may_copy()) {
+    reducing_ = Reducing::copying;
+    return std::pair<std::string_view, Job>("gather", [this] {
+      reduction_.copy_sums();
+      return WorkDone();
+    });
+  }
+  return std::nullopt;
+}
+
+void ReplicaRank::reduction_worked(const std::function<void(const caf::actor&, ShardRead)>& tell_read) {
+  if (reducing_ == Reducing::summing) reduction_.summed();
+  if (reducing_ == Reducing::copying) reduction_.copied(tell_read);
+  reducing_ = Reducing::moving;
+}
+
+bool ReplicaRank::reduced() {
+  if (reducing_ == Reducing::no) return true;
+  if (reducing_ != Reducing::moving || !reduction_.complete()) return false;
+  reduction_.finish();
+  reducing_ = Reducing::no;
+  return true;
+}
+
+void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {
+  // Ranks that meet in collectives need one order on all devices, and priorities would break it (RK-2).
+  const bool first = node().mode == Mode::forward_backward || spec_->ranks.size() > 1;
+  const auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_] {
+    const auto begin = Clock::now();
+    try {
+      WorkDone result = job();
+      traced.finished(begin);
+      result.layout_rank = index;
+      tell_from_outside(self, std::move(result));
+    } catch (const CommunicatorAborted& aborted) {
+      abort_groups(runner->context().parallel, aborted.what());  // RK-3; the one that failed first has told
+    } catch (const std::exception& problem) {
+      tell_from_outside(self, Failure{problem.what()});
+      abort_groups(runner->context().parallel, problem.what());
+    }
+  };
+  spec_->ranks[index_].device->submit_lasting(lasts, first ? Priority::critical : Priority::background, work);
+}
+
+}  // namespace maestro

@@ -1,0 +1,106 @@
+// One rank of a section replica: a device with its share of the section, and the ports and the gradient reduction that
+// belong to it. Plain class; the replica's actor passes messages in and says when passes run.
+//
+// RK-1: at most one piece of work of a rank is on its device at any time.
+// RK-2: work that meets other ranks in collectives reaches the devices of all ranks in one order (ReplicaSpec::gang),
+// so
+//       that ranks never wait for each other in a circle.
+// RK-3: a rank whose work fails aborts its collectives, and so does one that is woken by that: no rank waits for it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "actors/network.hpp"
+#include "actors/replica_ports.hpp"
+#include "actors/replica_reduction.hpp"
+#include "actors/replica_trace.hpp"
+#include "actors/snapshot_writer.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/schedule/cost_model.hpp"
+#include "sections/section_runner.hpp"
+
+namespace maestro {
+
+/// Where one rank works.
+struct RankSpec {
+  std::shared_ptr<SectionRunner> runner;  ///< shared with work on the device thread
+  Device* device = nullptr;
+};
+
+/// What a replica is made of; shared parts outlive the actor system.
+struct ReplicaSpec {
+  const SectionGraph* graph = nullptr;
+  SectionId section;
+  ReplicaIndex replica;
+  ProcessRank rank;
+  SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
+  FlowLimits limits;
+  /// What a micro-batch's passes take on an emulated device; empty for a real one.
+  std::function<PassCost(std::span<const SampleRef>)> emulated_ms;
+  Epoch epoch;
+  bool remote = false;
+  bool global_clip = false;
+  std::vector<RankSpec> ranks;  ///< of the section's layout
+  std::mutex* gang = nullptr;   ///< of all replicas of the process (RK-2); may be absent with one rank
+  Network* network = nullptr;
+  TraceRecorder* trace = nullptr;
+  SnapshotWriter* snapshots = nullptr;
+  std::atomic<std::uint64_t>* current_step = nullptr;  ///< for error messages; absent in rank 0
+  caf::actor supervisor;
+  caf::actor bridge;  ///< judges failed writes
+};
+
+/// Not thread-safe; belongs to the replica's actor.
+class ReplicaRank {
+ public:
+  using Job = std::function<WorkDone()>;
+  /// `spec` and what it refers to outlive the rank. `on_buffer_free` is called from any thread.
+  ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::function<void()> on_buffer_free);
+
+  [[nodiscard]] ReplicaPorts& ports() { return ports_; }
+  [[nodiscard]] const ReplicaPorts& ports() const { return ports_; }
+  [[nodiscard]] ReplicaReduction& reduction() { return reduction_; }
+  [[nodiscard]] const ReplicaReduction& reduction() const { return reduction_; }
+  [[nodiscard]] ReplicaTrace& trace() { return trace_; }
+  [[nodiscard]] const std::shared_ptr<SectionRunner>& runner() const { return spec_->ranks[index_].runner; }
+  /// Sends events of this rank's rings and writes to `self`.
+  void route(const caf::actor& self) const;
+
+  /// Takes in what arrived for a pass and the buffers it fills; the job runs the pass.
+  Result<Job> pass(const MicroBatchPlan& plan, bool forward, bool backward);
+  [[nodiscard]] TracedWork traced_pass(const MicroBatchPlan& plan, bool forward, bool backward) const;
+  /// The pass is done: what it made leaves as credits allow.
+  Status send(const MicroBatchPlan& plan);
+
+  void begin_reduction(StepId step);
+  /// Work for the device that the reduction is ready for, if any; then reduction_worked().
+  [[nodiscard]] std::optional<std::pair<std::string_view, Job>> reduction_work();
+  void reduction_worked(const std::function<void(const caf::actor&, ShardRead)>& tell_read);
+  /// Every shard of the step's gradient is in place.
+  [[nodiscard]] bool reduced();
+
+  /// Queues work; WorkDone, or Failure, comes to `self`.
+  void submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const;
+
+ private:
+  enum class Reducing : std::uint8_t { no, moving, summing, copying };
+  [[nodiscard]] const GraphNode& node() const { return spec_->graph->node(spec_->section); }
+
+  const ReplicaSpec* spec_;
+  std::uint32_t index_;
+  ReplicaPorts ports_;
+  ReplicaReduction reduction_;
+  ReplicaTrace trace_;
+  Reducing reducing_ = Reducing::no;
+  std::vector<SendBuffer> sending_;
+};
+
+}  // namespace maestro
