@@ -92,6 +92,13 @@ struct SampleShape {
   std::int64_t images = 0;
 };
 
+/// FLOPs of one sample by layer, and of what the first and the last stage have beside layers: for cutting into stages.
+struct LayerCosts {
+  std::vector<double> layers;  ///< empty: the section cannot be cut
+  double before = 0;
+  double after = 0;
+};
+
 /// How a parameter, or some of its rows, is stored under its Hugging Face name. Rows are those of the whole parameter,
 /// whatever part of it this rank holds (Parameter::runs).
 struct StateEntry {
@@ -100,6 +107,7 @@ struct StateEntry {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;    ///< of the parameter; 0: all
   bool transposed = false;  ///< stored as (columns, rows), as GPT-2's Conv1D is
+  bool copy = false;        ///< another stage stores it: read, and not written
 };
 
 class Section {
@@ -116,6 +124,10 @@ class Section {
   /// Whether a stored tensor that is none of state() may stand in the section's file: another section's part of the
   /// same model, or a buffer that is computed here.
   [[nodiscard]] virtual bool ignores(std::string_view /*stored_name*/) const { return false; }
+  [[nodiscard]] virtual LayerCosts layer_costs(const SampleShape& /*sample*/) const { return {}; }
+  /// The parameter that the first and the last stage of a section both hold, such as a tied embedding; null: none. The
+  /// runtime adds the two gradients up in both, so that the copies stay equal; it is stored by the first stage alone.
+  [[nodiscard]] virtual Parameter* tied() { return nullptr; }
   /// config.json of the model family.
   [[nodiscard]] virtual std::string config_json() const = 0;
   /// What a person should know before the run starts, one line each; known once the section is built.
@@ -138,6 +150,18 @@ struct ParallelContext {
   [[nodiscard]] std::int64_t context() const { return layout.context_of(rank); }
 };
 
+/// Which consecutive layers of a section a pipeline stage has. The first stage also has what comes before the layers,
+/// the last one what comes after them; between two stages the residual stream travels from port "stream" to port
+/// "stream".
+struct Stage {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+  std::int64_t first_layer = 0;
+  std::int64_t layers = 0;  ///< 0 with one stage: all
+  [[nodiscard]] bool first() const { return index == 0; }
+  [[nodiscard]] bool last() const { return index + 1 == count; }
+};
+
 /// What a section is built from.
 struct SectionContext {
   std::string name;
@@ -151,6 +175,7 @@ struct SectionContext {
   bool prototype = false;
   const OperatorTable* ops = nullptr;
   ParallelContext parallel;
+  Stage stage;
 };
 
 using SectionFactory = std::function<std::unique_ptr<Section>(const SectionContext&)>;
