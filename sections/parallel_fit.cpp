@@ -1,6 +1,7 @@
 #include "sections/parallel_fit.hpp"
 
 #include <cstdlib>
+#include <stdexcept>
 #include <tuple>
 
 #include "runtime/core/result.hpp"
@@ -66,6 +67,25 @@ void check_parallel_fit(const std::string& section, const CutSizes& sizes, const
   if (layout.context > 1 || other.context > 1) advice += ", context = " + std::to_string(other.context);
   throw JobError(section + "." + found.key + " = " + std::to_string(tensor ? layout.tensor : layout.context) + ": " +
                  found.why + "; nearest that fits: " + advice);
+}
+
+void check_stage(const std::string& section, const Stage& stage, std::int64_t layers) {
+  if (stage.count == 1) return;
+  const std::string count = std::to_string(stage.count);
+  if (stage.count > layers) {
+    throw JobError(section + ".pipeline = " + count + ": " + std::to_string(layers) + " layers cannot be cut in " +
+                   count + "; nearest that fits: pipeline = " + std::to_string(layers));
+  }
+  if (stage.first_layer >= 0 && stage.layers > 0 && stage.first_layer + stage.layers <= layers) return;
+  throw std::invalid_argument(section + ": stage " + std::to_string(stage.index) + " of " + count + " has " +
+                              std::to_string(stage.layers) + " layers from " + std::to_string(stage.first_layer) +
+                              " of " + std::to_string(layers));
+}
+
+void check_uncut(const std::string& section, const Stage& stage, std::string_view kind) {
+  if (stage.count == 1) return;
+  throw JobError(section + ".pipeline = " + std::to_string(stage.count) + ": " + std::string(kind) +
+                 " has no layers to cut; leave pipeline at 1");
 }
 
 }  // namespace maestro

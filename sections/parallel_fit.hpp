@@ -1,4 +1,4 @@
-// Which layouts a model can be cut into. Pure.
+// Which layouts and pipeline stages a model can be cut into. Pure.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/graph/layout.hpp"
+#include "sections/section.hpp"
 
 namespace maestro {
 
@@ -24,5 +25,12 @@ struct CutSizes {
 /// nearest layout that fits, of several the one with fewest ranks: "student.tensor = 3: 4 heads cannot be cut in 3;
 /// nearest that fits: tensor = 2".
 void check_parallel_fit(const std::string& section, const CutSizes& sizes, const Layout& layout);
+
+/// Throws JobError when a section of so many layers cannot be cut into stage.count stages: "student.pipeline = 5: 4
+/// layers cannot be cut in 5; nearest that fits: pipeline = 4". A stage that has none of them, or some that there are
+/// not, is a programming error: throws std::invalid_argument.
+void check_stage(const std::string& section, const Stage& stage, std::int64_t layers);
+/// Throws JobError for any but the only stage of a section without layers; `kind` as in "a projector".
+void check_uncut(const std::string& section, const Stage& stage, std::string_view kind);
 
 }  // namespace maestro

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 namespace maestro {
 
@@ -23,6 +24,23 @@ struct RowLayout {
     return {offsets, positions};
   }
 };
+
+/// What is left of `spans` without `hole`, which lies in one of them.
+std::vector<std::span<float>> without(const std::vector<std::span<float>>& spans, std::span<const float> hole) {
+  const std::less<const float*> before;
+  std::vector<std::span<float>> left;
+  for (const std::span<float> span : spans) {
+    const bool holds = !before(hole.data(), span.data()) && before(hole.data(), span.data() + span.size());
+    if (!holds) {
+      left.push_back(span);
+      continue;
+    }
+    const auto first = static_cast<std::size_t>(hole.data() - span.data());
+    left.push_back(span.first(first));
+    left.push_back(span.subspan(first + hole.size()));
+  }
+  return left;
+}
 
 }  // namespace
 
@@ -142,15 +160,25 @@ void SectionRunner::add_over_ranks() {
   if (parallel.context_group != nullptr) parallel.context_group->all_reduce_sum(parameters.gradients());
 }
 
-double SectionRunner::gradient_sum_of_squares() const {
+std::vector<std::span<float>> SectionRunner::counted_gradients() const {
   const ParallelContext& parallel = context_.parallel;
   const Parameters& parameters = section_->parameters();
-  if (parallel.layout.ranks() == 1) return context_.ops->sum_of_squares(parameters.gradients());
-  if (parallel.context() > 0) return 0;
+  std::vector<std::span<float>> spans;
+  if (parallel.layout.ranks() == 1) {
+    spans = {parameters.gradients()};
+  } else if (parallel.context() == 0) {
+    spans = parameters.sharded_gradients();
+    const auto replicated = parameters.replicated_gradients();
+    if (parallel.tensor() == 0) spans.insert(spans.end(), replicated.begin(), replicated.end());
+  }
+  const Parameter* tied = context_.stage.first() ? nullptr : section_->tied();
+  if (tied == nullptr || !tied->trained()) return spans;
+  return without(spans, tied->gradient().span<float>());
+}
+
+double SectionRunner::gradient_sum_of_squares() const {
   double sum = 0;
-  for (const auto& own : parameters.sharded_gradients()) sum += context_.ops->sum_of_squares(own);
-  if (parallel.tensor() > 0) return sum;
-  for (const auto& shared : parameters.replicated_gradients()) sum += context_.ops->sum_of_squares(shared);
+  for (const std::span<float> span : counted_gradients()) sum += context_.ops->sum_of_squares(span);
   return sum;
 }
 

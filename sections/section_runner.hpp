@@ -54,7 +54,8 @@ class SectionRunner {
   /// The step's gradients, complete within the replica: sums over the tensor group what each tensor rank has a part of,
   /// and everything over the context group. A collective of all ranks; nothing to do with one.
   virtual void add_over_ranks();
-  /// Of what this rank alone counts: over the ranks of a replica the results add up to that of the whole section.
+  /// Of what this rank alone counts: over the ranks and pipeline stages of a section's replica the results add up to
+  /// that of the whole section. What the first and the last stage both hold (Section::tied), the first counts.
   [[nodiscard]] virtual double gradient_sum_of_squares() const;
   /// Clips by `norm` (of the section, or of all sections) and steps the optimizer.
   virtual Result<OptimizerStep> step(StepId step, double norm);
@@ -63,6 +64,7 @@ class SectionRunner {
   struct MicroBatch;  // tape, arena and layout of one micro-batch
   using Key = std::pair<std::uint64_t, std::uint32_t>;
   std::unique_ptr<MicroBatch> take(const MicroBatchPlan& plan);
+  [[nodiscard]] std::vector<std::span<float>> counted_gradients() const;
 
   SectionContext context_;
   std::shared_ptr<Section> section_;

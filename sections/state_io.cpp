@@ -204,6 +204,7 @@ Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view pr
   for (const Source& rank : ranks) {
     if (const Status usable = check_buffer(rank); !usable) return usable.error();
     entries.push_back(rank.section->state());
+    std::erase_if(entries.back(), [](const StateEntry& entry) { return entry.copy; });
   }
   TensorSnapshot snapshot = room_for(entries.front(), prefix);
   for (std::size_t i = 0; i < snapshot.tensors.size(); ++i) {

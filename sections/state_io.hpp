@@ -1,9 +1,11 @@
 // A section's tensors under their Hugging Face names, in and out: for checkpoints (values and moments) and for weights
 // exchanged with other tools.
 //
-// What is stored does not tell into how many ranks a section was cut: whole tensors go out and in.
+// What is stored does not tell into how many ranks or pipeline stages a section was cut: whole tensors go out and in,
+// those of a stage are a part of the model's, and a copy of what another stage stores (StateEntry::copy) only goes in.
 //
-// SI-1: import(export(section)) leaves every bit of the section as it was, on any number of tensor ranks.
+// SI-1: import(export(section)) leaves every bit of the section as it was, on any number of tensor ranks, and of stages
+//       when what all of them exported is put together.
 // SI-2: an import that fails has changed nothing; ranks of one replica fail together.
 #pragma once
 
@@ -24,7 +26,7 @@ namespace maestro {
 /// training goes on.
 struct TensorSnapshot {
   AlignedMemory memory;
-  std::vector<NamedTensor> tensors;  ///< views into `memory`, in the order of Section::state()
+  std::vector<NamedTensor> tensors;  ///< views into `memory`, in the order of Section::state(), without copies
 };
 
 /// Every tensor of `section` out of `flat`, one of its Parameters' flat buffers (values, first or second moments),

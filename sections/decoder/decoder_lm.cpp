@@ -3,6 +3,7 @@
 namespace maestro {
 
 void DecoderLm::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  if (!last_stage()) return put_stream(tape, inputs, outputs);
   const Var state = gathered_hidden(tape, inputs);
   const Tensor targets = targets_of(inputs);
   const HeadLoss loss{&targets, inputs.loss_scale()};

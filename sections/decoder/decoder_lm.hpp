@@ -1,6 +1,7 @@
 // A whole language model with its loss: decoder body, output layer (tied or its own) and softmax cross-entropy.
 //
 // Inputs  tokens (M) i32, targets (M) i32 (-1: ignored). No outputs; reports loss and ce.
+// In pipeline stages tokens go to the first and targets to the last, which reports; see decoder_section.hpp.
 // A tied output layer is the token embedding itself: its gradient is the sum of both uses.
 #pragma once
 
@@ -20,7 +21,7 @@ class DecoderLm final : public DecoderSection {
   DecoderLm(const SectionContext& context, const Options& options)
       : DecoderSection(context, options.decoder, options.data, OutputLayer::own_or_tied) {}
 
-  [[nodiscard]] Ports ports() const override { return {{tokens_port, targets_port}, {}}; }
+  [[nodiscard]] Ports ports() const override { return stage_ports({tokens_port}, {{targets_port}, {}}); }
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
   [[nodiscard]] Cost cost(const SampleShape& sample) const override { return decoder_cost(sample); }
 };

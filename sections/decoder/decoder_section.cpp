@@ -1,5 +1,7 @@
 #include "sections/decoder/decoder_section.hpp"
 
+#include <algorithm>
+
 #include "runtime/state/hf_config.hpp"
 #include "sections/parallel_fit.hpp"
 
@@ -12,6 +14,7 @@ DecoderConfig checked(const SectionContext& context, const DecoderConfig& decode
   check_decoder(context.name, config, data);
   check_parallel_fit(context.name, {config.heads, config.kv_heads, config.ffn, config.vocabulary},
                      context.parallel.layout);
+  check_stage(context.name, context.stage, config.layers);
   return config;
 }
 
@@ -20,25 +23,37 @@ DecoderConfig checked(const SectionContext& context, const DecoderConfig& decode
 DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data,
                                OutputLayer output_layer)
     : context_(context),
-      stack_(parameters_, ParameterInit(context.seed, context.name), checked(context, decoder, data),
-             context.parallel) {
-  if (output_layer == OutputLayer::own_or_tied) {
-    const ParameterInit init(context.seed, context.name);
-    head_ = this->decoder().tied ? &stack_.token_embedding()
-                                 : &add_head(parameters_, init, this->decoder(), context.parallel);
-  }
+      output_layer_(output_layer),
+      stack_(parameters_, ParameterInit(context.seed, context.name), checked(context, decoder, data), context.parallel,
+             context.stage) {
+  head_ = add_output_layer(ParameterInit(context.seed, context.name));
+  if (context.stage.count > 1) names_of_model_ = body_names(this->decoder());
   if (!context.prototype) parameters_.allocate(context.trained);
+}
+
+Parameter* DecoderSection::add_output_layer(const ParameterInit& init) {
+  if (output_layer_ == OutputLayer::none || !last_stage()) return nullptr;
+  if (decoder().tied && first_stage()) return &stack_.token_embedding();
+  return &add_head(parameters_, init, decoder(), context_.parallel);
+}
+
+Parameter* DecoderSection::tied() {
+  if (context_.stage.count == 1 || output_layer_ == OutputLayer::none || !decoder().tied) return nullptr;
+  if (last_stage()) return head_;
+  return first_stage() ? &stack_.token_embedding() : nullptr;
 }
 
 std::vector<StateEntry> DecoderSection::state() {
   std::vector<StateEntry> entries = stack_.state();
-  if (owns_head()) entries.push_back({std::string(head_name), head_, 0, 0, false});
+  if (separate_head()) entries.push_back({head_->name(), head_, 0, 0, false, decoder().tied});
   return entries;
 }
 
 bool DecoderSection::ignores(std::string_view stored_name) const {
+  if (is_stored_buffer(stored_name)) return true;
   // Some writers store the output layer of a tied model a second time; a body alone has no use for it at all.
-  return is_stored_buffer(stored_name) || (stored_name == head_name && !owns_head());
+  if (stored_name == head_name) return head_ == nullptr || decoder().tied;
+  return std::ranges::binary_search(names_of_model_, stored_name);
 }
 
 std::string DecoderSection::config_json() const {
@@ -47,7 +62,7 @@ std::string DecoderSection::config_json() const {
 
 void DecoderSection::freeze() {
   std::vector<Parameter*> matrices = stack_.matrices();
-  if (owns_head()) matrices.push_back(head_);
+  if (separate_head()) matrices.push_back(head_);
   parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient);
   if (head_ != nullptr) {  // a tied one stays an embedding too; packed now, since forward passes may share it
     (void)head_->packed(*context_.ops, context_.precision, PackFor::forward);
@@ -56,8 +71,30 @@ void DecoderSection::freeze() {
   frozen_ = true;
 }
 
+Ports DecoderSection::stage_ports(std::vector<Port> embedding, const Ports& behind) const {
+  const Port stream{stream_name, DType::f32, decoder().width, true, false, Axis::tokens, Spread::rank_rows};
+  Ports ports;
+  ports.inputs = first_stage() ? std::move(embedding) : std::vector{stream};
+  if (!last_stage()) {
+    ports.outputs = {stream};
+    return ports;
+  }
+  ports.inputs.insert(ports.inputs.end(), behind.inputs.begin(), behind.inputs.end());
+  ports.outputs = behind.outputs;
+  return ports;
+}
+
+Var DecoderSection::stream(Tape& tape, const Inputs& inputs) {
+  Var x = first_stage() ? stack_.embedded(tape, inputs["tokens"].value(), inputs.layout()) : inputs[stream_name];
+  return stack_.transformed(tape, std::move(x), inputs.layout());
+}
+
+void DecoderSection::put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  outputs.set(stream_name, stream(tape, inputs));
+}
+
 Var DecoderSection::hidden(Tape& tape, const Inputs& inputs) {
-  return stack_.hidden(tape, inputs["tokens"].value(), inputs.layout());
+  return stack_.normed(tape, stream(tape, inputs));
 }
 
 Var DecoderSection::gathered_hidden(Tape& tape, const Inputs& inputs) {
@@ -65,13 +102,23 @@ Var DecoderSection::gathered_hidden(Tape& tape, const Inputs& inputs) {
 }
 
 Cost DecoderSection::decoder_cost(const SampleShape& sample) const {
-  const DecoderConfig& config = decoder();
-  Cost cost{body_flops(config, sample.tokens), 0};
-  if (head_ != nullptr) cost.flops += head_flops(sample.tokens, config.width, config.vocabulary);
+  DecoderConfig here = decoder();
+  here.layers = stack_.stage().layers;
+  Cost cost{body_flops(here, sample.tokens), 0};
+  if (head_ != nullptr) cost.flops += head_flops(sample.tokens, here.width, here.vocabulary);
   if (context_.trained || context_.passes_gradient) {
-    cost.bytes = body_bytes(config, sample.tokens, context_.precision);
+    cost.bytes = body_bytes(here, sample.tokens, context_.precision);
+    if (!last_stage()) cost.bytes -= final_norm_bytes(here, sample.tokens, context_.precision);
   }
   return cost;
+}
+
+LayerCosts DecoderSection::layer_costs(const SampleShape& sample) const {
+  const DecoderConfig& config = decoder();
+  const double layer = body_flops(config, sample.tokens) / static_cast<double>(config.layers);
+  LayerCosts costs{std::vector<double>(static_cast<std::size_t>(config.layers), layer), 0, 0};
+  if (output_layer_ != OutputLayer::none) costs.after = head_flops(sample.tokens, config.width, config.vocabulary);
+  return costs;
 }
 
 Tensor targets_of(const Inputs& inputs) {

@@ -1,4 +1,10 @@
-// What every section around a decoder body has in common: the options, the body's parameters and their stored form.
+// What every section around a decoder body has in common: the options, the body's parameters and their stored form, and
+// how it is cut into pipeline stages.
+//
+// Of several stages the first has the embedding, and so the inputs that embedding takes; the last has final norm,
+// output layer and all that a section adds behind the layers. Between them travels
+//   stream   (M, width) f32, differentiable: the residual stream behind a stage's layers; over ranks, rows of each rank
+// When the model is tied and has its output layer, the last stage holds a copy of the embedding (tied()).
 #pragma once
 
 #include <string>
@@ -14,12 +20,17 @@ namespace maestro {
 /// The output layer of a decoder: tied, its own, or none because another section holds it.
 enum class OutputLayer : std::uint8_t { none, own_or_tied };
 
-/// A Section that owns a decoder body and, when wanted, its output layer.
+/// A Section that owns a decoder body and, when wanted, its output layer; or one pipeline stage of it.
 class DecoderSection : public Section {
  public:
   Parameters& parameters() override { return parameters_; }
   [[nodiscard]] std::vector<StateEntry> state() override;
+  /// The body's parts in other stages and buffers; the output layer too where it is not a parameter of its own here.
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
+  /// Of all layers, whatever the stage; after: the output layer.
+  [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
+  [[nodiscard]] Parameter* tied() override;
+  /// Of the whole model, whatever the stage.
   [[nodiscard]] std::string config_json() const override;
   /// Keeps only the packed forms of the matrices, those of the backward pass too when gradients pass through; the
   /// section can then no longer be stored or loaded.
@@ -30,38 +41,54 @@ class DecoderSection : public Section {
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
 
  protected:
-  /// Throws JobError when decoder, data and layout do not fit, see check_decoder and check_parallel_fit.
+  /// Throws JobError when decoder, data, layout and stage do not fit, see check_decoder, check_parallel_fit and
+  /// check_stage.
   DecoderSection(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data,
                  OutputLayer output_layer);
 
   [[nodiscard]] const SectionContext& context() const { return context_; }
   [[nodiscard]] DecoderStack& stack() { return stack_; }
-  /// The output layer (vocabulary of the rank, width): the token embedding when tied. Only with
-  /// OutputLayer::own_or_tied.
+  [[nodiscard]] bool first_stage() const { return context_.stage.first(); }
+  [[nodiscard]] bool last_stage() const { return context_.stage.last(); }
+  /// Ports of this stage: `embedding`, the inputs that embedding takes, in the first, `behind` the layers' ones in the
+  /// last, and streams between stages.
+  [[nodiscard]] Ports stage_ports(std::vector<Port> embedding, const Ports& behind) const;
+
+  /// The output layer (vocabulary of the rank, width): the token embedding, or a copy of it in another stage, when
+  /// tied. Only with OutputLayer::own_or_tied, in the last stage.
   [[nodiscard]] Parameter& head() { return *head_; }
   /// Which part of the output layer head() is.
   [[nodiscard]] VocabularyPart head_part() const { return vocabulary_part(context_.parallel, decoder().vocabulary); }
-  /// The body's result for the micro-batch's "tokens": (M_t, width), Spread::rank_rows.
+  /// The residual stream behind the stage's layers, from "tokens" or "stream": (M_t, width) f32, Spread::rank_rows.
+  Var stream(Tape& tape, const Inputs& inputs);
+  /// All that a stage other than the last has to give: the stream.
+  void put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs);
+  /// The body's result: (M_t, width) act, Spread::rank_rows. Last stage only, as the next one.
   Var hidden(Tape& tape, const Inputs& inputs);
   /// The same for all rows of the context part, on each of its tensor ranks: (M_c, width), Spread::context_rows.
   Var gathered_hidden(Tape& tape, const Inputs& inputs);
-  /// FLOPs and kept bytes of body and, when it is here, output layer.
+  /// FLOPs and kept bytes of the stage's layers and, when it is here, the output layer.
   [[nodiscard]] Cost decoder_cost(const SampleShape& sample) const;
 
  private:
-  [[nodiscard]] bool owns_head() const { return head_ != nullptr && !decoder().tied; }
+  [[nodiscard]] Parameter* add_output_layer(const ParameterInit& init);
+  /// The output layer is a parameter that does not embed too: of an untied model, or a copy.
+  [[nodiscard]] bool separate_head() const { return head_ != nullptr && !(decoder().tied && first_stage()); }
 
   SectionContext context_;
+  OutputLayer output_layer_;
   Parameters parameters_;
   DecoderStack stack_;  // after parameters_: refers to them
   bool frozen_ = false;
-  Parameter* head_ = nullptr;  // the embedding when tied; null without an output layer
+  Parameter* head_ = nullptr;                // null without an output layer in this stage
+  std::vector<std::string> names_of_model_;  // of the whole body, sorted; empty with one stage
 };
 
 /// Targets of a micro-batch as the losses want them, (M_c) i32.
 [[nodiscard]] Tensor targets_of(const Inputs& inputs);
 
 inline const Port tokens_port{"tokens", DType::i32, 1, false, false};
+inline constexpr const char* stream_name = "stream";
 inline const Port targets_port{"targets", DType::i32, 1, false, false};
 
 }  // namespace maestro

@@ -113,4 +113,8 @@ double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precis
   return static_cast<double>(tokens) * (static_cast<double>(config.layers) * layer + ends);
 }
 
+double final_norm_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision) {
+  return static_cast<double>(tokens * config.width) * static_cast<double>(size_of(precision));
+}
+
 }  // namespace maestro

@@ -40,7 +40,10 @@ void check_decoder(const std::string& section, const DecoderConfig& config, cons
 [[nodiscard]] double body_flops(const DecoderConfig& config, std::int64_t tokens);
 /// FLOPs of an output layer: 2 T C V.
 [[nodiscard]] double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabulary);
-/// Bytes of activations that a training pass of the body keeps until its backward pass; `config` must be resolved.
+/// Bytes of activations that a training pass of the body keeps until its backward pass, the stream before its layers
+/// and the final norm's result included; `config` must be resolved.
 [[nodiscard]] double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
+/// The final norm's share of body_bytes().
+[[nodiscard]] double final_norm_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
 
 }  // namespace maestro

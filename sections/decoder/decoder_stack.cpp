@@ -1,5 +1,7 @@
 #include "sections/decoder/decoder_stack.hpp"
 
+#include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <string>
 
@@ -17,6 +19,14 @@ class DecoderStack::Builder {
   void build_llama();
 
  private:
+  /// Those of the stage, each made by `layer` from the prefix of its names.
+  template <class Layer>
+  void add_layers(const std::string& prefix, Layer layer) {
+    const Stage& stage = stack_.stage_;
+    for (std::int64_t i = stage.first_layer; i < stage.first_layer + stage.layers; ++i) {
+      stack_.layers_.push_back(layer(prefix + std::to_string(i) + "."));
+    }
+  }
   BlockWeights gpt2_layer(const std::string& prefix);
   BlockWeights llama_layer(const std::string& prefix);
   Affine conv1d(const std::string& name, Shape shape, double deviation, const ParameterSlice& slice) {
@@ -49,12 +59,12 @@ BlockWeights DecoderStack::Builder::gpt2_layer(const std::string& prefix) {
 }
 
 void DecoderStack::Builder::build_gpt2() {
-  stack_.tokens_ = &embedding("transformer.wte.weight", config_.vocabulary, cut_.rows(config_.vocabulary));
-  stack_.positions_ = &embedding("transformer.wpe.weight", config_.positions);
-  for (std::int64_t i = 0; i < config_.layers; ++i) {
-    stack_.layers_.push_back(gpt2_layer("transformer.h." + std::to_string(i) + "."));
+  if (stack_.stage_.first()) {
+    stack_.tokens_ = &embedding("transformer.wte.weight", config_.vocabulary, cut_.rows(config_.vocabulary));
+    stack_.positions_ = &embedding("transformer.wpe.weight", config_.positions);
   }
-  stack_.final_norm_ = add_.layer_norm("transformer.ln_f", config_.width);
+  add_layers("transformer.h.", [this](const std::string& prefix) { return gpt2_layer(prefix); });
+  if (stack_.stage_.last()) stack_.final_norm_ = add_.layer_norm("transformer.ln_f", config_.width);
 }
 
 BlockWeights DecoderStack::Builder::llama_layer(const std::string& prefix) {
@@ -83,16 +93,17 @@ BlockWeights DecoderStack::Builder::llama_layer(const std::string& prefix) {
 }
 
 void DecoderStack::Builder::build_llama() {
-  stack_.tokens_ = &embedding("model.embed_tokens.weight", config_.vocabulary, cut_.rows(config_.vocabulary));
-  for (std::int64_t i = 0; i < config_.layers; ++i) {
-    stack_.layers_.push_back(llama_layer("model.layers." + std::to_string(i) + "."));
+  if (stack_.stage_.first()) {
+    stack_.tokens_ = &embedding("model.embed_tokens.weight", config_.vocabulary, cut_.rows(config_.vocabulary));
   }
-  stack_.final_norm_ = rms_norm("model.norm.weight");
+  add_layers("model.layers.", [this](const std::string& prefix) { return llama_layer(prefix); });
+  if (stack_.stage_.last()) stack_.final_norm_ = rms_norm("model.norm.weight");
 }
 
 DecoderStack::DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
-                           const ParallelContext& parallel)
-    : config_(config), parallel_(parallel) {
+                           const ParallelContext& parallel, const Stage& stage)
+    : config_(config), parallel_(parallel), stage_(stage) {
+  if (stage.count == 1) stage_.layers = config.layers;
   const bool gpt2 = config.family == "gpt2";
   const std::int64_t tensor = parallel.layout.tensor;
   block_.attention.shape = {config.heads / tensor, config.kv_heads / tensor, config.width / config.heads, true};
@@ -108,11 +119,8 @@ DecoderStack::DecoderStack(Parameters& parameters, const ParameterInit& init, co
   }
 }
 
-Var DecoderStack::hidden(Tape& tape, const Tensor& tokens, const SequenceLayout& layout) {
-  return normed(tape, transformed(tape, embedded(tape, tokens, layout), layout));
-}
-
 Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayout& layout) {
+  assert(stage_.first());
   const RowRange rows = context_rows(parallel_, layout);
   const auto positions =
       layout.positions.subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
@@ -129,7 +137,17 @@ Var DecoderStack::transformed(Tape& tape, Var x, const SequenceLayout& layout, c
 }
 
 Var DecoderStack::normed(Tape& tape, const Var& x) const {
+  assert(stage_.last());
   return block_norm(tape, x, final_norm_, config_.norm_epsilon);
+}
+
+std::vector<std::string> body_names(const DecoderConfig& config) {
+  Parameters never_allocated;
+  const DecoderStack whole(never_allocated, ParameterInit(0, ""), config);
+  std::vector<std::string> names;
+  for (const StateEntry& entry : whole.state()) names.push_back(entry.name);
+  std::ranges::sort(names);
+  return names;
 }
 
 std::string_view embedding_name(const DecoderConfig& config) {
@@ -138,8 +156,9 @@ std::string_view embedding_name(const DecoderConfig& config) {
 
 Parameter& add_head(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
                     const ParallelContext& parallel) {
-  return parameters.add({std::string(head_name), Shape{config.vocabulary, config.width}, true,
-                         init.normal(head_name, config.init_std), TensorCut(parallel).rows(config.vocabulary)});
+  const std::string_view name = config.tied ? embedding_name(config) : head_name;
+  return parameters.add({std::string(name), Shape{config.vocabulary, config.width}, true,
+                         init.normal(name, config.init_std), TensorCut(parallel).rows(config.vocabulary)});
 }
 
 bool is_stored_buffer(std::string_view name) {

@@ -1,4 +1,5 @@
-// The body of a decoder-only language model: embedding, layers, final norm. Sections add what comes after it.
+// The body of a decoder-only language model: embedding, layers, final norm. Sections add what comes after it. A
+// pipeline stage has some of the layers; the first has the embedding, the last the final norm.
 //
 // GPT-2 family (Radford et al. 2019): layer norm before each branch, learned positions, GELU, biases. Llama family
 // (Touvron et al. 2023): RMS norm, rotary positions, SwiGLU, grouped-query attention (Ainslie et al. 2023), no biases.
@@ -10,6 +11,7 @@
 // token and position embeddings included (as nanoGPT: parameters of two dimensions), and to nothing else.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,24 +29,24 @@ namespace maestro {
 /// Arrays of a layout must live until the backward pass; a layout is of all M rows.
 class DecoderStack {
  public:
-  /// `config` must be resolved and fit the layout (check_parallel_fit); call before Parameters::allocate().
+  /// `config`, of the whole model, must be resolved and fit layout (check_parallel_fit) and stage (check_stage); call
+  /// before Parameters::allocate().
   DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
-               const ParallelContext& parallel = {});
-
-  /// (M_t, width) act behind the final norm, from tokens (M_c) i32: the three below in a row.
-  Var hidden(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
+               const ParallelContext& parallel = {}, const Stage& stage = {});
 
   /// (M_t, width) f32 from tokens (M_c) i32: token embeddings, and with learned positions theirs. A token of -1 gives
-  /// zeros for the former.
+  /// zeros for the former. First stage only.
   Var embedded(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
-  /// All layers: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 when that is defined, as
+  /// All layers of the stage: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 when that is defined, as
   /// transformer_block.
   Var transformed(Tape& tape, Var x, const SequenceLayout& layout, const Block& wanted = Block()) const;
-  /// The final norm: x's shape, act.
+  /// The final norm: x's shape, act. Last stage only.
   Var normed(Tape& tape, const Var& x) const;
 
   [[nodiscard]] const DecoderConfig& config() const { return config_; }
-  /// (vocabulary of the rank, width); the output layer too when the model is tied.
+  /// The layers that are here.
+  [[nodiscard]] const Stage& stage() const { return stage_; }
+  /// (vocabulary of the rank, width); the output layer too when the model is tied. First stage only.
   [[nodiscard]] Parameter& token_embedding() { return *tokens_; }
   [[nodiscard]] const std::vector<StateEntry>& state() const { return state_; }
   /// Parameters that are used in matrix products only, so that a frozen section may keep just their packed forms.
@@ -55,6 +57,7 @@ class DecoderStack {
 
   DecoderConfig config_;
   ParallelContext parallel_;
+  Stage stage_;
   BlockOptions block_;
   Parameter* tokens_ = nullptr;
   Parameter* positions_ = nullptr;  // GPT-2 only
@@ -63,11 +66,15 @@ class DecoderStack {
   std::vector<StateEntry> state_;
 };
 
+/// Every stored name of the body of a whole model, sorted; `config` must be resolved.
+[[nodiscard]] std::vector<std::string> body_names(const DecoderConfig& config);
+
 /// Name of the token embedding in Hugging Face's layout of the family.
 [[nodiscard]] std::string_view embedding_name(const DecoderConfig& config);
 inline constexpr std::string_view head_name = "lm_head.weight";
 
-/// Registers an output layer (vocabulary of the rank, width) of its own, for a model that is not tied.
+/// Registers an output layer (vocabulary of the rank, width) of its own. That of a tied model is a copy of the token
+/// embedding, under its name and with its initial values.
 Parameter& add_head(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
                     const ParallelContext& parallel = {});
 

@@ -52,24 +52,24 @@ DecoderTrunk::DecoderTrunk(const SectionContext& context, const Options& options
 }
 
 Ports DecoderTrunk::ports() const {
-  Ports ports;
-  ports.inputs = {tokens_port};
+  Ports behind;
   switch (boundary_) {
     case Boundary::hidden:
-      ports.outputs = {{"hidden", context().precision, decoder().width, true, false, Axis::tokens, Spread::rank_rows}};
+      behind.outputs = {{"hidden", context().precision, decoder().width, true, false, Axis::tokens, Spread::rank_rows}};
       break;
     case Boundary::logits:
-      ports.outputs = {{"logits", DType::f32, decoder().vocabulary, false, false, Axis::tokens, Spread::vocabulary}};
+      behind.outputs = {{"logits", DType::f32, decoder().vocabulary, false, false, Axis::tokens, Spread::vocabulary}};
       break;
     case Boundary::top_k:
-      ports.outputs = {{"top_values", DType::f32, top_k_, false, false, Axis::tokens, Spread::rank_rows},
-                       {"top_indices", DType::i32, top_k_, false, false, Axis::tokens, Spread::rank_rows}};
+      behind.outputs = {{"top_values", DType::f32, top_k_, false, false, Axis::tokens, Spread::rank_rows},
+                        {"top_indices", DType::i32, top_k_, false, false, Axis::tokens, Spread::rank_rows}};
       break;
   }
-  return ports;
+  return stage_ports({tokens_port}, behind);
 }
 
 void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  if (!last_stage()) return put_stream(tape, inputs, outputs);
   switch (boundary_) {
     case Boundary::hidden:
       outputs.set("hidden", hidden(tape, inputs));

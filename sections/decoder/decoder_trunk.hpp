@@ -6,6 +6,7 @@
 //   logits   logits        (M, vocabulary) f32
 //   top_k    top_values    (M, k) f32, the k largest logits of each row, descending
 //            top_indices   (M, k) i32, their token ids
+// In pipeline stages tokens go to the first, the output comes from the last; see decoder_section.hpp.
 // Only boundary = hidden can be trained: no gradient travels back over the others.
 #pragma once
 

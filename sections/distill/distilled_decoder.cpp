@@ -84,31 +84,31 @@ DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options&
                          .vocabulary_name = "the teacher's vocabulary"};
     check_parallel_fit(context.name, sizes, context.parallel.layout);
   }
-  if (options.boundary == Boundary::hidden && !context.prototype) {
+  if (options.boundary == Boundary::hidden && last_stage() && !context.prototype) {
     teacher_head_.emplace(context, options_.teacher);
   }
 }
 
 Ports DistilledDecoder::ports() const {
-  Ports ports{{tokens_port, targets_port}, {}};
+  Ports behind{{targets_port}, {}};
   const TeacherModel& teacher = options_.teacher;
   switch (options_.boundary) {
     case Boundary::hidden:
-      ports.inputs.push_back(
+      behind.inputs.push_back(
           {"teacher_hidden", teacher.precision, teacher.decoder.width, false, false, Axis::tokens, Spread::rank_rows});
       break;
     case Boundary::logits:
-      ports.inputs.push_back(
+      behind.inputs.push_back(
           {"teacher_logits", DType::f32, teacher.decoder.vocabulary, false, false, Axis::tokens, Spread::vocabulary});
       break;
     case Boundary::top_k:
-      ports.inputs.push_back(
+      behind.inputs.push_back(
           {"teacher_top_values", DType::f32, options_.top_k, false, false, Axis::tokens, Spread::rank_rows});
-      ports.inputs.push_back(
+      behind.inputs.push_back(
           {"teacher_top_indices", DType::i32, options_.top_k, false, false, Axis::tokens, Spread::rank_rows});
       break;
   }
-  return ports;
+  return stage_ports({tokens_port}, behind);
 }
 
 DistilledDecoder::Received DistilledDecoder::received(Tape& tape, const Inputs& inputs) const {
@@ -152,6 +152,7 @@ TeacherSignal DistilledDecoder::signal(const Received& received) {
 }
 
 void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  if (!last_stage()) return put_stream(tape, inputs, outputs);
   const Var state = gathered_hidden(tape, inputs);
   const Received teacher = received(tape, inputs);
   const Tensor targets = targets_of(inputs);
@@ -165,14 +166,24 @@ void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& output
 
 Cost DistilledDecoder::cost(const SampleShape& sample) const {
   Cost cost = decoder_cost(sample);
-  if (options_.boundary != Boundary::hidden) return cost;
-  const DecoderConfig& teacher = options_.teacher.decoder;
-  cost.flops += head_flops(sample.tokens, teacher.width, teacher.vocabulary);
+  if (last_stage()) cost.flops += teacher_flops(sample);
   return cost;
 }
 
+LayerCosts DistilledDecoder::layer_costs(const SampleShape& sample) const {
+  LayerCosts costs = DecoderSection::layer_costs(sample);
+  costs.after += teacher_flops(sample);
+  return costs;
+}
+
+double DistilledDecoder::teacher_flops(const SampleShape& sample) const {
+  if (options_.boundary != Boundary::hidden) return 0;
+  const DecoderConfig& teacher = options_.teacher.decoder;
+  return head_flops(sample.tokens, teacher.width, teacher.vocabulary);
+}
+
 std::vector<std::string> DistilledDecoder::notes() const {
-  if (vocabulary_.note.empty()) return {};
+  if (vocabulary_.note.empty() || !last_stage()) return {};  // said once, not by every stage
   return {vocabulary_.note};
 }
 

@@ -6,7 +6,8 @@
 //   logits   teacher_logits       (M, teacher vocabulary) f32
 //   top_k    teacher_top_values   (M, k) f32 and teacher_top_indices (M, k) i32
 // No outputs; reports loss, ce, kl and teacher_ce. Formulas: runtime/ops/distillation_options.hpp. Over ranks teacher_*
-// are spread as the teacher's decoder_trunk spreads them, with this section's layout.
+// are spread as the teacher's decoder_trunk spreads them, with this section's layout. In pipeline stages tokens go to
+// the first and all else to the last, which reports; see decoder_section.hpp.
 #pragma once
 
 #include <optional>
@@ -46,6 +47,7 @@ class DistilledDecoder final : public DecoderSection {
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
   /// With boundary = hidden the teacher's output layer counts too, although it has no backward pass.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
+  [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
   [[nodiscard]] std::vector<std::string> notes() const override;
 
  private:
@@ -53,6 +55,8 @@ class DistilledDecoder final : public DecoderSection {
   struct Received {
     Var hidden, logits, values, indices;  // by boundary
   };
+  /// FLOPs of the teacher's output layer where it is kept here.
+  [[nodiscard]] double teacher_flops(const SampleShape& sample) const;
   [[nodiscard]] Received received(Tape& tape, const Inputs& inputs) const;
   [[nodiscard]] TeacherSignal signal(const Received& received);
 
