@@ -10,6 +10,7 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
+#include "runtime/schedule/stage_cut.hpp"
 #include "runtime/state/atomic_file.hpp"
 
 namespace maestro {
@@ -32,10 +33,10 @@ void check_batches(const JobPlan& plan) {
     if (!node.trained() || node.follows_consumer() || node.replicas == 1) continue;
     const std::int64_t batches = (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
     if (batches >= node.replicas) continue;
-    throw JobError(node.name + ": train.global_batch = " + std::to_string(plan.train.global_batch) + " makes " +
-                   std::to_string(batches) + (batches == 1 ? " micro-batch of " : " micro-batches of ") +
+    throw JobError(node.section_name() + ": train.global_batch = " + std::to_string(plan.train.global_batch) +
+                   " makes " + std::to_string(batches) + (batches == 1 ? " micro-batch of " : " micro-batches of ") +
                    std::to_string(node.micro_batch) + ", too few for " + std::to_string(node.replicas) +
-                   " replicas; use " + node.name + ".micro_batch = " +
+                   " replicas; use " + node.section_name() + ".micro_batch = " +
                    std::to_string(std::max<std::int64_t>(1, plan.train.global_batch / node.replicas)));
   }
 }
@@ -47,10 +48,10 @@ void check_in_flight(const JobPlan& plan) {
     const GraphNode& node = plan.graph.nodes()[index];
     if (node.max_in_flight >= bounds[index] || node.mode != Mode::forward_backward) continue;
     const std::string needed = std::to_string(bounds[index]);
-    throw JobError(node.name + ".max_in_flight = " + std::to_string(node.max_in_flight) +
+    throw JobError(node.section_name() + ".max_in_flight = " + std::to_string(node.max_in_flight) +
                    ": a section behind it takes samples of " + needed + " of its micro-batches of " +
-                   std::to_string(node.micro_batch) + " at once; use " + node.name + ".max_in_flight = " + needed +
-                   ", or a larger " + node.name + ".micro_batch");
+                   std::to_string(node.micro_batch) + " at once; use " + node.section_name() +
+                   ".max_in_flight = " + needed + ", or a larger " + node.section_name() + ".micro_batch");
   }
 }
 
@@ -64,14 +65,54 @@ void raise_in_flight(JobPlan& plan) {
     const std::int64_t needed = most_needed_at_once(plan.graph, section, plan.largest.rows(node.axis()));
     if (node.max_in_flight >= needed) continue;
     if (needed > most_slots) {
-      throw JobError(node.name + ": one micro-batch behind it may need " + std::to_string(needed) +
+      throw JobError(node.section_name() + ": one micro-batch behind it may need " + std::to_string(needed) +
                      " of its micro-batches at once, and " + std::to_string(most_slots) +
-                     " can be in flight; use a larger " + node.name +
+                     " can be in flight; use a larger " + node.section_name() +
                      ".micro_batch_tokens, or fewer samples behind it");
     }
     plan.notes.push_back(node.name + ": max_in_flight = " + std::to_string(node.max_in_flight) + " raised to " +
                          std::to_string(needed) + ", since one micro-batch behind it may need as many");
     plan.graph.set_max_in_flight(section, needed);
+  }
+}
+
+/// Of a section's devices, replica by replica and in each stage by stage, those of one stage.
+std::vector<std::string> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
+  std::vector<std::string> devices;
+  const std::int64_t ranks = config.tensor * config.context;
+  for (std::size_t at = 0; at < config.devices.size(); ++at) {
+    if (static_cast<std::int64_t>(at) / ranks % config.pipeline == stage) devices.push_back(config.devices[at]);
+  }
+  return devices;
+}
+
+/// The stages of a section that have a port; all stages, so that connecting complains, when none has.
+std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::string& section, const std::string& port,
+                                        bool input) {
+  const std::vector<SectionId> stages = graph.stages_of(section);
+  if (stages.empty()) throw JobError("no section is named '" + section + "'");
+  std::vector<SectionId> found;
+  for (const SectionId stage : stages) {
+    const Ports& ports = graph.node(stage).ports;
+    if (std::ranges::count(input ? ports.inputs : ports.outputs, port, &Port::name) > 0) found.push_back(stage);
+  }
+  return found.empty() ? stages : found;
+}
+
+/// Stages of one section are on devices of their own, as its replicas and ranks are.
+void check_devices(const JobPlan& plan, std::int64_t devices) {
+  for (const PlannedSection& planned : plan.sections) {
+    const SectionConfig& config = planned.config;
+    if (config.pipeline == 1 || planned.stage.index > 0) continue;
+    const std::int64_t needed = config.replicas * config.devices_of_replica();
+    if (needed <= devices) continue;
+    const std::int64_t fits = std::max<std::int64_t>(1, devices / (config.tensor * config.context));
+    throw JobError(config.name + ": replicas x pipeline x context x tensor = " + std::to_string(needed) +
+                       " devices, and this machine has " + std::to_string(devices) +
+                       " cores, one device each; nearest that fits: replicas = 1, pipeline = " +
+                       std::to_string(std::min(config.pipeline, fits)) +
+                       "; or lay more devices over them with --cpu-devices " + std::to_string(needed),
+                   ErrorCode::unavailable);
   }
 }
 
@@ -181,23 +222,29 @@ void App::resolve_section(const SectionBuilder& builder, const DataShape& data, 
     planned.factory = [corpus = plan.corpus](const SectionContext&) { return std::make_unique<CorpusSection>(corpus); };
     node.micro_batch = plan.train.global_batch;
     node.max_in_flight = plan.train.ahead;
-  } else {
-    const JobTable settings = table(builder.name_);
-    const Training training = builder.mode_ == Mode::forward_backward ? Training::optimized : Training::none;
-    planned.config = read_section(settings, builder.name_, builder.defaults_, training);
-    planned.factory = builder.factory_;
-    if (!planned.factory) {
-      const std::string type = settings.text("type", builder.type_);
-      planned.factory = registry_.build(type, {builder.name_, settings, document_.root(), data});
-    }
-    node.replicas = planned.config.replicas;
-    node.layout = {planned.config.tensor, planned.config.context};
-    node.micro_batch = std::min(planned.config.micro_batch, std::max(plan.train.global_batch, plan.validation_samples));
-    node.micro_batch_rows = planned.config.micro_batch_tokens;
-    node.max_in_flight = planned.config.max_in_flight;
+    return add_node(std::move(planned), std::move(node), passes, plan);
   }
+  const JobTable settings = table(builder.name_);
+  const Training training = builder.mode_ == Mode::forward_backward ? Training::optimized : Training::none;
+  planned.config = read_section(settings, builder.name_, builder.defaults_, training);
+  planned.factory = builder.factory_;
+  if (!planned.factory) {
+    const std::string type = settings.text("type", builder.type_);
+    planned.factory = registry_.build(type, {builder.name_, settings, document_.root(), data});
+  }
+  node.replicas = planned.config.replicas;
+  node.layout = {planned.config.tensor, planned.config.context};
+  node.micro_batch = std::min(planned.config.micro_batch, std::max(plan.train.global_batch, plan.validation_samples));
+  node.micro_batch_rows = planned.config.micro_batch_tokens;
+  node.max_in_flight = planned.config.max_in_flight;
+  if (planned.config.pipeline == 1) return add_node(std::move(planned), std::move(node), passes, plan);
+  add_stages(planned, node, {passes, settings.has("max_in_flight")}, plan);
+}
+
+SectionContext App::prototype_context(const PlannedSection& planned, const GraphNode& node, Passes passes,
+                                      const JobPlan& plan) {
   SectionContext context;
-  context.name = builder.name_;
+  context.name = planned.config.name;
   context.seed = static_cast<std::uint64_t>(plan.train.seed);
   context.precision = planned.config.precision;
   context.trained = passes.trained;
@@ -205,13 +252,64 @@ void App::resolve_section(const SectionBuilder& builder, const DataShape& data, 
   context.prototype = true;
   context.ops = plan.prototype_ops.get();
   context.parallel.layout = node.layout;
+  context.stage = planned.stage;
+  return context;
+}
+
+void App::add_node(PlannedSection planned, GraphNode node, Passes passes, JobPlan& plan) {
   // A prototype, for its ports, costs and complaints; replicas are built where they run.
-  std::shared_ptr<const Section> prototype = planned.factory(context);
+  std::shared_ptr<const Section> prototype = planned.factory(prototype_context(planned, node, passes, plan));
   node.ports = prototype->ports();
-  for (std::string& note : prototype->notes()) plan.notes.push_back(builder.name_ + ": " + note);
+  for (const std::string& note : prototype->notes()) plan.notes.push_back(node.section_name() + ": " + note);
   plan.prototypes.push_back(std::move(prototype));
   plan.graph.add(std::move(node));
   plan.sections.push_back(std::move(planned));
+}
+
+void App::add_stages(const PlannedSection& section, const GraphNode& node, const StageRequest& request, JobPlan& plan) {
+  const SectionConfig& config = section.config;
+  const std::unique_ptr<Section> whole = section.factory(prototype_context(section, node, request.passes, plan));
+  const LayerCosts costs = whole->layer_costs({plan.largest.tokens, plan.largest.patches, plan.largest.images});
+  const auto layers = static_cast<std::int64_t>(costs.layers.size());
+  if (config.pipeline > std::max<std::int64_t>(layers, 1)) {
+    throw JobError(config.name + ".pipeline = " + std::to_string(config.pipeline) + ": " +
+                   (layers == 0 ? "this section cannot be cut into stages; leave pipeline at 1"
+                                : "it has " + std::to_string(layers) +
+                                      " layers; nearest that fits: pipeline = " + std::to_string(layers)));
+  }
+  std::string cut;
+  std::int64_t first = 0;
+  const std::vector<std::int64_t> sizes = cut_stages(costs.layers, costs.before, costs.after, config.pipeline);
+  for (std::int64_t stage = 0; stage < config.pipeline; ++stage) {
+    PlannedSection planned = section;
+    planned.stage = {stage, config.pipeline, first, sizes[static_cast<std::size_t>(stage)]};
+    planned.config.devices = devices_of_stage(config, stage);
+    GraphNode part = node;
+    part.name = node.name + ".stage" + std::to_string(stage);
+    part.section = node.name;
+    part.stage = stage;
+    part.stages = config.pipeline;
+    // One forward, one backward: a stage goes on while its first micro-batch is on its way through those behind it.
+    if (!request.in_flight_given) part.max_in_flight = std::max(part.max_in_flight, config.pipeline - stage);
+    first += planned.stage.layers;
+    cut += (cut.empty() ? "" : ", ") + std::to_string(planned.stage.layers);
+    add_node(std::move(planned), std::move(part), request.passes, plan);
+  }
+  plan.notes.push_back(config.name + ": stages of " + cut + " layers");
+}
+
+void App::connect_all(JobPlan& plan) const {
+  for (const auto& [from, to] : edges_) {
+    // Stages share a section's ports; one that several have (tokens) goes to all of them.
+    const std::vector<SectionId> producers = stages_with_port(plan.graph, from.section, from.port, false);
+    for (const SectionId consumer : stages_with_port(plan.graph, to.section, to.port, true)) {
+      plan.graph.connect(plan.graph.node(producers.back()).name, from.port, plan.graph.node(consumer).name, to.port);
+    }
+  }
+  for (const GraphNode& node : std::vector<GraphNode>(plan.graph.nodes())) {
+    if (node.stage + 1 >= node.stages) continue;
+    plan.graph.connect(node.name, "stream", node.section + ".stage" + std::to_string(node.stage + 1), "stream");
+  }
 }
 
 JobPlan App::resolve() {
@@ -231,7 +329,7 @@ JobPlan App::resolve() {
   const DataShape shape = shape_of(data, *plan.corpus);
   const std::map<std::string, Passes> passes = resolve_passes();
   for (const SectionBuilder& builder : builders_) resolve_section(builder, shape, passes.at(builder.name_), plan);
-  for (const auto& [from, to] : edges_) plan.graph.connect(from.section, from.port, to.section, to.port);
+  connect_all(plan);
   document_.finish();
   plan.graph.validate();
   check_trained(plan);
@@ -254,6 +352,7 @@ JobPlan App::resolve() {
   request.processes = options_.processes;
   request.cores = static_cast<std::int64_t>(usable_cores().size());
   if (options_.cpu_devices > 0) request.cores = options_.cpu_devices;
+  check_devices(plan, request.cores);
   for (const PlannedSection& section : plan.sections) request.devices.push_back(section.config.devices);
   plan.places = place(plan.graph, request);
   plan.effective_job = document_.to_toml();

@@ -110,6 +110,16 @@ class App {
   };
   [[nodiscard]] std::map<std::string, Passes> resolve_passes() const;
   void resolve_section(const SectionBuilder& builder, const DataShape& data, Passes passes, JobPlan& plan) const;
+  struct StageRequest {
+    Passes passes;
+    bool in_flight_given = false;  ///< max_in_flight stands in the job
+  };
+  [[nodiscard]] static SectionContext prototype_context(const PlannedSection& planned, const GraphNode& node,
+                                                        Passes passes, const JobPlan& plan);
+  static void add_node(PlannedSection planned, GraphNode node, Passes passes, JobPlan& plan);
+  static void add_stages(const PlannedSection& section, const GraphNode& node, const StageRequest& request,
+                         JobPlan& plan);
+  void connect_all(JobPlan& plan) const;
 
   JobDocument document_;
   RunOptions options_;

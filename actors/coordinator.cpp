@@ -198,17 +198,18 @@ void Coordinator::step_done(const StepDone& message) {
 void Coordinator::section_finished(Open& open, SectionId section) {
   const GraphNode& node = options_.graph->node(section);
   const auto now = Clock::now();
-  StepRow row{node.name, open.unit.step, open.totals[section].means()};
+  StepRow row{node.section_name(), open.unit.step, open.totals[section].means()};
   if (open.unit.kind == RunUnit::Kind::validate) {
     last_step_end_[section] = now;
     if (row.metrics.empty()) return;
-    options_.record->validation[node.name] = row.metrics;
+    options_.record->validation[node.section_name()] = row.metrics;
     options_.record->validations.push_back(std::move(row));
     return;
   }
   const double step_ms = std::chrono::duration<double, std::milli>(now - last_step_end_[section]).count();
   last_step_end_[section] = now;
   if (node.mode != Mode::forward_backward || !open.watch.active(section)) return;
+  if (node.stage + 1 < node.stages) return;  // the last stage has the losses, and reports for the section
   if (node.trained()) {
     row.metrics["grad_norm"] = open.norm_and_lr[section].first;
     row.metrics["lr"] = open.norm_and_lr[section].second;
@@ -226,25 +227,35 @@ void Coordinator::report_progress(StepId step) {
   options_.console->progress(meter_.finished(static_cast<std::int64_t>(step.value()), loss_, now), now);
 }
 
-std::size_t Coordinator::active_trained_sections(const Open& open) const {
-  std::size_t count = 0;
-  for (const auto& [section, actors] : replicas_) {
-    count += options_.graph->node(section).trained() && open.watch.active(section) ? 1 : 0;
+std::vector<SectionId> Coordinator::clipped_with(SectionId section, const Open& open) const {
+  std::vector<SectionId> together;
+  for (const auto& [other, actors] : replicas_) {
+    const GraphNode& node = options_.graph->node(other);
+    if (!node.trained() || !open.watch.active(other)) continue;
+    const bool same_section = node.section_name() == options_.graph->node(section).section_name();
+    if (same_section || options_.global_clip) together.push_back(other);
   }
-  return count;
+  return together;
 }
 
 void Coordinator::norm_reported(const NormReport& report) {
   auto& norms = norms_[report.step.value()];
   norms[report.section] = report.sum_of_squares;
-  if (norms.size() < active_trained_sections(open_.at({report.step.value(), RunUnit::Kind::train}))) return;
-  NormTotal answer{report.step, 0};
-  for (const auto& [section, sum] : norms) answer.sum_of_squares += sum;  // in order of sections, so that it repeats
-  for (const auto& [section, actors] : replicas_) {
-    if (!options_.graph->node(section).trained()) continue;
-    for (const caf::actor& lane : actors) tell(this, lane, answer);
+  const std::vector<SectionId> together =
+      clipped_with(report.section, open_.at({report.step.value(), RunUnit::Kind::train}));
+  if (!std::ranges::all_of(together, [&](SectionId section) { return norms.count(section) > 0; })) return;
+  double total = 0;
+  std::map<std::string, double> by_section;
+  for (const SectionId section : together) {  // in order of sections, so that it repeats
+    total += norms[section];
+    by_section[options_.graph->node(section).section_name()] += norms[section];
   }
-  norms_.erase(report.step.value());
+  for (const SectionId section : together) {
+    const NormTotal answer{report.step, total, by_section[options_.graph->node(section).section_name()]};
+    for (const caf::actor& lane : replicas_.at(section)) tell(this, lane, answer);
+    norms.erase(section);
+  }
+  if (norms.empty()) norms_.erase(report.step.value());
 }
 
 void Coordinator::snapshot_written(const SnapshotWritten& written) {

@@ -32,6 +32,7 @@ struct CoordinatorOptions {
   std::uint64_t epoch_samples = 1;    ///< of the training split
   bool synchronous = false;           ///< a unit is announced when the one before it has ended
   bool measure = false;               ///< plans follow measured times
+  bool global_clip = false;           ///< by one norm over all sections, not one for each
   std::int64_t max_left_out = 0;      ///< samples that may be unreadable before the run ends
   std::shared_ptr<RunRecord> record;  ///< shared with the starting thread, which reads it when the run is over
   SnapshotWriter* snapshots = nullptr;
@@ -84,7 +85,8 @@ class Coordinator : public caf::event_based_actor {
   void report_progress(StepId step);
   [[nodiscard]] std::size_t replicas_in_all() const;
   [[nodiscard]] std::size_t trained_sections() const;
-  [[nodiscard]] std::size_t active_trained_sections(const Open& open) const;
+  /// The nodes whose gradients one norm clips together with this one's.
+  [[nodiscard]] std::vector<SectionId> clipped_with(SectionId section, const Open& open) const;
   [[nodiscard]] SectionId watched_section() const;
 
   CoordinatorOptions options_;

@@ -29,9 +29,11 @@ struct RunOptions {
   std::vector<std::string> command;  ///< arguments that start this same run, for the other processes
 };
 
+/// By node of the graph: every stage of a section has one.
 struct PlannedSection {
-  SectionConfig config;
+  SectionConfig config;  ///< of the section; `devices` are those of this stage
   SectionFactory factory;
+  Stage stage;
 };
 
 struct JobPlan {

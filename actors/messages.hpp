@@ -31,11 +31,11 @@ struct RingAddress {
   RemoteRegion region;  ///< empty when nobody writes remotely
 };
 
-/// Memory that the other replicas of a section write gradients into.
+/// Memory that the other members of a reduction write gradients into.
 struct ReductionAddress {
-  std::uint32_t parts_ring = 0;  ///< immediate of a part of the shard; slot = sending replica
-  std::uint32_t sums_ring = 0;   ///< immediate of a finished sum; slot = sending replica
-  RemoteRegion parts;            ///< one shard per sending replica
+  std::uint32_t parts_ring = 0;  ///< immediate of a part of the shard; slot = sending member
+  std::uint32_t sums_ring = 0;   ///< immediate of a finished sum; slot = sending member
+  RemoteRegion parts;            ///< one shard per sending member
   RemoteRegion gradients;        ///< the flat gradient itself
 };
 
@@ -46,6 +46,7 @@ struct ReplicaAddress {
   caf::actor actor;
   std::vector<RingAddress> rings;            ///< of all ranks
   std::vector<ReductionAddress> reductions;  ///< by rank
+  std::vector<ReductionAddress> ties;        ///< of a parameter that two stages hold, by rank
 };
 
 /// A process introduces itself to rank 0.
@@ -125,7 +126,8 @@ struct StepDone {
   double gradient_norm = 0;
   double lr = 0;
 };
-/// A replica's sum of squares of the reduced gradient, for clipping by the norm over all sections.
+/// A replica's sum of squares of the reduced gradient, for clipping by the norm over all sections, or over the stages
+/// of one.
 struct NormReport {
   SectionId section;
   StepId step;
@@ -133,7 +135,8 @@ struct NormReport {
 };
 struct NormTotal {
   StepId step;
-  double sum_of_squares = 0;
+  double sum_of_squares = 0;             ///< what is clipped by
+  double sum_of_squares_of_section = 0;  ///< of the receiver's section, all stages
 };
 /// Cumulative: the receiver has released `released` sequences of its ring.
 struct Credit {
@@ -237,12 +240,14 @@ struct PieceHandOver {
 struct ShardHandOver {
   StepId step;
   bool sum = false;
-  ReplicaIndex sender;
+  bool tie = false;               ///< of a parameter that two stages hold
+  std::uint32_t sender = 0;       ///< among the members of the reduction
   std::uint32_t layout_rank = 0;  ///< of sender and receiver
   std::span<const float> values;
 };
 struct ShardRead {
   StepId step;
+  bool tie = false;
   std::uint32_t layout_rank = 0;
 };
 /// A remote write has landed in one of this replica's rings.
@@ -272,7 +277,7 @@ MAESTRO_INSPECT(RemoteRegion, x.key, x.base, x.bytes)
 MAESTRO_INSPECT(RingAddress, x.edge, x.gradient, x.receiver, x.layout_rank, x.ring, x.slots, x.max_pieces,
                 x.payload_bytes, x.region)
 MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients)
-MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reductions)
+MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reductions, x.ties)
 MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.supervisor, x.replicas)
 MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
 MAESTRO_INSPECT(ProcessReady, x.rank)
@@ -293,7 +298,7 @@ MAESTRO_INSPECT(MicroBatchDone, x.section, x.replica, x.step, x.pass, x.index, x
                 x.backward_ms, x.age_ms)
 MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm, x.lr)
 MAESTRO_INSPECT(NormReport, x.section, x.step, x.sum_of_squares)
-MAESTRO_INSPECT(NormTotal, x.step, x.sum_of_squares)
+MAESTRO_INSPECT(NormTotal, x.step, x.sum_of_squares, x.sum_of_squares_of_section)
 MAESTRO_INSPECT(Credit, x.edge, x.gradient, x.receiver, x.layout_rank, x.epoch, x.released)
 MAESTRO_INSPECT(BatchRequest, x.step, x.pass)
 MAESTRO_INSPECT(BatchMetadata, x.step, x.pass, x.samples, x.target_tokens, x.left_out)

@@ -151,6 +151,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.epoch_samples = plan.corpus->samples(Split::train);
   options.synchronous = scheduling_policy(plan)->synchronous();
   options.measure = !train.deterministic;
+  options.global_clip = train.clip == "global";
   options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
   options.record = record;
   options.snapshots = const_cast<SnapshotWriter*>(&snapshots);
@@ -260,7 +261,7 @@ void ProcessRun::State::write_outputs(RunResult& result, const ProcessTotals& to
   if (record->checkpoint.empty()) return;
   for (const GraphNode& node : plan.graph.nodes()) {
     if (!node.trained()) continue;
-    result.weights[node.name] = (fs::path(record->checkpoint) / node.name).string();
+    result.weights[node.section_name()] = (fs::path(record->checkpoint) / node.section_name()).string();
   }
 }
 

@@ -35,13 +35,14 @@ StartPoint find_start_point(const JobPlan& plan) {
 SectionContext ReplicaBuilder::context(const ReplicaPlace& place, const ParallelContext& parallel) const {
   const GraphNode& node = plan_->graph.node(place.section);
   SectionContext context;
-  context.name = node.name;
+  context.name = node.section_name();
   context.seed = static_cast<std::uint64_t>(plan_->train.seed);
   context.precision = plan_->sections[place.section.value()].config.precision;
   context.trained = node.trained();
   context.passes_gradient = node.mode == Mode::forward_backward && node.frozen;
   context.ops = ops_;
   context.parallel = parallel;
+  context.stage = plan_->sections[place.section.value()].stage;
   return context;
 }
 

@@ -25,14 +25,34 @@ ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
 ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
   const GraphNode& node = spec.graph->node(spec.section);
   ReplicaReductionOptions options;
-  options.section = spec.section;
-  options.replica = spec.replica;
   options.layout_rank = rank;
   options.rank = spec.rank;
   options.gradients = spec.ranks[rank].runner->section().parameters().gradients();
-  options.replicas = node.trained() && !options.gradients.empty() ? node.replicas : 1;
   options.remote = spec.remote;
   options.client = client;
+  options.self = spec.replica.value();
+  if (!node.trained() || options.gradients.empty()) return options;
+  for (std::uint32_t replica = 0; replica < static_cast<std::uint32_t>(node.replicas); ++replica) {
+    options.members.push_back({spec.section, ReplicaIndex(replica)});
+  }
+  return options;
+}
+
+/// Of the first and the last stage of a section that hold one parameter: its gradients are added up replica by replica.
+ReplicaReductionOptions tie_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
+  const GraphNode& node = spec.graph->node(spec.section);
+  ReplicaReductionOptions options;
+  options.tie = true;
+  options.layout_rank = rank;
+  options.rank = spec.rank;
+  options.remote = spec.remote;
+  options.client = client;
+  const Parameter* tied = spec.ranks[rank].runner->section().tied();
+  if (!node.trained() || node.stages == 1 || tied == nullptr) return options;
+  options.gradients = tied->gradient().span<float>();
+  const std::vector<SectionId> stages = spec.graph->stages_of(node.section_name());
+  options.members = {{stages.front(), spec.replica}, {stages.back(), spec.replica}};
+  options.self = node.stage == 0 ? 0 : 1;
   return options;
 }
 
@@ -58,11 +78,13 @@ ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::func
       index_(index),
       ports_(ports_options(spec, index), *spec.network, std::move(on_buffer_free)),
       reduction_(reduction_options(spec, index, ports_.client()), *spec.network),
+      tie_(tie_options(spec, index, ports_.client()), *spec.network),
       trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, index}) {}
 
 void ReplicaRank::route(const caf::actor& self) const {
   for (const std::uint32_t ring : ports_.ring_numbers()) spec_->network->route_ring(ring, self);
   for (const std::uint32_t ring : reduction_.ring_numbers()) spec_->network->route_ring(ring, self);
+  for (const std::uint32_t ring : tie_.ring_numbers()) spec_->network->route_ring(ring, self);
   spec_->network->route_client(ports_.client(), self);
 }
 
@@ -118,24 +140,27 @@ Status ReplicaRank::send(const MicroBatchPlan& plan) {
 }
 
 void ReplicaRank::begin_reduction(StepId step) {
-  if (!reduction_.needed()) return;
+  step_ = step;
+  at_tie_ = !reduction_.needed();
+  if (!reduction(at_tie_).needed()) return;
   reducing_ = Reducing::moving;
-  reduction_.begin(step);
+  reduction(at_tie_).begin(step);
 }
 
 std::optional<std::pair<std::string_view, ReplicaRank::Job>> ReplicaRank::reduction_work() {
   if (reducing_ != Reducing::moving) return std::nullopt;
-  if (reduction_.may_sum()) {
+  ReplicaReduction& now = reduction(at_tie_);
+  if (now.may_sum()) {
     reducing_ = Reducing::summing;
-    return std::pair<std::string_view, Job>("reduce", [this] {
-      reduction_.sum(spec_->ranks[index_].device->ops());
+    return std::pair<std::string_view, Job>("reduce", [this, &now] {
+      now.sum(spec_->ranks[index_].device->ops());
       return WorkDone();
     });
   }
-  if (reduction_.may_copy()) {
+  if (now.may_copy()) {
     reducing_ = Reducing::copying;
-    return std::pair<std::string_view, Job>("gather", [this] {
-      reduction_.copy_sums();
+    return std::pair<std::string_view, Job>("gather", [&now] {
+      now.copy_sums();
       return WorkDone();
     });
   }
@@ -143,17 +168,21 @@ std::optional<std::pair<std::string_view, ReplicaRank::Job>> ReplicaRank::reduct
 }
 
 void ReplicaRank::reduction_worked(const std::function<void(const caf::actor&, ShardRead)>& tell_read) {
-  if (reducing_ == Reducing::summing) reduction_.summed();
-  if (reducing_ == Reducing::copying) reduction_.copied(tell_read);
+  if (reducing_ == Reducing::summing) reduction(at_tie_).summed();
+  if (reducing_ == Reducing::copying) reduction(at_tie_).copied(tell_read);
   reducing_ = Reducing::moving;
 }
 
 bool ReplicaRank::reduced() {
   if (reducing_ == Reducing::no) return true;
-  if (reducing_ != Reducing::moving || !reduction_.complete()) return false;
-  reduction_.finish();
+  if (reducing_ != Reducing::moving || !reduction(at_tie_).complete()) return false;
+  reduction(at_tie_).finish();
   reducing_ = Reducing::no;
-  return true;
+  if (at_tie_ || !tie_.needed()) return true;
+  at_tie_ = true;
+  reducing_ = Reducing::moving;
+  tie_.begin(step_);
+  return false;
 }
 
 void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {

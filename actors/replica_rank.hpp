@@ -67,8 +67,9 @@ class ReplicaRank {
 
   [[nodiscard]] ReplicaPorts& ports() { return ports_; }
   [[nodiscard]] const ReplicaPorts& ports() const { return ports_; }
-  [[nodiscard]] ReplicaReduction& reduction() { return reduction_; }
-  [[nodiscard]] const ReplicaReduction& reduction() const { return reduction_; }
+  /// Among the replicas of the section, or of the parameter that is tied to another stage's.
+  [[nodiscard]] ReplicaReduction& reduction(bool tie) { return tie ? tie_ : reduction_; }
+  [[nodiscard]] const ReplicaReduction& reduction(bool tie) const { return tie ? tie_ : reduction_; }
   [[nodiscard]] ReplicaTrace& trace() { return trace_; }
   [[nodiscard]] const std::shared_ptr<SectionRunner>& runner() const { return spec_->ranks[index_].runner; }
   /// Sends events of this rank's rings and writes to `self`.
@@ -80,11 +81,12 @@ class ReplicaRank {
   /// The pass is done: what it made leaves as credits allow.
   Status send(const MicroBatchPlan& plan);
 
+  /// Adds the gradient up over replicas, then that of a tied parameter over the two stages that hold it.
   void begin_reduction(StepId step);
   /// Work for the device that the reduction is ready for, if any; then reduction_worked().
   [[nodiscard]] std::optional<std::pair<std::string_view, Job>> reduction_work();
   void reduction_worked(const std::function<void(const caf::actor&, ShardRead)>& tell_read);
-  /// Every shard of the step's gradient is in place.
+  /// The step's gradient is complete. May begin the second reduction.
   [[nodiscard]] bool reduced();
 
   /// Queues work; WorkDone, or Failure, comes to `self`.
@@ -98,8 +100,11 @@ class ReplicaRank {
   std::uint32_t index_;
   ReplicaPorts ports_;
   ReplicaReduction reduction_;
+  ReplicaReduction tie_;
   ReplicaTrace trace_;
+  StepId step_;
   Reducing reducing_ = Reducing::no;
+  bool at_tie_ = false;  // the second reduction runs
   std::vector<SendBuffer> sending_;
 };
 

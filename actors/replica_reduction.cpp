@@ -9,7 +9,10 @@
 namespace maestro {
 
 ReplicaReduction::ReplicaReduction(const ReplicaReductionOptions& options, Network& network)
-    : options_(options), network_(&network) {
+    : options_(options),
+      network_(&network),
+      // Apart from the ports' cookies of the same client, and from those of the rank's other reduction.
+      next_cookie_(std::uint64_t{options.tie ? 3U : 2U} << 38) {
   if (!needed()) return;
   address_.parts_ring = network.next_ring();
   address_.sums_ring = network.next_ring();
@@ -38,9 +41,13 @@ void ReplicaReduction::connect(const Directory& directory, Deliver deliver) {
   deliver_ = std::move(deliver);
   for (const ProcessHello& process : directory.processes) {
     for (const ReplicaAddress& peer : process.replicas) {
-      if (!needed() || peer.section != options_.section) continue;
+      const auto member =
+          std::ranges::find(options_.members, ReplicaReductionOptions::Member{peer.section, peer.replica});
+      if (!needed() || member == options_.members.end()) continue;
       const bool local = peer.rank == options_.rank && !network_->options().force_rma;
-      peers_[peer.replica.value()] = {peer.actor, peer.reductions.at(options_.layout_rank), peer.rank, local};
+      const auto& addresses = options_.tie ? peer.ties : peer.reductions;
+      peers_[static_cast<std::size_t>(member - options_.members.begin())] = {
+          peer.actor, addresses.at(options_.layout_rank), peer.rank, local};
     }
   }
 }
@@ -70,7 +77,7 @@ void ReplicaReduction::send(std::size_t index, bool sum, ShardRange range) {
   if (peer.local) {
     // A part is read before its sum comes back; only the sum needs a receipt (RR-1).
     if (sum) round(step_).send_started();
-    deliver_(peer.actor, {step_, sum, options_.replica, options_.layout_rank,
+    deliver_(peer.actor, {step_, sum, options_.tie, static_cast<std::uint32_t>(self()), options_.layout_rank,
                           options_.gradients.subspan(range.first, range.count)});
     return;
   }
@@ -111,7 +118,7 @@ bool ReplicaReduction::landed(std::uint32_t immediate) {
 
 void ReplicaReduction::handed_over(const ShardHandOver& shard) {
   auto& store = shard.sum ? handed_sums_ : handed_parts_;
-  store[{shard.step, shard.sender.value()}] = shard.values;
+  store[{shard.step, shard.sender}] = shard.values;
   if (shard.sum) {
     round(shard.step).sum_arrived();
   } else {
@@ -170,7 +177,8 @@ void ReplicaReduction::copied(const std::function<void(const caf::actor&, ShardR
   round(step_).sums_copied();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     handed_parts_.erase({step_, peer});
-    if (handed_sums_.erase({step_, peer}) > 0) tell_read(peers_[peer].actor, ShardRead{step_, options_.layout_rank});
+    if (handed_sums_.erase({step_, peer}) > 0)
+      tell_read(peers_[peer].actor, ShardRead{step_, options_.tie, options_.layout_rank});
   }
 }
 

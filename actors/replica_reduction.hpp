@@ -1,5 +1,7 @@
-// Moves the gradient shards of one rank of a replica for ShardedReduction, among the ranks of its place in the other
-// replicas: in place inside one process, by RMA between processes. Plain class; the actor passes messages in.
+// Moves the gradient shards of one rank of a replica for ShardedReduction, among the ranks of its place in other
+// replicas, its members: in place inside one process, by RMA between processes. Members are all replicas of a section,
+// or the first and the last stage of one pipeline, which share a tied parameter. Plain class; the actor passes messages
+// in.
 //
 // RR-1: a neighbour reads this replica's gradient in place only between local_ready and its ShardRead or the sum's
 //       arrival; the optimizer runs after both.
@@ -19,10 +21,15 @@
 namespace maestro {
 
 struct ReplicaReductionOptions {
-  SectionId section;
-  ReplicaIndex replica;
+  struct Member {
+    SectionId section;
+    ReplicaIndex replica;
+    friend bool operator==(const Member&, const Member&) = default;
+  };
+  std::vector<Member> members;  ///< in the order in which gradients are added
+  std::size_t self = 0;         ///< index in members
+  bool tie = false;             ///< of a tied parameter
   std::uint32_t layout_rank = 0;
-  std::int64_t replicas = 1;
   ProcessRank rank;
   std::span<float> gradients;
   bool remote = false;
@@ -36,7 +43,7 @@ class ReplicaReduction {
   using Deliver = std::function<void(const caf::actor&, ShardHandOver)>;
   ReplicaReduction(const ReplicaReductionOptions& options, Network& network);
 
-  [[nodiscard]] bool needed() const { return options_.replicas > 1; }
+  [[nodiscard]] bool needed() const { return options_.members.size() > 1; }
   [[nodiscard]] ReductionAddress address() const { return address_; }
   [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const;
   void connect(const Directory& directory, Deliver deliver);
@@ -75,10 +82,10 @@ class ReplicaReduction {
   void send(std::size_t peer, bool sum, ShardRange range);
   [[nodiscard]] ShardRange own() const { return shard(self()); }
   [[nodiscard]] ShardRange shard(std::size_t index) const {
-    return shard_range(options_.gradients.size(), static_cast<std::size_t>(options_.replicas), index);
+    return shard_range(options_.gradients.size(), options_.members.size(), index);
   }
-  [[nodiscard]] std::size_t self() const { return options_.replica.value(); }
-  [[nodiscard]] std::size_t replicas() const { return static_cast<std::size_t>(options_.replicas); }
+  [[nodiscard]] std::size_t self() const { return options_.self; }
+  [[nodiscard]] std::size_t replicas() const { return options_.members.size(); }
   [[nodiscard]] std::size_t largest_shard() const;
 
   ReplicaReductionOptions options_;
@@ -88,13 +95,13 @@ class ReplicaReduction {
   AlignedMemory parts_;  // one shard per sending replica, written remotely
   std::unique_ptr<Region> parts_region_;
   std::unique_ptr<Region> gradient_region_;
-  std::vector<Peer> peers_;  // by replica
+  std::vector<Peer> peers_;  // by member
   std::map<StepId, ShardedReduction> rounds_;
   std::map<std::pair<StepId, std::size_t>, std::span<const float>> handed_parts_;
   std::map<std::pair<StepId, std::size_t>, std::span<const float>> handed_sums_;
   std::map<std::pair<StepId, std::size_t>, std::size_t> landed_chunks_;  // (step, sender * 2 + sum)
   std::map<std::uint64_t, StepId> writes_;
-  std::uint64_t next_cookie_ = std::uint64_t{1} << 39;  // apart from the ports' cookies of the same client
+  std::uint64_t next_cookie_;
   StepId step_;
   bool active_ = false;
 };

@@ -53,7 +53,8 @@ ReplicaAddress SectionReplica::address() const {
   address.actor = caf::actor_cast<caf::actor>(const_cast<SectionReplica*>(this));
   for (const auto& rank : ranks_) {
     std::ranges::copy(rank->ports().rings(), std::back_inserter(address.rings));
-    address.reductions.push_back(rank->reduction().address());
+    address.reductions.push_back(rank->reduction(false).address());
+    address.ties.push_back(rank->reduction(true).address());
   }
   return address;
 }
@@ -96,11 +97,11 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](const WriteBroken& broken) { tell(this, spec_.bridge, TransferBroken{where() + ": " + broken.message}); },
       [this](const ShardHandOver& shard) {
-        ranks_[shard.layout_rank]->reduction().handed_over(shard);
+        ranks_[shard.layout_rank]->reduction(shard.tie).handed_over(shard);
         pump();
       },
       [this](const ShardRead& read) {
-        ranks_[read.layout_rank]->reduction().shard_read(read.step);
+        ranks_[read.layout_rank]->reduction(read.tie).shard_read(read.step);
         pump();
       },
       [this](const PhaseOpen& open) {
@@ -129,7 +130,10 @@ void SectionReplica::connect(const Directory& directory) {
     }
     outbox.credit = [this](const caf::actor& to, Credit credit) { tell(this, to, std::move(credit)); };
     rank->ports().connect(directory, std::move(outbox));
-    rank->reduction().connect(directory, [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); });
+    for (const bool tie : {false, true}) {
+      rank->reduction(tie).connect(directory,
+                                   [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); });
+    }
   }
 }
 
@@ -142,7 +146,7 @@ ReplicaPorts::Arrived SectionReplica::arrived(std::uint32_t layout_rank) {
 void SectionReplica::ring_event(std::uint32_t immediate) {
   const std::uint32_t ring = unpack_immediate(immediate).edge.value();
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank]->reduction().landed(immediate)) return;
+    if (ranks_[rank]->reduction(false).landed(immediate) || ranks_[rank]->reduction(true).landed(immediate)) return;
     if (ranks_[rank]->ports().owns_ring(ring)) return check(ranks_[rank]->ports().landed(immediate, arrived(rank)));
   }
 }
@@ -150,7 +154,8 @@ void SectionReplica::ring_event(std::uint32_t immediate) {
 void SectionReplica::write_finished(std::uint64_t cookie) {
   for (const auto& rank : ranks_) {
     if (cookie >> Network::client_shift != rank->ports().client()) continue;
-    if (!rank->reduction().write_finished(cookie)) rank->ports().write_finished(cookie);
+    const bool reduced = rank->reduction(false).write_finished(cookie) || rank->reduction(true).write_finished(cookie);
+    if (!reduced) rank->ports().write_finished(cookie);
   }
 }
 
@@ -236,11 +241,11 @@ void SectionReplica::continue_reduction() {
   if (stage_ != Stage::reducing) return;
   bool reduced = true;
   for (const auto& rank : ranks_) {
+    reduced = rank->reduced() && reduced;  // first: it may begin another reduction that has work
     if (auto work = rank->reduction_work()) {
       rank->submit(rank->trace().work(work->first, TraceCategory::step, step_), std::move(work->second), {},
                    caf::actor_cast<caf::actor>(this));
     }
-    reduced = rank->reduced() && reduced;
   }
   if (!reduced) return;
   stage_ = Stage::norm;
@@ -256,6 +261,7 @@ void SectionReplica::continue_reduction() {
 void SectionReplica::clip() {
   // Only replica 0 reports its section, so the answer may come while this replica still works out its own norm.
   if (stage_ != Stage::clipping || !norm_total_ || norm_total_->step != step_) return;
+  sum_of_squares_ = norm_total_->sum_of_squares_of_section;
   start_step(norm_total_->sum_of_squares);
 }
 
@@ -281,9 +287,11 @@ void SectionReplica::start_snapshot(const LaneMark& mark) {
     sections.push_back(&ranks_[rank]->runner()->section());
   }
   Job job = [runner = ranks_.front()->runner(), sections, writer = spec_.snapshots, mark, self,
-             coordinator = coordinator_, section = spec_.section, label = node().name] {
+             coordinator = coordinator_, section = spec_.section, label = node().section_name(),
+             part = StatePart{static_cast<std::uint32_t>(node().stage), static_cast<std::uint32_t>(node().stages)}] {
     Result<SectionSnapshot> taken = take_snapshot(sections, label);
     if (!taken) throw std::runtime_error(taken.error().message);
+    taken->part = part;
     writer->write(mark.staging, std::move(*taken), [=](Result<std::vector<FileRecord>> written) {
       if (!written) return tell_from_outside(self, Failure{"checkpoint: " + written.error().message});
       SnapshotWritten message{section, mark.step, {}};
@@ -341,7 +349,7 @@ void SectionReplica::done() {
       return start_reduction();
     case Stage::norm:
       sum_of_squares_ = gathered_.gradient_norm;
-      if (!spec_.global_clip) return start_step(sum_of_squares_);
+      if (!spec_.global_clip && node().stages == 1) return start_step(sum_of_squares_);
       stage_ = Stage::clipping;
       if (spec_.replica == ReplicaIndex(0)) {
         tell(this, coordinator_, NormReport{spec_.section, step_, sum_of_squares_});

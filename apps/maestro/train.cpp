@@ -46,6 +46,9 @@ RunResult train(const TrainArguments& arguments, Console& console) {
   }
   run.command.push_back("--processes");
   run.command.push_back(std::to_string(run.processes));
+  if (run.cpu_devices > 0) {
+    run.command.insert(run.command.end(), {"--cpu-devices", std::to_string(run.cpu_devices)});
+  }
   if (!run.resume.empty()) run.command.insert(run.command.end(), {"--resume", run.resume.string()});
   if (!run.trace.empty()) run.command.insert(run.command.end(), {"--trace", run.trace.string()});
   App app(std::move(job), std::move(run), console);

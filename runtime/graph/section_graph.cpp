@@ -149,6 +149,14 @@ std::optional<SectionId> SectionGraph::find(std::string_view name) const {
   return std::nullopt;
 }
 
+std::vector<SectionId> SectionGraph::stages_of(std::string_view section_name) const {
+  std::vector<SectionId> found;
+  for (std::uint32_t index = 0; index < nodes_.size(); ++index) {
+    if (nodes_[index].section_name() == section_name) found.emplace_back(index);
+  }
+  return found;
+}
+
 std::vector<EdgeId> SectionGraph::inputs(SectionId id) const {
   std::vector<EdgeId> found;
   for (std::size_t index = 0; index < edges_.size(); ++index) {

@@ -21,6 +21,9 @@ enum class Mode : std::uint8_t { source, forward_only, forward_backward };
 
 struct GraphNode {
   std::string name;
+  std::string section;       ///< of which this node is a stage; empty: the node is a section of its own
+  std::int64_t stage = 0;    ///< of `stages` pipeline stages
+  std::int64_t stages = 1;
   Mode mode = Mode::forward_backward;
   Ports ports;
   bool frozen = false;  ///< forward_backward only: gradients pass through, the section's own parameters stay
@@ -30,6 +33,8 @@ struct GraphNode {
   std::int64_t micro_batch_rows = 0;  ///< rows on the section's axis at most, unless one sample has more; 0: no bound
   std::int64_t max_in_flight = 1;     ///< micro-batches between forward and backward, per replica
 
+  /// Its name in the job file.
+  [[nodiscard]] const std::string& section_name() const { return section.empty() ? name : section; }
   /// Has an optimizer.
   [[nodiscard]] bool trained() const { return mode == Mode::forward_backward && !frozen; }
   /// Of its required inputs; a source and a section without inputs count tokens.
@@ -68,6 +73,8 @@ class SectionGraph {
   [[nodiscard]] const GraphNode& node(SectionId id) const { return nodes_[id.value()]; }
   [[nodiscard]] const GraphEdge& edge(EdgeId id) const { return edges_[id.value()]; }
   [[nodiscard]] std::optional<SectionId> find(std::string_view name) const;
+  /// The nodes of a section: its stages in order, or itself.
+  [[nodiscard]] std::vector<SectionId> stages_of(std::string_view section_name) const;
   /// Edges into or out of a section, in order of addition.
   [[nodiscard]] std::vector<EdgeId> inputs(SectionId id) const;
   [[nodiscard]] std::vector<EdgeId> outputs(SectionId id) const;

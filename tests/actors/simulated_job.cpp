@@ -107,7 +107,7 @@ class RowSection final : public Section {
   }
   void set_patches(Tape& tape, const Inputs& inputs, Outputs& outputs) const {
     const std::vector<float> values = values_of(inputs, Axis::patches);
-    if (values.empty()) return;
+    if (values.empty() || options_.node.ports.outputs.size() < 2) return;
     outputs.set("patches", made(tape, values, options_.node.ports.outputs.at(1), false));
   }
   void check(const Tensor& tensor, const std::vector<float>& values, float factor, const std::string& what) {
@@ -240,6 +240,7 @@ void SimulatedJob::spawn_coordinator(const SimulationOptions& options, StepPlann
   coordination.global_batch = options.global_batch;
   coordination.synchronous = planning.policy->synchronous();
   coordination.measure = options.measure;
+  coordination.global_clip = options.global_clip;
   coordination.planner = bench_.spawn<Planner>(std::move(planning), supervisor_);
   coordination.record = record_;
   coordination.console = &console_;
