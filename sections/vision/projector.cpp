@@ -1,6 +1,8 @@
 #include "sections/vision/projector.hpp"
 
 #include "runtime/core/result.hpp"
+#include "sections/parallel_fit.hpp"
+#include "sections/section_ranks.hpp"
 
 namespace maestro {
 
@@ -55,23 +57,33 @@ Projector::Projector(const SectionContext& context, const Options& options)
   if (config_.vision_width < 1 || config_.width < 1) {
     throw JobError(context.name + ": vision_width and width must be at least 1");
   }
+  // Parts of the middle layer may differ in size, as those of a vocabulary may.
+  const CutSizes sizes{.vocabulary = config_.width, .vocabulary_name = "a width"};
+  check_parallel_fit(context.name, sizes, context.parallel.layout);
   const ParameterInit init(context.seed, context.name);
+  const TensorCut cut(context.parallel);
   ParameterBuilder add(parameters_, init, state_);
   const std::string name = "multi_modal_projector.linear_";
-  first_ = add.linear(name + "1", Shape{config_.width, config_.vision_width}, config_.init_std);
-  second_ = add.linear(name + "2", Shape{config_.width, config_.width}, config_.init_std);
+  first_ = add.linear(name + "1", Shape{config_.width, config_.vision_width}, config_.init_std, false,
+                      cut.rows(config_.width));
+  second_ =
+      add.linear(name + "2", Shape{config_.width, config_.width}, config_.init_std, false, cut.columns(config_.width));
   if (!context.prototype) parameters_.allocate(context.trained);
 }
 
 Ports Projector::ports() const {
-  return {{{"features", features_, config_.vision_width, true, false, Axis::patches}},
-          {{"visual", context_.precision, config_.width, true, false, Axis::patches}}};
+  return {{{"features", features_, config_.vision_width, true, false, Axis::patches, Spread::rank_rows}},
+          {{"visual", context_.precision, config_.width, true, false, Axis::patches, Spread::rank_rows}}};
 }
 
 void Projector::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  const ParallelContext& parallel = context_.parallel;
   Var x = converted(tape, inputs["features"], tape.compute());
+  x = gathered(tape, x, parallel, inputs.layout(Axis::patches));
   x = gelu(tape, linear(tape, x, *first_.weight, first_.bias));
-  outputs.set("visual", linear(tape, x, *second_.weight, second_.bias));
+  // The bias must enter the sum over the group once.
+  x = linear(tape, x, *second_.weight, parallel.tensor() == 0 ? second_.bias : nullptr);
+  outputs.set("visual", sum_to_parts(tape, x, parallel.tensor_group));
 }
 
 Cost Projector::cost(const SampleShape& sample) const {

@@ -3,6 +3,9 @@
 //
 // Input   features  (P, vision width) act of the vision section, differentiable
 // Output  visual    (P, width) act, differentiable
+//
+// Over ranks each has its own rows of both ports. The tensor group gathers the features of its context part, the first
+// product is cut by rows of its weight and the second by columns, and their sum goes back in rows.
 #pragma once
 
 #include <optional>
@@ -29,7 +32,7 @@ class Projector final : public Section {
     /// before these. Throws JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
-  /// Throws JobError for a width below one.
+  /// Throws JobError for a width below one, or one below the tensor degree.
   Projector(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
@@ -42,7 +45,8 @@ class Projector final : public Section {
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] std::string config_json() const override { return hf_projector_config_text(config_); }
   void freeze() override;
-  [[nodiscard]] bool shareable() const override { return frozen_; }
+  /// Not over ranks: they meet in collectives, one forward pass at a time.
+  [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
  private:
   SectionContext context_;

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "runtime/core/result.hpp"
+#include "sections/parallel_fit.hpp"
+#include "sections/section_ranks.hpp"
 
 namespace maestro {
 
@@ -14,6 +16,7 @@ constexpr const char* model = "vision_model.";
 VisionConfig checked(const SectionContext& context, const VisionEncoder::Options& options) {
   VisionConfig config = resolved(options.vision, options.data);
   check_vision(context.name, config, options.data);
+  check_parallel_fit(context.name, {.heads = config.heads, .ffn = config.ffn}, context.parallel.layout);
   return config;
 }
 
@@ -84,11 +87,22 @@ struct VisionEncoder::Images {
   [[nodiscard]] SequenceLayout layout() const {
     return {offsets.tensor().span<std::int32_t>(), second_index.tensor().span<std::int32_t>()};
   }
+  /// Entries of the patches `rows`.
+  [[nodiscard]] Tensor first_of(const RowRange& rows) const {
+    return {first_index.tensor().data<std::int32_t>() + rows.first, DType::i32, Shape{rows.count}};
+  }
+  [[nodiscard]] std::span<const std::int32_t> second_of(const RowRange& rows) const {
+    return layout().positions.subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+  }
 };
 
 VisionEncoder::VisionEncoder(const SectionContext& context, const Options& options)
     : context_(context), config_(checked(context, options)), data_patches_(options.data.max_patches) {
-  block_.attention.shape = {config_.heads, config_.heads, config_.width / config_.heads, false};
+  const ParallelContext& parallel = context.parallel;
+  const std::int64_t heads = config_.heads / parallel.layout.tensor;
+  block_.attention.shape = {heads, heads, config_.width / config_.heads, false};
+  block_.tensor_group = parallel.tensor_group;
+  block_.context_group = parallel.context_group;
   block_.norm_epsilon = config_.norm_epsilon;
   build();
   if (!context.prototype) parameters_.allocate(context.trained);
@@ -119,27 +133,34 @@ void VisionEncoder::build() {
 BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& prefix) const {
   const std::int64_t width = config_.width;
   const double residual = config_.init_std / std::sqrt(2.0 * static_cast<double>(config_.layers));
+  const TensorCut cut(context_.parallel);
+  const ParameterSlice heads = cut.stacked({width, width, width});
   BlockWeights weights;
   weights.attention_norm = add.layer_norm(prefix + "layer_norm1", width);
-  weights.qkv.weight = &add.matrix(prefix + "self_attn.qkv_proj.weight", Shape{3 * width, width}, config_.init_std);
-  weights.qkv.bias = &add.vector(prefix + "self_attn.qkv_proj.bias", 3 * width, 0.0f);
+  weights.qkv.weight =
+      &add.matrix(prefix + "self_attn.qkv_proj.weight", Shape{3 * width, width}, config_.init_std, heads);
+  weights.qkv.bias = &add.vector(prefix + "self_attn.qkv_proj.bias", 3 * width, 0.0f, heads);
   std::int64_t first = 0;
   for (const char* projection : {"q_proj", "k_proj", "v_proj"}) {
     add.stored_rows(prefix + "self_attn." + projection + ".weight", *weights.qkv.weight, first, width);
     add.stored_rows(prefix + "self_attn." + projection + ".bias", *weights.qkv.bias, first, width);
     first += width;
   }
-  weights.attention_out = add.linear(prefix + "self_attn.out_proj", Shape{width, width}, residual);
+  weights.attention_out =
+      add.linear(prefix + "self_attn.out_proj", Shape{width, width}, residual, false, cut.columns(width));
   weights.ffn_norm = add.layer_norm(prefix + "layer_norm2", width);
-  weights.ffn_in = add.linear(prefix + "mlp.fc1", Shape{config_.ffn, width}, config_.init_std);
-  weights.ffn_out = add.linear(prefix + "mlp.fc2", Shape{width, config_.ffn}, residual);
+  weights.ffn_in =
+      add.linear(prefix + "mlp.fc1", Shape{config_.ffn, width}, config_.init_std, false, cut.rows(config_.ffn));
+  weights.ffn_out =
+      add.linear(prefix + "mlp.fc2", Shape{width, config_.ffn}, residual, false, cut.columns(config_.ffn));
   return weights;
 }
 
 Ports VisionEncoder::ports() const {
-  return {{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches},
-           {"places", DType::i32, 3, false, false, Axis::patches}},
-          {{"features", context_.precision, config_.width, true, false, Axis::patches}}};
+  // Where an image begins and how wide it is, only all of its patches tell: 12 bytes each.
+  return {{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Spread::rank_rows},
+           {"places", DType::i32, 3, false, false, Axis::patches, Spread::whole}},
+          {{"features", context_.precision, config_.width, true, false, Axis::patches, Spread::rank_rows}}};
 }
 
 VisionEncoder::Images VisionEncoder::images_of(Tape& tape, const Inputs& inputs) const {
@@ -173,7 +194,10 @@ Var VisionEncoder::embedded(Tape& tape, const Inputs& inputs, const Images& imag
   const Var pixels = converted(tape, inputs["pixels"], tape.compute());
   const Var patches = linear(tape, pixels, *patch_embedding_.weight, patch_embedding_.bias);
   Parameter& table = positions_ != nullptr ? *positions_ : *rows_;
-  const Var positions = embedding(tape, table, images.first_index.tensor(), columns_, images.layout());
+  const ParallelContext& parallel = context_.parallel;
+  const RowRange own = parallel.layout.rows(Spread::rank_rows, images.layout().rows(), parallel.rank);
+  const SequenceLayout columns{.offsets = {}, .positions = images.second_of(own)};
+  const Var positions = embedding(tape, table, images.first_of(own), columns_, columns);
   return add(tape, positions, patches);
 }
 

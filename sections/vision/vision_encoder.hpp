@@ -10,6 +10,9 @@
 // VE-2: with positions "learned", a patch takes entry row * columns + column of the table, where columns is its own
 //       image's number of columns: for images that fill the table's grid this is SigLIP's position.
 //       With "2d" it takes the sum of its row's and its column's entry (NaViT, Dehghani et al. 2023, arXiv 2307.06304).
+// VE-3: over ranks both hold however images lie across their patches: places and image boundaries are those of the
+//       whole micro-batch on every rank, pixels and features a rank's own rows. Patch embedding, position tables and
+//       norms are whole on every rank, layers as in transformer_block.hpp.
 #pragma once
 
 #include <string>
@@ -29,7 +32,7 @@ class VisionEncoder final : public Section {
     /// Shape keys; `data` stays empty. Throws JobError.
     static Options read(const JobTable& table) { return {read_vision_shape(table), {}}; }
   };
-  /// Throws JobError for a shape that is no encoder or does not fit the data.
+  /// Throws JobError for a shape that is no encoder or does not fit the data or the layout.
   VisionEncoder(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
@@ -43,7 +46,8 @@ class VisionEncoder final : public Section {
   [[nodiscard]] std::string config_json() const override { return hf_vision_config_text(config_); }
   [[nodiscard]] std::vector<std::string> notes() const override;
   void freeze() override;
-  [[nodiscard]] bool shareable() const override { return frozen_; }
+  /// Not over ranks: they meet in collectives, one forward pass at a time.
+  [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
   [[nodiscard]] const VisionConfig& vision() const { return config_; }
 
@@ -53,6 +57,7 @@ class VisionEncoder final : public Section {
   void build();
   BlockWeights layer(ParameterBuilder& add, const std::string& prefix) const;
   [[nodiscard]] Images images_of(Tape& tape, const Inputs& inputs) const;
+  /// The rank's patches with their positions, (P_t, width) f32.
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs, const Images& images);
 
   SectionContext context_;

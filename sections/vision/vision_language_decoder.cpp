@@ -1,6 +1,7 @@
 #include "sections/vision/vision_language_decoder.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
 #include <string>
 
@@ -32,6 +33,28 @@ std::vector<std::int32_t> rows_where(std::span<const std::int32_t> values, Chose
     if (chosen(values[row])) rows.push_back(static_cast<std::int32_t>(row));
   }
   return rows;
+}
+
+bool is_image(std::int32_t token) {
+  return token == image_token;
+}
+bool is_asked(std::int32_t target) {
+  return target >= 0;
+}
+
+/// Rows of a (M) or (M, 1) i32 tensor: (rows.count).
+Tensor part_of(const Tensor& values, const RowRange& rows) {
+  return {values.data<std::int32_t>() + rows.first, DType::i32, Shape{rows.count}};
+}
+
+/// How many samples have a target.
+std::int64_t asked_samples(const SequenceLayout& layout, std::span<const std::int32_t> targets) {
+  std::int64_t samples = 0;
+  for (std::size_t sample = 0; sample + 1 < layout.offsets.size(); ++sample) {
+    const auto begin = targets.begin() + layout.offsets[sample], end = targets.begin() + layout.offsets[sample + 1];
+    if (std::any_of(begin, end, is_asked)) ++samples;
+  }
+  return samples;
 }
 
 std::int32_t rows_of_sample(const SequenceLayout& layout, std::size_t sample) {
@@ -67,7 +90,9 @@ VisionLanguageDecoder::VisionLanguageDecoder(const SectionContext& context, cons
       visual_(options.visual.value_or(context.precision)) {}
 
 Ports VisionLanguageDecoder::ports() const {
-  return {{tokens_port, targets_port, {"visual", visual_, decoder().width, true, true, Axis::patches}}, {}};
+  Port tokens = tokens_port, targets = targets_port;
+  tokens.spread = targets.spread = Spread::whole;  // VD-5; 8 bytes a row
+  return {{tokens, targets, {"visual", visual_, decoder().width, true, true, Axis::patches, Spread::whole}}, {}};
 }
 
 Cost VisionLanguageDecoder::cost(const SampleShape& sample) const {
@@ -76,6 +101,7 @@ Cost VisionLanguageDecoder::cost(const SampleShape& sample) const {
   const double ffn_products = config.family == "llama" ? 3 : 2;
   Cost cost = decoder_cost(sample);
   cost.flops -= head_flops(sample.patches, config.width, config.vocabulary);
+  if (context().parallel.layout.tensor > 1) return cost;
   // The last layer's attention output and feed-forward network.
   cost.flops -=
       2.0 * static_cast<double>(sample.patches) * width * (width + ffn_products * static_cast<double>(config.ffn));
@@ -84,70 +110,104 @@ Cost VisionLanguageDecoder::cost(const SampleShape& sample) const {
 
 Var VisionLanguageDecoder::embedded(Tape& tape, const Inputs& inputs) {
   const Tensor& tokens = inputs["tokens"].value();
+  const SequenceLayout& layout = inputs.layout();
   check_images(context().name, inputs, integers(tokens));
-  Var x = stack().embedded(tape, tokens, inputs.layout());
-  const auto marked = rows_where(integers(tokens), [](std::int32_t token) { return token == image_token; });
+  const Var x = stack().embedded(tape, part_of(tokens, context_rows(context().parallel, layout)), layout);
+  const auto marked = rows_where(integers(tokens), is_image);
   if (marked.empty()) return x;
-  return add_rows(tape, x, inputs["visual"], block_of(tape, marked));
+  if (context().parallel.layout.ranks() == 1) return add_rows(tape, x, inputs["visual"], block_of(tape, marked));
+  return with_own_images(tape, x, inputs, marked);
+}
+
+Var VisionLanguageDecoder::with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
+                                           std::span<const std::int32_t> marked) const {
+  const ParallelContext& parallel = context().parallel;
+  const RowRange own = parallel.layout.rows(Spread::rank_rows, inputs.layout().rows(), parallel.rank);
+  const auto first = std::ranges::lower_bound(marked, own.first) - marked.begin();
+  const auto end = std::ranges::lower_bound(marked, own.end()) - marked.begin();
+  std::vector<std::int32_t> taken(static_cast<std::size_t>(end - first)), at(taken.size());
+  std::iota(taken.begin(), taken.end(), static_cast<std::int32_t>(first));
+  std::ranges::transform(marked.subspan(static_cast<std::size_t>(first), at.size()), at.begin(),
+                         [&](std::int32_t row) { return row - static_cast<std::int32_t>(own.first); });
+  const Var visual = shared_by(tape, shared_by(tape, inputs["visual"], parallel.tensor_group), parallel.context_group);
+  // A rank without image positions goes along all the same: its gradient enters the sums as zeros.
+  return add_rows(tape, x, select_rows(tape, visual, block_of(tape, taken)), block_of(tape, at));
 }
 
 Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, const Block& wanted) {
+  const ParallelContext& parallel = context().parallel;
+  const SequenceLayout& layout = inputs.layout();
   const Var x = embedded(tape, inputs);
-  return stack().normed(tape, stack().transformed(tape, x, inputs.layout(), wanted));
+  if (parallel.layout.tensor == 1) return stack().normed(tape, stack().transformed(tape, x, layout, wanted));
+  const Var all = gathered(tape, stack().normed(tape, stack().transformed(tape, x, layout)), parallel, layout);
+  return wanted.defined() ? select_rows(tape, all, wanted) : all;
 }
 
 void VisionLanguageDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  const ParallelContext& parallel = context().parallel;
   const Tensor all_targets = targets_of(inputs);
-  const auto rows = rows_where(integers(all_targets), [](std::int32_t target) { return target >= 0; });
-  if (rows.empty()) {  // VD-3: nothing to learn and nothing to measure
-    outputs.losses(LossSums(), false);
-    if (inputs.pass() == Pass::evaluate) outputs.metric("exact_match", 0, 0);
+  if (std::ranges::none_of(integers(all_targets), is_asked)) {  // VD-3: nothing to learn and nothing to measure
+    report_losses(outputs, LossSums(), false, parallel);
+    if (inputs.pass() == Pass::evaluate && parallel.rank == 0) outputs.metric("exact_match", 0, 0);
     return;
   }
-  const bool some = static_cast<std::int64_t>(rows.size()) < all_targets.elements();  // VD-2
+  const Tensor part_targets = part_of(all_targets, context_rows(parallel, inputs.layout()));
+  const auto rows = rows_where(integers(part_targets), is_asked);
+  const bool some = static_cast<std::int64_t>(rows.size()) < part_targets.elements();  // VD-2
   const Block wanted = some ? block_of(tape, rows) : Block();
   const Var hidden = states(tape, inputs, wanted);
-  Tensor targets = all_targets;
+  Tensor targets = part_targets;
   Block chosen;
   if (some) {
     chosen = tape.scratch({static_cast<std::int64_t>(rows.size())}, DType::i32);
     targets = chosen.tensor();
     std::ranges::transform(rows, targets.data<std::int32_t>(),
-                           [&](std::int32_t row) { return integers(all_targets)[static_cast<std::size_t>(row)]; });
+                           [&](std::int32_t row) { return integers(part_targets)[static_cast<std::size_t>(row)]; });
   }
-  outputs.losses(cross_entropy_loss(tape, hidden, head(), {&targets, inputs.loss_scale()}), false);
+  const HeadLoss loss{&targets, inputs.loss_scale()};
+  report_losses(outputs, cross_entropy_loss(tape, hidden, head(), loss, head_part()), false, parallel);
   if (inputs.pass() == Pass::evaluate) put_exact_match(tape, inputs, hidden, rows, outputs);
 }
 
 void VisionLanguageDecoder::put_exact_match(Tape& tape, const Inputs& inputs, const Var& states,
                                             std::span<const std::int32_t> rows, Outputs& outputs) {
+  const ParallelContext& parallel = context().parallel;
+  std::vector<float> missed = missed_samples(tape, inputs, states, rows);
+  if (parallel.context_group != nullptr) parallel.context_group->all_reduce_max(missed);
+  if (parallel.rank > 0) return;
+  const std::int64_t asked = asked_samples(inputs.layout(), integers(inputs["targets"].value()));
+  outputs.metric("exact_match", static_cast<double>(asked - std::ranges::count(missed, 1.0f)),
+                 static_cast<double>(asked));
+}
+
+std::vector<float> VisionLanguageDecoder::missed_samples(Tape& tape, const Inputs& inputs, const Var& states,
+                                                         std::span<const std::int32_t> rows) {
   const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
   const auto count = static_cast<std::int64_t>(rows.size());
   const std::int64_t most = std::min(count, logits_block_rows);
-  const Block logits = tape.scratch({most, decoder().vocabulary}, DType::f32);
+  const Block logits = tape.scratch({most, head().shape()[0]}, DType::f32);
   const Block values = tape.scratch({most, 1}, DType::f32), best = tape.scratch({most, 1}, DType::i32);
   const Tensor all_targets = targets_of(inputs);
   const SequenceLayout& layout = inputs.layout();
-  std::vector<bool> missed(inputs.samples().size(), false), asked(inputs.samples().size(), false);
+  const auto first_row = static_cast<std::int32_t>(context_rows(context().parallel, layout).first);
+  std::vector<float> missed(inputs.samples().size());
   std::size_t sample = 0;
   for (std::int64_t first = 0; first < count; first += most) {
     const std::int64_t size = std::min(most, count - first);
-    tape.ops().linear(states.value().row_slice(first, size), weight, Tensor(), logits.tensor().row_slice(0, size));
-    tape.ops().top_k(logits.tensor().row_slice(0, size), values.tensor().row_slice(0, size),
-                     best.tensor().row_slice(0, size));
+    const Tensor part = logits.tensor().row_slice(0, size);
+    tape.ops().linear(states.value().row_slice(first, size), weight, Tensor(), part);
+    top_k(tape.ops(), part, values.tensor().row_slice(0, size), best.tensor().row_slice(0, size), head_part());
     for (std::int64_t i = 0; i < size; ++i) {
-      const std::int32_t row = rows[static_cast<std::size_t>(first + i)];
+      const std::int32_t row = first_row + rows[static_cast<std::size_t>(first + i)];
       while (layout.offsets[sample + 1] <= row) ++sample;
-      asked[sample] = true;
-      if (best.tensor().data<std::int32_t>()[i] != all_targets.data<std::int32_t>()[row]) missed[sample] = true;
+      if (best.tensor().data<std::int32_t>()[i] != all_targets.data<std::int32_t>()[row]) missed[sample] = 1;
     }
   }
-  const auto samples = std::ranges::count(asked, true);
-  outputs.metric("exact_match", static_cast<double>(samples - std::ranges::count(missed, true)),
-                 static_cast<double>(samples));
+  return missed;
 }
 
 Var VisionLanguageDecoder::next_token_logits(Tape& tape, const Inputs& inputs) {
+  assert(context().parallel.layout.ranks() == 1);
   std::vector<std::int32_t> last(inputs.layout().offsets.begin() + 1, inputs.layout().offsets.end());
   for (std::int32_t& row : last) --row;
   const Var hidden = states(tape, inputs, block_of(tape, last));

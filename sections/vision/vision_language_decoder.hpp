@@ -12,10 +12,15 @@
 //       output layer.
 // VD-3: a micro-batch without visual, without image tokens or without targets is as good as any other.
 // VD-4: frozen, it still hands gradients to visual.
+// VD-5: over ranks every rank has all tokens and targets, and the rows of visual that its positions take are those of
+//       the whole micro-batch's order; a sample that is cut matches exactly when its rows on every rank do. Under a
+//       tensor group VD-2 saves the output layer alone: rows without a target go through the last layer's feed-forward
+//       network and the final norm.
 #pragma once
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "sections/decoder/decoder_section.hpp"
 
@@ -31,26 +36,36 @@ class VisionLanguageDecoder final : public DecoderSection {
     /// JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
-  /// Throws JobError for a decoder that does not fit the data.
+  /// Throws JobError for a decoder that does not fit the data or the layout.
   VisionLanguageDecoder(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
-  /// Throws JobError, naming the sample, when it has another number of image tokens than rows of visual.
+  /// Throws JobError, naming the sample and on every rank, when it has another number of image tokens than rows of
+  /// visual.
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
   /// As decoder_lm's, less what image positions save (VD-2). An upper bound: which words have targets only the data
   /// knows.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
 
   /// Logits (S, vocabulary) f32 of the token after each sample's last; `targets` may be unconnected. Every sample has
-  /// a token.
+  /// a token. On one rank only.
   [[nodiscard]] Var next_token_logits(Tape& tape, const Inputs& inputs);
 
  private:
+  /// (M_t, width) f32, images in their places.
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs);
-  /// (N, width) act behind the final norm, of the rows `wanted` (N) i32, or of all when that is undefined.
+  /// x (M_t, width) with the rows of visual that the rank's image positions take; `marked` are those of all ranks.
+  [[nodiscard]] Var with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
+                                    std::span<const std::int32_t> marked) const;
+  /// (N, width) act behind the final norm, of the rows `wanted` (N) i32 of the context part, or (M_c, width) of all
+  /// when that is undefined.
   [[nodiscard]] Var states(Tape& tape, const Inputs& inputs, const Block& wanted);
+  /// From states() of `rows`, those rows of the context part that have a target.
   void put_exact_match(Tape& tape, const Inputs& inputs, const Var& states, std::span<const std::int32_t> rows,
                        Outputs& outputs);
+  /// By sample: 1 when one of `rows` has another largest logit than its target, 0 otherwise.
+  [[nodiscard]] std::vector<float> missed_samples(Tape& tape, const Inputs& inputs, const Var& states,
+                                                  std::span<const std::int32_t> rows);
 
   DType visual_;
 };
