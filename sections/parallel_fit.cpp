@@ -82,10 +82,10 @@ void check_stage(const std::string& section, const Stage& stage, std::int64_t la
                               " of " + std::to_string(layers));
 }
 
-void check_uncut(const std::string& section, const Stage& stage, std::string_view kind) {
+void check_uncut(const std::string& section, const Stage& stage, std::string_view why) {
   if (stage.count == 1) return;
-  throw JobError(section + ".pipeline = " + std::to_string(stage.count) + ": " + std::string(kind) +
-                 " has no layers to cut; leave pipeline at 1");
+  throw JobError(section + ".pipeline = " + std::to_string(stage.count) + ": " + std::string(why) +
+                 "; leave pipeline at 1");
 }
 
 }  // namespace maestro

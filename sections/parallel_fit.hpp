@@ -30,7 +30,8 @@ void check_parallel_fit(const std::string& section, const CutSizes& sizes, const
 /// layers cannot be cut in 5; nearest that fits: pipeline = 4". A stage that has none of them, or some that there are
 /// not, is a programming error: throws std::invalid_argument.
 void check_stage(const std::string& section, const Stage& stage, std::int64_t layers);
-/// Throws JobError for any but the only stage of a section without layers; `kind` as in "a projector".
-void check_uncut(const std::string& section, const Stage& stage, std::string_view kind);
+/// Throws JobError for any but the only stage of a section that knows no others; `why` as in "a projector has no layers
+/// to cut".
+void check_uncut(const std::string& section, const Stage& stage, std::string_view why);
 
 }  // namespace maestro

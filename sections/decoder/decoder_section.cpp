@@ -84,9 +84,16 @@ Ports DecoderSection::stage_ports(std::vector<Port> embedding, const Ports& behi
   return ports;
 }
 
+Var DecoderSection::embedded(Tape& tape, const Inputs& inputs) {
+  return stack_.embedded(tape, inputs["tokens"].value(), inputs.layout());
+}
+
+Var DecoderSection::incoming(Tape& tape, const Inputs& inputs) {
+  return first_stage() ? embedded(tape, inputs) : inputs[stream_name];
+}
+
 Var DecoderSection::stream(Tape& tape, const Inputs& inputs) {
-  Var x = first_stage() ? stack_.embedded(tape, inputs["tokens"].value(), inputs.layout()) : inputs[stream_name];
-  return stack_.transformed(tape, std::move(x), inputs.layout());
+  return stack_.transformed(tape, incoming(tape, inputs), inputs.layout());
 }
 
 void DecoderSection::put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs) {

@@ -59,7 +59,11 @@ class DecoderSection : public Section {
   [[nodiscard]] Parameter& head() { return *head_; }
   /// Which part of the output layer head() is.
   [[nodiscard]] VocabularyPart head_part() const { return vocabulary_part(context_.parallel, decoder().vocabulary); }
-  /// The residual stream behind the stage's layers, from "tokens" or "stream": (M_t, width) f32, Spread::rank_rows.
+  /// The embedding of "tokens", first stage only: (M_t, width) f32, Spread::rank_rows.
+  [[nodiscard]] virtual Var embedded(Tape& tape, const Inputs& inputs);
+  /// The residual stream before the stage's layers: embedded() or "stream".
+  Var incoming(Tape& tape, const Inputs& inputs);
+  /// The residual stream behind the stage's layers: as incoming().
   Var stream(Tape& tape, const Inputs& inputs);
   /// All that a stage other than the last has to give: the stream.
   void put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs);

@@ -16,7 +16,7 @@ LanguageModelHead::Options LanguageModelHead::Options::read(const JobTable& tabl
 
 LanguageModelHead::LanguageModelHead(const SectionContext& context, const Options& options)
     : context_(context), decoder_(resolved(options.decoder)) {
-  check_uncut(context.name, context.stage, "a language_model_head");
+  check_uncut(context.name, context.stage, "a language_model_head has no layers to cut");
   check_decoder(context.name, decoder_, options.data);
   check_parallel_fit(context.name, {.vocabulary = decoder_.vocabulary}, context.parallel.layout);
   if (decoder_.tied) {

@@ -57,6 +57,7 @@ Projector::Projector(const SectionContext& context, const Options& options)
   if (config_.vision_width < 1 || config_.width < 1) {
     throw JobError(context.name + ": vision_width and width must be at least 1");
   }
+  check_uncut(context.name, context.stage, "a projector has no layers to cut");
   // Parts of the middle layer may differ in size, as those of a vocabulary may.
   const CutSizes sizes{.vocabulary = config_.width, .vocabulary_name = "a width"};
   check_parallel_fit(context.name, sizes, context.parallel.layout);

@@ -17,6 +17,7 @@ VisionConfig checked(const SectionContext& context, const VisionEncoder::Options
   VisionConfig config = resolved(options.vision, options.data);
   check_vision(context.name, config, options.data);
   check_parallel_fit(context.name, {.heads = config.heads, .ffn = config.ffn}, context.parallel.layout);
+  check_uncut(context.name, context.stage, "a vision_encoder cannot be cut into stages");
   return config;
 }
 

@@ -92,20 +92,36 @@ VisionLanguageDecoder::VisionLanguageDecoder(const SectionContext& context, cons
 Ports VisionLanguageDecoder::ports() const {
   Port tokens = tokens_port, targets = targets_port;
   tokens.spread = targets.spread = Spread::whole;  // VD-5; 8 bytes a row
-  return {{tokens, targets, {"visual", visual_, decoder().width, true, true, Axis::patches, Spread::whole}}, {}};
+  const Port visual{"visual", visual_, decoder().width, true, true, Axis::patches, Spread::whole};
+  Ports ports = stage_ports({tokens}, {{targets}, {}});
+  if (first_stage()) ports.inputs.push_back(visual);
+  return ports;
 }
 
 Cost VisionLanguageDecoder::cost(const SampleShape& sample) const {
-  const DecoderConfig& config = decoder();
-  const auto width = static_cast<double>(config.width);
-  const double ffn_products = config.family == "llama" ? 3 : 2;
   Cost cost = decoder_cost(sample);
-  cost.flops -= head_flops(sample.patches, config.width, config.vocabulary);
-  if (context().parallel.layout.tensor > 1) return cost;
-  // The last layer's attention output and feed-forward network.
-  cost.flops -=
-      2.0 * static_cast<double>(sample.patches) * width * (width + ffn_products * static_cast<double>(config.ffn));
+  if (last_stage()) cost.flops -= saved_behind_layers(sample) + saved_in_last_layer(sample);
   return cost;
+}
+
+LayerCosts VisionLanguageDecoder::layer_costs(const SampleShape& sample) const {
+  LayerCosts costs = DecoderSection::layer_costs(sample);
+  costs.layers.back() -= saved_in_last_layer(sample);
+  costs.after -= saved_behind_layers(sample);
+  return costs;
+}
+
+double VisionLanguageDecoder::saved_in_last_layer(const SampleShape& sample) const {
+  if (context().parallel.layout.tensor > 1) return 0;  // VD-5
+  const auto width = static_cast<double>(decoder().width);
+  const double ffn_products = decoder().family == "llama" ? 3 : 2;
+  // Attention output and feed-forward network.
+  return 2.0 * static_cast<double>(sample.patches) * width *
+         (width + ffn_products * static_cast<double>(decoder().ffn));
+}
+
+double VisionLanguageDecoder::saved_behind_layers(const SampleShape& sample) const {
+  return head_flops(sample.patches, decoder().width, decoder().vocabulary);
 }
 
 Var VisionLanguageDecoder::embedded(Tape& tape, const Inputs& inputs) {
@@ -137,13 +153,14 @@ Var VisionLanguageDecoder::with_own_images(Tape& tape, const Var& x, const Input
 Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, const Block& wanted) {
   const ParallelContext& parallel = context().parallel;
   const SequenceLayout& layout = inputs.layout();
-  const Var x = embedded(tape, inputs);
+  const Var x = incoming(tape, inputs);
   if (parallel.layout.tensor == 1) return stack().normed(tape, stack().transformed(tape, x, layout, wanted));
   const Var all = gathered(tape, stack().normed(tape, stack().transformed(tape, x, layout)), parallel, layout);
   return wanted.defined() ? select_rows(tape, all, wanted) : all;
 }
 
 void VisionLanguageDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  if (!last_stage()) return put_stream(tape, inputs, outputs);  // VD-6
   const ParallelContext& parallel = context().parallel;
   const Tensor all_targets = targets_of(inputs);
   if (std::ranges::none_of(integers(all_targets), is_asked)) {  // VD-3: nothing to learn and nothing to measure
@@ -207,7 +224,7 @@ std::vector<float> VisionLanguageDecoder::missed_samples(Tape& tape, const Input
 }
 
 Var VisionLanguageDecoder::next_token_logits(Tape& tape, const Inputs& inputs) {
-  assert(context().parallel.layout.ranks() == 1);
+  assert(context().parallel.layout.ranks() == 1 && context().stage.count == 1);
   std::vector<std::int32_t> last(inputs.layout().offsets.begin() + 1, inputs.layout().offsets.end());
   for (std::int32_t& row : last) --row;
   const Var hidden = states(tape, inputs, block_of(tape, last));

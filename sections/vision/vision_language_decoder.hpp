@@ -16,6 +16,9 @@
 //       the whole micro-batch's order; a sample that is cut matches exactly when its rows on every rank do. Under a
 //       tensor group VD-2 saves the output layer alone: rows without a target go through the last layer's feed-forward
 //       network and the final norm.
+// VD-6: of several pipeline stages the first has tokens and visual, and refuses what does not match; the last has
+//       targets, reports, and has the savings of VD-2. A micro-batch without targets goes through all layers of the
+//       others, which do not know. See decoder_section.hpp.
 #pragma once
 
 #include <optional>
@@ -46,19 +49,23 @@ class VisionLanguageDecoder final : public DecoderSection {
   /// As decoder_lm's, less what image positions save (VD-2). An upper bound: which words have targets only the data
   /// knows.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
+  [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
 
   /// Logits (S, vocabulary) f32 of the token after each sample's last; `targets` may be unconnected. Every sample has
-  /// a token. On one rank only.
+  /// a token. On one rank and one stage only.
   [[nodiscard]] Var next_token_logits(Tape& tape, const Inputs& inputs);
 
  private:
-  /// (M_t, width) f32, images in their places.
-  [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs);
+  /// With images in their places.
+  [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs) override;
   /// x (M_t, width) with the rows of visual that the rank's image positions take; `marked` are those of all ranks.
   [[nodiscard]] Var with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
                                     std::span<const std::int32_t> marked) const;
-  /// (N, width) act behind the final norm, of the rows `wanted` (N) i32 of the context part, or (M_c, width) of all
-  /// when that is undefined.
+  /// FLOPs that image positions save in the last layer, and behind it (VD-2).
+  [[nodiscard]] double saved_in_last_layer(const SampleShape& sample) const;
+  [[nodiscard]] double saved_behind_layers(const SampleShape& sample) const;
+  /// Last stage only: (N, width) act behind the final norm, of the rows `wanted` (N) i32 of the context part, or (M_c,
+  /// width) of all when that is undefined.
   [[nodiscard]] Var states(Tape& tape, const Inputs& inputs, const Block& wanted);
   /// From states() of `rows`, those rows of the context part that have a target.
   void put_exact_match(Tape& tape, const Inputs& inputs, const Var& states, std::span<const std::int32_t> rows,

@@ -71,12 +71,15 @@ ParallelPass PipelineBench::run(const Batch& batch, Pass pass, const std::vector
   }
   if (pass == Pass::evaluate) return std::move(forward.back());
   ParallelPass last = stage(stages() - 1).run(batch, Pass::train, fed(stages() - 1));
-  const ParallelPass* behind = &last;
+  ParallelPass* behind = &last;
   ParallelPass current;
   for (std::int64_t index = stages() - 2; index >= 0; --index) {
     current = stage(index).run(batch, Pass::train, fed(index), {{"stream", behind->input_gradients.at("stream")}});
     behind = &current;
   }
+  // Nothing outside feeds a stream.
+  if (stages() > 1) last.input_gradients.erase("stream");
+  if (behind != &last) last.input_gradients.merge(behind->input_gradients);
   add_tied_gradients();
   return last;
 }

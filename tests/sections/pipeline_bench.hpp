@@ -24,8 +24,8 @@ class PipelineBench {
   /// `context` as of the uncut section.
   PipelineBench(const Cut& cut, const SectionContext& context, const ParallelBench::Build& build);
 
-  /// As ParallelBench::run; a feed goes to the stage that has its port. The gradients of what the first and the last
-  /// stage both hold are added up in both.
+  /// As ParallelBench::run; a feed goes to the stage that has its port, and has a gradient in the first. The gradients
+  /// of what the first and the last stage both hold are added up in both.
   ParallelPass run(const Batch& batch, Pass pass = Pass::train, const std::vector<Feed>& feeds = {});
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(stages_.size()); }

@@ -1,0 +1,167 @@
+// The decoder that reads images in pipeline stages against the uncut one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/core/result.hpp"
+#include "runtime/data/corpus.hpp"
+#include "tests/sections/pipeline_bench.hpp"
+#include "tests/sections/vision_pictures.hpp"
+
+namespace maestro::testing {
+namespace {
+
+constexpr std::int64_t layers = 3;
+constexpr std::int64_t width = 32;
+constexpr std::int64_t vocabulary = 37;
+
+DecoderConfig model(const std::string& family) {
+  DecoderConfig config = tiny_decoder(family);
+  config.layers = layers;
+  config.width = width;
+  config.heads = 8;
+  config.kv_heads = family == "llama" ? 4 : 0;
+  config.vocabulary = vocabulary;
+  return config;
+}
+
+ParallelBench::Build decoder_of(const std::string& family) {
+  return [family](const SectionContext& context) {
+    return std::make_unique<VisionLanguageDecoder>(context, VisionLanguageDecoder::Options{model(family), {}, {}});
+  };
+}
+
+OwnedTensor random_visual(std::int64_t rows) {
+  std::mt19937 generator(3);
+  return {DType::f32, {rows, width}, exact_normals(generator, rows * width)};
+}
+
+void expect_same_metrics(const ParallelPass& found, const ParallelPass& expected) {
+  ASSERT_EQ(found.metrics.size(), expected.metrics.size());
+  for (const MetricSum& metric : expected.metrics) {
+    EXPECT_NEAR(found.metric(metric.name).sum, metric.sum, 1e-6 * metric.sum) << metric.name;
+    EXPECT_EQ(found.metric(metric.name).weight, metric.weight) << metric.name;
+  }
+}
+
+using Case = std::tuple<const char*, std::int64_t, Layout>;
+
+class DecoderWithEyesInStages : public ::testing::TestWithParam<Case> {
+ protected:
+  void expect_equal(const Batch& given, const std::vector<Feed>& feeds) {
+    const auto& [family, count, layout] = GetParam();
+    ParallelBench single({}, bench.context("decoder", true), decoder_of(family));
+    PipelineBench stages({count, layers, layout}, bench.context("decoder", true), decoder_of(family));
+    expect_same(stages.whole(), by_name(single.whole()));
+    randomise(single.section(0), 11);
+    stages.load(single.whole());
+    const ParallelPass expected = single.run(given, Pass::train, feeds);
+    const ParallelPass found = stages.run(given, Pass::train, feeds);
+    expect_same_metrics(found, expected);
+    expect_close(stages.whole(ParameterBuffer::gradients), by_name(single.whole(ParameterBuffer::gradients)), 1e-5);
+    const double squares = single.gradient_sum_of_squares();
+    EXPECT_NEAR(stages.gradient_sum_of_squares(), squares, 1e-5 * squares);
+    ASSERT_EQ(found.input_gradients.size(), expected.input_gradients.size());
+    for (const auto& [name, gradient] : expected.input_gradients) {
+      EXPECT_LE(worst_error(found.input_gradients.at(name).values(), gradient.values(), 1e-6), 1e-5) << name;
+    }
+    expect_same_metrics(stages.run(given, Pass::evaluate, feeds), single.run(given, Pass::evaluate, feeds));
+  }
+  Bench bench;
+  Pictures pictures = Pictures::random(4, {{{2, 3}, {1, 2}}, {}, {{3, 3}}, {{1, 1}, {2, 2}}}, 2);
+  Batch batch = illustrated(pictures, 7, vocabulary);
+};
+
+TEST_P(DecoderWithEyesInStages, losses_matches_and_gradients_are_those_of_the_uncut_section) {  // VD-6
+  const OwnedTensor visual = random_visual(pictures.rows());
+  expect_equal(batch, {{"visual", visual, true}});
+  expect_equal(Batch::random(5, {9, 1, 12}, vocabulary), {});  // visual is not connected
+}
+
+TEST_P(DecoderWithEyesInStages, a_micro_batch_without_targets_goes_through_and_nothing_learns) {  // VD-3, VD-6
+  const auto& [family, count, layout] = GetParam();
+  std::ranges::fill(batch.targets, ignored_target);
+  const OwnedTensor visual = random_visual(pictures.rows());
+  PipelineBench stages({count, layers, layout}, bench.context("decoder", true), decoder_of(family));
+  const ParallelPass found = stages.run(batch, Pass::train, {{"visual", visual, true}});
+  EXPECT_EQ(found.metric("loss").weight, 0);
+  EXPECT_EQ(stages.gradient_sum_of_squares(), 0);
+  for (const double value : found.input_gradients.at("visual").values()) ASSERT_EQ(value, 0);
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& test) {
+  const auto& [family, stages, layout] = test.param;
+  return std::string(family) + "_" + std::to_string(stages) + "_of_" + std::to_string(layout.tensor) + "x" +
+         std::to_string(layout.context);
+}
+
+INSTANTIATE_TEST_SUITE_P(cases, DecoderWithEyesInStages,
+                         ::testing::Combine(::testing::Values("gpt2", "llama"), ::testing::Values(2, 3),
+                                            ::testing::Values(Layout{1, 1}, Layout{2, 1}, Layout{1, 2}, Layout{2, 2})),
+                         case_name);
+
+TEST(VisionStages, tokens_and_images_go_to_the_first_stage_and_targets_to_the_last) {  // VD-6, SE-2
+  const Bench bench;
+  const auto names = [&](std::int64_t index, std::int64_t count) {
+    std::vector<std::string> both;
+    const SectionContext context = stage_context(bench.context("decoder", true), index, count, layers);
+    const Ports ports = decoder_of("gpt2")(context)->ports();
+    for (const auto* side : {&ports.inputs, &ports.outputs}) {
+      for (const Port& port : *side) both.push_back(port.name);
+    }
+    return both;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names(0, 1), (Names{"tokens", "targets", "visual"}));
+  EXPECT_EQ(names(0, 3), (Names{"tokens", "visual", "stream"}));
+  EXPECT_EQ(names(1, 3), (Names{"stream", "stream"}));
+  EXPECT_EQ(names(2, 3), (Names{"stream", "targets"}));
+}
+
+TEST(VisionStages, the_work_of_all_stages_is_that_of_the_uncut_section_and_the_last_layer_is_cheaper) {
+  const Bench bench;
+  const SampleShape sample{.tokens = 20, .patches = 8, .images = 1};
+  for (const Layout layout : {Layout{1, 1}, Layout{2, 1}}) {
+    SectionContext context = bench.context("decoder", true);
+    context.prototype = true;
+    context.parallel.layout = layout;
+    const auto uncut = decoder_of("llama")(context);
+    const LayerCosts costs = uncut->layer_costs(sample);
+    EXPECT_EQ(costs.layers[2] < costs.layers[1], layout.tensor == 1);
+    EXPECT_EQ(costs.after, head_flops(12, width, vocabulary));
+    double sum = 0;
+    for (std::int64_t index = 0; index < 2; ++index) {
+      const double flops = decoder_of("llama")(stage_context(context, index, 2, layers))->cost(sample).flops;
+      const double own = index == 0 ? costs.layers[0] : costs.layers[1] + costs.layers[2] + costs.after;
+      EXPECT_NEAR(flops, own, 1e-9 * own);
+      sum += flops;
+    }
+    EXPECT_NEAR(sum, uncut->cost(sample).flops, 1e-9 * sum);
+  }
+}
+
+template <class Made>
+std::string refusal(const Bench& bench, const typename Made::Options& options, std::int64_t stages) {
+  SectionContext context = bench.context("part", true);
+  context.prototype = true;
+  context.stage = {0, stages, 0, 1};
+  try {
+    Made made(context, options);
+  } catch (const JobError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(VisionStages, encoder_and_projector_cannot_be_cut) {
+  const Bench bench;
+  EXPECT_EQ(refusal<VisionEncoder>(bench, {tiny_vision(PatchPositions::grid), {}}, 1), "no error");
+  EXPECT_EQ(refusal<VisionEncoder>(bench, {tiny_vision(PatchPositions::grid), {}}, 2),
+            "part.pipeline = 2: a vision_encoder cannot be cut into stages; leave pipeline at 1");
+  EXPECT_EQ(refusal<Projector>(bench, {{16, width, 0.02}, {}, {}}, 1), "no error");
+  EXPECT_EQ(refusal<Projector>(bench, {{16, width, 0.02}, {}, {}}, 2),
+            "part.pipeline = 2: a projector has no layers to cut; leave pipeline at 1");
+}
+
+}  // namespace
+}  // namespace maestro::testing
