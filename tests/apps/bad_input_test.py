@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import unittest
+from pathlib import Path
 
 from maestro_program import SystemTest, distillation, language_model, options_of
 
@@ -116,6 +117,118 @@ class WrongInput(Refusals):
         self.refuse(["train", "job.toml", "--processes", "0"], "--processes")
 
 
+class WrongLayouts(Refusals):
+    """Each with the nearest that fits, and before anything runs."""
+
+    def job(self):
+        job = distillation()
+        for section in ("teacher", "student", "plain"):
+            job[section] |= {"layers": 3, "width": 48, "heads": 8}
+        job["plain"] |= {"family": "llama", "kv_heads": 4, "tied": False}
+        return job
+
+    def refuse_layout(self, settings, *wanted, devices=64):
+        with self.subTest(settings):
+            options = ("--cpu-devices", devices) if devices else ()
+            self.refuse_job(self.job(), *wanted, settings=settings, options=options)
+
+    def test_a_tensor_degree_that_does_not_cut_the_model_is_refused(self):
+        self.refuse_layout({"student.tensor": 3}, "student.tensor = 3: 8 heads", "nearest that fits: tensor = 2")
+        self.refuse_layout({"teacher.tensor": 16}, "teacher.tensor = 16: 8 heads", "nearest that fits: tensor = 8")
+        self.refuse_layout({"plain.tensor": 8}, "plain.tensor = 8: 4 kv_heads", "nearest that fits: tensor = 4")
+        self.refuse_layout({"plain.tensor": 4, "plain.ffn": 90}, "plain.tensor = 4: 90 ffn",
+                           "nearest that fits: tensor = 2")
+        self.refuse_layout({"student.tensor": 2, "student.ffn": 91}, "student.tensor = 2: 91 ffn",
+                           "nearest that fits: tensor = 1")
+
+    def test_a_tensor_degree_above_the_vocabulary_is_refused(self):
+        small = {"data.kind": "synthetic", "data.path": "", "data.vocabulary": 3, "teacher.vocabulary": 3,
+                 "student.vocabulary": 3, "plain.vocabulary": 3, "student.tensor": 4}
+        self.refuse_layout(small, "student.tensor = 4: a vocabulary of 3", "nearest that fits: tensor = 2")
+
+    def test_a_context_degree_that_does_not_cut_the_heads_is_refused(self):
+        self.refuse_layout({"student.context": 3}, "student.context = 3: 8 heads", "nearest", "context = 2")
+        self.refuse_layout({"plain.context": 8}, "plain.context = 8: 4 kv_heads", "nearest", "context = 4")
+        self.refuse_layout({"teacher.context": 4, "teacher.tensor": 4}, "teacher.context = 4: 8 heads", "16",
+                           "nearest that fits: tensor = 4, context = 2")
+
+    def test_more_stages_than_layers_are_refused(self):
+        self.refuse_layout({"student.pipeline": 4}, "student.pipeline = 4", "3 layers",
+                           "nearest that fits: pipeline = 3")
+        self.refuse_layout({"teacher.pipeline": 100}, "teacher.pipeline = 100", "3 layers",
+                           "nearest that fits: pipeline = 3")
+
+    def test_stages_of_a_section_without_layers_are_refused(self):
+        model = {"layers": 2, "width": 32, "heads": 2, "positions": 32, "tied": False, "micro_batch": 4}
+        job = {**language_model(), "app": "split_language_model", "trunk": model, "head": model}
+        del job["teacher"]
+        self.refuse_job(job, "head.pipeline = 2", "pipeline", "1", settings={"head.pipeline": 2},
+                        options=("--cpu-devices", 4))
+
+    def test_more_devices_than_there_are_are_refused_with_a_layout_that_fits(self):
+        if CORES < 8:
+            for degree in ("tensor", "context"):
+                self.refuse_layout({f"student.{degree}": 8}, "student", "8 devices", "nearest that fits",
+                                   "--cpu-devices 8", devices=None)
+            self.refuse_layout({"student.replicas": 8, "student.micro_batch": 1}, "student.replicas = 8",
+                               f"use at most {CORES}", "--cpu-devices 8", devices=None)
+        self.refuse_layout({"student.tensor": 4}, "student", "4 devices", "nearest that fits: 1 x 1 x 2",
+                           "--cpu-devices 4", devices=2)
+        self.refuse_layout({"student.pipeline": 3}, "student", "3 devices", "nearest that fits", "pipeline = 2",
+                           "--cpu-devices 3", devices=2)
+        self.refuse_layout({"student.replicas": 2, "student.tensor": 2, "student.pipeline": 2}, "student", "8 devices",
+                           "nearest that fits", "--cpu-devices 8", devices=4)
+
+    def test_a_list_of_devices_of_the_wrong_length_is_refused(self):
+        for count in (1, 3, 5):
+            devices = [f"cpu:{core}" for core in range(count)]
+            self.refuse_layout({"student.tensor": 2, "student.pipeline": 2, "student.devices": devices},
+                               "student.devices", f"names {count}", "replicas x pipeline x context x tensor = 4",
+                               "name 4")
+
+    def test_a_device_of_two_ranks_is_refused(self):
+        self.refuse_layout({"student.tensor": 2, "student.devices": ["cpu:1", "cpu:1"]}, "student.devices", '"cpu:1"',
+                           "twice")
+        self.refuse_layout({"student.replicas": 2, "student.devices": ["cpu:1", "cpu:1"]}, "student.devices",
+                           '"cpu:1"', "twice")
+
+    def test_a_device_that_is_not_there_is_refused(self):
+        self.refuse_layout({"student.tensor": 2, "student.devices": ["cpu:0", "cpu:64"]}, "student.devices",
+                           '"cpu:64"', "cpu:0 to cpu:63")
+        self.refuse_layout({"student.tensor": 2, "student.devices": ["cpu:0", "gpu:1"]}, "student.devices", '"gpu:1"',
+                           "cpu:0")
+
+    def test_an_emulated_section_that_is_cut_is_refused(self):
+        for degree in ("tensor", "context", "pipeline"):
+            self.refuse_layout({"student.devices": ["emulated"], f"student.{degree}": 2}, f"student.{degree}",
+                               "emulated", "one device per replica")
+
+    def test_logits_between_sections_of_other_tensor_degrees_are_refused(self):
+        for teacher, student in ((1, 2), (4, 2)):
+            self.refuse_layout({"teacher.boundary": "logits", "student.boundary": "logits", "teacher.tensor": teacher,
+                                "student.tensor": student}, f"teacher.tensor = {teacher}",
+                               f"student.tensor = {student}", "make them equal, or choose another boundary")
+
+    def test_a_degree_that_is_no_positive_integer_is_refused(self):
+        for degree in ("tensor", "context", "pipeline"):
+            for value in (0, -1, 1_000_000):
+                self.refuse_layout({f"student.{degree}": value}, f"student.{degree}", "from 1 to", str(value))
+            for value in ("two", 1.5):
+                self.refuse_layout({f"student.{degree}": value}, f"student.{degree}", "expected an integer")
+
+    def test_an_empty_list_of_devices_means_any_and_no_list_is_refused(self):
+        job = self.job()
+        job["train"]["steps"] = 1
+        self.train(job, settings={"student.devices": []})
+        self.refuse_layout({"student.devices": "cpu:0"}, "student.devices", "expected a list of strings")
+        self.refuse_layout({"student.devices": [1]}, "student.devices", "expected a list of strings")
+
+    def test_a_number_of_devices_that_is_none_is_refused(self):
+        name = self.write_job(self.job())
+        for count in ("0", "-1", "two", "1000000"):
+            self.refuse(["train", name, f"--cpu-devices={count}"], "--cpu-devices", count, "1 to 4096")
+
+
 class WrongState(Refusals):
     """Input that an earlier run made."""
 
@@ -147,6 +260,20 @@ class WrongState(Refusals):
                     damage(damaged / file)
                     self.refuse_job(language_model(), "damaged", options=("--resume", "damaged"))
                     shutil.rmtree(damaged)
+
+    def test_a_checkpoint_of_stages_that_lacks_one_or_has_a_damaged_one_is_refused(self):
+        self.train(language_model(steps=2, out="staged"), "--cpu-devices", 2, settings={"teacher.pipeline": 2})
+        part = self.folder / "staged/checkpoints/step-00000002/teacher/model-00002-of-00002.safetensors"
+        whole = part.read_bytes()
+        for damage in (self.truncate, self.alter, Path.unlink):
+            damage(part)
+            with self.subTest(damage=damage.__name__):
+                self.refuse_job(language_model(), part.name, options=("--resume", "staged"))
+            if damage is not self.alter:  # of weights that are no checkpoint there are no checksums
+                with self.subTest("weights", damage=damage.__name__):
+                    wanted = "missing" if damage is Path.unlink else part.name
+                    self.refuse_job(language_model(), wanted, settings={"teacher.weights": str(part.parent)})
+            part.write_bytes(whole)
 
     def test_truncated_weights_are_refused(self):
         weights = self.folder / "weights"

@@ -8,23 +8,30 @@ import signal
 import time
 import unittest
 
-from maestro_program import SystemTest, distillation
+from maestro_program import SystemTest, decoder, distillation
 
 LIMIT_S = 5.0
 PR_SET_CHILD_SUBREAPER = 36
 
 
-class ALostProcess(SystemTest):
+def laid_out():
+    """Both processes have stages of all trained sections, and in each of them ranks that meet in collectives."""
+    job = distillation(steps=1_000_000)
+    job["student"] = decoder(heads=8, tensor=2, pipeline=2)
+    job["plain"] = decoder(heads=8, tensor=2, context=2, pipeline=2, replicas=2)
+    return job
+
+
+class LosesProcesses(SystemTest):
     @classmethod
     def setUpClass(cls):
         # Orphans come to this process instead of init, so that their exit statuses can be read.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    def lose(self, rank, how, provider):
-        run = self.start(distillation(steps=1_000_000), "--processes", 3, settings={"transport.provider": provider})
+    def lose(self, run, processes, rank, how):
         self.assertTrue(run.wait_for_text("step "), run.text)
         members = run.members()
-        self.assertEqual(sorted(members), [0, 1, 2])
+        self.assertEqual(sorted(members), list(range(processes)))
         os.kill(members[rank], how)
         begin = time.monotonic()
         finished = run.wait()
@@ -33,7 +40,7 @@ class ALostProcess(SystemTest):
         self.assertLess(seconds, LIMIT_S, finished.describe())
         self.assertNotEqual(finished.status, 0)
         if rank == 0:  # its children are ours now
-            statuses = [os.waitstatus_to_exitcode(os.waitpid(members[other], 0)[1]) for other in (1, 2)]
+            statuses = [os.waitstatus_to_exitcode(os.waitpid(members[other], 0)[1]) for other in members if other != 0]
             self.assertTrue(all(status != 0 for status in statuses), statuses)
         self.check_error(finished, rank, how, members[rank])
         self.assert_nothing_left(run)
@@ -44,7 +51,7 @@ class ALostProcess(SystemTest):
         self.assertEqual(len([line for line in lines if not line.startswith("step ")]), 1, finished.describe())
         line = finished.error_lines()[0]
         self.assertIn(f"process {rank} (pid {pid}", line)
-        self.assertRegex(line, r"section '(teacher|student|plain)' replica 0")
+        self.assertRegex(line, r"section '(teacher|student|plain)(\.stage[01])?' replica [01]")
         step = re.search(r"in step (\d+)", line)
         self.assertIsNotNone(step, line)
         self.assertGreater(int(step[1]), 0, line)
@@ -52,12 +59,64 @@ class ALostProcess(SystemTest):
             self.assertIn("it ended with signal 9", line)
 
 
+class ALostProcess(LosesProcesses):
+    def lose_one_of_three(self, rank, how, provider):
+        run = self.start(distillation(steps=1_000_000), "--processes", 3, settings={"transport.provider": provider})
+        self.lose(run, 3, rank, how)
+
+
+class ALostProcessOfALaidOutJob(LosesProcesses):
+    def lose_one_of_two(self, rank, how):
+        run = self.start(laid_out(), "--processes", 2, "--cpu-devices", 16)
+        self.lose(run, 2, rank, how)
+
+    def test_rank_0_killed_ends_the_other_with_one_error(self):
+        self.lose_one_of_two(0, signal.SIGKILL)
+
+    def test_rank_1_killed_ends_the_other_with_one_error(self):
+        self.lose_one_of_two(1, signal.SIGKILL)
+
+    def test_rank_1_stopped_ends_the_other_with_one_error(self):
+        self.lose_one_of_two(1, signal.SIGSTOP)
+
+
+class ARankThatFails(SystemTest):
+    """The other ranks of its replica may wait for it in a collective, those of other stages for its tensors."""
+
+    def fail(self, run, *wanted):
+        finished = run.wait()
+        self.assertEqual(finished.status, 1, finished.describe())
+        self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+        for text in wanted:
+            self.assertIn(text, finished.error_lines()[0])
+        self.assert_nothing_left(run)
+
+    def test_by_divergence_ends_the_run_with_one_error(self):
+        for section in ("student", "plain"):
+            for processes in (1, 2):
+                with self.subTest(section, processes=processes):
+                    job = laid_out()
+                    job[section] |= {"lr": 1e30, "clip_norm": 0}
+                    run = self.start(job, "--processes", processes, "--cpu-devices", 16)
+                    self.fail(run, f"section '{section}", "training diverged", "lower lr")
+
+    def test_in_writing_a_checkpoint_ends_the_run_with_one_error(self):
+        job = laid_out()
+        job["train"]["checkpoint_every"] = 5
+        run = self.start(job, "--cpu-devices", 16)
+        out = self.folder / "out"
+        self.assertTrue(run.wait_for((out / "checkpoints" / "step-00000005").exists), run.text)
+        out.rename(self.folder / "moved")
+        out.touch()  # where the folder was
+        self.fail(run, "checkpoint", "out")
+
+
 def add_cases():
     for provider in ("shm", "tcp"):
         for rank in (0, 1, 2):
             for verb, how in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
                 def case(self, rank=rank, how=how, provider=provider):
-                    self.lose(rank, how, provider)
+                    self.lose_one_of_three(rank, how, provider)
                 setattr(ALostProcess, f"test_rank_{rank}_{verb}_over_{provider}_ends_the_others_with_one_error", case)
 
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs that were killed or interrupted go on as if nothing had happened, and read every sample once per epoch."""
 
+import json
 import os
 import random
 import re
 import time
 import unittest
 
-from maestro_program import SystemTest, distillation, language_model, text_corpus
+from maestro_program import SystemTest, decoder, distillation, language_model, text_corpus
 
 SEED = int(os.environ.get("MAESTRO_TEST_SEED", random.SystemRandom().randrange(1_000_000)))
 
@@ -75,6 +76,79 @@ class AFinishedCheckpoint(SystemTest):
         again = self.train(job, "--resume", "out")
         self.assertEqual(again.report["steps"], [])
         self.assertEqual(again.report["validation"], first.report["validation"])
+
+
+class ACheckpointOfOneLayout(SystemTest):
+    """Tied and untied embeddings, both families; of every section each device and each stage has only a part."""
+
+    STEPS, HALF = 24, 12
+    TOLERANCE = 1e-5  # as of layouts_test.py
+    LAYOUTS = {
+        "one device": {},
+        "every degree": {"replicas": 2, "tensor": 2, "pipeline": 2, "context": 2},
+        "tensor": {"tensor": 4},
+        "pipeline and context": {"pipeline": 2, "context": 2},
+    }
+
+    def job(self, layout, **train):
+        job = distillation(steps=self.STEPS, checkpoint_every=self.HALF, keep_checkpoints=5, **train)
+        job["student"] = decoder(heads=8, **self.LAYOUTS[layout])
+        job["plain"] = decoder(heads=8, kv_heads=4, family="llama", tied=False, **self.LAYOUTS[layout])
+        return job
+
+    def lay_out(self, layout, *options, **train):
+        return self.train(self.job(layout, out=layout, **train), "--cpu-devices", 32, *options)
+
+    def half_of(self, layout):
+        return self.folder / layout / "checkpoints" / f"step-{self.HALF:08}"
+
+    def test_is_resumed_under_any_other(self):
+        expected = self.lay_out("one device").curve(after=self.HALF)
+        self.assertEqual(len(expected), 2 * (self.STEPS - self.HALF))
+        self.lay_out("every degree")
+        self.lay_out("pipeline and context", "--processes", 2)
+        for made, resumed in (("every degree", "one device"), ("every degree", "tensor"),
+                              ("one device", "every degree"), ("pipeline and context", "tensor"),
+                              ("pipeline and context", "one device")):
+            with self.subTest(made=made, resumed=resumed):
+                job = self.job(resumed, out=f"{made} to {resumed}")
+                finished = self.train(job, "--cpu-devices", 32, "--resume", self.half_of(made))
+                self.assertEqual(finished.report["resumed_from"], self.HALF)
+                self.assert_close(expected, finished.curve(), self.TOLERANCE)
+
+    def test_is_resumed_bitwise_under_its_own(self):
+        whole = self.lay_out("every degree")
+        job = self.job("every degree", out="rest")
+        rest = self.train(job, "--cpu-devices", 32, "--resume", self.half_of("every degree"))
+        self.assertEqual(rest.curve(), whole.curve(after=self.HALF))
+
+    def test_holds_whole_weights_to_start_one_device_from(self):
+        tensors, curves = {}, {}
+        for layout in ("one device", "every degree", "tensor"):
+            self.lay_out(layout)
+            job = self.job("one device")
+            for section in ("student", "plain"):
+                folder = self.half_of(layout) / section
+                tensors[layout, section] = self.tensors_in(folder)
+                job[section]["weights"] = str(folder)
+            curves[layout] = self.train(job).curve()
+        self.assertGreater(len(tensors["one device", "plain"]), 10)
+        for layout in ("every degree", "tensor"):
+            with self.subTest(layout):
+                for section in ("student", "plain"):
+                    self.assertEqual(tensors[layout, section], tensors["one device", section])
+                self.assert_close(curves["one device"], curves[layout], self.TOLERANCE)
+
+    @staticmethod
+    def tensors_in(folder):
+        """{name: (type, shape)} of the files of a Hugging Face folder; a name may be in one of them only."""
+        found = []
+        for path in folder.glob("model*.safetensors"):
+            content = path.read_bytes()
+            header = json.loads(content[8:8 + int.from_bytes(content[:8], "little")])
+            found += [(name, (entry["dtype"], entry["shape"])) for name, entry in header.items()
+                      if name != "__metadata__"]
+        return sorted(found)
 
 
 class AnEpoch(SystemTest):
