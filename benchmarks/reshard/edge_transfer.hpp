@@ -1,0 +1,31 @@
+// How fast the pieces of an edge get from the sending ranks to the receiving ranks.
+#pragma once
+
+#include <string>
+
+#include "benchmarks/reshard/edge_ends.hpp"
+
+namespace maestro::bench {
+
+struct TransferOptions {
+  std::size_t chunk_bytes = std::size_t{1} << 20;  ///< as a job's default
+  int repetitions = 40;                            ///< of the step; three more for warming up
+};
+
+/// Medians over the repetitions; each has a memcpy of as many bytes behind it.
+struct TransferFigures {
+  double step_us = 0;
+  double memcpy_us = 0;
+  double ratio = 0;         ///< memcpy time over step time
+  double copied_share = 0;  ///< of the bytes, by the receiver, since its rows were not neighbours in memory
+};
+
+/// By hand-over, on the calling thread: what the receivers' rings and the gathering of rows cost.
+TransferFigures hand_over(const EdgeStep& step, const TransferOptions& options);
+/// By RMA writes between two processes made for it, one with all senders and one with all receivers: from the first
+/// write until the word has come back that all tensors were opened. Every row is checked once. The calling process must
+/// have no other threads. Throws JobError.
+TransferFigures write_between_processes(const EdgeStep& step, const std::string& provider,
+                                        const TransferOptions& options);
+
+}  // namespace maestro::bench

@@ -1,0 +1,45 @@
+// An endpoint whose events are handled by the one thread that waits for them.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transport/endpoint.hpp"
+
+namespace maestro::bench {
+
+/// Errors are thrown as JobError, also those of transfers: a measurement has no other use for them. All calls from one
+/// thread.
+class Station {
+ public:
+  explicit Station(const std::string& provider);
+  ~Station() { endpoint_->stop(); }
+  Station(const Station&) = delete;
+  Station& operator=(const Station&) = delete;
+
+  [[nodiscard]] std::string address() const { return endpoint_->address(); }
+  [[nodiscard]] std::string provider() const { return endpoint_->provider(); }
+  std::unique_ptr<Region> register_memory(std::byte* data, std::size_t bytes);
+  void connect(const std::string& address) { peer_ = endpoint_->connect(address, "the other end").value_or_throw(); }
+
+  /// `request` without a peer.
+  void write(WriteRequest request);
+  /// Handles events until `done` holds; `landed` gets the immediates of the peer's writes.
+  void run_until(const std::function<bool()>& done, const std::function<void(std::uint32_t)>& landed);
+  /// Own writes that are not known to be done.
+  [[nodiscard]] std::uint64_t unfinished() const { return unfinished_; }
+
+ private:
+  std::mutex mutex_;  // guards events_
+  std::condition_variable changed_;
+  std::vector<EndpointEvent> events_;
+  std::uint64_t unfinished_ = 0;
+  PeerHandle peer_;
+  std::unique_ptr<Endpoint> endpoint_;  // last: its thread uses the queue
+};
+
+}  // namespace maestro::bench
