@@ -18,10 +18,11 @@ def steps_of_checkpoints(folder):
     return [int(match[1]) for match in found if match]
 
 
-class AKilledRun(SystemTest):
+class Killed(SystemTest):
     STEPS = 1000
     EVERY = 10
     KILLS = 3
+    OPTIONS = ()
 
     def kill_at_random(self, run, chosen):
         """Kills all processes at once, some checkpoints later and between two of them."""
@@ -35,22 +36,36 @@ class AKilledRun(SystemTest):
         print(f"MAESTRO_TEST_SEED={SEED}", flush=True)
         chosen = random.Random(SEED)
         job["train"] |= {"steps": self.STEPS, "checkpoint_every": self.EVERY}
-        expected = self.train(job, settings={"train.out": "reference", "train.checkpoint_every": 0}).curve()
-        options = ["--processes", processes]
+        apart = {"train.out": "reference", "train.checkpoint_every": 0}
+        expected = self.train(job, *self.OPTIONS, settings=apart).curve()
+        options = ["--processes", processes, *self.OPTIONS]
         for _ in range(self.KILLS):
             self.kill_at_random(self.start(job, *options), chosen)
-            options = ["--processes", processes, "--resume", "out"]
+            options = ["--processes", processes, *self.OPTIONS, "--resume", "out"]
         finished = self.train(job, *options)
         first = finished.report["resumed_from"]
         self.assertGreaterEqual(first, self.EVERY * self.KILLS)
         self.assertLess(first, self.STEPS)
         self.assertEqual(finished.curve(), {key: value for key, value in expected.items() if key[1] > first})
 
+
+class AKilledRun(Killed):
     def test_goes_on_bitwise_in_one_process(self):
         self.check(distillation(), 1)
 
     def test_goes_on_bitwise_in_three_processes(self):
         self.check(distillation(), 3)
+
+
+class AKilledRunOfALaidOutJob(Killed):
+    STEPS = 300
+    OPTIONS = ("--cpu-devices", 16)
+
+    def test_goes_on_bitwise_in_two_processes(self):
+        job = distillation()
+        job["student"] = decoder(heads=8, tensor=2, pipeline=2)
+        job["plain"] = decoder(heads=8, tensor=2, context=2, pipeline=2, replicas=2)
+        self.check(job, 2)
 
 
 class AFinishedCheckpoint(SystemTest):
