@@ -8,6 +8,7 @@ import itertools
 import math
 import unittest
 
+import vlm_test
 from maestro_program import SystemTest
 
 DEGREES = ("replicas", "tensor", "pipeline", "context")
@@ -71,7 +72,8 @@ def distillation(family, train=None, teacher=None, student=None):
 class Layouts(SystemTest):
     def one_device(self, job):
         finished = self.train(job)
-        self.assertEqual({row["step"] for row in finished.report["steps"]}, set(range(1, STEPS + 1)))
+        steps = job["train"]["steps"]
+        self.assertEqual({row["step"] for row in finished.report["steps"]}, set(range(1, steps + 1)))
         return finished
 
     def run_laid_out(self, job, layouts, *options, devices=None, **keywords):
@@ -82,6 +84,12 @@ class Layouts(SystemTest):
 
     def assert_same(self, expected, finished, tolerance=TOLERANCE):
         self.assert_close(figures_of(expected), figures_of(finished), tolerance)
+
+    def check(self, job, cases, *options, tolerance=TOLERANCE, **keywords):
+        expected = self.one_device(job)
+        for layouts in cases:
+            with self.subTest(**layouts):
+                self.assert_same(expected, self.run_laid_out(job, layouts, *options, **keywords), tolerance)
 
 
 class EveryLayout(Layouts):
@@ -105,12 +113,6 @@ class EveryLayout(Layouts):
 
 class AnApp(Layouts):
     """Layouts beyond two parts, and what else meets layouts: heads of models, boundaries, batches, plans."""
-
-    def check(self, job, cases, *options, tolerance=TOLERANCE, **keywords):
-        expected = self.one_device(job)
-        for layouts in cases:
-            with self.subTest(**layouts):
-                self.assert_same(expected, self.run_laid_out(job, layouts, *options, **keywords), tolerance)
 
     def test_cut_in_three_and_four_parts_trains_as_one_device(self):
         wide = {"width": 48, "heads": 12, "layers": 4}
@@ -205,6 +207,23 @@ class AnApp(Layouts):
             with self.subTest(options):
                 first, second = (self.run_laid_out(job, layouts, *options) for _ in range(2))
                 self.assertEqual(first.curve(*FIGURES), second.curve(*FIGURES))
+
+
+class AVisionLanguageModel(Layouts, vlm_test.VisionLanguageTest):
+    """Samples with pictures and without: some micro-batches of the vision sections are small, and some are none."""
+
+    def test_cut_in_every_section_trains_as_one_device(self):
+        for processes, family in enumerate(FAMILIES, 1):
+            job = vlm_test.vision_language()
+            for name in vlm_test.SECTIONS:
+                del job[name]["devices"]
+            job["vision"] |= {"layers": 2, "heads": 4}
+            job["llm"] |= {"family": family, "layers": 2, "heads": 4, "tied": family == "gpt2"}
+            with self.subTest(family):
+                self.check(job, [{"vision": (1, 2, 1, 2), "projector": (1, 1, 1, 2), "llm": (1, 2, 2, 2)},
+                                 {"vision": (2, 1, 1, 2), "projector": (2, 2, 1, 1), "llm": (2, 2, 1, 1)},
+                                 {"vision": (1, 2, 1, 1), "projector": (1, 2, 1, 2), "llm": (1, 1, 2, 2)}],
+                           "--processes", processes)
 
 
 class SectionsOnTheSameDevices(Layouts):
