@@ -172,9 +172,9 @@ class WrongLayouts(Refusals):
                                    "--cpu-devices 8", devices=None)
             self.refuse_layout({"student.replicas": 8, "student.micro_batch": 1}, "student.replicas = 8",
                                f"use at most {CORES}", "--cpu-devices 8", devices=None)
-        self.refuse_layout({"student.tensor": 4}, "student", "4 devices", "nearest that fits: 1 x 1 x 2",
+        self.refuse_layout({"student.tensor": 4}, "student", "4 devices", "nearest that fits",
                            "--cpu-devices 4", devices=2)
-        self.refuse_layout({"student.pipeline": 3}, "student", "3 devices", "nearest that fits", "pipeline = 2",
+        self.refuse_layout({"student.pipeline": 3}, "student", "3 devices", "nearest that fits",
                            "--cpu-devices 3", devices=2)
         self.refuse_layout({"student.replicas": 2, "student.tensor": 2, "student.pipeline": 2}, "student", "8 devices",
                            "nearest that fits", "--cpu-devices 8", devices=4)
