@@ -238,17 +238,27 @@ std::vector<SectionId> Coordinator::clipped_with(SectionId section, const Open& 
   return together;
 }
 
+double Coordinator::Norms::total() const {
+  double sum = 0;
+  for (const auto& [replica, part] : parts) sum += part;
+  return sum;
+}
+
 void Coordinator::norm_reported(const NormReport& report) {
   auto& norms = norms_[report.step.value()];
-  norms[report.section] = report.sum_of_squares;
+  Norms& reported = norms[report.section];
+  reported.parts[report.replica] = report.sum_of_squares;
+  reported.reporters = report.reporters;
   const std::vector<SectionId> together =
       clipped_with(report.section, open_.at({report.step.value(), RunUnit::Kind::train}));
-  if (!std::ranges::all_of(together, [&](SectionId section) { return norms.count(section) > 0; })) return;
+  const auto complete = [&](SectionId section) { return norms.count(section) > 0 && norms[section].complete(); };
+  if (!std::ranges::all_of(together, complete)) return;
   double total = 0;
   std::map<std::string, double> by_section;
   for (const SectionId section : together) {  // in order of sections, so that it repeats
-    total += norms[section];
-    by_section[options_.graph->node(section).section_name()] += norms[section];
+    const double own = norms[section].total();
+    total += own;
+    by_section[options_.graph->node(section).section_name()] += own;
   }
   for (const SectionId section : together) {
     const NormTotal answer{report.step, total, by_section[options_.graph->node(section).section_name()]};

@@ -63,6 +63,13 @@ class Coordinator : public caf::event_based_actor {
     std::size_t parts = 0;
     std::string staging;
   };
+  /// Of one section: what its replicas reported, in their order, and how many of them do.
+  struct Norms {
+    std::map<ReplicaIndex, double> parts;
+    std::size_t reporters = 1;
+    [[nodiscard]] bool complete() const { return parts.size() == reporters; }
+    [[nodiscard]] double total() const;
+  };
   using Key = std::pair<std::uint64_t, RunUnit::Kind>;
   void connect(const Directory& directory);
   void announce();
@@ -95,8 +102,8 @@ class Coordinator : public caf::event_based_actor {
   std::map<Key, Open> open_;
   bool awaiting_batch_ = false;
   bool finished_ = false;
-  std::map<std::uint64_t, std::map<SectionId, double>> norms_;
-  std::vector<MeasuredPass> measured_;  // since the last plan was asked for
+  std::map<std::uint64_t, std::map<SectionId, Norms>> norms_;  // by step
+  std::vector<MeasuredPass> measured_;                         // since the last plan was asked for
   std::map<SectionId, std::chrono::steady_clock::time_point> last_step_end_;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point unit_started_;

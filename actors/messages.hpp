@@ -31,6 +31,11 @@ struct RingAddress {
   RemoteRegion region;  ///< empty when nobody writes remotely
 };
 
+/// What the ranks of one place exchange: gradients among the replicas of a section; gradients of a parameter that two
+/// stages hold; moments that replicas share, for a checkpoint.
+enum class ReductionKind : std::uint8_t { replicas, tie, moments };
+constexpr std::size_t reduction_kinds = 3;
+
 /// Memory that the other members of a reduction write gradients into.
 struct ReductionAddress {
   std::uint32_t parts_ring = 0;  ///< immediate of a part of the shard; slot = sending member
@@ -45,8 +50,7 @@ struct ReplicaAddress {
   ProcessRank rank;
   caf::actor actor;
   std::vector<RingAddress> rings;            ///< of all ranks
-  std::vector<ReductionAddress> reductions;  ///< by rank
-  std::vector<ReductionAddress> ties;        ///< of a parameter that two stages hold, by rank
+  std::vector<ReductionAddress> reductions;  ///< by rank, in it by ReductionKind
 };
 
 /// A process introduces itself to rank 0.
@@ -127,9 +131,11 @@ struct StepDone {
   double lr = 0;
 };
 /// A replica's sum of squares of the reduced gradient, for clipping by the norm over all sections, or over the stages
-/// of one.
+/// of one, or over replicas that share the optimizer state.
 struct NormReport {
   SectionId section;
+  ReplicaIndex replica;
+  std::uint32_t reporters = 1;  ///< replicas of the section that report a part each
   StepId step;
   double sum_of_squares = 0;
 };
@@ -238,16 +244,16 @@ struct PieceHandOver {
 };
 /// A gradient part or a shard's sum, read in place from a neighbour's memory until ShardRead is sent back.
 struct ShardHandOver {
-  StepId step;
+  ReductionKind kind = ReductionKind::replicas;
+  std::uint64_t round = 0;
   bool sum = false;
-  bool tie = false;               ///< of a parameter that two stages hold
   std::uint32_t sender = 0;       ///< among the members of the reduction
   std::uint32_t layout_rank = 0;  ///< of sender and receiver
   std::span<const float> values;
 };
 struct ShardRead {
-  StepId step;
-  bool tie = false;
+  ReductionKind kind = ReductionKind::replicas;
+  std::uint64_t round = 0;
   std::uint32_t layout_rank = 0;
 };
 /// A remote write has landed in one of this replica's rings.
@@ -277,7 +283,7 @@ MAESTRO_INSPECT(RemoteRegion, x.key, x.base, x.bytes)
 MAESTRO_INSPECT(RingAddress, x.edge, x.gradient, x.receiver, x.layout_rank, x.ring, x.slots, x.max_pieces,
                 x.payload_bytes, x.region)
 MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients)
-MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reductions, x.ties)
+MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reductions)
 MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.supervisor, x.replicas)
 MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
 MAESTRO_INSPECT(ProcessReady, x.rank)
@@ -297,7 +303,7 @@ MAESTRO_INSPECT(Metric, x.name, x.sum, x.weight)
 MAESTRO_INSPECT(MicroBatchDone, x.section, x.replica, x.step, x.pass, x.index, x.samples, x.metrics, x.forward_ms,
                 x.backward_ms, x.age_ms)
 MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm, x.lr)
-MAESTRO_INSPECT(NormReport, x.section, x.step, x.sum_of_squares)
+MAESTRO_INSPECT(NormReport, x.section, x.replica, x.reporters, x.step, x.sum_of_squares)
 MAESTRO_INSPECT(NormTotal, x.step, x.sum_of_squares, x.sum_of_squares_of_section)
 MAESTRO_INSPECT(Credit, x.edge, x.gradient, x.receiver, x.layout_rank, x.epoch, x.released)
 MAESTRO_INSPECT(BatchRequest, x.step, x.pass)

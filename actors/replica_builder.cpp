@@ -51,6 +51,7 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlace& place, const P
   const SectionContext made_from = context(place, parallel);
   const bool resumed = made_from.trained && !start_->checkpoint.empty();
   std::shared_ptr<Section> section = planned.factory(made_from);
+  share_moments(place, section->parameters());
   if (resumed) {
     restore_snapshot(*section, start_->checkpoint, made_from.name).or_throw();
   } else if (!planned.config.weights.empty()) {
@@ -59,6 +60,13 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlace& place, const P
   section->parameters().values_changed();
   if (!made_from.trained && !made_from.passes_gradient) section->freeze();
   return section;
+}
+
+void ReplicaBuilder::share_moments(const ReplicaPlace& place, Parameters& parameters) const {
+  const auto replicas = static_cast<std::size_t>(plan_->graph.node(place.section).replicas);
+  if (!plan_->sections[place.section.value()].config.zero || replicas == 1) return;
+  const auto elements = static_cast<std::size_t>(parameters.elements());
+  parameters.keep_moments(shard_range(elements, replicas, place.replica.value()));  // its shard of the reduction
 }
 
 std::vector<ParallelContext> ReplicaBuilder::ranks_of(const ReplicaPlace& place,

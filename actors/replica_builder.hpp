@@ -49,6 +49,8 @@ class ReplicaBuilder {
  private:
   [[nodiscard]] SectionContext context(const ReplicaPlace& place, const ParallelContext& parallel) const;
   [[nodiscard]] std::shared_ptr<Section> load(const ReplicaPlace& place, const ParallelContext& parallel) const;
+  /// With zero: a replica keeps its shard of the moments.
+  void share_moments(const ReplicaPlace& place, Parameters& parameters) const;
   /// The ranks of one replica and the groups they work in, which `groups` then owns.
   [[nodiscard]] std::vector<ParallelContext> ranks_of(const ReplicaPlace& place,
                                                       std::vector<std::unique_ptr<Communicator>>& groups) const;

@@ -1,6 +1,8 @@
 #include "actors/replica_rank.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace maestro {
 
@@ -22,14 +24,21 @@ ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
   return options;
 }
 
-ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
-  const GraphNode& node = spec.graph->node(spec.section);
+ReplicaReductionOptions common_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
   ReplicaReductionOptions options;
   options.layout_rank = rank;
   options.rank = spec.rank;
-  options.gradients = spec.ranks[rank].runner->section().parameters().gradients();
   options.remote = spec.remote;
   options.client = client;
+  return options;
+}
+
+ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
+  const GraphNode& node = spec.graph->node(spec.section);
+  const Parameters& parameters = spec.ranks[rank].runner->section().parameters();
+  ReplicaReductionOptions options = common_options(spec, rank, client);
+  options.held = parameters.shares_moments();
+  options.gradients = parameters.gradients();
   options.self = spec.replica.value();
   if (!node.trained() || options.gradients.empty()) return options;
   for (std::uint32_t replica = 0; replica < static_cast<std::uint32_t>(node.replicas); ++replica) {
@@ -41,18 +50,23 @@ ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t
 /// Of the first and the last stage of a section that hold one parameter: its gradients are added up replica by replica.
 ReplicaReductionOptions tie_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
   const GraphNode& node = spec.graph->node(spec.section);
-  ReplicaReductionOptions options;
-  options.tie = true;
-  options.layout_rank = rank;
-  options.rank = spec.rank;
-  options.remote = spec.remote;
-  options.client = client;
+  ReplicaReductionOptions options = common_options(spec, rank, client);
+  options.kind = ReductionKind::tie;
   const Parameter* tied = spec.ranks[rank].runner->section().tied();
   if (!node.trained() || node.stages == 1 || tied == nullptr) return options;
   options.gradients = tied->gradient().span<float>();
   const std::vector<SectionId> stages = spec.graph->stages_of(node.section_name());
   options.members = {{stages.front(), spec.replica}, {stages.back(), spec.replica}};
   options.self = node.stage == 0 ? 0 : 1;
+  return options;
+}
+
+/// Of replicas that share their moments, for a checkpoint. Context parts hold the same: the first one is enough.
+ReplicaReductionOptions moments_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
+  ReplicaReductionOptions options = reduction_options(spec, rank, client);
+  options.kind = ReductionKind::moments;
+  const Layout& layout = spec.graph->node(spec.section).layout;
+  if (!std::exchange(options.held, false) || layout.context_of(rank) != 0) options.members.clear();
   return options;
 }
 
@@ -77,15 +91,36 @@ ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::func
     : spec_(&spec),
       index_(index),
       ports_(ports_options(spec, index), *spec.network, std::move(on_buffer_free)),
-      reduction_(reduction_options(spec, index, ports_.client()), *spec.network),
-      tie_(tie_options(spec, index, ports_.client()), *spec.network),
+      reductions_{ReplicaReduction(reduction_options(spec, index, ports_.client()), *spec.network),
+                  ReplicaReduction(tie_options(spec, index, ports_.client()), *spec.network),
+                  ReplicaReduction(moments_options(spec, index, ports_.client()), *spec.network)},
       trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, index}) {}
 
 void ReplicaRank::route(const caf::actor& self) const {
   for (const std::uint32_t ring : ports_.ring_numbers()) spec_->network->route_ring(ring, self);
-  for (const std::uint32_t ring : reduction_.ring_numbers()) spec_->network->route_ring(ring, self);
-  for (const std::uint32_t ring : tie_.ring_numbers()) spec_->network->route_ring(ring, self);
+  for (const ReplicaReduction& reduction : reductions_) {
+    for (const std::uint32_t ring : reduction.ring_numbers()) spec_->network->route_ring(ring, self);
+  }
   spec_->network->route_client(ports_.client(), self);
+}
+
+std::vector<ReductionAddress> ReplicaRank::reduction_addresses() const {
+  std::vector<ReductionAddress> addresses;
+  for (const ReplicaReduction& reduction : reductions_) addresses.push_back(reduction.address());
+  return addresses;
+}
+
+void ReplicaRank::connect_reductions(const Directory& directory, const ReplicaReduction::Deliver& deliver) {
+  for (ReplicaReduction& reduction : reductions_) reduction.connect(directory, deliver);
+}
+
+bool ReplicaRank::reduction_landed(std::uint32_t immediate) {
+  return std::ranges::any_of(reductions_, [&](ReplicaReduction& reduction) { return reduction.landed(immediate); });
+}
+
+bool ReplicaRank::reduction_write_finished(std::uint64_t cookie) {
+  return std::ranges::any_of(reductions_,
+                             [&](ReplicaReduction& reduction) { return reduction.write_finished(cookie); });
 }
 
 Result<ReplicaRank::Job> ReplicaRank::pass(const MicroBatchPlan& plan, bool forward, bool backward) {
@@ -139,23 +174,44 @@ Status ReplicaRank::send(const MicroBatchPlan& plan) {
   return sent;
 }
 
-void ReplicaRank::begin_reduction(StepId step) {
-  step_ = step;
-  at_tie_ = !reduction_.needed();
-  if (!reduction(at_tie_).needed()) return;
-  reducing_ = Reducing::moving;
-  reduction(at_tie_).begin(step);
+void ReplicaRank::begin(ReductionKind kind) {
+  at_ = kind;
+  reducing_ = reduction(kind).needed() ? Reducing::moving : Reducing::no;
+  if (reducing_ == Reducing::moving) reduction(kind).begin();
+}
+
+void ReplicaRank::begin_reduction() {
+  begin(reduction(ReductionKind::tie).needed() ? ReductionKind::tie : ReductionKind::replicas);
+}
+
+void ReplicaRank::begin_distribution() {
+  if (reducing_ == Reducing::moving) reduction(at_).release();
+}
+
+void ReplicaRank::begin_gather(ParameterBuffer which) {
+  offered_ = which;
+  begin(ReductionKind::moments);
+}
+
+ReplicaRank::Job ReplicaRank::sum_job() {
+  if (at_ == ReductionKind::moments) {
+    return [runner = runner(), which = offered_] {
+      runner->section().parameters().offer(which);
+      return WorkDone();
+    };
+  }
+  return [this, &now = reduction(at_)] {
+    now.sum(spec_->ranks[index_].device->ops());
+    return WorkDone();
+  };
 }
 
 std::optional<std::pair<std::string_view, ReplicaRank::Job>> ReplicaRank::reduction_work() {
   if (reducing_ != Reducing::moving) return std::nullopt;
-  ReplicaReduction& now = reduction(at_tie_);
+  ReplicaReduction& now = reduction(at_);
   if (now.may_sum()) {
     reducing_ = Reducing::summing;
-    return std::pair<std::string_view, Job>("reduce", [this, &now] {
-      now.sum(spec_->ranks[index_].device->ops());
-      return WorkDone();
-    });
+    return std::pair<std::string_view, Job>("reduce", sum_job());
   }
   if (now.may_copy()) {
     reducing_ = Reducing::copying;
@@ -168,21 +224,21 @@ std::optional<std::pair<std::string_view, ReplicaRank::Job>> ReplicaRank::reduct
 }
 
 void ReplicaRank::reduction_worked(const std::function<void(const caf::actor&, ShardRead)>& tell_read) {
-  if (reducing_ == Reducing::summing) reduction(at_tie_).summed();
-  if (reducing_ == Reducing::copying) reduction(at_tie_).copied(tell_read);
+  if (reducing_ == Reducing::summing) reduction(at_).summed();
+  if (reducing_ == Reducing::copying) reduction(at_).copied(tell_read);
   reducing_ = Reducing::moving;
 }
 
 bool ReplicaRank::reduced() {
   if (reducing_ == Reducing::no) return true;
-  if (reducing_ != Reducing::moving || !reduction(at_tie_).complete()) return false;
-  reduction(at_tie_).finish();
+  if (reducing_ != Reducing::moving) return false;
+  if (reduction(at_).holds_sum()) return true;  // until begin_distribution()
+  if (!reduction(at_).complete()) return false;
+  reduction(at_).finish();
   reducing_ = Reducing::no;
-  if (at_tie_ || !tie_.needed()) return true;
-  at_tie_ = true;
-  reducing_ = Reducing::moving;
-  tie_.begin(step_);
-  return false;
+  if (at_ != ReductionKind::tie) return true;
+  begin(ReductionKind::replicas);
+  return reduced();
 }
 
 void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {

@@ -8,6 +8,7 @@
 // RK-3: a rank whose work fails aborts its collectives, and so does one that is woken by that: no rank waits for it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -67,9 +68,12 @@ class ReplicaRank {
 
   [[nodiscard]] ReplicaPorts& ports() { return ports_; }
   [[nodiscard]] const ReplicaPorts& ports() const { return ports_; }
-  /// Among the replicas of the section, or of the parameter that is tied to another stage's.
-  [[nodiscard]] ReplicaReduction& reduction(bool tie) { return tie ? tie_ : reduction_; }
-  [[nodiscard]] const ReplicaReduction& reduction(bool tie) const { return tie ? tie_ : reduction_; }
+  [[nodiscard]] std::vector<ReductionAddress> reduction_addresses() const;
+  void connect_reductions(const Directory& directory, const ReplicaReduction::Deliver& deliver);
+  [[nodiscard]] ReplicaReduction& reduction(ReductionKind kind) { return reductions_[static_cast<std::size_t>(kind)]; }
+  /// True when the event was one of a reduction's.
+  bool reduction_landed(std::uint32_t immediate);
+  bool reduction_write_finished(std::uint64_t cookie);
   [[nodiscard]] ReplicaTrace& trace() { return trace_; }
   [[nodiscard]] const std::shared_ptr<SectionRunner>& runner() const { return spec_->ranks[index_].runner; }
   /// Sends events of this rank's rings and writes to `self`.
@@ -81,12 +85,17 @@ class ReplicaRank {
   /// The pass is done: what it made leaves as credits allow.
   Status send(const MicroBatchPlan& plan);
 
-  /// Adds the gradient up over replicas, then that of a tied parameter over the two stages that hold it.
-  void begin_reduction(StepId step);
+  /// Adds the gradient of a tied parameter up over the two stages that hold it, then all gradients over the replicas.
+  /// Where replicas share their moments, this one has the sum of its shard in the end.
+  void begin_reduction();
+  /// Replicas that share their moments have stepped: they exchange what they offered (Parameters::offer).
+  void begin_distribution();
+  /// Brings what replicas have of `which` moments into the gradients of replica 0.
+  void begin_gather(ParameterBuffer which);
   /// Work for the device that the reduction is ready for, if any; then reduction_worked().
   [[nodiscard]] std::optional<std::pair<std::string_view, Job>> reduction_work();
   void reduction_worked(const std::function<void(const caf::actor&, ShardRead)>& tell_read);
-  /// The step's gradient is complete. May begin the second reduction.
+  /// What was begun is complete. May begin the second reduction.
   [[nodiscard]] bool reduced();
 
   /// Queues work; WorkDone, or Failure, comes to `self`.
@@ -95,16 +104,18 @@ class ReplicaRank {
  private:
   enum class Reducing : std::uint8_t { no, moving, summing, copying };
   [[nodiscard]] const GraphNode& node() const { return spec_->graph->node(spec_->section); }
+  void begin(ReductionKind kind);
+  /// Of the reduction that runs: brings the own shard into place.
+  [[nodiscard]] Job sum_job();
 
   const ReplicaSpec* spec_;
   std::uint32_t index_;
   ReplicaPorts ports_;
-  ReplicaReduction reduction_;
-  ReplicaReduction tie_;
+  std::array<ReplicaReduction, reduction_kinds> reductions_;  // by kind
   ReplicaTrace trace_;
-  StepId step_;
   Reducing reducing_ = Reducing::no;
-  bool at_tie_ = false;  // the second reduction runs
+  ReductionKind at_ = ReductionKind::replicas;                // the reduction that runs
+  ParameterBuffer offered_ = ParameterBuffer::first_moments;  // what is gathered
   std::vector<SendBuffer> sending_;
 };
 

@@ -11,14 +11,14 @@ namespace maestro {
 ReplicaReduction::ReplicaReduction(const ReplicaReductionOptions& options, Network& network)
     : options_(options),
       network_(&network),
-      // Apart from the ports' cookies of the same client, and from those of the rank's other reduction.
-      next_cookie_(std::uint64_t{options.tie ? 3U : 2U} << 38) {
+      // Apart from the ports' cookies of the same client, and from those of the rank's other reductions.
+      next_cookie_(std::uint64_t{2} << 38 | static_cast<std::uint64_t>(options.kind) << 36) {
   if (!needed()) return;
   address_.parts_ring = network.next_ring();
   address_.sums_ring = network.next_ring();
   peers_.resize(replicas());
   if (!options_.remote) return;
-  parts_ = AlignedMemory(largest_shard() * sizeof(float) * replicas());
+  parts_ = AlignedMemory(part_bytes({0, largest_shard()}) * replicas());
   parts_region_ = network.register_memory(parts_.data(), parts_.size());
   gradient_region_ =
       network.register_memory(reinterpret_cast<std::byte*>(options_.gradients.data()), options_.gradients.size_bytes());
@@ -45,56 +45,72 @@ void ReplicaReduction::connect(const Directory& directory, Deliver deliver) {
           std::ranges::find(options_.members, ReplicaReductionOptions::Member{peer.section, peer.replica});
       if (!needed() || member == options_.members.end()) continue;
       const bool local = peer.rank == options_.rank && !network_->options().force_rma;
-      const auto& addresses = options_.tie ? peer.ties : peer.reductions;
-      peers_[static_cast<std::size_t>(member - options_.members.begin())] = {
-          peer.actor, addresses.at(options_.layout_rank), peer.rank, local};
+      const std::size_t address = options_.layout_rank * reduction_kinds + static_cast<std::size_t>(options_.kind);
+      peers_[static_cast<std::size_t>(member - options_.members.begin())] = {peer.actor, peer.reductions.at(address),
+                                                                             peer.rank, local};
     }
   }
 }
 
-ShardedReduction& ReplicaReduction::round(StepId step) {
+std::size_t ReplicaReduction::expected_parts() const {
+  if (own().count == 0) return 0;
+  if (gathers()) return self() == 0 ? 0 : 1;
+  return replicas() - 1;
+}
+
+std::size_t ReplicaReduction::expected_sums() const {
+  if (gathers() && self() != 0) return 0;
   std::size_t sums = 0;
   for (std::size_t peer = 0; peer < replicas(); ++peer) sums += peer != self() && shard(peer).count > 0 ? 1 : 0;
-  return rounds_.try_emplace(step, own().count > 0 ? replicas() - 1 : 0, sums).first->second;
+  return sums;
 }
 
-StepId ReplicaReduction::full_step(std::uint16_t wrapped) const {
-  return StepId(unwrap_sequence(wrapped, step_.value()));
+ShardedReduction& ReplicaReduction::round(std::uint64_t number) {
+  return rounds_.try_emplace(number, expected_parts(), expected_sums()).first->second;
 }
 
-void ReplicaReduction::begin(StepId step) {
-  step_ = step;
+void ReplicaReduction::begin() {
+  ++round_;
   active_ = true;
-  round(step).local_ready();
+  round(round_).local_ready();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    if (peer != self()) send(peer, false, shard(peer));
+    if (parts_go_to(peer)) send(peer, false);
   }
 }
 
-void ReplicaReduction::send(std::size_t index, bool sum, ShardRange range) {
+void ReplicaReduction::send(std::size_t index, bool sum) {
   const Peer& peer = peers_[index];
+  const ShardRange range = shard(sum ? self() : index);
   if (range.count == 0) return;
   if (peer.local) {
     // A part is read before its sum comes back; only the sum needs a receipt (RR-1).
-    if (sum) round(step_).send_started();
-    deliver_(peer.actor, {step_, sum, options_.tie, static_cast<std::uint32_t>(self()), options_.layout_rank,
-                          options_.gradients.subspan(range.first, range.count)});
-    return;
+    if (sum) round(round_).send_started();
+    return deliver_(peer.actor, {options_.kind, round_, sum, static_cast<std::uint32_t>(self()), options_.layout_rank,
+                                 options_.gradients.subspan(range.first, range.count)});
   }
   const std::size_t offset = range.first * sizeof(float);
-  const std::size_t target = sum ? offset : self() * largest_shard() * sizeof(float);
-  for (const Chunk chunk : ChunkPlan(range.count * sizeof(float), network_->options().chunk_bytes)) {
-    WriteRequest request;
-    request.local = gradient_region_.get();
-    request.local_offset = offset + chunk.offset;
+  WriteRequest request;
+  request.remote = sum ? peer.address.gradients : peer.address.parts;
+  request.remote_offset = sum ? offset : self() * part_bytes({0, largest_shard()});
+  // A part without content comes from where nobody writes.
+  const bool empty = gathers() && !sum;
+  request.local = empty ? parts_region_.get() : gradient_region_.get();
+  request.local_offset = empty ? 0 : offset;
+  request.bytes = sum ? range.count * sizeof(float) : part_bytes(range);
+  write(peer, sum, request);
+}
+
+void ReplicaReduction::write(const Peer& peer, bool sum, WriteRequest request) {
+  const WriteRequest whole = request;
+  for (const Chunk chunk : ChunkPlan(whole.bytes, network_->options().chunk_bytes)) {
+    request.local_offset = whole.local_offset + chunk.offset;
+    request.remote_offset = whole.remote_offset + chunk.offset;
     request.bytes = chunk.bytes;
-    request.remote = sum ? peer.address.gradients : peer.address.parts;
-    request.remote_offset = target + chunk.offset;
     request.immediate = pack({EdgeId(sum ? peer.address.sums_ring : peer.address.parts_ring),
-                              static_cast<std::uint32_t>(self()), wrap_sequence(step_.value())});
+                              static_cast<std::uint32_t>(self()), wrap_sequence(round_)});
     request.cookie = std::uint64_t{options_.client} << Network::client_shift | next_cookie_++;
-    writes_[request.cookie] = step_;
-    round(step_).send_started();
+    writes_[request.cookie] = round_;
+    round(round_).send_started();
     network_->write(peer.rank, request);
   }
 }
@@ -103,26 +119,26 @@ bool ReplicaReduction::landed(std::uint32_t immediate) {
   const Immediate where = unpack_immediate(immediate);
   const bool sum = where.edge.value() == address_.sums_ring;
   if (!needed() || (!sum && where.edge.value() != address_.parts_ring)) return false;
-  const StepId step = full_step(where.sequence);
-  const std::size_t count = sum ? shard(where.slot).count : own().count;
-  const std::size_t wanted = chunk_count(count * sizeof(float), network_->options().chunk_bytes);
-  if (++landed_chunks_[{step, where.slot * 2 + (sum ? 1 : 0)}] < wanted) return true;
-  landed_chunks_.erase({step, where.slot * 2 + (sum ? 1 : 0)});
+  const std::uint64_t number = unwrap_sequence(where.sequence, round_);
+  const std::size_t bytes = sum ? shard(where.slot).count * sizeof(float) : part_bytes(own());
+  const RoundAndSender from{number, where.slot * 2 + (sum ? 1 : 0)};
+  if (++landed_chunks_[from] < chunk_count(bytes, network_->options().chunk_bytes)) return true;
+  landed_chunks_.erase(from);
   if (sum) {
-    round(step).sum_arrived();
+    round(number).sum_arrived();
   } else {
-    round(step).part_arrived();
+    round(number).part_arrived();
   }
   return true;
 }
 
 void ReplicaReduction::handed_over(const ShardHandOver& shard) {
   auto& store = shard.sum ? handed_sums_ : handed_parts_;
-  store[{shard.step, shard.sender}] = shard.values;
+  store[{shard.round, shard.sender}] = shard.values;
   if (shard.sum) {
-    round(shard.step).sum_arrived();
+    round(shard.round).sum_arrived();
   } else {
-    round(shard.step).part_arrived();
+    round(shard.round).part_arrived();
   }
 }
 
@@ -140,7 +156,7 @@ void ReplicaReduction::sum(const OperatorTable& ops) {
   const ShardRange range = own();
   const std::span<float> mine = options_.gradients.subspan(range.first, range.count);
   const auto part = [&](std::size_t replica) -> std::span<const float> {
-    const auto handed = handed_parts_.find({step_, replica});
+    const auto handed = handed_parts_.find({round_, replica});
     if (handed != handed_parts_.end()) return handed->second;
     const auto* begin = reinterpret_cast<const float*>(parts_.data()) + replica * largest_shard();
     return {begin, range.count};
@@ -158,15 +174,20 @@ void ReplicaReduction::sum(const OperatorTable& ops) {
 }
 
 void ReplicaReduction::summed() {
-  round(step_).shard_summed();
+  round(round_).shard_summed();
+  if (!options_.held) release();
+}
+
+void ReplicaReduction::release() {
+  round(round_).shard_released();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    if (peer != self()) send(peer, true, own());
+    if (sums_go_to(peer)) send(peer, true);
   }
 }
 
 void ReplicaReduction::copy_sums() {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    const auto handed = handed_sums_.find({step_, peer});
+    const auto handed = handed_sums_.find({round_, peer});
     if (handed == handed_sums_.end()) continue;
     std::copy(handed->second.begin(), handed->second.end(),
               options_.gradients.begin() + static_cast<std::ptrdiff_t>(shard(peer).first));
@@ -174,16 +195,16 @@ void ReplicaReduction::copy_sums() {
 }
 
 void ReplicaReduction::copied(const std::function<void(const caf::actor&, ShardRead)>& tell_read) {
-  round(step_).sums_copied();
+  round(round_).sums_copied();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    handed_parts_.erase({step_, peer});
-    if (handed_sums_.erase({step_, peer}) > 0)
-      tell_read(peers_[peer].actor, ShardRead{step_, options_.tie, options_.layout_rank});
+    handed_parts_.erase({round_, peer});
+    if (handed_sums_.erase({round_, peer}) == 0) continue;
+    tell_read(peers_[peer].actor, ShardRead{options_.kind, round_, options_.layout_rank});
   }
 }
 
 void ReplicaReduction::finish() {
-  rounds_.erase(step_);
+  rounds_.erase(round_);
   active_ = false;
 }
 

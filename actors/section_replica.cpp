@@ -53,8 +53,7 @@ ReplicaAddress SectionReplica::address() const {
   address.actor = caf::actor_cast<caf::actor>(const_cast<SectionReplica*>(this));
   for (const auto& rank : ranks_) {
     std::ranges::copy(rank->ports().rings(), std::back_inserter(address.rings));
-    address.reductions.push_back(rank->reduction(false).address());
-    address.ties.push_back(rank->reduction(true).address());
+    std::ranges::copy(rank->reduction_addresses(), std::back_inserter(address.reductions));
   }
   return address;
 }
@@ -97,11 +96,11 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](const WriteBroken& broken) { tell(this, spec_.bridge, TransferBroken{where() + ": " + broken.message}); },
       [this](const ShardHandOver& shard) {
-        ranks_[shard.layout_rank]->reduction(shard.tie).handed_over(shard);
+        ranks_[shard.layout_rank]->reduction(shard.kind).handed_over(shard);
         pump();
       },
       [this](const ShardRead& read) {
-        ranks_[read.layout_rank]->reduction(read.tie).shard_read(read.step);
+        ranks_[read.layout_rank]->reduction(read.kind).shard_read(read.round);
         pump();
       },
       [this](const PhaseOpen& open) {
@@ -130,10 +129,7 @@ void SectionReplica::connect(const Directory& directory) {
     }
     outbox.credit = [this](const caf::actor& to, Credit credit) { tell(this, to, std::move(credit)); };
     rank->ports().connect(directory, std::move(outbox));
-    for (const bool tie : {false, true}) {
-      rank->reduction(tie).connect(directory,
-                                   [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); });
-    }
+    rank->connect_reductions(directory, [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); });
   }
 }
 
@@ -146,7 +142,7 @@ ReplicaPorts::Arrived SectionReplica::arrived(std::uint32_t layout_rank) {
 void SectionReplica::ring_event(std::uint32_t immediate) {
   const std::uint32_t ring = unpack_immediate(immediate).edge.value();
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank]->reduction(false).landed(immediate) || ranks_[rank]->reduction(true).landed(immediate)) return;
+    if (ranks_[rank]->reduction_landed(immediate)) return;
     if (ranks_[rank]->ports().owns_ring(ring)) return check(ranks_[rank]->ports().landed(immediate, arrived(rank)));
   }
 }
@@ -154,8 +150,7 @@ void SectionReplica::ring_event(std::uint32_t immediate) {
 void SectionReplica::write_finished(std::uint64_t cookie) {
   for (const auto& rank : ranks_) {
     if (cookie >> Network::client_shift != rank->ports().client()) continue;
-    const bool reduced = rank->reduction(false).write_finished(cookie) || rank->reduction(true).write_finished(cookie);
-    if (!reduced) rank->ports().write_finished(cookie);
+    if (!rank->reduction_write_finished(cookie)) rank->ports().write_finished(cookie);
   }
 }
 
@@ -171,7 +166,7 @@ BuffersFree SectionReplica::buffers_free() const {
 
 void SectionReplica::pump() {
   if (failed_) return;
-  if (stage_ != Stage::idle) return continue_reduction();
+  if (stage_ != Stage::idle) return continue_exchange();
   const std::optional<Work> next = lane_.next(buffers_free());
   if (next) {
     note_wait();
@@ -219,7 +214,7 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
 
 void SectionReplica::start_mark(const LaneMark& mark) {
   step_ = mark.step;
-  if (mark.kind == LaneMark::Kind::snapshot) return start_snapshot(mark);
+  if (mark.kind == LaneMark::Kind::snapshot) return start_snapshot();
   if (!trained() || !mark.active || mark.pass == Pass::evaluate) return mark_passed();
   if (ranks_.size() == 1) return start_reduction();
   stage_ = Stage::adding;
@@ -233,12 +228,16 @@ void SectionReplica::start_mark(const LaneMark& mark) {
 
 void SectionReplica::start_reduction() {
   stage_ = Stage::reducing;
-  for (const auto& rank : ranks_) rank->begin_reduction(step_);
-  continue_reduction();
+  for (const auto& rank : ranks_) rank->begin_reduction();
+  continue_exchange();
 }
 
-void SectionReplica::continue_reduction() {
-  if (stage_ != Stage::reducing) return;
+bool SectionReplica::exchanging() const {
+  return stage_ == Stage::reducing || stage_ == Stage::distributing || stage_ == Stage::gathering;
+}
+
+void SectionReplica::continue_exchange() {
+  if (!exchanging()) return;
   bool reduced = true;
   for (const auto& rank : ranks_) {
     reduced = rank->reduced() && reduced;  // first: it may begin another reduction that has work
@@ -247,7 +246,24 @@ void SectionReplica::continue_reduction() {
                    caf::actor_cast<caf::actor>(this));
     }
   }
-  if (!reduced) return;
+  if (reduced) exchanged();
+}
+
+void SectionReplica::exchanged() {
+  if (stage_ == Stage::gathering) {
+    if (!snapshot_) return moments_gathered();
+    stage_ = Stage::copying;
+    return submit_first("snapshot", snapshot_->take_moments(gathering_));
+  }
+  if (stage_ == Stage::distributing) {
+    stage_ = Stage::taking;
+    return submit_all("take", [](ReplicaRank& rank) {
+      return [runner = rank.runner()] {
+        runner->section().parameters().take_values();
+        return WorkDone{};
+      };
+    });
+  }
   stage_ = Stage::norm;
   submit_all("norm", [](ReplicaRank& rank) {
     return [runner = rank.runner()] {
@@ -258,8 +274,19 @@ void SectionReplica::continue_reduction() {
   });
 }
 
+void SectionReplica::norm_known() {
+  if (!spec_.global_clip && node().stages == 1 && !shares_moments()) return start_step(sum_of_squares_);
+  stage_ = Stage::clipping;
+  if (shares_moments() || spec_.replica == ReplicaIndex(0)) {
+    const std::int64_t reporters = shares_moments() ? node().replicas : 1;
+    tell(this, coordinator_,
+         NormReport{spec_.section, spec_.replica, static_cast<std::uint32_t>(reporters), step_, sum_of_squares_});
+  }
+  clip();
+}
+
 void SectionReplica::clip() {
-  // Only replica 0 reports its section, so the answer may come while this replica still works out its own norm.
+  // Where only replica 0 reports its section, the answer may come while this one still works out its own norm.
   if (stage_ != Stage::clipping || !norm_total_ || norm_total_->step != step_) return;
   sum_of_squares_ = norm_total_->sum_of_squares_of_section;
   start_step(norm_total_->sum_of_squares);
@@ -278,32 +305,63 @@ void SectionReplica::start_step(double sum_of_squares) {
   });
 }
 
-void SectionReplica::start_snapshot(const LaneMark& mark) {
-  if (!trained() || spec_.replica != ReplicaIndex(0)) return mark_passed();
-  stage_ = Stage::snapshot;
-  const caf::actor self = caf::actor_cast<caf::actor>(this);
-  std::vector<Section*> sections;  // of the tensor ranks of the first context part: all that there is to store
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(node().layout.tensor); ++rank) {
-    sections.push_back(&ranks_[rank]->runner()->section());
-  }
-  Job job = [runner = ranks_.front()->runner(), sections, writer = spec_.snapshots, mark, self,
-             coordinator = coordinator_, section = spec_.section, label = node().section_name(),
-             part = StatePart{static_cast<std::uint32_t>(node().stage), static_cast<std::uint32_t>(node().stages)}] {
-    Result<SectionSnapshot> taken = take_snapshot(sections, label);
-    if (!taken) throw std::runtime_error(taken.error().message);
-    taken->part = part;
-    writer->write(mark.staging, std::move(*taken), [=](Result<std::vector<FileRecord>> written) {
-      if (!written) return tell_from_outside(self, Failure{"checkpoint: " + written.error().message});
-      SnapshotWritten message{section, mark.step, {}};
-      for (const FileRecord& file : *written) message.files.push_back({file.path, file.bytes, file.checksum});
-      tell_from_outside(coordinator, std::move(message));
-    });
-    return WorkDone{};
-  };
+void SectionReplica::stepped() {
+  lr_ = gathered_.lr;
+  if (!shares_moments()) return step_passed();
+  stage_ = Stage::distributing;
+  for (const auto& rank : ranks_) rank->begin_distribution();
+  continue_exchange();
+}
+
+void SectionReplica::step_passed() {
+  const double own = std::sqrt(sum_of_squares_);
+  tell(this, coordinator_, StepDone{spec_.section, spec_.replica, step_, Pass::train, own, lr_});
+  finish_mark();
+}
+
+void SectionReplica::start_snapshot() {
+  const bool writes = spec_.replica == ReplicaIndex(0);
+  if (!trained() || (!writes && !shares_moments())) return mark_passed();
+  if (writes) snapshot_.emplace(spec_, work_.mark, caf::actor_cast<caf::actor>(this), coordinator_);
+  if (shares_moments()) return start_gather(ParameterBuffer::first_moments);
+  start_writing();
+}
+
+void SectionReplica::start_gather(ParameterBuffer which) {
+  stage_ = Stage::gathering;
+  gathering_ = which;
+  for (const auto& rank : ranks_) rank->begin_gather(which);
+  continue_exchange();
+}
+
+void SectionReplica::moments_gathered() {
+  if (gathering_ == ParameterBuffer::first_moments) return start_gather(ParameterBuffer::second_moments);
+  if (snapshot_) return start_writing();
+  start_clearing();
+}
+
+void SectionReplica::start_writing() {
+  stage_ = Stage::writing;
+  submit_first("snapshot", snapshot_->write());
+  snapshot_.reset();
+}
+
+void SectionReplica::start_clearing() {
+  stage_ = Stage::clearing;
+  submit_all("clear", [](ReplicaRank& rank) {
+    return [runner = rank.runner()] {
+      runner->section().parameters().clear_gradients();
+      return WorkDone{};
+    };
+  });
+}
+
+void SectionReplica::submit_first(std::string_view label, Job job) {
   working_ = 1;
   gathered_ = WorkDone{};
-  ranks_.front()->submit(ranks_.front()->trace().work("snapshot", TraceCategory::step, step_), std::move(job), {},
-                         self);
+  ReplicaRank& first = *ranks_.front();
+  first.submit(first.trace().work(label, TraceCategory::step, step_), std::move(job), {},
+               caf::actor_cast<caf::actor>(this));
 }
 
 void SectionReplica::submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of) {
@@ -326,10 +384,10 @@ void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, st
 }
 
 void SectionReplica::rank_done(WorkDone result) {
-  if (stage_ == Stage::reducing) {
+  if (exchanging()) {
     ranks_[result.layout_rank]->reduction_worked(
         [this](const caf::actor& to, ShardRead read) { tell(this, to, read); });
-    return continue_reduction();
+    return continue_exchange();
   }
   if (working_ == 0) return fail("work finished that was never started");
   add_to(gathered_, result);
@@ -341,6 +399,8 @@ void SectionReplica::done() {
     case Stage::idle:
     case Stage::clipping:
     case Stage::reducing:
+    case Stage::distributing:
+    case Stage::gathering:
       return fail("work finished that was never started");
     case Stage::pass:
       passes_.finished(std::move(gathered_.metrics), time_of(work_, {gathered_.forward_ms, gathered_.backward_ms}));
@@ -349,18 +409,16 @@ void SectionReplica::done() {
       return start_reduction();
     case Stage::norm:
       sum_of_squares_ = gathered_.gradient_norm;
-      if (!spec_.global_clip && node().stages == 1) return start_step(sum_of_squares_);
-      stage_ = Stage::clipping;
-      if (spec_.replica == ReplicaIndex(0)) {
-        tell(this, coordinator_, NormReport{spec_.section, step_, sum_of_squares_});
-      }
-      return clip();
-    case Stage::stepping: {
-      const double own = std::sqrt(sum_of_squares_);
-      tell(this, coordinator_, StepDone{spec_.section, spec_.replica, step_, Pass::train, own, gathered_.lr});
-      return finish_mark();
-    }
-    case Stage::snapshot:
+      return norm_known();
+    case Stage::stepping:
+      return stepped();
+    case Stage::taking:
+      return step_passed();
+    case Stage::copying:
+      return moments_gathered();
+    case Stage::writing:
+      return shares_moments() ? start_clearing() : mark_passed();
+    case Stage::clearing:
       return mark_passed();
   }
 }
@@ -432,6 +490,8 @@ void SectionReplica::fail(const std::string& message) {
 std::string SectionReplica::waits_for() const {
   if (stage_ == Stage::clipping) return "the gradient norms of the other sections";
   if (stage_ == Stage::reducing) return "gradients of the other replicas";
+  if (stage_ == Stage::distributing) return "the parameters of the other replicas";
+  if (stage_ == Stage::gathering) return "the optimizer state of the other replicas";
   if (stage_ != Stage::idle) return {};
   if (const ArrivalPlan* missing = lane_.missing_arrival()) {
     const GraphEdge& edge = spec_.graph->edge(missing->edge);

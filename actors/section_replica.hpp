@@ -13,7 +13,7 @@
 
 #include "actors/messages.hpp"
 #include "actors/pass_log.hpp"
-#include "actors/replica_rank.hpp"
+#include "actors/replica_snapshot.hpp"
 
 namespace maestro {
 
@@ -30,6 +30,10 @@ class SectionReplica : public caf::event_based_actor {
   [[nodiscard]] const GraphNode& node() const { return spec_.graph->node(spec_.section); }
   [[nodiscard]] ReplicaAddress address() const;
   [[nodiscard]] bool trained() const { return node().trained(); }
+  /// Replicas keep a shard of the optimizer state each.
+  [[nodiscard]] bool shares_moments() const {
+    return ranks_.front()->runner()->section().parameters().shares_moments();
+  }
 
   void connect(const Directory& directory);
   void pump();
@@ -37,12 +41,22 @@ class SectionReplica : public caf::event_based_actor {
   void start_pass(const Work& work, bool forward, bool backward);
   void start_mark(const LaneMark& mark);
   void start_reduction();
-  void continue_reduction();
+  void continue_exchange();
+  void exchanged();
   void clip();
   void start_step(double sum_of_squares);
-  void start_snapshot(const LaneMark& mark);
+  void norm_known();
+  void stepped();
+  void step_passed();
+  void start_snapshot();
+  void start_gather(ParameterBuffer which);
+  void moments_gathered();
+  void start_writing();
+  /// Gradients carried moments.
+  void start_clearing();
   /// The same part of a mark on every rank.
   void submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of);
+  void submit_first(std::string_view label, Job job);
   /// Queues what every rank has to do, in rank order; done() follows when all have.
   void submit_all(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts);
   /// What the passes of `work` took: as measured, or as emulated.
@@ -70,7 +84,23 @@ class SectionReplica : public caf::event_based_actor {
   caf::actor coordinator_;
 
   // What is on the devices, or between two parts of a mark.
-  enum class Stage : std::uint8_t { idle, pass, adding, reducing, norm, clipping, stepping, snapshot };
+  enum class Stage : std::uint8_t {
+    idle,
+    pass,
+    adding,
+    reducing,
+    norm,
+    clipping,
+    stepping,
+    distributing,  // where replicas share moments: new values
+    taking,
+    gathering,  // likewise: moments
+    copying,
+    writing,
+    clearing
+  };
+  /// Ranks exchange something with those of other replicas.
+  [[nodiscard]] bool exchanging() const;
   Stage stage_ = Stage::idle;
   std::size_t working_ = 0;  // ranks that have not done their part
   WorkDone gathered_;        // of those that have: sums of figures, the longest times
@@ -79,7 +109,10 @@ class SectionReplica : public caf::event_based_actor {
   using Clock = std::chrono::steady_clock;
   PassLog passes_;
   double sum_of_squares_ = 0;
-  std::optional<NormTotal> norm_total_;  // the last one; of step_ when it came early
+  double lr_ = 0;
+  std::optional<ReplicaSnapshot> snapshot_;                     // while the replica writes one
+  ParameterBuffer gathering_ = ParameterBuffer::first_moments;  // of it
+  std::optional<NormTotal> norm_total_;                         // the last one; of step_ when it came early
   bool failed_ = false;
   std::optional<TraceTime> idle_since_;
   std::string idle_reason_;

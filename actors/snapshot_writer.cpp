@@ -21,20 +21,23 @@ Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, co
   snapshot.section = name;
   snapshot.config = section.config_json();
   snapshot.updates = static_cast<std::uint64_t>(section.parameters().updates());
-  const auto copy = [&](TensorSnapshot& into, ParameterBuffer which, const char* prefix) -> Status {
-    Result<TensorSnapshot> made = export_tensors(tensor_ranks, which, prefix);
-    if (!made) return made.error();
-    into = std::move(*made);
-    return {};
-  };
-  if (Status status = copy(snapshot.values, ParameterBuffer::values, ""); !status) return status.error();
-  if (Status status = copy(snapshot.first_moments, ParameterBuffer::first_moments, first_prefix); !status) {
-    return status.error();
-  }
-  if (Status status = copy(snapshot.second_moments, ParameterBuffer::second_moments, second_prefix); !status) {
-    return status.error();
+  Result<TensorSnapshot> values = export_tensors(tensor_ranks, ParameterBuffer::values);
+  if (!values) return values.error();
+  snapshot.values = std::move(*values);
+  if (section.parameters().shares_moments()) return snapshot;
+  for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
+    if (Status status = add_moments(snapshot, tensor_ranks, which, which); !status) return status.error();
   }
   return snapshot;
+}
+
+Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
+                   ParameterBuffer from) {
+  const bool first = which == ParameterBuffer::first_moments;
+  Result<TensorSnapshot> made = export_tensors(tensor_ranks, from, first ? first_prefix : second_prefix);
+  if (!made) return made.error();
+  (first ? snapshot.first_moments : snapshot.second_moments) = std::move(*made);
+  return {};
 }
 
 Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name) {
@@ -52,10 +55,16 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
   for (const NamedTensor& tensor : stored->state.optimizer) {
     (tensor.name.rfind(second_prefix, 0) == 0 ? second : first).push_back(tensor);
   }
-  if (Status status = import_tensors(section, parameters.first_moments(), first, optimizer, first_prefix); !status) {
+  const auto import_moments = [&](ParameterBuffer which, const std::vector<NamedTensor>& tensors, const char* prefix) {
+    // Gradients have room for those that other replicas keep, and nothing in them yet.
+    const bool shared = parameters.shares_moments();
+    const std::span<float> into = shared ? parameters.gradients() : parameters.buffer(which);
+    Status status = import_tensors(section, into, tensors, optimizer, prefix);
+    if (status && shared) parameters.take_moments(which);
     return status;
-  }
-  return import_tensors(section, parameters.second_moments(), second, optimizer, second_prefix);
+  };
+  if (Status status = import_moments(ParameterBuffer::first_moments, first, first_prefix); !status) return status;
+  return import_moments(ParameterBuffer::second_moments, second, second_prefix);
 }
 
 void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapshot, Written written) {

@@ -27,8 +27,11 @@ struct SectionSnapshot {
 };
 
 /// Copies what a checkpoint holds of a trained section, given the tensor ranks of one replica's first context part. On
-/// a device thread, while the others rest.
+/// a device thread, while the others rest. Moments that replicas share are left out: add_moments() follows.
 Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name);
+/// Copies `which`, first or second moments, out of where they lie complete: `from` is that buffer itself or gradients.
+Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
+                   ParameterBuffer from);
 /// Puts a stored state back, whatever the number of parts it was written in. On the starting thread, before any work.
 Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name);
 

@@ -42,12 +42,19 @@ void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std:
   parameters.set_updates(parameters.updates() + 1);
   AdamWStep settings{learning_rate(number), config_.beta1,        config_.beta2, config_.epsilon,
                      config_.weight_decay,  parameters.updates(), clip_factor};
-  const std::size_t decayed = parameters.decayed_elements();
-  ops.adamw(parameters.values().first(decayed), parameters.gradients().first(decayed),
-            parameters.first_moments().first(decayed), parameters.second_moments().first(decayed), settings);
+  const ShardRange kept = parameters.kept_moments();
+  const auto update = [&](std::size_t begin, std::size_t end) {
+    const std::size_t first = std::max(begin, kept.first);
+    const std::size_t last = std::min(end, kept.first + kept.count);
+    if (first >= last) return;
+    const std::size_t count = last - first;
+    ops.adamw(parameters.values().subspan(first, count), parameters.gradients().subspan(first, count),
+              parameters.first_moments().subspan(first - kept.first, count),
+              parameters.second_moments().subspan(first - kept.first, count), settings);
+  };
+  update(0, parameters.decayed_elements());
   settings.weight_decay = 0;
-  ops.adamw(parameters.values().subspan(decayed), parameters.gradients().subspan(decayed),
-            parameters.first_moments().subspan(decayed), parameters.second_moments().subspan(decayed), settings);
+  update(parameters.decayed_elements(), static_cast<std::size_t>(parameters.elements()));
   parameters.values_changed();
 }
 

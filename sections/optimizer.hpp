@@ -42,7 +42,8 @@ class AdamWOptimizer {
   /// AdamW (Loshchilov & Hutter 2019) with the gradient multiplied by `clip_factor` first; weight decay on the decayed
   /// range alone (PA-1); `number` is the step's, from 1, for the learning rate, while bias corrections count the
   /// updates that were made (Parameters::updates), as PyTorch does for parameters without a gradient. Gradients are
-  /// zero afterwards, packed weights out of date (PA-2).
+  /// zero afterwards, packed weights out of date (PA-2). Only elements whose moments are here are touched
+  /// (Parameters::kept_moments), and they become what they would among all.
   void step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor) const;
   /// Norm, clipping by the section's own norm, and step in one.
   [[nodiscard]] Result<OptimizerStep> clipped_step(const OperatorTable& ops, Parameters& parameters,

@@ -1,5 +1,6 @@
 #include "sections/section_runner.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -40,6 +41,19 @@ std::vector<std::span<float>> without(const std::vector<std::span<float>>& spans
     left.push_back(span.subspan(first + hole.size()));
   }
   return left;
+}
+
+/// What `spans` have of `range`, elements of `flat`.
+std::vector<std::span<float>> within(const std::vector<std::span<float>>& spans, std::span<const float> flat,
+                                     ShardRange range) {
+  std::vector<std::span<float>> parts;
+  for (const std::span<float> span : spans) {
+    const auto begin = static_cast<std::size_t>(span.data() - flat.data());
+    const std::size_t first = std::max(begin, range.first);
+    const std::size_t end = std::min(begin + span.size(), range.first + range.count);
+    if (first < end) parts.push_back(span.subspan(first - begin, end - first));
+  }
+  return parts;
 }
 
 }  // namespace
@@ -172,8 +186,9 @@ std::vector<std::span<float>> SectionRunner::counted_gradients() const {
     if (parallel.tensor() == 0) spans.insert(spans.end(), replicated.begin(), replicated.end());
   }
   const Parameter* tied = context_.stage.first() ? nullptr : section_->tied();
-  if (tied == nullptr || !tied->trained()) return spans;
-  return without(spans, tied->gradient().span<float>());
+  if (tied != nullptr && tied->trained()) spans = without(spans, tied->gradient().span<float>());
+  if (!parameters.shares_moments()) return spans;
+  return within(spans, parameters.gradients(), parameters.kept_moments());
 }
 
 double SectionRunner::gradient_sum_of_squares() const {
@@ -186,7 +201,9 @@ Result<OptimizerStep> SectionRunner::step(StepId step, double norm) {
   const Result<double> factor = optimizer_.clip_factor(norm);
   if (!factor) return factor.error();
   const auto number = static_cast<std::int64_t>(step.value());
-  optimizer_.step(*context_.ops, section_->parameters(), number, *factor);
+  Parameters& parameters = section_->parameters();
+  optimizer_.step(*context_.ops, parameters, number, *factor);
+  if (parameters.shares_moments()) parameters.offer(ParameterBuffer::values);
   return OptimizerStep{optimizer_.learning_rate(number), norm};
 }
 

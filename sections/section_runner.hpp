@@ -55,9 +55,11 @@ class SectionRunner {
   /// and everything over the context group. A collective of all ranks; nothing to do with one.
   virtual void add_over_ranks();
   /// Of what this rank alone counts: over the ranks and pipeline stages of a section's replica the results add up to
-  /// that of the whole section. What the first and the last stage both hold (Section::tied), the first counts.
+  /// that of the whole section. What the first and the last stage both hold (Section::tied), the first counts. Replicas
+  /// that share their moments count the kept range each.
   [[nodiscard]] virtual double gradient_sum_of_squares() const;
-  /// Clips by `norm` (of the section, or of all sections) and steps the optimizer.
+  /// Clips by `norm` (of the section, or of all sections) and steps the optimizer. Replicas that share their moments
+  /// have then offered the new values of the kept range (Parameters::offer).
   virtual Result<OptimizerStep> step(StepId step, double norm);
 
  private:

@@ -111,6 +111,9 @@ void copy_values(View<From> from, View<float> to, std::int64_t rows, std::int64_
 
 Status check_buffer(const Source& source) {
   const Parameters& parameters = source.section->parameters();
+  if (parameters.shares_moments() && source.flat.size() != static_cast<std::size_t>(parameters.elements())) {
+    return Error{ErrorCode::invalid_argument, "replicas share this state; it goes in and out by way of the gradients"};
+  }
   if (source.flat.empty() || source.flat.size() != static_cast<std::size_t>(parameters.elements())) {
     return Error{ErrorCode::invalid_argument, "the section has no such state: it is not trained"};
   }

@@ -7,6 +7,7 @@
 // SR-3: a round is complete when the replica has summed its shard, holds every other shard, and nothing it sent is
 //       still being read.
 // SR-4: an empty shard (few elements, many replicas) is never sent and never waited for.
+// SR-5: a sum, or what its owner makes of it, is sent when it is released; until then the round does not go on.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +36,7 @@ class ShardedReduction {
   void local_ready() { local_ready_ = true; }
   void part_arrived() { ++parts_; }
   void shard_summed() { summed_ = true; }
+  void shard_released() { released_ = true; }
   void sum_arrived() { ++sums_; }
   void sums_copied() { copied_ = true; }
   void send_started() { ++sends_pending_; }
@@ -42,8 +44,10 @@ class ShardedReduction {
 
   /// All parts of the own shard are here and not yet added.
   [[nodiscard]] bool may_sum() const { return local_ready_ && !summed_ && parts_ == expected_parts_; }
+  /// SR-5: the sum is here and not yet released.
+  [[nodiscard]] bool holds_sum() const { return summed_ && !released_; }
   /// The sums of all other shards are here and not yet in place.
-  [[nodiscard]] bool may_copy() const { return summed_ && !copied_ && sums_ == expected_sums_; }
+  [[nodiscard]] bool may_copy() const { return released_ && !copied_ && sums_ == expected_sums_; }
   /// SR-3.
   [[nodiscard]] bool complete() const { return copied_ && sends_pending_ == 0; }
 
@@ -52,6 +56,7 @@ class ShardedReduction {
   std::size_t expected_sums_;
   bool local_ready_ = false;
   bool summed_ = false;
+  bool released_ = false;
   bool copied_ = false;
   std::size_t parts_ = 0;
   std::size_t sums_ = 0;

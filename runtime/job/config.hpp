@@ -90,6 +90,7 @@ struct SectionConfig {
   std::int64_t tensor = 1;              ///< devices that share each layer of a replica: heads, FFN and vocabulary are cut
   std::int64_t context = 1;             ///< devices that share the rows of each micro-batch
   std::int64_t pipeline = 1;            ///< stages of consecutive layers
+  bool zero = false;                    ///< optimizer state is sharded over the replicas
   std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as those allow
   std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
   std::vector<std::string> devices;     ///< "cpu:K": per replica, in it per stage, in it per rank (context-major);

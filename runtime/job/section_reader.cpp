@@ -130,6 +130,7 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   out.weights = section.text("weights", out.weights);
   out.max_in_flight = section.integer("max_in_flight", out.max_in_flight, {.min = 1, .max = most_slots});
   if (training == Training::optimized) out.trained = section.flag("trained", out.trained);
+  if (training == Training::optimized) out.zero = section.flag("zero", out.zero);
   if (training == Training::optimized) out.optimizer = read_optimizer(section, out.optimizer);
   check_devices(section, out);
   return out;

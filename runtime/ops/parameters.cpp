@@ -131,6 +131,49 @@ void Parameters::allocate(bool trained) {
   }
 }
 
+void Parameters::keep_moments(ShardRange range) {
+  assert(!shares_moments_ && range.first + range.count <= elements_);
+  if (!trained()) return;
+  first_moments_ = AlignedMemory(range.count * sizeof(float));
+  second_moments_ = AlignedMemory(range.count * sizeof(float));
+  kept_ = range;
+  shares_moments_ = true;
+}
+
+ShardRange Parameters::kept_moments() const {
+  return shares_moments_ ? kept_ : ShardRange{0, trained() ? elements_ : 0};
+}
+
+void Parameters::offer(ParameterBuffer which) {
+  std::span<const float> from = buffer(which);
+  if (which == ParameterBuffer::values) from = from.subspan(kept_.first, kept_.count);
+  assert(shares_moments_ && from.size() == kept_.count);
+  std::copy(from.begin(), from.end(), gradients().subspan(kept_.first, kept_.count).begin());
+}
+
+void Parameters::take_values() {
+  assert(shares_moments_);
+  const std::span<const float> offered = gradients();
+  const std::size_t end = kept_.first + kept_.count;
+  std::copy(offered.begin(), offered.begin() + static_cast<std::ptrdiff_t>(kept_.first), values().begin());
+  const std::span<const float> behind = offered.subspan(end);
+  std::copy(behind.begin(), behind.end(), values().subspan(end).begin());
+  clear_gradients();
+  values_changed();
+}
+
+void Parameters::take_moments(ParameterBuffer which) {
+  const std::span<float> here = buffer(which);
+  assert(shares_moments_ && here.size() == kept_.count);
+  const std::span<const float> offered = gradients().subspan(kept_.first, kept_.count);
+  std::copy(offered.begin(), offered.end(), here.begin());
+  clear_gradients();
+}
+
+void Parameters::clear_gradients() {
+  std::ranges::fill(gradients(), 0.0F);
+}
+
 void Parameters::values_changed() {
   for (Parameter& parameter : parameters_) ++parameter.version_;
 }
@@ -186,6 +229,11 @@ std::vector<std::span<float>> Parameters::replicated_gradients() const {
 std::span<float> Parameters::flat(const AlignedMemory& memory) const {
   if (memory.size() == 0) return {};
   return {reinterpret_cast<float*>(memory.data()), elements_};
+}
+
+std::span<float> Parameters::kept(const AlignedMemory& memory) const {
+  if (memory.size() == 0) return {};
+  return {reinterpret_cast<float*>(memory.data()), kept_moments().count};
 }
 
 }  // namespace maestro

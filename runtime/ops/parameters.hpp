@@ -7,10 +7,15 @@
 // PA-2: a packed form is never older than the values it came from.
 // PA-3: a sharded parameter begins with exactly the values that its part of the whole one would have: neither initial
 //       values nor what is stored depend on the number of ranks.
+// PA-4: between steps gradients() is zero; meanwhile replicas that share their moments pass on values and moments
+//       there, each in the range whose moments it keeps.
 //
 // A section that is cut over a tensor group holds some parameters in parts ("sharded": every element is on one rank,
 // its gradient whole there) and the rest on every rank ("replicated": a rank's gradient is its share of a sum over the
 // group). Which is which, ParameterSpec::slice tells.
+//
+// Replicas that share their moments (Rajbhandari et al. 2020, ZeRO stage 1) keep those of a range of elements each. A
+// replica steps its range alone, offers the new values to the others and takes theirs.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/collective/sharded_reduction.hpp"
 #include "runtime/core/aligned_memory.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/operator_table.hpp"
@@ -109,6 +115,9 @@ class Parameters {
   Parameter& add(ParameterSpec spec);
   /// Lays out and initialises the buffers. Frozen sections get values only.
   void allocate(bool trained);
+  /// Moments of `range` alone are kept here, zeros to begin with; other replicas keep the rest. Once, behind allocate()
+  /// and before anything is in them; memory that was not touched costs nothing. A frozen section has none to share.
+  void keep_moments(ShardRange range);
   /// To be called after values were written from outside (loading, optimizer): packed forms are out of date.
   void values_changed();
   /// Frozen sections: packs `matrices` for `compute` once and gives the f32 pages of those values back to the system.
@@ -123,8 +132,20 @@ class Parameters {
   [[nodiscard]] bool trained() const { return gradients_.size() != 0; }
   [[nodiscard]] std::span<float> values() const { return flat(values_); }
   [[nodiscard]] std::span<float> gradients() const { return flat(gradients_); }
-  [[nodiscard]] std::span<float> first_moments() const { return flat(first_moments_); }
-  [[nodiscard]] std::span<float> second_moments() const { return flat(second_moments_); }
+  /// Of the elements kept_moments().
+  [[nodiscard]] std::span<float> first_moments() const { return kept(first_moments_); }
+  [[nodiscard]] std::span<float> second_moments() const { return kept(second_moments_); }
+  /// The elements whose moments are here: all, unless replicas share them.
+  [[nodiscard]] ShardRange kept_moments() const;
+  [[nodiscard]] bool shares_moments() const { return shares_moments_; }
+  /// Of replicas that share their moments: writes what is here of `which`, values or moments of the kept range, to its
+  /// place in gradients(), from where the others get it.
+  void offer(ParameterBuffer which);
+  /// Takes the values of all other ranges out of gradients(), which are zero afterwards; packed forms are out of date.
+  void take_values();
+  /// Takes the kept range of `which`, moments, out of gradients(), which are zero afterwards.
+  void take_moments(ParameterBuffer which);
+  void clear_gradients();
   /// One of the four by name. Empty when it is not there.
   [[nodiscard]] std::span<float> buffer(ParameterBuffer which) const;
   /// The parts of gradients() that belong to sharded and to replicated parameters, at most two spans each, none empty;
@@ -141,6 +162,7 @@ class Parameters {
 
  private:
   [[nodiscard]] std::span<float> flat(const AlignedMemory& memory) const;
+  [[nodiscard]] std::span<float> kept(const AlignedMemory& memory) const;
   void lay_out();
 
   std::deque<Parameter> parameters_;  // stable addresses
@@ -149,6 +171,8 @@ class Parameters {
   std::size_t decayed_sharded_end_ = 0;  // PA-1: decayed sharded, decayed replicated, other sharded, other replicated
   std::size_t other_sharded_end_ = 0;
   std::int64_t updates_ = 0;
+  ShardRange kept_;  // of moments, when they are shared
+  bool shares_moments_ = false;
   AlignedMemory values_;
   AlignedMemory gradients_;
   AlignedMemory first_moments_;

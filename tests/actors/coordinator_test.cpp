@@ -36,6 +36,7 @@ class CoordinatorTest : public ::testing::Test {
     options.console = &console_;
     options.current_step = &current_step_;
     options.max_left_out = max_left_out_;
+    options.global_clip = global_clip_;
     options.data_source = bench_.stand_in([this](const BatchRequest& request) {
       BatchMetadata batch;
       batch.step = request.step;
@@ -53,7 +54,8 @@ class CoordinatorTest : public ::testing::Test {
     options.planner = bench_.spawn<Planner>(std::move(planning), options.supervisor);
     coordinator_ = bench_.spawn<Coordinator>(std::move(options));
     const caf::actor lane = bench_.stand_in([this](const MicroBatchToken&) { ++tokens_; },
-                                            [this](const MarkToken& token) { marks_.push_back(token.mark); });
+                                            [this](const MarkToken& token) { marks_.push_back(token.mark); },
+                                            [this](const NormTotal& total) { totals_.push_back(total); });
     Directory directory;
     directory.coordinator = coordinator_;
     ProcessHello hello;
@@ -104,8 +106,10 @@ class CoordinatorTest : public ::testing::Test {
   std::string failure_;
   std::vector<std::string> left_out_;  // of every batch
   std::int64_t max_left_out_ = 0;
+  bool global_clip_ = false;
   std::size_t tokens_ = 0;
   std::vector<LaneMark> marks_;
+  std::vector<NormTotal> totals_;
   testing::ActorBench bench_;
   SnapshotWriter snapshots_{CheckpointStore(folder_.path() / "checkpoints")};  // before the actors it tells
   caf::actor coordinator_;
@@ -135,6 +139,39 @@ TEST_F(CoordinatorTest, at_most_ahead_steps_are_announced_beyond_the_oldest_unfi
   EXPECT_TRUE(finished_);
   EXPECT_EQ(record_->last_step, 6u);
   for (std::size_t at = 0; at < marks_.size(); ++at) EXPECT_EQ(marks_[at].step, StepId(at / 2 + 1));  // CO-1
+}
+
+TEST_F(CoordinatorTest, replicas_that_report_a_part_each_are_answered_when_all_have_and_added_in_their_order) {
+  start(1, plain(1));
+  const auto report = [this](std::uint32_t replica, double part) {
+    bench_.send(coordinator_, NormReport{SectionId(1), ReplicaIndex(replica), 3, StepId(1), part});
+    bench_.deliver_all();
+  };
+  report(2, 1.0);
+  report(0, 1e17);
+  EXPECT_TRUE(totals_.empty());
+  report(1, -1e17);
+  ASSERT_EQ(totals_.size(), 1u);
+  EXPECT_EQ(totals_[0].sum_of_squares, 1.0);  // in order of arrival the 1 would be lost
+  EXPECT_EQ(totals_[0].sum_of_squares_of_section, 1.0);
+}
+
+TEST_F(CoordinatorTest, one_norm_over_all_sections_waits_for_every_part_of_each) {
+  global_clip_ = true;
+  start(1, plain(1));
+  const auto report = [this](std::uint32_t section, std::uint32_t replica, std::uint32_t reporters) {
+    const double part = section == 0 ? 5.0 : 1.0 + replica;
+    bench_.send(coordinator_, NormReport{SectionId(section), ReplicaIndex(replica), reporters, StepId(1), part});
+    bench_.deliver_all();
+  };
+  report(1, 0, 2);
+  report(0, 0, 1);
+  EXPECT_TRUE(totals_.empty());
+  report(1, 1, 2);
+  ASSERT_EQ(totals_.size(), 2u);
+  for (const NormTotal& total : totals_) EXPECT_EQ(total.sum_of_squares, 8.0);
+  EXPECT_EQ(totals_[0].sum_of_squares_of_section, 5.0);
+  EXPECT_EQ(totals_[1].sum_of_squares_of_section, 3.0);
 }
 
 TEST_F(CoordinatorTest, an_interrupt_ends_the_run_after_what_was_announced) {  // RS-2

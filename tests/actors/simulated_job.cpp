@@ -1,6 +1,7 @@
 #include "tests/actors/simulated_job.hpp"
 
 #include <algorithm>
+#include <future>
 
 #include "actors/planner.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
@@ -38,7 +39,10 @@ class RowSection final : public Section {
   [[nodiscard]] Ports ports() const override { return options_.node.ports; }
   Parameters& parameters() override { return parameters_; }
   [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
-  std::vector<StateEntry> state() override { return {}; }
+  std::vector<StateEntry> state() override {
+    if (parameter_ == nullptr) return {};
+    return {{"w", parameter_}};
+  }
   [[nodiscard]] std::string config_json() const override { return "{}"; }
 
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override {
@@ -158,11 +162,18 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, SectionGraph graph, const Simulat
       console_(ConsoleStreams{terminal_, terminal_, false, {}}) {
   supervisor_ = bench_.stand_in([this](const Failure& failure) { problems_.push_back(failure.message); },
                                 [this](Finish) { finished_ = true; });
+  if (!options_.folder.empty()) snapshots_ = std::make_unique<SnapshotWriter>(CheckpointStore(options_.folder));
   for (std::int64_t at = 0; at < options_.devices; ++at) devices_.push_back(std::make_unique<SimulatedDevice>(ops_));
   spawn_replicas(options);
 }
 
+bool SimulatedJob::shares_moments(SectionId section) const {
+  const GraphNode& node = graph_.node(section);
+  return options_.zero && node.trained() && node.replicas > 1 && section.value() % 2 == 0;
+}
+
 SimulatedJob::~SimulatedJob() {
+  if (snapshots_) snapshots_->stop();
   for (const auto& device : devices_) device->stop();
   network_.stop();
 }
@@ -212,11 +223,16 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
         context.ops = &ops_;
         context.parallel.layout = node.layout;
         context.parallel.rank = rank;
-        spec.ranks.push_back(
-            {std::make_shared<SectionRunner>(std::make_unique<RowSection>(row), context, OptimizerConfig(),
-                                             static_cast<std::int64_t>(options.steps)),
-             devices_[device].get()});
+        auto made = std::make_unique<RowSection>(row);
+        if (shares_moments(section)) {
+          made->parameters().keep_moments(shard_range(made->parameters().gradients().size(), node.replicas, replica));
+        }
+        const auto runner = std::make_shared<SectionRunner>(std::move(made), context, OptimizerConfig(),
+                                                            static_cast<std::int64_t>(options.steps));
+        if (node.trained()) runners_[section].push_back(runner);
+        spec.ranks.push_back({runner, devices_[device].get()});
       }
+      spec.snapshots = snapshots_.get();
       spec.network = &network_;
       spec.trace = &trace_;
       spec.current_step = &current_step_;
@@ -235,7 +251,9 @@ void SimulatedJob::spawn_coordinator(const SimulationOptions& options, StepPlann
   coordination.schedule.steps = options.steps;
   coordination.schedule.validate_every = options.validate_every;
   coordination.schedule.validate_at_end = options.validation_samples > 0;
-  coordination.schedule.checkpoint_at_end = false;
+  coordination.schedule.checkpoint_every = options.checkpoint_every;
+  coordination.schedule.checkpoint_at_end = snapshots_ != nullptr;
+  coordination.snapshots = snapshots_.get();
   coordination.ahead = options.ahead;
   coordination.global_batch = options.global_batch;
   coordination.synchronous = planning.policy->synchronous();
@@ -273,6 +291,13 @@ BatchMetadata SimulatedJob::read(const BatchRequest& request) {
   return batch;
 }
 
+void SimulatedJob::drain_writer() {
+  if (!snapshots_) return;
+  std::promise<void> drained;
+  snapshots_->run([&drained] { drained.set_value(); });
+  drained.get_future().wait();
+}
+
 bool SimulatedJob::run() {
   Directory directory;
   directory.processes.push_back(hello_);
@@ -292,6 +317,7 @@ bool SimulatedJob::run() {
     } else {
       busy[random_() % busy.size()]->run_one();
     }
+    drain_writer();
   }
 }
 

@@ -2,6 +2,7 @@
 // hold and devices that run their work when the simulation says so. Messages and device work interleave at random.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -26,6 +27,9 @@ struct SimulationOptions {
   std::uint64_t validate_every = 2;
   std::int64_t devices = 2;
   bool global_clip = false;
+  bool zero = false;                   ///< every other trained section shares its moments among its replicas
+  std::uint64_t checkpoint_every = 0;  ///< with `folder`
+  std::filesystem::path folder;        ///< of checkpoints; empty: none are made
   std::string policy = "arrival";
   bool measure = false;  ///< plans follow measured times
 };
@@ -72,11 +76,19 @@ class SimulatedJob {
   /// Rows of all batches, and the sum of their values by training step.
   [[nodiscard]] std::int64_t rows_read(Axis axis) { return rows_read_[axis]; }
   [[nodiscard]] const std::map<std::uint64_t, double>& step_sums(Axis axis) { return step_sums_[axis]; }
+  /// Of every rank of every replica of a trained section, to be looked at when the run is over.
+  [[nodiscard]] const std::vector<std::shared_ptr<SectionRunner>>& runners(SectionId section) const {
+    return runners_.at(section);
+  }
+  /// Whether replicas of a section share their moments in this job.
+  [[nodiscard]] bool shares_moments(SectionId section) const;
   /// Elements of a section's gradient, each of which adds up the values of all rows.
   static constexpr std::int64_t parameters = 40;
 
  private:
   BatchMetadata read(const BatchRequest& request);
+  /// The writer's thread has done all it was given; then messages are this thread's alone again.
+  void drain_writer();
   void spawn_replicas(const SimulationOptions& options);
   void spawn_coordinator(const SimulationOptions& options, StepPlannerOptions planning);
 
@@ -86,6 +98,7 @@ class SimulatedJob {
   cpu::CpuOperatorTable ops_;
   std::vector<std::string> problems_;
   std::map<SectionId, std::int64_t> rows_forwarded_;
+  std::map<SectionId, std::vector<std::shared_ptr<SectionRunner>>> runners_;
   std::map<Axis, std::int64_t> rows_read_;
   std::map<Axis, std::map<std::uint64_t, double>> step_sums_;
   std::shared_ptr<RunRecord> record_ = std::make_shared<RunRecord>();
@@ -96,6 +109,7 @@ class SimulatedJob {
   Console console_;
   std::vector<std::unique_ptr<SimulatedDevice>> devices_;
   ActorBench bench_;
+  std::unique_ptr<SnapshotWriter> snapshots_;  // before the actors it tells
   caf::actor supervisor_;
   caf::actor coordinator_;
   std::vector<caf::actor> replicas_;

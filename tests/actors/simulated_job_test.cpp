@@ -7,6 +7,8 @@
 
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
+#include "runtime/state/checkpoint.hpp"
+#include "tests/data/temp_folder.hpp"
 
 namespace maestro::testing {
 namespace {
@@ -40,6 +42,25 @@ std::string description(const SectionGraph& graph, const SimulationOptions& opti
   return text;
 }
 
+/// Every element of a section's parameters sees the same gradients, so all must end alike, whichever replica stepped
+/// them; gradients carry nothing over (PA-4).
+void expect_equal_parameters(SimulatedJob& job, const SectionGraph& graph) {
+  for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
+    if (!graph.nodes()[index].trained()) continue;
+    const auto& runners = job.runners(SectionId(index));
+    const auto held = static_cast<std::size_t>(SimulatedJob::parameters);
+    const float first = runners.front()->section().parameters().values().front();
+    const bool stepped = !job.step_sums(graph.nodes()[index].axis()).empty();
+    EXPECT_EQ(first != 0, stepped) << graph.nodes()[index].name;
+    for (const auto& runner : runners) {
+      const Parameters& parameters = runner->section().parameters();
+      EXPECT_EQ(parameters.shares_moments(), job.shares_moments(SectionId(index)));
+      for (const float value : parameters.values().first(held)) ASSERT_EQ(value, first) << graph.nodes()[index].name;
+      for (const float gradient : parameters.gradients()) ASSERT_EQ(gradient, 0) << graph.nodes()[index].name;
+    }
+  }
+}
+
 void expect_complete(SimulatedJob& job, const SectionGraph& graph, const SimulationOptions& options) {
   ASSERT_TRUE(job.run()) << "hangs: " << job.waiting();
   for (const std::string& problem : job.problems()) ADD_FAILURE() << problem;
@@ -59,6 +80,24 @@ void expect_complete(SimulatedJob& job, const SectionGraph& graph, const Simulat
     EXPECT_EQ(steps[node.name], job.step_sums(node.axis()).size()) << node.name;
   }
   EXPECT_EQ(job.record().last_step, options.steps);
+  expect_equal_parameters(job, graph);
+}
+
+/// The last checkpoint has the moments of all elements, whichever replica kept them.
+void expect_whole_moments(SimulatedJob& job, const SectionGraph& graph) {
+  for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
+    const GraphNode& node = graph.nodes()[index];
+    if (!node.trained()) continue;
+    const auto stored = read_section(job.record().checkpoint, node.name);
+    ASSERT_TRUE(stored.ok()) << stored.error().message;
+    ASSERT_EQ(stored->state.optimizer.size(), 2u);
+    for (const NamedTensor& moment : stored->state.optimizer) {
+      const std::span<const float> values = moment.tensor.span<float>();
+      ASSERT_EQ(values.size(), static_cast<std::size_t>(SimulatedJob::parameters));
+      EXPECT_EQ(values[0] != 0, !job.step_sums(node.axis()).empty());
+      for (const float value : values) ASSERT_EQ(value, values[0]) << node.name << ", " << moment.name;
+    }
+  }
 }
 
 SimulationOptions random_options(Generator& random) {
@@ -73,6 +112,7 @@ SimulationOptions random_options(Generator& random) {
   constexpr const char* policies[] = {"arrival", "bulk_synchronous", "wavefront"};
   options.policy = policies[random() % 3];
   options.measure = random() % 2 == 0;
+  options.zero = random() % 2 == 0;
   return options;
 }
 
@@ -104,6 +144,29 @@ TEST(SimulatedJob, every_row_reaches_the_ranks_that_hold_it_whatever_the_layouts
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));
     SimulatedJob job(seed, graph, options);
     expect_complete(job, graph, options);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_whole) {  // RR-1..3, SR-5, PA-4, CO-3
+  TempFolder folder;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Generator random(seed);
+    SimulationOptions options = random_options(random);
+    options.zero = true;
+    options.folder = folder.path() / std::to_string(seed);
+    options.checkpoint_every = seed % 3;
+    GraphLimits limits;
+    limits.replicas = 5;  // more than there are shards: some are empty
+    limits.tensor = seed % 2 == 0 ? 1 : 2;
+    limits.context = limits.tensor;
+    const SectionGraph graph =
+        with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));
+    SimulatedJob job(seed, graph, options);
+    expect_complete(job, graph, options);
+    if (HasFatalFailure()) return;
+    expect_whole_moments(job, graph);
     if (HasFatalFailure()) return;
   }
 }

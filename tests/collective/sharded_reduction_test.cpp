@@ -42,6 +42,7 @@ TEST(ShardedReduction, nothing_is_added_before_the_own_gradient_and_all_parts_ar
   round.local_ready();
   EXPECT_TRUE(round.may_sum());
   round.shard_summed();
+  round.shard_released();
   EXPECT_FALSE(round.may_sum()) << "a shard is summed once";
 }
 
@@ -54,6 +55,7 @@ TEST(ShardedReduction, sums_that_come_before_the_own_one_are_kept) {  // SR-3
   round.part_arrived();
   EXPECT_TRUE(round.may_sum());
   round.shard_summed();
+  round.shard_released();
   EXPECT_TRUE(round.may_copy());
   round.sums_copied();
   EXPECT_FALSE(round.may_copy());
@@ -64,6 +66,7 @@ TEST(ShardedReduction, a_round_is_not_complete_while_something_sent_is_read) {  
   ShardedReduction round(0, 0);
   round.local_ready();
   round.shard_summed();
+  round.shard_released();
   round.send_started();
   round.send_started();
   round.sums_copied();
@@ -79,8 +82,24 @@ TEST(ShardedReduction, an_empty_shard_is_not_waited_for) {  // SR-4
   round.local_ready();
   EXPECT_TRUE(round.may_sum());
   round.shard_summed();
+  round.shard_released();
   EXPECT_FALSE(round.may_copy());
   round.sum_arrived();
+  EXPECT_TRUE(round.may_copy());
+}
+
+TEST(ShardedReduction, a_held_sum_keeps_the_round_from_going_on_until_it_is_released) {  // SR-5
+  ShardedReduction round(1, 1);
+  round.local_ready();
+  round.part_arrived();
+  EXPECT_FALSE(round.holds_sum());
+  round.shard_summed();
+  round.sum_arrived();
+  EXPECT_TRUE(round.holds_sum());
+  EXPECT_FALSE(round.may_copy());
+  EXPECT_FALSE(round.complete());
+  round.shard_released();
+  EXPECT_FALSE(round.holds_sum());
   EXPECT_TRUE(round.may_copy());
 }
 
@@ -156,6 +175,7 @@ class Exchange {
       gradients_[self][range.first + at] = total;
     }
     rounds_[self].shard_summed();
+    rounds_[self].shard_released();
     if (range.count == 0) return;
     for (std::size_t other = 0; other < replicas_; ++other) {
       if (other == self) continue;

@@ -28,6 +28,7 @@ devices = ["cpu:0", "cpu:1"]
 precision = "bf16"
 weights = "models/gpt2"
 max_in_flight = 3
+zero = true
 lr = 0.5
 min_lr = 0.25
 warmup_steps = 11
@@ -46,6 +47,7 @@ clip_norm = 0
   EXPECT_EQ(section.precision, DType::bf16);
   EXPECT_EQ(section.weights, "models/gpt2");
   EXPECT_EQ(section.max_in_flight, 3);
+  EXPECT_TRUE(section.zero);
   EXPECT_EQ(section.optimizer.lr, 0.5);
   EXPECT_EQ(section.optimizer.min_lr, 0.25);
   EXPECT_EQ(section.optimizer.warmup_steps, 11);

@@ -121,6 +121,83 @@ TEST(Parameters, without_slices_everything_is_replicated) {
   EXPECT_EQ(parameters.replicated_gradients()[0].size(), parameters.gradients().size());
 }
 
+/// 64 elements: a matrix, its vector and padding; values 0, 1, 2, ...
+void add_some(Parameters& parameters) {
+  parameters.add(counted("weight", {5, 8}, true));
+  parameters.add(counted("bias", {9}, false));
+  parameters.allocate(true);
+  for (std::size_t at = 0; at < parameters.values().size(); ++at) parameters.values()[at] = static_cast<float>(at);
+}
+
+TEST(Parameters, shared_moments_are_kept_for_their_range_alone_and_start_at_zero) {
+  Parameters parameters;
+  add_some(parameters);
+  EXPECT_FALSE(parameters.shares_moments());
+  EXPECT_EQ(parameters.kept_moments().count, 64U);
+  parameters.keep_moments({16, 32});
+  EXPECT_TRUE(parameters.shares_moments());
+  EXPECT_EQ(parameters.kept_moments().first, 16U);
+  for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
+    EXPECT_EQ(parameters.buffer(which).size(), 32U);
+    for (const float moment : parameters.buffer(which)) EXPECT_EQ(moment, 0);
+  }
+  EXPECT_EQ(parameters.values().size(), 64U);
+  EXPECT_EQ(parameters.gradients().size(), 64U);
+}
+
+TEST(Parameters, a_replica_offers_its_range_and_takes_the_values_of_the_others) {  // PA-4
+  Parameters parameters;
+  add_some(parameters);
+  parameters.keep_moments({16, 32});
+  parameters.offer(ParameterBuffer::values);
+  for (std::size_t at = 0; at < 64; ++at) {
+    const bool own = at >= 16 && at < 48;
+    EXPECT_EQ(parameters.gradients()[at], own ? static_cast<float>(at) : 0.0F) << at;
+    parameters.gradients()[at] = 100.0F + static_cast<float>(at);  // of the others; one's own is known
+  }
+  parameters.take_values();
+  for (std::size_t at = 0; at < 64; ++at) {
+    const bool own = at >= 16 && at < 48;
+    EXPECT_EQ(parameters.values()[at], static_cast<float>(at) + (own ? 0.0F : 100.0F)) << at;
+    EXPECT_EQ(parameters.gradients()[at], 0) << at;
+  }
+}
+
+TEST(Parameters, moments_go_out_and_in_by_way_of_the_gradients) {  // PA-4
+  Parameters parameters;
+  add_some(parameters);
+  parameters.keep_moments({16, 32});
+  for (std::size_t at = 0; at < 64; ++at) parameters.gradients()[at] = static_cast<float>(at);
+  parameters.take_moments(ParameterBuffer::second_moments);
+  for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0);
+  parameters.offer(ParameterBuffer::second_moments);
+  for (std::size_t at = 0; at < 32; ++at) {
+    EXPECT_EQ(parameters.second_moments()[at], static_cast<float>(at + 16));
+    EXPECT_EQ(parameters.gradients()[at + 16], static_cast<float>(at + 16));
+    EXPECT_EQ(parameters.first_moments()[at], 0);
+  }
+  parameters.clear_gradients();
+  for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0);
+}
+
+TEST(Parameters, a_replica_may_keep_no_moments_and_a_frozen_one_has_none_to_share) {
+  Parameters parameters;
+  add_some(parameters);
+  parameters.keep_moments({64, 0});
+  EXPECT_TRUE(parameters.shares_moments());
+  EXPECT_TRUE(parameters.first_moments().empty());
+  parameters.offer(ParameterBuffer::first_moments);
+  std::ranges::fill(parameters.gradients(), 3.0F);
+  parameters.take_values();
+  for (const float value : parameters.values()) EXPECT_EQ(value, 3);
+  Parameters frozen;
+  frozen.add(counted("weight", {2, 8}, true));
+  frozen.allocate(false);
+  frozen.keep_moments({0, 16});
+  EXPECT_FALSE(frozen.shares_moments());
+  EXPECT_EQ(frozen.kept_moments().count, 0U);
+}
+
 TEST(Parameters, a_frozen_section_has_values_only) {
   Parameters parameters;
   Parameter& weight = parameters.add(constant("weight", {2, 2}, true, 1));

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 
 #include "tests/sections/section_bench.hpp"
@@ -105,6 +107,56 @@ TEST(AdamWOptimizer, decays_matrices_alone_and_leaves_gradients_zero) {
   AdamWOptimizer(config, 10).step(*bench.ops, parameters, 2, 0.5);
   EXPECT_LT(vector.value().data<float>()[2], 1.0f);
   for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0.0f);
+}
+
+/// A matrix of 40 elements and padding, then vectors: 48 decayed elements and 80 others.
+void fill(Parameters& parameters, std::size_t replica, std::size_t replicas) {
+  constexpr const char* names[] = {"a", "b", "c"};
+  for (const char* name : names) {
+    parameters.add({name, name[0] == 'a' ? Shape{5, 8} : Shape{33}, name[0] == 'a',
+                    [](std::span<float> v) { std::ranges::fill(v, 0.5f); }});
+  }
+  parameters.allocate(true);
+  if (replicas == 1) return;
+  parameters.keep_moments(shard_range(static_cast<std::size_t>(parameters.elements()), replicas, replica));
+}
+
+TEST(AdamWOptimizer, replicas_that_share_moments_step_to_the_same_bits_as_one_that_keeps_them_all) {  // PA-4
+  Bench bench;
+  OptimizerConfig config;
+  config.weight_decay = 0.3;  // ends inside the middle shard of three
+  const AdamWOptimizer optimizer(config, 10);
+  for (std::size_t replicas = 1; replicas <= 12; ++replicas) {  // of 8 parts of 16 elements: some keep none
+    Parameters whole;
+    fill(whole, 0, 1);
+    std::deque<Parameters> shared(replicas);
+    for (std::size_t replica = 0; replica < replicas; ++replica) fill(shared[replica], replica, replicas);
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      const auto gradient = [&](std::size_t at) { return std::sin(static_cast<float>(at) + static_cast<float>(step)); };
+      for (std::size_t at = 0; at < whole.gradients().size(); ++at) {
+        whole.gradients()[at] = gradient(at);
+        for (Parameters& parameters : shared) parameters.gradients()[at] = gradient(at);
+      }
+      optimizer.step(*bench.ops, whole, step, 0.7);
+      for (Parameters& parameters : shared) optimizer.step(*bench.ops, parameters, step, 0.7);
+      if (replicas == 1) continue;
+      for (Parameters& to : shared) {
+        for (Parameters& from : shared) {
+          const ShardRange range = from.kept_moments();
+          from.offer(ParameterBuffer::values);
+          std::copy_n(from.gradients().data() + range.first, range.count, to.gradients().data() + range.first);
+        }
+        to.take_values();
+      }
+    }
+    for (Parameters& parameters : shared) {
+      EXPECT_TRUE(std::ranges::equal(parameters.values(), whole.values())) << replicas;
+      const auto [first, count] = parameters.kept_moments();
+      EXPECT_TRUE(std::ranges::equal(parameters.first_moments(), whole.first_moments().subspan(first, count)));
+      EXPECT_TRUE(std::ranges::equal(parameters.second_moments(), whole.second_moments().subspan(first, count)));
+      EXPECT_EQ(parameters.updates(), 3);
+    }
+  }
 }
 
 TEST(AdamWOptimizer, the_norm_is_that_of_all_gradients_together) {

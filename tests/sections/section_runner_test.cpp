@@ -181,6 +181,59 @@ TEST(SectionRunner, a_norm_above_the_limit_scales_the_step_and_one_that_is_not_f
   }
 }
 
+TEST(SectionRunner, replicas_that_share_moments_count_and_step_a_range_each) {
+  const Bench bench;
+  Batch batch = Batch::random(1, {7, 3}, 20);
+  for (const std::size_t replicas : {2U, 3U, 4U}) {
+    auto whole = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0.5));
+    (void)whole->forward(plan_of(batch), inputs_of(batch), {});
+    whole->backward(plan_of(batch), {}, {});
+    const double wanted = whole->gradient_sum_of_squares();
+    ASSERT_TRUE(whole->step(StepId(1), 8.0));
+    const std::span<float> values = whole->section().parameters().values();
+    double sum = 0;
+    for (std::size_t replica = 0; replica < replicas; ++replica) {
+      auto runner = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0.5));
+      Parameters& parameters = runner->section().parameters();
+      const ShardRange own = shard_range(parameters.gradients().size(), replicas, replica);
+      parameters.keep_moments(own);
+      (void)runner->forward(plan_of(batch), inputs_of(batch), {});
+      runner->backward(plan_of(batch), {}, {});
+      sum += runner->gradient_sum_of_squares();
+      ASSERT_TRUE(runner->step(StepId(1), 8.0));
+      EXPECT_TRUE(std::ranges::equal(parameters.gradients().subspan(own.first, own.count),
+                                     values.subspan(own.first, own.count)))
+          << "new values are offered to the others";
+    }
+    EXPECT_NEAR(sum, wanted, 1e-12 * wanted) << "f64 sums in another order";
+  }
+}
+
+TEST(SectionRunner, what_the_first_stage_counts_of_a_tied_parameter_no_replica_of_the_last_counts_again) {
+  const Bench bench;
+  for (const std::size_t replicas : {1U, 3U}) {
+    double counted = 0;
+    double expected = 0;
+    for (std::size_t replica = 0; replica < replicas; ++replica) {
+      SectionContext context = bench.context("lm", true);
+      context.stage = {1, 2, 1, 1};
+      DecoderLm::Options options;
+      options.decoder = tiny();
+      options.decoder.layers = 2;
+      SectionRunner runner(std::make_unique<DecoderLm>(context, options), context, constant_rate(1e-3, 0), 100);
+      Parameters& parameters = runner.section().parameters();
+      const std::span<float> gradients = parameters.gradients();
+      if (replicas > 1) parameters.keep_moments(shard_range(gradients.size(), replicas, replica));
+      std::ranges::fill(gradients, 1.0f);
+      ASSERT_NE(runner.section().tied(), nullptr);
+      expected = static_cast<double>(gradients.size()) -
+                 static_cast<double>(runner.section().tied()->gradient().span<float>().size());
+      counted += runner.gradient_sum_of_squares();
+    }
+    EXPECT_EQ(counted, expected) << replicas;
+  }
+}
+
 /// Vision, projector and decoder, each behind a runner of its own; all values random.
 struct RunnersThatSee {
   RunnersThatSee(const Bench& bench, bool decoder_trained) {

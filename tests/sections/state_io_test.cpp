@@ -192,6 +192,32 @@ TEST(StateIo, a_folder_without_weights_is_refused_by_path) {
             out.path().string() + ": holds neither model.safetensors nor model-*.safetensors");
 }
 
+TEST(StateIo, moments_that_replicas_share_go_by_way_of_the_gradients_and_never_in_part) {
+  Bench bench;
+  const Stored stored("gpt2_untied");
+  DecoderLm section(bench.context("lm", true), {stored.config, {}});
+  Parameters& parameters = section.parameters();
+  const auto elements = static_cast<std::size_t>(parameters.elements());
+  parameters.keep_moments(shard_range(elements, 2, 1));
+  const auto part = export_tensors(section, parameters.first_moments());
+  ASSERT_FALSE(part.ok());
+  EXPECT_NE(part.error().message.find("replicas share"), std::string::npos) << part.error().message;
+  for (std::size_t at = 0; at < elements; ++at) parameters.gradients()[at] = static_cast<float>(at % 1000);
+  const auto whole = export_tensors(section, parameters.gradients(), "exp_avg.");
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  parameters.clear_gradients();
+  ASSERT_TRUE(import_tensors(section, parameters.gradients(), whole->tensors, "optimizer", "exp_avg.").ok());
+  parameters.take_moments(ParameterBuffer::first_moments);
+  const ShardRange own = parameters.kept_moments();
+  for (Parameter& parameter : parameters.all()) {
+    const auto first = static_cast<std::size_t>(parameter.gradient().data<float>() - parameters.gradients().data());
+    const auto count = static_cast<std::size_t>(parameter.shape().elements());
+    for (std::size_t at = std::max(first, own.first); at < std::min(first + count, own.first + own.count); ++at) {
+      ASSERT_EQ(parameters.first_moments()[at - own.first], static_cast<float>(at % 1000)) << parameter.name();
+    }
+  }
+}
+
 TEST(StateIo, state_that_is_not_there_is_an_error) {
   Bench bench;
   const Stored stored("gpt2_tied");
