@@ -60,6 +60,7 @@ ReplicaAddress SectionReplica::address() const {
 
 void SectionReplica::on_exit() {
   coordinator_ = nullptr;
+  snapshot_.reset();  // it knows this actor
 }
 
 caf::behavior SectionReplica::make_behavior() {
