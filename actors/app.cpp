@@ -5,11 +5,11 @@
 #include "actors/corpus_section.hpp"
 #include "actors/data_source.hpp"
 #include "actors/launcher.hpp"
+#include "actors/plan_checks.hpp"
 #include "actors/process_run.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
-#include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/stage_cut.hpp"
 #include "runtime/state/atomic_file.hpp"
 
@@ -17,63 +17,14 @@ namespace maestro {
 
 namespace {
 
-DataShape shape_of(const DataConfig& data, const Corpus& corpus) {
+DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef& largest) {
   DataShape shape;
-  shape.sequence = data.sequence;
+  shape.sequence = largest.tokens;
   shape.vocabulary = corpus.vocabulary();
   shape.tokenizer = data.kind == "text" ? data.tokenizer : data.kind;
   shape.patch_columns = corpus.patch_columns();
-  shape.max_patches = corpus.max_patches();
+  shape.max_patches = largest.patches;
   return shape;
-}
-
-/// A batch that replicas cannot share evenly would leave some of them idle in every step.
-void check_batches(const JobPlan& plan) {
-  for (const GraphNode& node : plan.graph.nodes()) {
-    if (!node.trained() || node.follows_consumer() || node.replicas == 1) continue;
-    const std::int64_t batches = (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
-    if (batches >= node.replicas) continue;
-    throw JobError(node.section_name() + ": train.global_batch = " + std::to_string(plan.train.global_batch) +
-                   " makes " + std::to_string(batches) + (batches == 1 ? " micro-batch of " : " micro-batches of ") +
-                   std::to_string(node.micro_batch) + ", too few for " + std::to_string(node.replicas) +
-                   " replicas; use " + node.section_name() + ".micro_batch = " +
-                   std::to_string(std::max<std::int64_t>(1, plan.train.global_batch / node.replicas)));
-  }
-}
-
-/// A section that keeps too few micro-batches would wait for a gradient that needs its own next forward pass (FB-1).
-void check_in_flight(const JobPlan& plan) {
-  const std::vector<std::int64_t> bounds = in_flight_bounds(plan.graph, plan.train.global_batch);
-  for (std::size_t index = 0; index < bounds.size(); ++index) {
-    const GraphNode& node = plan.graph.nodes()[index];
-    if (node.max_in_flight >= bounds[index] || node.mode != Mode::forward_backward) continue;
-    const std::string needed = std::to_string(bounds[index]);
-    throw JobError(node.section_name() + ".max_in_flight = " + std::to_string(node.max_in_flight) +
-                   ": a section behind it takes samples of " + needed + " of its micro-batches of " +
-                   std::to_string(node.micro_batch) + " at once; use " + node.section_name() +
-                   ".max_in_flight = " + needed + ", or a larger " + node.section_name() + ".micro_batch");
-  }
-}
-
-/// Sections that run for some samples only cannot say beforehand how many micro-batches a consumer takes at once; they
-/// keep room for the worst case.
-void raise_in_flight(JobPlan& plan) {
-  for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
-    const SectionId section(index);
-    const GraphNode& node = plan.graph.node(section);
-    if (!plan.graph.awaits_gradient(section)) continue;
-    const std::int64_t needed = most_needed_at_once(plan.graph, section, plan.largest.rows(node.axis()));
-    if (node.max_in_flight >= needed) continue;
-    if (needed > most_slots) {
-      throw JobError(node.section_name() + ": one micro-batch behind it may need " + std::to_string(needed) +
-                     " of its micro-batches at once, and " + std::to_string(most_slots) +
-                     " can be in flight; use a larger " + node.section_name() +
-                     ".micro_batch_tokens, or fewer samples behind it");
-    }
-    plan.notes.push_back(node.name + ": max_in_flight = " + std::to_string(node.max_in_flight) + " raised to " +
-                         std::to_string(needed) + ", since one micro-batch behind it may need as many");
-    plan.graph.set_max_in_flight(section, needed);
-  }
 }
 
 /// Of a section's devices, replica by replica and in each stage by stage, those of one stage.
@@ -99,49 +50,7 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
   return found.empty() ? stages : found;
 }
 
-/// Stages of one section are on devices of their own, as its replicas and ranks are.
-void check_devices(const JobPlan& plan, std::int64_t devices) {
-  for (const PlannedSection& planned : plan.sections) {
-    const SectionConfig& config = planned.config;
-    if (config.pipeline == 1 || planned.stage.index > 0) continue;
-    const std::int64_t needed = config.replicas * config.devices_of_replica();
-    if (needed <= devices) continue;
-    const std::int64_t fits = std::max<std::int64_t>(1, devices / (config.tensor * config.context));
-    throw JobError(config.name + ": replicas x pipeline x context x tensor = " + std::to_string(needed) +
-                       " devices, and this machine has " + std::to_string(devices) +
-                       " cores, one device each; nearest that fits: replicas = 1, pipeline = " +
-                       std::to_string(std::min(config.pipeline, fits)) +
-                       "; or lay more devices over them with --cpu-devices " + std::to_string(needed),
-                   ErrorCode::unavailable);
-  }
-}
-
 constexpr double flops_per_ms_of_a_gflops = 1e6;
-
-/// Nothing is learnt on emulated devices, so there is nothing to keep, and nothing to start from.
-void check_emulated(JobPlan& plan) {
-  for (const PlannedSection& section : plan.sections) {
-    if (!section.config.emulated()) continue;
-    if (plan.train.checkpoint_every > 0) {
-      throw JobError(section.config.name + ".devices: an emulated section has no state for train.checkpoint_every = " +
-                     std::to_string(plan.train.checkpoint_every) + "; leave it at 0");
-    }
-    if (!plan.options.resume.empty()) {
-      throw JobError(section.config.name + ".devices: an emulated section has no state to resume from");
-    }
-    plan.train.checkpoint_at_end = false;
-    plan.notes.push_back(section.config.name + ": emulated, its passes are timed waits");
-  }
-}
-
-void check_trained(const JobPlan& plan) {
-  if (std::ranges::any_of(plan.graph.nodes(), [](const GraphNode& node) { return node.trained(); })) return;
-  std::string names;
-  for (const GraphNode& node : plan.graph.nodes()) {
-    if (node.mode != Mode::source) names += (names.empty() ? "" : ", ") + node.name;
-  }
-  throw JobError("no section is trained; set trained = true in one of " + names);
-}
 
 /// FLOPs of one sample, from the sections' own models; a backward pass counts twice the forward pass, or once where the
 /// section's parameters stay.
@@ -258,10 +167,19 @@ SectionContext App::prototype_context(const PlannedSection& planned, const Graph
 
 void App::add_node(PlannedSection planned, GraphNode node, Passes passes, JobPlan& plan) {
   // A prototype, for its ports, costs and complaints; replicas are built where they run.
-  std::shared_ptr<const Section> prototype = planned.factory(prototype_context(planned, node, passes, plan));
+  const std::shared_ptr<Section> prototype = planned.factory(prototype_context(planned, node, passes, plan));
+  if (node.layout.ranks() > 1 && !prototype->spreads_over_ranks()) {
+    const bool tensor = node.layout.tensor > 1;
+    throw JobError(node.section_name() + (tensor ? ".tensor = " : ".context = ") +
+                   std::to_string(tensor ? node.layout.tensor : node.layout.context) +
+                   ": a section of this type works on one device; leave tensor and context at 1, and use replicas");
+  }
   node.ports = prototype->ports();
+  std::int64_t parameters = 0;
+  for (const Parameter& parameter : prototype->parameters().all()) parameters += parameter.shape().elements();
+  plan.rank_parameters.push_back(parameters);
   for (const std::string& note : prototype->notes()) plan.notes.push_back(node.section_name() + ": " + note);
-  plan.prototypes.push_back(std::move(prototype));
+  plan.prototypes.push_back(prototype);
   plan.graph.add(std::move(node));
   plan.sections.push_back(std::move(planned));
 }
@@ -276,6 +194,11 @@ void App::add_stages(const PlannedSection& section, const GraphNode& node, const
                    (layers == 0 ? "this section cannot be cut into stages; leave pipeline at 1"
                                 : "it has " + std::to_string(layers) +
                                       " layers; nearest that fits: pipeline = " + std::to_string(layers)));
+  }
+  for (const std::string& device : config.devices) {
+    if (std::ranges::count(config.devices, device) == 1) continue;
+    throw JobError(config.name + ".devices: \"" + device +
+                   "\" is named twice; the stages and ranks of a section need devices of their own");
   }
   std::string cut;
   std::int64_t first = 0;
@@ -324,9 +247,9 @@ JobPlan App::resolve() {
   const DataConfig data = corpus_ ? DataConfig() : read_data(table("data"));
   plan.corpus = corpus_ ? corpus_ : open_corpus(data, static_cast<std::uint64_t>(plan.train.seed));
   plan.max_bad_samples = data.max_bad_samples;
-  plan.largest = {SampleId(0), data.sequence, plan.corpus->max_patches(), 1};
+  plan.largest = {SampleId(0), plan.corpus->max_length(), plan.corpus->max_patches(), 1};
   plan.validation_samples = static_cast<std::int64_t>(validation_size(*plan.corpus, plan.train.validation_samples));
-  const DataShape shape = shape_of(data, *plan.corpus);
+  const DataShape shape = shape_of(data, *plan.corpus, plan.largest);
   const std::map<std::string, Passes> passes = resolve_passes();
   for (const SectionBuilder& builder : builders_) resolve_section(builder, shape, passes.at(builder.name_), plan);
   connect_all(plan);
@@ -336,6 +259,7 @@ JobPlan App::resolve() {
   check_batches(plan);
   check_in_flight(plan);
   raise_in_flight(plan);
+  check_memory(plan);
   plan.cost = sample_cost(plan.graph, plan.prototypes);
   if (costs_) {
     plan.unit_per_ms = 1;

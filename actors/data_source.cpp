@@ -11,7 +11,12 @@ std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit) {
 
 DataSource::DataSource(caf::actor_config& config, std::shared_ptr<const Corpus> corpus, Sampler sampler,
                        DataSourceOptions options)
-    : caf::event_based_actor(config), corpus_(std::move(corpus)), sampler_(sampler), options_(options) {}
+    : caf::event_based_actor(config),
+      corpus_(std::move(corpus)),
+      sampler_(sampler),
+      options_(options),
+      most_positions_(corpus_->max_length()),
+      most_patches_(corpus_->max_patches()) {}
 
 caf::behavior DataSource::make_behavior() {
   return {
@@ -27,7 +32,15 @@ void DataSource::add(BatchMetadata& batch, Split split, SampleId id) const {
     return;
   }
   const SamplePictures pictures = corpus_->pictures(split, id);
-  batch.samples.push_back({id, corpus_->length(split, id), pictures.patches, pictures.images});
+  const std::int64_t positions = corpus_->length(split, id);
+  if (positions > most_positions_ || pictures.patches > most_patches_) {
+    batch.left_out.push_back("sample " + std::to_string(id.value()) + " has " + std::to_string(positions) +
+                             " positions and " + std::to_string(pictures.patches) +
+                             " patches, more than the corpus' largest: " + std::to_string(most_positions_) + " and " +
+                             std::to_string(most_patches_));
+    return;
+  }
+  batch.samples.push_back({id, positions, pictures.patches, pictures.images});
   batch.target_tokens += corpus_->targets(split, id);
 }
 

@@ -27,7 +27,7 @@ class DataSource : public caf::event_based_actor {
   const char* name() const override { return "maestro.data_source"; }
 
  private:
-  /// Adds what is known of the sample, or why it is left out.
+  /// Adds what is known of the sample, or why it is left out: one larger than the corpus said would not fit any buffer.
   void add(BatchMetadata& batch, Split split, SampleId id) const;
   [[nodiscard]] BatchMetadata train_batch(StepId step) const;
   [[nodiscard]] BatchMetadata validation_batch(StepId step) const;
@@ -35,6 +35,8 @@ class DataSource : public caf::event_based_actor {
   std::shared_ptr<const Corpus> corpus_;
   Sampler sampler_;
   DataSourceOptions options_;
+  std::int64_t most_positions_;
+  std::int64_t most_patches_;
 };
 
 }  // namespace maestro

@@ -48,6 +48,7 @@ struct JobPlan {
   std::int64_t validation_samples = 0;                     ///< of a validation pass
   std::shared_ptr<const OperatorTable> prototype_ops;      ///< what prototypes refer to
   std::vector<std::shared_ptr<const Section>> prototypes;  ///< by SectionId: ports and costs only
+  std::vector<std::int64_t> rank_parameters;               ///< by SectionId: elements that one rank holds
   SectionGraph graph;
   std::vector<PlannedSection> sections;  ///< by SectionId
   std::vector<ReplicaPlace> places;

@@ -124,6 +124,9 @@ class Section {
   /// Whether a stored tensor that is none of state() may stand in the section's file: another section's part of the
   /// same model, or a buffer that is computed here.
   [[nodiscard]] virtual bool ignores(std::string_view /*stored_name*/) const { return false; }
+  /// Whether the section does its share of the work under a layout of several ranks (SectionContext::parallel).
+  [[nodiscard]] virtual bool spreads_over_ranks() const { return false; }
+  /// For pipelines; without layers the section cannot be cut into stages.
   [[nodiscard]] virtual LayerCosts layer_costs(const SampleShape& /*sample*/) const { return {}; }
   /// The parameter that the first and the last stage of a section both hold, such as a tied embedding; null: none. The
   /// runtime adds the two gradients up in both, so that the copies stay equal; it is stored by the first stage alone.

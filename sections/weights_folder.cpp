@@ -1,6 +1,7 @@
 #include "sections/weights_folder.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <system_error>
 
 #include "runtime/core/nearest_name.hpp"
@@ -13,6 +14,23 @@ namespace fs = std::filesystem;
 
 bool is_shard(const fs::path& path) {
   return path.extension() == ".safetensors" && path.filename().string().starts_with("model-");
+}
+
+/// Files of a set say of how many: model-00001-of-00003.safetensors.
+Status check_complete(const fs::path& folder, const std::vector<fs::path>& shards) {
+  const std::string first = shards.front().stem().string();
+  const std::size_t of = first.rfind("-of-");
+  if (of == std::string::npos) return {};
+  const std::string count = first.substr(of + 4);
+  for (std::size_t number = 1; number <= std::strtoul(count.c_str(), nullptr, 10); ++number) {
+    std::string digits = std::to_string(number);
+    digits.insert(0, count.size() - std::min(count.size(), digits.size()), '0');
+    const fs::path wanted = folder / ("model-" + digits + "-of-" + count + ".safetensors");
+    if (std::ranges::find(shards, wanted) != shards.end()) continue;
+    return Error{ErrorCode::not_found, wanted.string() + " is missing; the folder holds " +
+                                           std::to_string(shards.size()) + " of " + count + " files of weights"};
+  }
+  return {};
 }
 
 Result<std::vector<fs::path>> weight_files(const fs::path& folder) {
@@ -31,6 +49,7 @@ Result<std::vector<fs::path>> weight_files(const fs::path& folder) {
     return Error{ErrorCode::not_found, folder.string() + ": holds neither model.safetensors nor model-*.safetensors"};
   }
   std::sort(shards.begin(), shards.end());
+  if (const Status complete = check_complete(folder, shards); !complete) return complete.error();
   return shards;
 }
 

@@ -30,9 +30,10 @@ class Corpus {
   virtual ~Corpus() = default;
   /// Number of samples; ids are [0, samples).
   [[nodiscard]] virtual std::uint64_t samples(Split split) const = 0;
-  /// Positions of one sample, in [2, sequence]; synthetic pictures come on top of the sequence. Throws
-  /// std::out_of_range when there is no such sample.
+  /// Positions of one sample, in [2, max_length()]. Throws std::out_of_range when there is no such sample.
   [[nodiscard]] virtual std::int64_t length(Split split, SampleId sample) const = 0;
+  /// The most positions that any sample has: what buffers are made for. Looks at every sample unless overridden.
+  [[nodiscard]] virtual std::int64_t max_length() const;
   /// How many of them have a target (the loss is a mean over these).
   [[nodiscard]] virtual std::int64_t targets(Split split, SampleId sample) const { return length(split, sample); }
 

@@ -39,6 +39,7 @@ class LlavaCorpus final : public Corpus {
 
   [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).entries.size(); }
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
+  [[nodiscard]] std::int64_t max_length() const override { return config_.sequence; }
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
   /// Also when no sample has a picture: the job has a place for them.
   [[nodiscard]] std::int64_t patch_columns() const override { return 3 * config_.patch * config_.patch; }

@@ -13,6 +13,16 @@
 
 namespace maestro {
 
+std::int64_t Corpus::max_length() const {
+  std::int64_t longest = 0;
+  for (const Split split : {Split::train, Split::validation}) {
+    for (std::uint64_t sample = 0; sample < samples(split); ++sample) {
+      longest = std::max(longest, length(split, SampleId(sample)));
+    }
+  }
+  return longest;
+}
+
 void Corpus::read(Split split, SampleId sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
   const auto length = static_cast<std::size_t>(this->length(split, sample));
   if (tokens.size() != targets.size() || tokens.size() < length) {

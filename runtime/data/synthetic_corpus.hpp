@@ -22,6 +22,7 @@ class SyntheticCorpus final : public Corpus {
 
   [[nodiscard]] std::uint64_t samples(Split split) const override;
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
+  [[nodiscard]] std::int64_t max_length() const override { return options_.sequence; }
   [[nodiscard]] std::int64_t vocabulary() const override { return options_.vocabulary; }
   [[nodiscard]] std::string describe() const override;
 

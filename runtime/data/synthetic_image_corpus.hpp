@@ -25,6 +25,8 @@ class SyntheticImageCorpus final : public Corpus {
 
   [[nodiscard]] std::uint64_t samples(Split split) const override { return text_.samples(split); }
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
+  /// Pictures come on top of the text's sequence.
+  [[nodiscard]] std::int64_t max_length() const override { return text_.max_length() + max_patches(); }
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override {
     return text_.length(split, sample);
   }

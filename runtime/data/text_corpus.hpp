@@ -23,6 +23,7 @@ class TextCorpus final : public Corpus {
   [[nodiscard]] std::uint64_t train_samples() const { return samples(Split::train); }
   [[nodiscard]] std::uint64_t validation_samples() const { return samples(Split::validation); }
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
+  [[nodiscard]] std::int64_t max_length() const override { return config_.sequence; }
   [[nodiscard]] std::int64_t vocabulary() const override { return tokenizer_->vocabulary(); }
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }

@@ -9,6 +9,12 @@ namespace maestro {
 
 namespace {
 
+std::int64_t largest_divisor(std::int64_t degree, std::int64_t most) {
+  std::int64_t divisor = std::clamp<std::int64_t>(most, 1, degree);
+  while (degree % divisor != 0) --divisor;
+  return divisor;
+}
+
 std::string core_range(std::int64_t cores) {
   return cores == 1 ? "cpu:0" : "cpu:0 to cpu:" + std::to_string(cores - 1);
 }
@@ -44,14 +50,10 @@ void check_enough(const GraphNode& node, std::int64_t cores) {
                        std::to_string(cores) + remedy + std::to_string(node.replicas),
                    ErrorCode::unavailable);
   }
-  const std::int64_t context = std::min(node.layout.context, std::max<std::int64_t>(1, cores / node.layout.tensor));
-  const std::int64_t tensor = std::min(node.layout.tensor, cores / context);
-  const std::int64_t replicas = std::max<std::int64_t>(1, std::min(node.replicas, cores / (tensor * context)));
-  throw JobError(node.name + ": replicas x context x tensor = " + std::to_string(node.replicas) + " x " +
-                     std::to_string(node.layout.context) + " x " + std::to_string(node.layout.tensor) + " needs " +
-                     std::to_string(node.replicas * ranks) + " devices, and " + machine +
-                     "; nearest that fits: " + std::to_string(replicas) + " x " + std::to_string(context) + " x " +
-                     std::to_string(tensor) + remedy + std::to_string(node.replicas * ranks),
+  const Degrees wanted{node.replicas, 1, node.layout};
+  throw JobError(node.name + ": " + text_of(wanted) + " needs " + std::to_string(wanted.devices()) + " devices, and " +
+                     machine + "; nearest that fits: " + text_of(nearest_fit(wanted, cores)) + remedy +
+                     std::to_string(wanted.devices()),
                  ErrorCode::unavailable);
 }
 
@@ -90,6 +92,21 @@ std::vector<std::string> devices_of(const GraphNode& node, const std::vector<std
 }
 
 }  // namespace
+
+Degrees nearest_fit(const Degrees& wanted, std::int64_t devices) {
+  Degrees fit = wanted;
+  fit.layout.context = largest_divisor(wanted.layout.context, devices / wanted.layout.tensor);
+  fit.layout.tensor = largest_divisor(wanted.layout.tensor, devices / fit.layout.context);
+  fit.pipeline = std::clamp<std::int64_t>(devices / fit.layout.ranks(), 1, wanted.pipeline);
+  fit.replicas = std::clamp<std::int64_t>(devices / (fit.layout.ranks() * fit.pipeline), 1, wanted.replicas);
+  return fit;
+}
+
+std::string text_of(const Degrees& degrees) {
+  return "replicas x pipeline x context x tensor = " + std::to_string(degrees.replicas) + " x " +
+         std::to_string(degrees.pipeline) + " x " + std::to_string(degrees.layout.context) + " x " +
+         std::to_string(degrees.layout.tensor);
+}
 
 std::vector<ReplicaPlace> place(const SectionGraph& graph, const PlacementRequest& request) {
   std::int64_t computing = 0;

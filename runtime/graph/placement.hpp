@@ -26,6 +26,19 @@ struct PlacementRequest {
       devices;  ///< per section: replica by replica, by rank; empty: automatic; {"emulated"}: one for each replica
 };
 
+/// What a section asks of the devices.
+struct Degrees {
+  std::int64_t replicas = 1;
+  std::int64_t pipeline = 1;
+  Layout layout;
+  [[nodiscard]] std::int64_t devices() const { return replicas * pipeline * layout.ranks(); }
+};
+/// The most of `wanted` that so many devices hold. Tensor and context degrees become divisors of those wanted: what
+/// cuts a model in 8 cuts it in 4, but perhaps not in 7.
+[[nodiscard]] Degrees nearest_fit(const Degrees& wanted, std::int64_t devices);
+/// "replicas x pipeline x context x tensor = 2 x 1 x 1 x 4"
+[[nodiscard]] std::string text_of(const Degrees& degrees);
+
 /// All replicas in order of section and replica. Throws JobError: an unknown device name, a core that is not there, two
 /// ranks of one section on one device, more of them than cores.
 std::vector<ReplicaPlace> place(const SectionGraph& graph, const PlacementRequest& request);

@@ -98,6 +98,7 @@ struct SectionConfig {
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
   std::int64_t max_in_flight = 2;       ///< micro-batches between forward and backward, per replica
+  std::int64_t memory_mib = 0;          ///< what a device may use; a micro-batch that cannot fit is refused; 0: no check
   OptimizerConfig optimizer;
   /// Devices of one replica: stages x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }

@@ -22,7 +22,7 @@ Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon);
 Var add(Tape& tape, const Var& residual, const Var& branch);
 /// x with rows[k] added to row index[k]: (M, C) f32 from x (M, C) f32, rows (N, C) act and index (N) i32.
 Var add_rows(Tape& tape, const Var& x, const Var& rows, const Block& index);
-/// The rows `index` (N) i32 of x (M, C) f32 or act: (N, C) of x's dtype. N >= 1.
+/// The rows `index` (N) i32 of x (M, C) f32 or act: (N, C) of x's dtype.
 Var select_rows(Tape& tape, const Var& x, const Block& index);
 /// x in `dtype`; x itself when it has that already.
 Var converted(Tape& tape, const Var& x, DType dtype);

@@ -119,7 +119,7 @@ StepCut cut_step(const SectionGraph& graph, std::span<const SampleRef> samples) 
   return cut;
 }
 
-std::int64_t most_needed_at_once(const SectionGraph& graph, SectionId section, std::int64_t most_rows) {
+std::int64_t most_needed_at_once(const SectionGraph& graph, SectionId section, const SampleRef& largest) {
   const GraphNode& node = graph.node(section);
   const std::optional<SectionId> consumer = first_consumer(graph, section);
   if (!node.follows_consumer() || !consumer) return 1;
@@ -128,10 +128,11 @@ std::int64_t most_needed_at_once(const SectionGraph& graph, SectionId section, s
   if (node.micro_batch_rows > 0) {
     // Every two neighbours in a cut group hold more than the bound together.
     const bool bounded = behind.micro_batch_rows > 0 && behind.axis() == node.axis();
+    const std::int64_t most_rows = largest.rows(node.axis());
     const std::int64_t rows = bounded ? std::max(behind.micro_batch_rows, most_rows) : behind.micro_batch * most_rows;
     needed = std::max(needed, 2 * ((rows + node.micro_batch_rows - 1) / node.micro_batch_rows) - 1);
   }
-  return std::min(behind.micro_batch, needed);
+  return std::min(behind.micro_batch, needed) * most_needed_at_once(graph, *consumer, largest);
 }
 
 }  // namespace maestro

@@ -31,8 +31,9 @@ using StepCut = std::vector<std::vector<CutBatch>>;
 /// O(sections x samples).
 [[nodiscard]] StepCut cut_step(const SectionGraph& graph, std::span<const SampleRef> samples);
 
-/// The most micro-batches of a section that one micro-batch of its first consumer can need, where the section follows
-/// it (MC-4); 1 for any other section. `most_rows`: of one sample, on the section's axis.
-[[nodiscard]] std::int64_t most_needed_at_once(const SectionGraph& graph, SectionId section, std::int64_t most_rows);
+/// The most micro-batches of a section that one micro-batch behind it can need, where the section follows its first
+/// consumer (MC-4); 1 for any other section. Of sections that follow each other it is the micro-batch behind the last
+/// of them that counts: all keep theirs until it can begin. `largest`: the most rows that a sample has, by axis.
+[[nodiscard]] std::int64_t most_needed_at_once(const SectionGraph& graph, SectionId section, const SampleRef& largest);
 
 }  // namespace maestro

@@ -27,6 +27,7 @@ class LanguageModelHead final : public Section {
   [[nodiscard]] std::vector<StateEntry> state() override;
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] std::string config_json() const override;
+  [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   void freeze() override;
 
  private:

@@ -45,6 +45,7 @@ class VisionEncoder final : public Section {
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] std::string config_json() const override { return hf_vision_config_text(config_); }
   [[nodiscard]] std::vector<std::string> notes() const override;
+  [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   void freeze() override;
   /// Not over ranks: they meet in collectives, one forward pass at a time.
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }

@@ -27,6 +27,31 @@ class DataSourceTest : public ::testing::Test {
   testing::ActorBench bench_;
 };
 
+/// Says less of its samples than is true.
+class Understating final : public Corpus {
+ public:
+  explicit Understating(std::shared_ptr<const Corpus> real) : real_(std::move(real)) {}
+  [[nodiscard]] std::uint64_t samples(Split split) const override { return real_->samples(split); }
+  [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override {
+    return real_->length(split, sample);
+  }
+  [[nodiscard]] std::int64_t max_length() const override { return 15; }
+  [[nodiscard]] std::int64_t vocabulary() const override { return real_->vocabulary(); }
+  [[nodiscard]] std::string describe() const override { return real_->describe(); }
+
+ private:
+  void read_exact(Split, SampleId, std::span<std::int32_t>, std::span<std::int32_t>) const override {}
+  std::shared_ptr<const Corpus> real_;
+};
+
+TEST_F(DataSourceTest, a_sample_larger_than_the_corpus_said_is_left_out_since_no_buffer_could_hold_it) {
+  corpus_ = std::make_shared<Understating>(corpus_);
+  const BatchMetadata batch = ask(0, 1, Pass::train);
+  EXPECT_TRUE(batch.samples.empty());
+  ASSERT_EQ(batch.left_out.size(), 8u);
+  EXPECT_NE(batch.left_out[0].find("has 16 positions"), std::string::npos) << batch.left_out[0];
+}
+
 TEST_F(DataSourceTest, steps_go_through_the_sampler_without_gap_or_overlap) {
   const Sampler sampler(3, corpus_->samples(Split::train));
   for (std::uint64_t step = 1; step <= 3; ++step) {

@@ -2,6 +2,7 @@
 """Wrong input: one clear line on standard error, a non-zero status, and nothing has started. `check` finds the same."""
 
 import os
+import re
 import shutil
 import socket
 import unittest
@@ -192,6 +193,28 @@ class WrongLayouts(Refusals):
         self.refuse_layout({"student.replicas": 2, "student.devices": ["cpu:1", "cpu:1"]}, "student.devices",
                            '"cpu:1"', "twice")
 
+    def test_a_device_of_two_stages_is_refused(self):
+        self.refuse_layout({"student.pipeline": 2, "student.devices": ["cpu:1", "cpu:1"]}, "student.devices",
+                           '"cpu:1"', "twice")
+        self.refuse_layout({"student.pipeline": 2, "student.replicas": 2,
+                            "student.devices": ["cpu:0", "cpu:1", "cpu:1", "cpu:2"]}, '"cpu:1"', "twice")
+
+    def test_the_nearest_layout_that_is_told_is_accepted(self):
+        degrees = ("replicas", "pipeline", "context", "tensor")
+        for wanted, devices in (((1, 1, 1, 8), 3), ((1, 1, 1, 8), 7), ((1, 1, 2, 4), 3), ((1, 2, 1, 4), 2),
+                                ((2, 3, 1, 2), 8), ((3, 3, 1, 1), 8), ((1, 3, 8, 1), 20)):
+            with self.subTest(wanted, devices=devices):
+                name = self.write_job(self.job())
+                settings = {f"student.{degree}": value for degree, value in zip(degrees, wanted)}
+                settings["student.micro_batch"] = 1
+                command = ("check", name, "--cpu-devices", devices)
+                refused = self.call(*command, *options_of(settings))
+                told = re.search(r"nearest that fits: [a-z ]+ = (\d+) x (\d+) x (\d+) x (\d+)", refused.err)
+                self.assertIsNotNone(told, refused.describe())
+                settings |= {f"student.{degree}": int(value) for degree, value in zip(degrees, told.groups())}
+                accepted = self.call(*command, *options_of(settings))
+                self.assertEqual(accepted.status, 0, accepted.describe())
+
     def test_a_device_that_is_not_there_is_refused(self):
         self.refuse_layout({"student.tensor": 2, "student.devices": ["cpu:0", "cpu:64"]}, "student.devices",
                            '"cpu:64"', "cpu:0 to cpu:63")
@@ -271,8 +294,7 @@ class WrongState(Refusals):
                 self.refuse_job(language_model(), part.name, options=("--resume", "staged"))
             if damage is not self.alter:  # of weights that are no checkpoint there are no checksums
                 with self.subTest("weights", damage=damage.__name__):
-                    wanted = "missing" if damage is Path.unlink else part.name
-                    self.refuse_job(language_model(), wanted, settings={"teacher.weights": str(part.parent)})
+                    self.refuse_job(language_model(), part.name, settings={"teacher.weights": str(part.parent)})
             part.write_bytes(whole)
 
     def test_truncated_weights_are_refused(self):

@@ -53,6 +53,16 @@ TEST(SyntheticImageCorpus, a_share_that_is_no_eighth_is_met_over_many_eights_SY_
   EXPECT_EQ(count, 240);
 }
 
+TEST(SyntheticImageCorpus, no_sample_is_longer_than_the_corpus_says_and_one_with_a_picture_is_as_long) {
+  const SyntheticImageCorpus corpus(options(0.5));
+  std::int64_t longest = 0;
+  for (std::uint64_t sample = 0; sample < 64; ++sample) {
+    longest = std::max(longest, corpus.length(Split::train, SampleId(sample)));
+  }
+  EXPECT_EQ(longest, corpus.max_length());
+  EXPECT_EQ(corpus.Corpus::max_length(), corpus.max_length());  // what a corpus gets that does not say
+}
+
 TEST(SyntheticImageCorpus, which_of_the_eight_have_pictures_varies) {
   const SyntheticImageCorpus corpus(options(0.5));
   std::set<std::uint64_t> patterns;

@@ -167,8 +167,23 @@ TEST(Placement, too_many_ranks_are_refused_with_the_nearest_layout_that_fits) {
   request.devices.resize(1);
   EXPECT_EQ(
       refusal_of(graph, request).message,
-      "student: replicas x context x tensor = 2 x 1 x 2 needs 4 devices, and this machine has 2 cores, one device "
-      "each; nearest that fits: 1 x 1 x 2; or lay more devices over them with --cpu-devices 4");
+      "student: replicas x pipeline x context x tensor = 2 x 1 x 1 x 2 needs 4 devices, and this machine has 2 cores, "
+      "one device each; nearest that fits: replicas x pipeline x context x tensor = 1 x 1 x 1 x 2; or lay more devices "
+      "over them with --cpu-devices 4");
+}
+
+TEST(Placement, the_nearest_layout_fits_and_its_degrees_divide_those_wanted) {
+  for (std::int64_t tensor = 1; tensor <= 8; ++tensor) {
+    for (std::int64_t context = 1; context <= 8; ++context) {
+      for (std::int64_t devices = 1; devices <= 20; ++devices) {
+        const Degrees wanted{3, 2, {tensor, context}};
+        const Degrees fit = nearest_fit(wanted, devices);
+        EXPECT_LE(fit.devices(), devices);
+        EXPECT_EQ(tensor % fit.layout.tensor + context % fit.layout.context, 0);
+        EXPECT_TRUE(wanted.devices() > devices || fit.devices() == wanted.devices());
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -93,7 +94,14 @@ TEST(MicroBatchCut, random_cuts_keep_order_limits_and_nesting_and_need_no_more_a
       most = std::max(most, patches.back());
     }
     const std::vector<SampleRef> samples = with_patches(patches);
+    const SampleRef largest{SampleId(0), 1, most, 1};
     const StepCut cut = cut_step(graph, samples);
+    for (const CutBatch& last : cut[projector + 1]) {  // what waits for all of a chain of followers
+      const auto needed = std::ranges::count_if(cut[vision], [&](const CutBatch& batch) {
+        return std::ranges::any_of(batch, [&](auto place) { return std::ranges::count(last, place) > 0; });
+      });
+      EXPECT_LE(needed, most_needed_at_once(graph, SectionId(vision), largest));
+    }
     for (const std::uint32_t section : {vision, projector}) {
       std::vector<std::uint32_t> seen;
       for (const CutBatch& batch : cut[section]) {
@@ -116,7 +124,7 @@ TEST(MicroBatchCut, random_cuts_keep_order_limits_and_nesting_and_need_no_more_a
         for (const std::uint32_t place : cut[consumer][at]) {
           if (batch_of.count(place) > 0) producers.insert(batch_of[place]);
         }
-        EXPECT_LE(static_cast<std::int64_t>(producers.size()), most_needed_at_once(graph, SectionId(section), most));
+        EXPECT_LE(static_cast<std::int64_t>(producers.size()), most_needed_at_once(graph, SectionId(section), largest));
         for (const std::size_t producer : producers) consumers[producer].insert(at);
         if (producers.size() < 2) continue;
         for (const std::size_t producer : producers) EXPECT_EQ(consumers[producer].size(), 1u);

@@ -100,6 +100,7 @@ void expect_same_gradients(ParallelBench& found, ParallelBench& expected) {
 struct Pair {
   Pair(const SectionContext& context, Layout layout, const ParallelBench::Build& build)
       : single({}, context, build), ranks(layout, context, build) {
+    EXPECT_TRUE(ranks.section(0).spreads_over_ranks());
     expect_same(ranks.whole(), single.whole());  // PA-3
     randomise(single.section(0), 11);
     ranks.load(single.whole());

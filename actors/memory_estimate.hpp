@@ -1,0 +1,33 @@
+// What one device of a section needs, as far as it is known before the run: for refusing a micro-batch that cannot fit.
+// Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/core/dtype.hpp"
+
+namespace maestro {
+
+/// Of one rank.
+struct MemoryDemand {
+  std::int64_t parameters = 0;     ///< elements that the rank holds
+  std::int64_t moment_shards = 1;  ///< replicas that share the optimizer state (zero)
+  bool trained = false;
+  bool keeps_activations = false;  ///< trained, or gradients pass through
+  DType precision = DType::f32;
+  double sample_bytes = 0;       ///< activations of the largest sample, kept for the backward pass
+  std::int64_t micro_batch = 1;  ///< samples, all of the largest size
+  std::int64_t in_flight = 1;    ///< micro-batches whose activations are kept at once
+};
+
+/// Bytes: values, gradients and two moments in f32, packed weights of both passes in `precision`, activations of the
+/// micro-batches in flight. Buffers of edges and scratch come on top.
+[[nodiscard]] double parameter_bytes(const MemoryDemand& demand);
+[[nodiscard]] double activation_bytes(const MemoryDemand& demand);
+
+/// Throws JobError when `demand` is above `memory_mib` (0: no limit), with the largest micro-batch that fits or, when
+/// the parameters alone are too much, what else to change. `section`: its name in the job.
+void check_memory(const std::string& section, const MemoryDemand& demand, std::int64_t memory_mib);
+
+}  // namespace maestro
