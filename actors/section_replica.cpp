@@ -1,7 +1,6 @@
 #include "actors/section_replica.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "transport/immediate.hpp"
 
@@ -213,150 +212,6 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
   submit_all(std::move(jobs), emulated_time(plan, forward, backward));
 }
 
-void SectionReplica::start_mark(const LaneMark& mark) {
-  step_ = mark.step;
-  if (mark.kind == LaneMark::Kind::snapshot) return start_snapshot();
-  if (!trained() || !mark.active || mark.pass == Pass::evaluate) return mark_passed();
-  if (ranks_.size() == 1) return start_reduction();
-  stage_ = Stage::adding;
-  submit_all("add ranks", [](ReplicaRank& rank) {
-    return [runner = rank.runner()] {
-      runner->add_over_ranks();
-      return WorkDone{};
-    };
-  });
-}
-
-void SectionReplica::start_reduction() {
-  stage_ = Stage::reducing;
-  for (const auto& rank : ranks_) rank->begin_reduction();
-  continue_exchange();
-}
-
-bool SectionReplica::exchanging() const {
-  return stage_ == Stage::reducing || stage_ == Stage::distributing || stage_ == Stage::gathering;
-}
-
-void SectionReplica::continue_exchange() {
-  if (!exchanging()) return;
-  bool reduced = true;
-  for (const auto& rank : ranks_) {
-    reduced = rank->reduced() && reduced;  // first: it may begin another reduction that has work
-    if (auto work = rank->reduction_work()) {
-      rank->submit(rank->trace().work(work->first, TraceCategory::step, step_), std::move(work->second), {},
-                   caf::actor_cast<caf::actor>(this));
-    }
-  }
-  if (reduced) exchanged();
-}
-
-void SectionReplica::exchanged() {
-  if (stage_ == Stage::gathering) {
-    if (!snapshot_) return moments_gathered();
-    stage_ = Stage::copying;
-    return submit_first("snapshot", snapshot_->take_moments(gathering_));
-  }
-  if (stage_ == Stage::distributing) {
-    stage_ = Stage::taking;
-    return submit_all("take", [](ReplicaRank& rank) {
-      return [runner = rank.runner()] {
-        runner->section().parameters().take_values();
-        return WorkDone{};
-      };
-    });
-  }
-  stage_ = Stage::norm;
-  submit_all("norm", [](ReplicaRank& rank) {
-    return [runner = rank.runner()] {
-      WorkDone result;
-      result.gradient_norm = runner->gradient_sum_of_squares();
-      return result;
-    };
-  });
-}
-
-void SectionReplica::norm_known() {
-  if (!spec_.global_clip && node().stages == 1 && !shares_moments()) return start_step(sum_of_squares_);
-  stage_ = Stage::clipping;
-  if (shares_moments() || spec_.replica == ReplicaIndex(0)) {
-    const std::int64_t reporters = shares_moments() ? node().replicas : 1;
-    tell(this, coordinator_,
-         NormReport{spec_.section, spec_.replica, static_cast<std::uint32_t>(reporters), step_, sum_of_squares_});
-  }
-  clip();
-}
-
-void SectionReplica::clip() {
-  // Where only replica 0 reports its section, the answer may come while this one still works out its own norm.
-  if (stage_ != Stage::clipping || !norm_total_ || norm_total_->step != step_) return;
-  sum_of_squares_ = norm_total_->sum_of_squares_of_section;
-  start_step(norm_total_->sum_of_squares);
-}
-
-void SectionReplica::start_step(double sum_of_squares) {
-  stage_ = Stage::stepping;
-  submit_all("step", [this, norm = std::sqrt(sum_of_squares)](ReplicaRank& rank) {
-    return [runner = rank.runner(), step = step_, norm] {
-      const Result<OptimizerStep> stepped = runner->step(step, norm);
-      if (!stepped) throw std::runtime_error(stepped.error().message);
-      WorkDone result;
-      result.lr = stepped->lr;
-      return result;
-    };
-  });
-}
-
-void SectionReplica::stepped() {
-  lr_ = gathered_.lr;
-  if (!shares_moments()) return step_passed();
-  stage_ = Stage::distributing;
-  for (const auto& rank : ranks_) rank->begin_distribution();
-  continue_exchange();
-}
-
-void SectionReplica::step_passed() {
-  const double own = std::sqrt(sum_of_squares_);
-  tell(this, coordinator_, StepDone{spec_.section, spec_.replica, step_, Pass::train, own, lr_});
-  finish_mark();
-}
-
-void SectionReplica::start_snapshot() {
-  const bool writes = spec_.replica == ReplicaIndex(0);
-  if (!trained() || (!writes && !shares_moments())) return mark_passed();
-  if (writes) snapshot_.emplace(spec_, work_.mark, caf::actor_cast<caf::actor>(this), coordinator_);
-  if (shares_moments()) return start_gather(ParameterBuffer::first_moments);
-  start_writing();
-}
-
-void SectionReplica::start_gather(ParameterBuffer which) {
-  stage_ = Stage::gathering;
-  gathering_ = which;
-  for (const auto& rank : ranks_) rank->begin_gather(which);
-  continue_exchange();
-}
-
-void SectionReplica::moments_gathered() {
-  if (gathering_ == ParameterBuffer::first_moments) return start_gather(ParameterBuffer::second_moments);
-  if (snapshot_) return start_writing();
-  start_clearing();
-}
-
-void SectionReplica::start_writing() {
-  stage_ = Stage::writing;
-  submit_first("snapshot", snapshot_->write());
-  snapshot_.reset();
-}
-
-void SectionReplica::start_clearing() {
-  stage_ = Stage::clearing;
-  submit_all("clear", [](ReplicaRank& rank) {
-    return [runner = rank.runner()] {
-      runner->section().parameters().clear_gradients();
-      return WorkDone{};
-    };
-  });
-}
-
 void SectionReplica::submit_first(std::string_view label, Job job) {
   working_ = 1;
   gathered_ = WorkDone{};
@@ -458,19 +313,6 @@ void SectionReplica::phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Ki
   if (!plan.phased) return;
   const bool backward = kind == ReplicaLane::Kind::backward;
   tell(this, coordinator_, PhasePassDone{plan.step, plan.group, backward ? plan.backward_phase : plan.forward_phase});
-}
-
-void SectionReplica::mark_passed() {
-  if (work_.mark.kind == LaneMark::Kind::end_step) {
-    tell(this, coordinator_, StepDone{spec_.section, spec_.replica, step_, work_.mark.pass, 0, 0});
-  }
-  finish_mark();
-}
-
-void SectionReplica::finish_mark() {
-  (void)lane_.finished();
-  stage_ = Stage::idle;
-  pump();
 }
 
 std::string SectionReplica::where() const {
