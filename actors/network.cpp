@@ -25,9 +25,6 @@ std::string Network::address() const {
 std::string Network::provider() const {
   return open() ? endpoint_->provider() : std::string("hand-over");
 }
-TransferStats Network::stats() const {
-  return open() ? endpoint_->stats() : TransferStats();
-}
 
 std::unique_ptr<Region> Network::register_memory(std::byte* data, std::size_t bytes) {
   if (!open() || bytes == 0) return nullptr;
@@ -55,6 +52,8 @@ void Network::connect(ProcessRank rank, const std::string& address, const std::s
 }
 
 void Network::write(ProcessRank to, WriteRequest request) {
+  writes_.fetch_add(1, std::memory_order_relaxed);
+  bytes_.fetch_add(request.bytes, std::memory_order_relaxed);
   request.peer = peers_[to.value()];
   endpoint_->write(request);
 }

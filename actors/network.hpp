@@ -4,6 +4,7 @@
 // NW-1: completions are routed on the progress thread by table lookups alone; handlers only enqueue messages.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,7 +38,12 @@ class Network {
   [[nodiscard]] const NetworkOptions& options() const { return options_; }
   [[nodiscard]] std::string address() const;
   [[nodiscard]] std::string provider() const;
-  [[nodiscard]] TransferStats stats() const;
+  /// What was given to write() so far: a report that asked for acknowledged writes would miss those still on their way.
+  struct Written {
+    std::uint64_t writes = 0;
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] Written written() const { return {writes_.load(), bytes_.load()}; }
 
   /// Registers memory for writes from here and from peers; null without an endpoint. Throws JobError.
   std::unique_ptr<Region> register_memory(std::byte* data, std::size_t bytes);
@@ -62,6 +68,8 @@ class Network {
   void handle(const EndpointEvent& event) const;
 
   NetworkOptions options_;
+  std::atomic<std::uint64_t> writes_{0};
+  std::atomic<std::uint64_t> bytes_{0};
   std::uint32_t next_ring_ = 0;
   std::uint32_t next_client_ = 0;
   std::vector<caf::actor> rings_;

@@ -163,8 +163,8 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
 }
 
 ProcessSummary ProcessRun::State::summary() const {
-  const TransferStats stats = network->stats();
-  return {rank, max_rss_mb(), network->provider(), stats.bytes_done, stats.writes_done};
+  const Network::Written written = network->written();
+  return {rank, max_rss_mb(), network->provider(), written.bytes, written.writes};
 }
 
 caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
