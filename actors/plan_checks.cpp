@@ -60,8 +60,8 @@ void check_devices(const JobPlan& plan, std::int64_t devices) {
     const Degrees wanted{config.replicas, config.pipeline, {config.tensor, config.context}};
     if (wanted.devices() <= devices) continue;
     throw JobError(config.name + ": " + text_of(wanted) + " needs " + std::to_string(wanted.devices()) +
-                       " devices, and this machine has " + std::to_string(devices) +
-                       " cores, one device each; nearest that fits: " + text_of(nearest_fit(wanted, devices)) +
+                       " devices, and there are " + std::to_string(devices) +
+                       "; nearest that fits: " + text_of(nearest_fit(wanted, devices)) +
                        "; or lay more devices over them with --cpu-devices " + std::to_string(wanted.devices()),
                    ErrorCode::unavailable);
   }

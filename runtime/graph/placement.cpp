@@ -33,7 +33,9 @@ void check_device(const GraphNode& node, const std::string& device, std::int64_t
     throw JobError(where + " is no device; use " + core_range(cores));
   }
   if (core >= cores) {
-    throw JobError(where + ": this machine has " + std::to_string(cores) + " cores, " + core_range(cores),
+    throw JobError(where +
+                       (cores == 1 ? ": there is 1 device, " : ": there are " + std::to_string(cores) + " devices, ") +
+                       core_range(cores),
                    ErrorCode::unavailable);
   }
 }
@@ -42,17 +44,16 @@ void check_device(const GraphNode& node, const std::string& device, std::int64_t
 void check_enough(const GraphNode& node, std::int64_t cores) {
   const std::int64_t ranks = node.layout.ranks();
   if (node.replicas * ranks <= cores) return;
-  const std::string machine =
-      "this machine has " + std::to_string(cores) + (cores == 1 ? " core" : " cores") + ", one device each";
+  const std::string there = cores == 1 ? "there is 1 device" : "there are " + std::to_string(cores) + " devices";
   const std::string remedy = "; or lay more devices over them with --cpu-devices ";
   if (ranks == 1) {
-    throw JobError(node.name + ".replicas = " + std::to_string(node.replicas) + ": " + machine + "; use at most " +
+    throw JobError(node.name + ".replicas = " + std::to_string(node.replicas) + ": " + there + "; use at most " +
                        std::to_string(cores) + remedy + std::to_string(node.replicas),
                    ErrorCode::unavailable);
   }
   const Degrees wanted{node.replicas, 1, node.layout};
   throw JobError(node.name + ": " + text_of(wanted) + " needs " + std::to_string(wanted.devices()) + " devices, and " +
-                     machine + "; nearest that fits: " + text_of(nearest_fit(wanted, cores)) + remedy +
+                     there + "; nearest that fits: " + text_of(nearest_fit(wanted, cores)) + remedy +
                      std::to_string(wanted.devices()),
                  ErrorCode::unavailable);
 }

@@ -70,7 +70,7 @@ class WrongInput(Refusals):
                 self.refuse_job(language_model(), path, wanted, settings={"data.path": path})
 
     def test_more_devices_than_there_are_are_refused(self):
-        self.refuse_job(language_model(), "cpu:999", f"{CORES} cores", settings={"teacher.devices": ["cpu:999"]})
+        self.refuse_job(language_model(), "cpu:999", "cpu:0", settings={"teacher.devices": ["cpu:999"]})
         many = {"teacher.replicas": CORES + 1, "train.global_batch": 4 * (CORES + 1)}
         self.refuse_job(language_model(), "teacher.replicas", settings=many)
 

@@ -108,7 +108,7 @@ TEST(Placement, what_this_machine_lacks_is_refused_as_unavailable) {
   request.devices[1] = {"cpu:2"};
   Refusal refusal = refusal_of(graph_of(1, 1), request);
   EXPECT_EQ(refusal.code, ErrorCode::unavailable);
-  EXPECT_EQ(refusal.message, "teacher.devices: \"cpu:2\": this machine has 2 cores, cpu:0 to cpu:1");
+  EXPECT_EQ(refusal.message, "teacher.devices: \"cpu:2\": there are 2 devices, cpu:0 to cpu:1");
   request.devices[1] = {"cuda:0"};
   refusal = refusal_of(graph_of(1, 1), request);
   EXPECT_EQ(refusal.code, ErrorCode::unavailable);
@@ -165,11 +165,10 @@ TEST(Placement, too_many_ranks_are_refused_with_the_nearest_layout_that_fits) {
   PlacementRequest request;
   request.cores = 2;
   request.devices.resize(1);
-  EXPECT_EQ(
-      refusal_of(graph, request).message,
-      "student: replicas x pipeline x context x tensor = 2 x 1 x 1 x 2 needs 4 devices, and this machine has 2 cores, "
-      "one device each; nearest that fits: replicas x pipeline x context x tensor = 1 x 1 x 1 x 2; or lay more devices "
-      "over them with --cpu-devices 4");
+  EXPECT_EQ(refusal_of(graph, request).message,
+            "student: replicas x pipeline x context x tensor = 2 x 1 x 1 x 2 needs 4 devices, and there are 2 "
+            "devices; nearest that fits: replicas x pipeline x context x tensor = 1 x 1 x 1 x 2; or lay more devices "
+            "over them with --cpu-devices 4");
 }
 
 TEST(Placement, the_nearest_layout_fits_and_its_degrees_divide_those_wanted) {
