@@ -76,6 +76,7 @@ void check_memory(const JobPlan& plan) {
     MemoryDemand demand;
     demand.parameters = plan.rank_parameters[index];
     demand.trained = node.trained();
+    if (config.zero) demand.moment_shards = config.replicas;
     demand.keeps_activations = node.mode == Mode::forward_backward;
     demand.precision = config.precision;
     demand.sample_bytes = largest.bytes / static_cast<double>(node.layout.ranks());
