@@ -29,7 +29,7 @@ endif()
 
 foreach(folder runtime transport sections actors apps)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/maestro"
-    FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh")
+    FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "cuda" EXCLUDE)  # no room, so nothing links it yet
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs"
   FILES_MATCHING PATTERN "*.toml")

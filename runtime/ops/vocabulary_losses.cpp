@@ -10,6 +10,8 @@ namespace maestro {
 
 namespace {
 
+// Here are the losses of functions.hpp as well: a whole vocabulary is a part without a group.
+
 /// The packed form of a part's rows; null when it has none.
 const PackedWeight* packed_part(Parameter& head, const OperatorTable& ops, DType compute, PackFor use) {
   return head.shape()[0] == 0 ? nullptr : &head.packed(ops, compute, use);
@@ -161,20 +163,28 @@ LossSums distillation_of_moved_logits(Tape& tape, const DistillationHead& call, 
 
 }  // namespace
 
+LossSums cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss) {
+  return cross_entropy_loss(tape, hidden, head, loss, VocabularyPart());
+}
+
 LossSums cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss,
                             const VocabularyPart& part) {
-  if (part.group == nullptr) return cross_entropy_loss(tape, hidden, head, loss);
   Block dhidden;
   const CrossEntropyHead call = student_call(tape, hidden, head, loss, dhidden);
-  const LossSums sums = tape.ops().cross_entropy_head(call, part);
+  const LossSums sums =
+      part.group == nullptr ? tape.ops().cross_entropy_head(call) : tape.ops().cross_entropy_head(call, part);
   record_loss(tape, hidden, dhidden);
   return sums;
 }
 
 LossSums distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
+                           const DistillationTerms& terms, const HeadLoss& loss) {
+  return distillation_loss(tape, hidden, head, teacher, terms, loss, VocabularyPart(), VocabularyPart());
+}
+
+LossSums distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
                            const DistillationTerms& terms, const HeadLoss& loss, const VocabularyPart& student,
                            const VocabularyPart& teacher_part) {
-  if (student.group == nullptr) return distillation_loss(tape, hidden, head, teacher, terms, loss);
   Block dhidden;
   DistillationHead call;
   call.student = student_call(tape, hidden, head, loss, dhidden);
@@ -193,6 +203,7 @@ LossSums distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const
   call.alpha = terms.alpha;
   call.beta = terms.beta;
   const auto compute = [&] {
+    if (student.group == nullptr) return tape.ops().distillation_head(call);
     if (teacher.boundary == Boundary::top_k) return tape.ops().distillation_head(call, student);
     const TwoVocabularies vocabularies(student, teacher_part, terms.shared_vocabulary);
     return vocabularies.line_up() ? tape.ops().distillation_head(call, student)
