@@ -2,9 +2,11 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <random>
 #include <vector>
 
 #include "transport/shared_memory_sweep.hpp"
@@ -37,14 +39,15 @@ std::string fabric_text(std::string_view operation, std::int64_t code) {
   return std::string(operation) + ": " + fi_strerror(static_cast<int>(-code));
 }
 
-InfoPtr make_hints(const std::string& provider) {
+InfoPtr make_hints(const std::string& provider, KeyChoice keys) {
   InfoPtr hints(fi_allocinfo());
   if (!hints) throw std::bad_alloc();
   if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());  // freed by fi_freeinfo
   hints->ep_attr->type = FI_EP_RDM;
   hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
+  if (keys == KeyChoice::provider) hints->domain_attr->mr_mode |= FI_MR_PROV_KEY;
   hints->domain_attr->threading = FI_THREAD_SAFE;
   hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
@@ -54,14 +57,18 @@ InfoPtr make_hints(const std::string& provider) {
 Result<std::unique_ptr<FabricDomain>> FabricDomain::open(const std::string& provider,
                                                          const std::string& listen_address) {
   std::unique_ptr<FabricDomain> domain(new FabricDomain());
-  const InfoPtr hints = make_hints(provider);
   const bool by_ip = takes_ip_address(provider);
-  if (by_ip) {
-    hints->addr_format = listen_address.find(':') == std::string::npos ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
-  }
   fi_info* found = nullptr;
-  const int code = fi_getinfo(fabric_version, by_ip ? listen_address.c_str() : nullptr, nullptr, by_ip ? FI_SOURCE : 0,
-                              hints.get(), &found);
+  int code = 0;
+  for (const KeyChoice keys : {KeyChoice::ours, KeyChoice::provider}) {
+    const InfoPtr hints = make_hints(provider, keys);
+    if (by_ip) {
+      hints->addr_format = listen_address.find(':') == std::string::npos ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
+    }
+    code = fi_getinfo(fabric_version, by_ip ? listen_address.c_str() : nullptr, nullptr, by_ip ? FI_SOURCE : 0,
+                      hints.get(), &found);
+    if (code == 0) break;
+  }
   domain->info_.reset(found);
   if (code == 0 && is_shared_memory(provider)) name_segment(*found);
   const std::string remedy =
@@ -144,6 +151,13 @@ std::string FabricDomain::readable(std::string_view raw_address) const {
   return text.data();
 }
 
+std::uint64_t FabricDomain::new_key() const {
+  static thread_local std::random_device source;  // getrandom(2): nobody can guess the next from the last
+  const std::uint64_t random = (std::uint64_t{source()} << 32) | source();
+  const std::size_t bits = 8 * std::min<std::size_t>(info_->domain_attr->mr_key_size, sizeof random);
+  return bits < 64 ? random & ((std::uint64_t{1} << bits) - 1) : random;
+}
+
 Result<FabricPtr<fid_mr>> FabricDomain::register_memory(std::byte* data, std::size_t bytes) {
   iovec span{data, bytes};
   fi_mr_attr attributes{};
@@ -151,9 +165,13 @@ Result<FabricPtr<fid_mr>> FabricDomain::register_memory(std::byte* data, std::si
   attributes.iov_count = 1;
   attributes.access = FI_WRITE | FI_REMOTE_WRITE;
   attributes.iface = FI_HMEM_SYSTEM;
-  attributes.requested_key = next_key_.fetch_add(1);  // ignored by providers that choose their own
   fid_mr* region = nullptr;
-  if (int code = fi_mr_regattr(domain_.get(), &attributes, 0, &region); code != 0) {
+  int code = 0;
+  do {
+    attributes.requested_key = new_key();  // ignored by providers that choose their own
+    code = fi_mr_regattr(domain_.get(), &attributes, 0, &region);
+  } while (code == -FI_ENOKEY);  // in use
+  if (code != 0) {
     return Error{ErrorCode::unavailable,
                  "cannot register " + std::to_string(bytes) + " bytes (" + fabric_text("fi_mr_regattr", code) + ")"};
   }

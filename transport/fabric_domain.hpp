@@ -2,6 +2,8 @@
 //
 // FD-1: objects close in the order endpoint, completion queue, address vector, regions, domain, fabric.
 // FD-2: the domain lives as long as the last region registered in it.
+// FD-3: keys of regions are random where the provider lets us choose (tcp and shm do), and end with their region: who
+//       knows one from before, or from another run at the same address, finds nothing.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -11,7 +13,6 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,8 +37,13 @@ struct FabricCloser {
 template <class Object>
 using FabricPtr = std::unique_ptr<Object, FabricCloser<Object>>;
 
+/// Who chooses the keys of registered memory.
+enum class KeyChoice {
+  ours,      ///< random ones
+  provider,  ///< RDMA cards and whoever else insists
+};
 /// What the runtime asks of a provider; an empty name asks all of them.
-[[nodiscard]] InfoPtr make_hints(const std::string& provider);
+[[nodiscard]] InfoPtr make_hints(const std::string& provider, KeyChoice keys = KeyChoice::provider);
 
 /// "operation: libfabric's text", for a negative libfabric return value.
 [[nodiscard]] std::string fabric_text(std::string_view operation, std::int64_t code);
@@ -68,6 +74,8 @@ class FabricDomain {
  private:
   FabricDomain() = default;
   Status open_objects();
+  /// FD-3.
+  [[nodiscard]] std::uint64_t new_key() const;
 
   // Destroyed from the last to the first (FD-1).
   InfoPtr info_;
@@ -76,8 +84,6 @@ class FabricDomain {
   FabricPtr<fid_av> addresses_;
   FabricPtr<fid_cq> completions_;
   FabricPtr<fid_ep> endpoint_;
-  // Keys are never used twice, so that a write to a region that is gone finds nothing.
-  std::atomic<std::uint64_t> next_key_{1};
   bool can_block_ = false;
 };
 

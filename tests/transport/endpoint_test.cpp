@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "tests/transport/endpoint_fixture.hpp"
@@ -175,6 +176,59 @@ TEST_P(EndpointTest, two_threads_may_stop_an_endpoint_that_others_still_write_to
       std::accumulate(seen.done.begin(), seen.done.end(), seen.failures,
                       [](std::size_t sum, const auto& entry) { return sum + static_cast<std::size_t>(entry.second); }),
       500u);
+}
+
+TEST_P(EndpointTest, a_key_is_useless_once_its_memory_was_registered_anew) {  // FD-3
+  constexpr std::size_t bytes = 4096;
+  Station target(GetParam(), bytes);
+  const RemoteRegion old_region = target.region->remote();
+  target.region.reset();
+  target.region =
+      std::make_unique<Region>(target.endpoint->register_memory(target.memory.data(), bytes).value_or_throw());
+  const RemoteRegion new_region = target.region->remote();
+  EXPECT_NE(new_region.key, old_region.key);
+  std::vector<std::byte> other_memory(bytes);
+  const Region other = target.endpoint->register_memory(other_memory.data(), bytes).value_or_throw();
+  {
+    Station stranger(GetParam(), bytes, 2000);
+    std::fill(stranger.memory.begin(), stranger.memory.end(), std::byte{0xee});
+    const PeerHandle peer = stranger.endpoint->connect(target.endpoint->address()).value_or_throw();
+    stranger.endpoint->write({peer, stranger.region.get(), 0, bytes, old_region, 0, 7u, 1});
+    // Behind it on the same connection: when one of these has landed or failed, the first has been dealt with. (tcp
+    // closes the connection, and calls what it has sent by then done.)
+    bool dealt_with = false;
+    for (std::uint64_t cookie = 2; cookie < 60 && !dealt_with; ++cookie) {
+      stranger.endpoint->write({peer, stranger.region.get(), 0, bytes, other.remote(), 0, 9u, cookie});
+      dealt_with = target.events.wait_until(
+          [&](const auto& seen) { return !seen.remote.empty() || stranger.events.seen().failures > 0; },
+          std::chrono::seconds(1));
+    }
+    ASSERT_TRUE(dealt_with);
+    const auto immediates = target.events.seen().remote;
+    EXPECT_EQ(std::ranges::count(immediates, 7u), 0);
+  }
+  EXPECT_TRUE(std::ranges::all_of(target.memory, [](std::byte value) { return value == std::byte{0}; }));
+  EXPECT_TRUE(target.events.seen().endpoint_failures.empty());
+
+  Station friendly(GetParam(), bytes);
+  std::fill(friendly.memory.begin(), friendly.memory.end(), std::byte{0x11});
+  const PeerHandle peer = friendly.endpoint->connect(target.endpoint->address()).value_or_throw();
+  friendly.endpoint->write({peer, friendly.region.get(), 0, bytes, new_region, 0, 8u, 1});
+  ASSERT_TRUE(target.events.wait_until([](const auto& seen) { return std::ranges::count(seen.remote, 8u) == 1; }));
+  EXPECT_TRUE(std::ranges::all_of(target.memory, [](std::byte value) { return value == std::byte{0x11}; }));
+}
+
+TEST_P(EndpointTest, keys_tell_nothing_about_each_other) {  // FD-3
+  Station station(GetParam(), 64);
+  std::vector<Region> regions;
+  std::set<std::uint64_t> distances;
+  std::uint64_t last = station.region->remote().key;
+  for (int at = 0; at < 32; ++at) {
+    regions.push_back(station.endpoint->register_memory(station.memory.data(), 64).value_or_throw());
+    distances.insert(regions.back().remote().key - last);
+    last = regions.back().remote().key;
+  }
+  EXPECT_GT(distances.size(), 24u);
 }
 
 TEST_P(EndpointTest, a_region_may_outlive_its_endpoint) {
