@@ -30,9 +30,10 @@ StepPlannerOptions planner_options(const JobPlan& plan) {
   options.costs = has_emulated(plan) ? CostModel(plan.cost, plan.unit_per_ms) : CostModel(plan.cost);
   options.limits = flow_limits(plan);
   options.devices.resize(plan.graph.nodes().size());
-  std::map<std::string, int> numbers;  // the processes of a job share one machine, so a name is a device
+  std::map<std::pair<std::uint32_t, std::string>, int> numbers;  // by host and name
   for (const ReplicaPlace& place : plan.places) {
-    const int number = numbers.try_emplace(place.devices.front(), static_cast<int>(numbers.size())).first->second;
+    const int number =
+        numbers.try_emplace({place.host, place.devices.front()}, static_cast<int>(numbers.size())).first->second;
     options.devices[place.section.value()].push_back(number);
   }
   return options;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <set>
 
 #include "runtime/core/result.hpp"
 
@@ -40,57 +42,124 @@ void check_device(const GraphNode& node, const std::string& device, std::int64_t
   }
 }
 
+/// The machines of a job, while sections are placed on them one after the other.
+class Hosts {
+ public:
+  explicit Hosts(const PlacementRequest& request) : request_(request) {
+    if (!request.hosts.empty()) count_ = *std::ranges::max_element(request.hosts) + 1;
+    next_device_.resize(count_);
+  }
+  [[nodiscard]] std::uint32_t of(std::int64_t process) const {
+    return request_.hosts.empty() ? 0 : request_.hosts.at(static_cast<std::size_t>(process));
+  }
+  [[nodiscard]] std::int64_t devices() const { return request_.cores * static_cast<std::int64_t>(count_); }
+  [[nodiscard]] std::string devices_text() const {
+    const std::string all =
+        devices() == 1 ? "there is 1 device" : "there are " + std::to_string(devices()) + " devices";
+    if (count_ == 1) return all;
+    return all + ", " + std::to_string(request_.cores) + " on each of " + std::to_string(count_) + " hosts";
+  }
+  [[nodiscard]] std::string next_device(std::uint32_t host) {
+    return "cpu:" + std::to_string(next_device_[host]++ % request_.cores);
+  }
+
+ private:
+  const PlacementRequest& request_;
+  std::size_t count_ = 1;
+  std::vector<std::int64_t> next_device_;
+};
+
 /// Throws JobError with the nearest layout that fits.
-void check_enough(const GraphNode& node, std::int64_t cores) {
-  const std::int64_t ranks = node.layout.ranks();
-  if (node.replicas * ranks <= cores) return;
-  const std::string there = cores == 1 ? "there is 1 device" : "there are " + std::to_string(cores) + " devices";
+void refuse(const GraphNode& node, const Hosts& hosts) {
   const std::string remedy = "; or lay more devices over them with --cpu-devices ";
-  if (ranks == 1) {
-    throw JobError(node.name + ".replicas = " + std::to_string(node.replicas) + ": " + there + "; use at most " +
-                       std::to_string(cores) + remedy + std::to_string(node.replicas),
+  if (node.layout.ranks() == 1) {
+    throw JobError(node.name + ".replicas = " + std::to_string(node.replicas) + ": " + hosts.devices_text() +
+                       "; use at most " + std::to_string(hosts.devices()) + remedy + std::to_string(node.replicas),
                    ErrorCode::unavailable);
   }
   const Degrees wanted{node.replicas, 1, node.layout};
   throw JobError(node.name + ": " + text_of(wanted) + " needs " + std::to_string(wanted.devices()) + " devices, and " +
-                     there + "; nearest that fits: " + text_of(nearest_fit(wanted, cores)) + remedy +
-                     std::to_string(wanted.devices()),
+                     hosts.devices_text() + "; nearest that fits: " + text_of(nearest_fit(wanted, hosts.devices())) +
+                     remedy + std::to_string(wanted.devices()),
                  ErrorCode::unavailable);
 }
 
-std::vector<std::string> devices_of(const GraphNode& node, const std::vector<std::string>& wanted, std::int64_t cores,
-                                    std::int64_t& next_core) {
-  std::vector<std::string> devices = wanted;
-  if (wanted.size() == 1 && wanted[0] == "emulated") {
-    devices.clear();
-    for (std::int64_t replica = 0; replica < node.replicas; ++replica) {
-      devices.push_back("emulated:" + node.name + "/" + std::to_string(replica));
-    }
-    return devices;
-  }
+void check_named(const GraphNode& node, const std::vector<std::string>& devices, std::int64_t cores) {
   const std::int64_t needed = node.replicas * node.layout.ranks();
-  check_enough(node, cores);
-  if (devices.empty()) {
-    for (std::int64_t device = 0; device < needed; ++device) {
-      devices.push_back("cpu:" + std::to_string(next_core++ % cores));
-    }
-    return devices;
-  }
   if (static_cast<std::int64_t>(devices.size()) != needed) {
     const bool ranks = node.layout.ranks() > 1;
     throw JobError(node.name + ".devices names " + std::to_string(devices.size()) + " devices for " +
                    std::to_string(needed) +
                    (ranks ? " ranks; name one for each rank of each replica" : " replicas; name one for each replica"));
   }
-  for (const std::string& device : devices) {
-    check_device(node, device, cores);
-    if (std::count(devices.begin(), devices.end(), device) > 1) {
-      throw JobError(node.name + ".devices: \"" + device +
-                     "\" is named twice; the ranks of a section need devices of their own");
+  for (const std::string& device : devices) check_device(node, device, cores);
+}
+
+/// Places the replicas of sections, one section after the other.
+class Placer {
+ public:
+  Placer(const PlacementRequest& request, std::int64_t first_rank)
+      : request_(request), hosts_(request), first_rank_(first_rank) {}
+
+  [[nodiscard]] std::vector<ReplicaPlace> section(SectionId id, const GraphNode& node) {
+    if (node.mode == Mode::source) return {{id, ReplicaIndex(0), ProcessRank(0), {"host"}, hosts_.of(0)}};
+    const std::vector<std::string>& wanted = request_.devices[id.value()];
+    const bool emulated = wanted.size() == 1 && wanted[0] == "emulated";
+    if (!emulated && node.replicas * node.layout.ranks() > hosts_.devices()) refuse(node, hosts_);
+    if (!emulated && !wanted.empty()) check_named(node, wanted, request_.cores);
+    std::vector<ReplicaPlace> places;
+    std::map<std::uint32_t, std::int64_t> taken;  // devices of this section, by host
+    for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
+      const std::int64_t rank = next_process(node, emulated, taken);
+      ReplicaPlace place{id, ReplicaIndex(replica), ProcessRank(static_cast<std::uint32_t>(rank)), {}, hosts_.of(rank)};
+      place.devices = emulated ? std::vector<std::string>{"emulated:" + node.name + "/" + std::to_string(replica)}
+                               : devices_of(node, wanted, place);
+      places.push_back(std::move(place));
+    }
+    check_distinct(node, places);
+    return places;
+  }
+
+ private:
+  /// In turn, leaving out those whose host has no devices left for this section.
+  std::int64_t next_process(const GraphNode& node, bool emulated, std::map<std::uint32_t, std::int64_t>& taken) {
+    const std::int64_t ranks = request_.processes - first_rank_;
+    if (ranks <= 0) return 0;
+    for (std::int64_t tried = 0; tried < ranks; ++tried) {
+      const std::int64_t rank = first_rank_ + next_rank_++ % ranks;
+      std::int64_t& used = taken[hosts_.of(rank)];
+      if (!emulated && used + node.layout.ranks() > request_.cores) continue;
+      used += node.layout.ranks();
+      return rank;
+    }
+    refuse(node, hosts_);
+    return 0;
+  }
+  std::vector<std::string> devices_of(const GraphNode& node, const std::vector<std::string>& wanted,
+                                      const ReplicaPlace& place) {
+    const auto ranks = static_cast<std::size_t>(node.layout.ranks());
+    std::vector<std::string> devices;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      devices.push_back(wanted.empty() ? hosts_.next_device(place.host) : wanted[place.replica.value() * ranks + rank]);
+    }
+    return devices;
+  }
+  static void check_distinct(const GraphNode& node, const std::vector<ReplicaPlace>& places) {
+    std::set<std::pair<std::uint32_t, std::string>> taken;
+    for (const ReplicaPlace& place : places) {
+      for (const std::string& device : place.devices) {
+        if (taken.emplace(place.host, device).second) continue;
+        throw JobError(node.name + ".devices: \"" + device +
+                       "\" is named twice; the ranks of a section need devices of their own");
+      }
     }
   }
-  return devices;
-}
+
+  const PlacementRequest& request_;
+  Hosts hosts_;
+  std::int64_t first_rank_;
+  std::int64_t next_rank_ = 0;
+};
 
 }  // namespace
 
@@ -113,21 +182,11 @@ std::vector<ReplicaPlace> place(const SectionGraph& graph, const PlacementReques
   std::int64_t computing = 0;
   for (const GraphNode& node : graph.nodes()) computing += node.mode == Mode::source ? 0 : node.replicas;
   const std::int64_t first_rank = request.processes > computing ? 1 : 0;  // PL-2
-  const std::int64_t ranks = request.processes - first_rank;
+  Placer placer(request, first_rank);
   std::vector<ReplicaPlace> places;
-  std::int64_t next_core = 0;
-  std::int64_t next_rank = 0;
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
-    const GraphNode& node = graph.nodes()[index];
-    const bool source = node.mode == Mode::source;
-    std::vector<std::string> devices(1, "host");
-    if (!source) devices = devices_of(node, request.devices[index], request.cores, next_core);
-    const auto per_replica = static_cast<std::size_t>(node.layout.ranks());
-    for (std::uint32_t replica = 0; replica * per_replica < devices.size(); ++replica) {
-      const std::int64_t rank = source || ranks <= 0 ? 0 : first_rank + next_rank++ % ranks;
-      const auto first = devices.begin() + static_cast<std::ptrdiff_t>(replica * per_replica);
-      places.push_back({SectionId(index), ReplicaIndex(replica), ProcessRank(static_cast<std::uint32_t>(rank)),
-                        std::vector<std::string>(first, first + static_cast<std::ptrdiff_t>(per_replica))});
+    for (ReplicaPlace& place : placer.section(SectionId(index), graph.nodes()[index])) {
+      places.push_back(std::move(place));
     }
   }
   return places;

@@ -1,7 +1,8 @@
 // Which process and which device runs each section replica. Pure.
 //
-// PL-1: the ranks of all replicas of one section are on distinct devices of a machine.
+// PL-1: the ranks of all replicas of one section are on distinct devices.
 // PL-2: rank 0 always hosts sources; with enough processes it hosts nothing else.
+// PL-3: the ranks of a replica are on the devices of one host, that of its process.
 #pragma once
 
 #include <string>
@@ -17,11 +18,13 @@ struct ReplicaPlace {
   ReplicaIndex replica;
   ProcessRank rank;
   std::vector<std::string> devices;  ///< by rank: "cpu:K", "emulated:section/replica" or, of a source, "host"
+  std::uint32_t host = 0;            ///< of the process: devices of two hosts may have one name
 };
 
 struct PlacementRequest {
   std::int64_t processes = 1;
-  std::int64_t cores = 1;  ///< devices of this machine
+  std::int64_t cores = 1;            ///< devices of each host
+  std::vector<std::uint32_t> hosts;  ///< by process: its host, counted from 0; empty: all on one
   std::vector<std::vector<std::string>>
       devices;  ///< per section: replica by replica, by rank; empty: automatic; {"emulated"}: one for each replica
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "runtime/core/result.hpp"
@@ -153,6 +154,42 @@ TEST(Placement, every_rank_of_every_replica_has_a_device_of_its_own_and_a_replic
   for (const ReplicaPlace& each : places) devices.insert(each.devices.begin(), each.devices.end());
   EXPECT_EQ(places[0].devices.size(), 6u);
   EXPECT_EQ(devices.size(), 12u);
+}
+
+TEST(Placement, replicas_spread_over_hosts_and_each_takes_devices_of_its_own) {  // PL-1, PL-3
+  PlacementRequest request = request_of(3, 2);
+  request.hosts = {0, 1, 2};
+  const auto places = place(graph_of(1, 4), request);
+  ASSERT_EQ(places.size(), 6u);
+  EXPECT_EQ(ranks(places), (std::vector<std::uint32_t>{0, 0, 1, 2, 0, 1}));
+  std::set<std::pair<std::uint32_t, std::string>> taken;
+  for (const ReplicaPlace& at : places) {
+    EXPECT_EQ(at.host, at.rank.value());
+    if (at.section != SectionId(2)) continue;
+    EXPECT_TRUE(taken.emplace(at.host, at.devices.at(0)).second);
+  }
+}
+
+TEST(Placement, a_host_whose_devices_are_taken_is_passed_over) {  // PL-1
+  PlacementRequest request = request_of(3, 2);
+  request.hosts = {0, 1, 1};
+  const auto places = place(graph_of(1, 4), request);  // two processes of host 1, which has two devices
+  std::map<std::uint32_t, int> students;
+  for (const ReplicaPlace& at : places) students[at.host] += at.section == SectionId(2) ? 1 : 0;
+  EXPECT_EQ(students[0], 2);
+  EXPECT_EQ(students[1], 2);
+  EXPECT_EQ(refusal_of(graph_of(1, 5), request).message,
+            "student.replicas = 5: there are 4 devices, 2 on each of 2 hosts; use at most 4; or lay more devices over "
+            "them with --cpu-devices 5");
+}
+
+TEST(Placement, one_device_name_may_stand_for_devices_of_two_hosts) {  // PL-1
+  PlacementRequest request = request_of(2, 2);
+  request.hosts = {0, 1};
+  request.devices[2] = {"cpu:1", "cpu:1"};
+  const auto places = place(graph_of(1, 2), request);
+  EXPECT_NE(places[2].host, places[3].host);
+  EXPECT_EQ(places[2].devices, places[3].devices);
 }
 
 TEST(Placement, too_many_ranks_are_refused_with_the_nearest_layout_that_fits) {
