@@ -4,9 +4,9 @@
 packages_for_build=(
   g++:g++ cmake:cmake ninja-build:ninja
   libcaf-dev libfabric-dev libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libxxhash-dev
-  libpng-dev libjpeg62-turbo-dev
+  libpng-dev libjpeg62-turbo-dev libthrift-dev libboost-dev thrift-compiler libssl-dev
 )
-packages_for_test=(libgtest-dev libgmock-dev python3:python3)
+packages_for_test=(libgtest-dev libgmock-dev python3:python3 python3-thrift)
 packages_for_bench=(libbenchmark-dev libfabric-bin)
 packages_for_check=(clang:clang++ clang-format:clang-format clang-tidy:clang-tidy)
 

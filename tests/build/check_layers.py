@@ -29,6 +29,8 @@ CUDA_HEADERS = r"(cuda|cublas|cudnn|curand|nvtx|nvToolsExt|device_launch_paramet
 LIBRARIES = [
     ("CAF", re.compile(r"caf/.*"), re.compile(r"actors/"), "actors/"),
     ("libfabric", re.compile(r"rdma/.*"), re.compile(r"transport/"), "transport/"),
+    ("Thrift", re.compile(r"thrift/.*"), re.compile(r"actors/(control|launch)/"), "actors/control/ and actors/launch/"),
+    ("OpenSSL", re.compile(r"openssl/.*"), re.compile(r"actors/(control|launch)/"), "actors/control/ and actors/launch/"),
     ("CUDA", re.compile(CUDA_HEADERS), re.compile(r".*\.cuh?$|runtime/[^/]+/cuda/"), ".cu files and runtime/*/cuda/"),
 ]
 

@@ -62,6 +62,8 @@ class LayerCheck(unittest.TestCase):
 
     def test_L3_a_library_is_known_only_in_its_home(self):
         self.refuses({"transport/a.cpp": "#include <caf/all.hpp>\n"}, "CAF", "actors/", "L-3")
+        self.refuses({"actors/a.cpp": "#include <thrift/TProcessor.h>\n"}, "Thrift", "actors/control/", "L-3")
+        self.refuses({"apps/a.cpp": "#include <openssl/ssl.h>\n"}, "OpenSSL", "actors/launch/", "L-3")
         self.refuses({"actors/a.cpp": "#include <rdma/fi_cm.h>\n"}, "libfabric", "transport/", "L-3")
         self.refuses({"runtime/ops/a.cpp": "#include <cuda_runtime.h>\n"}, "CUDA", "runtime/*/cuda/", "L-3")
         self.accepts({"runtime/ops/cuda/a.hpp": "#include <cuda_runtime.h>\n", "runtime/ops/a.cu": "#include <nccl.h>\n"})

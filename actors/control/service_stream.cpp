@@ -1,0 +1,169 @@
+#include "actors/control/service_stream.hpp"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+namespace maestro {
+namespace {
+
+using apache::thrift::transport::TTransportException;
+
+[[noreturn]] void fail(TTransportException::TTransportExceptionType type, const std::string& why) {
+  throw TTransportException(type, why);
+}
+
+std::string silence(std::chrono::milliseconds patience) {
+  return "it was silent for " + std::to_string(patience.count()) + " ms";
+}
+
+}  // namespace
+
+ServiceStream::ServiceStream(FileDescriptor socket, TlsSession tls, std::chrono::milliseconds patience)
+    : socket_(std::move(socket)), tls_(std::move(tls)), patience_(patience) {
+  renew_deadline();
+}
+
+void ServiceStream::handshake() {
+  if (!tls_) return;
+  renew_deadline();
+  while (true) {
+    ERR_clear_error();
+    const int result = SSL_do_handshake(tls_.get());
+    if (result == 1) return;
+    if (tls_outcome(result) == 0)
+      fail(TTransportException::END_OF_FILE, "it ended the connection in the TLS handshake");
+    if (!wait(read_deadline_)) fail(TTransportException::TIMED_OUT, silence(patience_) + " in the TLS handshake");
+  }
+}
+
+bool ServiceStream::wait_for_message() {
+  renew_deadline();
+  while (true) {
+    const std::int64_t waiting = look();
+    if (waiting == 0) return false;
+    if (waiting > 0) break;
+    if (!wait(read_deadline_)) return false;
+  }
+  renew_deadline();
+  return true;
+}
+
+void ServiceStream::hear_out() noexcept {
+  constexpr auto moment = std::chrono::milliseconds(500);
+  constexpr std::size_t most_bytes = 1 << 20;
+  ::shutdown(socket_.get(), SHUT_WR);
+  const auto deadline = Clock::now() + std::min(moment, patience_);
+  awaited_ = POLLIN;
+  char unread[4096];
+  for (std::size_t heard = 0; heard < most_bytes && wait(deadline);) {
+    const auto got = ::recv(socket_.get(), unread, sizeof unread, 0);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
+    if (got > 0) heard += static_cast<std::size_t>(got);
+  }
+}
+
+void ServiceStream::shut_down() noexcept {
+  ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+void ServiceStream::close() {
+  if (open_ && tls_) {
+    SSL_shutdown(tls_.get());
+    ERR_clear_error();
+  }
+  open_ = false;
+  shut_down();
+}
+
+std::uint32_t ServiceStream::read_virt(std::uint8_t* buffer, std::uint32_t size) {
+  while (true) {
+    const std::int64_t got = receive(buffer, size);
+    if (got > 0) has_read_ = true;
+    if (got >= 0) return static_cast<std::uint32_t>(got);
+    if (!wait(read_deadline_)) fail(TTransportException::TIMED_OUT, silence(patience_) + " in mid-message");
+  }
+}
+
+void ServiceStream::write_virt(const std::uint8_t* buffer, std::uint32_t size) {
+  const auto deadline = Clock::now() + patience_;
+  std::uint32_t done = 0;
+  while (done < size) {
+    const std::int64_t sent = send(buffer + done, size - done);
+    if (sent == 0) fail(TTransportException::END_OF_FILE, "it ended the connection");
+    if (sent > 0) done += static_cast<std::uint32_t>(sent);
+    if (sent < 0 && !wait(deadline)) fail(TTransportException::TIMED_OUT, "it took in nothing of a message in time");
+  }
+  renew_deadline();
+}
+
+std::int64_t ServiceStream::receive(std::uint8_t* buffer, std::uint32_t size) {
+  if (!tls_) return plain_outcome(::recv(socket_.get(), buffer, size, 0), POLLIN);
+  ERR_clear_error();
+  const int result = SSL_read(tls_.get(), buffer, static_cast<int>(std::min<std::uint32_t>(size, 1U << 30)));
+  return result > 0 ? result : tls_outcome(result);
+}
+
+std::int64_t ServiceStream::look() {
+  std::uint8_t first = 0;
+  if (!tls_) return plain_outcome(::recv(socket_.get(), &first, 1, MSG_PEEK), POLLIN);
+  ERR_clear_error();
+  const int result = SSL_peek(tls_.get(), &first, 1);
+  return result > 0 ? result : tls_outcome(result);
+}
+
+std::int64_t ServiceStream::send(const std::uint8_t* buffer, std::uint32_t size) {
+  if (!tls_) return plain_outcome(::send(socket_.get(), buffer, size, MSG_NOSIGNAL), POLLOUT);
+  ERR_clear_error();
+  const int result = SSL_write(tls_.get(), buffer, static_cast<int>(std::min<std::uint32_t>(size, 1U << 30)));
+  return result > 0 ? result : tls_outcome(result);
+}
+
+std::int64_t ServiceStream::plain_outcome(std::int64_t result, short events) {
+  if (result >= 0) return result;
+  if (errno == EPIPE || errno == ECONNRESET) return 0;
+  if (errno != EAGAIN && errno != EINTR) {
+    fail(TTransportException::UNKNOWN, "the connection broke: " + std::generic_category().message(errno));
+  }
+  awaited_ = events;
+  return -1;
+}
+
+std::int64_t ServiceStream::tls_outcome(int result) {
+  const int error_number = errno;
+  const int error = SSL_get_error(tls_.get(), result);
+  if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
+    awaited_ = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
+    return -1;
+  }
+  open_ = false;
+  if (error == SSL_ERROR_ZERO_RETURN) return 0;
+  if (error == SSL_ERROR_SYSCALL && ERR_peek_error() == 0) {
+    if (error_number == 0 || error_number == EPIPE || error_number == ECONNRESET) return 0;
+    fail(TTransportException::UNKNOWN, "the connection broke: " + std::generic_category().message(error_number));
+  }
+  if (ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+    ERR_clear_error();
+    return 0;
+  }
+  fail(TTransportException::UNKNOWN, tls_failure(tls_.get()));
+}
+
+bool ServiceStream::wait(Clock::time_point deadline) const {
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return false;
+    pollfd waited{socket_.get(), awaited_, 0};
+    const int ready = ::poll(&waited, 1, static_cast<int>(std::min<std::int64_t>(left, 1 << 30)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+}  // namespace maestro
