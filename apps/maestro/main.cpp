@@ -5,6 +5,7 @@
 #include "actors/launcher.hpp"
 #include "actors/signal_watcher.hpp"
 #include "apps/maestro/commands.hpp"
+#include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/usage_error.hpp"
 #include "runtime/core/result.hpp"
 
@@ -90,6 +91,8 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   add_run_options(*emulate_command, emulate.run);
 
+  const maestro::KeysCommand keys(app);
+
   maestro::Console console(maestro::standard_streams());
   try {
     app.parse(argc, argv);
@@ -104,6 +107,7 @@ int main(int argc, char** argv) {
     if (*train_command) return maestro::train(train, console).status;
     if (*distill_command) return maestro::distill(distill, console);
     if (*vlm_command) return maestro::vision_language(vlm, console);
+    if (keys.given()) return keys.run(console);
     if (*simulate_command) return maestro::simulate(simulate, console);
     maestro::train(check, console);
     console.note(check.job.string() + ": ok");

@@ -1,0 +1,27 @@
+// `maestro keys FOLDER`: certificates and the token of a job between hosts.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "actors/launch/key_set.hpp"
+#include "runtime/observe/console.hpp"
+
+namespace maestro {
+
+/// The sub-command, and what it does when it was given.
+class KeysCommand {
+ public:
+  explicit KeysCommand(CLI::App& app);
+
+  [[nodiscard]] bool given() const { return command_->parsed(); }
+  /// Makes the set and says what is in it. Returns the exit status. Throws JobError.
+  int run(Console& console) const;
+
+ private:
+  CLI::App* command_;  // belongs to the CLI::App
+  std::filesystem::path folder_;
+  KeySetOptions options_;
+};
+
+}  // namespace maestro
