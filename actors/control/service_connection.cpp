@@ -59,7 +59,7 @@ void ServiceConnection::rethrow() const {
       case TTransportException::CORRUPTED_DATA:
         throw JobError(start + "what it answers is no message of this protocol" + hint);
       default:
-        throw JobError(start + failure.what(), ErrorCode::unavailable);
+        throw JobError(start + failure.what());
     }
   } catch (const TProtocolException&) {
     throw JobError(start + "what it answers is no message of this protocol");

@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <cctype>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "actors/control/service_door.hpp"
+#include "actors/launch/Rendezvous.h"
+#include "actors/launch/rendezvous.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+namespace {
+
+using namespace std::chrono_literals;
+using rendezvous::Answer;
+using rendezvous::Joining;
+
+constexpr auto answer_after = 500ms;
+constexpr auto farewell = 1000ms;
+constexpr std::size_t strangers = 32;
+constexpr std::int32_t largest_message = 4 << 20;
+
+/// A peer's words, fit for a line.
+std::string one_line(std::string text) {
+  constexpr std::size_t most = 2000;
+  if (text.size() > most) text.resize(most);
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  return text;
+}
+
+JoinRequest request_of(const Joining& joining) {
+  return {.rank = joining.rank,
+          .processes = joining.processes,
+          .pid = joining.pid,
+          .host = one_line(joining.host),
+          .local_rank = joining.local_rank,
+          .version = one_line(joining.version),
+          .token = joining.token,
+          .job = joining.job};
+}
+
+[[noreturn]] void refuse(const std::string& reason, bool for_all) {
+  rendezvous::Refused refused;
+  refused.reason = reason;
+  refused.for_all = for_all;
+  throw refused;
+}
+
+}  // namespace
+
+struct RendezvousDoor::State {
+  class Member;
+
+  explicit State(RendezvousOptions given)
+      : options(std::move(given)), gathering(options.own, std::move(options.hosts)) {}
+
+  void note(const std::string& line) const {
+    if (options.note) options.note(line);
+  }
+  /// Under the lock. RV-2
+  void fail(const std::string& reason) {
+    if (reason_not_to_begin || gathering.complete()) return;
+    reason_not_to_begin = one_line(reason);
+    changed.notify_all();
+  }
+  [[nodiscard]] bool decided() const { return reason_not_to_begin || gathering.complete(); }
+  [[nodiscard]] Answer answer(std::int64_t rank);
+  [[nodiscard]] bool all_told() const {
+    const bool everybody = std::ssize(told) + 1 == options.own.processes;
+    return members == 0 && (!reason_not_to_begin || everybody);
+  }
+
+  RendezvousOptions options;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  Gathering gathering;
+  std::optional<std::string> reason_not_to_begin;
+  std::set<std::int64_t> told;  ///< ranks that know how it ended
+  std::int64_t members = 0;     ///< connections of processes that have joined
+};
+
+/// Under the lock: how it ended; an empty answer when it is not decided.
+Answer RendezvousDoor::State::answer(std::int64_t rank) {
+  Answer answer;
+  if (!decided()) return answer;
+  told.insert(rank);
+  if (reason_not_to_begin) refuse(*reason_not_to_begin, true);
+  rendezvous::Meeting meeting;
+  meeting.epoch = options.welcome.epoch;
+  meeting.caf_host = options.welcome.caf_host;
+  meeting.caf_port = options.welcome.caf_port;
+  meeting.root_host_name = options.welcome.root_host_name;
+  answer.__set_meeting(meeting);
+  return answer;
+}
+
+/// One connection. Its end is that of the process, unless the process was told how the gathering ended.
+class RendezvousDoor::State::Member final : public rendezvous::RendezvousIf {
+ public:
+  Member(State& state, std::string peer) : state_(state), peer_(std::move(peer)) {}
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+  ~Member() override {
+    if (!joined_) return;
+    const std::lock_guard lock(state_.mutex);
+    --state_.members;
+    state_.fail(process_name(*joined_) + " ended before the job began");
+    state_.changed.notify_all();
+  }
+
+  void join(Answer& answer, const Joining& joining) override {
+    const JoinRequest request = request_of(joining);
+    const std::optional<Refusal> refusal = admit(request);
+    if (refusal && !refusal->for_all) {  // RV-3
+      state_.note("refused " + process_name(request) + " from " + peer_ + ": " + refusal->reason);
+      refuse(refusal->reason, false);
+    }
+    const std::lock_guard lock(state_.mutex);
+    if (refusal) state_.fail(refusal->reason);
+    if (refusal && !state_.reason_not_to_begin) refuse(refusal->reason, true);  // all the others have begun
+    answer = state_.answer(request.rank);
+  }
+
+  void wait_for_all(Answer& answer) override {
+    if (!joined_) refuse("it has not joined", false);
+    std::unique_lock lock(state_.mutex);
+    state_.changed.wait_for(lock, answer_after, [this] { return state_.decided(); });
+    answer = state_.answer(joined_->rank);
+  }
+
+  void withdraw(const Joining& joining, const std::string& reason) override {
+    const JoinRequest request = request_of(joining);
+    const std::lock_guard lock(state_.mutex);
+    if (!state_.gathering.knows_token(request)) refuse("it has another job token", false);
+    state_.fail(reason + " (rank " + std::to_string(request.rank) + " on " + request.host + ")");
+    state_.told.insert(request.rank);
+  }
+
+ private:
+  std::optional<Refusal> admit(const JoinRequest& request) {
+    if (joined_) return Refusal{"it has joined already", false};
+    const std::lock_guard lock(state_.mutex);
+    std::optional<Refusal> refusal = state_.gathering.admit(request);
+    if (refusal) return refusal;
+    joined_ = request;
+    ++state_.members;
+    if (state_.gathering.complete()) state_.changed.notify_all();
+    return std::nullopt;
+  }
+
+  State& state_;  // outlives the door's threads
+  std::string peer_;
+  std::optional<JoinRequest> joined_;
+};
+
+RendezvousDoor::RendezvousDoor(RendezvousOptions options) : state_(std::make_unique<State>(std::move(options))) {
+  State& state = *state_;
+  DoorOptions door;
+  door.address = state.options.address;
+  door.keys = state.options.keys;
+  door.most_clients = static_cast<std::size_t>(state.options.own.processes) + strangers;
+  door.largest_message = largest_message;
+  door.refused = [&state](const std::string& peer, const std::string& reason) {
+    state.note("refused " + one_line(peer) + " at the rendezvous: " + one_line(reason));
+  };
+  const auto serve = [&state](const std::string& peer) {
+    return std::make_shared<rendezvous::RendezvousProcessor>(std::make_shared<State::Member>(state, peer));
+  };
+  door_ = std::make_unique<ServiceDoor>(std::move(door), serve);
+}
+
+RendezvousDoor::~RendezvousDoor() {
+  stop();
+}
+
+std::string RendezvousDoor::address() const {
+  return door_->address();
+}
+
+std::vector<JoinRequest> RendezvousDoor::present() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->gathering.present();
+}
+
+std::string RendezvousDoor::missing_text() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->gathering.missing_text();
+}
+
+void RendezvousDoor::wait_all(std::chrono::milliseconds patience) {
+  std::unique_lock lock(state_->mutex);
+  if (!state_->changed.wait_for(lock, patience, [this] { return state_->decided(); })) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
+    state_->fail(state_->gathering.missing_text() + " did not come to rank 0 on " + state_->options.own.host +
+                 " within " + std::to_string(seconds) + " s");
+  }
+  if (state_->reason_not_to_begin) throw JobError(*state_->reason_not_to_begin);
+}
+
+void RendezvousDoor::fail(const std::string& reason) {
+  const std::lock_guard lock(state_->mutex);
+  state_->fail(reason);
+}
+
+void RendezvousDoor::stop() {
+  {
+    std::unique_lock lock(state_->mutex);
+    state_->fail("rank 0 on " + state_->options.own.host + " ended before the job began");
+    state_->changed.wait_for(lock, farewell, [this] { return state_->all_told(); });
+  }
+  door_->stop();
+}
+
+}  // namespace maestro

@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <thread>
+
+#include "actors/control/service_connection.hpp"
+#include "actors/launch/Rendezvous.h"
+#include "actors/launch/rendezvous.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+namespace {
+
+using namespace std::chrono_literals;
+using rendezvous::Answer;
+using rendezvous::RendezvousClient;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto first_pause = 20ms;
+constexpr auto longest_pause = 500ms;
+constexpr std::chrono::milliseconds connect_patience = 5000ms;
+constexpr std::chrono::milliseconds ended_patience = 5000ms;
+
+std::string root_address(const JoinOptions& options) {
+  return options.host + ":" + std::to_string(options.port);
+}
+
+void stop_if_cancelled(const JoinOptions& options) {
+  if (!options.cancelled || !options.cancelled()) return;
+  throw JobError("stopped while waiting for the other processes", ErrorCode::cancelled);
+}
+
+/// How long it is worth while to try again after this. Rank 0 may not be there yet: nobody listens, or, for a shorter
+/// while, a relay with nobody behind it ends the connection, as does a rank 0 that wants TLS.
+std::chrono::milliseconds patience_for(const JobError& error, const JoinOptions& options) {
+  if (error.code() == ErrorCode::unavailable || error.code() == ErrorCode::timeout) return options.patience;
+  return error.code() == ErrorCode::peer_lost ? std::min(ended_patience, options.patience) : 0ms;
+}
+
+rendezvous::Joining wire_form(const JoinRequest& request) {
+  rendezvous::Joining joining;
+  joining.rank = request.rank;
+  joining.processes = request.processes;
+  joining.pid = request.pid;
+  joining.host = request.host;
+  joining.local_rank = request.local_rank;
+  joining.version = request.version;
+  joining.token = request.token;
+  joining.job = request.job;
+  return joining;
+}
+
+/// A connection to rank 0.
+class RootConnection {
+ public:
+  explicit RootConnection(const JoinOptions& options)
+      : options_(options), connection_(connection_options(options)), client_(connection_.protocol()) {}
+
+  void join() {
+    ask([&] { client_.join(answer_, wire_form(options_.request)); });
+  }
+
+  /// Asks again until all have come.
+  Welcome wait_for_all() {
+    while (!answer_.__isset.meeting) {
+      stop_if_cancelled(options_);
+      ask_root([&] { client_.wait_for_all(answer_); });
+    }
+    const rendezvous::Meeting& meeting = answer_.meeting;
+    return {.epoch = static_cast<std::uint32_t>(meeting.epoch),
+            .caf_host = meeting.caf_host,
+            .caf_port = static_cast<std::uint16_t>(meeting.caf_port),
+            .root_host_name = meeting.root_host_name};
+  }
+
+  void withdraw(const std::string& reason) {
+    ask([&] { client_.withdraw(wire_form(options_.request), reason); });
+  }
+
+ private:
+  static ConnectionOptions connection_options(const JoinOptions& options) {
+    ConnectionOptions connection;
+    connection.address = root_address(options);
+    connection.service = "rendezvous of rank 0";
+    connection.keys = options.keys;
+    connection.connect_patience = std::min(connect_patience, options.patience);
+    return connection;
+  }
+
+  template <class Call>
+  void ask(Call&& call) {
+    try {
+      connection_.ask(call);
+    } catch (const rendezvous::Refused& refused) {
+      if (refused.for_all) throw JobError(refused.reason);
+      throw JobError("rank 0 at " + root_address(options_) + " refused this process: " + refused.reason);
+    }
+  }
+
+  /// Rank 0 was there.
+  template <class Call>
+  void ask_root(Call&& call) {
+    try {
+      ask(call);
+    } catch (const JobError& error) {
+      if (error.code() != ErrorCode::peer_lost) throw;
+      throw JobError("rank 0 at " + root_address(options_) + " ended before the job began", ErrorCode::peer_lost);
+    }
+  }
+
+  const JoinOptions& options_;
+  ServiceConnection connection_;
+  RendezvousClient client_;
+  Answer answer_;
+};
+
+/// Tries until rank 0 has answered the first call or the patience is over.
+template <class FirstCall>
+std::unique_ptr<RootConnection> find_root(const JoinOptions& options, FirstCall&& first_call) {
+  const auto begin = Clock::now();
+  for (Clock::duration pause = first_pause;; pause = std::min<Clock::duration>(2 * pause, longest_pause)) {
+    stop_if_cancelled(options);
+    try {
+      auto root = std::make_unique<RootConnection>(options);
+      first_call(*root);
+      return root;
+    } catch (const JobError& error) {
+      const auto patience = patience_for(error, options);
+      if (patience == 0ms) throw;
+      if (Clock::now() + pause >= begin + patience) {
+        const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
+        throw JobError(std::string(error.what()) + " (tried for " + std::to_string(seconds) + " s)", error.code());
+      }
+    }
+    std::this_thread::sleep_for(pause);  // before the next try
+  }
+}
+
+}  // namespace
+
+Welcome join(const JoinOptions& options) {
+  return find_root(options, [](RootConnection& root) { root.join(); })->wait_for_all();
+}
+
+void join_to_withdraw(const JoinOptions& options, const std::string& reason) noexcept {
+  try {
+    find_root(options, [&](RootConnection& root) { root.withdraw(reason); });
+  } catch (const std::exception&) {  // the reason is reported by the caller
+  }
+}
+
+}  // namespace maestro
