@@ -9,6 +9,8 @@ packages_for_build=(
 packages_for_test=(libgtest-dev libgmock-dev python3:python3 python3-thrift)
 packages_for_bench=(libbenchmark-dev libfabric-bin)
 packages_for_check=(clang:clang++ clang-format:clang-format clang-tidy:clang-tidy)
+# Launchers of jobs. The tests that need them are skipped where they are missing.
+packages_for_cluster=(openmpi-bin:mpirun slurm-wlm munge openssh-server)
 
 # Prints the missing packages of the purposes given, one a line.
 missing_packages() {
@@ -47,6 +49,21 @@ require_packages() {
   fi
   words=$(root_words) || fail 3 "installing them needs root and there is no usable sudo; as root run: $by_hand"
   install_packages "$words" "${missing[@]}" || fail 3 "apt-get could not install them; see above, or as root run: $by_hand"
+}
+
+# Installs what is missing of a purpose that can be done without, where that starts no service: as root, and without
+# systemd. Never fails.
+offer_packages() {
+  local missing
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then return 0; fi
+  mapfile -t missing < <(missing_packages "$@")
+  if [[ ${#missing[@]} == 0 ]]; then return 0; fi
+  say "missing Debian packages that some tests need: ${missing[*]}"
+  if [[ $no_install == no && $(id -u) == 0 && ! -d /run/systemd/system ]]; then
+    # With this run level Debian's maintainer scripts start nothing through init scripts either (man invoke-rc.d).
+    if RUNLEVEL=1 install_packages "" "${missing[@]}"; then return 0; fi
+  fi
+  say "these tests are skipped; to run them: apt-get install --no-install-recommends ${missing[*]}"
 }
 
 # install_packages ROOT_WORDS PACKAGE...: apt's own output is shown only when it fails.

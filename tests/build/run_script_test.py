@@ -131,6 +131,29 @@ class RunScript(unittest.TestCase):
         self.run_it("test")
         self.assertEqual(self.calls("apt-get")[-1], "apt-get install -y --no-install-recommends libgtest-dev")
 
+    @unittest.skipIf(Path("/run/systemd/system").exists(), "here installed services would be started")
+    def test_packages_that_some_tests_need_are_installed_where_that_starts_no_service(self):
+        self.missing("slurm-wlm", "munge")
+        self.assertEqual(self.run_it("test").returncode, 0)
+        self.assertEqual(self.calls("apt-get")[-1], "apt-get install -y --no-install-recommends slurm-wlm munge")
+        self.missing("slurm-wlm")
+        (self.state / "apt-fails").touch()
+        done = self.run_it("test")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("these tests are skipped; to run them: apt-get install --no-install-recommends slurm-wlm\n", done.stderr)
+
+    def test_packages_that_some_tests_need_are_only_named_to_others_than_root(self):
+        for uid, option in ((1000, []), (0, ["--no-install"])):
+            with self.subTest(uid=uid):
+                self.missing("munge")
+                (self.state / "uid").write_text(f"{uid}\n")
+                done = self.run_it(*option, "test")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("to run them: apt-get install --no-install-recommends munge\n", done.stderr)
+                self.assertEqual(self.calls("apt-get"), [])
+        self.run_it("distill")
+        self.assertEqual(self.calls("apt-get"), [])
+
     def test_no_install_names_what_is_missing_and_exits_with_3(self):
         self.missing("g++", "libcaf-dev")
         done = self.run_it("--no-install", "distill")
