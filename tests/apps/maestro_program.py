@@ -8,6 +8,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -18,6 +19,7 @@ from pathlib import Path
 
 PROGRAM = os.environ.get("MAESTRO_PROGRAM", "maestro")
 MARK = "MAESTRO_TEST_RUN"
+RANKS = ("MAESTRO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # the first that is set counts
 PATIENCE_S = 120.0  # for anything that a loaded machine may delay; a behaviour's own limits stand in its test
 
 
@@ -96,17 +98,18 @@ class Finished:
 
 
 class Run:
-    """A run under way, in a process group of its own."""
+    """A run under way, in a process group of its own. `launcher`: the words before the program's name."""
 
-    def __init__(self, folder, arguments, report=None):
+    def __init__(self, folder, arguments, report=None, launcher=(), variables=None):
         self.folder, self.report_path = folder, report
         self.mark = uuid.uuid4().hex
         self.changed = threading.Condition()
         self.text = {"out": "", "err": ""}
         self.pids_seen, self.ports_seen = set(), set()
-        environment = {**os.environ, MARK: self.mark}
-        self.process = subprocess.Popen([PROGRAM, *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        environment = {**os.environ, MARK: self.mark, **(variables or {})}
+        self.process = subprocess.Popen([*launcher, PROGRAM, *arguments], cwd=folder, env=environment,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        start_new_session=True)
         self.readers = [threading.Thread(target=self._read, args=(stream, name), daemon=True)
                         for stream, name in ((self.process.stdout, "out"), (self.process.stderr, "err"))]
         for reader in self.readers:
@@ -139,8 +142,8 @@ class Run:
             time.sleep(0.002)  # of a file or of /proc nothing tells
         return True
 
-    def members(self):
-        """{rank: pid} of the processes that run now."""
+    def marked(self):
+        """{pid: variables} of all processes that belong to this run, its launchers among them."""
         found = {}
         mark = f"{MARK}={self.mark}".encode()
         for entry in os.listdir("/proc"):
@@ -151,10 +154,17 @@ class Run:
                 state = Path("/proc", entry, "stat").read_text().rsplit(")", 1)[1].split()[0]
             except OSError:
                 continue
-            if mark not in variables or state == "Z":
-                continue
-            ranks = [v.split(b"=", 1)[1] for v in variables if v.startswith(b"MAESTRO_RANK=")]
-            found[int(ranks[-1]) if ranks else 0] = int(entry)
+            if mark in variables and state != "Z":
+                found[int(entry)] = dict(v.decode(errors="replace").split("=", 1) for v in variables if b"=" in v)
+        return found
+
+    def members(self):
+        """{rank: pid} of the processes that run now."""
+        found = {}
+        for pid, variables in self.marked().items():
+            ranks = [variables[name] for name in RANKS if name in variables]
+            if ranks or 0 not in found:
+                found[int(ranks[0]) if ranks else 0] = pid
         self.pids_seen.update(found.values())
         for pid in found.values():
             self.ports_seen.update(listening_ports(pid))
@@ -172,7 +182,8 @@ class Run:
 
     def leftovers(self):
         """What is still there of this run: processes, shared-memory segments, listening ports."""
-        left = [f"process {pid} of rank {rank}" for rank, pid in self.members().items()]
+        self.members()
+        left = [f"process {pid}" for pid in self.marked()]
         for name in os.listdir("/dev/shm"):
             if name.split(":")[0] in {str(pid) for pid in self.pids_seen}:
                 left.append(f"segment {name}")
@@ -188,7 +199,7 @@ class Run:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        for pid in self.members().values():
+        for pid in self.marked():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -224,6 +235,13 @@ def listening_ports(pid):
     return ports
 
 
+def free_port():
+    """A port of loopback that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class SystemTest(unittest.TestCase):
     maxDiff = 2000
 
@@ -238,19 +256,19 @@ class SystemTest(unittest.TestCase):
         (self.folder / name).write_text(job_text(job))
         return name
 
-    def start(self, job, *options, settings=None):
+    def start(self, job, *options, settings=None, launcher=(), variables=None):
         """`maestro train` of a job given as a dictionary; `settings` become --set options."""
         self.runs += 1
         report = self.folder / f"report{self.runs}.json"
         name = self.write_job(job, f"job{self.runs}.toml")
         arguments = ["train", name, *options, *options_of(settings or {}), "--report", report.name]
-        run = Run(self.folder, [str(part) for part in arguments], report)
+        run = Run(self.folder, [str(part) for part in arguments], report, launcher, variables)
         self.addCleanup(run.end)
         return run
 
-    def train(self, job, *options, settings=None):
+    def train(self, job, *options, settings=None, launcher=(), variables=None):
         """A run that must succeed."""
-        finished = self.start(job, *options, settings=settings).wait()
+        finished = self.start(job, *options, settings=settings, launcher=launcher, variables=variables).wait()
         self.assertEqual(finished.status, 0, finished.describe())
         return finished
 

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""`maestro keys` makes a set that OpenSSL's own tools accept, and overwrites none."""
+
+import shutil
+import subprocess
+import unittest
+
+from maestro_program import SystemTest
+
+
+class Keys(SystemTest):
+    def openssl(self, *words):
+        return subprocess.run(["openssl", *words], cwd=self.folder, text=True, capture_output=True, check=False)
+
+    @unittest.skipIf(shutil.which("openssl") is None, "the openssl program is not installed (apt-get install openssl)")
+    def test_a_set_serves_both_ends_of_a_connection(self):
+        self.assertEqual(self.call("keys", "keys", "--days", 2, "--hosts", "alpha,10.0.0.7").status, 0)
+        for purpose in ("sslserver", "sslclient"):
+            done = self.openssl("verify", "-CAfile", "keys/ca.pem", "-purpose", purpose, "keys/node.pem")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        text = self.openssl("x509", "-in", "keys/node.pem", "-noout", "-text").stdout
+        self.assertIn("DNS:alpha", text)
+        self.assertIn("IP Address:10.0.0.7", text)
+        self.assertEqual(self.openssl("x509", "-in", "keys/node.pem", "-noout", "-checkend", "172000").returncode, 0)
+        self.assertEqual(self.openssl("x509", "-in", "keys/node.pem", "-noout", "-checkend", "173000").returncode, 1)
+
+    def test_a_set_is_the_owners_alone_and_is_not_overwritten(self):
+        self.assertEqual(self.call("keys", "keys").status, 0)
+        files = {path.name: (path.stat().st_mode & 0o777, path.read_bytes()) for path in (self.folder / "keys").iterdir()}
+        self.assertEqual({name: mode for name, (mode, _) in files.items()},
+                         {"node.pem": 0o600, "node.key": 0o600, "ca.pem": 0o600, "token": 0o600})
+        again = self.call("keys", "keys")
+        self.assertEqual(again.status, 2)
+        self.assertEqual(again.error_lines(), ["error: keys is not empty; name a new folder, or remove this one first"])
+        for name, (_, content) in files.items():
+            self.assertEqual((self.folder / "keys" / name).read_bytes(), content)
+
+    def test_what_cannot_be_made_is_told_in_one_line(self):
+        for arguments, told in ((("keys", "--days", 0), "--days"), (("keys", "--days", -1), "--days"), ((), "folder"),
+                                (("keys", "--hosts", "a b"), "neither a host name nor an address"),
+                                (("/proc/keys",), "/proc/keys")):
+            finished = self.call("keys", *arguments)
+            self.assertEqual(finished.status, 2, finished.describe())
+            self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+            self.assertIn(told, finished.error_lines()[0])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

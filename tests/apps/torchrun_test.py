@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Processes that are started one by one with the variables of torchrun (RANK, WORLD_SIZE, ...) are one job."""
+
+import unittest
+
+from maestro_program import SystemTest, distillation, free_port
+
+
+class TorchrunVariables(SystemTest):
+    def variables(self, rank, port, processes=3):
+        return {"RANK": str(rank), "WORLD_SIZE": str(processes), "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+    def start_all(self, jobs, **more):
+        port = free_port()
+        return [self.start(job, variables={**self.variables(rank, port, len(jobs)), **more})
+                for rank, job in enumerate(jobs)]
+
+    def test_three_processes_train_as_three_processes(self):
+        job = distillation()
+        expected = self.train(job, "--processes", 3).curve()
+        runs = self.start_all([job] * 3)
+        finished = [run.wait() for run in runs]
+        self.assertEqual([one.status for one in finished], [0, 0, 0], [one.describe() for one in finished])
+        self.assertEqual(finished[0].curve(), expected)
+        for run in runs:
+            self.assert_nothing_left(run)
+
+    def test_beside_torchruns_agent_the_next_port_serves(self):
+        finished = [run.wait() for run in self.start_all([distillation()] * 2, TORCHELASTIC_RUN_ID="none")]
+        self.assertEqual([one.status for one in finished], [0, 0], [one.describe() for one in finished])
+
+    def test_jobs_that_differ_are_told_on_every_host_before_training(self):
+        other = distillation()
+        other["student"]["lr"] = 3e-4
+        for one in (run.wait() for run in self.start_all([distillation(), distillation(), other])):
+            lines = one.error_lines()
+            self.assertEqual(len(lines), 1, one.describe())
+            self.assertRegex(lines[0], r"jobs differ between hosts: student\.lr = 0\.001 on \S+ \(rank 0\), 0\.0003 on "
+                                       r"\S+ \(rank 2\)")
+            self.assertEqual(one.status, 2)
+
+    def test_a_process_of_another_job_token_is_refused_and_the_job_goes_on(self):
+        port = free_port()
+        jobs = [self.start(distillation(), variables={**self.variables(0, port, 2), "MAESTRO_TOKEN": "ours"})]
+        stranger = self.start(distillation(), variables={**self.variables(1, port, 2), "MAESTRO_TOKEN": "theirs"}).wait()
+        self.assertRegex(stranger.error_lines()[0], "refused this process: it has another job token")
+        jobs.append(self.start(distillation(), variables={**self.variables(1, port, 2), "MAESTRO_TOKEN": "ours"}))
+        finished = [run.wait() for run in jobs]
+        self.assertEqual([one.status for one in finished], [0, 0], [one.describe() for one in finished])
+        self.assertIn("refused rank 1", finished[0].out + finished[0].err)
+
+    def test_half_set_variables_are_named(self):
+        for missing in ("WORLD_SIZE", "MASTER_PORT", "MASTER_ADDR", "RANK"):
+            variables = self.variables(1, free_port())
+            del variables[missing]
+            finished = self.start(distillation(), variables=variables).wait()
+            self.assertEqual(finished.status, 2, finished.describe())
+            self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+            self.assertIn(f"{missing} is not set", finished.error_lines()[0])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
