@@ -1,15 +1,27 @@
 #include "actors/actor_environment.hpp"
 
 #include <caf/io/all.hpp>
+#include <caf/openssl/all.hpp>
 #include <thread>
 
 #include "runtime/core/result.hpp"
 
 namespace maestro {
 
+namespace {
+constexpr std::chrono::seconds connect_limit(20);
+constexpr int most_tries = 10;
+}  // namespace
+
 struct ActorEnvironment::State {
   caf::actor_system_config config;
   std::unique_ptr<caf::actor_system> system;
+  bool encrypted = false;
+
+  /// CAF's own actor that opens connections, of the kind that this environment makes.
+  [[nodiscard]] caf::io::middleman_actor connector() const {
+    return encrypted ? system->openssl_manager().actor_handle() : system->middleman().actor_handle();
+  }
 };
 
 ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(std::make_unique<State>()) {
@@ -23,7 +35,16 @@ ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(s
     config.load<caf::io::middleman>();
     config.set("middleman.heartbeat-interval", caf::timespan(options.peer_timeout / 8));
     config.set("middleman.connection-timeout", caf::timespan(options.peer_timeout));
-    config.set("middleman.enable-automatic-connections", true);
+    // Automatic connections would listen on all interfaces, without TLS (AE-1, AE-2).
+    config.set("middleman.enable-automatic-connections", false);
+    config.set("middleman.app-identifiers", std::vector<std::string>{"maestro " + options.application});
+  }
+  if (options.networked && options.keys) {
+    state_->encrypted = true;
+    config.load<caf::openssl::manager>();
+    config.set("openssl.certificate", options.keys->certificate.string());
+    config.set("openssl.key", options.keys->key.string());
+    config.set("openssl.cafile", options.keys->authority.string());
   }
   state_->system = std::make_unique<caf::actor_system>(config);
 }
@@ -35,7 +56,8 @@ caf::actor_system& ActorEnvironment::system() {
 }
 
 std::uint16_t ActorEnvironment::publish(const caf::actor& actor, const std::string& address, std::uint16_t port) {
-  const auto published = system().middleman().publish(actor, port, address.c_str());
+  const auto published = state_->encrypted ? caf::openssl::publish(actor, port, address.c_str())
+                                           : system().middleman().publish(actor, port, address.c_str());
   if (!published) {
     throw JobError("transport.listen " + address + ", transport.port " + std::to_string(port) +
                        ": cannot listen there (" + system().render(published.error()) +
@@ -48,15 +70,33 @@ std::uint16_t ActorEnvironment::publish(const caf::actor& actor, const std::stri
 caf::actor ActorEnvironment::find(const std::string& host, std::uint16_t port, std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (true) {
-    auto found = system().middleman().remote_actor(host, port);
+    auto found = state_->encrypted ? caf::openssl::remote_actor(system(), host, port)
+                                   : system().middleman().remote_actor(host, port);
     if (found) return *found;
     if (std::chrono::steady_clock::now() > deadline) {
       throw JobError("cannot reach the coordinator at " + host + ":" + std::to_string(port) + ": " +
                          system().render(found.error()),
                      ErrorCode::peer_lost);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 publishes before it starts us: rarely reached
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(20));  // rank 0 publishes before it tells where: rarely reached
   }
+}
+
+void ActorEnvironment::connect(caf::event_based_actor* self, const std::string& host, std::uint16_t port,
+                               std::function<void()> done, std::function<void(const std::string& problem)> failed) {
+  try_to_connect({self, host, port, std::move(done), std::move(failed)}, most_tries);
+}
+
+void ActorEnvironment::try_to_connect(const Connecting& wanted, int tries) {
+  wanted.self->request(state_->connector(), connect_limit, caf::connect_atom::value, wanted.host, wanted.port)
+      .then(
+          [wanted](const caf::node_id&, const caf::strong_actor_ptr&, const std::set<std::string>&) { wanted.done(); },
+          [this, wanted, tries](const caf::error& problem) {
+            // CAF's watch over silent connections may take one for silent that has not spoken yet.
+            if (problem == caf::sec::connection_timeout && tries > 1) return try_to_connect(wanted, tries - 1);
+            wanted.failed(system().render(problem));
+          });
 }
 
 }  // namespace maestro

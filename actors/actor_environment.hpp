@@ -1,11 +1,17 @@
 // CAF's actor system with the settings this project needs. The only place that knows CAF's configuration keys.
+//
+// AE-1: nothing listens but what publish() names, and that only on the address given there.
+// AE-2: with keys every connection is TLS, and both ends have shown a certificate of one authority.
+// AE-3: processes of different `application`s do not speak with each other.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "actors/launch/key_set.hpp"
 #include "actors/messages.hpp"
 
 namespace maestro {
@@ -13,6 +19,8 @@ namespace maestro {
 struct ActorSystemOptions {
   bool networked = false;
   std::chrono::milliseconds peer_timeout{2000};  ///< silence after which a connection counts as lost
+  std::shared_ptr<const KeySet> keys;            ///< null: connections are not encrypted
+  std::string application;  ///< of one job's processes alone; a secret where peers may be strangers
 };
 
 class ActorEnvironment {
@@ -27,9 +35,21 @@ class ActorEnvironment {
   std::uint16_t publish(const caf::actor& actor, const std::string& address, std::uint16_t port);
   /// Finds the actor published there; tries until `patience` is over. Throws JobError.
   caf::actor find(const std::string& host, std::uint16_t port, std::chrono::milliseconds patience);
+  /// Connects to the process that published something there, from a handler of `self`, whose later handlers are called
+  /// with the outcome. Messages to its actors go straight there from then on.
+  void connect(caf::event_based_actor* self, const std::string& host, std::uint16_t port, std::function<void()> done,
+               std::function<void(const std::string& problem)> failed);
 
  private:
   struct State;
+  struct Connecting {
+    caf::event_based_actor* self;
+    std::string host;
+    std::uint16_t port;
+    std::function<void()> done;
+    std::function<void(const std::string&)> failed;
+  };
+  void try_to_connect(const Connecting& wanted, int tries);
   std::unique_ptr<State> state_;
 };
 

@@ -1,10 +1,11 @@
 #include "actors/app.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "actors/corpus_section.hpp"
 #include "actors/data_source.hpp"
-#include "actors/launcher.hpp"
 #include "actors/plan_checks.hpp"
 #include "actors/process_run.hpp"
 #include "runtime/device/cpu_device.hpp"
@@ -71,7 +72,16 @@ SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<co
 }  // namespace
 
 App::App(JobDocument job, RunOptions options, Console& console)
-    : document_(std::move(job)), options_(std::move(options)), console_(&console), registry_(builtin_sections()) {}
+    : document_(std::move(job)), options_(std::move(options)), console_(&console), registry_(builtin_sections()) {
+  PlaceRequest request;
+  request.processes = options_.processes > 1 ? options_.processes : 0;
+  request.hosts = options_.hosts;
+  request.joins = options_.joins;
+  // Checking a job needs nobody else, wherever it is done.
+  const Environment nothing = [](std::string_view) { return std::nullopt; };
+  options_.run_place = find_run_place(request, options_.check_only ? nothing : process_environment());
+  options_.processes = options_.run_place.place.processes;
+}
 
 SectionBuilder& App::source(std::string name) {
   SectionBuilder& builder = builders_.emplace_back();
@@ -241,7 +251,7 @@ JobPlan App::resolve() {
   plan.prototype_ops = std::make_shared<cpu::CpuOperatorTable>();
   plan.name = document_.root().text("name", "job");
   plan.train = read_train(table("train"));
-  plan.transport = read_transport(table("transport"));
+  plan.transport = transport();
   plan.schedule = read_schedule(table("schedule"));
   plan.unit_per_ms = read_emulation(table("emulation")).gflops * flops_per_ms_of_a_gflops;
   const DataConfig data = corpus_ ? DataConfig() : read_data(table("data"));
@@ -274,25 +284,47 @@ JobPlan App::resolve() {
   }
   PlacementRequest request;
   request.processes = options_.processes;
-  request.cores = static_cast<std::int64_t>(usable_cores().size());
+  request.hosts = options_.run_place.place.hosts;
+  request.cores = devices_of_host(options_.run_place.place, std::ssize(usable_cores()), sysconf(_SC_NPROCESSORS_ONLN));
   if (options_.cpu_devices > 0) request.cores = options_.cpu_devices;
-  check_devices(plan, request.cores);
+  check_devices(plan, request.cores * (request.hosts.back() + 1));
   for (const PlannedSection& section : plan.sections) request.devices.push_back(section.config.devices);
   plan.places = place(plan.graph, request);
   plan.effective_job = document_.to_toml();
   return plan;
 }
 
+TransportConfig App::transport() const {
+  TransportConfig transport = read_transport(table("transport"));
+  if (!options_.listen.empty()) transport.listen = options_.listen;
+  if (!options_.keys.empty()) transport.keys = options_.keys.string();
+  return transport;
+}
+
+std::unique_ptr<JobStart> App::job_start() const {
+  if (options_.check_only || options_.processes == 1) return nullptr;
+  return std::make_unique<JobStart>(JobStartOptions{options_.run_place, transport(), options_.ssh, options_.command},
+                                    *console_);
+}
+
 RunResult App::run() {
-  const JobPlan plan = resolve();
-  ProcessRun process(plan, *console_);
-  process.prepare();
+  const std::unique_ptr<JobStart> start = job_start();
+  std::optional<JobPlan> plan;
+  std::optional<ProcessRun> process;
+  try {
+    plan = resolve();
+    process.emplace(*plan, *console_, start.get());
+    process->prepare();
+  } catch (const JobError& problem) {
+    if (start) start->withdraw(problem.what());
+    throw;
+  }
   if (options_.check_only) {
     RunResult result;
     result.status = 0;
     return result;
   }
-  return process.run();
+  return process->run();
 }
 
 }  // namespace maestro

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "actors/job_plan.hpp"
+#include "actors/job_start.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/observe/console.hpp"
 #include "sections/registry.hpp"
@@ -103,6 +104,9 @@ class App {
 
  private:
   [[nodiscard]] JobPlan resolve();
+  [[nodiscard]] TransportConfig transport() const;
+  /// Null: this process is alone.
+  [[nodiscard]] std::unique_ptr<JobStart> job_start() const;
   /// What a section's parameters and gradients do.
   struct Passes {
     bool trained = false;

@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "actors/launcher.hpp"
+#include "actors/launch/launcher.hpp"
 
 namespace maestro {
 

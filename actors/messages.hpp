@@ -53,13 +53,22 @@ struct ReplicaAddress {
   std::vector<ReductionAddress> reductions;  ///< by rank, in it by ReductionKind
 };
 
-/// A process introduces itself to rank 0.
+/// A process is there: rank 0 watches it from now on, while it builds its sections.
+struct ProcessJoined {
+  ProcessRank rank;
+  std::int64_t pid = 0;
+  std::string host;  ///< as people call it; empty where the job has one host only
+  caf::actor supervisor;
+};
+/// A process introduces itself to rank 0 when it is built.
 struct ProcessHello {
   ProcessRank rank;
   std::int64_t pid = 0;
-  std::string host;
-  std::string build;     ///< version and job fingerprint; all processes must agree
+  std::string host;      ///< as in ProcessJoined
+  std::string build;     ///< version and job; all processes must agree
   std::string endpoint;  ///< opaque address; empty without a network
+  std::string actors_host;
+  std::uint16_t actors_port = 0;  ///< where its supervisor is published
   caf::actor supervisor;
   std::vector<ReplicaAddress> replicas;
 };
@@ -284,7 +293,9 @@ MAESTRO_INSPECT(RingAddress, x.edge, x.gradient, x.receiver, x.layout_rank, x.ri
                 x.payload_bytes, x.region)
 MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients)
 MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reductions)
-MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.supervisor, x.replicas)
+MAESTRO_INSPECT(ProcessJoined, x.rank, x.pid, x.host, x.supervisor)
+MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.actors_host, x.actors_port, x.supervisor,
+                x.replicas)
 MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
 MAESTRO_INSPECT(ProcessReady, x.rank)
 MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.images, x.place)
@@ -334,6 +345,7 @@ MAESTRO_INSPECT_EMPTY(StatusRequest)
 }  // namespace maestro
 
 CAF_BEGIN_TYPE_ID_BLOCK(maestro, caf::first_custom_type_id)
+CAF_ADD_TYPE_ID(maestro, (maestro::ProcessJoined))
 CAF_ADD_TYPE_ID(maestro, (maestro::ProcessHello))
 CAF_ADD_TYPE_ID(maestro, (maestro::Directory))
 CAF_ADD_TYPE_ID(maestro, (maestro::ProcessReady))

@@ -12,7 +12,8 @@
 #include "actors/coordinator.hpp"
 #include "actors/data_source.hpp"
 #include "actors/departure.hpp"
-#include "actors/launcher.hpp"
+#include "actors/launch/launcher.hpp"
+#include "actors/launch/listen_address.hpp"
 #include "actors/planner.hpp"
 #include "actors/planning_options.hpp"
 #include "actors/preflight.hpp"
@@ -35,12 +36,10 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr Epoch run_epoch(1);
-
-NetworkOptions network_options(const TransportConfig& transport) {
+NetworkOptions network_options(const TransportConfig& transport, const std::string& listen) {
   NetworkOptions options;
   options.provider = transport.provider;
-  options.listen_address = transport.listen;
+  options.listen_address = listen;
   options.timeout_ms = static_cast<std::int64_t>(transport.timeout_s * 1000);
   options.force_rma = transport.force_rma;
   options.chunk_bytes = static_cast<std::size_t>(transport.chunk_kib) << 10;
@@ -56,12 +55,13 @@ std::string listed(const std::vector<std::string>& names) {
 }  // namespace
 
 struct ProcessRun::State {
-  State(const JobPlan& job, Console& terminal)
+  State(const JobPlan& job, Console& terminal, JobStart* start_of_job)
       : plan(job),
         console(terminal),
-        environment(child_environment()),
-        rank(static_cast<std::uint32_t>(environment.rank)),
-        trace(rank, "process " + std::to_string(environment.rank), trace_options(job)),
+        job_start(start_of_job),
+        place(job.options.run_place.place),
+        rank(static_cast<std::uint32_t>(place.rank)),
+        trace(rank, "process " + std::to_string(place.rank), trace_options(job)),
         snapshots(CheckpointStore(fs::path(job.train.out) / "checkpoints", {job.train.keep_checkpoints, {}})),
         record(std::make_shared<RunRecord>()) {}
 
@@ -70,15 +70,16 @@ struct ProcessRun::State {
     options.on = !job.options.trace.empty();
     return options;
   }
-  [[nodiscard]] bool is_root() const { return environment.rank == 0; }
-  [[nodiscard]] bool several() const { return plan.options.processes > 1; }
+  [[nodiscard]] bool is_root() const { return place.rank == 0; }
+  [[nodiscard]] bool several() const { return place.processes > 1; }
   [[nodiscard]] fs::path trace_part(std::int64_t of_rank) const {
     return plan.options.trace.string() + ".part" + std::to_string(of_rank);
   }
 
   const JobPlan& plan;
   Console& console;
-  ChildEnvironment environment;
+  JobStart* job_start;  // null: this process is alone
+  ProcessPlace place;
   ProcessRank rank;
   TraceRecorder trace;
   SnapshotWriter snapshots;
@@ -90,17 +91,30 @@ struct ProcessRun::State {
   std::map<std::string, std::unique_ptr<Device>> devices;
   std::mutex gang;  // ReplicaSpec::gang
   StartPoint start;
+  Meeting meeting;
   ReplicaBuilder builder{plan, ops, start};
   std::vector<BuiltReplica> replicas;
   std::unique_ptr<Network> network;
   std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)
   std::vector<caf::actor> spawned;
+  caf::actor supervisor;
   caf::actor coordinator;
+  std::atomic<bool> begun = false;  // there is a coordinator to interrupt
 
   void check_surroundings() const;
   Device* device(const std::string& name);
-  caf::actor spawn_all(LocalActors& local);
-  CoordinatorOptions coordinator_options(const caf::actor& source, const caf::actor& supervisor) const;
+  void open_actors();
+  void meet(Launcher& launcher);
+  [[nodiscard]] JobText job_text() const;
+  [[nodiscard]] std::string build_name() const;
+  void build();
+  void spawn_bridge(LocalActors& local);
+  void spawn_coordinator(LocalActors& local);
+  void spawn_replicas(LocalActors& local);
+  void introduce();
+  void ignore_signals() const;
+  void ignore_termination() const;
+  CoordinatorOptions coordinator_options(const caf::actor& source) const;
   ProcessSummary summary() const;
   void stop();
   RunResult succeed(const RunOutcome& outcome);
@@ -108,6 +122,8 @@ struct ProcessRun::State {
   void interrupted(int count, Launcher& launcher);
   void write_outputs(RunResult& result, const ProcessTotals& totals);
   void print_header() const;
+  /// " on host b", where there are several.
+  [[nodiscard]] std::string on_host(std::uint32_t host) const;
 };
 
 void ProcessRun::State::check_surroundings() const {
@@ -115,8 +131,10 @@ void ProcessRun::State::check_surroundings() const {
   check_writable_folder(plan.train.out, "train.out");
   if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");
   if (!plan.options.trace.empty()) check_writable_file(plan.options.trace, "--trace");
-  if (several()) check_port_free(plan.transport);
-  if (several() || plan.transport.force_rma) check_provider(plan.transport);
+  TransportConfig transport = plan.transport;
+  if (job_start) transport.listen = job_start->listen_address();
+  if (several()) check_port_free(transport);
+  if (several() || plan.transport.force_rma) check_provider(transport);
 }
 
 Device* ProcessRun::State::device(const std::string& name) {
@@ -133,8 +151,7 @@ Device* ProcessRun::State::device(const std::string& name) {
   return found.get();
 }
 
-CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source,
-                                                          const caf::actor& supervisor) const {
+CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) const {
   const TrainConfig& train = plan.train;
   CoordinatorOptions options;
   options.graph = &plan.graph;
@@ -167,51 +184,124 @@ ProcessSummary ProcessRun::State::summary() const {
   return {rank, max_rss_mb(), network->provider(), written.bytes, written.writes};
 }
 
-caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
-  caf::actor_system& system = actors->system();
+void ProcessRun::State::open_actors() {
+  const milliseconds peer_timeout(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1000));
+  ActorSystemOptions options;
+  options.networked = several();
+  options.peer_timeout = peer_timeout;
+  if (job_start) options.keys = job_start->keys();
+  options.application = meeting.secret;
+  actors = std::make_unique<ActorEnvironment>(options);
+
   SupervisorOptions supervision;
   supervision.graph = &plan.graph;
   supervision.rank = rank;
-  supervision.processes = plan.options.processes;
-  supervision.build = std::string("maestro ") + MAESTRO_VERSION + " job " + plan.name;
+  supervision.processes = place.processes;
+  supervision.hosts = place.hosts;
+  if (job_start) supervision.host = job_start->host();
+  supervision.peer_timeout = peer_timeout;
+  supervision.build = build_name();
+  supervision.connect = [this](caf::event_based_actor* self, const std::string& host, std::uint16_t port, auto done,
+                               auto failed) { actors->connect(self, host, port, std::move(done), std::move(failed)); };
   supervision.outcome = outcome;
   supervision.current_step = &current_step;
   supervision.summary = [this] { return summary(); };
-  const caf::actor supervisor = system.spawn<Supervisor>(supervision);
-  const auto grace = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1500));
-  local.bridge = system.spawn<TransportBridge>(network.get(), &plan.graph, supervisor, grace);
-  network->route_failures(supervisor);
-  spawned = {local.bridge, supervisor};
-  if (is_root()) {
-    const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->samples(Split::train));
-    const caf::actor source = system.spawn<DataSource>(
-        plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
-    const caf::actor planner = system.spawn<Planner, caf::detached>(planner_options(plan), supervisor);
-    CoordinatorOptions options = coordinator_options(source, supervisor);
-    options.planner = planner;
-    coordinator = system.spawn<Coordinator>(std::move(options));
-    local.coordinator = coordinator;
-    spawned.insert(spawned.end(), {source, planner, coordinator});
+  supervisor = actors->system().spawn<Supervisor>(supervision);
+  spawned.push_back(supervisor);
+}
+
+/// Brings the processes together, and this one's supervisor to that of rank 0.
+void ProcessRun::State::meet(Launcher& launcher) {
+  JoinRoot root;
+  if (job_start && !is_root()) {
+    meeting = job_start->join(job_text());
+    open_actors();
+    root.root = actors->find(meeting.root_address, meeting.root_port, milliseconds(10000));
+  } else if (job_start) {
+    meeting =
+        job_start->gather(launcher, job_text(), [this](const Meeting& met, const std::string& address, auto port) {
+          meeting = met;
+          open_actors();
+          return actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
+        });
+    job_start->route_child_ends([to = supervisor](ProcessRank child, const std::string& how) {
+      tell_from_outside(to, ChildEnded{child, how});
+    });
+    root.root = supervisor;
+  } else {
+    meeting = new_meeting();
+    open_actors();
+    root.root = supervisor;
   }
+  tell_from_outside(supervisor, root);
+}
+
+/// The job and all else that must be the same in every process for them to fit together.
+JobText ProcessRun::State::job_text() const {
+  JobText text;
+  text.job = plan.effective_job +
+             "\n[corpus]\ntraining_samples = " + std::to_string(plan.corpus->samples(Split::train)) +
+             "\nvalidation_samples = " + std::to_string(plan.corpus->samples(Split::validation)) + "\n\n[places]\n";
+  for (const ReplicaPlace& at : plan.places) {
+    text.job += plan.graph.node(at.section).name + ".replica" + std::to_string(at.replica.value()) + " = \"" +
+                listed(at.devices) + " of process " + std::to_string(at.rank.value()) + "\"\n";
+  }
+  const bool stores = plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0;
+  if (stores) text.shared_folder = plan.train.out;
+  return text;
+}
+
+std::string ProcessRun::State::build_name() const {
+  return std::string("maestro ") + MAESTRO_VERSION + " job " + plan.name;
+}
+
+void ProcessRun::State::build() {
+  replicas = builder.build_all(rank);
+  const std::string listen = job_start ? job_start->listen_address() : plan.transport.listen;
+  network = std::make_unique<Network>(network_options(plan.transport, listen), several() || plan.transport.force_rma);
+}
+
+void ProcessRun::State::spawn_bridge(LocalActors& local) {
+  const auto grace = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1500));
+  local.bridge = actors->system().spawn<TransportBridge>(network.get(), &plan.graph, supervisor, grace);
+  network->route_failures(supervisor);
+  spawned.push_back(local.bridge);
+}
+
+void ProcessRun::State::spawn_coordinator(LocalActors& local) {
+  caf::actor_system& system = actors->system();
+  const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->samples(Split::train));
+  const caf::actor source = system.spawn<DataSource>(
+      plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
+  const caf::actor planner = system.spawn<Planner, caf::detached>(planner_options(plan), supervisor);
+  CoordinatorOptions options = coordinator_options(source);
+  options.planner = planner;
+  coordinator = system.spawn<Coordinator>(std::move(options));
+  local.coordinator = coordinator;
+  spawned.insert(spawned.end(), {source, planner, coordinator});
+}
+
+void ProcessRun::State::spawn_replicas(LocalActors& local) {
+  caf::actor_system& system = actors->system();
   caf::scoped_actor self(system);
   for (const BuiltReplica& built : replicas) {
-    const ReplicaPlace& place = built.place;
+    const ReplicaPlace& at = built.place;
     ReplicaSpec spec;
     spec.graph = &plan.graph;
-    spec.section = place.section;
-    spec.replica = place.replica;
+    spec.section = at.section;
+    spec.replica = at.replica;
     spec.rank = rank;
     spec.largest = plan.largest;
     spec.limits = flow_limits(plan);
-    if (plan.sections[place.section.value()].config.emulated()) {
-      spec.emulated_ms = [costs = CostModel(plan.cost, plan.unit_per_ms), section = place.section](
+    if (plan.sections[at.section.value()].config.emulated()) {
+      spec.emulated_ms = [costs = CostModel(plan.cost, plan.unit_per_ms), section = at.section](
                              std::span<const SampleRef> samples) { return costs.of(section, samples); };
     }
-    spec.epoch = run_epoch;
+    spec.epoch = meeting.epoch;
     spec.remote = network->open();
     spec.global_clip = plan.train.clip == "global";
-    for (std::size_t at = 0; at < built.runners.size(); ++at) {
-      spec.ranks.push_back({built.runners[at], device(place.devices[at])});
+    for (std::size_t index = 0; index < built.runners.size(); ++index) {
+      spec.ranks.push_back({built.runners[index], device(at.devices[index])});
     }
     spec.gang = &gang;
     spec.network = network.get();
@@ -226,12 +316,26 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
         .receive([&](const ReplicaAddress& address) { local.hello.replicas.push_back(address); },
                  [&](const caf::error& problem) { throw JobError("start-up: " + system.render(problem)); });
   }
+}
+
+/// Spawns what this process is to run, and has its supervisor introduce it.
+void ProcessRun::State::introduce() {
+  LocalActors local;
+  spawn_bridge(local);
+  if (is_root()) spawn_coordinator(local);
+  spawn_replicas(local);
   local.hello.rank = rank;
   local.hello.pid = getpid();
-  local.hello.build = supervision.build;
+  local.hello.build = build_name();
   local.hello.endpoint = network->address();
   local.hello.supervisor = supervisor;
-  return supervisor;
+  if (job_start) {
+    local.hello.host = job_start->host();
+    local.hello.actors_host = job_start->listen_address();
+    if (!is_root()) local.hello.actors_port = actors->publish(supervisor, local.hello.actors_host, 0);
+  }
+  begun = is_root();
+  tell_from_outside(supervisor, local);
 }
 
 void ProcessRun::State::stop() {
@@ -240,7 +344,10 @@ void ProcessRun::State::stop() {
   if (emulated_clock) emulated_clock->stop();
   snapshots.stop();
   if (network) network->stop();
+  begun = false;
+  if (job_start) job_start->route_child_ends({});
   coordinator = nullptr;
+  supervisor = nullptr;
   for (const caf::actor& actor : spawned) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   spawned.clear();
   actors.reset();
@@ -287,7 +394,7 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
 }
 
 void ProcessRun::State::interrupted(int count, Launcher& launcher) {
-  if (count == 1) {
+  if (count == 1 && begun) {
     console.note(std::string("stopping after this step") +
                  (has_emulated(plan) ? "" : "; a checkpoint is being written") + " (Ctrl-C again to leave at once)");
     return tell_from_outside(coordinator, Interrupt{});
@@ -299,6 +406,25 @@ void ProcessRun::State::interrupted(int count, Launcher& launcher) {
   depart(launcher, departure);
 }
 
+/// scancel and mpirun tell all processes to end; rank 0 ends the others in order.
+void ProcessRun::State::ignore_termination() const {
+  if (!is_root() && place.launcher != "maestro") signal(SIGTERM, SIG_IGN);
+}
+
+void ProcessRun::State::ignore_signals() const {
+  signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group; rank 0 decides what it means
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  pthread_sigmask(SIG_UNBLOCK, &term, nullptr);
+}
+
+std::string ProcessRun::State::on_host(std::uint32_t host) const {
+  const RunPlace& run = plan.options.run_place;
+  if (!run.several_hosts()) return {};
+  return " on host " + (run.host_names.empty() ? std::to_string(host) : run.host_names[host]);
+}
+
 void ProcessRun::State::print_header() const {
   if (plan.options.quiet || !is_root()) return;
   std::string header = "job " + plan.name + ": " + std::to_string(plan.train.steps) + " steps of " +
@@ -306,19 +432,20 @@ void ProcessRun::State::print_header() const {
                        (several() ? " processes" : " process") + ", tensors by " + network->provider();
   console.note(header);
   console.note("  corpus    " + plan.corpus->describe());
-  for (const auto& place : plan.places) {
-    const GraphNode& node = plan.graph.node(place.section);
+  for (const auto& at : plan.places) {
+    const GraphNode& node = plan.graph.node(at.section);
     if (node.mode == Mode::source) continue;
-    console.note("  " + node.name + " replica " + std::to_string(place.replica.value()) + " on " +
-                 listed(place.devices) + " of process " + std::to_string(place.rank.value()) + ", " +
-                 std::string(name_of(plan.sections[place.section.value()].config.precision)) +
+    console.note("  " + node.name + " replica " + std::to_string(at.replica.value()) + " on " + listed(at.devices) +
+                 " of process " + std::to_string(at.rank.value()) + on_host(at.host) + ", " +
+                 std::string(name_of(plan.sections[at.section.value()].config.precision)) +
                  (node.trained() ? ", trained" : ", frozen"));
   }
   for (const std::string& note : plan.notes) console.note("  note: " + note);
   if (start.first_step > 1) console.note("  resuming after step " + std::to_string(start.first_step - 1));
 }
 
-ProcessRun::ProcessRun(const JobPlan& plan, Console& console) : state_(std::make_unique<State>(plan, console)) {}
+ProcessRun::ProcessRun(const JobPlan& plan, Console& console, JobStart* start)
+    : state_(std::make_unique<State>(plan, console, start)) {}
 ProcessRun::~ProcessRun() {
   state_->stop();
 }
@@ -343,57 +470,40 @@ void ProcessRun::prepare() {
 
 RunResult ProcessRun::run() {
   State& state = *state_;
-  if (!state.is_root()) {  // Ctrl-C reaches the whole group; rank 0 decides what it means
-    signal(SIGINT, SIG_IGN);
-    sigset_t term;
-    sigemptyset(&term);
-    sigaddset(&term, SIGTERM);
-    pthread_sigmask(SIG_UNBLOCK, &term, nullptr);
-  }
   std::future<RunOutcome> future = state.outcome->future();
-  state.replicas = state.builder.build_all(state.rank);
-  state.network = std::make_unique<Network>(network_options(state.plan.transport),
-                                            state.several() || state.plan.transport.force_rma);
-  ActorSystemOptions actor_options;
-  actor_options.networked = state.several();
-  actor_options.peer_timeout = milliseconds(static_cast<std::int64_t>(state.plan.train.peer_timeout_s * 1000));
-  state.actors = std::make_unique<ActorEnvironment>(actor_options);
-  state.print_header();
-
-  LocalActors local;
-  const caf::actor supervisor = state.spawn_all(local);
-  Launcher launcher([supervisor](ProcessRank rank, std::string how) {
-    tell_from_outside(supervisor, ChildEnded{rank, std::move(how)});
-  });
-  local.root = supervisor;
-  if (state.several() && state.is_root()) {
-    const std::string& listen = state.plan.transport.listen;
-    ChildEnvironment children;
-    children.processes = state.plan.options.processes;
-    children.root_host = listen == "0.0.0.0" ? "127.0.0.1" : listen;
-    children.root_port =
-        state.actors->publish(supervisor, listen, static_cast<std::uint16_t>(state.plan.transport.port));
-    launcher.start(state.plan.options.command, children);
-  } else if (state.several()) {
-    local.root = state.actors->find(state.environment.root_host, state.environment.root_port, milliseconds(10000));
+  Launcher launcher([&state](ProcessRank rank, const std::string& how) { state.job_start->child_ended(rank, how); });
+  std::unique_ptr<SignalWatcher> signals;
+  if (state.is_root()) {
+    signals = std::make_unique<SignalWatcher>([&](int count) { state.interrupted(count, launcher); });
+  } else {
+    state.ignore_signals();
   }
-  tell_from_outside(supervisor, local);
-  local = LocalActors();
-
-  RunOutcome ended;
-  {
-    std::unique_ptr<SignalWatcher> signals;
-    if (state.is_root()) {
-      signals = std::make_unique<SignalWatcher>([&](int count) { state.interrupted(count, launcher); });
-    }
-    ended = future.get();
+  try {
+    state.meet(launcher);
+  } catch (const JobError& problem) {
+    const bool told_to_all = state.job_start != nullptr && problem.code() == ErrorCode::cancelled;
+    if (!told_to_all || state.job_start->prints_refusals()) throw;
+    return {};
   }
+  state.ignore_termination();
+  try {
+    if (state.job_start) state.job_start->check_shared_folder(state.meeting);
+    state.build();
+    state.print_header();
+    state.introduce();
+  } catch (const JobError& problem) {
+    if (!state.several()) throw;
+    const std::string whose = state.is_root() ? std::string() : state.job_start->own_name() + ": ";
+    tell_from_outside(state.supervisor, Failure{whose + problem.what()});
+  }
+  const RunOutcome ended = future.get();
+  signals.reset();
   if (!ended.ok) {
     RunResult failed;
     failed.status = state.fail(ended, launcher);
     return failed;
   }
-  if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.environment.rank)).or_throw();
+  if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.place.rank)).or_throw();
   state.stop();
   launcher.end_all(milliseconds(10000));
   RunResult result = state.succeed(ended);

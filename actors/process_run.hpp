@@ -8,14 +8,15 @@
 #include <memory>
 
 #include "actors/job_plan.hpp"
+#include "actors/job_start.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
 
 class ProcessRun {
  public:
-  /// The plan must outlive the run.
-  ProcessRun(const JobPlan& plan, Console& console);
+  /// `start`: of a job of several processes; else null. All must outlive the run.
+  ProcessRun(const JobPlan& plan, Console& console, JobStart* start);
   ~ProcessRun();
   ProcessRun(const ProcessRun&) = delete;
   ProcessRun& operator=(const ProcessRun&) = delete;

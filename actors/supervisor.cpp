@@ -1,5 +1,7 @@
 #include "actors/supervisor.hpp"
 
+#include <unistd.h>
+
 #include "runtime/graph/section_graph.hpp"
 
 namespace maestro {
@@ -10,6 +12,7 @@ constexpr std::chrono::milliseconds settle_time(250);
 
 std::string process_label(const ProcessHello& process, const SectionGraph& graph) {
   std::string label = "process " + std::to_string(process.rank.value()) + " (pid " + std::to_string(process.pid);
+  if (!process.host.empty()) label += ", host " + process.host;
   if (process.rank == ProcessRank(0)) label += ", coordinator";
   for (const ReplicaAddress& replica : process.replicas) {
     label += ", section '" + graph.node(replica.section).name + "' replica " + std::to_string(replica.replica.value());
@@ -26,38 +29,85 @@ void Supervisor::on_exit() {
   local_ = LocalActors();
   directory_ = Directory();
   watched_.clear();
+  root_ = nullptr;
+}
+
+bool Supervisor::on_this_host(ProcessRank rank) const {
+  return options_.hosts.at(rank.value()) == options_.hosts.at(options_.rank.value());
+}
+
+bool Supervisor::prints(const std::set<ProcessRank>& lost) const {
+  for (std::uint32_t rank = 0; rank < options_.rank.value(); ++rank) {
+    if (on_this_host(ProcessRank(rank)) && !lost.contains(ProcessRank(rank))) return false;
+  }
+  return true;
 }
 
 caf::behavior Supervisor::make_behavior() {
   return {
+      [this](const JoinRoot& message) { join(message); },
+      [this](const ProcessJoined& process) { joined(process); },
       [this](const LocalActors& local) {
         local_ = local;
-        if (!is_root()) monitor(local_.root);
-        tell(this, local_.root, local_.hello);
-        if (is_root()) delayed_send(this, options_.start_timeout, StartTimeout{});
+        tell(this, root_, local_.hello);
       },
       [this](const ProcessHello& hello) { introduced(hello); },
       [this](const Directory& directory) { wire(directory); },
-      [this](BridgeReady) { tell(this, local_.root, ProcessReady{options_.rank}); },
+      [this](BridgeReady) { wired(); },
       [this](const ProcessReady& message) { ready(message); },
-      [this](StartTimeout) {
-        if (wired_) return;
-        fail("only " + std::to_string(directory_.processes.size()) + " of " + std::to_string(options_.processes) +
-                 " processes came up within " + std::to_string(options_.start_timeout.count() / 1000) + " s",
-             true);
-      },
+      [this](StartTimeout) { start_timed_out(); },
       [this](const ChildEnded& child) { child_ended(child); },
       [this](LossSettled) { report_loss(); },
+      [this](const NeighbourLost& loss) {
+        fail("process " + std::to_string(options_.rank.value()) + " lost its connection to " + loss.peer +
+                 ", which process 0 still reaches; check the network between their hosts",
+             prints({}));
+      },
       [this](Farewell) {
         ended_ = true;
         RunOutcome outcome;
         outcome.ok = true;
         options_.outcome->set(std::move(outcome));
       },
-      [this](const Failure& failure) { fail(failure.message, is_root()); },
+      [this](const Failure& failure) { fail(failure.message, prints({})); },
       [this](Finish) { finish(); },
       [this](const ProcessSummary& summary) { summarised(summary); },
   };
+}
+
+void Supervisor::join(const JoinRoot& message) {
+  root_ = message.root;
+  if (!is_root()) {
+    ProcessHello root;
+    root.supervisor = root_;
+    watch(root);
+  }
+  tell(this, root_, ProcessJoined{options_.rank, getpid(), options_.host, caf::actor_cast<caf::actor>(this)});
+  if (is_root()) delayed_send(this, options_.start_timeout, StartTimeout{});
+}
+
+void Supervisor::joined(const ProcessJoined& process) {
+  ++joined_;
+  if (process.rank == options_.rank) return;
+  ProcessHello known;
+  known.rank = process.rank;
+  known.pid = process.pid;
+  known.host = process.host;
+  known.supervisor = process.supervisor;
+  watch(known);
+}
+
+void Supervisor::start_timed_out() {
+  if (static_cast<std::int64_t>(joined_) >= options_.processes) return;  // deaths are noticed from here on
+  fail("only " + std::to_string(joined_) + " of " + std::to_string(options_.processes) + " processes came up within " +
+           std::to_string(options_.start_timeout.count() / 1000) + " s",
+       true);
+}
+
+void Supervisor::watch(const ProcessHello& process) {
+  const bool known = watched_.contains(process.supervisor.address());
+  watched_[process.supervisor.address()] = process;
+  if (!known) monitor(process.supervisor);
 }
 
 void Supervisor::introduced(const ProcessHello& hello) {
@@ -67,10 +117,7 @@ void Supervisor::introduced(const ProcessHello& hello) {
                 true);
   }
   directory_.processes.push_back(hello);
-  if (hello.rank != options_.rank) {
-    monitor(hello.supervisor);
-    watched_[hello.supervisor.address()] = hello;
-  }
+  if (hello.rank != options_.rank) watch(hello);
   if (static_cast<std::int64_t>(directory_.processes.size()) < options_.processes) return;
   directory_.coordinator = local_.coordinator;
   for (const ProcessHello& process : directory_.processes) tell(this, process.supervisor, directory_);
@@ -79,11 +126,37 @@ void Supervisor::introduced(const ProcessHello& hello) {
 void Supervisor::wire(const Directory& directory) {
   directory_ = directory;
   for (const ProcessHello& process : directory_.processes) {
-    if (!is_root() && process.rank == ProcessRank(0)) watched_[process.supervisor.address()] = process;
+    if (process.rank == options_.rank) continue;
+    const bool ours_to_connect = process.rank.value() > 0 && process.rank < options_.rank;
+    if (ours_to_connect && options_.connect) {
+      connect_to(process);
+    } else {
+      watch(process);  // it connects to us (SV-5)
+    }
   }
   for (const ReplicaAddress& replica : local_.hello.replicas) tell(this, replica.actor, directory_);
   if (is_root()) tell(this, local_.coordinator, directory_);
   tell(this, local_.bridge, directory_);
+}
+
+void Supervisor::connect_to(const ProcessHello& process) {
+  ++unwired_;
+  options_.connect(
+      this, process.actors_host, process.actors_port,
+      [this, process] {
+        watch(process);
+        wired();
+      },
+      [this, process](const std::string& problem) {
+        fail("process " + std::to_string(options_.rank.value()) + " cannot connect to " +
+                 process_label(process, *options_.graph) + " at " + process.actors_host + ":" +
+                 std::to_string(process.actors_port) + ": " + problem + "; do the hosts reach each other?",
+             prints({}));
+      });
+}
+
+void Supervisor::wired() {
+  if (--unwired_ == 0) tell(this, root_, ProcessReady{options_.rank});
 }
 
 void Supervisor::ready(const ProcessReady&) {
@@ -101,32 +174,37 @@ void Supervisor::child_ended(const ChildEnded& child) {
 void Supervisor::lost(const caf::down_msg& down) {
   if (ended_ || loss_) return;
   const auto found = watched_.find(down.source);
-  if (finishing_) {
-    if (!is_root()) {  // rank 0 has all it wanted
-      RunOutcome outcome;
-      outcome.ok = true;
-      ended_ = true;
-      return options_.outcome->set(std::move(outcome));
-    }
-    if (found != watched_.end() && summarised_.count(found->second.rank) != 0) return;
+  if (found == watched_.end()) return;
+  const ProcessHello& process = found->second;
+  const bool neighbour = !is_root() && process.rank != ProcessRank(0);
+  if (finishing_ && (neighbour || summarised_.contains(process.rank))) return;  // it has left in order
+  if (neighbour) return lost_neighbour(process);
+  if (finishing_ && !is_root()) {  // rank 0 has all it wanted
+    RunOutcome outcome;
+    outcome.ok = true;
+    ended_ = true;
+    return options_.outcome->set(std::move(outcome));
   }
-  std::string peer = is_root() ? "a process" : "process 0 (coordinator)";
-  std::int64_t pid = 0;
-  if (found != watched_.end()) {
-    peer = process_label(found->second, *options_.graph);
-    pid = found->second.pid;
-  }
+  note_loss(process);
+}
+
+void Supervisor::lost_neighbour(const ProcessHello& process) {
+  // Rank 0 sees most of these losses, too, and knows more: it gets the time to notice.
+  delayed_send(this, 2 * options_.peer_timeout, NeighbourLost{process_label(process, *options_.graph)});
+}
+
+void Supervisor::note_loss(const ProcessHello& process) {
   Loss loss;
-  loss.rank = found != watched_.end() ? found->second.rank : ProcessRank(0);
-  loss.pid = pid;
-  loss.peer = peer;
+  loss.rank = process.rank;
+  loss.pid = process.pid;
+  loss.peer = process.pid == 0 ? "process 0 (coordinator)" : process_label(process, *options_.graph);
   loss.step = std::to_string(options_.current_step->load(std::memory_order_relaxed));
   loss_ = std::move(loss);
   ask_survivors();
 }
 
 void Supervisor::ask_survivors() {
-  if (!prints()) return report_loss();
+  if (!prints({loss_->rank})) return report_loss();
   delayed_send(this, settle_time, LossSettled{});
   for (const ProcessHello& process : directory_.processes) {
     if (process.rank == loss_->rank || (!is_root() && process.rank != options_.rank)) continue;
@@ -152,14 +230,15 @@ std::string Supervisor::how_lost() const {
 void Supervisor::report_loss() {
   ended_ = true;
   RunOutcome outcome;
-  if (prints()) {
+  if (prints({loss_->rank})) {
     outcome.error = "lost " + loss_->peer + " in step " + loss_->step + ": " + how_lost();
     for (const std::string& waiting : loss_->waiting) outcome.error += "; " + waiting;
   }
-  if (loss_->pid != 0) outcome.lost_pids.push_back(loss_->pid);
+  if (loss_->pid != 0 && on_this_host(loss_->rank)) outcome.lost_pids.push_back(loss_->pid);
   if (is_root()) {
+    const std::string told = "lost " + loss_->peer + " in step " + loss_->step + ": " + how_lost();
     for (const auto& [address, process] : watched_) {
-      if (process.rank != loss_->rank) tell(this, process.supervisor, Failure{loss_->peer + " was lost"});
+      if (process.rank != loss_->rank) tell(this, process.supervisor, Failure{told});
     }
   }
   options_.outcome->set(std::move(outcome));
@@ -170,8 +249,8 @@ void Supervisor::fail(const std::string& message, bool print) {
   ended_ = true;
   if (is_root()) {
     for (const auto& [address, process] : watched_) tell(this, process.supervisor, Failure{message});
-  } else if (local_.root) {
-    tell(this, local_.root, Failure{message});
+  } else if (root_) {
+    tell(this, root_, Failure{message});
   }
   RunOutcome outcome;
   if (print) outcome.error = message;
@@ -186,7 +265,7 @@ void Supervisor::finish() {
     }
     return summarised(options_.summary());
   }
-  tell(this, local_.root, options_.summary());
+  tell(this, root_, options_.summary());
 }
 
 void Supervisor::summarised(const ProcessSummary& summary) {

@@ -3,9 +3,11 @@
 //
 // SV-1: the outcome of a process is decided once, by the first failure or by the orderly end.
 // SV-2: a death is told by CAF's down message; whoever notices first tells all others.
-// SV-3: exactly one process prints the error of a failed run: rank 0, or rank 1 when rank 0 itself was lost.
+// SV-3: on every host one process prints the error of a failed run: its first one that was not lost.
 // SV-4: a loss is reported `settle_time` after it was noticed, with what the survivors and the launcher said until
 // then.
+// SV-5: every process has a connection of its own to every other one before the run begins, and watches it. Two that
+// lose each other while rank 0 reaches both end the run, too.
 #pragma once
 
 #include <atomic>
@@ -44,18 +46,30 @@ class OutcomePromise {
   std::promise<RunOutcome> promise_;
 };
 
-/// "process 2 (pid 4711, section 'student' replica 0)".
+/// "process 2 (pid 4711, section 'student' replica 0)"; with ", host node3" where it has one.
 [[nodiscard]] std::string process_label(const ProcessHello& process, const SectionGraph& graph);
 
 struct SupervisorOptions {
   const SectionGraph* graph = nullptr;
   ProcessRank rank;
   std::int64_t processes = 1;
+  std::vector<std::uint32_t> hosts = {0};  ///< by rank
+  std::string host;                        ///< of this process, as people call it; empty where there is only one
   std::chrono::milliseconds start_timeout{60000};
+  std::chrono::milliseconds peer_timeout{2000};  ///< after which rank 0, too, has noticed a lost process
   std::string build;
+  /// Connects to the process published there, from a handler of the supervisor. Not needed by a process alone.
+  std::function<void(caf::event_based_actor*, const std::string& host, std::uint16_t port, std::function<void()> done,
+                     std::function<void(const std::string& problem)> failed)>
+      connect;
   std::shared_ptr<OutcomePromise> outcome;  ///< shared with the main thread
   std::atomic<std::uint64_t>* current_step = nullptr;
   std::function<ProcessSummary()> summary;
+};
+
+/// Where to report: the first thing that a supervisor hears.
+struct JoinRoot {
+  caf::actor root;  ///< rank 0's supervisor; this actor itself on rank 0
 };
 
 /// The process's own actors, told after they were spawned.
@@ -63,7 +77,6 @@ struct LocalActors {
   ProcessHello hello;
   caf::actor bridge;
   caf::actor coordinator;  ///< rank 0 only
-  caf::actor root;         ///< rank 0's supervisor; this actor itself on rank 0
 };
 
 /// A lost process, and what the survivors wait for.
@@ -84,11 +97,21 @@ class Supervisor : public caf::event_based_actor {
 
  private:
   [[nodiscard]] bool is_root() const { return options_.rank == ProcessRank(0); }
-  [[nodiscard]] bool prints() const { return is_root() || options_.rank == ProcessRank(1); }  // SV-3
+  /// SV-3, when these were lost.
+  [[nodiscard]] bool prints(const std::set<ProcessRank>& lost) const;
+  [[nodiscard]] bool on_this_host(ProcessRank rank) const;
+  void join(const JoinRoot& message);
+  void joined(const ProcessJoined& process);
   void introduced(const ProcessHello& hello);
+  void watch(const ProcessHello& process);
+  void connect_to(const ProcessHello& process);
+  void wired();
+  void start_timed_out();
   void wire(const Directory& directory);
   void ready(const ProcessReady& ready);
   void lost(const caf::down_msg& down);
+  void lost_neighbour(const ProcessHello& process);
+  void note_loss(const ProcessHello& process);
   void ask_survivors();
   void survivor_waits(const WaitingFor& answer);
   [[nodiscard]] std::string how_lost() const;
@@ -101,7 +124,10 @@ class Supervisor : public caf::event_based_actor {
   SupervisorOptions options_;
   LocalActors local_;
   Directory directory_;
+  caf::actor root_;
   std::map<caf::actor_addr, ProcessHello> watched_;
+  std::size_t joined_ = 0;   // on rank 0
+  std::size_t unwired_ = 1;  // connections to make, and the bridge
   std::size_t ready_ = 0;
   bool wired_ = false;
   bool finishing_ = false;
@@ -114,8 +140,14 @@ class Supervisor : public caf::event_based_actor {
 
 /// To the supervisor itself: what is not known about a loss by now stays unknown.
 struct LossSettled {};
+/// To the supervisor itself: rank 0 has had the time to notice this loss by itself.
+struct NeighbourLost {
+  std::string peer;
+};
 
 }  // namespace maestro
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LossSettled)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::NeighbourLost)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::JoinRoot)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LocalActors)

@@ -3,6 +3,8 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <ranges>
 #include <string_view>
 #include <utility>
@@ -53,8 +55,15 @@ Values values_of(const std::vector<Setting>& settings) {
   return values;
 }
 
+/// As people write it: TOML has every digit of a number, 0.00029999999999999997 for 0.0003.
 std::string shown(const std::string& value) {
   constexpr std::size_t most = 120;
+  double number = 0;
+  const auto parsed = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (parsed.ec == std::errc() && parsed.ptr == value.data() + value.size()) {
+    std::array<char, 32> text{};
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+  }
   return value.size() <= most ? value : value.substr(0, most) + "...";
 }
 

@@ -29,10 +29,12 @@ struct Welcome {
   std::string caf_host;
   std::uint16_t caf_port = 0;
   std::string root_host_name;
+  std::string secret;       ///< for the connections that follow: who was not welcomed does not know it
+  std::string shared_file;  ///< in the output folder, for hosts to see whether they share it; may be empty
 };
 
 struct RendezvousOptions {
-  std::string address;                 ///< "host:port" with an IPv4 address; port 0: any free one
+  std::string address;                 ///< "host:port" with an IPv4 address, port 0: any free one; or "unix:/path"
   std::shared_ptr<const KeySet> keys;  ///< TLS with mutual certificates, shared with the sockets; null: plain
   JoinRequest own;                     ///< of rank 0
   std::vector<std::uint32_t> hosts;    ///< by rank
@@ -70,7 +72,7 @@ class RendezvousDoor {
 };
 
 struct JoinOptions {
-  std::string host;  ///< of rank 0
+  std::string host;  ///< of rank 0; or "unix:/path", its local socket
   std::uint16_t port = 0;
   std::shared_ptr<const KeySet> keys;  ///< as rank 0 has them; null: plain
   JoinRequest request;
@@ -80,7 +82,7 @@ struct JoinOptions {
 
 /// Every other rank's side: blocks until all processes are present. Throws JobError of one line: rank 0's name cannot
 /// be resolved (at once), nobody answers there (with how long it was tried), a certificate was refused and why, rank 0
-/// refused this process, the job cannot begin, rank 0 has ended.
+/// refused this process, the job cannot begin (`cancelled`: all others are told the same line), rank 0 has ended.
 [[nodiscard]] Welcome join(const JoinOptions& options);
 
 /// Joins only to say why the job cannot begin: an error that this process alone sees, before it could join. All others

@@ -20,6 +20,8 @@ struct Meeting {
   2: required string caf_host
   3: required i32 caf_port
   4: required string root_host_name
+  5: required string secret
+  6: required string shared_file
 }
 
 // Without a meeting: not all processes have come yet, ask again.

@@ -94,6 +94,8 @@ Answer RendezvousDoor::State::answer(std::int64_t rank) {
   meeting.caf_host = options.welcome.caf_host;
   meeting.caf_port = options.welcome.caf_port;
   meeting.root_host_name = options.welcome.root_host_name;
+  meeting.secret = options.welcome.secret;
+  meeting.shared_file = options.welcome.shared_file;
   answer.__set_meeting(meeting);
   return answer;
 }

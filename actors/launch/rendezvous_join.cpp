@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds connect_patience = 5000ms;
 constexpr std::chrono::milliseconds ended_patience = 5000ms;
 
 std::string root_address(const JoinOptions& options) {
-  return options.host + ":" + std::to_string(options.port);
+  return options.host.starts_with("unix:") ? options.host : options.host + ":" + std::to_string(options.port);
 }
 
 void stop_if_cancelled(const JoinOptions& options) {
@@ -32,6 +32,8 @@ void stop_if_cancelled(const JoinOptions& options) {
 /// while, a relay with nobody behind it ends the connection, as does a rank 0 that wants TLS.
 std::chrono::milliseconds patience_for(const JobError& error, const JoinOptions& options) {
   if (error.code() == ErrorCode::unavailable || error.code() == ErrorCode::timeout) return options.patience;
+  const bool no_socket_yet = error.code() == ErrorCode::not_found && options.host.starts_with("unix:");
+  if (no_socket_yet) return options.patience;
   return error.code() == ErrorCode::peer_lost ? std::min(ended_patience, options.patience) : 0ms;
 }
 
@@ -68,7 +70,9 @@ class RootConnection {
     return {.epoch = static_cast<std::uint32_t>(meeting.epoch),
             .caf_host = meeting.caf_host,
             .caf_port = static_cast<std::uint16_t>(meeting.caf_port),
-            .root_host_name = meeting.root_host_name};
+            .root_host_name = meeting.root_host_name,
+            .secret = meeting.secret,
+            .shared_file = meeting.shared_file};
   }
 
   void withdraw(const std::string& reason) {
@@ -90,7 +94,7 @@ class RootConnection {
     try {
       connection_.ask(call);
     } catch (const rendezvous::Refused& refused) {
-      if (refused.for_all) throw JobError(refused.reason);
+      if (refused.for_all) throw JobError(refused.reason, ErrorCode::cancelled);
       throw JobError("rank 0 at " + root_address(options_) + " refused this process: " + refused.reason);
     }
   }

@@ -59,9 +59,8 @@ int emulate(const EmulateArguments& arguments, Console& console) {
   const auto corpus =
       std::make_shared<const WorkloadCorpus>(load_workload(arguments.workload), arguments.workload.string());
   RunOptions run = arguments.run;
-  run.command = {"emulate",     arguments.workload.string(),    "--policy",  settings.policy,
-                 "--steps",     std::to_string(settings.steps), "--columns", std::to_string(settings.columns),
-                 "--processes", std::to_string(run.processes)};
+  run.command = {"emulate", arguments.workload.string(),    "--policy",  settings.policy,
+                 "--steps", std::to_string(settings.steps), "--columns", std::to_string(settings.columns)};
   App app(JobDocument::parse(emulation_job(*corpus, settings), "emulation of " + arguments.workload.string()),
           std::move(run), console);
   compose_emulation(app, corpus, settings.columns);

@@ -2,7 +2,6 @@
 // second Ctrl-C.
 #include <CLI/CLI.hpp>
 
-#include "actors/launcher.hpp"
 #include "actors/signal_watcher.hpp"
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/keys_command.hpp"
@@ -12,8 +11,15 @@
 namespace {
 
 void add_run_options(CLI::App& command, maestro::RunOptions& run) {
-  command.add_option("--processes", run.processes, "processes on this machine; rank 0 coordinates")
-      ->check(CLI::Range(1, 64));
+  CLI::Option* processes =
+      command.add_option("--processes", run.processes, "processes on this machine; rank 0 coordinates")
+          ->check(CLI::Range(1, 64));
+  command
+      .add_option("--hosts", run.hosts, "a,b:2: processes on these hosts, started by ssh; this machine is the first")
+      ->excludes(processes);
+  command.add_option("--ssh", run.ssh, "remote shell and its options (default: ssh)");
+  command.add_option("--listen", run.listen, "address or interface to listen on, or auto (default: loopback)");
+  command.add_option("--keys", run.keys, "folder of certificates and token, as made by maestro keys");
   command.add_option("--cpu-devices", run.cpu_devices, "lay this many devices over the cores that are there")
       ->check(CLI::Range(1, 4096));
   command.add_option("--report", run.report, "write a JSON report here");
@@ -29,6 +35,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
 
   maestro::TrainArguments train;
+  train.run.joins = true;
   CLI::App* train_command = app.add_subcommand("train", "train what a job file describes");
   train_command->add_option("job", train.job, "job file (TOML)")->required();
   train_command->add_option("--set", train.overrides, "override a key: --set student.micro_batch=4")

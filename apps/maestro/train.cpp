@@ -44,8 +44,6 @@ RunResult train(const TrainArguments& arguments, Console& console) {
     run.command.push_back("--set");
     run.command.push_back(setting);
   }
-  run.command.push_back("--processes");
-  run.command.push_back(std::to_string(run.processes));
   if (run.cpu_devices > 0) {
     run.command.insert(run.command.end(), {"--cpu-devices", std::to_string(run.cpu_devices)});
   }

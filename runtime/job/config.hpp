@@ -54,8 +54,10 @@ struct TransportConfig {
   std::int64_t slots = 2;               ///< per edge and consumer replica
   std::int64_t chunk_kib = 1024;        ///< largest single RMA write
   double timeout_s = 5.0;               ///< a write that finds no way out within this time fails
-  std::string listen = "127.0.0.1";
-  std::int64_t port = 0;                ///< of rank 0's actor system; 0: any free one
+  std::string listen = "127.0.0.1";     ///< address, interface, or "auto"
+  std::int64_t port = 0;                ///< where rank 0 is found by the other processes; 0: any free one
+  std::string keys;                     ///< folder made by `maestro keys`; needed between hosts
+  double start_timeout_s = 60;          ///< for all processes to come
 };
 
 /// [schedule]

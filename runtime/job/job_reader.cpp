@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "runtime/job/printable.hpp"
 
@@ -19,6 +20,14 @@ bool is_address(const std::string& text) {
   std::array<unsigned char, sizeof(in6_addr)> ignored{};
   return inet_pton(AF_INET, text.c_str(), ignored.data()) == 1 ||
          inet_pton(AF_INET6, text.c_str(), ignored.data()) == 1;
+}
+
+/// "eth0", or "auto".
+bool is_interface(const std::string& text) {
+  constexpr std::size_t longest = 15;  // IFNAMSIZ - 1
+  const auto in_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
+  return !text.empty() && text.size() <= longest && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
+         std::ranges::all_of(text, in_name);
 }
 
 std::string nonempty_text(const JobTable& table, std::string_view key, std::string fallback, const std::string& what) {
@@ -138,13 +147,15 @@ TransportConfig read_transport(const JobTable& transport) {
   out.chunk_kib = transport.integer("chunk_kib", out.chunk_kib, {.min = 1, .max = std::int64_t{1} << 20});
   out.timeout_s = transport.number("timeout_s", out.timeout_s, positive);
   out.listen = transport.text("listen", out.listen);
-  if (!is_address(out.listen)) {
+  if (!is_address(out.listen) && !is_interface(out.listen)) {
     transport.fail("listen",
-                   "expected an IPv4 or IPv6 address such as 127.0.0.1 (this machine only) or 0.0.0.0 (all "
-                   "interfaces), got \"" +
+                   "expected an address such as 127.0.0.1 (this machine only), an interface such as eth0, or auto, "
+                   "got \"" +
                        printable(out.listen) + '"');
   }
   out.port = transport.integer("port", out.port, {.min = 0, .max = 65535});
+  out.keys = transport.text("keys", out.keys);
+  out.start_timeout_s = transport.number("start_timeout_s", out.start_timeout_s, positive);
   return out;
 }
 

@@ -25,9 +25,9 @@ class SupervisorTest : public ::testing::Test {
     LocalActors local;
     local.bridge = bench_.stand_in([this](const Directory&) { ++bridged_; });
     local.coordinator = bench_.stand_in([this](const Directory&) { ++bridged_; }, [this](Begin) { ++begun_; });
-    local.root = supervisor_;
     local.hello.build = options.build;
     local.hello.supervisor = supervisor_;
+    bench_.send(supervisor_, JoinRoot{supervisor_});
     bench_.send(supervisor_, local);
     bench_.deliver_all();
   }

@@ -6,7 +6,7 @@ import unittest
 
 from maestro_program import SystemTest, distillation
 
-MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe")
+MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
 
 
 @unittest.skipIf(shutil.which("mpirun") is None,

@@ -25,7 +25,7 @@ class Slurm(SystemTest):
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe() + self.cluster.logs())
         self.assertEqual(finished.curve(), expected)
-        self.assertEqual(finished.report["run"]["processes"], 3)
+        self.assertEqual(finished.report["plan"]["processes"], 3)
         self.assert_nothing_left(run)
 
     def test_a_batch_script_is_one_process_and_its_step_is_a_job(self):
@@ -49,7 +49,7 @@ class Slurm(SystemTest):
 
     def processes_of(self, report):
         import json
-        return json.loads((self.folder / report).read_text())["run"]["processes"]
+        return json.loads((self.folder / report).read_text())["plan"]["processes"]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,111 @@
+// Brings the processes of a job together before anything is built: finds out where this one listens and what it shows
+// the others, starts them if that is its part, and lets them in, or joins rank 0.
+//
+// JS-1: on one host the processes meet at a local socket that only their user can open, and listen on loopback.
+// JS-2: between hosts every connection of control is TLS with mutual certificates, and the job's token is asked for.
+// JS-3: when the job cannot begin, every process that was reached ends with the same line.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "actors/launch/launcher.hpp"
+#include "actors/launch/rendezvous.hpp"
+#include "actors/launch/run_keys.hpp"
+#include "actors/launch/run_place.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/job/config.hpp"
+#include "runtime/observe/console.hpp"
+
+namespace maestro {
+
+/// What all processes of a run know when they have met.
+struct Meeting {
+  Epoch epoch;
+  std::string secret;        ///< processes of other runs do not have it
+  std::string root_address;  ///< where rank 0's supervisor is published
+  std::uint16_t root_port = 0;
+  std::string shared_file;  ///< in the output folder, written by rank 0
+};
+/// Of a process alone.
+[[nodiscard]] Meeting new_meeting();
+
+struct JobStartOptions {
+  RunPlace run;
+  TransportConfig transport;
+  std::string ssh;                   ///< RunOptions::ssh
+  std::vector<std::string> command;  ///< RunOptions::command
+};
+
+/// What all processes must have in common.
+struct JobText {
+  std::string job;                      ///< TOML
+  std::filesystem::path shared_folder;  ///< where all hosts store files of the run; empty: none does
+};
+
+class JobStart {
+ public:
+  /// Looks at options, addresses and keys. Throws JobError.
+  JobStart(JobStartOptions options, Console& console);
+  ~JobStart();
+  JobStart(const JobStart&) = delete;
+  JobStart& operator=(const JobStart&) = delete;
+
+  /// The address of this host that everything listens on.
+  [[nodiscard]] const std::string& listen_address() const { return listen_; }
+  /// Null when all stays on this host.
+  [[nodiscard]] std::shared_ptr<const KeySet> keys() const { return keys_; }
+  /// As people call this process's host; empty when there is only one.
+  [[nodiscard]] const std::string& host() const { return host_; }
+  /// "process 1 (host b)".
+  [[nodiscard]] std::string own_name() const;
+
+  /// Publishes rank 0's supervisor on an address and a port (0: any), and returns the port.
+  using Publish = std::function<std::uint16_t(const Meeting&, const std::string& address, std::int64_t port)>;
+  /// Rank 0: blocks until all are there. Throws JobError.
+  [[nodiscard]] Meeting gather(Launcher& launcher, const JobText& job, const Publish& publish);
+  /// The others: the same. Throws JobError.
+  [[nodiscard]] Meeting join(const JobText& job);
+  /// Whether this process prints why the job cannot begin; else another one of this host does.
+  [[nodiscard]] bool prints_refusals() const;
+  /// Of a process that found out alone that the job cannot begin: the others are told why. Best effort.
+  void withdraw(const std::string& reason) noexcept;
+  /// Throws JobError when this host does not see the output folder of rank 0, which has to hold what it stores.
+  void check_shared_folder(const Meeting& meeting) const;
+
+  /// A child of the launcher has ended. Thread-safe.
+  void child_ended(ProcessRank rank, const std::string& how);
+  /// Where that is told when the processes have met; empty: nowhere.
+  void route_child_ends(std::function<void(ProcessRank, const std::string& how)> route);
+
+ private:
+  [[nodiscard]] bool several_hosts() const { return options_.run.several_hosts(); }
+  void check_first_host() const;
+  void choose_listen_address();
+  void find_keys();
+  [[nodiscard]] JoinRequest own_request(const std::string& job) const;
+  [[nodiscard]] std::string door_address() const;
+  [[nodiscard]] std::chrono::milliseconds patience() const;
+  [[nodiscard]] JoinOptions join_options(const std::string& job) const;
+  [[nodiscard]] std::vector<ProcessStart> starts(const ProcessPlace& place) const;
+  void start_others(Launcher& launcher);
+  [[nodiscard]] std::string write_shared_file(const std::filesystem::path& folder);
+
+  JobStartOptions options_;
+  Console& console_;
+  std::string listen_;
+  std::string host_;
+  std::optional<RunKeys> run_keys_;
+  std::shared_ptr<const KeySet> keys_;
+  std::filesystem::path shared_file_;
+  std::mutex mutex_;
+  std::unique_ptr<RendezvousDoor> door_;
+  std::function<void(ProcessRank, const std::string& how)> route_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,246 @@
+#include "actors/launch/launcher.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "runtime/core/result.hpp"
+
+extern char** environ;
+
+namespace maestro {
+
+namespace {
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& text : strings) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+/// A word for a shell, whatever is in it.
+std::string shell_word(const std::string& text) {
+  std::string word = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      word += "'\\''";
+    } else {
+      word += c;
+    }
+  }
+  return word + "'";
+}
+
+std::string own_program() {
+  char self[4096];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0) throw JobError("cannot find this program's own file: " + std::string(std::strerror(errno)));
+  return {self, static_cast<std::size_t>(length)};
+}
+
+struct Pipe {
+  Pipe() {
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+      throw JobError(std::string("cannot make a pipe: ") + std::strerror(errno), ErrorCode::unavailable);
+    }
+  }
+  int ends[2] = {-1, -1};
+};
+
+void write_all(int descriptor, const std::string& text) {
+  std::size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t some = write(descriptor, text.data() + written, text.size() - written);
+    if (some < 0 && errno == EINTR) continue;
+    if (some <= 0) return;  // the shell has gone; its end tells
+    written += static_cast<std::size_t>(some);
+  }
+}
+
+/// Prints what comes line by line behind the host's name, until the stream ends; returns the last line.
+std::string relay(int descriptor, const std::string& host) {
+  FILE* stream = fdopen(descriptor, "r");
+  std::string last;
+  char* line = nullptr;
+  std::size_t room = 0;
+  ssize_t length = 0;
+  while ((length = getline(&line, &room, stream)) >= 0) {
+    std::string text(line, static_cast<std::size_t>(length));
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+    if (text.empty()) continue;
+    last = text;
+    std::fprintf(stderr, "%s: %s\n", host.c_str(), text.c_str());
+  }
+  std::free(line);
+  std::fclose(stream);
+  return last;
+}
+
+std::string how_it_ended(int status) {
+  return WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                             : "exit status " + std::to_string(WEXITSTATUS(status));
+}
+
+}  // namespace
+
+std::vector<std::string> remote_shell_words(const std::string& command) {
+  std::istringstream stream(command.empty() ? "ssh" : command);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  const std::string name = std::filesystem::path(words.at(0)).filename().string();
+  if (name == "ssh") words.insert(words.end(), {"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"});
+  return words;
+}
+
+std::string remote_command(const std::string& folder, const std::vector<std::string>& variables,
+                           const std::vector<std::string>& command) {
+  std::string line = "cd " + shell_word(folder) + " && exec env";
+  for (const std::string& variable : variables) line += " " + shell_word(variable);
+  for (const std::string& word : command) line += " " + shell_word(word);
+  return line;
+}
+
+void Launcher::start(const std::vector<std::string>& arguments, const std::vector<ProcessStart>& processes,
+                     const RemoteShell& shell) {
+  const std::string program = own_program();
+  for (const ProcessStart& process : processes) {
+    if (process.host.empty()) {
+      start_local(program, arguments, process);
+    } else {
+      start_remote(program, arguments, process, shell);
+    }
+  }
+}
+
+void Launcher::start_local(const std::string& program, const std::vector<std::string>& arguments,
+                           const ProcessStart& process) {
+  std::vector<std::string> command(1, program);
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
+  variables.insert(variables.end(), process.variables.begin(), process.variables.end());
+  std::vector<char*> argv = pointers(command);
+  std::vector<char*> envp = pointers(variables);
+  pid_t pid = 0;
+  const int refused = posix_spawn(&pid, program.c_str(), nullptr, nullptr, argv.data(), envp.data());
+  if (refused != 0) {
+    throw JobError("cannot start process " + std::to_string(process.rank) + ": " + std::strerror(refused),
+                   ErrorCode::unavailable);
+  }
+  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), {}, -1});
+}
+
+void Launcher::start_remote(const std::string& program, const std::vector<std::string>& arguments,
+                            const ProcessStart& process, const RemoteShell& shell) {
+  std::vector<std::string> remote(1, program);
+  remote.insert(remote.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> command = shell.words;
+  command.push_back(process.host);
+  command.push_back(remote_command(std::filesystem::current_path().string(), process.variables, remote));
+
+  const Pipe input;
+  const Pipe errors;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input.ends[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, errors.ends[1], STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  // A group of its own: Ctrl-C is for rank 0, which ends the others in order.
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  std::vector<char*> argv = pointers(command);
+  pid_t pid = 0;
+  const int refused = posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  close(input.ends[0]);
+  close(errors.ends[1]);
+  if (refused == 0) write_all(input.ends[1], shell.secrets + "\n");
+  close(input.ends[1]);
+  if (refused != 0) {
+    close(errors.ends[0]);
+    throw JobError("cannot start process " + std::to_string(process.rank) + " on host " + process.host + " by '" +
+                       shell.words.front() + "': " + std::strerror(refused) +
+                       "; install it (openssh-client), or name another remote shell with --ssh",
+                   ErrorCode::unavailable);
+  }
+  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), process.host, errors.ends[0]});
+}
+
+void Launcher::started(Child child) {
+  {
+    const std::lock_guard lock(mutex_);
+    running_[child.pid] = true;
+  }
+  watchers_.emplace_back([this, child = std::move(child)] { watch(child); });
+}
+
+void Launcher::watch(const Child& child) {
+  const std::string said = child.errors < 0 ? std::string() : relay(child.errors, child.host);
+  int status = 0;
+  while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::string how = how_it_ended(status);
+  if (!said.empty() && status != 0) how += " (" + said + ")";
+  {
+    const std::lock_guard lock(mutex_);
+    running_[child.pid] = false;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) clean_ = false;
+  }
+  if (ended_) ended_(child.rank, how);
+}
+
+void Launcher::wait(std::chrono::milliseconds patience) const {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto any_running = [this] {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [pid, running] : running_) {
+      if (running) return true;
+    }
+    return false;
+  };
+  while (any_running() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // children report through waitpid, which has no timeout
+  }
+}
+
+void Launcher::end_all(std::chrono::milliseconds patience) {
+  wait(patience);
+  kill_all();
+  for (std::thread& watcher : watchers_) watcher.join();
+  watchers_.clear();
+}
+
+void Launcher::kill_all() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [pid, running] : running_) {
+    if (running) kill(pid, SIGKILL);
+  }
+}
+
+std::vector<std::int64_t> Launcher::pids() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::int64_t> all;
+  for (const auto& [pid, running] : running_) all.push_back(pid);
+  return all;
+}
+
+bool Launcher::all_clean() const {
+  const std::lock_guard lock(mutex_);
+  return clean_;
+}
+
+}  // namespace maestro

@@ -1,0 +1,110 @@
+#include "actors/launch/run_keys.hpp"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t longest_secret = std::size_t{1} << 16;
+constexpr std::int64_t days_of_a_run = 30;
+
+fs::path private_folder() {
+  std::vector<fs::path> places;
+  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr) places.emplace_back(runtime);
+  places.insert(places.end(), {"/dev/shm", fs::temp_directory_path()});
+  for (const fs::path& place : places) {
+    std::string pattern = (place / "maestro-keys-XXXXXX").string();
+    if (mkdtemp(pattern.data()) != nullptr) return pattern;  // 0700
+  }
+  throw JobError("cannot make a private folder for keys in " + places.back().string() + ": " + std::strerror(errno) +
+                     "; set TMPDIR to a folder that can be written",
+                 ErrorCode::unavailable);
+}
+
+std::string contents(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+void write_private(const fs::path& file, const std::string& text) {
+  std::ofstream stream(file, std::ios::binary);
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+  stream << text;
+  if (!stream.flush()) throw JobError("cannot write " + file.string(), ErrorCode::unavailable);
+}
+
+}  // namespace
+
+RunKeys RunKeys::make(const std::vector<std::string>& hosts) {
+  RunKeys run;
+  run.keys_.folder = private_folder();
+  KeySetOptions options;
+  options.days = days_of_a_run;
+  options.hosts = hosts;
+  make_key_set(run.keys_.folder, options);
+  run.keys_ = load_key_set(run.keys_.folder);
+  return run;
+}
+
+RunKeys RunKeys::unpack(const std::string& line) {
+  RunKeys run;
+  run.keys_.folder = private_folder();
+  try {
+    const nlohmann::json files = nlohmann::json::parse(line);
+    for (const auto& [name, text] : files.items()) {
+      write_private(run.keys_.folder / fs::path(name).filename(), text.get<std::string>());
+    }
+  } catch (const nlohmann::json::exception&) {
+    throw JobError("the keys of the run came damaged through the remote shell; does it print something of its own?",
+                   ErrorCode::corrupt);
+  }
+  run.keys_ = load_key_set(run.keys_.folder);
+  return run;
+}
+
+RunKeys::RunKeys(RunKeys&& other) noexcept : keys_(std::exchange(other.keys_, {})) {}
+
+RunKeys::~RunKeys() {
+  if (keys_.folder.empty()) return;
+  std::error_code ignored;  // nothing can be done about it here
+  fs::remove_all(keys_.folder, ignored);
+}
+
+std::string pack(const KeySet& keys) {
+  nlohmann::json files;
+  for (const fs::path& file : {keys.certificate, keys.key, keys.authority}) {
+    files[file.filename().string()] = contents(file);
+  }
+  files["token"] = keys.token + "\n";
+  return files.dump();
+}
+
+std::string read_secret_line() {
+  std::string line;
+  char c = 0;
+  while (line.size() < longest_secret) {
+    const ssize_t got = read(STDIN_FILENO, &c, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    if (c == '\n') return line;
+    line += c;
+  }
+  throw JobError(
+      "the keys of the run did not come through the remote shell; this process is meant to be started by "
+      "`maestro train --hosts`");
+}
+
+}  // namespace maestro
