@@ -177,6 +177,7 @@ ProcessPlace torchrun_place(const Variables& variables) {
 }
 
 /// "979828736.0;tcp://192.0.2.2,10.0.0.2:57553;tcp6://..." -> "192.0.2.2": where mpirun itself runs.
+/// PMIX_SERVER_URI*, which Open MPI 5 has as well, is no substitute: it is that of each host's own daemon.
 std::string open_mpi_root(const Variables& variables) {
   constexpr std::string_view scheme = "tcp://";
   const std::string uri = variables.text("OMPI_MCA_orte_hnp_uri").value_or("");

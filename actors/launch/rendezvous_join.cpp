@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "actors/control/service_connection.hpp"
+#include "actors/control/socket_address.hpp"
 #include "actors/launch/Rendezvous.h"
 #include "actors/launch/rendezvous.hpp"
 #include "runtime/core/result.hpp"
@@ -28,13 +29,21 @@ void stop_if_cancelled(const JoinOptions& options) {
   throw JobError("stopped while waiting for the other processes", ErrorCode::cancelled);
 }
 
-/// How long it is worth while to try again after this. Rank 0 may not be there yet: nobody listens, or, for a shorter
-/// while, a relay with nobody behind it ends the connection, as does a rank 0 that wants TLS.
+/// How long it is worth while to try again after this. Rank 0 may not be there yet: nobody listens, its local socket is
+/// still missing, or, for a shorter while, a relay with nobody behind it ends the connection, as does a rank 0 that
+/// wants TLS. A name that does not resolve stays so.
 std::chrono::milliseconds patience_for(const JobError& error, const JoinOptions& options) {
-  if (error.code() == ErrorCode::unavailable || error.code() == ErrorCode::timeout) return options.patience;
-  const bool no_socket_yet = error.code() == ErrorCode::not_found && options.host.starts_with("unix:");
-  if (no_socket_yet) return options.patience;
-  return error.code() == ErrorCode::peer_lost ? std::min(ended_patience, options.patience) : 0ms;
+  switch (error.code()) {
+    case ErrorCode::unavailable:
+    case ErrorCode::timeout:
+      return options.patience;
+    case ErrorCode::not_found:
+      return parse_socket_address(root_address(options)).local() ? options.patience : 0ms;
+    case ErrorCode::peer_lost:
+      return std::min(ended_patience, options.patience);
+    default:
+      return 0ms;
+  }
 }
 
 rendezvous::Joining wire_form(const JoinRequest& request) {

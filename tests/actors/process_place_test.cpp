@@ -251,18 +251,40 @@ TEST(ProcessPlace, mpirun_on_one_host_meets_on_loopback) {
   EXPECT_NE(place.root_port, place_of(with(mpirun_rank_1, {{"PMIX_NAMESPACE", "979894273"}})).root_port);
 }
 
-TEST(ProcessPlace, mpirun_on_several_hosts_meets_where_mpirun_runs) {
-  const Values two_hosts = with(mpirun_rank_1, {{"OMPI_COMM_WORLD_SIZE", "4"}});
-  const ProcessPlace place = place_of(two_hosts);
-  EXPECT_THAT(place.hosts, ElementsAre(0, 0, 1, 1));
-  EXPECT_EQ(place.root_host, "192.0.2.2");
-  EXPECT_THAT(error_of(without(two_hosts, "OMPI_MCA_orte_hnp_uri")), HasSubstr("mpirun -x MASTER_ADDR=HOST"));
+/// Recorded: Open MPI 4.1.4 in two network namespaces, `mpirun --host 10.77.0.1:2,10.77.0.2:2 -n 4`, by rank.
+Values mpirun_on_two_hosts(int rank) {
+  return {
+      {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank % 2)},
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+      {"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+      {"OMPI_COMM_WORLD_SIZE", "4"},
+      {"OMPI_MCA_orte_hnp_uri", "515244032.0;tcp://10.77.0.1:52667"},
+      {"PMIX_NAMESPACE", "515244033"},
+      {"PMIX_SERVER_URI41", rank < 2 ? "515244032.0;tcp4://127.0.0.1:39541" : "515244032.1;tcp4://127.0.0.1:53905"}};
+}
+
+TEST(ProcessPlace, mpirun_on_several_hosts_meets_where_mpirun_runs) {  // PP-2
+  for (int rank = 0; rank < 4; ++rank) {
+    const ProcessPlace place = place_of(mpirun_on_two_hosts(rank));
+    EXPECT_THAT(place.hosts, ElementsAre(0, 0, 1, 1));
+    EXPECT_EQ(place.local_rank, rank % 2);
+    EXPECT_EQ(place.root_host, "10.77.0.1");
+    EXPECT_EQ(place.root_port, place_of(mpirun_on_two_hosts(0)).root_port);
+  }
+  EXPECT_THAT(error_of(without(mpirun_on_two_hosts(0), "OMPI_MCA_orte_hnp_uri")),
+              HasSubstr("mpirun -x MASTER_ADDR=HOST"));
+}
+
+TEST(ProcessPlace, the_first_of_several_addresses_of_mpirun_is_taken) {
+  EXPECT_EQ(place_of(with(mpirun_rank_1, {{"OMPI_COMM_WORLD_SIZE", "4"}})).root_host, "192.0.2.2");
 }
 
 TEST(ProcessPlace, ranks_that_mpirun_dealt_out_are_refused) {  // PP-2
-  const Values by_node = {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}};
-  EXPECT_THAT(error_of(with(mpirun_rank_1, by_node)), HasSubstr("mpirun --map-by slot"));
-  EXPECT_THAT(error_of(with(mpirun_rank_1, {{"OMPI_COMM_WORLD_SIZE", "3"}})), HasSubstr("MAESTRO_HOSTS=0,0,1"));
+  // Recorded: the same with --map-by node; ranks 0 and 2 are on the first host.
+  const Values dealt_out = with(mpirun_on_two_hosts(2), {{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
+  EXPECT_THAT(error_of(dealt_out), HasSubstr("mpirun --map-by slot"));
+  const Values uneven = {{"OMPI_COMM_WORLD_SIZE", "3"}};
+  EXPECT_THAT(error_of(with(mpirun_rank_1, uneven)), HasSubstr("MAESTRO_HOSTS=0,0,1"));
 }
 
 TEST(ProcessPlace, the_innermost_launcher_counts) {  // PP-1

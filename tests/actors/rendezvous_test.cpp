@@ -138,6 +138,30 @@ TEST_F(Rendezvous, rank_0_may_come_last) {
   EXPECT_EQ(other.get(), "(no error)");
 }
 
+TEST_F(Rendezvous, a_local_socket_that_is_not_there_yet_is_waited_for) {
+  const std::string address = "unix:" + (folder_ / "meet").string();
+  const auto local = [&](std::int64_t rank) {
+    JoinOptions options;
+    options.host = address;
+    options.request = request(rank);
+    options.patience = plenty;
+    return options;
+  };
+  std::atomic<int> tries = 0;
+  JoinOptions early = local(1);
+  early.cancelled = [&tries] { return ++tries < 0; };
+  auto first = joiner(early);
+  while (tries < 2) std::this_thread::yield();
+  RendezvousOptions options;
+  options.address = address;
+  options.own = request(0);
+  options.hosts = {0, 0, 0};
+  RendezvousDoor door(std::move(options));
+  auto second = joiner(local(2));
+  door.wait_all(plenty);
+  EXPECT_EQ(first.get() + second.get(), "(no error)(no error)");
+}
+
 TEST_F(Rendezvous, when_patience_is_over_all_who_came_are_told_who_is_missing) {  // RV-1, RV-4
   open();
   auto came = joined(1);

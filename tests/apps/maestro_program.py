@@ -19,8 +19,14 @@ from pathlib import Path
 
 PROGRAM = os.environ.get("MAESTRO_PROGRAM", "maestro")
 MARK = "MAESTRO_TEST_RUN"
+LAUNCHERS = ("SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_")
 RANKS = ("MAESTRO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # the first that is set counts
 PATIENCE_S = 120.0  # for anything that a loaded machine may delay; a behaviour's own limits stand in its test
+
+
+def own_environment():
+    """This process's environment without what a launcher of the tests themselves may have set."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS) and name not in RANKS}
 
 
 def text_corpus(size=40_000, seed=7):
@@ -106,7 +112,7 @@ class Run:
         self.changed = threading.Condition()
         self.text = {"out": "", "err": ""}
         self.pids_seen, self.ports_seen = set(), set()
-        environment = {**os.environ, MARK: self.mark, **(variables or {})}
+        environment = {**own_environment(), MARK: self.mark, **(variables or {})}
         self.process = subprocess.Popen([*launcher, PROGRAM, *arguments], cwd=folder, env=environment,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         start_new_session=True)

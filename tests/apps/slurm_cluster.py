@@ -1,6 +1,7 @@
 """A SLURM cluster on this machine alone: munged, slurmctld and one slurmd for each node, in a folder of its own, at ports
 that were free. It uses nothing in /etc and leaves nothing behind."""
 
+import ctypes
 import os
 import shutil
 import signal
@@ -10,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from maestro_program import PATIENCE_S, free_port
+from maestro_program import PATIENCE_S, free_port, own_environment
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo", "scancel")
 CPUS = 8  # of a node, whatever the machine has: tasks are neither bound nor counted here
@@ -41,6 +42,11 @@ ReturnToService=2
 MailProg=/bin/true
 KillWait=2
 """
+
+
+def end_with_the_tests():
+    """Called in a daemon's process: it is ended when the tests are, even when they are killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def why_not():
@@ -92,8 +98,9 @@ class SlurmCluster:
 
     def _daemon(self, *words):
         with open(self.folder / f"{words[0]}{len(self.daemons)}.log", "wb") as log:
-            self.daemons.append(subprocess.Popen(words, env={**os.environ, **self.variables}, stdin=subprocess.DEVNULL,
-                                                 stdout=log, stderr=subprocess.STDOUT))
+            self.daemons.append(subprocess.Popen(words, cwd=self.folder, env={**own_environment(), **self.variables},
+                                                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                                 preexec_fn=end_with_the_tests))
 
     def _all_idle(self):
         found = self.call("sinfo", "--noheader", "--Node", "--format=%T")
@@ -108,8 +115,8 @@ class SlurmCluster:
             time.sleep(0.05)  # nothing tells
 
     def call(self, *words):
-        return subprocess.run(words, env={**os.environ, **self.variables}, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=PATIENCE_S, check=False)
+        return subprocess.run(words, env={**own_environment(), **self.variables}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
     def logs(self):
         return "\n".join(f"{path.name}:\n{path.read_text(errors='replace')[-2000:]}"
@@ -131,7 +138,7 @@ class SlurmCluster:
     def stop(self):
         """Ends everything that it started. Safe to call again."""
         if any(daemon.args[0] == "slurmctld" and daemon.poll() is None for daemon in self.daemons):
-            self.call("scancel", "--full", "--signal=KILL", "--state=RUNNING", "--user=root")
+            self.call("scancel", "--user=root")
         for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in reversed(self.daemons):

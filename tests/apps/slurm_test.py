@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Jobs under a real SLURM: tasks of an srun step join by themselves, a batch script alone is one process."""
 
+import json
 import shlex
 import unittest
 
@@ -48,7 +49,6 @@ class Slurm(SystemTest):
             self.assertRegex(line, "ranks of a host must be neighbours; start with srun --distribution=block")
 
     def processes_of(self, report):
-        import json
         return json.loads((self.folder / report).read_text())["plan"]["processes"]
 
 
