@@ -62,7 +62,7 @@ std::string shown(const std::string& value) {
   const auto parsed = std::from_chars(value.data(), value.data() + value.size(), number);
   if (parsed.ec == std::errc() && parsed.ptr == value.data() + value.size()) {
     std::array<char, 32> text{};
-    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number, std::chars_format::general).ptr};
   }
   return value.size() <= most ? value : value.substr(0, most) + "...";
 }

@@ -27,7 +27,8 @@ class OpenMpi(SystemTest):
     def test_one_process_of_mpirun_starts_the_others_itself(self):
         job = distillation()
         expected = self.train(job, "--processes", 2).curve()
-        self.assertEqual(self.train(job, "--processes", 2, launcher=(*MPIRUN, "-n", "1")).curve(), expected)
+        # mpirun binds one process to one core: another plan, and sums in another order.
+        self.assert_close(expected, self.train(job, "--processes", 2, launcher=(*MPIRUN, "-n", "1")).curve(), 1e-6)
 
     def test_a_job_that_cannot_begin_ends_mpirun(self):
         job = distillation()
@@ -85,13 +86,15 @@ class OpenMpiOnTwoHosts(SystemTest):
         run = self.start(job, "--keys", "keys", "--listen", "auto", launcher=(*self.launcher, "-n", "4"))
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
-        self.assertEqual(finished.curve(), expected)
+        self.assert_close(expected, finished.curve(), 1e-6)  # devices of two hosts: another plan
         self.assert_nothing_left(run)
 
     def test_ranks_that_are_dealt_out_over_the_hosts_are_refused(self):
-        finished = self.start(distillation(), launcher=(*self.launcher, "-n", "4", "--map-by", "node")).wait()
+        self.assertEqual(self.call("keys", "keys", "--hosts", ",".join(self.ADDRESSES)).status, 0)
+        finished = self.start(distillation(), "--keys", "keys", "--listen", "auto",
+                              launcher=(*self.launcher, "-n", "4", "--map-by", "node")).wait()
         self.assertNotEqual(finished.status, 0)
-        self.assertIn("start with mpirun --map-by slot", finished.error_lines()[0], finished.describe())
+        self.assertIn("start with mpirun --map-by slot", " ".join(finished.error_lines()), finished.describe())
 
 
 if __name__ == "__main__":
