@@ -16,7 +16,7 @@ Result<std::optional<OutgoingPiece>> OutputLink::take() {
   }
   if (Status sent = ledger_.sent(waiting_.front().piece.sequence); !sent) return sent.error();
   std::optional<OutgoingPiece> piece(std::move(waiting_.front()));
-  waiting_.pop_front();
+  waiting_.erase(waiting_.begin());
   return piece;
 }
 

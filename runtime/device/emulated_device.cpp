@@ -1,5 +1,7 @@
 #include "runtime/device/emulated_device.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 
 namespace maestro {
@@ -11,8 +13,9 @@ void EmulatedClock::call_at(Time time, std::function<void()> call) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
-    first = calls_.empty() || time < calls_.top().time;
-    calls_.push({time, next_number_++, std::move(call)});
+    first = calls_.empty() || time < calls_.front().time;
+    calls_.push_back({time, next_number_++, std::move(call)});
+    std::ranges::push_heap(calls_, std::greater<>());
   }
   if (first) wake_.notify_one();
 }
@@ -24,13 +27,14 @@ void EmulatedClock::run() {
       wake_.wait(lock, [this] { return stopping_ || !calls_.empty(); });
       continue;
     }
-    const Time next = calls_.top().time;
+    const Time next = calls_.front().time;
     if (std::chrono::steady_clock::now() < next) {
       wake_.wait_until(lock, next);
       continue;
     }
-    const std::function<void()> call = calls_.top().run;
-    calls_.pop();
+    std::ranges::pop_heap(calls_, std::greater<>());
+    const std::function<void()> call = std::move(calls_.back().run);
+    calls_.pop_back();
     lock.unlock();
     call();
     lock.lock();
@@ -60,19 +64,23 @@ void EmulatedDevice::submit_lasting(std::chrono::nanoseconds lasts, Priority pri
   begin(state_, clock_, std::chrono::steady_clock::now());
 }
 
+std::optional<EmulatedDevice::Work> EmulatedDevice::take(State& state) {
+  const std::lock_guard lock(state.mutex);
+  auto& queue = state.critical.empty() ? state.background : state.critical;
+  if (queue.empty() || state.stopped) {
+    state.busy = false;
+    return std::nullopt;
+  }
+  std::optional<Work> work(std::move(queue.front()));
+  queue.pop_front();
+  return work;
+}
+
 void EmulatedDevice::begin(const std::shared_ptr<State>& state, const std::shared_ptr<EmulatedClock>& clock,
                            EmulatedClock::Time from) {
-  std::optional<Work> work;
-  {
-    const std::lock_guard lock(state->mutex);
-    auto& queue = state->critical.empty() ? state->background : state->critical;
-    if (queue.empty() || state->stopped) {
-      state->busy = false;
-      return;
-    }
-    work = std::move(queue.front());
-    queue.pop_front();
-  }
+  std::optional<Work> work = take(*state);
+  for (; work && work->lasts <= work->lasts.zero(); work = take(*state)) work->run();  // ED-4
+  if (!work) return;
   const EmulatedClock::Time end = from + work->lasts;
   // The clock must not keep itself alive through the calls it holds.
   clock->call_at(end, [state, weak = std::weak_ptr(clock), end, run = std::move(work->run)] {

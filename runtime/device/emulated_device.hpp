@@ -5,6 +5,7 @@
 // ED-2: work that was waiting begins when the one before it was due to end, not when a thread found the time: delays of
 //       this machine do not add up.
 // ED-3: after stop() of a device none of its work runs.
+// ED-4: work that takes no time begins and ends when its turn comes, in the thread that finds that: no hop of threads.
 #pragma once
 
 #include <chrono>
@@ -14,7 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <queue>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,7 +47,7 @@ class EmulatedClock {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::priority_queue<Call, std::vector<Call>, std::greater<>> calls_;
+  std::vector<Call> calls_;  // a heap: the earliest in front
   std::uint64_t next_number_ = 0;
   bool stopping_ = false;
   std::thread thread_;  // last: starts when everything above exists
@@ -62,7 +63,8 @@ class EmulatedDevice final : public Device {
   void submit(Priority priority, std::function<void()> work) override {
     submit_lasting(std::chrono::nanoseconds(0), priority, std::move(work));
   }
-  /// `work` runs on the clock's thread when the device has been busy with it for `lasts`; it has to be short.
+  /// `work` runs on the clock's thread when the device has been busy with it for `lasts`, or in the calling thread when
+  /// that is no time and the device is free (ED-4); it has to be short.
   void submit_lasting(std::chrono::nanoseconds lasts, Priority priority, std::function<void()> work) override;
   void stop() override;
 
@@ -78,6 +80,8 @@ class EmulatedDevice final : public Device {
     bool busy = false;
     bool stopped = false;
   };
+  /// The next work, if any; else the device is free.
+  static std::optional<Work> take(State& state);
   static void begin(const std::shared_ptr<State>& state, const std::shared_ptr<EmulatedClock>& clock,
                     EmulatedClock::Time from);
 
