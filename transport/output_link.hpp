@@ -6,8 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <optional>
-#include <vector>
 
 #include "runtime/core/buffer.hpp"
 #include "runtime/schedule/credit_ledger.hpp"
@@ -39,7 +39,7 @@ class OutputLink {
  private:
   CreditLedger ledger_;
   std::int64_t senders_;
-  std::vector<OutgoingPiece> waiting_;  // few, and of most links none: no memory then
+  std::list<OutgoingPiece> waiting_;  // of most links none: no memory then
 };
 
 }  // namespace maestro
