@@ -168,8 +168,8 @@ void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
         const std::int64_t senders =
             sending.replicas * sending.layout.ranks() * options_.graph->node(peer.section).layout.ranks();
         links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver, address.layout_rank},
-                                Link{OutputLink(options_.epoch, address.slots, senders), peer.section, peer.rank, peer.actor,
-                                     address, local});
+                                Link{OutputLink(options_.epoch, address.slots, senders), peer.section, peer.rank,
+                                     peer.actor, address, local});
       }
       for (const auto& [key, made] : rings_) {
         const GraphEdge& joined = options_.graph->edge(key.first);
@@ -337,7 +337,7 @@ Status ReplicaPorts::release(const MicroBatchPlan& plan) {
 void ReplicaPorts::grant(const InputRing& ring, std::uint64_t first, std::uint64_t end) {
   const InputRingSpec& spec = ring.spec();
   const std::vector<caf::actor>& all = senders_[{spec.edge, spec.gradient}];
-  const Credit credit{spec.edge,           spec.gradient, options_.replica, options_.layout_rank, options_.epoch.value(),
+  const Credit credit{spec.edge,      spec.gradient, options_.replica, options_.layout_rank, options_.epoch.value(),
                       ring.released()};
   std::vector<ReplicaIndex> told;
   if (all.size() == 1) told.emplace_back(0);  // no token is needed to know who sends

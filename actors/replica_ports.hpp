@@ -3,7 +3,8 @@
 //
 // RP-1: a buffer returns to its pool when every piece of it was received (hand-over) or written (RMA).
 // RP-2: sequence numbers and credits come from plans and messages alone; this class never waits.
-// RP-3: the senders of a sequence get one credit that lets it in, when the ring has room for it and the token that names
+// RP-3: the senders of a sequence get one credit that lets it in, when the ring has room for it and the token that
+// names
 //       them has come. What a token costs does not depend on how many replicas the section at the other end has.
 #pragma once
 

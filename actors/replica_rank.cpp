@@ -260,7 +260,8 @@ void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds la
       abort_groups(runner->context().parallel, problem.what());
     }
   };
-  spec_->ranks[index_].device->submit_lasting(lasts, first ? Priority::critical : Priority::background, std::move(work));
+  spec_->ranks[index_].device->submit_lasting(lasts, first ? Priority::critical : Priority::background,
+                                              std::move(work));
 }
 
 }  // namespace maestro

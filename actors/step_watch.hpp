@@ -53,11 +53,11 @@ class StepWatch {
   const SectionGraph* graph_ = nullptr;
   std::shared_ptr<PlannedStep> planned_;
   double planning_ms_ = 0;
-  Workload measured_;            // the plan's, with times as they were
-  std::vector<PassCost> times_;  // by task
+  Workload measured_;                              // the plan's, with times as they were
+  std::vector<PassCost> times_;                    // by task
   std::vector<std::vector<std::size_t>> task_of_;  // by section and index of the micro-batch
   std::vector<bool> active_;                       // by section
-  std::map<std::uint32_t, Group> groups_;  // of a bulk-synchronous plan
+  std::map<std::uint32_t, Group> groups_;          // of a bulk-synchronous plan
   std::optional<Clock::time_point> begin_;
   Clock::time_point end_;
 };

@@ -165,7 +165,7 @@ class Bench {
   }
   [[nodiscard]] nlohmann::ordered_json row() const {
     const double tokens = static_cast<double>((settings_.steps - settings_.warm) * settings_.tokens);
-    const auto us = [&](double Times::* field) { return (end_.*field - begin_.*field) * 1e6 / tokens; };
+    const auto us = [&](double Times::*field) { return (end_.*field - begin_.*field) * 1e6 / tokens; };
     return {{"replicas", settings_.replicas},
             {"policy", settings_.policy},
             {"tokens", tokens},

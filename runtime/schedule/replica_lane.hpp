@@ -50,7 +50,8 @@ struct BuffersFree {
   bool gradients = true;  ///< what goes upstream
 };
 
-/// A micro-batch of a lane. Shared: its pass runs on a device thread, which may outlive the lane when the run ends early.
+/// A micro-batch of a lane. Shared: its pass runs on a device thread, which may outlive the lane when the run ends
+/// early.
 using SharedMicroBatch = std::shared_ptr<const MicroBatchPlan>;
 
 /// Not thread-safe; belongs to the replica's actor. O(max_in_flight) per call, however many tokens are queued.

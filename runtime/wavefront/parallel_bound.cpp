@@ -46,7 +46,7 @@ class SmallestSums {
   std::vector<double> sums_;
 };
 
-std::vector<double> values_of(const std::vector<BoundedJob>& jobs, double BoundedJob::* field) {
+std::vector<double> values_of(const std::vector<BoundedJob>& jobs, double BoundedJob::*field) {
   std::vector<double> values;
   for (const BoundedJob& job : jobs) values.push_back(job.*field);
   return values;

@@ -17,8 +17,8 @@ struct BoundedJob {
 };
 
 /// Sums of the times that pass on machines before their first and after their last job: before[k] for the k machines
-/// that start earliest, and after[k] likewise; both hold for any k machines, and grow by more with every k. Empty: nothing
-/// is known beyond the jobs.
+/// that start earliest, and after[k] likewise; both hold for any k machines, and grow by more with every k. Empty:
+/// nothing is known beyond the jobs.
 struct EdgeSums {
   std::vector<double> before;
   std::vector<double> after;

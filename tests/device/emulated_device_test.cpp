@@ -59,7 +59,8 @@ TEST_F(EmulatedDeviceTest, many_devices_work_side_by_side_on_one_thread) {
   EXPECT_LT(Clock::now() - begin, milliseconds(100 * devices / 4));
 }
 
-TEST_F(EmulatedDeviceTest, work_of_no_length_runs_at_once_on_a_free_device_and_in_its_turn_on_a_busy_one) {  // ED-1, ED-4
+TEST_F(EmulatedDeviceTest,
+       work_of_no_length_runs_at_once_on_a_free_device_and_in_its_turn_on_a_busy_one) {  // ED-1, ED-4
   std::thread::id ran_on;
   device_.submit(Priority::critical, [&] { ran_on = std::this_thread::get_id(); });
   EXPECT_EQ(ran_on, std::this_thread::get_id());
