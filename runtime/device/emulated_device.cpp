@@ -54,21 +54,24 @@ EmulatedDevice::EmulatedDevice(std::string name, const OperatorTable& ops, std::
     : name_(std::move(name)), ops_(&ops), clock_(std::move(clock)) {}
 
 void EmulatedDevice::submit_lasting(std::chrono::nanoseconds lasts, Priority priority, std::function<void()> work) {
+  EmulatedClock::Time from = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->stopped) return;
     (priority == Priority::critical ? state_->critical : state_->background).push_back({lasts, std::move(work)});
     if (state_->busy) return;
     state_->busy = true;
+    from = std::max(from, state_->free_from);
   }
-  begin(state_, clock_, std::chrono::steady_clock::now());
+  begin(state_, clock_, from);
 }
 
-std::optional<EmulatedDevice::Work> EmulatedDevice::take(State& state) {
+std::optional<EmulatedDevice::Work> EmulatedDevice::take(State& state, EmulatedClock::Time from) {
   const std::lock_guard lock(state.mutex);
   auto& queue = state.critical.empty() ? state.background : state.critical;
   if (queue.empty() || state.stopped) {
     state.busy = false;
+    state.free_from = from;
     return std::nullopt;
   }
   std::optional<Work> work(std::move(queue.front()));
@@ -78,8 +81,12 @@ std::optional<EmulatedDevice::Work> EmulatedDevice::take(State& state) {
 
 void EmulatedDevice::begin(const std::shared_ptr<State>& state, const std::shared_ptr<EmulatedClock>& clock,
                            EmulatedClock::Time from) {
-  std::optional<Work> work = take(*state);
-  for (; work && work->lasts <= work->lasts.zero(); work = take(*state)) work->run();  // ED-4
+  std::optional<Work> work = take(*state, from);
+  while (work && from + work->lasts <= std::chrono::steady_clock::now() + timer_resolution) {  // ED-4
+    work->run();
+    from += work->lasts;
+    work = take(*state, from);
+  }
   if (!work) return;
   const EmulatedClock::Time end = from + work->lasts;
   // The clock must not keep itself alive through the calls it holds.

@@ -86,6 +86,21 @@ TEST_F(EmulatedDeviceTest, work_of_no_length_may_submit_more_of_it_without_end) 
   EXPECT_EQ(left, 0);
 }
 
+TEST_F(EmulatedDeviceTest, short_work_takes_its_time_in_sum_without_a_wait_for_each) {  // ED-4
+  constexpr int passes = 5000;
+  constexpr std::chrono::microseconds each(4);
+  const auto begin = Clock::now();
+  int left = passes;
+  std::promise<void> done;
+  std::function<void()> again = [&] {
+    if (--left == 0) return done.set_value();
+    device_.submit_lasting(each, Priority::critical, again);
+  };
+  device_.submit_lasting(each, Priority::critical, again);
+  done.get_future().wait();
+  EXPECT_GE(Clock::now() - begin, passes * each - EmulatedDevice::timer_resolution);
+}
+
 TEST_F(EmulatedDeviceTest, after_stop_nothing_runs) {  // ED-3
   std::atomic<bool> ran = false;
   device_.submit_lasting(milliseconds(5), Priority::critical, [&] { ran = true; });
