@@ -126,9 +126,10 @@ void Coordinator::announce_step(const StepPlanned& message) {
   const bool train = plan.pass == Pass::train;
   Open& open = open_[{plan.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}];
   open.watch = StepWatch(*options_.graph, message);
-  for (const MicroBatchPlan& micro_batch : plan.micro_batches) {
+  for (MicroBatchPlan& micro_batch : plan.micro_batches) {
     const caf::actor& lane = replicas_.at(micro_batch.section)[micro_batch.replica.value()];
-    tell(this, lane, MicroBatchToken{micro_batch});
+    // Its samples are wanted again for measured passes only.
+    tell(this, lane, MicroBatchToken{options_.measure ? micro_batch : std::move(micro_batch)});
   }
   send_end_marks(open, plan.pass);
   for (const StepWatch::Opening& opening : open.watch.first_phases()) open_phase(opening);
@@ -305,7 +306,7 @@ void Coordinator::close(Key key) {
     if (options_.measure) measured_ = open.watch.measured();
     for (const SampleRef& sample : open.samples) {
       record.tokens_trained += static_cast<std::uint64_t>(sample.tokens);
-      record.distinct.insert(sample.id.value());
+      record.distinct.insert(sample.id);
     }
     record.train_seconds += std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
   }

@@ -102,7 +102,12 @@ std::size_t ReplicaPorts::most_pieces_sent() const {
 
 void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const PortKey key{port_of(edge, gradient), gradient};
-  if (pools_.count(key) != 0) return;
+  std::vector<Pool*>& of_edge = pool_of_[gradient ? 1 : 0];
+  of_edge.resize(options_.graph->edges().size());
+  if (const auto known = pools_.find(key); known != pools_.end()) {
+    of_edge[edge.value()] = known->second.get();
+    return;
+  }
   const GraphEdge& joined = options_.graph->edge(edge);
   const std::size_t pieces = most_pieces_sent();
   const std::size_t row_bytes = static_cast<std::size_t>(own_columns(edge)) * size_of(joined.dtype);
@@ -112,10 +117,11 @@ void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
       static_cast<std::size_t>(gradient ? gradient_blocks(*options_.graph, edge, options_.limits)
                                         : send_blocks(*options_.graph, options_.section, options_.limits));
   auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + pieces * header_bytes, blocks, on_buffer_free_), nullptr,
-                                          aligned, own_columns(edge), joined.dtype, key.first});
+                                          aligned, own_columns(edge), joined.dtype});
   if (options_.remote) {
     made->region = network_->register_memory(made->buffers.memory(), made->buffers.memory_bytes());
   }
+  of_edge[edge.value()] = made.get();
   pools_[key] = std::move(made);
 }
 
@@ -162,11 +168,15 @@ void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
         const std::int64_t senders =
             sending.replicas * sending.layout.ranks() * options_.graph->node(peer.section).layout.ranks();
         links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver, address.layout_rank},
-                                Link{OutputLink(options_.epoch, address.slots, senders), peer, address, local});
+                                Link{OutputLink(options_.epoch, address.slots, senders), peer.section, peer.rank,
+                                     peer.actor, address, local});
       }
       for (const auto& [key, made] : rings_) {
         const GraphEdge& joined = options_.graph->edge(key.first);
-        if (peer.section == (key.second ? joined.to : joined.from)) senders_[key].push_back(peer.actor);
+        if (peer.section != (key.second ? joined.to : joined.from)) continue;
+        auto& senders = senders_[key];
+        senders.resize(std::max<std::size_t>(senders.size(), peer.replica.value() + 1));
+        senders[peer.replica.value()] = peer.actor;
       }
     }
   }
@@ -197,13 +207,12 @@ Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> Rep
 
 std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, bool gradients) {
   std::vector<SendBuffer> buffers;
-  std::vector<std::string> ports;
+  std::vector<const Pool*> taken;
   for (const PieceOut& piece : plan.pieces) {
     if (piece.gradient != gradients || piece.source_rank != options_.layout_rank) continue;
-    const std::string& port = port_of(piece.edge, gradients);
-    if (std::find(ports.begin(), ports.end(), port) != ports.end()) continue;
-    ports.push_back(port);
     Pool& from = pool(piece.edge, gradients);
+    if (std::ranges::find(taken, &from) != taken.end()) continue;
+    taken.push_back(&from);
     SendBuffer send;
     send.edge = piece.edge;
     send.gradient = gradients;
@@ -216,12 +225,13 @@ std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, bool g
 }
 
 Status ReplicaPorts::send(const MicroBatchPlan& plan, std::vector<SendBuffer> buffers) {
+  std::vector<Link*> used;  // what others hold back waits for credits, and leaves with those
   for (const SendBuffer& ready : buffers) {
     Pool& from = pool(ready.edge, ready.gradient);
     std::size_t header = from.payload_bytes;
     for (const PieceOut& piece : plan.pieces) {
       if (piece.source_rank != options_.layout_rank || piece.gradient != ready.gradient) continue;
-      if (port_of(piece.edge, piece.gradient) != from.port) continue;
+      if (&pool(piece.edge, piece.gradient) != &from) continue;
       OutgoingPiece outgoing;
       outgoing.piece = piece;
       outgoing.step = plan.step;
@@ -229,11 +239,12 @@ Status ReplicaPorts::send(const MicroBatchPlan& plan, std::vector<SendBuffer> bu
       outgoing.offset = static_cast<std::size_t>(piece.source_row * from.columns) * size_of(from.dtype);
       outgoing.header_offset = header;
       header += header_bytes;
-      links_.at({piece.edge, piece.gradient, piece.receiver, piece.target_rank}).credits.queue(std::move(outgoing));
+      used.push_back(&links_.at({piece.edge, piece.gradient, piece.receiver, piece.target_rank}));
+      used.back()->credits.queue(std::move(outgoing));
     }
   }
-  for (auto& [key, link] : links_) {
-    if (Status flushed = flush(link); !flushed) return flushed;
+  for (Link* link : used) {
+    if (Status flushed = flush(*link); !flushed) return flushed;
   }
   return {};
 }
@@ -260,7 +271,7 @@ Status ReplicaPorts::flush(Link& link) {
     hand.buffer = outgoing.buffer;
     hand.offset = outgoing.offset;
     const Transfer transfer{outgoing.piece, outgoing.step, false, std::chrono::steady_clock::now()};
-    outbox_.hand_over(link.receiver.actor, std::move(hand));
+    outbox_.hand_over(link.actor, std::move(hand));
     note_transfer(transfer);
   }
 }
@@ -294,7 +305,7 @@ void ReplicaPorts::write(const Link& link, const Pool& from, const OutgoingPiece
     request.immediate = pack({EdgeId(link.ring.ring), slot, wrap_sequence(piece.sequence)});
     request.cookie = std::uint64_t{client_} << Network::client_shift | next_cookie_++;
     writes_[request.cookie] = {outgoing.buffer, transfer};
-    network_->write(link.receiver.rank, request);
+    network_->write(link.rank, request);
   };
   post(outgoing.header_offset, layout.header_offset(slot, piece.index), sizeof header);
   const std::size_t target = static_cast<std::size_t>(piece.target_row) * row_bytes;
@@ -315,21 +326,41 @@ Status ReplicaPorts::release(const MicroBatchPlan& plan) {
   for (const ArrivalPlan& arrival : plan.arrivals) {
     if (arrival.rank != options_.layout_rank) continue;
     InputRing& from = ring(arrival.edge, arrival.gradient);
+    const std::uint64_t window_end = from.window_end();
     const Result<bool> grew = from.release(arrival.sequence);
     if (!grew) return grew.error();
-    if (!*grew) continue;
-    Credit granted{arrival.edge,         arrival.gradient,       options_.replica,
-                   options_.layout_rank, options_.epoch.value(), from.released()};
-    for (const caf::actor& sender : senders_[{arrival.edge, arrival.gradient}]) outbox_.credit(sender, granted);
+    if (*grew) grant(from, window_end, from.window_end());
   }
   return {};
+}
+
+void ReplicaPorts::grant(const InputRing& ring, std::uint64_t first, std::uint64_t end) {
+  const InputRingSpec& spec = ring.spec();
+  const std::vector<caf::actor>& all = senders_[{spec.edge, spec.gradient}];
+  const Credit credit{spec.edge,      spec.gradient, options_.replica, options_.layout_rank, options_.epoch.value(),
+                      ring.released()};
+  std::vector<ReplicaIndex> told;
+  if (all.size() == 1) told.emplace_back(0);  // no token is needed to know who sends
+  for (std::uint64_t sequence = first; all.size() > 1 && sequence < end; ++sequence) {
+    const ArrivalPlan* entered = ring.expected(sequence);
+    if (entered == nullptr) continue;  // expect() will know whom to tell
+    for (const ArrivalPiece& piece : entered->pieces) {
+      if (std::ranges::find(told, piece.sender) == told.end()) told.push_back(piece.sender);
+    }
+  }
+  for (const ReplicaIndex sender : told) outbox_.credit(all.at(sender.value()), credit);
 }
 
 Status ReplicaPorts::expect(const MicroBatchPlan& plan, const Arrived& arrived) {
   for (const ArrivalPlan& arrival : plan.arrivals) {
     if (arrival.rank != options_.layout_rank) continue;
-    const Result<bool> complete = ring(arrival.edge, arrival.gradient).expect(arrival, plan.step);
+    InputRing& into = ring(arrival.edge, arrival.gradient);
+    const Result<bool> complete = into.expect(arrival, plan.step);
     if (!complete) return complete.error();
+    const bool let_in = arrival.sequence >= into.spec().slots && arrival.sequence < into.window_end();
+    if (let_in && senders_[{arrival.edge, arrival.gradient}].size() > 1) {
+      grant(into, arrival.sequence, arrival.sequence + 1);
+    }
     if (*complete) arrived(arrival.edge, arrival.gradient, arrival.sequence);
   }
   return {};
@@ -363,8 +394,8 @@ std::string ReplicaPorts::waiting_send() const {
   for (const auto& [key, link] : links_) {
     const OutgoingPiece* next = link.credits.next();
     if (next == nullptr) continue;
-    return "a free slot of section '" + options_.graph->node(link.receiver.section).name + "' replica " +
-           std::to_string(link.receiver.replica.value()) + " for step " + std::to_string(next->step.value());
+    return "a free slot of section '" + options_.graph->node(link.section).name + "' replica " +
+           std::to_string(link.ring.receiver.value()) + " for step " + std::to_string(next->step.value());
   }
   return {};
 }

@@ -3,8 +3,12 @@
 //
 // RP-1: a buffer returns to its pool when every piece of it was received (hand-over) or written (RMA).
 // RP-2: sequence numbers and credits come from plans and messages alone; this class never waits.
+// RP-3: the senders of a sequence get one credit that lets it in, when the ring has room for it and the token that
+// names
+//       them has come. What a token costs does not depend on how many replicas the section at the other end has.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -95,7 +99,9 @@ class ReplicaPorts {
  private:
   struct Link {
     OutputLink credits;
-    ReplicaAddress receiver;
+    SectionId section;  // of the receiver
+    ProcessRank rank;
+    caf::actor actor;
     RingAddress ring;
     bool local = true;
   };
@@ -105,7 +111,6 @@ class ReplicaPorts {
     std::size_t payload_bytes = 0;
     std::int64_t columns = 1;
     DType dtype = DType::f32;
-    std::string port;
   };
   using PortKey = std::pair<std::string, bool>;                           // port, gradient
   using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex, std::uint32_t>;  // ..., of the receiver, and its rank
@@ -123,8 +128,10 @@ class ReplicaPorts {
   [[nodiscard]] const Layout& layout() const { return options_.graph->node(options_.section).layout; }
   InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}); }
   [[nodiscard]] const std::string& port_of(EdgeId edge, bool gradient) const;
-  Pool& pool(EdgeId edge, bool gradient) { return *pools_.at({port_of(edge, gradient), gradient}); }
+  Pool& pool(EdgeId edge, bool gradient) { return *pool_of_[gradient ? 1 : 0].at(edge.value()); }
   Status flush(Link& link);
+  /// Tells the senders of these sequences, which the window now takes in.
+  void grant(const InputRing& ring, std::uint64_t first, std::uint64_t end);
   void write(const Link& link, const Pool& from, const OutgoingPiece& piece);
   void note_transfer(const Transfer& transfer) const {
     if (outbox_.transferred) outbox_.transferred(transfer);
@@ -140,8 +147,9 @@ class ReplicaPorts {
   std::map<std::pair<EdgeId, bool>, std::unique_ptr<Region>> ring_regions_;
   std::map<std::uint32_t, InputRing*> ring_index_;
   std::map<PortKey, std::unique_ptr<Pool>> pools_;
+  std::array<std::vector<Pool*>, 2> pool_of_;  // by gradient and edge
   std::map<LinkKey, Link> links_;
-  std::map<std::pair<EdgeId, bool>, std::vector<caf::actor>> senders_;  // who gets this ring's credits
+  std::map<std::pair<EdgeId, bool>, std::vector<caf::actor>> senders_;  // into this ring, by replica
   /// One write of a piece; the last one to finish ends the transfer.
   struct Write {
     Buffer buffer;                             // RP-1

@@ -123,7 +123,8 @@ bool ReplicaRank::reduction_write_finished(std::uint64_t cookie) {
                              [&](ReplicaReduction& reduction) { return reduction.write_finished(cookie); });
 }
 
-Result<ReplicaRank::Job> ReplicaRank::pass(const MicroBatchPlan& plan, bool forward, bool backward) {
+Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool forward, bool backward) {
+  const MicroBatchPlan& plan = *batch;
   auto given = ports_.open(plan, !forward);
   if (!given) return given.error();
   sending_ = forward ? ports_.acquire(plan, false) : std::vector<SendBuffer>();
@@ -137,7 +138,8 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const MicroBatchPlan& plan, bool forw
     (send.gradient ? gradients : outputs)
         .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false});
   }
-  return Job([runner = runner(), plan, given = std::move(*given), outputs, gradients, forward, backward] {
+  return Job([runner = runner(), batch, given = std::move(*given), outputs = std::move(outputs),
+              gradients = std::move(gradients), forward, backward] {
     WorkDone result;
     const Clock::time_point begin = Clock::now();
     std::vector<PortTensor> tensors;
@@ -145,9 +147,9 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const MicroBatchPlan& plan, bool forw
       for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
       tensors.push_back(tensor);
     }
-    if (forward) result.metrics = as_messages(runner->forward(plan, tensors, outputs));
+    if (forward) result.metrics = as_messages(runner->forward(*batch, tensors, outputs));
     const Clock::time_point middle = Clock::now();
-    if (backward) runner->backward(plan, forward ? std::vector<PortTensor>() : tensors, gradients);
+    if (backward) runner->backward(*batch, forward ? std::vector<PortTensor>() : tensors, gradients);
     (forward ? result.forward_ms : result.backward_ms) = milliseconds_of(middle - begin);
     if (backward) result.backward_ms += milliseconds_of(Clock::now() - middle);
     return result;
@@ -244,7 +246,7 @@ bool ReplicaRank::reduced() {
 void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {
   // Ranks that meet in collectives need one order on all devices, and priorities would break it (RK-2).
   const bool first = node().mode == Mode::forward_backward || spec_->ranks.size() > 1;
-  const auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_] {
+  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_] {
     const auto begin = Clock::now();
     try {
       WorkDone result = job();
@@ -258,7 +260,8 @@ void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds la
       abort_groups(runner->context().parallel, problem.what());
     }
   };
-  spec_->ranks[index_].device->submit_lasting(lasts, first ? Priority::critical : Priority::background, work);
+  spec_->ranks[index_].device->submit_lasting(lasts, first ? Priority::critical : Priority::background,
+                                              std::move(work));
 }
 
 }  // namespace maestro

@@ -80,7 +80,7 @@ class ReplicaRank {
   void route(const caf::actor& self) const;
 
   /// Takes in what arrived for a pass and the buffers it fills; the job runs the pass.
-  Result<Job> pass(const MicroBatchPlan& plan, bool forward, bool backward);
+  Result<Job> pass(const SharedMicroBatch& batch, bool forward, bool backward);
   [[nodiscard]] TracedWork traced_pass(const MicroBatchPlan& plan, bool forward, bool backward) const;
   /// The pass is done: what it made leaves as credits allow.
   Status send(const MicroBatchPlan& plan);

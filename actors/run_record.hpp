@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +37,21 @@ struct SchedulingRow {
   std::map<std::string, double> planned_utilization;
 };
 
+/// How many different samples were read: a bit for each, as their numbers are dense.
+class DistinctSamples {
+ public:
+  void insert(SampleId sample) {
+    if (seen_.size() <= sample.value()) seen_.resize(sample.value() + 1);
+    if (!seen_[sample.value()]) ++count_;
+    seen_[sample.value()] = true;
+  }
+  [[nodiscard]] std::uint64_t size() const { return count_; }
+
+ private:
+  std::vector<bool> seen_;  // by SampleId
+  std::uint64_t count_ = 0;
+};
+
 struct RunRecord {
   std::vector<StepRow> steps;
   std::vector<SchedulingRow> scheduling;
@@ -46,7 +60,7 @@ struct RunRecord {
   std::uint64_t samples_read = 0;
   std::uint64_t samples_trained = 0;
   std::uint64_t tokens_trained = 0;
-  std::set<std::uint64_t> distinct;
+  DistinctSamples distinct;
   std::vector<std::string> left_out;  ///< samples that could not be read, with the reason
   double train_seconds = 0;
   std::uint64_t resumed_from = 0;

@@ -66,11 +66,11 @@ caf::behavior SectionReplica::make_behavior() {
   return {
       [this](AddressRequest) { return address(); },
       [this](const Directory& directory) { connect(directory); },
-      [this](const MicroBatchToken& token) {
+      [this](MicroBatchToken& token) {
         for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
           check(ranks_[rank]->ports().expect(token.plan, arrived(rank)));
         }
-        lane_.enqueue(token.plan);
+        lane_.enqueue(std::move(token.plan));
         pump();
       },
       [this](const MarkToken& token) {
@@ -171,7 +171,7 @@ void SectionReplica::pump() {
   if (next) {
     note_wait();
     start(*next);
-  } else if (!idle_since_ && !lane_.idle()) {
+  } else if (ranks_.front()->trace().on() && !idle_since_ && !lane_.idle()) {
     idle_since_ = std::chrono::steady_clock::now();
     idle_reason_ = waits_for();
   }
@@ -200,16 +200,16 @@ void SectionReplica::start(const Work& work) {
 void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
   stage_ = Stage::pass;
   passes_.began(Clock::now());
-  const MicroBatchPlan& plan = *work.batch;
-  step_ = plan.step;
+  const SharedMicroBatch& plan = work.batch;
+  step_ = plan->step;
   if (spec_.current_step != nullptr) spec_.current_step->store(step_.value(), std::memory_order_relaxed);
   std::vector<std::pair<TracedWork, Job>> jobs;
   for (const auto& rank : ranks_) {
     Result<Job> job = rank->pass(plan, forward, backward);
     if (!job) return fail(job.error().message);
-    jobs.emplace_back(rank->traced_pass(plan, forward, backward), std::move(*job));
+    jobs.emplace_back(rank->traced_pass(*plan, forward, backward), std::move(*job));
   }
-  submit_all(std::move(jobs), emulated_time(plan, forward, backward));
+  submit_all(std::move(jobs), emulated_time(*plan, forward, backward));
 }
 
 void SectionReplica::submit_first(std::string_view label, Job job) {
@@ -259,7 +259,8 @@ void SectionReplica::done() {
     case Stage::gathering:
       return fail("work finished that was never started");
     case Stage::pass:
-      passes_.finished(std::move(gathered_.metrics), time_of(work_, {gathered_.forward_ms, gathered_.backward_ms}));
+      passes_.finished(std::move(gathered_.metrics),
+                       emulated_.value_or(PassCost{gathered_.forward_ms, gathered_.backward_ms}));
       return pass_done();
     case Stage::adding:
       return start_reduction();
@@ -279,30 +280,23 @@ void SectionReplica::done() {
   }
 }
 
-std::chrono::nanoseconds SectionReplica::emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) const {
+std::chrono::nanoseconds SectionReplica::emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) {
   if (!spec_.emulated_ms) return {};
   const PassCost cost = spec_.emulated_ms(plan.samples);
-  const double ms = (forward ? cost.forward : 0) + (backward ? cost.backward : 0);
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(ms));
-}
-
-PassCost SectionReplica::time_of(const Work& work, PassCost measured) const {
-  if (!spec_.emulated_ms) return measured;
-  PassCost cost = spec_.emulated_ms(work.batch->samples);
-  if (work.kind == ReplicaLane::Kind::backward) cost.forward = 0;
-  if (work.kind == ReplicaLane::Kind::forward) cost.backward = 0;
-  return cost;
+  emulated_ = PassCost{forward ? cost.forward : 0, backward ? cost.backward : 0};
+  const std::chrono::duration<double, std::milli> lasts(emulated_->forward + emulated_->backward);
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(lasts);
 }
 
 void SectionReplica::pass_done() {
-  const MicroBatchPlan plan = *work_.batch;
+  const MicroBatchPlan& plan = *work_.batch;
   for (const auto& rank : ranks_) check(rank->send(plan));
-  const std::optional<MicroBatchPlan> retired = lane_.finished();
+  const SharedMicroBatch retired = lane_.finished();
   phase_pass_done(plan, work_.kind);
   if (!retired) {
     passes_.keep(plan.index);
   } else {
-    for (const auto& rank : ranks_) check(rank->ports().release(*retired));
+    for (const auto& rank : ranks_) check(rank->ports().release(plan));
     tell(this, coordinator_, passes_.retire(plan, Clock::now()));
   }
   stage_ = Stage::idle;

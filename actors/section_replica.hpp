@@ -59,10 +59,9 @@ class SectionReplica : public caf::event_based_actor {
   void submit_first(std::string_view label, Job job);
   /// Queues what every rank has to do, in rank order; done() follows when all have.
   void submit_all(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts);
-  /// What the passes of `work` took: as measured, or as emulated.
-  [[nodiscard]] PassCost time_of(const Work& work, PassCost measured) const;
   void phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Kind kind);
-  [[nodiscard]] std::chrono::nanoseconds emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) const;
+  /// How long the passes take on an emulated device; `emulated_` keeps it.
+  std::chrono::nanoseconds emulated_time(const MicroBatchPlan& plan, bool forward, bool backward);
   void rank_done(WorkDone result);
   void done();
   void pass_done();
@@ -108,6 +107,7 @@ class SectionReplica : public caf::event_based_actor {
   StepId step_;
   using Clock = std::chrono::steady_clock;
   PassLog passes_;
+  std::optional<PassCost> emulated_;  // what the running pass takes, where devices are emulated
   double sum_of_squares_ = 0;
   double lr_ = 0;
   std::optional<ReplicaSnapshot> snapshot_;                     // while the replica writes one

@@ -11,8 +11,16 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
       planned_(std::move(planned.planned)),
       planning_ms_(planned.planning_ms),
       measured_(planned_->workload),
-      times_(measured_.tasks.size()) {
-  for (std::size_t task = 0; task < planned_->tasks.size(); ++task) task_of_[planned_->tasks[task]] = task;
+      times_(measured_.tasks.size()),
+      task_of_(graph.nodes().size()),
+      active_(graph.nodes().size()) {
+  for (std::size_t task = 0; task < planned_->tasks.size(); ++task) {
+    const auto& [section, index] = planned_->tasks[task];
+    auto& tasks = task_of_[section.value()];
+    if (tasks.size() <= index) tasks.resize(index + 1);  // numbers of micro-batches have no gaps
+    tasks[index] = task;
+  }
+  for (const MicroBatchPlan& batch : planned_->plan.micro_batches) active_[batch.section.value()] = true;
   const auto& passes = planned_->schedule.passes;
   if (std::ranges::none_of(passes, [](const PlannedPass& pass) { return pass.phase > 0; })) return;
   for (const PlannedPass& pass : passes) {
@@ -23,16 +31,21 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
   }
 }
 
+std::optional<std::size_t> StepWatch::task_of(SectionId section, std::uint32_t index) const {
+  const auto& tasks = task_of_.at(section.value());
+  return index < tasks.size() ? std::optional(tasks[index]) : std::nullopt;
+}
+
 void StepWatch::done(const MicroBatchDone& message, Clock::time_point now) {
   const auto age =
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(message.age_ms));
-  const auto found = task_of_.find({message.section, message.index});
-  if (found == task_of_.end()) return;  // the source is not planned
-  WorkloadTask& task = measured_.tasks[found->second];
+  const std::optional<std::size_t> found = task_of(message.section, message.index);
+  if (!found) return;
+  WorkloadTask& task = measured_.tasks[*found];
   const bool apart = measured_.sections[task.section].trained;  // else both passes ran in one go
   task.forward_ms = message.forward_ms + (apart ? 0 : message.backward_ms);
   task.backward_ms = apart ? message.backward_ms : 0;
-  times_[found->second] = {message.forward_ms, message.backward_ms};
+  times_[*found] = {message.forward_ms, message.backward_ms};
   begin_ = begin_ ? std::min(*begin_, now - age) : now - age;
   end_ = now;
 }
@@ -63,18 +76,13 @@ SchedulingRow StepWatch::row(Clock::time_point run_began) const {
 std::vector<MeasuredPass> StepWatch::measured() const {
   std::vector<MeasuredPass> passes;
   for (const MicroBatchPlan& batch : planned_->plan.micro_batches) {
-    const auto found = task_of_.find({batch.section, batch.index});
-    if (found == task_of_.end()) continue;
-    const PassCost& took = times_[found->second];
+    const std::optional<std::size_t> found = task_of(batch.section, batch.index);
+    if (!found) continue;
+    const PassCost& took = times_[*found];
     passes.push_back({batch.section, false, batch.samples, took.forward});
     if (took.backward > 0) passes.push_back({batch.section, true, batch.samples, took.backward});
   }
   return passes;
-}
-
-bool StepWatch::active(SectionId section) const {
-  return std::ranges::any_of(planned_->plan.micro_batches,
-                             [&](const MicroBatchPlan& batch) { return batch.section == section; });
 }
 
 StepWatch::Opening StepWatch::opening(std::uint32_t index) const {

@@ -19,15 +19,17 @@ class StepWatch {
  public:
   using Clock = std::chrono::steady_clock;
   StepWatch() = default;
+  /// Samples of the plan may be moved out of it afterwards, unless measured() is wanted.
   StepWatch(const SectionGraph& graph, StepPlanned planned);
 
   /// The passes of one micro-batch are done.
   void done(const MicroBatchDone& message, Clock::time_point now);
   /// Makespan from the begin of the first pass to the end of the last one, lower bound from the times measured.
   [[nodiscard]] SchedulingRow row(Clock::time_point run_began) const;
-  /// What the passes took, for the cost model.
+  /// What the passes took, for the cost model. Needs the samples of the plan.
   [[nodiscard]] std::vector<MeasuredPass> measured() const;
-  [[nodiscard]] bool active(SectionId section) const;
+  /// The section has a micro-batch in the step.
+  [[nodiscard]] bool active(SectionId section) const { return active_.at(section.value()); }
 
   /// Passes of a phase that has just become the one to run: what to open, by lanes of the group.
   struct Opening {
@@ -45,14 +47,17 @@ class StepWatch {
     std::vector<std::pair<SectionId, ReplicaIndex>> lanes;
   };
   [[nodiscard]] Opening opening(std::uint32_t group) const;
+  /// No task: of the source, which is not planned.
+  [[nodiscard]] std::optional<std::size_t> task_of(SectionId section, std::uint32_t index) const;
 
   const SectionGraph* graph_ = nullptr;
   std::shared_ptr<PlannedStep> planned_;
   double planning_ms_ = 0;
-  Workload measured_;            // the plan's, with times as they were
-  std::vector<PassCost> times_;  // by task
-  std::map<std::pair<SectionId, std::uint32_t>, std::size_t> task_of_;
-  std::map<std::uint32_t, Group> groups_;  // of a bulk-synchronous plan
+  Workload measured_;                              // the plan's, with times as they were
+  std::vector<PassCost> times_;                    // by task
+  std::vector<std::vector<std::size_t>> task_of_;  // by section and index of the micro-batch
+  std::vector<bool> active_;                       // by section
+  std::map<std::uint32_t, Group> groups_;          // of a bulk-synchronous plan
   std::optional<Clock::time_point> begin_;
   Clock::time_point end_;
 };

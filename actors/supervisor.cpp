@@ -134,9 +134,10 @@ void Supervisor::wire(const Directory& directory) {
       watch(process);  // it connects to us (SV-5)
     }
   }
-  for (const ReplicaAddress& replica : local_.hello.replicas) tell(this, replica.actor, directory_);
-  if (is_root()) tell(this, local_.coordinator, directory_);
-  tell(this, local_.bridge, directory_);
+  const caf::message shared = caf::make_message(directory_);  // one copy for all replicas
+  for (const ReplicaAddress& replica : local_.hello.replicas) tell(this, replica.actor, shared);
+  if (is_root()) tell(this, local_.coordinator, shared);
+  tell(this, local_.bridge, shared);
 }
 
 void Supervisor::connect_to(const ProcessHello& process) {

@@ -119,17 +119,17 @@ Result<ArrivedTensor> InputRing::open(std::uint64_t sequence) {
 }
 
 Result<bool> InputRing::release(std::uint64_t sequence) {
-  const std::uint64_t before = released();
+  const std::uint64_t before = window_end();
   if (Status freed = counter_.release(sequence); !freed) return freed.error();
   expected_.erase(sequence);
   handed_.erase(sequence);
   // Nothing can have arrived for the sequences that enter the window now: their credit is yet to be sent.
-  for (std::uint64_t entered = before + spec_.slots; entered < released() + spec_.slots; ++entered) {
+  for (std::uint64_t entered = before; entered < window_end(); ++entered) {
     const auto found = expected_.find(entered);
     if (found == expected_.end()) continue;
     if (const Result<bool> counted = count(found->second); !counted) return counted.error();
   }
-  return released() > before;
+  return window_end() > before;
 }
 
 }  // namespace maestro

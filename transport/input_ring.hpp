@@ -79,6 +79,13 @@ class InputRing {
   /// The micro-batch has retired. True when the released prefix grew: time for a credit of `released()`.
   Result<bool> release(std::uint64_t sequence);
   [[nodiscard]] std::uint64_t released() const { return counter_.released(); }
+  /// Sequences below this may be sent.
+  [[nodiscard]] std::uint64_t window_end() const { return released() + spec_.slots; }
+  /// What a token has said of a sequence that is not released; nullptr before that.
+  [[nodiscard]] const ArrivalPlan* expected(std::uint64_t sequence) const {
+    const auto found = expected_.find(sequence);
+    return found == expected_.end() ? nullptr : &found->second.arrival;
+  }
 
  private:
   struct Expected {
@@ -87,7 +94,7 @@ class InputRing {
   };
   [[nodiscard]] Immediate immediate_of(std::uint64_t sequence) const;
   [[nodiscard]] std::size_t writes_of(std::int64_t rows) const;
-  [[nodiscard]] bool in_window(std::uint64_t sequence) const { return sequence < released() + spec_.slots; }
+  [[nodiscard]] bool in_window(std::uint64_t sequence) const { return sequence < window_end(); }
   Result<bool> count(const Expected& expected);
   Status check_header(const Expected& expected, std::uint32_t piece, std::int64_t target_row) const;
 

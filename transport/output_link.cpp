@@ -5,8 +5,8 @@
 namespace maestro {
 
 void OutputLink::queue(OutgoingPiece piece) {
-  const auto behind = std::ranges::upper_bound(waiting_, piece.piece.sequence, {},
-                                               [](const OutgoingPiece& other) { return other.piece.sequence; });
+  auto behind = waiting_.end();  // nearly always its place
+  while (behind != waiting_.begin() && std::prev(behind)->piece.sequence > piece.piece.sequence) --behind;
   waiting_.insert(behind, std::move(piece));
 }
 

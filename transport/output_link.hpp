@@ -6,7 +6,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <optional>
 
 #include "runtime/core/buffer.hpp"
@@ -39,7 +39,7 @@ class OutputLink {
  private:
   CreditLedger ledger_;
   std::int64_t senders_;
-  std::deque<OutgoingPiece> waiting_;
+  std::list<OutgoingPiece> waiting_;  // of most links none: no memory then
 };
 
 }  // namespace maestro

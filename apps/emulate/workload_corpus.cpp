@@ -15,6 +15,10 @@ WorkloadCorpus::WorkloadCorpus(Workload workload, std::string file)
     if (fresh) task_of_.emplace_back(workload_.sections.size(), -1);
     task_of_[found->second][given.section] = static_cast<std::int64_t>(task);
   }
+  cost_.assign(workload_.sections.size(), std::vector<PassCost>(task_of_.size()));
+  for (const WorkloadTask& given : workload_.tasks) {
+    cost_[given.section][place[given.sample]] = {given.forward_ms, given.backward_ms};
+  }
   std::vector<bool> pattern;
   for (std::size_t section = 0; section < partial_.size(); ++section) {
     std::vector<bool> entered;
@@ -32,10 +36,7 @@ WorkloadCorpus::WorkloadCorpus(Workload workload, std::string file)
 PassCost WorkloadCorpus::cost(std::string_view name, const SampleRef& sample) const {
   for (std::size_t section = 0; section < workload_.sections.size(); ++section) {
     if (workload_.sections[section].name != name) continue;
-    const std::int64_t task = task_of_[sample.id.value()][section];
-    if (task < 0) return {};
-    const WorkloadTask& given = workload_.tasks[static_cast<std::size_t>(task)];
-    return {given.forward_ms, given.backward_ms};
+    return cost_[section][sample.id.value()];
   }
   return {};  // the source
 }

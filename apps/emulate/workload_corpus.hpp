@@ -44,6 +44,7 @@ class WorkloadCorpus final : public Corpus {
   std::string file_;
   std::vector<bool> partial_;                       // by section
   std::vector<std::vector<std::int64_t>> task_of_;  // [sample][section]; -1: not entered
+  std::vector<std::vector<PassCost>> cost_;         // [section][sample]; zero where it is not entered
 };
 
 }  // namespace maestro

@@ -36,11 +36,13 @@ Buffer BufferPool::acquire() {
   buffer.data_ = state_->memory.data() + buffer.pool_offset_;
   buffer.size_ = block_bytes_;
   buffer.lease_ = std::shared_ptr<void>(buffer.data_, [state = state_, block](void*) {
+    bool had_none = false;
     {
       const std::lock_guard lock(state->mutex);
+      had_none = state->free.empty();
       state->free.push_back(block);
     }
-    if (state->on_return) state->on_return();
+    if (had_none && state->on_return) state->on_return();
   });
   return buffer;
 }

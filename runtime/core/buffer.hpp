@@ -41,7 +41,8 @@ class Buffer {
 /// Buffer: leases share ownership of it.
 class BufferPool {
  public:
-  /// `on_return` is called after a block has come back, on the thread that dropped it; it must only enqueue.
+  /// `on_return` is called after a block has come back to a pool that had none, on the thread that dropped it; it must
+  /// only enqueue.
   BufferPool(std::size_t block_bytes, std::size_t blocks, std::function<void()> on_return = {});
   /// A free block, or an empty Buffer when none is free.
   [[nodiscard]] Buffer acquire();

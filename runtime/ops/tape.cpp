@@ -145,8 +145,12 @@ void Tape::backward() {
   while (!entries_.empty()) {
     Entry entry = std::move(entries_.back());
     entries_.pop_back();
+    struct Destroyed {  // also when it throws: a rank that is woken from a collective does
+      Tape& tape;
+      Closure& closure;
+      ~Destroyed() { tape.destroy(closure); }
+    } const after{*this, entry.closure};
     if (entry.root || entry.of.gradient().defined()) entry.closure.run(entry.closure.object);
-    destroy(entry.closure);
   }
 }
 

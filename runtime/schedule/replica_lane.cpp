@@ -5,7 +5,7 @@
 namespace maestro {
 
 void ReplicaLane::enqueue(MicroBatchPlan plan) {
-  items_.push_back({std::move(plan), std::nullopt, State::waiting});
+  items_.push_back({std::make_shared<const MicroBatchPlan>(std::move(plan)), std::nullopt, State::waiting});
 }
 
 void ReplicaLane::enqueue(LaneMark mark) {
@@ -28,7 +28,7 @@ bool ReplicaLane::open(const MicroBatchPlan& batch, std::uint32_t phase) const {
 std::optional<ReplicaLane::Work> ReplicaLane::start(Kind kind, Item& item) {
   running_ = kind;
   running_item_ = &item;
-  return Work{kind, &item.batch, item.mark.value_or(LaneMark{})};
+  return Work{kind, item.batch, item.mark.value_or(LaneMark{})};
 }
 
 ReplicaLane::Item* ReplicaLane::next_forward(BuffersFree free) {
@@ -36,18 +36,20 @@ ReplicaLane::Item* ReplicaLane::next_forward(BuffersFree free) {
     if (item.mark) return &item == &items_.front() ? &item : nullptr;  // RL-4
     if (item.state != State::waiting) continue;
     const bool room = in_flight_ < options_.max_in_flight;
-    const bool together = options_.trained && item.batch.pass == Pass::train && !splits(item.batch);
+    const MicroBatchPlan& batch = *item.batch;
+    const bool together = options_.trained && batch.pass == Pass::train && !splits(batch);
     const bool buffers = free.outputs && (!together || free.gradients);
-    const bool may = room && buffers && here(item.batch, false) && open(item.batch, item.batch.forward_phase);
+    const bool may = room && buffers && here(batch, false) && open(batch, batch.forward_phase);
     return may ? &item : nullptr;  // RL-1, RL-2
   }
   return nullptr;
 }
 
 const ReplicaLane::Item* ReplicaLane::backward_turn() const {
+  if (in_flight_ == 0) return nullptr;
   for (const Item& item : items_) {
-    if (item.mark) return nullptr;
-    if (item.state == State::forwarded && item.batch.backward_rank == backwards_) return &item;
+    if (item.mark || item.state == State::waiting) return nullptr;  // RL-1: none behind it has had its forward pass
+    if (item.state == State::forwarded && item.batch->backward_rank == backwards_) return &item;
   }
   return nullptr;
 }
@@ -55,7 +57,7 @@ const ReplicaLane::Item* ReplicaLane::backward_turn() const {
 ReplicaLane::Item* ReplicaLane::next_backward(BuffersFree free) {
   auto* item = const_cast<Item*>(backward_turn());
   const bool may =
-      item != nullptr && free.gradients && here(item->batch, true) && open(item->batch, item->batch.backward_phase);
+      item != nullptr && free.gradients && here(*item->batch, true) && open(*item->batch, item->batch->backward_phase);
   return may ? item : nullptr;  // RL-3
 }
 
@@ -63,36 +65,35 @@ std::optional<ReplicaLane::Work> ReplicaLane::next(BuffersFree free) {
   if (busy() || items_.empty()) return std::nullopt;
   Item* backward = next_backward(free);
   Item* forward = next_forward(free);
-  if (backward != nullptr && (forward == nullptr || backward->batch.backward_after <= forwards_)) {
+  if (backward != nullptr && (forward == nullptr || backward->batch->backward_after <= forwards_)) {
     return start(Kind::backward, *backward);
   }
   if (forward == nullptr) return std::nullopt;
   if (forward->mark) return start(Kind::mark, *forward);
-  const MicroBatchPlan& batch = forward->batch;
+  const MicroBatchPlan& batch = *forward->batch;
   const bool together = options_.trained && batch.pass == Pass::train && !splits(batch);
   if (splits(batch)) ++forwards_;
   return start(together ? Kind::forward_backward : Kind::forward, *forward);
 }
 
-std::optional<MicroBatchPlan> ReplicaLane::finished() {
+SharedMicroBatch ReplicaLane::finished() {
   assert(busy());
   const Kind kind = *running_;
   Item& item = *running_item_;
   running_.reset();
   running_item_ = nullptr;
-  if (kind == Kind::forward && splits(item.batch)) {
+  if (kind == Kind::forward && splits(*item.batch)) {
     item.state = State::forwarded;
     ++in_flight_;
-    return std::nullopt;
+    return nullptr;
   }
   item.state = State::retired;
-  std::optional<MicroBatchPlan> retired;
+  const SharedMicroBatch retired = item.batch;
   if (kind == Kind::mark) {
     forwards_ = backwards_ = 0;
     std::erase_if(phases_, [&](const auto& entry) { return entry.first.first <= item.mark->step.value(); });
   } else {
     if (kind == Kind::backward) --in_flight_, ++backwards_;
-    retired = std::move(item.batch);
     for (const ArrivalPlan& arrival : retired->arrivals) arrived_.erase(key_of(arrival));
   }
   retire_front();
@@ -105,10 +106,10 @@ void ReplicaLane::retire_front() {
 
 const MicroBatchPlan* ReplicaLane::waiting_batch() const {
   if (busy()) return nullptr;
-  if (const Item* turn = backward_turn(); turn != nullptr && !here(turn->batch, true)) return &turn->batch;
+  if (const Item* turn = backward_turn(); turn != nullptr && !here(*turn->batch, true)) return turn->batch.get();
   for (const Item& item : items_) {
     if (item.mark) return nullptr;
-    if (item.state == State::waiting) return &item.batch;
+    if (item.state == State::waiting) return item.batch.get();
   }
   return nullptr;
 }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -49,13 +50,17 @@ struct BuffersFree {
   bool gradients = true;  ///< what goes upstream
 };
 
-/// Not thread-safe; belongs to the replica's actor.
+/// A micro-batch of a lane. Shared: its pass runs on a device thread, which may outlive the lane when the run ends
+/// early.
+using SharedMicroBatch = std::shared_ptr<const MicroBatchPlan>;
+
+/// Not thread-safe; belongs to the replica's actor. O(max_in_flight) per call, however many tokens are queued.
 class ReplicaLane {
  public:
   enum class Kind : std::uint8_t { forward, forward_backward, backward, mark };
   struct Work {
     Kind kind = Kind::forward;
-    const MicroBatchPlan* batch = nullptr;  ///< valid until finished()
+    SharedMicroBatch batch;  ///< of passes
     LaneMark mark;
   };
 
@@ -73,8 +78,8 @@ class ReplicaLane {
 
   /// What to run now, and marks the lane busy; nothing when busy or when something is missing.
   std::optional<Work> next(BuffersFree free);
-  /// The work from next() is done. Returns the plan of a micro-batch that retired with it.
-  std::optional<MicroBatchPlan> finished();
+  /// The work from next() is done. Returns the micro-batch that retired with it, if any.
+  SharedMicroBatch finished();
 
   [[nodiscard]] bool busy() const { return running_.has_value(); }
   [[nodiscard]] bool idle() const { return !busy() && items_.empty(); }
@@ -89,7 +94,7 @@ class ReplicaLane {
   }
   enum class State : std::uint8_t { waiting, forwarded, retired };
   struct Item {
-    MicroBatchPlan batch;
+    SharedMicroBatch batch;  // of a mark: none
     std::optional<LaneMark> mark;
     State state = State::waiting;
   };

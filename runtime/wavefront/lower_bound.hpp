@@ -14,7 +14,7 @@ namespace maestro {
 ///  - the in-flight bound: a lane with limit K is K places that a task holds from its forward to its backward pass;
 ///  - for two sections in a row: Johnson's rule on work per lane, the idle time at both ends, and a weighted
 ///    completion-time bound (Eastman, Even and Isaacs 1964; stage_bound.hpp).
-/// Slots are left out. Thread-safe; O(n (log n + lanes x limit)) in tasks, for each pair of connected sections.
+/// Slots are left out. Thread-safe; O(n log n) in tasks, for each pair of connected sections.
 double lower_bound_ms(const Workload& workload);
 
 }  // namespace maestro

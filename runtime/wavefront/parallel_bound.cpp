@@ -1,6 +1,8 @@
 #include "runtime/wavefront/parallel_bound.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <queue>
 #include <utility>
 
@@ -8,21 +10,47 @@ namespace maestro {
 
 namespace {
 
-/// The smallest `limit` values put in so far, ascending.
-class Smallest {
+/// Sums of the smallest of the values put in so far: Fenwick trees over the places that the values have in order.
+class SmallestSums {
  public:
-  explicit Smallest(std::size_t limit) : limit_(limit) { values_.reserve(limit + 1); }
-  void put(double value) {
-    if (values_.size() == limit_ && value >= values_.back()) return;
-    values_.insert(std::upper_bound(values_.begin(), values_.end(), value), value);
-    if (values_.size() > limit_) values_.pop_back();
+  explicit SmallestSums(std::vector<double> values)
+      : values_(std::move(values)), rank_(values_.size()), counts_(values_.size() + 1), sums_(values_.size() + 1) {
+    std::vector<std::size_t> order(values_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {}, [this](std::size_t at) { return values_[at]; });
+    for (std::size_t rank = 0; rank < order.size(); ++rank) rank_[order[rank]] = rank;
   }
-  double operator[](std::size_t at) const { return values_[at]; }
+  void put(std::size_t at) {
+    for (std::size_t node = rank_[at] + 1; node < sums_.size(); node += node & -node) {
+      ++counts_[node];
+      sums_[node] += values_[at];
+    }
+  }
+  /// Of the `count` smallest; so many have been put in.
+  [[nodiscard]] double of(std::size_t count) const {
+    double sum = 0;
+    std::size_t node = 0;
+    for (std::size_t step = std::bit_floor(values_.size()); step > 0; step /= 2) {
+      if (node + step >= sums_.size() || counts_[node + step] > count) continue;
+      node += step;
+      count -= counts_[node];
+      sum += sums_[node];
+    }
+    return sum;
+  }
 
  private:
-  std::size_t limit_;
   std::vector<double> values_;
+  std::vector<std::size_t> rank_;  // by place in `values_`
+  std::vector<std::size_t> counts_;
+  std::vector<double> sums_;
 };
+
+std::vector<double> values_of(const std::vector<BoundedJob>& jobs, double BoundedJob::*field) {
+  std::vector<double> values;
+  for (const BoundedJob& job : jobs) values.push_back(job.*field);
+  return values;
+}
 
 double sum_for(const std::vector<double>& sums, std::size_t machines) {
   return machines < sums.size() ? sums[machines] : 0;
@@ -34,23 +62,23 @@ double parallel_bound(std::span<const BoundedJob> jobs, std::size_t machines, co
   std::vector<BoundedJob> longest(jobs.begin(), jobs.end());
   std::sort(longest.begin(), longest.end(), [](const auto& a, const auto& b) { return a.body > b.body; });
   std::vector<double> sums(longest.size() + 1, 0.0);  // of the bodies of the first l
-  Smallest heads(machines);
-  Smallest tails(machines);
+  SmallestSums heads(values_of(longest, &BoundedJob::head));
+  SmallestSums tails(values_of(longest, &BoundedJob::tail));
   double bound = 0;
   for (std::size_t l = 1; l <= longest.size(); ++l) {
     sums[l] = sums[l - 1] + longest[l - 1].body;
-    heads.put(longest[l - 1].head);
-    tails.put(longest[l - 1].tail);
+    heads.put(l - 1);
+    tails.put(l - 1);
     if (l < machines) continue;
-    double before = 0;
-    double after = 0;
-    for (std::size_t k = 1; k <= machines; ++k) {
-      before += heads[k - 1];
-      after += tails[k - 1];
+    // Sums of the k smallest are convex in k, and so is the sum over k machines from 0 to l mod m, and from there to m.
+    // So the mean over k machines has no maximum in between.
+    for (const std::size_t k : {l % machines, machines}) {
+      if (k == 0) continue;
       const std::size_t at_least = k * (l / machines) + std::min(k, l % machines);
       const double body = sums[l] - sums[l - at_least];
-      const double around = std::max(before, sum_for(edges.before, k)) + std::max(after, sum_for(edges.after, k));
-      bound = std::max(bound, (around + body) / static_cast<double>(k));
+      const double before = std::max(heads.of(k), sum_for(edges.before, k));
+      const double after = std::max(tails.of(k), sum_for(edges.after, k));
+      bound = std::max(bound, (before + after + body) / static_cast<double>(k));
     }
   }
   return bound;

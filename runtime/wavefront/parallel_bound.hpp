@@ -17,7 +17,8 @@ struct BoundedJob {
 };
 
 /// Sums of the times that pass on machines before their first and after their last job: before[k] for the k machines
-/// that start earliest, and after[k] likewise; both hold for any k machines. Empty: nothing is known beyond the jobs.
+/// that start earliest, and after[k] likewise; both hold for any k machines, and grow by more with every k. Empty:
+/// nothing is known beyond the jobs.
 struct EdgeSums {
   std::vector<double> before;
   std::vector<double> after;
@@ -25,7 +26,7 @@ struct EdgeSums {
 
 /// Of the l longest jobs some k of m machines run k floor(l / m) + min(k, l mod m) or more; the shortest so many of
 /// them, with the k smallest heads and tails, take k C_max (lifting: Haouari, Gharbi and Jemmali 2006; heads and tails:
-/// Carlier 1987). The largest over all l and k. Zero with fewer jobs than machines. O(n (log n + m)).
+/// Carlier 1987). The largest over all l and k. Zero with fewer jobs than machines. O(n log n).
 double parallel_bound(std::span<const BoundedJob> jobs, std::size_t machines, const EdgeSums& edges = {});
 
 /// The preemptive schedule of one machine by the longest tail (Jackson; Carlier 1982): exact for preemptive jobs, so a

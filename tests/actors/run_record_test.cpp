@@ -36,6 +36,12 @@ TEST(MetricTotals, figures_do_not_depend_on_the_order_in_which_micro_batches_rep
   }
 }
 
+TEST(DistinctSamples, a_sample_counts_once_however_often_it_is_read) {
+  DistinctSamples distinct;
+  for (const std::uint64_t sample : {7, 0, 7, 1000, 0, 999}) distinct.insert(SampleId(sample));
+  EXPECT_EQ(distinct.size(), 4U);
+}
+
 TEST(MetricTotals, means_are_weighted_and_those_without_weight_are_left_out) {
   MetricTotals totals;
   totals.add(0, "loss", 6, 2);

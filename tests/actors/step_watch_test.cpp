@@ -86,6 +86,18 @@ TEST_F(StepWatchTest, measured_passes_keep_forward_and_backward_apart) {
   }
 }
 
+TEST_F(StepWatchTest, micro_batches_may_be_moved_out_of_the_plan_that_is_watched) {
+  const StepPlanned step = planned("wavefront", 2);
+  StepWatch watch(graph_, step);
+  for (MicroBatchPlan& batch : step.planned->plan.micro_batches) const MicroBatchPlan sent = std::move(batch);
+  for (std::uint32_t index = 0; index < 2; ++index) {
+    watch.done(done(0, index, 10, 15, 25), start_ + milliseconds(30));
+    watch.done(done(1, index, 20, 30, 50), start_ + milliseconds(100));
+  }
+  EXPECT_TRUE(watch.active(SectionId(0)));
+  EXPECT_NEAR(watch.row(start_).utilization.at("decoder"), 100.0 / 95, 1e-6);
+}
+
 TEST_F(StepWatchTest, a_section_without_micro_batches_is_not_active) {
   const StepWatch watch(graph_, planned("wavefront", 0));
   EXPECT_FALSE(watch.active(SectionId(0)));

@@ -86,6 +86,20 @@ TEST(BufferPool, the_owner_hears_of_a_return_once_the_block_can_be_had_again) {
   EXPECT_EQ(available, 1U);
 }
 
+TEST(BufferPool, a_return_to_a_pool_that_still_had_blocks_is_not_told) {
+  int heard = 0;
+  BufferPool pool(64, 2, [&] { ++heard; });
+  Buffer first = pool.acquire();
+  Buffer second = pool.acquire();
+  first.reset();
+  EXPECT_EQ(heard, 1);
+  second.reset();
+  EXPECT_EQ(heard, 1);
+  first = pool.acquire();
+  first.reset();
+  EXPECT_EQ(heard, 1);
+}
+
 TEST(BufferPool, two_threads_never_hold_the_same_block) {  // BP-1, BP-2
   BufferPool pool(64, 3);
   const auto work = [&pool](std::byte mark) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <thread>
 
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 
@@ -56,6 +57,48 @@ TEST_F(EmulatedDeviceTest, many_devices_work_side_by_side_on_one_thread) {
   }
   done.get_future().wait();
   EXPECT_LT(Clock::now() - begin, milliseconds(100 * devices / 4));
+}
+
+TEST_F(EmulatedDeviceTest,
+       work_of_no_length_runs_at_once_on_a_free_device_and_in_its_turn_on_a_busy_one) {  // ED-1, ED-4
+  std::thread::id ran_on;
+  device_.submit(Priority::critical, [&] { ran_on = std::this_thread::get_id(); });
+  EXPECT_EQ(ran_on, std::this_thread::get_id());
+
+  std::vector<int> order;
+  std::promise<void> done;
+  device_.submit_lasting(milliseconds(10), Priority::critical, [&] { order.push_back(1); });
+  device_.submit(Priority::critical, [&] { order.push_back(2); });
+  device_.submit(Priority::critical, [&] {
+    order.push_back(3);
+    done.set_value();
+  });
+  done.get_future().wait();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+}
+
+TEST_F(EmulatedDeviceTest, work_of_no_length_may_submit_more_of_it_without_end) {  // ED-4: no recursion over the queue
+  int left = 100000;
+  std::function<void()> again = [&] {
+    if (--left > 0) device_.submit(Priority::critical, again);
+  };
+  device_.submit(Priority::critical, again);
+  EXPECT_EQ(left, 0);
+}
+
+TEST_F(EmulatedDeviceTest, short_work_takes_its_time_in_sum_without_a_wait_for_each) {  // ED-4
+  constexpr int passes = 5000;
+  constexpr std::chrono::microseconds each(4);
+  const auto begin = Clock::now();
+  int left = passes;
+  std::promise<void> done;
+  std::function<void()> again = [&] {
+    if (--left == 0) return done.set_value();
+    device_.submit_lasting(each, Priority::critical, again);
+  };
+  device_.submit_lasting(each, Priority::critical, again);
+  done.get_future().wait();
+  EXPECT_GE(Clock::now() - begin, passes * each - EmulatedDevice::timer_resolution);
 }
 
 TEST_F(EmulatedDeviceTest, after_stop_nothing_runs) {  // ED-3

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <stdexcept>
 
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/ops/functions.hpp"
@@ -95,6 +96,18 @@ TEST_F(TapeTest, clear_drops_everything_without_running_it) {  // TP-3
   EXPECT_EQ(arena_.used_bytes(), 0U);
   tape.backward();
   EXPECT_FALSE(ran);
+}
+
+TEST_F(TapeTest, a_closure_that_throws_keeps_nothing_alive) {  // TP-3
+  Tape tape(ops_, arena_, DType::f32, true);
+  const OwnedTensor in = random(shape_);
+  {
+    const Var y = gelu(tape, tape.input(in, true));
+    tape.record_root([held = y] { throw std::runtime_error("the run has ended"); });
+  }
+  EXPECT_THROW(tape.backward(), std::runtime_error);
+  tape.clear();
+  EXPECT_EQ(arena_.used_bytes(), 0U);
 }
 
 TEST_F(TapeTest, a_tape_that_is_destroyed_returns_its_memory) {  // TP-3

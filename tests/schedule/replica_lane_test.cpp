@@ -369,7 +369,7 @@ class RandomLane {
     }
     if (kind_ != Kind::backward) ++forwarded_;
     const bool kept = kind_ == Kind::forward && awaits_ && pass_ == Pass::train;
-    ASSERT_EQ(retired.has_value(), !kept);
+    ASSERT_EQ(retired != nullptr, !kept);
     if (kept) {
       send(output_edge, running_);
       return;

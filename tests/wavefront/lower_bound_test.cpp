@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <random>
+
 #include "benchmarks/schedule/exhaustive.hpp"
 #include "benchmarks/schedule/workload_generator.hpp"
 #include "runtime/wavefront/parallel_bound.hpp"
@@ -81,6 +85,54 @@ TEST(PreemptiveSchrage, is_exact_on_a_known_instance) {
 TEST(ParallelBound, takes_the_smallest_heads_and_tails_once_each) {
   const std::vector<BoundedJob> jobs = {{1, 10, 4}, {2, 10, 3}, {3, 10, 2}, {9, 10, 9}};
   EXPECT_DOUBLE_EQ(parallel_bound(jobs, 2), (1 + 2 + 40 + 2 + 3) / 2.0);
+}
+
+/// The definition: the largest over all l and k, where parallel_bound() looks at two k for each l.
+double parallel_bound_over_all(std::vector<BoundedJob> jobs, std::size_t machines, const EdgeSums& edges) {
+  std::ranges::sort(jobs, std::greater<>(), &BoundedJob::body);
+  double bound = 0;
+  for (std::size_t l = machines; l <= jobs.size(); ++l) {
+    std::vector<double> heads;
+    std::vector<double> tails;
+    for (std::size_t at = 0; at < l; ++at) {
+      heads.push_back(jobs[at].head);
+      tails.push_back(jobs[at].tail);
+    }
+    std::ranges::sort(heads);
+    std::ranges::sort(tails);
+    double before = 0;
+    double after = 0;
+    for (std::size_t k = 1; k <= machines; ++k) {
+      before += heads[k - 1];
+      after += tails[k - 1];
+      double body = 0;
+      for (std::size_t at = 0; at < k * (l / machines) + std::min(k, l % machines); ++at) body += jobs[l - 1 - at].body;
+      const double first = edges.before.empty() ? 0 : edges.before[k];
+      const double last = edges.after.empty() ? 0 : edges.after[k];
+      bound = std::max(bound, (std::max(before, first) + body + std::max(after, last)) / static_cast<double>(k));
+    }
+  }
+  return bound;
+}
+
+TEST(ParallelBound, is_the_largest_over_all_numbers_of_machines) {
+  std::mt19937_64 random(23);
+  const auto up_to = [&](std::uint64_t most) { return static_cast<double>(random() % (most + 1)); };
+  for (int turn = 0; turn < 400; ++turn) {
+    const std::size_t machines = 1 + random() % 9;
+    std::vector<BoundedJob> jobs(machines + random() % 20);
+    for (BoundedJob& job : jobs) job = {up_to(turn % 3 == 0 ? 0 : 20), up_to(30), up_to(turn % 5 == 0 ? 0 : 20)};
+    EdgeSums edges;
+    if (turn % 2 == 1) {
+      std::vector<double> starts(machines);
+      for (double& start : starts) start = up_to(25);
+      std::ranges::sort(starts);
+      edges.before.push_back(0);
+      for (const double start : starts) edges.before.push_back(edges.before.back() + start);
+    }
+    EXPECT_NEAR(parallel_bound(jobs, machines, edges), parallel_bound_over_all(jobs, machines, edges), 1e-9)
+        << "turn " << turn;
+  }
 }
 
 /// Small workloads of a kind and seed: no legal schedule is shorter than the bound.
