@@ -250,8 +250,8 @@ Meeting JobStart::join(const JobText& job) {
 
 bool JobStart::prints_refusals() const {
   const ProcessPlace& place = options_.run.place;
-  const bool heard_by_rank_0 = place.launcher == "maestro" && place.hosts[static_cast<std::size_t>(place.rank)] == 0;
-  return place.rank == 0 || (place.local_rank == 0 && !heard_by_rank_0);
+  if (place.launcher != "maestro") return true;  // each has a log of its own
+  return place.local_rank == 0 && place.hosts[static_cast<std::size_t>(place.rank)] > 0;
 }
 
 void JobStart::withdraw(const std::string& reason) noexcept {

@@ -483,7 +483,9 @@ RunResult ProcessRun::run() {
   } catch (const JobError& problem) {
     const bool told_to_all = state.job_start != nullptr && problem.code() == ErrorCode::cancelled;
     if (!told_to_all || state.job_start->prints_refusals()) throw;
-    return {};
+    RunResult refused;
+    refused.status = 2;
+    return refused;
   }
   state.ignore_termination();
   try {
