@@ -28,6 +28,8 @@ class StepWatch {
   /// What the passes took, for the cost model.
   [[nodiscard]] std::vector<MeasuredPass> measured() const;
   [[nodiscard]] bool active(SectionId section) const;
+  /// Null before the step was planned.
+  [[nodiscard]] std::shared_ptr<const PlannedStep> planned() const { return planned_; }
 
   /// Passes of a phase that has just become the one to run: what to open, by lanes of the group.
   struct Opening {
