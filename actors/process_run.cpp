@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "actors/actor_environment.hpp"
+#include "actors/control/control_service.hpp"
 #include "actors/coordinator.hpp"
 #include "actors/data_source.hpp"
 #include "actors/departure.hpp"
@@ -96,8 +97,10 @@ struct ProcessRun::State {
   std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)
   std::vector<caf::actor> spawned;
   caf::actor coordinator;
+  std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Before the actors go (PR-1)
 
   void check_surroundings() const;
+  void open_control();
   Device* device(const std::string& name);
   caf::actor spawn_all(LocalActors& local);
   CoordinatorOptions coordinator_options(const caf::actor& source, const caf::actor& supervisor) const;
@@ -105,6 +108,7 @@ struct ProcessRun::State {
   void stop();
   RunResult succeed(const RunOutcome& outcome);
   int fail(const RunOutcome& outcome, Launcher& launcher);
+  void stop_in_order();
   void interrupted(int count, Launcher& launcher);
   void write_outputs(RunResult& result, const ProcessTotals& totals);
   void print_header() const;
@@ -234,7 +238,27 @@ caf::actor ProcessRun::State::spawn_all(LocalActors& local) {
   return supervisor;
 }
 
+void ProcessRun::State::open_control() {
+  if (!is_root() || plan.options.control == "none") return;
+  ControlServiceOptions options;
+  options.address = plan.options.control;
+  if (!plan.options.keys.empty()) options.keys = std::make_shared<const KeySet>(load_key_set(plan.options.keys));
+  options.job = &plan;
+  options.system = &actors->system();
+  options.coordinator = coordinator;
+  options.stop_run = [this] { stop_in_order(); };
+  options.console = &console;
+  try {
+    control = std::make_unique<ControlService>(std::move(options));
+  } catch (const JobError& problem) {
+    if (!plan.options.control.empty()) throw;
+    return console.note(std::string("  note: this run cannot be watched or steered: ") + problem.what());
+  }
+  if (!plan.options.quiet && !plan.options.control.empty()) console.note("  control at " + control->address());
+}
+
 void ProcessRun::State::stop() {
+  control.reset();
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
   for (auto& [name, made] : devices) made->stop();
   if (emulated_clock) emulated_clock->stop();
@@ -275,6 +299,7 @@ RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
 
 int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
   console.finish();
+  if (control) control->stop();  // its socket is not to stay behind
   if (!ended.error.empty()) console.error(ended.error);
   if (!several()) {
     stop();
@@ -286,12 +311,14 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
   depart(launcher, departure);
 }
 
+void ProcessRun::State::stop_in_order() {
+  console.note(std::string("stopping after this step") + (has_emulated(plan) ? "" : "; a checkpoint is being written") +
+               " (Ctrl-C again to leave at once)");
+  tell_from_outside(coordinator, Interrupt{});
+}
+
 void ProcessRun::State::interrupted(int count, Launcher& launcher) {
-  if (count == 1) {
-    console.note(std::string("stopping after this step") +
-                 (has_emulated(plan) ? "" : "; a checkpoint is being written") + " (Ctrl-C again to leave at once)");
-    return tell_from_outside(coordinator, Interrupt{});
-  }
+  if (count == 1) return stop_in_order();
   console.finish();
   Departure departure;
   departure.status = 130;
@@ -362,6 +389,7 @@ RunResult ProcessRun::run() {
 
   LocalActors local;
   const caf::actor supervisor = state.spawn_all(local);
+  state.open_control();
   Launcher launcher([supervisor](ProcessRank rank, std::string how) {
     tell_from_outside(supervisor, ChildEnded{rank, std::move(how)});
   });
