@@ -5,7 +5,7 @@
 // ED-2: work that was waiting begins when the one before it was due to end, not when a thread found the time: delays of
 //       this machine do not add up.
 // ED-3: after stop() of a device none of its work runs.
-// ED-4: work that is due sooner than a timer can tell (`timer_resolution`) ends at once, in the thread that finds that, and
+// ED-4: work that is due sooner than a timer can tell (`timer_resolution`) ends at once, in the thread that finds that;
 //       the device owes the time to the work behind it: short work costs no hop of threads, and sums of times hold.
 #pragma once
 
