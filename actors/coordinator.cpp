@@ -17,6 +17,7 @@ caf::behavior Coordinator::make_behavior() {
   return {
       [this](const Directory& directory) { connect(directory); },
       [this](Begin) {
+        began_ = true;
         started_ = Clock::now();
         for (const auto& [section, actors] : replicas_) last_step_end_[section] = started_;
         announce();
@@ -30,24 +31,32 @@ caf::behavior Coordinator::make_behavior() {
       [this](const SnapshotWritten& written) { snapshot_written(written); },
       [this](const CheckpointCommitted& committed) {
         options_.record->checkpoint = committed.path;
+        checkpoint_committed(committed);
         close({committed.step.value(), RunUnit::Kind::checkpoint});
       },
       [this](Interrupt) {
         options_.record->interrupted = true;
         schedule_.stop();
         announce();
+        answer_pauses();
       },
+      [this](RunStatusRequest) { return status(); },
+      [this](const MetricsRequest& request) { return metrics(request); },
+      [this](CheckpointRequest) { return checkpoint_asked(); },
+      [this](const PauseRequest& request) { return pause_asked(request); },
   };
 }
 
 void Coordinator::on_exit() {
   replicas_.clear();
+  directory_.reset();
   options_.data_source = nullptr;
   options_.planner = nullptr;
   options_.supervisor = nullptr;
 }
 
 void Coordinator::connect(const Directory& directory) {
+  directory_ = std::make_shared<const Directory>(directory);
   for (const ProcessHello& process : directory.processes) {
     for (const ReplicaAddress& replica : process.replicas) {
       auto& actors = replicas_[replica.section];
@@ -220,6 +229,7 @@ void Coordinator::section_finished(Open& open, SectionId section) {
     if (const auto found = row.metrics.find("loss"); found != row.metrics.end()) loss_ = found->second;
     report_progress(open.unit.step);
   }
+  latest_[row.section] = row;
   options_.record->steps.push_back(std::move(row));
 }
 
@@ -320,7 +330,9 @@ void Coordinator::finish_if_done() {
     options_.current_step->store(open_.begin()->first.first, std::memory_order_relaxed);
   }
   if (finished_ || awaiting_batch_ || !open_.empty()) return;
+  if (!schedule_.complete()) return answer_pauses();
   finished_ = true;
+  answer_pauses();
   tell(this, options_.supervisor, Finish{});
 }
 

@@ -5,6 +5,7 @@
 // CO-1: lanes see tokens and marks in one order, that of RunSchedule.
 // CO-2: at most `ahead` training steps are announced beyond the oldest unfinished unit.
 // CO-3: a checkpoint is committed only when every trained section has written its part of the same step.
+// CO-4: every request of the control service is answered, at the latest when the run has ended.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "actors/control/control_messages.hpp"
 #include "actors/messages.hpp"
 #include "actors/run_record.hpp"
 #include "actors/run_schedule.hpp"
@@ -90,6 +92,17 @@ class Coordinator : public caf::event_based_actor {
   void close(Key key);
   void finish_if_done();
   void report_progress(StepId step);
+  // What the control service asks for; coordinator_control.cpp.
+  [[nodiscard]] RunState state() const;
+  [[nodiscard]] StepId last_step() const;
+  [[nodiscard]] RunStatus status() const;
+  [[nodiscard]] double recent_samples_per_s() const;
+  [[nodiscard]] MetricsRows metrics(const MetricsRequest& request) const;
+  caf::result<CheckpointAnswer> checkpoint_asked();
+  void checkpoint_committed(const CheckpointCommitted& committed);
+  caf::result<PauseAnswer> pause_asked(const PauseRequest& request);
+  void resume();
+  void answer_pauses();
   [[nodiscard]] std::size_t replicas_in_all() const;
   [[nodiscard]] std::size_t trained_sections() const;
   /// The nodes whose gradients one norm clips together with this one's.
@@ -109,6 +122,12 @@ class Coordinator : public caf::event_based_actor {
   std::chrono::steady_clock::time_point unit_started_;
   ProgressMeter meter_;
   double loss_ = 0;
+  bool began_ = false;
+  std::shared_ptr<const Directory> directory_;  // shared with answers to the control service
+  std::map<std::string, StepRow> latest_;       // by section
+  std::optional<StepId> committed_;             // of RunRecord::checkpoint, when this run wrote it
+  std::vector<std::pair<StepId, caf::response_promise>> checkpoints_asked_;
+  std::vector<caf::response_promise> pauses_asked_;
 };
 
 }  // namespace maestro

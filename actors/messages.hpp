@@ -218,12 +218,33 @@ struct ProcessSummary {
 };
 /// Ask a replica for its ReplicaAddress.
 struct AddressRequest {};
-/// Ask a replica what it waits for; answered with WaitingFor.
+/// Ask a replica what it does; answered with WaitingFor.
 struct StatusRequest {};
+enum class WaitKind : std::uint8_t {
+  nothing,     ///< it is busy
+  token,       ///< it has done all that was announced
+  input,       ///< rows of an input
+  gradient,    ///< rows of the gradient of an output
+  credit,      ///< a free slot of a receiver
+  buffer,      ///< a send buffer of its own, which a receiver still reads
+  phase,       ///< lanes of its group in a bulk-synchronous plan
+  reduction,   ///< gradients of the section's other replicas
+  norm,        ///< gradient norms of the sections that are clipped together
+  parameters,  ///< values that other replicas have stepped
+  moments      ///< optimizer state of other replicas, for a checkpoint
+};
+/// What a replica does or waits for; its words are wait_text().
 struct WaitingFor {
   SectionId section;
   ReplicaIndex replica;
-  std::string text;  ///< empty when it is busy or has nothing to do
+  WaitKind kind = WaitKind::nothing;
+  std::string doing;                ///< when it is busy: "forward", "backward", "forward_backward", "step", "checkpoint"
+  StepId step;                      ///< of the work, awaited or under way
+  std::uint32_t micro_batch = 0;    ///< likewise
+  std::uint64_t sample = 0;         ///< the first of the micro-batch that waits
+  std::string port;                 ///< of an input or gradient: this replica's own
+  SectionId peer;                   ///< whom it waits for; itself when it is busy
+  std::vector<ReplicaIndex> peers;  ///< replicas of that section
 };
 
 // ---- local ----
@@ -325,7 +346,7 @@ MAESTRO_INSPECT(CheckpointCommitted, x.step, x.path)
 MAESTRO_INSPECT(Failure, x.message)
 MAESTRO_INSPECT(TransferBroken, x.message)
 MAESTRO_INSPECT(ProcessSummary, x.rank, x.max_rss_mb, x.provider, x.bytes, x.writes)
-MAESTRO_INSPECT(WaitingFor, x.section, x.replica, x.text)
+MAESTRO_INSPECT(WaitingFor, x.section, x.replica, x.kind, x.doing, x.step, x.micro_batch, x.sample, x.port, x.peer, x.peers)
 MAESTRO_INSPECT(WriteFinished, x.cookie)
 MAESTRO_INSPECT(WriteBroken, x.cookie, x.message)
 MAESTRO_INSPECT(RingEvent, x.immediate)

@@ -390,14 +390,13 @@ Status ReplicaPorts::credit(const Credit& credit) {
   return flush(found->second);
 }
 
-std::string ReplicaPorts::waiting_send() const {
+std::optional<ReplicaPorts::WaitingSend> ReplicaPorts::waiting_send() const {
   for (const auto& [key, link] : links_) {
     const OutgoingPiece* next = link.credits.next();
     if (next == nullptr) continue;
-    return "a free slot of section '" + options_.graph->node(link.section).name + "' replica " +
-           std::to_string(link.ring.receiver.value()) + " for step " + std::to_string(next->step.value());
+    return WaitingSend{link.section, link.ring.receiver, next->step};
   }
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace maestro

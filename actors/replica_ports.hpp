@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -93,7 +94,12 @@ class ReplicaPorts {
   /// A write of this replica has ended.
   void write_finished(std::uint64_t cookie);
   /// The piece that waits for a credit, if any, for "who waits for whom".
-  [[nodiscard]] std::string waiting_send() const;
+  struct WaitingSend {
+    SectionId receiver;
+    ReplicaIndex replica;
+    StepId step;
+  };
+  [[nodiscard]] std::optional<WaitingSend> waiting_send() const;
   [[nodiscard]] bool owns_ring(std::uint32_t ring) const { return ring_index_.count(ring) != 0; }
 
  private:

@@ -1,5 +1,8 @@
 #include "actors/run_schedule.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace maestro {
 
 RunSchedule::RunSchedule(const RunScheduleOptions& options)
@@ -11,6 +14,8 @@ RunSchedule::RunSchedule(const RunScheduleOptions& options)
 }
 
 std::optional<RunUnit> RunSchedule::next() {
+  if (requested_) return std::exchange(requested_, std::nullopt);
+  if (paused_) return std::nullopt;
   if (!pending_.empty()) {
     const RunUnit unit = pending_.front();
     pending_.pop_front();
@@ -33,9 +38,29 @@ void RunSchedule::after_step(std::uint64_t step, bool last) {
   }
 }
 
+bool RunSchedule::complete() const {
+  return !requested_ && pending_.empty() && (stopped_ || next_step_ > options_.steps);
+}
+
+std::optional<StepId> RunSchedule::request_checkpoint() {
+  const std::uint64_t last = next_step_ - 1;
+  if (!options_.keeps_state || last < options_.first_step) return std::nullopt;
+  const auto due =
+      std::ranges::find_if(pending_, [](const RunUnit& unit) { return unit.kind == RunUnit::Kind::checkpoint; });
+  if (due != pending_.end()) {
+    requested_ = *due;
+    pending_.erase(due);
+  } else if (checkpointed_ < last) {
+    requested_ = RunUnit{RunUnit::Kind::checkpoint, StepId(last)};
+    checkpointed_ = last;
+  }
+  return StepId(last);
+}
+
 void RunSchedule::stop() {
   if (stopped_) return;
   stopped_ = true;
+  paused_ = false;
   std::deque<RunUnit> kept;
   for (const RunUnit& unit : pending_) {
     if (unit.kind == RunUnit::Kind::checkpoint) kept.push_back(unit);

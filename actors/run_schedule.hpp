@@ -3,6 +3,8 @@
 // RS-1: units come in one order for given settings: train k, then validation after k, then checkpoint after k.
 // RS-2: after stop() no further training step is handed out; a checkpoint of the last one is, unless it has one or the
 //       run keeps none.
+// RS-3: while paused only checkpoints that were asked for are handed out; stop() ends a pause.
+// RS-4: a checkpoint that is asked for is of the last training step handed out, and no step is checkpointed twice.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +34,19 @@ struct RunScheduleOptions {
 class RunSchedule {
  public:
   explicit RunSchedule(const RunScheduleOptions& options);
-  /// The next unit, or nothing when the run is complete.
+  /// The next unit, or nothing when the run is complete or paused.
   std::optional<RunUnit> next();
+  /// No unit is left, whatever is resumed.
+  [[nodiscard]] bool complete() const;
   /// Ends the run after the last training step handed out.
   void stop();
+  void pause() { paused_ = !stopped_; }
+  void resume() { paused_ = false; }
+  [[nodiscard]] bool paused() const { return paused_; }
+  [[nodiscard]] bool stopped() const { return stopped_; }
+  /// Puts a checkpoint before all other units, unless its step has one. Its step, or nothing when no step has been
+  /// trained yet or the run keeps no state.
+  std::optional<StepId> request_checkpoint();
 
  private:
   void after_step(std::uint64_t step, bool last);
@@ -44,6 +55,8 @@ class RunSchedule {
   std::uint64_t next_step_;
   std::uint64_t checkpointed_;
   bool stopped_ = false;
+  bool paused_ = false;
+  std::optional<RunUnit> requested_;  // a checkpoint, before all others
   std::deque<RunUnit> pending_;
 };
 

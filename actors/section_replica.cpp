@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "actors/wait_text.hpp"
 #include "transport/immediate.hpp"
 
 namespace maestro {
@@ -113,9 +114,7 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](WorkDone& result) { rank_done(std::move(result)); },
       [this](const Failure& failure) { fail(failure.message); },
-      [this](StatusRequest) {
-        return WaitingFor{spec_.section, spec_.replica, waits_for()};
-      },
+      [this](StatusRequest) { return waits_for(); },
   };
 }
 
@@ -173,7 +172,7 @@ void SectionReplica::pump() {
     start(*next);
   } else if (ranks_.front()->trace().on() && !idle_since_ && !lane_.idle()) {
     idle_since_ = std::chrono::steady_clock::now();
-    idle_reason_ = waits_for();
+    idle_reason_ = wait_text(waits_for(), *spec_.graph);
   }
 }
 
@@ -322,27 +321,6 @@ void SectionReplica::fail(const std::string& message) {
   if (failed_) return;
   failed_ = true;
   tell(this, spec_.supervisor, Failure{where() + ": " + message});
-}
-
-std::string SectionReplica::waits_for() const {
-  if (stage_ == Stage::clipping) return "the gradient norms of the other sections";
-  if (stage_ == Stage::reducing) return "gradients of the other replicas";
-  if (stage_ == Stage::distributing) return "the parameters of the other replicas";
-  if (stage_ == Stage::gathering) return "the optimizer state of the other replicas";
-  if (stage_ != Stage::idle) return {};
-  if (const ArrivalPlan* missing = lane_.missing_arrival()) {
-    const GraphEdge& edge = spec_.graph->edge(missing->edge);
-    const MicroBatchPlan& batch = *lane_.waiting_batch();
-    const std::string& peer = spec_.graph->node(missing->gradient ? edge.to : edge.from).name;
-    return std::string(missing->gradient ? "the gradient of " : "") +
-           (missing->gradient ? edge.from_port : edge.to_port) + " from section '" + peer + "', sample " +
-           std::to_string(batch.samples.front().id.value()) + ", step " + std::to_string(batch.step.value());
-  }
-  if (lane_.waiting_batch() == nullptr) return {};
-  for (const auto& rank : ranks_) {
-    if (std::string waiting = rank->ports().waiting_send(); !waiting.empty()) return waiting;
-  }
-  return {};
 }
 
 }  // namespace maestro

@@ -73,7 +73,8 @@ class SectionReplica : public caf::event_based_actor {
   void check(const Status& status);
   void fail(const std::string& message);
   [[nodiscard]] std::string where() const;
-  [[nodiscard]] std::string waits_for() const;
+  [[nodiscard]] WaitingFor waits_for() const;
+  [[nodiscard]] WaitingFor idle_waits_for() const;
   [[nodiscard]] BuffersFree buffers_free() const;
   void note_wait();
 

@@ -30,6 +30,8 @@ class StepWatch {
   [[nodiscard]] std::vector<MeasuredPass> measured() const;
   /// The section has a micro-batch in the step.
   [[nodiscard]] bool active(SectionId section) const { return active_.at(section.value()); }
+  /// Null before the step was planned.
+  [[nodiscard]] std::shared_ptr<const PlannedStep> planned() const { return planned_; }
 
   /// Passes of a phase that has just become the one to run: what to open, by lanes of the group.
   struct Opening {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "actors/wait_text.hpp"
 #include "runtime/graph/section_graph.hpp"
 
 namespace maestro {
@@ -217,9 +218,10 @@ void Supervisor::ask_survivors() {
 }
 
 void Supervisor::survivor_waits(const WaitingFor& answer) {
-  if (answer.text.empty() || !loss_) return;
+  const std::string text = wait_text(answer, *options_.graph);
+  if (text.empty() || !loss_) return;
   loss_->waiting.push_back("section '" + options_.graph->node(answer.section).name + "' replica " +
-                           std::to_string(answer.replica.value()) + " waits for " + answer.text);
+                           std::to_string(answer.replica.value()) + " waits for " + text);
 }
 
 std::string Supervisor::how_lost() const {

@@ -94,6 +94,7 @@ TlsContext::TlsContext(const KeySet& keys, Side side)
   SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });  // else it asks at the terminal
   if (SSL_CTX_use_certificate_chain_file(context, keys.certificate.c_str()) != 1) {
     throw file_error("certificate", keys.certificate);
   }

@@ -108,5 +108,68 @@ TEST(RunSchedule, stop_at_any_moment_leaves_exactly_one_checkpoint_of_the_last_s
   }
 }
 
+TEST(RunSchedule, while_paused_nothing_is_handed_out_and_nothing_is_lost) {  // RS-3
+  RunSchedule schedule(options_of(4, 2, 3));
+  EXPECT_EQ(units(schedule, 2), "t1 t2");
+  schedule.pause();
+  EXPECT_EQ(units(schedule), "");
+  EXPECT_FALSE(schedule.complete());
+  schedule.resume();
+  EXPECT_EQ(units(schedule), "v2 t3 c3 t4 v4 c4");
+  EXPECT_TRUE(schedule.complete());
+}
+
+TEST(RunSchedule, stop_ends_a_pause_and_a_stopped_run_cannot_be_paused) {  // RS-3
+  RunSchedule schedule(options_of(9, 0, 0));
+  EXPECT_EQ(units(schedule, 3), "t1 t2 t3");
+  schedule.pause();
+  schedule.stop();
+  schedule.pause();
+  EXPECT_FALSE(schedule.paused());
+  EXPECT_EQ(units(schedule), "c3");
+  EXPECT_TRUE(schedule.complete());
+}
+
+TEST(RunSchedule, a_checkpoint_that_is_asked_for_comes_first_and_once_also_while_paused) {  // RS-3, RS-4
+  RunSchedule schedule(options_of(4, 2, 3));
+  EXPECT_FALSE(schedule.request_checkpoint()) << "no step has been trained";
+  EXPECT_EQ(units(schedule, 2), "t1 t2");
+  schedule.pause();
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(2));
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(2));
+  EXPECT_EQ(units(schedule), "c2");
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(2));
+  EXPECT_EQ(units(schedule), "");
+  schedule.resume();
+  EXPECT_EQ(units(schedule), "v2 t3 c3 t4 v4 c4");
+}
+
+TEST(RunSchedule, a_checkpoint_that_is_due_anyway_is_only_brought_forward) {  // RS-4
+  RunSchedule schedule(options_of(4, 1, 1));
+  EXPECT_EQ(units(schedule, 1), "t1");
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(1));
+  EXPECT_EQ(units(schedule, 3), "c1 v1 t2");
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(2));
+  schedule.stop();
+  EXPECT_EQ(units(schedule), "c2");
+}
+
+TEST(RunSchedule, a_checkpoint_asked_for_before_a_stop_is_the_last_one) {  // RS-2, RS-4
+  RunSchedule schedule(options_of(9, 0, 0));
+  EXPECT_EQ(units(schedule, 3), "t1 t2 t3");
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(3));
+  EXPECT_FALSE(schedule.complete());
+  schedule.stop();
+  EXPECT_EQ(units(schedule), "c3");
+}
+
+TEST(RunSchedule, a_run_without_state_refuses_checkpoints) {  // RS-4
+  RunScheduleOptions options = options_of(9, 0, 0);
+  options.keeps_state = false;
+  RunSchedule schedule(options);
+  EXPECT_EQ(units(schedule, 1), "t1");
+  EXPECT_FALSE(schedule.request_checkpoint());
+}
+
 }  // namespace
 }  // namespace maestro

@@ -4,6 +4,7 @@
 #include <future>
 
 #include "actors/planner.hpp"
+#include "actors/wait_text.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 
 namespace maestro::testing {
@@ -325,9 +326,10 @@ std::string SimulatedJob::waiting() {
   std::string text;
   for (const caf::actor& replica : replicas_) {
     const auto answer = bench_.ask<WaitingFor>(replica, StatusRequest{});
-    if (answer.text.empty()) continue;
+    const std::string awaited = wait_text(answer, graph_);
+    if (awaited.empty()) continue;
     text += graph_.node(answer.section).name + "/" + std::to_string(answer.replica.value()) + " waits for " +
-            answer.text + "\n";
+            awaited + "\n";
   }
   return text;
 }
