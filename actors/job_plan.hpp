@@ -30,6 +30,7 @@ struct RunOptions {
   std::filesystem::path report;
   std::filesystem::path trace;
   std::filesystem::path resume;
+  std::string control;               ///< address of the control service; empty: a local socket; "none": off
   bool check_only = false;           ///< validate everything, start nothing
   bool quiet = false;                ///< no run header
   std::vector<std::string> command;  ///< arguments that start this same run, for the other processes

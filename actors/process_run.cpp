@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "actors/actor_environment.hpp"
+#include "actors/control/control_service.hpp"
 #include "actors/coordinator.hpp"
 #include "actors/data_source.hpp"
 #include "actors/departure.hpp"
@@ -100,8 +101,11 @@ struct ProcessRun::State {
   caf::actor supervisor;
   caf::actor coordinator;
   std::atomic<bool> begun = false;  // there is a coordinator to interrupt
+  std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Before the actors go (PR-1)
 
   void check_surroundings() const;
+  [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
+  void open_control();
   Device* device(const std::string& name);
   void open_actors();
   void meet(Launcher& launcher);
@@ -119,6 +123,7 @@ struct ProcessRun::State {
   void stop();
   RunResult succeed(const RunOutcome& outcome);
   int fail(const RunOutcome& outcome, Launcher& launcher);
+  void stop_in_order();
   void interrupted(int count, Launcher& launcher);
   void write_outputs(RunResult& result, const ProcessTotals& totals);
   void print_header() const;
@@ -334,11 +339,39 @@ void ProcessRun::State::introduce() {
     local.hello.actors_host = job_start->listen_address();
     if (!is_root()) local.hello.actors_port = actors->publish(supervisor, local.hello.actors_host, 0);
   }
+  open_control();
   begun = is_root();
   tell_from_outside(supervisor, local);
 }
 
+/// Of the job, where it has some.
+std::shared_ptr<const KeySet> ProcessRun::State::keys() const {
+  if (job_start && job_start->keys()) return job_start->keys();
+  const fs::path folder = plan.options.keys.empty() ? fs::path(plan.transport.keys) : plan.options.keys;
+  return folder.empty() ? nullptr : std::make_shared<const KeySet>(load_key_set(folder));
+}
+
+void ProcessRun::State::open_control() {
+  if (!is_root() || plan.options.control == "none") return;
+  ControlServiceOptions options;
+  options.address = plan.options.control;
+  options.keys = keys();
+  options.job = &plan;
+  options.system = &actors->system();
+  options.coordinator = coordinator;
+  options.stop_run = [this] { stop_in_order(); };
+  options.console = &console;
+  try {
+    control = std::make_unique<ControlService>(std::move(options));
+  } catch (const JobError& problem) {
+    if (!plan.options.control.empty()) throw;
+    return console.note(std::string("  note: this run cannot be watched or steered: ") + problem.what());
+  }
+  if (!plan.options.quiet && !plan.options.control.empty()) console.note("  control at " + control->address());
+}
+
 void ProcessRun::State::stop() {
+  control.reset();
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
   for (auto& [name, made] : devices) made->stop();
   if (emulated_clock) emulated_clock->stop();
@@ -382,6 +415,7 @@ RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
 
 int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
   console.finish();
+  if (control) control->stop();  // its socket is not to stay behind
   if (!ended.error.empty()) console.error(ended.error);
   if (!several()) {
     stop();
@@ -393,12 +427,14 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
   depart(launcher, departure);
 }
 
+void ProcessRun::State::stop_in_order() {
+  console.note(std::string("stopping after this step") + (has_emulated(plan) ? "" : "; a checkpoint is being written") +
+               " (Ctrl-C again to leave at once)");
+  tell_from_outside(coordinator, Interrupt{});
+}
+
 void ProcessRun::State::interrupted(int count, Launcher& launcher) {
-  if (count == 1 && begun) {
-    console.note(std::string("stopping after this step") +
-                 (has_emulated(plan) ? "" : "; a checkpoint is being written") + " (Ctrl-C again to leave at once)");
-    return tell_from_outside(coordinator, Interrupt{});
-  }
+  if (count == 1 && begun) return stop_in_order();
   console.finish();
   Departure departure;
   departure.status = 130;

@@ -4,6 +4,7 @@
 
 #include "actors/signal_watcher.hpp"
 #include "apps/maestro/commands.hpp"
+#include "apps/maestro/control_commands.hpp"
 #include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/usage_error.hpp"
 #include "runtime/core/result.hpp"
@@ -24,6 +25,8 @@ void add_run_options(CLI::App& command, maestro::RunOptions& run) {
       ->check(CLI::Range(1, 4096));
   command.add_option("--report", run.report, "write a JSON report here");
   command.add_option("--trace", run.trace, "write a Perfetto trace here");
+  command.add_option("--control", run.control,
+                     "serve status and steering at unix:/PATH or HOST:PORT (default: a socket of this user); none: off");
 }
 
 }  // namespace
@@ -99,6 +102,7 @@ int main(int argc, char** argv) {
   add_run_options(*emulate_command, emulate.run);
 
   const maestro::KeysCommand keys(app);
+  const maestro::ControlCommands control(app);
 
   maestro::Console console(maestro::standard_streams());
   try {
@@ -115,6 +119,7 @@ int main(int argc, char** argv) {
     if (*distill_command) return maestro::distill(distill, console);
     if (*vlm_command) return maestro::vision_language(vlm, console);
     if (keys.given()) return keys.run(console);
+    if (control.given()) return control.run(console);
     if (*simulate_command) return maestro::simulate(simulate, console);
     maestro::train(check, console);
     console.note(check.job.string() + ": ok");

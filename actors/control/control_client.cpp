@@ -1,0 +1,110 @@
+#include "actors/control/control_client.hpp"
+
+#include "actors/control/Control.h"
+#include "actors/control/control_place.hpp"
+#include "actors/control/control_text.hpp"
+#include "actors/control/service_connection.hpp"
+#include "actors/control/socket_address.hpp"
+#include "runtime/state/posix_file.hpp"
+
+namespace maestro {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The service answers a pause after 30 s and a checkpoint after 10 min at the latest.
+constexpr milliseconds usual_patience(10000);
+constexpr milliseconds pause_patience(40000);
+constexpr milliseconds checkpoint_patience(620000);
+
+std::string the_one_run() {
+  const std::vector<std::string> found = control_addresses();
+  if (found.size() == 1) return found.front();
+  if (found.empty()) {
+    throw JobError("no run of this user on this host has a control service; say which one with --at ADDRESS",
+                   ErrorCode::not_found);
+  }
+  std::string list;
+  for (const std::string& address : found) list += (list.empty() ? "" : ", ") + address;
+  throw JobError(std::to_string(found.size()) + " runs of this user have a control service; say which one with --at: " +
+                 list);
+}
+
+std::string first_line(const std::filesystem::path& file) {
+  const std::string text = read_text(file).value_or_throw();
+  return text.substr(0, text.find('\n'));
+}
+
+/// The token that a run has left for this user, if it has.
+std::string left_token(const std::string& address) {
+  std::error_code unknown;
+  const std::filesystem::path file = token_file(address);
+  return std::filesystem::exists(file, unknown) ? first_line(file) : std::string();
+}
+
+}  // namespace
+
+struct ControlClient::State {
+  explicit State(const ControlTarget& target) : connection(options_of(target)), client(connection.protocol()) {
+    const SocketAddress address = parse_socket_address(options.address);
+    if (!target.token_file.empty()) {
+      token = first_line(target.token_file);
+    } else if (keys) {
+      token = keys->token;
+    } else if (!address.local()) {
+      token = left_token(options.address);
+    }
+  }
+  ConnectionOptions options_of(const ControlTarget& target) {
+    options.address = target.address.empty() ? the_one_run() : target.address;
+    options.service = "control service";
+    options.answer_patience = usual_patience;
+    const bool here = on_this_host_only(parse_socket_address(options.address));
+    if (!target.keys.empty()) keys = std::make_shared<const KeySet>(load_key_set(target.keys));
+    if (!here) options.keys = keys;
+    return options;
+  }
+  template <class Answer, class Call>
+  Answer ask(milliseconds patience, Call&& call) {
+    connection.set_answer_patience(patience);
+    Answer answer;
+    try {
+      connection.ask([&] { call(answer); });
+    } catch (const control::Refused& refused) {
+      throw JobError("the run at " + options.address + " refuses: " + refused.reason, ErrorCode::unavailable);
+    }
+    return answer;
+  }
+
+  std::string token;
+  std::shared_ptr<const KeySet> keys;
+  ConnectionOptions options;
+  ServiceConnection connection;
+  control::ControlClient client;
+};
+
+ControlClient::ControlClient(const ControlTarget& target) : state_(std::make_unique<State>(target)) {}
+ControlClient::~ControlClient() = default;
+
+std::string ControlClient::call(const std::string& name, Form form) {
+  State& state = *state_;
+  control::ControlClient& client = state.client;
+  const auto shown = [&](const auto& answer) { return form == Form::json ? json_text(answer) : plain_text(answer); };
+  if (name == "status") {
+    return shown(state.ask<control::Status>(usual_patience, [&](auto& to) { client.status(to, state.token); }));
+  }
+  if (name == "plan") {
+    return shown(state.ask<control::Plan>(usual_patience, [&](auto& to) { client.plan(to, state.token); }));
+  }
+  if (name == "checkpoint") {
+    return shown(
+        state.ask<control::Checkpoint>(checkpoint_patience, [&](auto& to) { client.checkpoint(to, state.token); }));
+  }
+  return shown(state.ask<control::Standing>(pause_patience, [&](auto& to) {
+    if (name == "pause") return client.pause(to, state.token);
+    if (name == "resume") return client.resume(to, state.token);
+    client.stop(to, state.token);
+  }));
+}
+
+}  // namespace maestro

@@ -1,0 +1,23 @@
+// Where the control services of a user's runs are found on this host: a folder that is the user's alone, with a socket
+// per run, named by its pid, and a token per TCP address that is of this host only.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace maestro {
+
+/// $XDG_RUNTIME_DIR/maestro or /tmp/maestro-UID, made when missing. Throws JobError: somebody else's, or open to others.
+[[nodiscard]] std::filesystem::path control_folder();
+
+/// "unix:<folder>/<pid>.sock" of this process. Throws JobError.
+[[nodiscard]] std::string default_control_address();
+
+/// The file with the token of a TCP address of this host.
+[[nodiscard]] std::filesystem::path token_file(const std::string& address);
+
+/// Addresses at which somebody listens; what dead processes have left is removed. Throws JobError.
+[[nodiscard]] std::vector<std::string> control_addresses();
+
+}  // namespace maestro

@@ -1,0 +1,180 @@
+#include "actors/control/control_service.hpp"
+
+#include <openssl/crypto.h>
+
+#include <atomic>
+#include <caf/all.hpp>
+
+#include "actors/control/Control.h"
+#include "actors/control/control_place.hpp"
+#include "actors/control/run_answers.hpp"
+#include "actors/control/run_questions.hpp"
+#include "actors/control/service_door.hpp"
+#include "actors/control/socket_address.hpp"
+#include "runtime/state/atomic_file.hpp"
+
+namespace maestro {
+namespace {
+
+constexpr std::int32_t most_rows = 10000;
+constexpr int most_refusals_told = 20;
+
+[[noreturn]] void refuse(const std::string& reason) {
+  control::Refused refused;
+  refused.reason = reason;
+  throw refused;
+}
+
+control::Standing standing(const PauseAnswer& answer) {
+  control::Standing result;
+  result.state = static_cast<control::State::type>(answer.state);
+  result.step = static_cast<std::int64_t>(answer.step.value());
+  return result;
+}
+
+/// Errors of the run become the exception that control.thrift declares.
+template <class Call>
+auto answered(Call&& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const JobError& error) {
+    refuse(error.what());
+  }
+}
+
+}  // namespace
+
+struct ControlService::State {
+  explicit State(ControlServiceOptions given);
+  void prepare_token();
+  void check_token(const std::string& peer, const std::string& given);
+  void tell_refusal(const std::string& peer, const std::string& reason);
+  void stop();
+
+  ControlServiceOptions options;
+  RunQuestions questions;
+  SocketAddress address;  // asked for; the door knows the port
+  std::string token;      // empty on a local socket
+  std::filesystem::path token_at;   // a file that this service has made; else empty
+  std::atomic<int> refusals = 0;
+  std::unique_ptr<ServiceDoor> door;  // last: its threads use all above
+};
+
+namespace {
+
+/// The calls of one client.
+template <class Service>
+class ControlHandler final : public control::ControlIf {
+ public:
+  ControlHandler(Service& service, std::string peer) : service_(service), peer_(std::move(peer)) {}
+
+  void status(control::Status& answer, const std::string& token) override {
+    service_.check_token(peer_, token);
+    const auto view = answered([&] { return service_.questions.view(service_.options.status_patience); });
+    answer = status_answer(*service_.options.job, view.run, view.replicas);
+  }
+  void plan(control::Plan& answer, const std::string& token) override {
+    service_.check_token(peer_, token);
+    const RunStatus run = answered([&] { return service_.questions.status(); });
+    answer = plan_answer(*service_.options.job, run);
+  }
+  void metrics(control::Metrics& answer, const std::string& token, const std::int64_t first_step_row,
+               const std::int64_t first_validation_row, const std::int32_t most) override {
+    service_.check_token(peer_, token);
+    if (most < 1 || most > most_rows) refuse("most must be 1 to " + std::to_string(most_rows));
+    const MetricsRequest request{first_step_row, first_validation_row, most};
+    answer = metrics_answer(answered([&] { return service_.questions.metrics(request); }));
+  }
+  void checkpoint(control::Checkpoint& answer, const std::string& token) override {
+    service_.check_token(peer_, token);
+    const CheckpointAnswer made = answered([&] { return service_.questions.checkpoint(); });
+    if (!made.refusal.empty()) refuse(made.refusal);
+    answer.step = static_cast<std::int64_t>(made.step.value());
+    answer.path = made.path;
+  }
+  void pause(control::Standing& answer, const std::string& token) override {
+    service_.check_token(peer_, token);
+    answer = standing(answered([&] { return service_.questions.pause(); }));
+  }
+  void resume(control::Standing& answer, const std::string& token) override {
+    service_.check_token(peer_, token);
+    answer = standing(answered([&] { return service_.questions.resume(); }));
+  }
+  void stop(control::Standing& answer, const std::string& token) override {
+    service_.check_token(peer_, token);
+    service_.options.stop_run();
+    const RunStatus run = answered([&] { return service_.questions.status(); });
+    answer = standing({run.state, StepId(run.last_step)});
+  }
+
+ private:
+  Service& service_;
+  std::string peer_;
+};
+
+}  // namespace
+
+ControlService::State::State(ControlServiceOptions given)
+    : options(std::move(given)),
+      questions(*options.system, options.coordinator),
+      address(parse_socket_address(options.address.empty() ? default_control_address() : options.address)) {
+  options.coordinator = nullptr;
+  const bool here = on_this_host_only(address);
+  if (!here && !options.keys) {
+    throw JobError("--control " + address.text() + ": other hosts reach it, so it needs --keys (see `maestro keys`)");
+  }
+  DoorOptions door_options;
+  door_options.address = address.text();
+  if (!here) door_options.keys = options.keys;
+  door_options.refused = [this](const std::string& peer, const std::string& reason) { tell_refusal(peer, reason); };
+  if (!address.local()) token = options.keys ? options.keys->token : random_token();
+  door = std::make_unique<ServiceDoor>(std::move(door_options), [this](const std::string& peer) {
+    return std::make_shared<control::ControlProcessor>(std::make_shared<ControlHandler<State>>(*this, peer));
+  });
+  if (!address.local() && here) prepare_token();
+}
+
+/// For the clients of this user on this host.
+void ControlService::State::prepare_token() {
+  token_at = token_file(door->address());
+  write_file(token_at, token + "\n").value_or_throw();
+  std::filesystem::permissions(token_at, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+void ControlService::State::check_token(const std::string& peer, const std::string& given) {
+  if (address.local()) return;
+  if (given.size() == token.size() && CRYPTO_memcmp(given.data(), token.data(), token.size()) == 0) return;
+  tell_refusal(peer, "wrong token");
+  refuse("wrong token");
+}
+
+void ControlService::State::tell_refusal(const std::string& peer, const std::string& reason) {
+  if (options.console == nullptr) return;
+  const int told = ++refusals;
+  if (told > most_refusals_told) return;
+  options.console->note("control: " + peer + " was refused: " + reason +
+                        (told == most_refusals_told ? " (further ones are not told)" : ""));
+}
+
+void ControlService::State::stop() {
+  questions.close();
+  door->stop();
+  std::error_code gone_already;
+  if (!token_at.empty()) std::filesystem::remove(token_at, gone_already);
+}
+
+ControlService::ControlService(ControlServiceOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+
+ControlService::~ControlService() {
+  stop();
+}
+
+std::string ControlService::address() const {
+  return state_->door->address();
+}
+
+void ControlService::stop() {
+  state_->stop();
+}
+
+}  // namespace maestro

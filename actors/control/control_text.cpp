@@ -1,0 +1,133 @@
+#include "actors/control/control_text.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <vector>
+
+#include "actors/control/control_types.h"
+
+namespace maestro {
+namespace {
+
+std::string number(double value, const char* format = "%.4g") {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& parts, const char* between) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
+  return text;
+}
+
+const char* word(control::State::type state) {
+  static constexpr const char* words[] = {"starting", "running", "pausing", "paused", "stopping", "finished"};
+  return state >= 0 && state < 6 ? words[state] : "in a state that this program does not know";
+}
+
+const char* word(control::UnitKind::type kind) {
+  static constexpr const char* words[] = {"step", "validation after step", "checkpoint of step"};
+  return kind >= 0 && kind < 3 ? words[kind] : "unit of step";
+}
+
+/// Columns as wide as their widest cell, but for the last.
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t at = 0; at < row.size(); ++at) widths[at] = std::max(widths[at], row[at].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (std::size_t at = 0; at < row.size(); ++at) {
+      line += " " + row[at] + std::string(at + 1 < row.size() ? widths[at] - row[at].size() + 1 : 0, ' ');
+    }
+    text += "\n" + line.substr(0, line.find_last_not_of(' ') + 1);
+  }
+  return text;
+}
+
+std::vector<std::string> section_row(const control::SectionFigures& section) {
+  std::vector<std::string> metrics;
+  for (const auto& [name, value] : section.metrics) metrics.push_back(name + " " + number(value));
+  return {section.name, std::to_string(section.replicas), section.trained ? "trained" : "frozen",
+          section.step > 0 ? std::to_string(section.step) : "-",
+          section.__isset.utilization ? number(100 * section.utilization, "%.0f%%") : "-", joined(metrics, ", ")};
+}
+
+std::string doing(const control::ReplicaFigures& replica) {
+  if (replica.state == control::ReplicaState::NO_ANSWER) return "no answer";
+  if (replica.state == control::ReplicaState::IDLE) return "waits for " + replica.wait.text;
+  std::string text = replica.doing + ", step " + std::to_string(replica.step);
+  if (replica.__isset.micro_batch) text += ", micro-batch " + std::to_string(replica.micro_batch);
+  return text;
+}
+
+std::string place(std::int32_t process, const std::string& host) {
+  return "process " + std::to_string(process) + (host.empty() ? "" : " at " + host);
+}
+
+}  // namespace
+
+std::string plain_text(const control::Status& status) {
+  std::string text = "job " + status.job + ": " + word(status.state) + ", step " + std::to_string(status.step) +
+                     " of " + std::to_string(status.steps) + ", epoch " + number(status.epoch, "%.2f") + ", " +
+                     number(status.samples_per_s, "%.1f") + " samples/s";
+  if (status.__isset.loss) text += ", loss " + number(status.loss, "%.4f");
+  std::vector<std::string> units;
+  for (const control::Unit& unit : status.units) {
+    units.push_back(std::string(word(unit.kind)) + " " + std::to_string(unit.step));
+  }
+  text += "\nannounced: " + (units.empty() ? "nothing" : joined(units, ", "));
+  if (!status.checkpoint.empty()) text += "\nlast checkpoint: " + status.checkpoint;
+  std::vector<std::vector<std::string>> sections{{"section", "replicas", "", "step", "busy", ""}};
+  for (const control::SectionFigures& section : status.sections) sections.push_back(section_row(section));
+  text += table(sections);
+  std::vector<std::vector<std::string>> replicas{{"replica", "process", "devices", ""}};
+  for (const control::ReplicaFigures& replica : status.replicas) {
+    replicas.push_back({replica.section + " " + std::to_string(replica.replica),
+                        place(replica.process, replica.host) + " (pid " + std::to_string(replica.pid) + ")",
+                        joined(replica.devices, ","), doing(replica)});
+  }
+  return text + table(replicas);
+}
+
+std::string plain_text(const control::Plan& plan) {
+  std::string text = "job " + plan.job + ": batches of " + std::to_string(plan.global_batch) + " samples, policy " +
+                     plan.policy + ", " + std::to_string(plan.slots) + " slots per edge and consumer";
+  if (plan.__isset.planned_ms) {
+    text += "\nstep " + std::to_string(plan.step) + " is planned to take " + number(plan.planned_ms) + " ms";
+    if (plan.__isset.lower_bound_ms) text += "; no schedule is shorter than " + number(plan.lower_bound_ms) + " ms";
+  }
+  std::vector<std::vector<std::string>> sections{{"section", "mode", "layout", "micro-batch", "places"}};
+  for (const control::PlannedSection& section : plan.sections) {
+    std::vector<std::string> places;
+    for (const control::PlannedReplica& replica : section.replicas) {
+      places.push_back(place(replica.process, replica.host) + " " + joined(replica.devices, ","));
+    }
+    sections.push_back({section.name, section.mode + (section.trained ? ", trained" : ""),
+                        std::to_string(section.replicas.size()) + " x " + std::to_string(section.context) + " x " +
+                            std::to_string(section.tensor),
+                        std::to_string(section.micro_batch), joined(places, "; ")});
+  }
+  text += table(sections);
+  std::vector<std::vector<std::string>> edges;
+  for (const control::PlannedEdge& edge : plan.edges) {
+    edges.push_back({edge.from_section + "." + edge.from_port, edge.gradient ? "<->" : "->",
+                     edge.to_section + "." + edge.to_port, edge.dtype + " x " + std::to_string(edge.columns)});
+  }
+  return text + table(edges);
+}
+
+std::string plain_text(const control::Checkpoint& checkpoint) {
+  return "checkpoint of step " + std::to_string(checkpoint.step) + ": " + checkpoint.path;
+}
+
+std::string plain_text(const control::Standing& standing) {
+  return std::string(word(standing.state)) + " after step " + std::to_string(standing.step);
+}
+
+}  // namespace maestro

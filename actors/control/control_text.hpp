@@ -1,0 +1,28 @@
+// Answers of the control service for people and for programs. Pure.
+#pragma once
+
+#include <string>
+
+namespace maestro {
+
+// Generated, see control.thrift.
+namespace control {
+class Checkpoint;
+class Plan;
+class Standing;
+class Status;
+}  // namespace control
+
+/// Lines without a break at the end.
+[[nodiscard]] std::string plain_text(const control::Status& status);
+[[nodiscard]] std::string plain_text(const control::Plan& plan);
+[[nodiscard]] std::string plain_text(const control::Checkpoint& checkpoint);
+[[nodiscard]] std::string plain_text(const control::Standing& standing);
+
+/// One line; members are named as in control.thrift, values of enumerations in lower case.
+[[nodiscard]] std::string json_text(const control::Status& status);
+[[nodiscard]] std::string json_text(const control::Plan& plan);
+[[nodiscard]] std::string json_text(const control::Checkpoint& checkpoint);
+[[nodiscard]] std::string json_text(const control::Standing& standing);
+
+}  // namespace maestro

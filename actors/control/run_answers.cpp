@@ -1,0 +1,226 @@
+#include "actors/control/run_answers.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "actors/control/control_types.h"
+#include "actors/wait_text.hpp"
+#include "runtime/wavefront/lower_bound.hpp"
+
+namespace maestro {
+namespace {
+
+using Lane = std::pair<SectionId, ReplicaIndex>;
+
+control::State::type state_of(RunState state) {
+  return static_cast<control::State::type>(state);
+}
+
+/// Where everybody is.
+struct Places {
+  explicit Places(const JobPlan& job, const Directory* directory) {
+    for (const ReplicaPlace& place : job.places) places[{place.section, place.replica}] = &place;
+    if (directory == nullptr) return;
+    for (const ProcessHello& process : directory->processes) processes[process.rank] = &process;
+  }
+  std::map<Lane, const ReplicaPlace*> places;
+  std::map<ProcessRank, const ProcessHello*> processes;
+};
+
+std::int32_t number(std::uint64_t value) {
+  return static_cast<std::int32_t>(value);
+}
+
+control::Wait wait_of(const WaitingFor& waiting, const Places& places, const SectionGraph& graph) {
+  control::Wait wait;
+  wait.kind = static_cast<control::WaitKind::type>(waiting.kind);
+  wait.step = static_cast<std::int64_t>(waiting.step.value());
+  wait.text = waiting.kind == WaitKind::token ? "the next tokens of the coordinator" : wait_text(waiting, graph);
+  if (waiting.kind == WaitKind::input || waiting.kind == WaitKind::gradient || waiting.kind == WaitKind::credit) {
+    wait.__set_sample(static_cast<std::int64_t>(waiting.sample));
+  }
+  if (waiting.kind == WaitKind::token || waiting.kind == WaitKind::norm || waiting.kind == WaitKind::phase) {
+    wait.processes = {0};  // the coordinator's
+    return wait;
+  }
+  wait.section = graph.node(waiting.peer).name;
+  std::set<std::int32_t> processes;
+  for (const ReplicaIndex peer : waiting.peers) {
+    wait.replicas.push_back(number(peer.value()));
+    const auto place = places.places.find({waiting.peer, peer});
+    if (place != places.places.end()) processes.insert(number(place->second->rank.value()));
+  }
+  wait.processes.assign(processes.begin(), processes.end());
+  return wait;
+}
+
+control::ReplicaFigures replica_figures(const ReplicaPlace& place, const WaitingFor* answer, const Places& places,
+                                        const SectionGraph& graph) {
+  control::ReplicaFigures figures;
+  figures.section = graph.node(place.section).name;
+  figures.replica = number(place.replica.value());
+  figures.process = number(place.rank.value());
+  figures.devices = place.devices;
+  if (const auto process = places.processes.find(place.rank); process != places.processes.end()) {
+    figures.host = process->second->host;
+    figures.pid = process->second->pid;
+  }
+  figures.state = control::ReplicaState::NO_ANSWER;
+  if (answer == nullptr) return figures;
+  figures.step = static_cast<std::int64_t>(answer->step.value());
+  if (answer->kind == WaitKind::nothing) {
+    figures.state = control::ReplicaState::BUSY;
+    figures.doing = answer->doing;
+    if (answer->doing.ends_with("ward")) figures.__set_micro_batch(number(answer->micro_batch));
+    return figures;
+  }
+  figures.state = control::ReplicaState::IDLE;
+  figures.__set_wait(wait_of(*answer, places, graph));
+  return figures;
+}
+
+/// Over the stages of a section.
+std::optional<double> utilization_of(const std::string& section, const JobPlan& job,
+                                     const std::optional<SchedulingRow>& row) {
+  if (!row) return std::nullopt;
+  double sum = 0;
+  int stages = 0;
+  for (const SectionId id : job.graph.stages_of(section)) {
+    const auto found = row->utilization.find(job.graph.node(id).name);
+    if (found == row->utilization.end()) continue;
+    sum += found->second;
+    ++stages;
+  }
+  return stages > 0 ? std::optional(sum / stages) : std::nullopt;
+}
+
+control::SectionFigures section_figures(const GraphNode& node, const JobPlan& job, const RunStatus& run) {
+  control::SectionFigures figures;
+  figures.name = node.section_name();
+  figures.replicas = number(static_cast<std::uint64_t>(node.replicas));
+  figures.trained = node.trained();
+  if (const auto row = run.latest.find(figures.name); row != run.latest.end()) {
+    figures.step = static_cast<std::int64_t>(row->second.step.value());
+    figures.metrics = row->second.metrics;
+  }
+  if (const auto share = utilization_of(figures.name, job, run.scheduling)) figures.__set_utilization(*share);
+  return figures;
+}
+
+const char* name_of(Mode mode) {
+  if (mode == Mode::source) return "source";
+  return mode == Mode::forward_only ? "forward_only" : "forward_backward";
+}
+
+control::PlannedSection planned_section(SectionId id, const JobPlan& job, const Places& places) {
+  const GraphNode& node = job.graph.node(id);
+  control::PlannedSection planned;
+  planned.name = node.name;
+  planned.mode = name_of(node.mode);
+  planned.trained = node.trained();
+  planned.tensor = number(static_cast<std::uint64_t>(node.layout.tensor));
+  planned.context = number(static_cast<std::uint64_t>(node.layout.context));
+  planned.stage = number(static_cast<std::uint64_t>(node.stage));
+  planned.stages = number(static_cast<std::uint64_t>(node.stages));
+  planned.micro_batch = node.micro_batch;
+  planned.max_in_flight = node.max_in_flight;
+  planned.precision = name_of(job.sections[id.value()].config.precision);
+  for (const ReplicaPlace& place : job.places) {
+    if (place.section != id) continue;
+    control::PlannedReplica replica;
+    replica.replica = number(place.replica.value());
+    replica.process = number(place.rank.value());
+    replica.devices = place.devices;
+    if (const auto process = places.processes.find(place.rank); process != places.processes.end()) {
+      replica.host = process->second->host;
+    }
+    planned.replicas.push_back(std::move(replica));
+  }
+  return planned;
+}
+
+std::vector<control::Row> rows_of(const std::vector<StepRow>& rows) {
+  std::vector<control::Row> result;
+  for (const StepRow& row : rows) {
+    control::Row& made = result.emplace_back();
+    made.section = row.section;
+    made.step = static_cast<std::int64_t>(row.step.value());
+    made.metrics = row.metrics;
+  }
+  return result;
+}
+
+}  // namespace
+
+control::Status status_answer(const JobPlan& job, const RunStatus& run, const std::vector<WaitingFor>& answers) {
+  control::Status status;
+  status.state = state_of(run.state);
+  status.job = job.name;
+  status.step = static_cast<std::int64_t>(run.last_step);
+  status.steps = job.train.steps;
+  const auto epoch_samples = std::max<std::uint64_t>(job.corpus->samples(Split::train), 1);
+  status.epoch = static_cast<double>(status.step * job.train.global_batch) / static_cast<double>(epoch_samples);
+  status.elapsed_s = run.elapsed_s;
+  status.samples_per_s = run.samples_per_s;
+  status.samples_trained = static_cast<std::int64_t>(run.samples_trained);
+  status.tokens_trained = static_cast<std::int64_t>(run.tokens_trained);
+  if (run.loss) status.__set_loss(*run.loss);
+  for (const RunUnit& unit : run.units) {
+    control::Unit& shown = status.units.emplace_back();
+    shown.kind = static_cast<control::UnitKind::type>(unit.kind);
+    shown.step = static_cast<std::int64_t>(unit.step.value());
+  }
+  for (const GraphNode& node : job.graph.nodes()) {
+    if (node.stage == 0) status.sections.push_back(section_figures(node, job, run));
+  }
+  std::map<Lane, const WaitingFor*> answer_of;
+  for (const WaitingFor& answer : answers) answer_of[{answer.section, answer.replica}] = &answer;
+  const Places places(job, run.directory.get());
+  for (const ReplicaPlace& place : job.places) {
+    const auto answer = answer_of.find({place.section, place.replica});
+    status.replicas.push_back(
+        replica_figures(place, answer == answer_of.end() ? nullptr : answer->second, places, job.graph));
+  }
+  status.checkpoint = run.checkpoint;
+  return status;
+}
+
+control::Plan plan_answer(const JobPlan& job, const RunStatus& run) {
+  control::Plan plan;
+  plan.job = job.name;
+  plan.policy = job.schedule.policy;
+  plan.slots = job.transport.slots;
+  plan.global_batch = job.train.global_batch;
+  const Places places(job, run.directory.get());
+  for (std::uint32_t id = 0; id < job.graph.nodes().size(); ++id) {
+    plan.sections.push_back(planned_section(SectionId(id), job, places));
+  }
+  for (const GraphEdge& edge : job.graph.edges()) {
+    control::PlannedEdge& shown = plan.edges.emplace_back();
+    shown.from_section = job.graph.node(edge.from).name;
+    shown.from_port = edge.from_port;
+    shown.to_section = job.graph.node(edge.to).name;
+    shown.to_port = edge.to_port;
+    shown.gradient = edge.gradient;
+    shown.columns = edge.columns;
+    shown.dtype = name_of(edge.dtype);
+  }
+  if (run.planned) {
+    plan.step = static_cast<std::int64_t>(run.planned->plan.step.value());
+    plan.__set_planned_ms(run.planned->schedule.makespan_ms);
+    if (!run.planned->workload.tasks.empty()) plan.__set_lower_bound_ms(lower_bound_ms(run.planned->workload));
+  }
+  plan.effective_job = job.effective_job;
+  return plan;
+}
+
+control::Metrics metrics_answer(const MetricsRows& rows) {
+  control::Metrics metrics;
+  metrics.steps = rows_of(rows.steps);
+  metrics.validations = rows_of(rows.validations);
+  metrics.next_step_row = rows.next_step_row;
+  metrics.next_validation_row = rows.next_validation_row;
+  return metrics;
+}
+
+}  // namespace maestro

@@ -1,0 +1,149 @@
+#include "actors/control/run_questions.hpp"
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds answer_patience(2000);  // of a coordinator that has much to do
+constexpr milliseconds pause_patience(30000);
+constexpr milliseconds checkpoint_patience(600000);
+
+/// To a thread that waits for an answer.
+struct QuestionsClosed {};
+
+}  // namespace
+}  // namespace maestro
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::QuestionsClosed)
+
+namespace maestro {
+
+/// Of one call: an actor that close() knows.
+class RunQuestions::Mailbox {
+ public:
+  explicit Mailbox(RunQuestions& questions) : questions_(questions), self_(questions.system_) {
+    const std::lock_guard lock(questions_.mutex_);
+    if (questions_.closed_) throw JobError("the run is at its end", ErrorCode::unavailable);
+    questions_.waiting_[this] = caf::actor_cast<caf::actor>(self_.ptr());
+    coordinator_ = questions_.coordinator_;
+  }
+  ~Mailbox() {
+    const std::lock_guard lock(questions_.mutex_);
+    questions_.waiting_.erase(this);
+  }
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  caf::scoped_actor& self() { return self_; }
+  [[nodiscard]] const caf::actor& coordinator() const { return coordinator_; }
+  /// Handles one message; false when none has come in time, or close() was called.
+  template <class... Handlers>
+  bool receive(RunQuestions::Clock::time_point deadline, Handlers... handlers) {
+    bool came = true;
+    const auto left = std::max(deadline - RunQuestions::Clock::now(), RunQuestions::Clock::duration(0));
+    self_->receive(handlers..., [&](QuestionsClosed) { came = false; }, caf::after(left) >> [&] { came = false; });
+    return came;
+  }
+
+ private:
+  RunQuestions& questions_;
+  caf::scoped_actor self_;
+  caf::actor coordinator_;
+};
+
+RunQuestions::RunQuestions(caf::actor_system& system, caf::actor coordinator)
+    : system_(system), coordinator_(std::move(coordinator)) {}
+
+template <class Answer, class Request>
+std::optional<Answer> RunQuestions::ask(Request request, milliseconds patience) {
+  Mailbox mailbox(*this);
+  mailbox.self()->send(mailbox.coordinator(), std::move(request));
+  std::optional<Answer> answer;
+  mailbox.receive(Clock::now() + patience, [&](Answer& given) { answer = std::move(given); });
+  return answer;
+}
+
+template <class Answer, class Request>
+Answer RunQuestions::ask_or_throw(Request request, milliseconds patience) {
+  auto answer = ask<Answer>(std::move(request), patience);
+  if (!answer) throw JobError("the run does not answer, or is at its end", ErrorCode::timeout);
+  return *std::move(answer);
+}
+
+RunQuestions::View RunQuestions::view(milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  Mailbox mailbox(*this);
+  View view;
+  std::size_t asked = 0;
+  bool told = false;
+  const auto ask_replicas = [&](const RunStatus& run) {
+    if (!run.directory || asked > 0) return;
+    for (const ProcessHello& process : run.directory->processes) {
+      for (const ReplicaAddress& replica : process.replicas) {
+        mailbox.self()->send(replica.actor, StatusRequest{});
+        ++asked;
+      }
+    }
+  };
+  mailbox.self()->send(mailbox.coordinator(), RunStatusRequest{});
+  if (const auto known = last()) {
+    view.run = *known;
+    ask_replicas(*known);
+  }
+  const auto on_run = [&](RunStatus& run) {
+    told = true;
+    view.run = std::move(run);
+    ask_replicas(view.run);
+  };
+  const auto on_replica = [&](WaitingFor& answer) { view.replicas.push_back(std::move(answer)); };
+  while ((!told || view.replicas.size() < asked) && mailbox.receive(deadline, on_run, on_replica)) {
+  }
+  if (!told && !last()) view.run = status();
+  remember(view.run);
+  return view;
+}
+
+RunStatus RunQuestions::status() {
+  return ask_or_throw<RunStatus>(RunStatusRequest{}, answer_patience);
+}
+
+MetricsRows RunQuestions::metrics(const MetricsRequest& request) {
+  return ask_or_throw<MetricsRows>(request, answer_patience);
+}
+
+CheckpointAnswer RunQuestions::checkpoint() {
+  return ask_or_throw<CheckpointAnswer>(CheckpointRequest{}, checkpoint_patience);
+}
+
+PauseAnswer RunQuestions::pause() {
+  if (auto answer = ask<PauseAnswer>(PauseRequest{true}, pause_patience)) return *answer;
+  const RunStatus run = status();
+  return {run.state, StepId(run.last_step)};
+}
+
+PauseAnswer RunQuestions::resume() {
+  return ask_or_throw<PauseAnswer>(PauseRequest{false}, answer_patience);
+}
+
+std::optional<RunStatus> RunQuestions::last() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+void RunQuestions::remember(const RunStatus& run) {
+  const std::lock_guard lock(mutex_);
+  if (!closed_) last_ = run;
+}
+
+void RunQuestions::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  for (const auto& [mailbox, actor] : waiting_) caf::anon_send(actor, QuestionsClosed{});
+  coordinator_ = nullptr;
+  last_.reset();  // it knows actors
+}
+
+}  // namespace maestro

@@ -1,0 +1,59 @@
+// Asks the coordinator and the replicas of a run on behalf of threads that are no actors.
+//
+// RQ-1: every call ends within its patience, or when close() is called; the run never waits for one.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "actors/control/control_messages.hpp"
+#include "actors/messages.hpp"
+
+namespace maestro {
+
+/// Thread-safe. Calls throw JobError of one line: no answer in time, the run is at its end.
+class RunQuestions {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  RunQuestions(caf::actor_system& system, caf::actor coordinator);
+
+  struct View {
+    RunStatus run;
+    std::vector<WaitingFor> replicas;  ///< of those that answered in time
+  };
+  /// Within `patience` as far as the coordinator has ever answered: when it is late, with what it said last.
+  [[nodiscard]] View view(std::chrono::milliseconds patience);
+  [[nodiscard]] RunStatus status();
+  [[nodiscard]] MetricsRows metrics(const MetricsRequest& request);
+  /// The answer may be a refusal.
+  [[nodiscard]] CheckpointAnswer checkpoint();
+  /// When the run stands still; state `pausing` when that takes too long.
+  [[nodiscard]] PauseAnswer pause();
+  [[nodiscard]] PauseAnswer resume();
+
+  /// Before the actors end: wakes all calls, and refuses further ones.
+  void close();
+
+ private:
+  class Mailbox;
+  template <class Answer, class Request>
+  std::optional<Answer> ask(Request request, std::chrono::milliseconds patience);
+  template <class Answer, class Request>
+  Answer ask_or_throw(Request request, std::chrono::milliseconds patience);
+  [[nodiscard]] std::optional<RunStatus> last() const;
+  void remember(const RunStatus& run);
+
+  caf::actor_system& system_;
+  mutable std::mutex mutex_;  // guards what follows
+  caf::actor coordinator_;
+  bool closed_ = false;
+  std::map<const Mailbox*, caf::actor> waiting_;  // to be woken
+  std::optional<RunStatus> last_;
+};
+
+}  // namespace maestro

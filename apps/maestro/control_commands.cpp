@@ -1,0 +1,50 @@
+#include "apps/maestro/control_commands.hpp"
+
+#include <algorithm>
+
+#include "apps/maestro/signals.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+ControlCommands::ControlCommands(CLI::App& app) {
+  const std::pair<const char*, const char*> calls[] = {
+      {"status", "what a run is doing, and who waits for whom"},
+      {"plan", "sections, places and edges of a run"},
+      {"checkpoint", "have a run keep a checkpoint now"},
+      {"pause", "let a run finish what it has announced, and stand still"},
+      {"resume", "let a paused run go on"},
+      {"stop", "end a run in order, as one Ctrl-C does"},
+  };
+  for (const auto& [name, purpose] : calls) {
+    Command& command = commands_.emplace_back();
+    command.name = name;
+    command.app = app.add_subcommand(name, purpose);
+    command.app->add_option("--at", command.target.address,
+                            "unix:/PATH or HOST:PORT (default: the one run of this user on this host)");
+    command.app->add_option("--keys", command.target.keys, "key folder, for a run on another host");
+    command.app->add_option("--token-file", command.target.token_file, "file with the run's token");
+    command.app->add_flag("--json", command.json, "answer with one line of JSON");
+  }
+}
+
+bool ControlCommands::given() const {
+  return std::ranges::any_of(commands_, [](const Command& command) { return command.app->parsed(); });
+}
+
+int ControlCommands::run(Console& console) const {
+  const SignalsEndTheProgram nothing_to_save;
+  const auto command = std::ranges::find_if(commands_, [](const Command& one) { return one.app->parsed(); });
+  try {
+    ControlClient client(command->target);
+    console.note(
+        client.call(command->name, command->json ? ControlClient::Form::json : ControlClient::Form::text));
+    return 0;
+  } catch (const JobError& error) {
+    if (error.code() == ErrorCode::invalid_argument) throw;
+    console.error(error.what());
+    return 1;
+  }
+}
+
+}  // namespace maestro
