@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -98,6 +99,22 @@ class Watching(ControlTest):
             self.assertGreater(wait.step, 0)
             self.assertTrue(0 <= wait.sample < 1125)
             self.assertIn("teacher_hidden from section 'teacher' replica 0, sample", wait.text)
+
+    def test_a_replica_that_does_not_answer_is_shown_so_and_holds_nobody_up(self):
+        run, address = self.started(distillation(steps=ENDLESS, peer_timeout_s=60), "--processes", 2)
+        with Client(address) as control:
+            self.until(control, lambda status: status.step >= 3)
+            other = run.members()[1]
+            os.kill(other, signal.SIGSTOP)
+            self.addCleanup(os.kill, other, signal.SIGCONT)
+            status = self.until(control, lambda status: any(r.state == Replica.NO_ANSWER for r in status.replicas))
+            silent = {replica.process for replica in status.replicas if replica.state == Replica.NO_ANSWER}
+            self.assertEqual(silent, {1})
+            begin = time.monotonic()
+            self.assertEqual(control.status().state, State.RUNNING)
+            self.assertLess(time.monotonic() - begin, 1.0)
+            os.kill(other, signal.SIGCONT)
+            self.until(control, lambda status: all(r.state != Replica.NO_ANSWER for r in status.replicas))
 
     def test_plan_shows_sections_places_edges_and_the_effective_job(self):
         job = distillation(steps=ENDLESS)
