@@ -238,12 +238,12 @@ struct WaitingFor {
   SectionId section;
   ReplicaIndex replica;
   WaitKind kind = WaitKind::nothing;
-  std::string doing;                ///< when it is busy: "forward", "backward", "forward_backward", "step", "checkpoint"
-  StepId step;                      ///< of the work, awaited or under way
-  std::uint32_t micro_batch = 0;    ///< likewise
-  std::uint64_t sample = 0;         ///< the first of the micro-batch that waits
-  std::string port;                 ///< of an input or gradient: this replica's own
-  SectionId peer;                   ///< whom it waits for; itself when it is busy
+  std::string doing;              ///< when it is busy: "forward", "backward", "forward_backward", "step", "checkpoint"
+  StepId step;                    ///< of the work, awaited or under way
+  std::uint32_t micro_batch = 0;  ///< likewise
+  std::uint64_t sample = 0;       ///< the first of the micro-batch that waits
+  std::string port;               ///< of an input or gradient: this replica's own
+  SectionId peer;                 ///< whom it waits for; itself when it is busy
   std::vector<ReplicaIndex> peers;  ///< replicas of that section
 };
 
@@ -346,7 +346,8 @@ MAESTRO_INSPECT(CheckpointCommitted, x.step, x.path)
 MAESTRO_INSPECT(Failure, x.message)
 MAESTRO_INSPECT(TransferBroken, x.message)
 MAESTRO_INSPECT(ProcessSummary, x.rank, x.max_rss_mb, x.provider, x.bytes, x.writes)
-MAESTRO_INSPECT(WaitingFor, x.section, x.replica, x.kind, x.doing, x.step, x.micro_batch, x.sample, x.port, x.peer, x.peers)
+MAESTRO_INSPECT(WaitingFor, x.section, x.replica, x.kind, x.doing, x.step, x.micro_batch, x.sample, x.port, x.peer,
+                x.peers)
 MAESTRO_INSPECT(WriteFinished, x.cookie)
 MAESTRO_INSPECT(WriteBroken, x.cookie, x.message)
 MAESTRO_INSPECT(RingEvent, x.immediate)

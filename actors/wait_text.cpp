@@ -44,8 +44,8 @@ std::string wait_text(const WaitingFor& waiting, const SectionGraph& graph) {
 }
 
 std::string name_of(WaitKind kind) {
-  static constexpr const char* names[] = {"nothing", "token", "input",     "gradient", "credit",     "buffer",
-                                          "phase",   "reduction", "norm", "parameters", "moments"};
+  static constexpr const char* names[] = {"nothing", "token",     "input", "gradient",   "credit", "buffer",
+                                          "phase",   "reduction", "norm",  "parameters", "moments"};
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -26,8 +26,8 @@ std::string the_one_run() {
   }
   std::string list;
   for (const std::string& address : found) list += (list.empty() ? "" : ", ") + address;
-  throw JobError(std::to_string(found.size()) + " runs of this user have a control service; say which one with --at: " +
-                 list);
+  throw JobError(std::to_string(found.size()) +
+                 " runs of this user have a control service; say which one with --at: " + list);
 }
 
 std::string first_line(const std::filesystem::path& file) {

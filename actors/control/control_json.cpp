@@ -81,8 +81,12 @@ Json planned_json(const control::PlannedSection& section) {
 }
 
 Json edge_json(const control::PlannedEdge& edge) {
-  return {{"from_section", edge.from_section}, {"from_port", edge.from_port}, {"to_section", edge.to_section},
-          {"to_port", edge.to_port},           {"gradient", edge.gradient},   {"columns", edge.columns},
+  return {{"from_section", edge.from_section},
+          {"from_port", edge.from_port},
+          {"to_section", edge.to_section},
+          {"to_port", edge.to_port},
+          {"gradient", edge.gradient},
+          {"columns", edge.columns},
           {"dtype", edge.dtype}};
 }
 

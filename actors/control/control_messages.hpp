@@ -20,16 +20,16 @@ enum class RunState : std::uint8_t { starting, running, pausing, paused, stoppin
 struct RunStatusRequest {};
 struct RunStatus {
   RunState state = RunState::starting;
-  std::uint64_t last_step = 0;    ///< the last one that is complete
-  std::vector<RunUnit> units;     ///< announced and not complete, oldest first
-  double elapsed_s = 0;           ///< since the first step began
-  double samples_per_s = 0;       ///< over the last steps
+  std::uint64_t last_step = 0;  ///< the last one that is complete
+  std::vector<RunUnit> units;   ///< announced and not complete, oldest first
+  double elapsed_s = 0;         ///< since the first step began
+  double samples_per_s = 0;     ///< over the last steps
   std::uint64_t samples_trained = 0;
   std::uint64_t tokens_trained = 0;
-  std::optional<double> loss;                ///< of the section whose loss the progress line shows
-  std::map<std::string, StepRow> latest;     ///< the last row of each section that has some
-  std::optional<SchedulingRow> scheduling;   ///< of the last complete step
-  std::string checkpoint;                    ///< path of the last one
+  std::optional<double> loss;                  ///< of the section whose loss the progress line shows
+  std::map<std::string, StepRow> latest;       ///< the last row of each section that has some
+  std::optional<SchedulingRow> scheduling;     ///< of the last complete step
+  std::string checkpoint;                      ///< path of the last one
   std::shared_ptr<const Directory> directory;  ///< null until everybody is connected
   std::shared_ptr<const PlannedStep> planned;  ///< of the oldest unit that has a plan; may be null
 };

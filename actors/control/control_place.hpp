@@ -8,7 +8,8 @@
 
 namespace maestro {
 
-/// $XDG_RUNTIME_DIR/maestro or /tmp/maestro-UID, made when missing. Throws JobError: somebody else's, or open to others.
+/// $XDG_RUNTIME_DIR/maestro or /tmp/maestro-UID, made when missing. Throws JobError: somebody else's, or open to
+/// others.
 [[nodiscard]] std::filesystem::path control_folder();
 
 /// "unix:<folder>/<pid>.sock" of this process. Throws JobError.

@@ -53,9 +53,9 @@ struct ControlService::State {
 
   ControlServiceOptions options;
   RunQuestions questions;
-  SocketAddress address;  // asked for; the door knows the port
-  std::string token;      // empty on a local socket
-  std::filesystem::path token_at;   // a file that this service has made; else empty
+  SocketAddress address;           // asked for; the door knows the port
+  std::string token;               // empty on a local socket
+  std::filesystem::path token_at;  // a file that this service has made; else empty
   std::atomic<int> refusals = 0;
   std::unique_ptr<ServiceDoor> door;  // last: its threads use all above
 };

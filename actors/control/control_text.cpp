@@ -53,9 +53,12 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
 std::vector<std::string> section_row(const control::SectionFigures& section) {
   std::vector<std::string> metrics;
   for (const auto& [name, value] : section.metrics) metrics.push_back(name + " " + number(value));
-  return {section.name, std::to_string(section.replicas), section.trained ? "trained" : "frozen",
+  return {section.name,
+          std::to_string(section.replicas),
+          section.trained ? "trained" : "frozen",
           section.step > 0 ? std::to_string(section.step) : "-",
-          section.__isset.utilization ? number(100 * section.utilization, "%.0f%%") : "-", joined(metrics, ", ")};
+          section.__isset.utilization ? number(100 * section.utilization, "%.0f%%") : "-",
+          joined(metrics, ", ")};
 }
 
 std::string doing(const control::ReplicaFigures& replica) {

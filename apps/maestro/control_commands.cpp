@@ -37,8 +37,7 @@ int ControlCommands::run(Console& console) const {
   const auto command = std::ranges::find_if(commands_, [](const Command& one) { return one.app->parsed(); });
   try {
     ControlClient client(command->target);
-    console.note(
-        client.call(command->name, command->json ? ControlClient::Form::json : ControlClient::Form::text));
+    console.note(client.call(command->name, command->json ? ControlClient::Form::json : ControlClient::Form::text));
     return 0;
   } catch (const JobError& error) {
     if (error.code() == ErrorCode::invalid_argument) throw;

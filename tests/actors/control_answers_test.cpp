@@ -117,8 +117,9 @@ TEST_F(ControlAnswersTest, every_kind_of_wait_has_the_number_that_the_protocol_g
 TEST_F(ControlAnswersTest, people_read_a_table_and_programs_json_of_the_same) {
   const control::Status status = status_answer(job_, run_, {busy()});
   const std::string text = plain_text(status);
-  for (const char* wanted : {"job small: running, step 3 of 10", "loss 1.5000", "announced: step 4, checkpoint of step 4",
-                             "second 1  process 1 at host1 (pid 101)", "no answer", "forward, step 4, micro-batch 2"}) {
+  for (const char* wanted :
+       {"job small: running, step 3 of 10", "loss 1.5000", "announced: step 4, checkpoint of step 4",
+        "second 1  process 1 at host1 (pid 101)", "no answer", "forward, step 4, micro-batch 2"}) {
     EXPECT_THAT(text, HasSubstr(wanted));
   }
   const auto json = nlohmann::json::parse(json_text(status));

@@ -220,7 +220,8 @@ RunScheduleOptions endless() {
   return plain(1'000'000);
 }
 
-TEST_F(CoordinatorTest, a_pause_is_answered_when_the_run_stands_still_and_nothing_follows_until_it_is_resumed) {  // RS-3
+TEST_F(CoordinatorTest,
+       a_pause_is_answered_when_the_run_stands_still_and_nothing_follows_until_it_is_resumed) {  // RS-3
   start(1, endless());
   EXPECT_EQ(announced(), 2u);
   caf::scoped_actor self(bench_.system());
@@ -303,7 +304,8 @@ TEST_F(CoordinatorTest, a_checkpoint_that_cannot_be_is_refused_with_the_reason) 
   RunScheduleOptions schedule = endless();
   schedule.keeps_state = false;
   start(0, schedule);
-  EXPECT_THAT(bench_.ask<CheckpointAnswer>(coordinator_, CheckpointRequest{}).refusal, ::testing::HasSubstr("emulated"));
+  EXPECT_THAT(bench_.ask<CheckpointAnswer>(coordinator_, CheckpointRequest{}).refusal,
+              ::testing::HasSubstr("emulated"));
 }
 
 TEST_F(CoordinatorTest, metrics_come_in_pages_and_status_has_the_last_row_of_every_section) {

@@ -39,7 +39,7 @@ class RunQuestionsTest : public ::testing::Test {
   }
   /// Never answers.
   caf::actor silent() {
-    return actor([](Begin) {});
+    return actor([](StatusRequest) -> caf::result<WaitingFor> { return caf::skip; });
   }
   std::shared_ptr<const Directory> directory_of(const std::vector<caf::actor>& replicas) {
     auto directory = std::make_shared<Directory>();
@@ -47,9 +47,7 @@ class RunQuestionsTest : public ::testing::Test {
     for (const caf::actor& one : replicas) process.replicas.emplace_back().actor = one;
     return directory;
   }
-  static caf::result<CheckpointAnswer> never(caf::event_based_actor* self) {
-    return self->make_response_promise();
-  }
+  static caf::result<CheckpointAnswer> never(caf::event_based_actor* self) { return self->make_response_promise(); }
 
   caf::actor_system_config config_;
   caf::actor_system system_;

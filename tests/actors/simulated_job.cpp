@@ -328,8 +328,8 @@ std::string SimulatedJob::waiting() {
     const auto answer = bench_.ask<WaitingFor>(replica, StatusRequest{});
     const std::string awaited = wait_text(answer, graph_);
     if (awaited.empty()) continue;
-    text += graph_.node(answer.section).name + "/" + std::to_string(answer.replica.value()) + " waits for " +
-            awaited + "\n";
+    text += graph_.node(answer.section).name + "/" + std::to_string(answer.replica.value()) + " waits for " + awaited +
+            "\n";
   }
   return text;
 }
