@@ -100,7 +100,7 @@ struct ProcessRun::State {
   std::vector<caf::actor> spawned;
   caf::actor supervisor;
   caf::actor coordinator;
-  std::atomic<bool> begun = false;  // there is a coordinator to interrupt
+  std::atomic<bool> begun = false;          // there is a coordinator to interrupt
   std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Before the actors go (PR-1)
 
   void check_surroundings() const;

@@ -25,8 +25,9 @@ void add_run_options(CLI::App& command, maestro::RunOptions& run) {
       ->check(CLI::Range(1, 4096));
   command.add_option("--report", run.report, "write a JSON report here");
   command.add_option("--trace", run.trace, "write a Perfetto trace here");
-  command.add_option("--control", run.control,
-                     "serve status and steering at unix:/PATH or HOST:PORT (default: a socket of this user); none: off");
+  command.add_option(
+      "--control", run.control,
+      "serve status and steering at unix:/PATH or HOST:PORT (default: a socket of this user); none: off");
 }
 
 }  // namespace
