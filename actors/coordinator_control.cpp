@@ -105,7 +105,7 @@ void Coordinator::resume() {
     unit_started_ = Clock::now();
     for (auto& [section, end] : last_step_end_) end = unit_started_;
   }
-  announce();
+  if (began_) announce();
   answer_pauses();
 }
 

@@ -104,6 +104,7 @@ struct ProcessRun::State {
   std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Before the actors go (PR-1)
 
   void check_surroundings() const;
+  [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
   void open_control();
   Device* device(const std::string& name);
   void open_actors();
@@ -338,18 +339,23 @@ void ProcessRun::State::introduce() {
     local.hello.actors_host = job_start->listen_address();
     if (!is_root()) local.hello.actors_port = actors->publish(supervisor, local.hello.actors_host, 0);
   }
+  open_control();
   begun = is_root();
   tell_from_outside(supervisor, local);
+}
+
+/// Of the job, where it has some.
+std::shared_ptr<const KeySet> ProcessRun::State::keys() const {
+  if (job_start && job_start->keys()) return job_start->keys();
+  const fs::path folder = plan.options.keys.empty() ? fs::path(plan.transport.keys) : plan.options.keys;
+  return folder.empty() ? nullptr : std::make_shared<const KeySet>(load_key_set(folder));
 }
 
 void ProcessRun::State::open_control() {
   if (!is_root() || plan.options.control == "none") return;
   ControlServiceOptions options;
   options.address = plan.options.control;
-  if (job_start) options.keys = job_start->keys();
-  if (!options.keys && !plan.transport.keys.empty()) {
-    options.keys = std::make_shared<const KeySet>(load_key_set(plan.transport.keys));
-  }
+  options.keys = keys();
   options.job = &plan;
   options.system = &actors->system();
   options.coordinator = coordinator;

@@ -102,6 +102,9 @@ class ControlHandler final : public control::ControlIf {
   }
   void stop(control::Standing& answer, const std::string& token) override {
     service_.check_token(peer_, token);
+    if (answered([&] { return service_.questions.status(); }).state == RunState::starting) {
+      refuse("the run has not begun yet");
+    }
     service_.options.stop_run();
     const RunStatus run = answered([&] { return service_.questions.status(); });
     answer = standing({run.state, StepId(run.last_step)});

@@ -69,7 +69,7 @@ class CoordinatorTest : public ::testing::Test {
     }
     directory.processes.push_back(hello);
     bench_.send(coordinator_, directory);
-    bench_.send(coordinator_, Begin{});
+    if (begins_) bench_.send(coordinator_, Begin{});
     bench_.deliver_all();
   }
   void finish_step(std::uint64_t step) {
@@ -109,6 +109,7 @@ class CoordinatorTest : public ::testing::Test {
   std::vector<std::string> left_out_;  // of every batch
   std::int64_t max_left_out_ = 0;
   bool global_clip_ = false;
+  bool begins_ = true;
   std::size_t tokens_ = 0;
   std::vector<LaneMark> marks_;
   std::vector<NormTotal> totals_;
@@ -240,6 +241,18 @@ TEST_F(CoordinatorTest,
   EXPECT_FALSE(finished_);
   EXPECT_EQ(bench_.ask<PauseAnswer>(coordinator_, PauseRequest{false}).state, RunState::running);
   EXPECT_EQ(announced(), 4u);
+}
+
+TEST_F(CoordinatorTest, a_pause_may_come_and_go_before_the_run_begins) {
+  begins_ = false;
+  start(1, endless());
+  EXPECT_EQ(bench_.ask<RunStatus>(coordinator_, RunStatusRequest{}).state, RunState::starting);
+  EXPECT_EQ(bench_.ask<PauseAnswer>(coordinator_, PauseRequest{true}).state, RunState::paused);
+  EXPECT_EQ(bench_.ask<PauseAnswer>(coordinator_, PauseRequest{false}).state, RunState::starting);
+  EXPECT_EQ(announced(), 0u);
+  bench_.send(coordinator_, Begin{});
+  bench_.deliver_all();
+  EXPECT_EQ(announced(), 2u);
 }
 
 TEST_F(CoordinatorTest, an_interrupt_ends_a_pause_and_answers_who_waits_for_it) {  // CO-4
