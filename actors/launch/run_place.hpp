@@ -14,8 +14,8 @@ namespace maestro {
 
 struct PlaceRequest {
   std::int64_t processes = 0;  ///< on this machine; 0: not said
-  std::string hosts;   ///< "a,b:2": a process per host, two on b; the first one is this machine. Empty: not said
-  bool joins = false;  ///< the command may be one process of a cluster launcher's job
+  std::string hosts = {};  ///< "a,b:2": a process per host, two on b; the first one is this machine. Empty: not said
+  bool joins = false;      ///< the command may be one process of a cluster launcher's job
 };
 
 struct RunPlace {

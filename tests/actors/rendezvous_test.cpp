@@ -46,7 +46,12 @@ class Rendezvous : public TemporaryFolder {
     options.keys = std::move(keys);
     options.own = request(0);
     options.hosts = {0, 1, 2};
-    options.welcome = {.epoch = 4'000'000'000u, .caf_host = "10.0.0.1", .caf_port = 4711, .root_host_name = "host0"};
+    options.welcome = {.epoch = 4'000'000'000u,
+                       .caf_host = "10.0.0.1",
+                       .caf_port = 4711,
+                       .root_host_name = "host0",
+                       .secret = "later",
+                       .shared_file = "/shared/out/.mark"};
     options.note = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       notes_.push_back(line);
@@ -110,6 +115,8 @@ TEST_F(Rendezvous, all_processes_meet_and_are_told_where_to_go_on) {  // RV-1
     EXPECT_EQ(welcome.caf_host, "10.0.0.1");
     EXPECT_EQ(welcome.caf_port, 4711);
     EXPECT_EQ(welcome.root_host_name, "host0");
+    EXPECT_EQ(welcome.secret, "later");
+    EXPECT_EQ(welcome.shared_file, "/shared/out/.mark");
   }
   EXPECT_EQ(door_->present().at(2).host, "host2");
   EXPECT_EQ(door_->missing_text(), "");

@@ -31,7 +31,7 @@ def why_not():
     if ip("netns", "add", name, check=False).returncode != 0:
         return "network namespaces are not allowed here"
     try:
-        veth = in_namespace(name, "ip", "link", "add", "a", "type", "veth", "peer", "name", "b", check=False)
+        veth = in_namespace(name, "ip", "link", "add", "left", "type", "veth", "peer", "name", "right", check=False)
         rate = in_namespace(name, "tc", "qdisc", "add", "dev", "lo", "root", *RATE, check=False)
         return None if veth.returncode == 0 and rate.returncode == 0 else "veth and tc tbf are not allowed here"
     finally:
