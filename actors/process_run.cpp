@@ -529,7 +529,6 @@ RunResult ProcessRun::run() {
     state.build();
     state.print_header();
     state.introduce();
-    state.open_control();
   } catch (const JobError& problem) {
     if (!state.several()) throw;
     const std::string whose = state.is_root() ? std::string() : state.job_start->own_name() + ": ";
