@@ -84,19 +84,20 @@ caf::actor ActorEnvironment::find(const std::string& host, std::uint16_t port, s
 }
 
 void ActorEnvironment::connect(caf::event_based_actor* self, const std::string& host, std::uint16_t port,
-                               std::function<void()> done, std::function<void(const std::string& problem)> failed) {
+                               std::function<void(const caf::actor&)> done,
+                               std::function<void(const std::string& problem)> failed) {
   try_to_connect({self, host, port, std::move(done), std::move(failed)}, most_tries);
 }
 
 void ActorEnvironment::try_to_connect(const Connecting& wanted, int tries) {
   wanted.self->request(state_->connector(), connect_limit, caf::connect_atom::value, wanted.host, wanted.port)
-      .then(
-          [wanted](const caf::node_id&, const caf::strong_actor_ptr&, const std::set<std::string>&) { wanted.done(); },
-          [this, wanted, tries](const caf::error& problem) {
-            // CAF's watch over silent connections may take one for silent that has not spoken yet.
-            if (problem == caf::sec::connection_timeout && tries > 1) return try_to_connect(wanted, tries - 1);
-            wanted.failed(system().render(problem));
-          });
+      .then([wanted](const caf::node_id&, const caf::strong_actor_ptr& found,
+                     const std::set<std::string>&) { wanted.done(caf::actor_cast<caf::actor>(found)); },
+            [this, wanted, tries](const caf::error& problem) {
+              // CAF's watch over silent connections may take one for silent that has not spoken yet.
+              if (problem == caf::sec::connection_timeout && tries > 1) return try_to_connect(wanted, tries - 1);
+              wanted.failed(system().render(problem));
+            });
 }
 
 }  // namespace maestro

@@ -37,8 +37,8 @@ class ActorEnvironment {
   caf::actor find(const std::string& host, std::uint16_t port, std::chrono::milliseconds patience);
   /// Connects to the process that published something there, from a handler of `self`, whose later handlers are called
   /// with the outcome. Messages to its actors go straight there from then on.
-  void connect(caf::event_based_actor* self, const std::string& host, std::uint16_t port, std::function<void()> done,
-               std::function<void(const std::string& problem)> failed);
+  void connect(caf::event_based_actor* self, const std::string& host, std::uint16_t port,
+               std::function<void(const caf::actor&)> done, std::function<void(const std::string& problem)> failed);
 
  private:
   struct State;
@@ -46,7 +46,7 @@ class ActorEnvironment {
     caf::event_based_actor* self;
     std::string host;
     std::uint16_t port;
-    std::function<void()> done;
+    std::function<void(const caf::actor&)> done;
     std::function<void(const std::string&)> failed;
   };
   void try_to_connect(const Connecting& wanted, int tries);

@@ -296,6 +296,8 @@ JobPlan App::resolve() {
 
 TransportConfig App::transport() const {
   TransportConfig transport = read_transport(table("transport"));
+  const bool chosen = table("transport").has("slots");
+  if (options_.run_place.several_hosts() && !chosen) transport.slots = slots_between_hosts;
   if (!options_.listen.empty()) transport.listen = options_.listen;
   if (!options_.keys.empty()) transport.keys = options_.keys.string();
   return transport;

@@ -73,6 +73,26 @@ struct ProcessHello {
   std::vector<ReplicaAddress> replicas;
 };
 
+/// Where a process's supervisor is published.
+struct Neighbour {
+  ProcessRank rank;
+  std::string host;
+  std::uint16_t port = 0;
+};
+/// All processes, for each to connect to those before it. Handles of actors come later, in the directory: those that
+/// come before there is a connection could die with one that fails.
+struct Neighbours {
+  std::vector<Neighbour> all;
+};
+/// The first words on a new connection, and the answer to them: once both have come it holds.
+struct Greeting {
+  ProcessRank rank;
+};
+/// A process is connected to all others.
+struct NeighboursMet {
+  ProcessRank rank;
+};
+
 /// Rank 0 tells everyone about everyone.
 struct Directory {
   std::vector<ProcessHello> processes;
@@ -318,6 +338,10 @@ MAESTRO_INSPECT(ProcessJoined, x.rank, x.pid, x.host, x.supervisor)
 MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.actors_host, x.actors_port, x.supervisor,
                 x.replicas)
 MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
+MAESTRO_INSPECT(Neighbour, x.rank, x.host, x.port)
+MAESTRO_INSPECT(Neighbours, x.all)
+MAESTRO_INSPECT(Greeting, x.rank)
+MAESTRO_INSPECT(NeighboursMet, x.rank)
 MAESTRO_INSPECT(ProcessReady, x.rank)
 MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.images, x.place)
 MAESTRO_INSPECT(PieceOut, x.edge, x.gradient, x.receiver, x.sequence, x.index, x.source_row, x.target_row, x.rows,
@@ -370,6 +394,9 @@ CAF_BEGIN_TYPE_ID_BLOCK(maestro, caf::first_custom_type_id)
 CAF_ADD_TYPE_ID(maestro, (maestro::ProcessJoined))
 CAF_ADD_TYPE_ID(maestro, (maestro::ProcessHello))
 CAF_ADD_TYPE_ID(maestro, (maestro::Directory))
+CAF_ADD_TYPE_ID(maestro, (maestro::Neighbours))
+CAF_ADD_TYPE_ID(maestro, (maestro::Greeting))
+CAF_ADD_TYPE_ID(maestro, (maestro::NeighboursMet))
 CAF_ADD_TYPE_ID(maestro, (maestro::ProcessReady))
 CAF_ADD_TYPE_ID(maestro, (maestro::Begin))
 CAF_ADD_TYPE_ID(maestro, (maestro::MicroBatchToken))

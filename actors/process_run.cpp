@@ -109,6 +109,7 @@ struct ProcessRun::State {
   Device* device(const std::string& name);
   void open_actors();
   void meet(Launcher& launcher);
+  [[nodiscard]] caf::actor find_root();
   [[nodiscard]] JobText job_text() const;
   [[nodiscard]] std::string build_name() const;
   void build();
@@ -221,7 +222,7 @@ void ProcessRun::State::meet(Launcher& launcher) {
   if (job_start && !is_root()) {
     meeting = job_start->join(job_text());
     open_actors();
-    root.root = actors->find(meeting.root_address, meeting.root_port, milliseconds(10000));
+    root.root = find_root();
   } else if (job_start) {
     meeting =
         job_start->gather(launcher, job_text(), [this](const Meeting& met, const std::string& address, auto port) {
@@ -239,6 +240,24 @@ void ProcessRun::State::meet(Launcher& launcher) {
     root.root = supervisor;
   }
   tell_from_outside(supervisor, root);
+}
+
+/// Rank 0's supervisor, over a connection that has carried a message each way (Supervisor::greet).
+caf::actor ProcessRun::State::find_root() {
+  constexpr int most_tries = 10;
+  caf::scoped_actor self(actors->system());
+  std::string problem;
+  for (int tries = 0; tries < most_tries; ++tries) {
+    const caf::actor found = actors->find(meeting.root_address, meeting.root_port, milliseconds(10000));
+    bool answered = false;
+    self->request(found, std::chrono::seconds(5), Greeting{rank})
+        .receive([&](const Greeting&) { answered = true; },
+                 [&](const caf::error& error) { problem = actors->system().render(error); });
+    if (answered) return found;
+  }
+  throw JobError(
+      "cannot talk to rank 0 at " + meeting.root_address + ":" + std::to_string(meeting.root_port) + ": " + problem,
+      ErrorCode::peer_lost);
 }
 
 /// The job and all else that must be the same in every process for them to fit together.

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 #include "actors/wait_text.hpp"
 #include "runtime/graph/section_graph.hpp"
 
@@ -9,7 +11,9 @@ namespace maestro {
 
 namespace {
 constexpr std::chrono::milliseconds settle_time(250);
-}
+constexpr std::chrono::seconds greeting_limit(5);
+constexpr int most_tries = 10;
+}  // namespace
 
 std::string process_label(const ProcessHello& process, const SectionGraph& graph) {
   std::string label = "process " + std::to_string(process.rank.value()) + " (pid " + std::to_string(process.pid);
@@ -53,8 +57,14 @@ caf::behavior Supervisor::make_behavior() {
         tell(this, root_, local_.hello);
       },
       [this](const ProcessHello& hello) { introduced(hello); },
+      [this](const Neighbours& neighbours) { meet(neighbours); },
+      [this](const Greeting& greeting) {
+        met(greeting.rank, caf::actor_cast<caf::actor>(current_sender()));
+        return Greeting{options_.rank};
+      },
+      [this](const NeighboursMet&) { neighbours_met(); },
       [this](const Directory& directory) { wire(directory); },
-      [this](BridgeReady) { wired(); },
+      [this](BridgeReady) { tell(this, root_, ProcessReady{options_.rank}); },
       [this](const ProcessReady& message) { ready(message); },
       [this](StartTimeout) { start_timed_out(); },
       [this](const ChildEnded& child) { child_ended(child); },
@@ -120,6 +130,64 @@ void Supervisor::introduced(const ProcessHello& hello) {
   directory_.processes.push_back(hello);
   if (hello.rank != options_.rank) watch(hello);
   if (static_cast<std::int64_t>(directory_.processes.size()) < options_.processes) return;
+  Neighbours neighbours;
+  for (const ProcessHello& process : directory_.processes) {
+    neighbours.all.push_back({process.rank, process.actors_host, process.actors_port});
+  }
+  for (const ProcessHello& process : directory_.processes) tell(this, process.supervisor, neighbours);
+}
+
+void Supervisor::meet(const Neighbours& neighbours) {
+  introduced_ = true;
+  for (const Neighbour& neighbour : neighbours.all) {
+    if (neighbour.rank.value() > 0 && neighbour.rank < options_.rank) connect_to(neighbour, most_tries);
+  }
+  check_met();
+}
+
+void Supervisor::connect_to(const Neighbour& neighbour, int tries) {
+  options_.connect(
+      this, neighbour.host, neighbour.port,
+      [this, neighbour, tries](const caf::actor& supervisor) { greet(neighbour, supervisor, tries); },
+      [this, neighbour](const std::string& problem) { cannot_connect(neighbour, problem); });
+}
+
+/// CAF may take a new connection for silent before anything was said on it, and end it: one that has carried a message
+/// each way holds.
+void Supervisor::greet(const Neighbour& neighbour, const caf::actor& supervisor, int tries) {
+  request(supervisor, greeting_limit, Greeting{options_.rank})
+      .then([this, neighbour, supervisor](const Greeting&) { met(neighbour.rank, supervisor); },
+            [this, neighbour, tries](const caf::error& problem) {
+              if (tries > 1) return connect_to(neighbour, tries - 1);
+              cannot_connect(neighbour, system().render(problem));
+            });
+}
+
+void Supervisor::cannot_connect(const Neighbour& neighbour, const std::string& problem) {
+  fail("process " + std::to_string(options_.rank.value()) + " cannot connect to process " +
+           std::to_string(neighbour.rank.value()) + " at " + neighbour.host + ":" + std::to_string(neighbour.port) +
+           ": " + problem + "; do the hosts reach each other?",
+       prints({}));
+}
+
+void Supervisor::met(ProcessRank rank, const caf::actor& supervisor) {
+  if (is_root() || rank == ProcessRank(0)) return;  // they have joined each other
+  ProcessHello known;
+  known.rank = rank;
+  known.supervisor = supervisor;
+  watch(known);
+  met_.insert(rank);
+  check_met();
+}
+
+void Supervisor::check_met() {
+  const std::size_t others = is_root() ? 0 : static_cast<std::size_t>(options_.processes) - 2;
+  if (!introduced_ || met_.size() < others || std::exchange(all_told_, true)) return;
+  tell(this, root_, NeighboursMet{options_.rank});
+}
+
+void Supervisor::neighbours_met() {
+  if (++all_met_ < static_cast<std::size_t>(options_.processes)) return;
   directory_.coordinator = local_.coordinator;
   for (const ProcessHello& process : directory_.processes) tell(this, process.supervisor, directory_);
 }
@@ -127,38 +195,12 @@ void Supervisor::introduced(const ProcessHello& hello) {
 void Supervisor::wire(const Directory& directory) {
   directory_ = directory;
   for (const ProcessHello& process : directory_.processes) {
-    if (process.rank == options_.rank) continue;
-    const bool ours_to_connect = process.rank.value() > 0 && process.rank < options_.rank;
-    if (ours_to_connect && options_.connect) {
-      connect_to(process);
-    } else {
-      watch(process);  // it connects to us (SV-5)
-    }
+    if (process.rank != options_.rank) watch(process);  // by its full name from now on
   }
   const caf::message shared = caf::make_message(directory_);  // one copy for all replicas
   for (const ReplicaAddress& replica : local_.hello.replicas) tell(this, replica.actor, shared);
   if (is_root()) tell(this, local_.coordinator, shared);
   tell(this, local_.bridge, shared);
-}
-
-void Supervisor::connect_to(const ProcessHello& process) {
-  ++unwired_;
-  options_.connect(
-      this, process.actors_host, process.actors_port,
-      [this, process] {
-        watch(process);
-        wired();
-      },
-      [this, process](const std::string& problem) {
-        fail("process " + std::to_string(options_.rank.value()) + " cannot connect to " +
-                 process_label(process, *options_.graph) + " at " + process.actors_host + ":" +
-                 std::to_string(process.actors_port) + ": " + problem + "; do the hosts reach each other?",
-             prints({}));
-      });
-}
-
-void Supervisor::wired() {
-  if (--unwired_ == 0) tell(this, root_, ProcessReady{options_.rank});
 }
 
 void Supervisor::ready(const ProcessReady&) {

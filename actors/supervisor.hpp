@@ -6,8 +6,8 @@
 // SV-3: on every host one process prints the error of a failed run: its first one that was not lost.
 // SV-4: a loss is reported `settle_time` after it was noticed, with what the survivors and the launcher said until
 // then.
-// SV-5: every process has a connection of its own to every other one before the run begins, and watches it. Two that
-// lose each other while rank 0 reaches both end the run, too.
+// SV-5: every process has a connection of its own to every other one before handles of actors are exchanged, and
+// watches it. Two that lose each other while rank 0 reaches both end the run, too.
 #pragma once
 
 #include <atomic>
@@ -58,8 +58,9 @@ struct SupervisorOptions {
   std::chrono::milliseconds start_timeout{60000};
   std::chrono::milliseconds peer_timeout{2000};  ///< after which rank 0, too, has noticed a lost process
   std::string build;
-  /// Connects to the process published there, from a handler of the supervisor. Not needed by a process alone.
-  std::function<void(caf::event_based_actor*, const std::string& host, std::uint16_t port, std::function<void()> done,
+  /// Connects to the supervisor published there, from a handler of this one. Not needed by up to two processes.
+  std::function<void(caf::event_based_actor*, const std::string& host, std::uint16_t port,
+                     std::function<void(const caf::actor&)> done,
                      std::function<void(const std::string& problem)> failed)>
       connect;
   std::shared_ptr<OutcomePromise> outcome;  ///< shared with the main thread
@@ -104,8 +105,13 @@ class Supervisor : public caf::event_based_actor {
   void joined(const ProcessJoined& process);
   void introduced(const ProcessHello& hello);
   void watch(const ProcessHello& process);
-  void connect_to(const ProcessHello& process);
-  void wired();
+  void meet(const Neighbours& neighbours);
+  void connect_to(const Neighbour& neighbour, int tries);
+  void greet(const Neighbour& neighbour, const caf::actor& supervisor, int tries);
+  void cannot_connect(const Neighbour& neighbour, const std::string& problem);
+  void met(ProcessRank rank, const caf::actor& supervisor);
+  void check_met();
+  void neighbours_met();
   void start_timed_out();
   void wire(const Directory& directory);
   void ready(const ProcessReady& ready);
@@ -127,7 +133,10 @@ class Supervisor : public caf::event_based_actor {
   caf::actor root_;
   std::map<caf::actor_addr, ProcessHello> watched_;
   std::size_t joined_ = 0;   // on rank 0
-  std::size_t unwired_ = 1;  // connections to make, and the bridge
+  bool introduced_ = false;  // the neighbours are known
+  std::set<ProcessRank> met_;
+  bool all_told_ = false;    // that all are met
+  std::size_t all_met_ = 0;  // on rank 0: processes that have met all others
   std::size_t ready_ = 0;
   bool wired_ = false;
   bool finishing_ = false;

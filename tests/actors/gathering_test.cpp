@@ -78,7 +78,7 @@ TEST(Gathering, who_does_not_fit_ends_the_start_with_both_sides_named) {  // GA-
   EXPECT_EQ(root.reason, "rank 0 (pid 101 on b) is none of the ranks 1 to 3");
   const auto job =
       refusal_of(other, [](JoinRequest& joining) { joining.job = "name = 'test'\n[student]\nlr = 3e-4\n"; });
-  EXPECT_EQ(job.reason, "jobs differ between hosts: student.lr = 0.001 on a (rank 0), 3e-4 on b (rank 1)");
+  EXPECT_EQ(job.reason, "jobs differ between hosts: student.lr = 0.001 on a (rank 0), 0.0003 on b (rank 1)");
   EXPECT_TRUE(job.for_all);
 }
 
