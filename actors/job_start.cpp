@@ -51,8 +51,15 @@ JobStart::JobStart(JobStartOptions options, Console& console) : options_(std::mo
 
 JobStart::~JobStart() {
   door_.reset();
+  tidy();
+}
+
+void JobStart::tidy() {
+  const std::lock_guard lock(mutex_);
+  run_keys_.reset();
   std::error_code ignored;  // a left-over empty file harms nobody
   if (!shared_file_.empty()) fs::remove(shared_file_, ignored);
+  shared_file_.clear();
 }
 
 std::string JobStart::own_name() const {
@@ -255,17 +262,32 @@ bool JobStart::prints_refusals() const {
 }
 
 void JobStart::withdraw(const std::string& reason) noexcept {
+  constexpr std::chrono::seconds patience_for_others(5);
   const ProcessPlace& place = options_.run.place;
-  if (place.rank == 0 || place.launcher == "maestro") return;  // rank 0 hears of its children by itself
-  JoinOptions options = join_options({});
-  options.patience = std::chrono::seconds(5);
-  join_to_withdraw(options, own_name() + ": " + reason);
+  if (place.launcher == "none" || place.launcher == "maestro") return;  // rank 0 hears of its children by itself
+  if (place.rank > 0) {
+    JoinOptions options = join_options({});
+    options.patience = patience_for_others;
+    return join_to_withdraw(options, own_name() + ": " + reason);
+  }
+  try {
+    RendezvousOptions options;
+    options.address = door_address();
+    options.keys = keys_;
+    options.own = own_request({});
+    options.hosts = place.hosts;
+    RendezvousDoor(std::move(options)).refuse_all(own_name() + ": " + reason, patience_for_others);
+  } catch (const JobError&) {  // the reason is reported by the caller
+  }
 }
 
 void JobStart::child_ended(ProcessRank rank, const std::string& how) {
   const std::lock_guard lock(mutex_);
   if (route_) return route_(rank, how);
-  if (door_) door_->fail("process " + std::to_string(rank.value()) + " ended before the job began: " + how);
+  if (!door_) return;
+  const std::string where =
+      several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[rank.value()]] : "";
+  door_->fail("process " + std::to_string(rank.value()) + where + " ended before the job began: " + how);
 }
 
 void JobStart::route_child_ends(std::function<void(ProcessRank, const std::string& how)> route) {

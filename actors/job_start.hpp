@@ -73,10 +73,15 @@ class JobStart {
   [[nodiscard]] Meeting join(const JobText& job);
   /// Whether this process prints why the job cannot begin; else another one of this host does.
   [[nodiscard]] bool prints_refusals() const;
-  /// Of a process that found out alone that the job cannot begin: the others are told why. Best effort.
+  /// Of a process that found out alone that the job cannot begin: the others are told why, if they come within a few
+  /// seconds. Best effort.
   void withdraw(const std::string& reason) noexcept;
   /// Throws JobError when this host does not see the output folder of rank 0, which has to hold what it stores.
   void check_shared_folder(const Meeting& meeting) const;
+
+  /// All connections are made, or the job ends: removes the keys that were made for this run, and the shared file.
+  /// Thread-safe, idempotent.
+  void tidy();
 
   /// A child of the launcher has ended. Thread-safe.
   void child_ended(ProcessRank rank, const std::string& how);

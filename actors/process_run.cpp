@@ -204,7 +204,10 @@ void ProcessRun::State::open_actors() {
   supervision.rank = rank;
   supervision.processes = place.processes;
   supervision.hosts = place.hosts;
-  if (job_start) supervision.host = job_start->host();
+  if (job_start) {
+    supervision.host = job_start->host();
+    supervision.connected = [this] { job_start->tidy(); };
+  }
   supervision.peer_timeout = peer_timeout;
   supervision.build = build_name();
   supervision.connect = [this](caf::event_based_actor* self, const std::string& host, std::uint16_t port, auto done,
@@ -440,9 +443,13 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
     stop();
     return 1;
   }
+  job_start->tidy();
   Departure departure;  // PR-2
   departure.lost_pids = ended.lost_pids;
-  departure.close = [this] { network->stop(); };
+  departure.close = [this] {
+    control.reset();
+    if (network) network->stop();
+  };
   depart(launcher, departure);
 }
 
@@ -455,6 +462,7 @@ void ProcessRun::State::stop_in_order() {
 void ProcessRun::State::interrupted(int count, Launcher& launcher) {
   if (count == 1 && begun) return stop_in_order();
   console.finish();
+  if (job_start) job_start->tidy();
   Departure departure;
   departure.status = 130;
   departure.patience = milliseconds(0);

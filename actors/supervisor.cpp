@@ -193,6 +193,7 @@ void Supervisor::neighbours_met() {
 }
 
 void Supervisor::wire(const Directory& directory) {
+  if (options_.connected) options_.connected();
   directory_ = directory;
   for (const ProcessHello& process : directory_.processes) {
     if (process.rank != options_.rank) watch(process);  // by its full name from now on

@@ -63,6 +63,7 @@ struct SupervisorOptions {
                      std::function<void(const caf::actor&)> done,
                      std::function<void(const std::string& problem)> failed)>
       connect;
+  std::function<void()> connected;          ///< called when all connections between processes are made; may be empty
   std::shared_ptr<OutcomePromise> outcome;  ///< shared with the main thread
   std::atomic<std::uint64_t>* current_step = nullptr;
   std::function<ProcessSummary()> summary;

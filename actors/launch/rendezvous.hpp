@@ -62,10 +62,14 @@ class RendezvousDoor {
   /// Tells everybody who waits, or joins later, that the job cannot begin. No effect after the first reason, or when
   /// all are present.
   void fail(const std::string& reason);
+  /// The job cannot begin: tells all, those who come within the patience included, and listens no more.
+  void refuse_all(const std::string& reason, std::chrono::milliseconds patience);
   /// Sees that those who wait are told, for a second at most, and listens no more. Idempotent.
   void stop();
 
  private:
+  void stop_after(std::chrono::milliseconds patience);
+
   struct State;
   std::unique_ptr<State> state_;
   std::unique_ptr<ServiceDoor> door_;  // goes first: its threads use the state

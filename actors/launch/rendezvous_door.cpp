@@ -124,6 +124,7 @@ class RendezvousDoor::State::Member final : public rendezvous::RendezvousIf {
     const std::lock_guard lock(state_.mutex);
     if (refusal) state_.fail(refusal->reason);
     if (refusal && !state_.reason_not_to_begin) refuse(refusal->reason, true);  // all the others have begun
+    if (state_.decided()) state_.changed.notify_all();
     answer = state_.answer(request.rank);
   }
 
@@ -208,11 +209,20 @@ void RendezvousDoor::fail(const std::string& reason) {
   state_->fail(reason);
 }
 
+void RendezvousDoor::refuse_all(const std::string& reason, std::chrono::milliseconds patience) {
+  fail(reason);
+  stop_after(patience);
+}
+
 void RendezvousDoor::stop() {
+  stop_after(farewell);
+}
+
+void RendezvousDoor::stop_after(std::chrono::milliseconds patience) {
   {
     std::unique_lock lock(state_->mutex);
     state_->fail("rank 0 on " + state_->options.own.host + " ended before the job began");
-    state_->changed.wait_for(lock, farewell, [this] { return state_->all_told(); });
+    state_->changed.wait_for(lock, patience, [this] { return state_->all_told(); });
   }
   door_->stop();
 }

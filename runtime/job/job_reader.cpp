@@ -26,8 +26,8 @@ bool is_address(const std::string& text) {
 bool is_interface(const std::string& text) {
   constexpr std::size_t longest = 15;  // IFNAMSIZ - 1
   const auto in_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
-  return !text.empty() && text.size() <= longest && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
-         std::ranges::all_of(text, in_name);
+  return !text.empty() && text != "localhost" && text.size() <= longest &&
+         std::isalpha(static_cast<unsigned char>(text[0])) != 0 && std::ranges::all_of(text, in_name);
 }
 
 std::string nonempty_text(const JobTable& table, std::string_view key, std::string fallback, const std::string& what) {

@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 """A job over three hosts: same losses, asynchrony that hides latency, a host that is cut off, nothing open to strangers."""
 
+import os
 import re
+import shutil
+import signal
 import statistics
+import subprocess
+import sys
 import time
 import unittest
+from pathlib import Path
 
 from hosts import DELAY_SWITCH, Hosts, why_not
 from maestro_program import SystemTest, decoder, distillation
@@ -22,13 +28,37 @@ def placed(**train):
     return job
 
 
-@unittest.skipIf(NO_HOSTS, NO_HOSTS)
-class ThreeHosts(SystemTest):
+def key_folders():
+    return [name for name in os.listdir("/dev/shm") if name.startswith("maestro-keys-")]
+
+
+class OnHosts(SystemTest):
     def lay_out(self, latency_ms=None):
         hosts = Hosts(self.folder, 3, latency_ms)
         self.addCleanup(hosts.remove)
         return hosts
 
+    def start_rank(self, hosts, rank, port, *options, processes=2, settings=None):
+        """One process of a job, on the host of its rank, as torchrun or a person would start it."""
+        variables = {"RANK": rank, "WORLD_SIZE": processes, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1,
+                     "MASTER_ADDR": hosts.addresses[0], "MASTER_PORT": port}
+        return self.start(placed(), "--listen", "auto", *options, settings=settings, launcher=hosts.on(rank),
+                          variables={name: str(value) for name, value in variables.items()})
+
+    def make_keys(self, name="keys", *options):
+        self.assertEqual(self.call("keys", name, *options).status, 0)
+        return name
+
+    def assert_one_error(self, run, pattern):
+        finished = run.wait()
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+        self.assertRegex(finished.error_lines()[0], pattern)
+        self.assertNotIn("step ", finished.err)
+
+
+@unittest.skipIf(NO_HOSTS, NO_HOSTS)
+class ThreeHosts(OnHosts):
     def start_on(self, hosts, job, *options, settings=None):
         return self.start(job, "--hosts", ",".join(hosts.addresses), "--ssh", hosts.remote_shell(), *options,
                           settings=settings, launcher=hosts.on(0))
@@ -57,6 +87,7 @@ class ThreeHosts(SystemTest):
 
     def test_a_host_that_is_cut_off_ends_the_run_with_its_name_on_every_host(self):
         hosts = self.lay_out()
+        before = set(key_folders())
         run = self.start_on(hosts, placed(steps=1_000_000))
         self.assertTrue(run.wait_for_text("step "), run.text)
         members = run.members()
@@ -71,22 +102,11 @@ class ThreeHosts(SystemTest):
         self.assertEqual(finished.status, 1, finished.describe())
         lost = rf"lost process 2 \(pid {members[2]}, host {re.escape(hosts.addresses[2])}, section '\w+' replica 0\)"
         self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+        self.assertEqual(set(key_folders()), before)
         self.assertRegex(finished.error_lines()[0], lost)
         self.assertRegex(hosts.errors_of(1), lost)
         self.assertRegex(hosts.errors_of(2), rf"lost process 0 \(pid {members[0]}, host "
                                              rf"{re.escape(hosts.addresses[0])}, coordinator")
-
-    def test_a_host_that_cannot_be_reached_is_named_before_training(self):
-        hosts = self.lay_out()
-        hosts.addresses[2] = "10.91.0.77"
-        hosts.cut_off(2)
-        job = placed()
-        run = self.start(job, "--hosts", "10.91.0.1,10.91.0.2,nowhere.invalid", "--ssh", hosts.remote_shell(),
-                         launcher=hosts.on(0))
-        finished = run.wait()
-        self.assertEqual(finished.status, 2, finished.describe())
-        self.assertRegex(finished.error_lines()[0], "nowhere.invalid.*does not resolve")
-        self.assertNotIn("step ", finished.out)
 
     def throughput(self, hosts):
         """Median samples/s of the student's steps in the second half of a run."""
@@ -115,6 +135,149 @@ class ThreeHosts(SystemTest):
             if shares[-1] > 0.95:
                 break
         self.assertGreater(max(shares), 0.95, shares)
+
+
+@unittest.skipIf(NO_HOSTS, NO_HOSTS)
+class WrongStarts(OnHosts):
+    PORT = 29500  # free: the hosts are new
+
+    def test_a_name_that_does_not_resolve_is_told_before_anything_starts(self):
+        hosts = self.lay_out()
+        run = self.start(placed(), "--hosts", "10.91.0.1,10.91.0.2,nowhere.invalid", "--ssh", hosts.remote_shell(),
+                         launcher=hosts.on(0))
+        self.assert_one_error(run, '"nowhere.invalid" does not resolve')
+
+    def test_a_host_that_the_remote_shell_cannot_reach_is_named_with_what_it_said(self):
+        hosts = self.lay_out()
+        run = self.start(placed(), "--hosts", "10.91.0.1,10.91.0.2,10.91.0.77", "--ssh", hosts.remote_shell(),
+                         launcher=hosts.on(0))
+        self.assert_one_error(run, r"process 2 on host 10\.91\.0\.77 ended before the job began: exit status 255 "
+                                   r"\(remote_shell: cannot resolve host 10\.91\.0\.77\)")
+        self.assertIn("ended before the job began", hosts.errors_of(1))
+
+    def test_the_first_host_must_be_this_one(self):
+        hosts = self.lay_out()
+        run = self.start(placed(), "--hosts", "10.91.0.2,10.91.0.1", "--ssh", hosts.remote_shell(), launcher=hosts.on(0))
+        self.assert_one_error(run, '"10.91.0.2" is another one')
+
+    def test_hosts_without_keys_or_a_listen_address_are_told_what_to_give(self):
+        hosts = self.lay_out()
+        for rank in (0, 1):
+            with self.subTest(rank=rank):
+                self.assert_one_error(self.start_rank(hosts, rank, self.PORT), "maestro keys.*--keys FOLDER")
+
+    def test_an_expired_certificate_is_told_on_every_host(self):
+        openssl = shutil.which("openssl")
+        if openssl is None:
+            self.skipTest("the openssl program is not installed (apt-get install openssl)")
+        hosts = self.lay_out()
+        folder = self.folder / self.make_keys("keys", "--keep-authority")
+        for words in (("req", "-new", "-key", "node.key", "-subj", "/CN=node", "-out", "node.csr"),
+                      ("x509", "-req", "-in", "node.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                       "-days", "-1", "-out", "node.pem")):
+            subprocess.run([openssl, *words], cwd=folder, check=True, capture_output=True)
+        for run in [self.start_rank(hosts, rank, self.PORT, "--keys", "keys") for rank in (0, 1)]:
+            self.assert_one_error(run, "node.pem.*expired.*maestro keys")
+
+    def test_a_busy_port_is_told_on_every_host(self):
+        hosts = self.lay_out()
+        keys = self.make_keys()
+        script = (f"import socket, sys; s = socket.create_server(('{hosts.addresses[0]}', {self.PORT})); "
+                  "print('ready', flush=True); sys.stdin.read()")
+        taken = subprocess.Popen([*hosts.on(0), sys.executable, "-c", script], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, text=True)
+        self.addCleanup(taken.communicate)
+        self.assertEqual(taken.stdout.readline(), "ready\n")
+        settings = {"transport.start_timeout_s": 3}
+        runs = [self.start_rank(hosts, rank, self.PORT, "--keys", keys, settings=settings) for rank in (0, 1)]
+        self.assert_one_error(runs[0], f"cannot listen at {hosts.addresses[0]}:{self.PORT}: the port is busy")
+        self.assert_one_error(runs[1], f"rank 0 at {hosts.addresses[0]}:{self.PORT}")
+
+    def test_a_process_with_a_certificate_of_another_authority_is_refused_and_named_and_the_job_goes_on(self):
+        hosts = self.lay_out()
+        ours, theirs = self.make_keys(), self.make_keys("theirs")
+        root = self.start_rank(hosts, 0, self.PORT, "--keys", ours)
+        self.assert_one_error(self.start_rank(hosts, 1, self.PORT, "--keys", theirs), "certificate")
+        self.assertTrue(root.wait_for_text(f"refused {hosts.addresses[1]}:"), root.text)
+        self.assertTrue(root.wait_for_text("certificate"), root.text)
+        finished = [run.wait() for run in (self.start_rank(hosts, 1, self.PORT, "--keys", ours), root)]
+        self.assertEqual([one.status for one in finished], [0, 0], [one.describe() for one in finished])
+
+    def test_hosts_that_do_not_share_the_output_folder_are_told_so(self):
+        hosts = self.lay_out()
+        keys = self.make_keys()
+        runs = [self.start_rank(hosts, rank, self.PORT, "--keys", keys) for rank in (0,)]
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        # Of rank 1 the folder lies in a mount of its own: an empty one over it.
+        hidden = (*hosts.on(1), "unshare", "--mount", "sh", "-c",
+                  f'mkdir -p {self.folder}/out && mount --bind {elsewhere} {self.folder}/out && exec "$@"', "-")
+        variables = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
+                     "MASTER_ADDR": hosts.addresses[0], "MASTER_PORT": str(self.PORT)}
+        runs.append(self.start(placed(), "--listen", "auto", "--keys", keys, launcher=hidden, variables=variables))
+        for finished in [run.wait() for run in runs]:
+            self.assertEqual(finished.status, 1, finished.describe())
+            self.assertRegex(finished.error_lines()[0], "train.out: rank 0's folder .* is not seen on this host")
+
+
+NO_SSH = None if all(map(shutil.which, ("sshd", "ssh", "ssh-keygen"))) else (
+    "ssh and sshd are not installed (apt-get install --no-install-recommends openssh-server openssh-client)")
+
+
+@unittest.skipIf(NO_HOSTS or NO_SSH, NO_HOSTS or NO_SSH)
+class BySsh(OnHosts):
+    """Real servers of ssh on two of the hosts."""
+
+    def serve(self, hosts, at):
+        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd leaves its privileges
+        server = subprocess.Popen([*hosts.on(at), shutil.which("sshd"), "-D", "-e", "-f", "/dev/null", "-o", "PidFile=none",
+                                   "-o", f"HostKey={self.folder}/key", "-o", "StrictModes=no", "-o", "UsePAM=no",
+                                   "-o", f"AuthorizedKeysFile={self.folder}/key.pub", "-o", "PermitRootLogin=yes",
+                                   "-o", f"ListenAddress={hosts.addresses[at]}"],
+                                  stderr=subprocess.PIPE, text=True)
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        self.assertIn("Server listening", server.stderr.readline())
+
+    def test_processes_are_started_and_stopped(self):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / "key")], check=True)
+        hosts = self.lay_out()
+        for at in (1, 2):
+            self.serve(hosts, at)
+        ssh = f"ssh -F none -i {self.folder}/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        run = self.start(placed(steps=1_000_000), "--hosts", ",".join(hosts.addresses), "--ssh", ssh, launcher=hosts.on(0))
+        self.assertTrue(run.wait_for_text("step "), run.text)
+        run.process.send_signal(signal.SIGINT)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.error_lines(), [])
+        self.assertTrue(any((self.folder / "out" / "checkpoints").iterdir()))
+        for name in hosts.names:  # nothing of the run is left on any host; what is there serves ssh
+            pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=True).stdout.split()
+            programs = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids if Path(f"/proc/{pid}").exists()}
+            self.assertLessEqual(programs, {"sshd"})
+
+
+class OneHost(SystemTest):
+    def test_nothing_listens_on_other_addresses_than_loopback(self):
+        run = self.start(distillation(steps=1_000_000), "--processes", 3)
+        self.assertTrue(run.wait_for_text("step "), run.text)
+        members = run.members()
+        self.assertEqual(sorted(members), [0, 1, 2])
+        sockets = set()
+        for pid in members.values():
+            for entry in Path(f"/proc/{pid}/fd").iterdir():
+                target = os.readlink(entry)
+                if target.startswith("socket:["):
+                    sockets.add(target[8:-1])
+        listening = []
+        for table in ("tcp", "tcp6"):
+            for row in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                fields = row.split()
+                if fields[3] == "0A" and fields[9] in sockets:
+                    listening.append(fields[1].rsplit(":", 1)[0])
+        self.assertGreaterEqual(len(listening), 3, "each process publishes its supervisor")
+        self.assertEqual(set(listening), {"0100007F"})
 
 
 if __name__ == "__main__":

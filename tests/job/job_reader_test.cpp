@@ -175,8 +175,15 @@ TEST(JobReader, refuses_impossible_transport_settings) {
   EXPECT_THAT(transport_error("timeout_s = -1"), HasSubstr("must be greater than 0"));
   for (const std::string address : {"localhost", "256.0.0.1", "127.0.0.1:80", "", "1.2.3", ":::"}) {
     EXPECT_THAT(transport_error("listen = \"" + address + "\""),
-                HasSubstr("job.toml:2: transport.listen: expected an IPv4 or IPv6 address"))
+                HasSubstr("job.toml:2: transport.listen: expected an address such as 127.0.0.1"))
         << address;
+  }
+}
+
+TEST(JobReader, a_process_listens_on_an_address_an_interface_or_what_leads_to_rank_0) {
+  for (const std::string place : {"127.0.0.1", "::1", "10.0.0.7", "eth0", "ib0.1", "auto"}) {
+    EXPECT_NO_THROW((void)read_transport(root_of("[transport]\nlisten = \"" + place + "\"").table("transport")))
+        << place;
   }
 }
 
