@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "tests/actors/actor_bench.hpp"
 
 namespace maestro {
@@ -87,6 +89,119 @@ TEST_F(SupervisorTest, a_process_of_another_build_ends_the_job_naming_both) {
   const std::string error = ended_.get().error;
   EXPECT_NE(error.find("process 1"), std::string::npos) << error;
   EXPECT_NE(error.find("maestro 2 job test instead of maestro 1 job test"), std::string::npos) << error;
+}
+
+/// Supervisors of three processes on two hosts, in one actor system; the test plays what else they have.
+class SupervisorsTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t processes = 3;
+
+  void start() {
+    for (std::uint32_t rank = 0; rank < processes; ++rank) supervisors_.push_back(spawn(rank));
+    for (std::uint32_t rank = 0; rank < processes; ++rank) bench_.send(supervisors_[rank], JoinRoot{supervisors_[0]});
+    bench_.deliver_all();
+    for (std::uint32_t rank = 0; rank < processes; ++rank) bench_.send(supervisors_[rank], local(rank));
+    bench_.deliver_all();
+  }
+  caf::actor spawn(std::uint32_t rank) {
+    SupervisorOptions options;
+    options.graph = &graph_;
+    options.rank = ProcessRank(rank);
+    options.processes = processes;
+    options.hosts = {0, 1, 1};
+    options.build = "maestro 1 job test";
+    options.outcome = outcomes_[rank];
+    options.current_step = &current_step_;
+    options.connected = [this] { ++connected_; };
+    options.connect = [this, rank](caf::event_based_actor*, const std::string& host, std::uint16_t port,
+                                   const auto& done, const auto& failed) {
+      connections_.emplace_back(rank, host + ":" + std::to_string(port));
+      if (reachable_) return done(supervisors_.at(port));
+      failed("no route to host");
+    };
+    return bench_.spawn<Supervisor>(options);
+  }
+  LocalActors local(std::uint32_t rank) {
+    LocalActors local;
+    local.bridge = bench_.stand_in([this, rank](const Directory&) { bench_.send(supervisors_[rank], BridgeReady{}); });
+    local.coordinator = bench_.stand_in([](const Directory&) {}, [this](Begin) { ++begun_; });
+    local.hello.rank = ProcessRank(rank);
+    local.hello.pid = 100 + rank;
+    local.hello.host = rank == 0 ? "a" : "b";
+    local.hello.build = "maestro 1 job test";
+    local.hello.actors_host = local.hello.host;
+    local.hello.actors_port = static_cast<std::uint16_t>(rank);
+    local.hello.supervisor = supervisors_[rank];
+    return local;
+  }
+  /// The error that a process prints; nothing while it runs.
+  std::optional<std::string> error_of(std::uint32_t rank) {
+    if (ends_[rank].wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
+    return ends_[rank].get().error;
+  }
+
+  SectionGraph graph_;
+  std::vector<std::shared_ptr<OutcomePromise>> outcomes_ = {
+      std::make_shared<OutcomePromise>(), std::make_shared<OutcomePromise>(), std::make_shared<OutcomePromise>()};
+  std::vector<std::shared_future<RunOutcome>> ends_ = {outcomes_[0]->future().share(), outcomes_[1]->future().share(),
+                                                       outcomes_[2]->future().share()};
+  std::atomic<std::uint64_t> current_step_ = 4;
+  bool reachable_ = true;
+  int connected_ = 0;
+  int begun_ = 0;
+  std::vector<std::pair<std::uint32_t, std::string>> connections_;  // who connected, and where
+  testing::ActorBench bench_;
+  std::vector<caf::actor> supervisors_;
+};
+
+TEST_F(SupervisorsTest, each_connects_to_those_before_it_but_rank_0_and_then_the_job_begins) {  // SV-5
+  start();
+  EXPECT_EQ(connections_, (std::vector<std::pair<std::uint32_t, std::string>>{{2, "b:1"}}));
+  EXPECT_EQ(connected_, 3);
+  EXPECT_EQ(begun_, 1);
+}
+
+TEST_F(SupervisorsTest, a_neighbour_that_cannot_be_reached_is_told_by_the_first_process_of_every_host) {  // SV-3, SV-5
+  reachable_ = false;
+  start();
+  EXPECT_EQ(begun_, 0);
+  const std::string told =
+      "process 2 cannot connect to process 1 at b:1: no route to host; do the hosts reach each other?";
+  EXPECT_EQ(error_of(0), told);
+  EXPECT_EQ(error_of(1), told);
+  EXPECT_EQ(error_of(2), "");  // rank 1 is on its host
+}
+
+TEST_F(SupervisorsTest, a_failure_is_told_by_the_first_process_of_every_host) {  // SV-3
+  start();
+  bench_.send(supervisors_[2], Failure{"section 's' replica 0, step 4: diverged"});
+  bench_.deliver_all();
+  EXPECT_EQ(error_of(0), "section 's' replica 0, step 4: diverged");
+  EXPECT_EQ(error_of(1), "section 's' replica 0, step 4: diverged");
+  EXPECT_EQ(error_of(2), "");
+}
+
+TEST_F(SupervisorsTest, rank_0_that_is_lost_is_told_by_the_first_process_of_another_host) {  // SV-2, SV-3
+  start();
+  caf::anon_send_exit(supervisors_[0], caf::exit_reason::kill);
+  bench_.deliver_all();
+  bench_.send(supervisors_[1], LossSettled{});
+  bench_.deliver_all();
+  EXPECT_EQ(error_of(1),
+            "lost process 0 (pid 100, host a, coordinator) in step 4: it died, or was silent for too long");
+  EXPECT_EQ(error_of(2), "");
+}
+
+TEST_F(SupervisorsTest,
+       two_that_lose_each_other_while_rank_0_has_both_end_the_run_when_it_had_time_to_notice) {  // SV-5
+  start();
+  bench_.send(supervisors_[1], NeighbourLost{"process 2 (pid 102, host b)"});
+  bench_.deliver_all();
+  const std::string told =
+      "process 1 lost its connection to process 2 (pid 102, host b), which process 0 still reaches; check the network "
+      "between their hosts";
+  EXPECT_EQ(error_of(0), told);
+  EXPECT_EQ(error_of(1), told);
 }
 
 TEST(OutcomePromise, is_set_once) {  // SV-1

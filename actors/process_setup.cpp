@@ -1,0 +1,218 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+
+#include "actors/data_source.hpp"
+#include "actors/planner.hpp"
+#include "actors/planning_options.hpp"
+#include "actors/process_state.hpp"
+#include "actors/section_replica.hpp"
+#include "actors/transport_bridge.hpp"
+#include "runtime/device/cpu_device.hpp"
+#include "runtime/observe/max_rss.hpp"
+
+namespace maestro {
+
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+NetworkOptions network_options(const TransportConfig& transport, const std::string& listen) {
+  NetworkOptions options;
+  options.provider = transport.provider;
+  options.listen_address = listen;
+  options.timeout_ms = static_cast<std::int64_t>(transport.timeout_s * 1000);
+  options.force_rma = transport.force_rma;
+  options.chunk_bytes = static_cast<std::size_t>(transport.chunk_kib) << 10;
+  return options;
+}
+}  // namespace
+
+Device* ProcessRun::State::device(const std::string& name) {
+  auto& found = devices[name];
+  if (found == nullptr && name.starts_with("emulated:")) {
+    if (!emulated_clock) emulated_clock = std::make_shared<EmulatedClock>();
+    found = std::make_unique<EmulatedDevice>(name, ops, emulated_clock);
+  }
+  if (found == nullptr) {
+    const bool pinned = name.starts_with("cpu:");  // with --cpu-devices several devices share a core
+    const int core = pinned ? std::stoi(name.substr(4)) % static_cast<int>(usable_cores().size()) : -1;
+    found = std::make_unique<CpuDevice>(name, core, ops);
+  }
+  return found.get();
+}
+
+CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) const {
+  const TrainConfig& train = plan.train;
+  CoordinatorOptions options;
+  options.graph = &plan.graph;
+  options.schedule.first_step = start.first_step;
+  options.schedule.steps = static_cast<std::uint64_t>(train.steps);
+  options.schedule.validate_every = static_cast<std::uint64_t>(train.validate_every);
+  options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
+  options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0;
+  options.schedule.checkpoint_at_end = train.checkpoint_at_end;
+  options.schedule.keeps_state = !has_emulated(plan);
+  options.ahead = train.ahead;
+  options.global_batch = train.global_batch;
+  options.seed = static_cast<std::uint64_t>(train.seed);
+  options.epoch_samples = plan.corpus->samples(Split::train);
+  options.synchronous = scheduling_policy(plan)->synchronous();
+  options.measure = !train.deterministic;
+  options.global_clip = train.clip == "global";
+  options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
+  options.record = record;
+  options.snapshots = const_cast<SnapshotWriter*>(&snapshots);
+  options.console = &console;
+  options.data_source = source;
+  options.supervisor = supervisor;
+  options.current_step = const_cast<std::atomic<std::uint64_t>*>(&current_step);
+  return options;
+}
+
+ProcessSummary ProcessRun::State::summary() const {
+  const Network::Written written = network->written();
+  return {rank, max_rss_mb(), network->provider(), written.bytes, written.writes};
+}
+
+void ProcessRun::State::open_actors() {
+  const milliseconds peer_timeout(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1000));
+  ActorSystemOptions options;
+  options.networked = several();
+  options.peer_timeout = peer_timeout;
+  if (job_start) options.keys = job_start->keys();
+  options.application = meeting.secret;
+  actors = std::make_unique<ActorEnvironment>(options);
+
+  SupervisorOptions supervision;
+  supervision.graph = &plan.graph;
+  supervision.rank = rank;
+  supervision.processes = place.processes;
+  supervision.hosts = place.hosts;
+  if (job_start) {
+    supervision.host = job_start->host();
+    supervision.connected = [this] { job_start->tidy(); };
+  }
+  supervision.peer_timeout = peer_timeout;
+  supervision.build = build_name();
+  supervision.connect = [this](caf::event_based_actor* self, const std::string& host, std::uint16_t port, auto done,
+                               auto failed) { actors->connect(self, host, port, std::move(done), std::move(failed)); };
+  supervision.outcome = outcome;
+  supervision.current_step = &current_step;
+  supervision.summary = [this] { return summary(); };
+  supervisor = actors->system().spawn<Supervisor>(supervision);
+  spawned.push_back(supervisor);
+}
+void ProcessRun::State::build() {
+  replicas = builder.build_all(rank);
+  const std::string listen = job_start ? job_start->listen_address() : plan.transport.listen;
+  network = std::make_unique<Network>(network_options(plan.transport, listen), several() || plan.transport.force_rma);
+}
+
+void ProcessRun::State::spawn_bridge(LocalActors& local) {
+  const auto grace = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1500));
+  local.bridge = actors->system().spawn<TransportBridge>(network.get(), &plan.graph, supervisor, grace);
+  network->route_failures(supervisor);
+  spawned.push_back(local.bridge);
+}
+
+void ProcessRun::State::spawn_coordinator(LocalActors& local) {
+  caf::actor_system& system = actors->system();
+  const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->samples(Split::train));
+  const caf::actor source = system.spawn<DataSource>(
+      plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
+  const caf::actor planner = system.spawn<Planner, caf::detached>(planner_options(plan), supervisor);
+  CoordinatorOptions options = coordinator_options(source);
+  options.planner = planner;
+  coordinator = system.spawn<Coordinator>(std::move(options));
+  local.coordinator = coordinator;
+  spawned.insert(spawned.end(), {source, planner, coordinator});
+}
+
+void ProcessRun::State::spawn_replicas(LocalActors& local) {
+  caf::actor_system& system = actors->system();
+  caf::scoped_actor self(system);
+  for (const BuiltReplica& built : replicas) {
+    const ReplicaPlace& at = built.place;
+    ReplicaSpec spec;
+    spec.graph = &plan.graph;
+    spec.section = at.section;
+    spec.replica = at.replica;
+    spec.rank = rank;
+    spec.largest = plan.largest;
+    spec.limits = flow_limits(plan);
+    if (plan.sections[at.section.value()].config.emulated()) {
+      spec.emulated_ms = [costs = CostModel(plan.cost, plan.unit_per_ms), section = at.section](
+                             std::span<const SampleRef> samples) { return costs.of(section, samples); };
+    }
+    spec.epoch = meeting.epoch;
+    spec.remote = network->open();
+    spec.global_clip = plan.train.clip == "global";
+    for (std::size_t index = 0; index < built.runners.size(); ++index) {
+      spec.ranks.push_back({built.runners[index], device(at.devices[index])});
+    }
+    spec.gang = &gang;
+    spec.network = network.get();
+    spec.trace = &trace;
+    spec.snapshots = &snapshots;
+    if (!is_root()) spec.current_step = &current_step;  // rank 0 has the coordinator, which knows better
+    spec.supervisor = supervisor;
+    spec.bridge = local.bridge;
+    const caf::actor replica = system.spawn<SectionReplica>(std::move(spec));
+    spawned.push_back(replica);
+    self->request(replica, std::chrono::seconds(30), AddressRequest{})
+        .receive([&](const ReplicaAddress& address) { local.hello.replicas.push_back(address); },
+                 [&](const caf::error& problem) { throw JobError("start-up: " + system.render(problem)); });
+  }
+}
+
+/// Spawns what this process is to run, and has its supervisor introduce it.
+void ProcessRun::State::introduce() {
+  LocalActors local;
+  spawn_bridge(local);
+  if (is_root()) spawn_coordinator(local);
+  spawn_replicas(local);
+  local.hello.rank = rank;
+  local.hello.pid = getpid();
+  local.hello.build = build_name();
+  local.hello.endpoint = network->address();
+  local.hello.supervisor = supervisor;
+  if (job_start) {
+    local.hello.host = job_start->host();
+    local.hello.actors_host = job_start->listen_address();
+    if (!is_root()) local.hello.actors_port = actors->publish(supervisor, local.hello.actors_host, 0);
+  }
+  open_control();
+  begun = is_root();
+  tell_from_outside(supervisor, local);
+}
+
+/// Of the job, where it has some.
+std::shared_ptr<const KeySet> ProcessRun::State::keys() const {
+  if (job_start && job_start->keys()) return job_start->keys();
+  const fs::path folder = plan.options.keys.empty() ? fs::path(plan.transport.keys) : plan.options.keys;
+  return folder.empty() ? nullptr : std::make_shared<const KeySet>(load_key_set(folder));
+}
+
+void ProcessRun::State::open_control() {
+  if (!is_root() || plan.options.control == "none") return;
+  ControlServiceOptions options;
+  options.address = plan.options.control;
+  options.keys = keys();
+  options.job = &plan;
+  options.system = &actors->system();
+  options.coordinator = coordinator;
+  options.stop_run = [this] { stop_in_order(); };
+  options.console = &console;
+  try {
+    control = std::make_unique<ControlService>(std::move(options));
+  } catch (const JobError& problem) {
+    if (!plan.options.control.empty()) throw;
+    return console.note(std::string("  note: this run cannot be watched or steered: ") + problem.what());
+  }
+  if (!plan.options.quiet && !plan.options.control.empty()) console.note("  control at " + control->address());
+}
+
+}  // namespace maestro

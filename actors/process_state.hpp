@@ -1,0 +1,107 @@
+// What a process of a run consists of; the room that process_run.cpp (start and way through), process_setup.cpp (what
+// it builds and spawns) and process_end.cpp (how it ends) share.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/actor_environment.hpp"
+#include "actors/control/control_service.hpp"
+#include "actors/coordinator.hpp"
+#include "actors/launch/launcher.hpp"
+#include "actors/network.hpp"
+#include "actors/process_run.hpp"
+#include "actors/replica_builder.hpp"
+#include "actors/run_report.hpp"
+#include "actors/snapshot_writer.hpp"
+#include "actors/supervisor.hpp"
+#include "runtime/device/emulated_device.hpp"
+#include "runtime/observe/trace.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+
+namespace maestro {
+
+struct ProcessRun::State {
+  State(const JobPlan& job, Console& terminal, JobStart* start_of_job)
+      : plan(job),
+        console(terminal),
+        job_start(start_of_job),
+        place(job.options.run_place.place),
+        rank(static_cast<std::uint32_t>(place.rank)),
+        trace(rank, "process " + std::to_string(place.rank), trace_options(job)),
+        snapshots(
+            CheckpointStore(std::filesystem::path(job.train.out) / "checkpoints", {job.train.keep_checkpoints, {}})),
+        record(std::make_shared<RunRecord>()) {}
+
+  static TraceOptions trace_options(const JobPlan& job) {
+    TraceOptions options;
+    options.on = !job.options.trace.empty();
+    return options;
+  }
+  [[nodiscard]] bool is_root() const { return place.rank == 0; }
+  [[nodiscard]] bool several() const { return place.processes > 1; }
+  [[nodiscard]] std::filesystem::path trace_part(std::int64_t of_rank) const {
+    return plan.options.trace.string() + ".part" + std::to_string(of_rank);
+  }
+
+  const JobPlan& plan;
+  Console& console;
+  JobStart* job_start;  // null: this process is alone
+  ProcessPlace place;
+  ProcessRank rank;
+  TraceRecorder trace;
+  SnapshotWriter snapshots;
+  std::shared_ptr<RunRecord> record;
+  std::atomic<std::uint64_t> current_step = 0;
+  std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();
+  cpu::CpuOperatorTable ops;
+  std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
+  std::map<std::string, std::unique_ptr<Device>> devices;
+  std::mutex gang;  // ReplicaSpec::gang
+  StartPoint start;
+  Meeting meeting;
+  ReplicaBuilder builder{plan, ops, start};
+  std::vector<BuiltReplica> replicas;
+  std::unique_ptr<Network> network;
+  std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)
+  std::vector<caf::actor> spawned;
+  caf::actor supervisor;
+  caf::actor coordinator;
+  std::atomic<bool> begun = false;          // there is a coordinator to interrupt
+  std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Before the actors go (PR-1)
+
+  void check_surroundings() const;
+  [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
+  void open_control();
+  Device* device(const std::string& name);
+  void open_actors();
+  void meet(Launcher& launcher);
+  [[nodiscard]] caf::actor find_root();
+  [[nodiscard]] JobText job_text() const;
+  [[nodiscard]] std::string build_name() const;
+  void build();
+  void spawn_bridge(LocalActors& local);
+  void spawn_coordinator(LocalActors& local);
+  void spawn_replicas(LocalActors& local);
+  void introduce();
+  void ignore_signals() const;
+  void ignore_termination() const;
+  CoordinatorOptions coordinator_options(const caf::actor& source) const;
+  ProcessSummary summary() const;
+  void stop();
+  RunResult succeed(const RunOutcome& outcome);
+  int fail(const RunOutcome& outcome, Launcher& launcher);
+  void stop_in_order();
+  void interrupted(int count, Launcher& launcher);
+  void write_outputs(RunResult& result, const ProcessTotals& totals);
+  void print_header() const;
+  /// " on host b", where there are several.
+  [[nodiscard]] std::string on_host(std::uint32_t host) const;
+};
+
+}  // namespace maestro
