@@ -140,7 +140,7 @@ std::string JobStart::door_address() const {
   }
   const std::string name =
       place.launcher == "none" ? std::to_string(getpid()) : "port-" + std::to_string(place.root_port);
-  return "unix:" + (runtime_folder() / ("rendezvous-" + name + ".sock")).string();
+  return "unix:" + (runtime_folder() / (name + ".rendezvous")).string();
 }
 
 std::vector<ProcessStart> JobStart::starts(const ProcessPlace& place) const {

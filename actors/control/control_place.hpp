@@ -1,4 +1,4 @@
-// Where the control services of a user's runs are found on this host: a folder that is the user's alone, with a socket
+// Where the control services of a user's runs are found on this host: in runtime_folder(), with a socket
 // per run, named by its pid, and a token per TCP address that is of this host only.
 #pragma once
 
@@ -7,10 +7,6 @@
 #include <vector>
 
 namespace maestro {
-
-/// $XDG_RUNTIME_DIR/maestro or /tmp/maestro-UID, made when missing. Throws JobError: somebody else's, or open to
-/// others.
-[[nodiscard]] std::filesystem::path control_folder();
 
 /// "unix:<folder>/<pid>.sock" of this process. Throws JobError.
 [[nodiscard]] std::string default_control_address();

@@ -21,7 +21,7 @@
 namespace maestro {
 
 struct ControlServiceOptions {
-  std::string address;                 ///< "unix:/path" or "host:port"; empty: a local socket in control_folder()
+  std::string address;                 ///< "unix:/path" or "host:port"; empty: a local socket in runtime_folder()
   std::shared_ptr<const KeySet> keys;  ///< for addresses that other hosts reach
   const JobPlan* job = nullptr;
   caf::actor_system* system = nullptr;
