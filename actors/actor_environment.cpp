@@ -10,7 +10,7 @@ namespace maestro {
 
 namespace {
 constexpr std::chrono::seconds connect_limit(20);
-constexpr int most_tries = 10;
+constexpr std::chrono::seconds tries_limit(30);
 }  // namespace
 
 struct ActorEnvironment::State {
@@ -33,7 +33,10 @@ ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(s
   config.set("logger.verbosity", caf::atom("quiet"));
   if (options.networked) {
     config.load<caf::io::middleman>();
-    config.set("middleman.heartbeat-interval", caf::timespan(options.peer_timeout / 8));
+    // CAF looks for silent connections as often as it sends heartbeats, and takes a new one for silent until its first
+    // message: opening one must fit between two looks at both ends.
+    const int looks = options.several_hosts ? 3 : 8;
+    config.set("middleman.heartbeat-interval", caf::timespan(options.peer_timeout / looks));
     config.set("middleman.connection-timeout", caf::timespan(options.peer_timeout));
     // Automatic connections would listen on all interfaces, without TLS (AE-1, AE-2).
     config.set("middleman.enable-automatic-connections", false);
@@ -86,18 +89,24 @@ caf::actor ActorEnvironment::find(const std::string& host, std::uint16_t port, s
 void ActorEnvironment::connect(caf::event_based_actor* self, const std::string& host, std::uint16_t port,
                                std::function<void(const caf::actor&)> done,
                                std::function<void(const std::string& problem)> failed) {
-  try_to_connect({self, host, port, std::move(done), std::move(failed)}, most_tries);
+  try_to_connect(
+      {self, host, port, std::move(done), std::move(failed), std::chrono::steady_clock::now() + tries_limit});
 }
 
-void ActorEnvironment::try_to_connect(const Connecting& wanted, int tries) {
+void ActorEnvironment::try_to_connect(const Connecting& wanted) {
   wanted.self->request(state_->connector(), connect_limit, caf::connect_atom::value, wanted.host, wanted.port)
       .then([wanted](const caf::node_id&, const caf::strong_actor_ptr& found,
                      const std::set<std::string>&) { wanted.done(caf::actor_cast<caf::actor>(found)); },
-            [this, wanted, tries](const caf::error& problem) {
-              // CAF's watch over silent connections may take one for silent that has not spoken yet.
-              if (problem == caf::sec::connection_timeout && tries > 1) return try_to_connect(wanted, tries - 1);
+            [this, wanted](const caf::error& problem) {
+              const bool again = std::chrono::steady_clock::now() < wanted.deadline;
+              if (problem == caf::sec::connection_timeout && again) return try_to_connect(wanted);
               wanted.failed(system().render(problem));
             });
+}
+
+void ActorEnvironment::stop_listening(caf::event_based_actor* self, std::uint16_t port, std::function<void()> done) {
+  self->request(state_->connector(), connect_limit, caf::unpublish_atom::value, self->address(), port)
+      .then([done] { done(); }, [](const caf::error&) {});  // it listens on, and keeps its keys; that is safe, too
 }
 
 }  // namespace maestro

@@ -3,6 +3,9 @@
 // AE-1: nothing listens but what publish() names, and that only on the address given there.
 // AE-2: with keys every connection is TLS, and both ends have shown a certificate of one authority.
 // AE-3: processes of different `application`s do not speak with each other.
+// AE-4: nothing listens any more once stop_listening() is done: CAF ends the process when somebody connects over TLS
+// and
+//       the key files are gone.
 #pragma once
 
 #include <chrono>
@@ -19,6 +22,7 @@ namespace maestro {
 struct ActorSystemOptions {
   bool networked = false;
   std::chrono::milliseconds peer_timeout{2000};  ///< silence after which a connection counts as lost
+  bool several_hosts = false;                    ///< connections may take some round trips of many milliseconds
   std::shared_ptr<const KeySet> keys;            ///< null: connections are not encrypted
   std::string application;  ///< of one job's processes alone; a secret where peers may be strangers
 };
@@ -39,6 +43,8 @@ class ActorEnvironment {
   /// with the outcome. Messages to its actors go straight there from then on.
   void connect(caf::event_based_actor* self, const std::string& host, std::uint16_t port,
                std::function<void(const caf::actor&)> done, std::function<void(const std::string& problem)> failed);
+  /// Closes what publish() opened for this actor, whose handler calls; `done` follows in a later handler.
+  void stop_listening(caf::event_based_actor* self, std::uint16_t port, std::function<void()> done);
 
  private:
   struct State;
@@ -48,8 +54,9 @@ class ActorEnvironment {
     std::uint16_t port;
     std::function<void(const caf::actor&)> done;
     std::function<void(const std::string&)> failed;
+    std::chrono::steady_clock::time_point deadline;
   };
-  void try_to_connect(const Connecting& wanted, int tries);
+  void try_to_connect(const Connecting& wanted);
   std::unique_ptr<State> state_;
 };
 

@@ -43,6 +43,7 @@ void wait_for_death(pid_t pid, Clock::time_point deadline) {
   // Nobody is left to tell about a segment that cannot be removed; the error of the run has been printed.
   (void)sweep_shared_memory();
   (void)sweep_own_shared_memory();
+  if (departure.last) departure.last();
   _exit(departure.status);
 }
 

@@ -20,6 +20,7 @@ struct Departure {
   std::vector<std::int64_t> lost_pids;      ///< of this job by their own word; stopped ones would stay for ever
   std::chrono::milliseconds patience{700};  ///< for the started processes to end by themselves
   std::function<void()> close;              ///< the orderly part, which may hang; may be empty
+  std::function<void()> last;               ///< just before the process ends; must not hang; may be empty
 };
 
 /// Thread-safe: of two callers, the one that is done first decides the status.

@@ -86,8 +86,8 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
     stop();
     return 1;
   }
-  job_start->tidy();
   Departure departure;  // PR-2
+  departure.last = [this] { job_start->tidy(); };
   departure.lost_pids = ended.lost_pids;
   departure.close = [this] {
     control.reset();
@@ -105,9 +105,11 @@ void ProcessRun::State::stop_in_order() {
 void ProcessRun::State::interrupted(int count, Launcher& launcher) {
   if (count == 1 && begun) return stop_in_order();
   console.finish();
-  if (job_start) job_start->tidy();
   Departure departure;
   departure.status = 130;
+  departure.last = [this] {
+    if (job_start) job_start->tidy();
+  };
   departure.patience = milliseconds(0);
   depart(launcher, departure);
 }

@@ -46,7 +46,8 @@ void ProcessRun::State::meet(Launcher& launcher) {
         job_start->gather(launcher, job_text(), [this](const Meeting& met, const std::string& address, auto port) {
           meeting = met;
           open_actors();
-          return actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
+          published_port = actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
+          return published_port.load();
         });
     job_start->route_child_ends([to = supervisor](ProcessRank child, const std::string& how) {
       tell_from_outside(to, ChildEnded{child, how});
@@ -62,11 +63,11 @@ void ProcessRun::State::meet(Launcher& launcher) {
 
 /// Rank 0's supervisor, over a connection that has carried a message each way (Supervisor::greet).
 caf::actor ProcessRun::State::find_root() {
-  constexpr int most_tries = 10;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   caf::scoped_actor self(actors->system());
   std::string problem;
-  for (int tries = 0; tries < most_tries; ++tries) {
-    const caf::actor found = actors->find(meeting.root_address, meeting.root_port, milliseconds(10000));
+  while (std::chrono::steady_clock::now() < deadline) {
+    const caf::actor found = actors->find(meeting.root_address, meeting.root_port, milliseconds(30000));
     bool answered = false;
     self->request(found, std::chrono::seconds(5), Greeting{rank})
         .receive([&](const Greeting&) { answered = true; },

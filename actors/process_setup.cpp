@@ -82,6 +82,7 @@ void ProcessRun::State::open_actors() {
   ActorSystemOptions options;
   options.networked = several();
   options.peer_timeout = peer_timeout;
+  options.several_hosts = plan.options.run_place.several_hosts();
   if (job_start) options.keys = job_start->keys();
   options.application = meeting.secret;
   actors = std::make_unique<ActorEnvironment>(options);
@@ -93,7 +94,9 @@ void ProcessRun::State::open_actors() {
   supervision.hosts = place.hosts;
   if (job_start) {
     supervision.host = job_start->host();
-    supervision.connected = [this] { job_start->tidy(); };
+    supervision.connected = [this](caf::event_based_actor* self) {
+      actors->stop_listening(self, published_port, [this] { job_start->tidy(); });
+    };
   }
   supervision.peer_timeout = peer_timeout;
   supervision.build = build_name();
@@ -182,7 +185,8 @@ void ProcessRun::State::introduce() {
   if (job_start) {
     local.hello.host = job_start->host();
     local.hello.actors_host = job_start->listen_address();
-    if (!is_root()) local.hello.actors_port = actors->publish(supervisor, local.hello.actors_host, 0);
+    if (!is_root()) published_port = actors->publish(supervisor, local.hello.actors_host, 0);
+    local.hello.actors_port = published_port;
   }
   open_control();
   begun = is_root();

@@ -12,7 +12,6 @@ namespace maestro {
 namespace {
 constexpr std::chrono::milliseconds settle_time(250);
 constexpr std::chrono::seconds greeting_limit(5);
-constexpr int most_tries = 10;
 }  // namespace
 
 std::string process_label(const ProcessHello& process, const SectionGraph& graph) {
@@ -139,26 +138,27 @@ void Supervisor::introduced(const ProcessHello& hello) {
 
 void Supervisor::meet(const Neighbours& neighbours) {
   introduced_ = true;
+  meet_until_ = std::chrono::steady_clock::now() + options_.start_timeout;
   for (const Neighbour& neighbour : neighbours.all) {
-    if (neighbour.rank.value() > 0 && neighbour.rank < options_.rank) connect_to(neighbour, most_tries);
+    if (neighbour.rank.value() > 0 && neighbour.rank < options_.rank) connect_to(neighbour);
   }
   check_met();
 }
 
-void Supervisor::connect_to(const Neighbour& neighbour, int tries) {
+void Supervisor::connect_to(const Neighbour& neighbour) {
   options_.connect(
       this, neighbour.host, neighbour.port,
-      [this, neighbour, tries](const caf::actor& supervisor) { greet(neighbour, supervisor, tries); },
+      [this, neighbour](const caf::actor& supervisor) { greet(neighbour, supervisor); },
       [this, neighbour](const std::string& problem) { cannot_connect(neighbour, problem); });
 }
 
 /// CAF may take a new connection for silent before anything was said on it, and end it: one that has carried a message
 /// each way holds.
-void Supervisor::greet(const Neighbour& neighbour, const caf::actor& supervisor, int tries) {
+void Supervisor::greet(const Neighbour& neighbour, const caf::actor& supervisor) {
   request(supervisor, greeting_limit, Greeting{options_.rank})
       .then([this, neighbour, supervisor](const Greeting&) { met(neighbour.rank, supervisor); },
-            [this, neighbour, tries](const caf::error& problem) {
-              if (tries > 1) return connect_to(neighbour, tries - 1);
+            [this, neighbour](const caf::error& problem) {
+              if (std::chrono::steady_clock::now() < meet_until_) return connect_to(neighbour);
               cannot_connect(neighbour, system().render(problem));
             });
 }
@@ -166,7 +166,7 @@ void Supervisor::greet(const Neighbour& neighbour, const caf::actor& supervisor,
 void Supervisor::cannot_connect(const Neighbour& neighbour, const std::string& problem) {
   fail("process " + std::to_string(options_.rank.value()) + " cannot connect to process " +
            std::to_string(neighbour.rank.value()) + " at " + neighbour.host + ":" + std::to_string(neighbour.port) +
-           ": " + problem + "; do the hosts reach each other?",
+           ": " + problem + "; do the hosts reach each other? Over long distances raise train.peer_timeout_s",
        prints({}));
 }
 
@@ -193,7 +193,7 @@ void Supervisor::neighbours_met() {
 }
 
 void Supervisor::wire(const Directory& directory) {
-  if (options_.connected) options_.connected();
+  if (options_.connected) options_.connected(this);
   directory_ = directory;
   for (const ProcessHello& process : directory_.processes) {
     if (process.rank != options_.rank) watch(process);  // by its full name from now on

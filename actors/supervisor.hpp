@@ -63,7 +63,8 @@ struct SupervisorOptions {
                      std::function<void(const caf::actor&)> done,
                      std::function<void(const std::string& problem)> failed)>
       connect;
-  std::function<void()> connected;          ///< called when all connections between processes are made; may be empty
+  /// Called by the supervisor when all connections between processes are made; may be empty.
+  std::function<void(caf::event_based_actor*)> connected;
   std::shared_ptr<OutcomePromise> outcome;  ///< shared with the main thread
   std::atomic<std::uint64_t>* current_step = nullptr;
   std::function<ProcessSummary()> summary;
@@ -107,8 +108,8 @@ class Supervisor : public caf::event_based_actor {
   void introduced(const ProcessHello& hello);
   void watch(const ProcessHello& process);
   void meet(const Neighbours& neighbours);
-  void connect_to(const Neighbour& neighbour, int tries);
-  void greet(const Neighbour& neighbour, const caf::actor& supervisor, int tries);
+  void connect_to(const Neighbour& neighbour);
+  void greet(const Neighbour& neighbour, const caf::actor& supervisor);
   void cannot_connect(const Neighbour& neighbour, const std::string& problem);
   void met(ProcessRank rank, const caf::actor& supervisor);
   void check_met();
@@ -136,7 +137,8 @@ class Supervisor : public caf::event_based_actor {
   std::size_t joined_ = 0;   // on rank 0
   bool introduced_ = false;  // the neighbours are known
   std::set<ProcessRank> met_;
-  bool all_told_ = false;    // that all are met
+  bool all_told_ = false;  // that all are met
+  std::chrono::steady_clock::time_point meet_until_;
   std::size_t all_met_ = 0;  // on rank 0: processes that have met all others
   std::size_t ready_ = 0;
   bool wired_ = false;

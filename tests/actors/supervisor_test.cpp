@@ -112,7 +112,7 @@ class SupervisorsTest : public ::testing::Test {
     options.build = "maestro 1 job test";
     options.outcome = outcomes_[rank];
     options.current_step = &current_step_;
-    options.connected = [this] { ++connected_; };
+    options.connected = [this](caf::event_based_actor*) { ++connected_; };
     options.connect = [this, rank](caf::event_based_actor*, const std::string& host, std::uint16_t port,
                                    const auto& done, const auto& failed) {
       connections_.emplace_back(rank, host + ":" + std::to_string(port));
@@ -166,7 +166,8 @@ TEST_F(SupervisorsTest, a_neighbour_that_cannot_be_reached_is_told_by_the_first_
   start();
   EXPECT_EQ(begun_, 0);
   const std::string told =
-      "process 2 cannot connect to process 1 at b:1: no route to host; do the hosts reach each other?";
+      "process 2 cannot connect to process 1 at b:1: no route to host; do the hosts reach each other? Over long "
+      "distances raise train.peer_timeout_s";
   EXPECT_EQ(error_of(0), told);
   EXPECT_EQ(error_of(1), told);
   EXPECT_EQ(error_of(2), "");  // rank 1 is on its host
