@@ -21,8 +21,8 @@ enum class Mode : std::uint8_t { source, forward_only, forward_backward };
 
 struct GraphNode {
   std::string name;
-  std::string section;       ///< of which this node is a stage; empty: the node is a section of its own
-  std::int64_t stage = 0;    ///< of `stages` pipeline stages
+  std::string section;     ///< of which this node is a stage; empty: the node is a section of its own
+  std::int64_t stage = 0;  ///< of `stages` pipeline stages
   std::int64_t stages = 1;
   Mode mode = Mode::forward_backward;
   Ports ports;

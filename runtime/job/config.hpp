@@ -8,6 +8,7 @@
 
 #include "runtime/core/dtype.hpp"
 
+// clang-format off
 namespace maestro {
 
 /// Slots of one ring at most: a write names its slot in 6 bits. Micro-batches in flight have a slot each.
@@ -128,3 +129,4 @@ struct DecoderConfig {
 };
 
 }  // namespace maestro
+// clang-format on
