@@ -12,6 +12,7 @@ namespace maestro {
 namespace {
 constexpr std::chrono::milliseconds settle_time(250);
 constexpr std::chrono::seconds greeting_limit(5);
+constexpr std::chrono::seconds telling_limit(1);
 }  // namespace
 
 std::string process_label(const ProcessHello& process, const SectionGraph& graph) {
@@ -79,7 +80,7 @@ caf::behavior Supervisor::make_behavior() {
         outcome.ok = true;
         options_.outcome->set(std::move(outcome));
       },
-      [this](const Failure& failure) { fail(failure.message, prints({})); },
+      [this](const Failure& failure) { fail(failure.message, prints({}), current_sender() == root_); },
       [this](Finish) { finish(); },
       [this](const ProcessSummary& summary) { summarised(summary); },
   };
@@ -290,16 +291,19 @@ void Supervisor::report_loss() {
   options_.outcome->set(std::move(outcome));
 }
 
-void Supervisor::fail(const std::string& message, bool print) {
+void Supervisor::fail(const std::string& message, bool print, bool root_knows) {
   if (ended_ || loss_) return;  // what breaks behind a loss is its consequence
   ended_ = true;
-  if (is_root()) {
-    for (const auto& [address, process] : watched_) tell(this, process.supervisor, Failure{message});
-  } else if (root_) {
-    tell(this, root_, Failure{message});
-  }
   RunOutcome outcome;
   if (print) outcome.error = message;
+  if (is_root()) {
+    for (const auto& [address, process] : watched_) tell(this, process.supervisor, Failure{message});
+  } else if (root_ && !root_knows) {
+    // The process ends when the outcome is set, and what it has not sent by then is lost.
+    const auto set = [promise = options_.outcome, outcome] { promise->set(outcome); };
+    request(root_, telling_limit, Failure{message}).then(set, [set](const caf::error&) { set(); });
+    return;
+  }
   options_.outcome->set(std::move(outcome));
 }
 

@@ -125,7 +125,7 @@ class Supervisor : public caf::event_based_actor {
   [[nodiscard]] std::string how_lost() const;
   void report_loss();
   void child_ended(const ChildEnded& child);
-  void fail(const std::string& message, bool print);
+  void fail(const std::string& message, bool print, bool root_knows = false);
   void finish();
   void summarised(const ProcessSummary& summary);
 
