@@ -90,8 +90,7 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
   departure.last = [this] { job_start->tidy(); };
   departure.lost_pids = ended.lost_pids;
   departure.close = [this] {
-    control.reset();
-    if (network) network->stop();
+    if (network) network->stop();  // there is none when building failed
   };
   depart(launcher, departure);
 }

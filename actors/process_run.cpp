@@ -34,6 +34,7 @@ void ProcessRun::State::check_surroundings() const {
   if (several()) check_port_free(transport);
   if (several() || plan.transport.force_rma) check_provider(transport);
 }
+
 /// Brings the processes together, and this one's supervisor to that of rank 0.
 void ProcessRun::State::meet(Launcher& launcher) {
   JoinRoot root;
@@ -74,9 +75,9 @@ caf::actor ProcessRun::State::find_root() {
                  [&](const caf::error& error) { problem = actors->system().render(error); });
     if (answered) return found;
   }
-  throw JobError(
-      "cannot talk to rank 0 at " + meeting.root_address + ":" + std::to_string(meeting.root_port) + ": " + problem,
-      ErrorCode::peer_lost);
+  throw JobError("cannot talk to rank 0 at " + meeting.root_address + ":" + std::to_string(meeting.root_port) + ": " +
+                     problem + "; over long distances raise train.peer_timeout_s",
+                 ErrorCode::peer_lost);
 }
 
 /// The job and all else that must be the same in every process for them to fit together.
@@ -97,6 +98,7 @@ JobText ProcessRun::State::job_text() const {
 std::string ProcessRun::State::build_name() const {
   return std::string("maestro ") + MAESTRO_VERSION + " job " + plan.name;
 }
+
 /// scancel and mpirun tell all processes to end; rank 0 ends the others in order.
 void ProcessRun::State::ignore_termination() const {
   if (!is_root() && place.launcher != "maestro") signal(SIGTERM, SIG_IGN);
@@ -206,4 +208,5 @@ RunResult ProcessRun::run() {
   }
   return result;
 }
+
 }  // namespace maestro

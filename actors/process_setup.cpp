@@ -208,6 +208,8 @@ void ProcessRun::State::open_control() {
   options.job = &plan;
   options.system = &actors->system();
   options.coordinator = coordinator;
+  // Answers of other hosts take a round trip; once all have come nothing is waited for.
+  if (plan.options.run_place.several_hosts()) options.status_patience = milliseconds(200);
   options.stop_run = [this] { stop_in_order(); };
   options.console = &console;
   try {
