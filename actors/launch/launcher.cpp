@@ -56,7 +56,30 @@ struct Pipe {
   int ends[2] = {-1, -1};
 };
 
+/// While it lives, writing to a pipe whose reader has gone is an error of the call and no SIGPIPE for the process: a
+/// remote shell may fail before it reads anything, and this class also serves programs that do not ignore the signal.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoPipeSignal() {
+    const timespec at_once{};
+    if (!sigismember(&before_, SIGPIPE)) sigtimedwait(&pipe_, nullptr, &at_once);  // it comes to the writing thread
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoPipeSignal(const NoPipeSignal&) = delete;
+  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+};
+
 void write_all(int descriptor, const std::string& text) {
+  const NoPipeSignal quiet;
   std::size_t written = 0;
   while (written < text.size()) {
     const ssize_t some = write(descriptor, text.data() + written, text.size() - written);

@@ -97,6 +97,12 @@ TEST_F(RemoteStart, says_what_the_shell_said_last_when_it_fails) {  // LA-3
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "node7: first\nnode7: connect to host node7: No route to host\n");
 }
 
+TEST_F(RemoteStart, by_a_shell_that_ends_without_reading_its_input_is_no_signal_for_us) {  // LA-3
+  RemoteShell deaf = shell("exec <&-; exit 3\n");
+  deaf.secrets = std::string(1 << 20, 'x');  // more than a pipe holds: the shell is gone before all is written
+  EXPECT_EQ(how_it_ends(deaf), "1: exit status 3");
+}
+
 TEST_F(RemoteStart, by_a_program_that_is_not_there_names_it_and_the_remedy) {
   Launcher launcher({});
   try {
