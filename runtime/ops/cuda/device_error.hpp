@@ -16,7 +16,9 @@ class DeviceError : public std::runtime_error {
 
 /// Throws DeviceError unless `result` is cudaSuccess; `what` names the call or the kernel.
 inline void check(cudaError_t result, const char* what) {
-  if (result != cudaSuccess) throw DeviceError(std::string(what) + ": " + cudaGetErrorString(result));
+  if (result == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
+  throw DeviceError(std::string(what) + ": " + cudaGetErrorString(result));
 }
 
 }  // namespace maestro::cuda
