@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct DeviceOptions {
   /// Two sections on one device open it twice; work of a critical one goes first where the device can choose.
   Priority priority = Priority::critical;
   double share = 1;  ///< of the device's multiprocessors, in (0, 1]; all that are open together ask for at most 1
+  std::function<void(const std::string& line)> log;  ///< gets what the device has to say, from any thread; may be empty
 };
 
 /// A rank of a group over devices of one backend.

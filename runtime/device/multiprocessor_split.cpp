@@ -9,9 +9,10 @@
 namespace maestro {
 
 MultiprocessorLedger::MultiprocessorLedger(int total, int granularity)
-    : total_(total),
-      granularity_(std::clamp(granularity, 1, total)),
-      taken_(static_cast<std::size_t>(total / granularity_)) {}
+    : MultiprocessorLedger(total, std::clamp(granularity, 1, total), total / std::clamp(granularity, 1, total)) {}
+
+MultiprocessorLedger::MultiprocessorLedger(int total, int granularity, int groups)
+    : total_(total), granularity_(granularity), taken_(static_cast<std::size_t>(groups)) {}
 
 std::vector<int> MultiprocessorLedger::take(double share) {
   if (!(share > 0 && share <= 1)) {

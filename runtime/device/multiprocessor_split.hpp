@@ -15,7 +15,9 @@ namespace maestro {
 /// Multiprocessors of a device, in groups of `granularity`. Not thread-safe.
 class MultiprocessorLedger {
  public:
+  /// As many whole groups as fit, or the `groups` that the device was cut into.
   MultiprocessorLedger(int total, int granularity);
+  MultiprocessorLedger(int total, int granularity, int groups);
   /// The groups of a share in (0, 1]. Throws JobError(unavailable) when none is left.
   [[nodiscard]] std::vector<int> take(double share);
   void give_back(std::span<const int> groups);

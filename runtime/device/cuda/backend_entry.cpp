@@ -11,7 +11,7 @@ extern "C" __attribute__((visibility("default"))) void maestro_cuda_backend(cons
     return;
   }
   try {
-    static const maestro::cuda::CudaBackend backend;
+    static const maestro::cuda::CudaBackend backend(maestro::cuda::TableMaker{});
     status->backend = &backend;
   } catch (const std::exception& failed) {
     status->missing = failed.what();
