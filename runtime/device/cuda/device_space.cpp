@@ -35,7 +35,11 @@ std::byte* DeviceSpace::allocate(std::size_t bytes) {
   const CurrentDevice current(device_);
   const std::lock_guard capture(work_.capture);
   const std::lock_guard lock(mutex_);
-  order_parked();
+  try {
+    order_parked();
+  } catch (const DeviceError& failed) {
+    throw JobError("cuda:" + std::to_string(device_) + ": " + failed.what(), ErrorCode::unavailable);
+  }
   std::byte* block = cache_.take(bytes);
   if (block == nullptr) {
     block = make(bytes);
