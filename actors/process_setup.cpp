@@ -30,7 +30,8 @@ NetworkOptions network_options(const TransportConfig& transport, const std::stri
 }
 }  // namespace
 
-Device* ProcessRun::State::device(const std::string& name) {
+Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_rank) {
+  const std::string& name = at.devices[layout_rank];
   auto& found = devices[name];
   if (found == nullptr && name.starts_with("emulated:")) {
     if (!emulated_clock) emulated_clock = std::make_shared<EmulatedClock>();
@@ -154,8 +155,9 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.remote = network->open();
     spec.global_clip = plan.train.clip == "global";
     for (std::size_t index = 0; index < built.runners.size(); ++index) {
-      spec.ranks.push_back({built.runners[index], device(at.devices[index])});
+      spec.ranks.push_back({built.runners[index], device(at, index)});
     }
+    spec.host_ops = &ops;
     spec.gang = &gang;
     spec.network = network.get();
     spec.trace = &trace;
