@@ -1,0 +1,41 @@
+// What tests may ask of the double of the CUDA runtime (host_cuda_runtime.cpp), beyond CUDA's own calls.
+//
+//   HR-1  a stream does its work in order and only later: one step per query of the stream or of an event on it, all of
+//         it when the host waits (cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize), frees device
+//         memory or destroys the stream;
+//   HR-2  a copy reads its source when its step runs, also from host memory;
+//   HR-3  memory is filled with NaN when it is given out; cudaFreeAsync returns it when its step runs;
+//   HR-4  the first failure of a kernel stays: every later call returns it, and cudaGetErrorString() tells what it was,
+//         until reset_device().
+// All calls are thread-safe: one lock is held while a step runs, so host functions on a stream must not wait for
+// another thread that makes CUDA calls.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+
+#include "tests/support/cuda_double/kernel_run.hpp"
+
+namespace maestro::cuda_double {
+
+inline constexpr int device_count = 2;
+inline constexpr int multiprocessors = 4;
+
+/// Puts the kernel on the stream; refuses (as a launch does, in cudaGetLastError()) limits KD-4. `function` is the
+/// kernel, whose shared memory cudaFuncSetAttribute() has raised.
+void enqueue_kernel(KernelCall call, const void* function, cudaStream_t stream);
+
+/// Puts a step of the test's own on the stream, such as the double of a library's call.
+void enqueue_step(std::function<void()> step, cudaStream_t stream);
+
+[[nodiscard]] std::size_t pending_steps(cudaStream_t stream);
+/// Device and pinned bytes given out and not returned.
+[[nodiscard]] std::size_t allocated_bytes();
+/// From now on every call fails with `text`, as after a kernel's failure.
+void break_device(const std::string& text);
+/// Forgets failures and all pending work; memory and streams stay.
+void reset_device();
+
+}  // namespace maestro::cuda_double

@@ -1,0 +1,379 @@
+// A double of the CUDA runtime over host memory, linked in its place; host_cuda.hpp says what it keeps of it.
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/support/cuda_double/host_cuda.hpp"
+#include "tests/support/cuda_double/streams.hpp"
+
+using maestro::cuda_double::Allocation;
+using maestro::cuda_double::runtime;
+
+namespace {
+
+constexpr std::size_t total_memory = std::size_t{1} << 34;
+constexpr int version = 13000;
+constexpr int highest_priority = -5;
+
+thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+/// The failure that stays (HR-4), else `result`, which cudaGetLastError() tells too.
+cudaError_t answer(cudaError_t result = cudaSuccess) {
+  if (runtime().failure != cudaSuccess) result = runtime().failure;
+  if (result != cudaSuccess && result != cudaErrorNotReady) last_error = result;
+  return result;
+}
+
+bool device_side(const void* memory, std::size_t bytes) {
+  const Allocation* found = runtime().find(memory, bytes);
+  return bytes == 0 || (found != nullptr && found->type == cudaMemoryTypeDevice);
+}
+
+bool copy_allowed(const void* to, std::size_t to_bytes, const void* from, std::size_t from_bytes, cudaMemcpyKind kind) {
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  return (!to_device || device_side(to, to_bytes)) && (!from_device || device_side(from, from_bytes));
+}
+
+cudaError_t create(cudaStream_t* stream, unsigned flags, int priority) {
+  const Lock lock(runtime().mutex);
+  *stream = new CUstream_st;
+  (*stream)->flags = flags;
+  (*stream)->priority = priority;
+  runtime().streams.insert(*stream);
+  return answer();
+}
+
+cudaError_t push(cudaStream_t stream, std::function<void()> work) {
+  if (runtime().failure != cudaSuccess) return answer();
+  runtime().push(stream, [work = std::move(work)] {
+    work();
+    return true;
+  });
+  return answer();
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- devices ----
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = maestro::cuda_double::device_count;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= maestro::cuda_double::device_count) return answer(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= maestro::cuda_double::device_count) return answer(cudaErrorInvalidDevice);
+  *properties = cudaDeviceProp{};
+  std::snprintf(properties->name, sizeof properties->name, "double %d", device);
+  properties->major = 9;
+  properties->minor = 0;
+  properties->multiProcessorCount = maestro::cuda_double::multiprocessors;
+  properties->totalGlobalMem = total_memory;
+  properties->sharedMemPerBlock = maestro::cuda_double::shared_bytes_without_asking;
+  properties->sharedMemPerBlockOptin = maestro::cuda_double::shared_bytes_per_block;
+  properties->warpSize = maestro::cuda_double::warp_lanes;
+  properties->maxThreadsPerBlock = 1024;
+  properties->pciDeviceID = device;
+  return answer();
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp properties;
+  const cudaError_t result = cudaGetDeviceProperties(&properties, device);
+  if (result != cudaSuccess) return result;
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = properties.multiProcessorCount;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = properties.major;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = properties.minor;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(properties.sharedMemPerBlockOptin);
+      return cudaSuccess;
+    case cudaDevAttrMemoryPoolsSupported:
+      *value = 1;
+      return cudaSuccess;
+    default:
+      return answer(cudaErrorInvalidValue);
+  }
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = highest_priority;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  const Lock lock(runtime().mutex);
+  runtime().run_everything();
+  return answer();
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = total_memory;
+  *free = total_memory - maestro::cuda_double::allocated_bytes();
+  return answer();
+}
+cudaError_t cudaRuntimeGetVersion(int* runtime_version) {
+  *runtime_version = version;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* driver_version) {
+  *driver_version = version;
+  return cudaSuccess;
+}
+
+// ---- errors ----
+
+const char* cudaGetErrorString(cudaError_t error) {
+  if (error != cudaSuccess && error == runtime().failure) return runtime().failure_text.c_str();
+  return error == cudaSuccess ? "no error" : "an error of the double";
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaSuccess ? "cudaSuccess" : "cudaErrorOfTheDouble";
+}
+cudaError_t cudaPeekAtLastError() {
+  return runtime().failure != cudaSuccess ? runtime().failure : last_error;
+}
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = cudaPeekAtLastError();
+  last_error = cudaSuccess;
+  return error;
+}
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
+  const Lock lock(runtime().mutex);
+  const auto most = static_cast<int>(maestro::cuda_double::shared_bytes_per_block);
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return answer();
+  if (value < 0 || value > most) return answer(cudaErrorInvalidValue);
+  runtime().shared_bytes[function] = static_cast<std::size_t>(value);
+  return answer();
+}
+
+// ---- memory ----
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  const Lock lock(runtime().mutex);
+  if (bytes > total_memory - maestro::cuda_double::allocated_bytes()) return answer(cudaErrorMemoryAllocation);
+  *memory = bytes == 0 ? nullptr : runtime().allocate(bytes, cudaMemoryTypeDevice);
+  return answer();
+}
+cudaError_t cudaFree(void* memory) {
+  const Lock lock(runtime().mutex);
+  runtime().run_everything();
+  if (memory != nullptr) runtime().release(memory);
+  return answer();
+}
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) {
+  return cudaMalloc(memory, bytes);
+}
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  if (memory == nullptr) return answer();
+  return push(stream, [memory] { runtime().release(memory); });
+}
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  const Lock lock(runtime().mutex);
+  *memory = runtime().allocate(bytes, cudaMemoryTypeHost);
+  return answer();
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
+}
+cudaError_t cudaFreeHost(void* memory) {
+  const Lock lock(runtime().mutex);
+  runtime().run_everything();
+  if (memory != nullptr) runtime().release(memory);
+  return answer();
+}
+cudaError_t cudaHostGetDevicePointer(void** on_device, void* on_host, unsigned) {
+  *on_device = on_host;
+  return answer();
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  const Lock lock(runtime().mutex);
+  const Allocation* found = runtime().find(memory, 1);
+  *attributes = cudaPointerAttributes{};
+  attributes->type = found == nullptr ? cudaMemoryTypeUnregistered : found->type;
+  attributes->devicePointer = found == nullptr ? nullptr : const_cast<void*>(memory);
+  return answer();
+}
+
+// ---- copies ----
+
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  if (width == 0 || height == 0) return answer();
+  if (!copy_allowed(to, to_pitch * (height - 1) + width, from, from_pitch * (height - 1) + width, kind)) {
+    return answer(cudaErrorInvalidValue);
+  }
+  return push(stream, [=] {
+    for (size_t row = 0; row < height; ++row) {
+      std::memmove(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
+    }
+  });
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  const Lock lock(runtime().mutex);
+  const cudaError_t result = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+  if (result != cudaSuccess) return result;
+  return cudaStreamSynchronize(nullptr);
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  if (runtime().find(memory, bytes) == nullptr && bytes > 0) return answer(cudaErrorInvalidValue);
+  return push(stream, [=] {
+    if (bytes > 0) std::memset(memory, value, bytes);
+  });
+}
+cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
+  const cudaError_t result = cudaMemsetAsync(memory, value, bytes, nullptr);
+  return result == cudaSuccess ? cudaStreamSynchronize(nullptr) : result;
+}
+
+// ---- streams ----
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return create(stream, cudaStreamDefault, 0);
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return create(stream, flags, 0);
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return create(stream, flags, priority);
+}
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  *priority = runtime().at(stream)->priority;
+  return answer();
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  runtime().run_all(stream);
+  runtime().streams.erase(stream);
+  delete stream;
+  return answer();
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  if (runtime().at(stream)->capture != nullptr) return answer(cudaErrorStreamCaptureUnsupported);
+  runtime().run_all(runtime().at(stream));
+  return answer();
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  if (runtime().at(stream)->steps.empty()) return answer();
+  runtime().run_one(runtime().at(stream));
+  return answer(cudaErrorNotReady);
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+  const Lock lock(runtime().mutex);
+  return push(stream, [=] { function(argument); });
+}
+
+// ---- events ----
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st;
+  return answer();
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return answer();
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
+  const auto recording = std::make_shared<Recording>(Recording{false, runtime().at(stream)});
+  event->latest = recording;
+  return push(stream, [recording] { *recording = Recording{true, nullptr}; });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock(runtime().mutex);
+  if (event->latest->done) return answer();
+  runtime().run_one(event->latest->stream);
+  return answer(cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Lock lock(runtime().mutex);
+  runtime().run_until(event->latest);
+  return answer();
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t last) {
+  const Lock lock(runtime().mutex);
+  if (!first->latest->done || !last->latest->done) return answer(cudaErrorNotReady);
+  *milliseconds = 1;  // steps take no time that means anything
+  return answer();
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
+  const auto recording = event->latest;
+  runtime().push(stream, [recording] {
+    if (!recording->done) runtime().run_one(recording->stream);
+    return recording->done;
+  });
+  return answer();
+}
+
+// ---- graphs ----
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const Lock lock(runtime().mutex);
+  if (stream == nullptr || stream->capture != nullptr) return answer(cudaErrorStreamCaptureUnsupported);
+  stream->capture = std::make_unique<CUgraph_st>();
+  return answer();
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock(runtime().mutex);
+  if (stream == nullptr || stream->capture == nullptr) return answer(cudaErrorIllegalState);
+  *graph = stream->capture.release();
+  return answer();
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const Lock lock(runtime().mutex);
+  const bool capturing = runtime().at(stream)->capture != nullptr;
+  *status = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return answer();
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  *executable = new CUgraphExec_st{graph->steps};
+  return answer();
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  for (const Step& step : executable->steps) runtime().push(stream, step);
+  return answer();
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  return answer();
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return answer();
+}
+
+}  // extern "C"

@@ -1,0 +1,130 @@
+#include "tests/support/cuda_double/streams.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/support/cuda_double/host_cuda.hpp"
+
+namespace maestro::cuda_double {
+
+namespace {
+
+constexpr int poison = 0xFF;
+constexpr std::size_t alignment = 256;  // as cudaMalloc's
+
+}  // namespace
+
+Runtime& runtime() {
+  static Runtime one;
+  return one;
+}
+
+void Runtime::push(cudaStream_t stream, Step step) {
+  CUstream_st* to = at(stream);
+  if (to->capture != nullptr) {
+    to->capture->steps.push_back(std::move(step));
+  } else {
+    to->steps.push_back(std::move(step));
+  }
+}
+
+void Runtime::run_one(CUstream_st* stream) {
+  if (failure != cudaSuccess || stream->steps.empty()) return;
+  try {
+    const Step step = stream->steps.front();
+    if (step()) stream->steps.pop_front();
+  } catch (const KernelError& error) {
+    fail(cudaErrorLaunchFailure, error.what());
+  }
+}
+
+void Runtime::run_all(CUstream_st* stream) {
+  while (failure == cudaSuccess && !stream->steps.empty()) run_one(stream);
+}
+
+void Runtime::run_until(const std::shared_ptr<Recording>& recording) {
+  while (failure == cudaSuccess && !recording->done) run_one(recording->stream);
+}
+
+void Runtime::run_everything() {
+  run_all(&default_stream);
+  for (CUstream_st* stream : streams) run_all(stream);
+}
+
+void Runtime::fail(cudaError_t error, const std::string& text) {
+  if (failure != cudaSuccess) return;
+  failure = error;
+  failure_text = text;
+}
+
+void* Runtime::allocate(std::size_t bytes, cudaMemoryType type) {
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* address = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  std::memset(address, poison, rounded);
+  memory[static_cast<const std::byte*>(address)] = {bytes, type};
+  return address;
+}
+
+void Runtime::release(void* address) {
+  if (memory.erase(static_cast<const std::byte*>(address)) == 0) std::abort();  // not from here, or freed twice
+  std::free(address);
+}
+
+const Allocation* Runtime::find(const void* address, std::size_t bytes) const {
+  const auto* first = static_cast<const std::byte*>(address);
+  auto after = memory.upper_bound(first);
+  if (after == memory.begin()) return nullptr;
+  const auto& [begin, allocation] = *--after;
+  return first + bytes <= begin + allocation.bytes ? &allocation : nullptr;
+}
+
+void enqueue_kernel(KernelCall call, const void* function, cudaStream_t stream) {
+  const std::lock_guard lock(runtime().mutex);
+  const auto asked = runtime().shared_bytes.find(function);
+  const std::size_t granted = asked == runtime().shared_bytes.end() ? shared_bytes_without_asking : asked->second;
+  const std::size_t threads = std::size_t{call.block.x} * call.block.y * call.block.z;
+  const std::size_t blocks = std::size_t{call.grid.x} * call.grid.y * call.grid.z;
+  if (threads == 0 || threads > 1024 || blocks == 0 || call.shared_bytes > granted) {
+    return runtime().fail(cudaErrorInvalidConfiguration,
+                          "kernel " + std::string(call.name) + ": invalid grid, block or shared memory");
+  }
+  runtime().push(stream, [call = std::move(call)] {
+    run_kernel(call);
+    return true;
+  });
+}
+
+void enqueue_step(std::function<void()> step, cudaStream_t stream) {
+  const std::lock_guard lock(runtime().mutex);
+  runtime().push(stream, [step = std::move(step)] {
+    step();
+    return true;
+  });
+}
+
+std::size_t pending_steps(cudaStream_t stream) {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().at(stream)->steps.size();
+}
+
+std::size_t allocated_bytes() {
+  const std::lock_guard lock(runtime().mutex);
+  std::size_t sum = 0;
+  for (const auto& [address, allocation] : runtime().memory) sum += allocation.bytes;
+  return sum;
+}
+
+void break_device(const std::string& text) {
+  const std::lock_guard lock(runtime().mutex);
+  runtime().fail(cudaErrorLaunchFailure, text);
+}
+
+void reset_device() {
+  const std::lock_guard lock(runtime().mutex);
+  runtime().failure = cudaSuccess;
+  runtime().failure_text.clear();
+  runtime().default_stream.steps.clear();
+  for (CUstream_st* stream : runtime().streams) stream->steps.clear();
+}
+
+}  // namespace maestro::cuda_double

@@ -1,0 +1,73 @@
+// Streams, events and graphs of the double: queues of steps that run later. Pure bookkeeping; host_cuda_runtime.cpp is
+// CUDA's interface to it, and holds `runtime().mutex` around every call.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+/// One step of a stream; false while it has to wait for another stream.
+using Step = std::function<bool()>;
+
+/// One recording of an event.
+struct Recording {
+  bool done = false;
+  CUstream_st* stream = nullptr;  ///< null once done
+};
+
+struct CUgraph_st {
+  std::vector<Step> steps;
+};
+struct CUgraphExec_st {
+  std::vector<Step> steps;
+};
+struct CUstream_st {
+  std::deque<Step> steps;
+  unsigned flags = 0;
+  int priority = 0;
+  std::unique_ptr<CUgraph_st> capture;  ///< set while steps are captured instead of queued
+};
+struct CUevent_st {
+  std::shared_ptr<Recording> latest = std::make_shared<Recording>(Recording{true, nullptr});
+};
+
+namespace maestro::cuda_double {
+
+struct Allocation {
+  std::size_t bytes = 0;
+  cudaMemoryType type = cudaMemoryTypeDevice;
+};
+
+struct Runtime {
+  std::recursive_mutex mutex;
+  std::set<CUstream_st*> streams;
+  CUstream_st default_stream;
+  std::map<const std::byte*, Allocation> memory;
+  std::map<const void*, std::size_t> shared_bytes;  // by kernel, from cudaFuncSetAttribute
+  cudaError_t failure = cudaSuccess;                // HR-4
+  std::string failure_text;
+
+  CUstream_st* at(cudaStream_t stream) { return stream == nullptr ? &default_stream : stream; }
+  void push(cudaStream_t stream, Step step);
+  /// Runs the first step, or one of the stream it waits for. Pending work stays where a step fails.
+  void run_one(CUstream_st* stream);
+  void run_all(CUstream_st* stream);
+  void run_until(const std::shared_ptr<Recording>& recording);
+  void run_everything();
+  void fail(cudaError_t error, const std::string& text);
+  void* allocate(std::size_t bytes, cudaMemoryType type);
+  void release(void* memory);
+  /// The allocation that holds [memory, memory + bytes), or null.
+  [[nodiscard]] const Allocation* find(const void* memory, std::size_t bytes) const;
+};
+Runtime& runtime();
+
+}  // namespace maestro::cuda_double
