@@ -91,9 +91,9 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
     multiply_rows(scores, q + warp_index() * warp_rows * stride, k, stride, columns);
     multiply_rows(dscores, dout + warp_index() * warp_rows * stride, v, stride, columns);
     hide_keys(scores, first_query, key, tile.stop, problem.causal, -INFINITY);
-#pragma unroll
+    MAESTRO_UNROLL
     for (int n = 0; n < streamed / mma_columns; ++n) {
-#pragma unroll
+      MAESTRO_UNROLL
       for (int i = 0; i < 4; ++i) {
         const float probability = exp2f(scores[n][i] * scale_log2 - lse_log2[i / 2]);
         dscores[n][i] = probability * (dscores[n][i] - delta[i / 2]);
@@ -160,9 +160,9 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
       float probabilities[streamed / mma_columns][4];  // transposed: keys along rows, queries along columns
       set_zero(probabilities);
       multiply_rows(probabilities, k + warp_index() * warp_rows * stride, q, stride, columns);
-#pragma unroll
+      MAESTRO_UNROLL
       for (int n = 0; n < streamed / mma_columns; ++n) {
-#pragma unroll
+        MAESTRO_UNROLL
         for (int i = 0; i < 4; ++i) {
           const int column = column_of_lane(n) + i % 2;
           const std::int64_t key_row = first_key + row_of_lane(i / 2);
@@ -175,9 +175,9 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
         float dscores[streamed / mma_columns][4];
         set_zero(dscores);
         multiply_rows(dscores, v + warp_index() * warp_rows * stride, dout, stride, columns);
-#pragma unroll
+        MAESTRO_UNROLL
         for (int n = 0; n < streamed / mma_columns; ++n) {
-#pragma unroll
+          MAESTRO_UNROLL
           for (int i = 0; i < 4; ++i) {
             dscores[n][i] = probabilities[n][i] * (dscores[n][i] - delta[column_of_lane(n) + i % 2]);
           }

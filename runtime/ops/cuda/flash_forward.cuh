@@ -17,23 +17,23 @@ struct OnlineSoftmax {
   /// -infinity after the first call.
   template <int S, int N>
   __device__ __forceinline__ void take(float (&scores)[S][4], float (&acc)[N][4], float scale_log2) {
-#pragma unroll
+    MAESTRO_UNROLL
     for (int half = 0; half < 2; ++half) {
       float most = top[half];
-#pragma unroll
+      MAESTRO_UNROLL
       for (int n = 0; n < S; ++n) most = fmaxf(most, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
       most = warp_max(most, quad_lanes);
       const float shrink = exp2f((top[half] - most) * scale_log2);
       top[half] = most;
       sum[half] *= shrink;
-#pragma unroll
+      MAESTRO_UNROLL
       for (int n = 0; n < N; ++n) {
         acc[n][2 * half] *= shrink;
         acc[n][2 * half + 1] *= shrink;
       }
-#pragma unroll
+      MAESTRO_UNROLL
       for (int n = 0; n < S; ++n) {
-#pragma unroll
+        MAESTRO_UNROLL
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
           scores[n][i] = exp2f((scores[n][i] - most) * scale_log2);
           sum[half] += scores[n][i];
@@ -50,9 +50,9 @@ struct OnlineSoftmax {
 template <int S>
 __device__ __forceinline__ void hide_keys(float (&scores)[S][4], std::int64_t first_query, std::int64_t first_key,
                                           std::int64_t stop, bool causal, float hidden) {
-#pragma unroll
+  MAESTRO_UNROLL
   for (int n = 0; n < S; ++n) {
-#pragma unroll
+    MAESTRO_UNROLL
     for (int i = 0; i < 4; ++i) {
       const std::int64_t query = first_query + row_of_lane(i / 2);
       const std::int64_t key = first_key + column_of_lane(n) + i % 2;

@@ -6,6 +6,13 @@
 #include "runtime/ops/cuda/cuda_language.hpp"
 #include "runtime/ops/cuda/tensor_core.hpp"
 
+/// Before a loop over registers, whose indices must be known when it is compiled.
+#if defined(MAESTRO_CUDA_DOUBLE)
+#define MAESTRO_UNROLL
+#else
+#define MAESTRO_UNROLL _Pragma("unroll")
+#endif
+
 namespace maestro::cuda {
 
 inline constexpr int warp_rows = 16;   ///< of an accumulator
@@ -76,7 +83,7 @@ __device__ __forceinline__ void multiply_rows(float (&acc)[N][4], const bfloat16
   for (int k = 0; k < inner; k += mma_inner) {
     std::uint32_t of_a[4];
     load_matrices<false>(of_a, a_row + k);
-#pragma unroll
+    MAESTRO_UNROLL
     for (int n = 0; n < N; n += 2) {
       std::uint32_t of_b[4];
       load_matrices<false>(of_b, b_row + n * mma_columns * stride + k);
@@ -91,7 +98,7 @@ __device__ __forceinline__ void multiply_rows(float (&acc)[N][4], const float* a
   const float* upper = a + row_of_lane(0) * stride;
   const float* lower = a + row_of_lane(1) * stride;
   for (int k = 0; k < inner; ++k) {
-#pragma unroll
+    MAESTRO_UNROLL
     for (int n = 0; n < N; ++n) {
       const float left = b[column_of_lane(n) * stride + k];
       const float right = b[(column_of_lane(n) + 1) * stride + k];
@@ -114,12 +121,12 @@ __device__ __forceinline__ void multiply_strip(float (&acc)[N][4], const float (
                                                int stride, int columns, bfloat16* /*own*/) {
   const int lane = lane_index();
   const bfloat16* b_row = b + (lane % warp_rows) * stride + lane / warp_rows * 8;
-#pragma unroll
+  MAESTRO_UNROLL
   for (int p = 0; p < P; p += 2) {
     const std::uint32_t of_a[4] = {pack_bf16(strip[p][0], strip[p][1]), pack_bf16(strip[p][2], strip[p][3]),
                                    pack_bf16(strip[p + 1][0], strip[p + 1][1]),
                                    pack_bf16(strip[p + 1][2], strip[p + 1][3])};
-#pragma unroll
+    MAESTRO_UNROLL
     for (int n = 0; n < N; n += 2) {
       if (n * mma_columns < columns) {
         std::uint32_t of_b[4];
@@ -134,7 +141,7 @@ template <int P, int N>
 __device__ __forceinline__ void multiply_strip(float (&acc)[N][4], const float (&strip)[P][4], const float* b,
                                                int stride, int columns, float* own) {
   __syncwarp();  // the strip before may still be read
-#pragma unroll
+  MAESTRO_UNROLL
   for (int p = 0; p < P; ++p) {
     for (int i = 0; i < 4; ++i) own[row_of_lane(i / 2) * strip_stride<P> + column_of_lane(p) + i % 2] = strip[p][i];
   }
@@ -142,7 +149,7 @@ __device__ __forceinline__ void multiply_strip(float (&acc)[N][4], const float (
   const float* upper = own + row_of_lane(0) * strip_stride<P>;
   const float* lower = own + row_of_lane(1) * strip_stride<P>;
   for (int k = 0; k < P * mma_columns; ++k) {
-#pragma unroll
+    MAESTRO_UNROLL
     for (int n = 0; n < N; ++n) {
       if (n * mma_columns < columns) {
         const float left = b[k * stride + column_of_lane(n)];

@@ -23,7 +23,7 @@ struct FlashGeometry {
   static constexpr int stride = Width + pack_width<T>;
   /// Elements of each warp's strip, which only f32 has.
   template <int Streamed>
-  static constexpr int strip = sizeof(T) == 4 ? warp_rows * strip_stride<Streamed / mma_columns> : 0;
+  static constexpr int strip = sizeof(T) == 4 ? warp_rows* strip_stride<Streamed / mma_columns> : 0;
   /// Bytes of a block with `own` own and two streamed tiles of `Streamed` rows.
   template <int Streamed>
   static constexpr std::size_t shared_bytes(int own) {
@@ -63,11 +63,11 @@ __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from
 template <class T, int N>
 __device__ __forceinline__ void store_rows(const float (&acc)[N][4], const float (&factor)[2], const HeadRows<T>& to,
                                            std::int64_t first, std::int64_t end, int head_size) {
-#pragma unroll
+  MAESTRO_UNROLL
   for (int half = 0; half < 2; ++half) {
     const std::int64_t row = first + row_of_lane(half);
     if (row < end) {
-#pragma unroll
+      MAESTRO_UNROLL
       for (int n = 0; n < N; ++n) {
         if (n * mma_columns < head_size) {
           const Pack<T, 2> pack = {from_float<T>(acc[n][2 * half] * factor[half]),
@@ -81,7 +81,7 @@ __device__ __forceinline__ void store_rows(const float (&acc)[N][4], const float
 
 template <int N>
 __device__ __forceinline__ void set_zero(float (&acc)[N][4]) {
-#pragma unroll
+  MAESTRO_UNROLL
   for (int n = 0; n < N; ++n) {
     for (int i = 0; i < 4; ++i) acc[n][i] = 0;
   }
