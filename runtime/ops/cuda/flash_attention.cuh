@@ -87,8 +87,8 @@ void run_flash_forward(const FlashCall& call, const Tensor& qkv, const Tensor& o
 template <class T>
 void run_flash_backward(const FlashCall& call, const Tensor& dout, const Tensor& qkv, const Tensor& out,
                         const Tensor& lse, const Tensor& dqkv) {
-  const auto delta_bytes = static_cast<std::size_t>(call.rows * call.problem.heads) * sizeof(float);
-  auto* delta = reinterpret_cast<float*>(call.at.workspace->take(delta_bytes));
+  const Workspace::Scope scope(*call.at.workspace);
+  auto* delta = call.at.workspace->take_array<float>(static_cast<std::size_t>(call.rows * call.problem.heads));
   launch_flash_delta<T>(call, dout, out, delta);
   const FlashBackward<T> backward{call.problem,      qkv.data<T>(), dout.data<T>(),
                                   lse.data<float>(), delta,         dqkv.data<T>()};

@@ -51,7 +51,7 @@ LtEngine::Ready& LtEngine::ready(const ProductRequest& request, const ProductPoi
     const auto algorithms = candidates(made, key);
     made.usable = !algorithms.empty();
     if (made.usable) made.algorithm = algorithms.front();
-    if (tune_ && tuned_ < most_tuned && algorithms.size() > 1) {
+    if (tune_ && tuned_ < most_tuned && algorithms.size() > 1 && !is_captured(stream_)) {
       made.algorithm = fastest(made, pointers, algorithms);
       ++tuned_;
     }

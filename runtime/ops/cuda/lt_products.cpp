@@ -1,9 +1,7 @@
 #include "runtime/ops/cuda/lt_products.hpp"
 
 #include <cassert>
-#include <string>
 
-#include "runtime/ops/cuda/device_error.hpp"
 #include "runtime/ops/cuda/lt_plain_product.hpp"
 #include "runtime/ops/cuda/lt_timer.hpp"
 
@@ -20,10 +18,8 @@ ProductRequest without_epilogue(ProductRequest request) {
 
 }  // namespace
 
-LtProducts::LtProducts(const Launch& at, std::span<std::byte> workspace, const LtArithmetic& arithmetic)
-    : at_(at),
-      scratch_(workspace.first(scratch_bytes)),
-      engine_(at.stream, workspace.subspan(scratch_bytes), arithmetic) {}
+LtProducts::LtProducts(const Launch& at, std::span<std::byte> library, const LtArithmetic& arithmetic)
+    : at_(at), engine_(at.stream, library, arithmetic) {}
 
 void LtProducts::tune(bool on) {
   tune_ = on;
@@ -58,6 +54,7 @@ void LtProducts::linear_gelu(const Tensor& x, const Tensor& w, const Tensor& bia
   if (bias.defined()) request.epilogue = ProductEpilogue::gelu_bias;
   const Factors factors{w, x, y};
   const auto fused = [&] {
+    const Workspace::Scope scope(*at_.workspace);
     ProductPointers pointers = pointers_of(factors);
     pointers.vector = bias_for(bias, y.dtype()).raw();
     pointers.auxiliary = pre.raw();
@@ -120,15 +117,13 @@ void LtProducts::linear_backward_weight(const Tensor& dy, const Tensor& x, const
   if (m == 0) return;
   const Factors factors{x, dy, dw};
   ProductRequest request{ProductKind::backward_weight, m, n, k, dy.dtype(), DType::f32, ProductEpilogue::none, true};
-  const auto sums_bytes = static_cast<std::size_t>(n) * sizeof(float);
-  if (dbias.defined() && sums_bytes <= scratch_.size()) {
+  if (dbias.defined()) {
     request.epilogue = ProductEpilogue::column_sums;
+    const Workspace::Scope scope(*at_.workspace);
+    const Tensor sums(at_.workspace->take(dbias.bytes()), DType::f32, dbias.shape());
     ProductPointers pointers = pointers_of(factors);
-    pointers.vector = scratch_.data();
-    if (engine_.run(request, pointers)) {
-      const Tensor sums(scratch_.data(), DType::f32, dbias.shape());
-      return add(at_, dbias, sums, dbias);
-    }
+    pointers.vector = sums.raw();
+    if (engine_.run(request, pointers)) return add(at_, dbias, sums, dbias);
   }
   run_plain(without_epilogue(request), factors, {});
   if (dbias.defined()) column_sums(at_, dy, dbias);
@@ -140,16 +135,14 @@ ProductPointers LtProducts::pointers_of(const Factors& factors) {
 
 Tensor LtProducts::bias_for(const Tensor& bias, DType wanted) const {
   if (!bias.defined() || bias.dtype() == wanted) return bias;
-  const Tensor rounded(scratch_.data(), wanted, bias.shape());
-  if (rounded.bytes() > scratch_.size()) {
-    throw DeviceError("a bias of " + std::to_string(bias.elements()) + " elements in another dtype than its product " +
-                      "does not fit into " + std::to_string(scratch_.size()) + " bytes");
-  }
+  const auto bytes = static_cast<std::size_t>(bias.elements()) * size_of(wanted);
+  const Tensor rounded(at_.workspace->take(bytes), wanted, bias.shape());
   cast(at_, bias, rounded);
   return rounded;
 }
 
 void LtProducts::run_plain(const ProductRequest& request, const Factors& factors, const Tensor& bias) {
+  const Workspace::Scope scope(*at_.workspace);
   ProductPointers pointers = pointers_of(factors);
   pointers.vector = bias_for(bias, request.result).raw();
   if (engine_.run(request, pointers)) return;
@@ -161,7 +154,7 @@ bool LtProducts::fused_pays(const ProductRequest& request, Fused fused, Apart ap
   if (!product_refusal(request).empty()) return false;
   const auto found = fused_pays_.find(request);
   if (found != fused_pays_.end()) return found->second;
-  if (!tune_ || fused_pays_.size() >= LtEngine::most_tuned) return true;
+  if (!tune_ || fused_pays_.size() >= LtEngine::most_tuned || is_captured(at_.stream)) return true;
   if (!fused()) return fused_pays_[request] = false;
   apart();  // both choose their algorithms and warm up before they are timed
   EventTimer of_fused(at_.stream);

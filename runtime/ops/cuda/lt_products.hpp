@@ -21,11 +21,9 @@ namespace maestro::cuda {
 /// Not thread-safe; the device must be current.
 class LtProducts {
  public:
-  /// Of the workspace, what a call keeps for itself beside the library's part: a bias in another dtype, column sums.
-  static constexpr std::size_t scratch_bytes = std::size_t{4} << 20;
-  /// `workspace`: device memory for this object alone, 256-byte aligned, more than scratch_bytes; 36 to 68 MiB are
-  /// best. It outlives this object.
-  LtProducts(const Launch& at, std::span<std::byte> workspace, const LtArithmetic& arithmetic = {});
+  /// `library`: device memory for cuBLASLt alone, 256-byte aligned; 32 to 64 MiB are best. It outlives this object, as
+  /// does at.workspace, which a bias in another dtype and column sums are taken from.
+  LtProducts(const Launch& at, std::span<std::byte> library, const LtArithmetic& arithmetic = {});
 
   /// See LtEngine::tune. For GELU also chooses between the fused product and a plain one with an own kernel.
   void tune(bool on);
@@ -51,7 +49,7 @@ class LtProducts {
     const Tensor& b;  ///< x or dy
     const Tensor& result;
   };
-  /// The bias in the dtype that the library wants for this product.
+  /// The bias in the dtype that the library wants; a rounded one lies in the workspace.
   [[nodiscard]] Tensor bias_for(const Tensor& bias, DType wanted) const;
   /// By the library, else by plain_product; epilogues `none` and `bias`.
   void run_plain(const ProductRequest& request, const Factors& factors, const Tensor& bias);
@@ -63,7 +61,6 @@ class LtProducts {
   [[nodiscard]] static ProductPointers pointers_of(const Factors& factors);
 
   Launch at_;
-  std::span<std::byte> scratch_;
   LtEngine engine_;
   bool tune_ = false;
   std::map<ProductRequest, bool> fused_pays_;  // of what was timed

@@ -1,4 +1,4 @@
-// Device time between two points of a stream, for choosing algorithms. Both wait for the device.
+// Device time between two points of a stream, for choosing algorithms.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,6 +41,13 @@ class EventTimer {
   cudaEvent_t begin_ = nullptr;
   cudaEvent_t end_ = nullptr;
 };
+
+/// Whether the stream's work goes into a graph, where nothing can be timed.
+[[nodiscard]] inline bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
 
 /// Device memory for the time of a measurement; freeing it waits for the device.
 class TimingMemory {
