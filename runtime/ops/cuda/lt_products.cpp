@@ -126,7 +126,7 @@ void LtProducts::linear_backward_weight(const Tensor& dy, const Tensor& x, const
     if (engine_.run(request, pointers)) return add(at_, dbias, sums, dbias);
   }
   run_plain(without_epilogue(request), factors, {});
-  if (dbias.defined()) column_sums(at_, dy, dbias);
+  if (dbias.defined()) add_column_sums(at_, dy, dbias);
 }
 
 ProductPointers LtProducts::pointers_of(const Factors& factors) {
