@@ -8,6 +8,7 @@
 #include "actors/data_source.hpp"
 #include "actors/plan_checks.hpp"
 #include "actors/process_run.hpp"
+#include "runtime/device/backend.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -17,6 +18,15 @@
 namespace maestro {
 
 namespace {
+
+/// The driver is looked for only when a section names one of its devices (DB-1). Hosts are taken to be alike.
+CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
+  const auto is_cuda = [](const std::string& device) { return device.starts_with("cuda:"); };
+  const bool named = std::ranges::any_of(
+      sections, [&](const PlannedSection& section) { return std::ranges::any_of(section.config.devices, is_cuda); });
+  if (!named) return {};
+  return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
+}
 
 DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef& largest) {
   DataShape shape;
@@ -287,7 +297,8 @@ JobPlan App::resolve() {
   request.hosts = options_.run_place.place.hosts;
   request.cores = devices_of_host(options_.run_place.place, std::ssize(usable_cores()), sysconf(_SC_NPROCESSORS_ONLN));
   if (options_.cpu_devices > 0) request.cores = options_.cpu_devices;
-  check_devices(plan, request.cores * (request.hosts.back() + 1));
+  request.cuda = cuda_devices(plan.sections);
+  check_devices(plan, (request.cores + request.cuda.of_host) * (request.hosts.back() + 1));
   for (const PlannedSection& section : plan.sections) request.devices.push_back(section.config.devices);
   plan.places = place(plan.graph, request);
   plan.effective_job = document_.to_toml();

@@ -9,6 +9,7 @@
 #include "actors/process_state.hpp"
 #include "actors/section_replica.hpp"
 #include "actors/transport_bridge.hpp"
+#include "runtime/device/backend.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/observe/max_rss.hpp"
 
@@ -35,6 +36,12 @@ Device* ProcessRun::State::device(const std::string& name) {
   if (found == nullptr && name.starts_with("emulated:")) {
     if (!emulated_clock) emulated_clock = std::make_shared<EmulatedClock>();
     found = std::make_unique<EmulatedDevice>(name, ops, emulated_clock);
+  }
+  if (found == nullptr && name.starts_with("cuda:")) {
+    DeviceOptions options;
+    options.index = std::stoul(name.substr(5));  // place() has seen that it is there
+    options.name = name;
+    found = cuda_status().backend->open(options);
   }
   if (found == nullptr) {
     const bool pinned = name.starts_with("cpu:");  // with --cpu-devices several devices share a core

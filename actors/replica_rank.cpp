@@ -76,10 +76,6 @@ std::vector<Metric> as_messages(const std::vector<MetricSum>& sums) {
   return metrics;
 }
 
-double milliseconds_of(Clock::duration time) {
-  return std::chrono::duration<double, std::milli>(time).count();
-}
-
 void abort_groups(const ParallelContext& parallel, const std::string& why) {
   if (parallel.tensor_group != nullptr) parallel.tensor_group->abort(why);
   if (parallel.context_group != nullptr) parallel.context_group->abort(why);
@@ -138,21 +134,28 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool f
     (send.gradient ? gradients : outputs)
         .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false});
   }
-  return Job([runner = runner(), batch, given = std::move(*given), outputs = std::move(outputs),
-              gradients = std::move(gradients), forward, backward] {
-    WorkDone result;
-    const Clock::time_point begin = Clock::now();
+  return Job([runner = runner(), device = spec_->ranks[index_].device, batch, given = std::move(*given),
+              outputs = std::move(outputs), gradients = std::move(gradients), forward, backward]() -> WorkResult {
+    const std::shared_ptr<WorkTimer> timer = device->timer();
+    timer->mark();
+    PassMetrics metrics;
     std::vector<PortTensor> tensors;
     for (const auto& [tensor, copies] : given) {
       for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
       tensors.push_back(tensor);
     }
-    if (forward) result.metrics = as_messages(runner->forward(*batch, tensors, outputs));
-    const Clock::time_point middle = Clock::now();
+    if (forward) metrics = runner->forward(*batch, tensors, outputs);
+    timer->mark();
     if (backward) runner->backward(*batch, forward ? std::vector<PortTensor>() : tensors, gradients);
-    (forward ? result.forward_ms : result.backward_ms) = milliseconds_of(middle - begin);
-    if (backward) result.backward_ms += milliseconds_of(Clock::now() - middle);
-    return result;
+    timer->mark();
+    // What the pass works on stays until it is complete.
+    return std::function<WorkDone()>([timer, metrics = std::move(metrics), forward, backward, batch] {
+      WorkDone result;
+      result.metrics = as_messages(metrics.get());
+      (forward ? result.forward_ms : result.backward_ms) = timer->milliseconds(0, 1);
+      if (backward) result.backward_ms += timer->milliseconds(1, 2);
+      return result;
+    });
   });
 }
 
@@ -198,7 +201,7 @@ void ReplicaRank::begin_gather(ParameterBuffer which) {
 ReplicaRank::Job ReplicaRank::sum_job() {
   if (at_ == ReductionKind::moments) {
     return [runner = runner(), which = offered_] {
-      runner->section().parameters().offer(which);
+      runner->section().parameters().offer(*runner->context().ops, which);
       return WorkDone();
     };
   }
@@ -246,13 +249,17 @@ bool ReplicaRank::reduced() {
 void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {
   // Ranks that meet in collectives need one order on all devices, and priorities would break it (RK-2).
   const bool first = node().mode == Mode::forward_backward || spec_->ranks.size() > 1;
-  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_] {
+  Device* const device = spec_->ranks[index_].device;
+  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_, device] {
     const auto begin = Clock::now();
     try {
-      WorkDone result = job();
-      traced.finished(begin);
-      result.layout_rank = index;
-      tell_from_outside(self, std::move(result));
+      device->finish([self, traced, begin, index, given = job()](const std::string& failure) {
+        traced.finished(begin);
+        if (!failure.empty()) return tell_from_outside(self, Failure{failure});
+        WorkDone result = given.get();
+        result.layout_rank = index;
+        tell_from_outside(self, std::move(result));
+      });
     } catch (const CommunicatorAborted& aborted) {
       abort_groups(runner->context().parallel, aborted.what());  // RK-3; the one that failed first has told
     } catch (const std::exception& problem) {
@@ -260,8 +267,7 @@ void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds la
       abort_groups(runner->context().parallel, problem.what());
     }
   };
-  spec_->ranks[index_].device->submit_lasting(lasts, first ? Priority::critical : Priority::background,
-                                              std::move(work));
+  device->submit_lasting(lasts, first ? Priority::critical : Priority::background, std::move(work));
 }
 
 }  // namespace maestro

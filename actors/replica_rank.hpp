@@ -59,10 +59,22 @@ struct ReplicaSpec {
   caf::actor bridge;  ///< judges failed writes
 };
 
+/// What a piece of work gives: known at once, or asked for when the device has completed it.
+class WorkResult {
+ public:
+  WorkResult(WorkDone known) : known_(std::move(known)) {}                            // NOLINT: stands for either
+  WorkResult(std::function<WorkDone()> complete) : complete_(std::move(complete)) {}  // NOLINT
+  [[nodiscard]] WorkDone get() const { return complete_ ? complete_() : known_; }
+
+ private:
+  WorkDone known_;
+  std::function<WorkDone()> complete_;
+};
+
 /// Not thread-safe; belongs to the replica's actor.
 class ReplicaRank {
  public:
-  using Job = std::function<WorkDone()>;
+  using Job = std::function<WorkResult()>;
   /// `spec` and what it refers to outlive the rank. `on_buffer_free` is called from any thread.
   ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::function<void()> on_buffer_free);
 

@@ -52,7 +52,7 @@ void SectionReplica::exchanged() {
     stage_ = Stage::taking;
     return submit_all("take", [](ReplicaRank& rank) {
       return [runner = rank.runner()] {
-        runner->section().parameters().take_values();
+        runner->section().parameters().take_values(*runner->context().ops);
         return WorkDone{};
       };
     });
@@ -60,9 +60,11 @@ void SectionReplica::exchanged() {
   stage_ = Stage::norm;
   submit_all("norm", [](ReplicaRank& rank) {
     return [runner = rank.runner()] {
-      WorkDone result;
-      result.gradient_norm = runner->gradient_sum_of_squares();
-      return result;
+      return std::function<WorkDone()>([sum = runner->gradient_sum_of_squares()] {
+        WorkDone result;
+        result.gradient_norm = sum.get();
+        return result;
+      });
     };
   });
 }
@@ -143,7 +145,7 @@ void SectionReplica::start_clearing() {
   stage_ = Stage::clearing;
   submit_all("clear", [](ReplicaRank& rank) {
     return [runner = rank.runner()] {
-      runner->section().parameters().clear_gradients();
+      runner->section().parameters().clear_gradients(*runner->context().ops);
       return WorkDone{};
     };
   });

@@ -1,4 +1,5 @@
 # What `cmake --install` puts where, and the package that outside projects find:
+#   lib/maestro/libmaestro_cuda.so, where it is built
 #   lib/libmaestro_<room>.a    include/maestro/<room path>/*.hpp    bin/maestro    share/maestro/jobs/<app>/*.toml
 #   lib/cmake/maestro          maestroConfig.cmake, its version, targets and Find modules
 # Rooms come from the global property MAESTRO_ROOMS that maestro_room() fills.
@@ -27,9 +28,13 @@ if(TARGET maestro)
   install(TARGETS maestro RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
+if(TARGET maestro_cuda)  # looked for in ../lib/maestro beside the program (runtime/device/backend.hpp)
+  install(TARGETS maestro_cuda LIBRARY DESTINATION lib/maestro)
+endif()
+
 foreach(folder runtime transport sections actors apps)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/maestro"
-    FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "cuda" EXCLUDE)  # no room, so nothing links it yet
+    FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "cuda" EXCLUDE)  # of libmaestro_cuda.so only
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs"
   FILES_MATCHING PATTERN "*.toml")

@@ -30,13 +30,13 @@ endif()
 add_library(maestro_flags INTERFACE)
 target_compile_features(maestro_flags INTERFACE cxx_std_20)
 target_compile_options(maestro_flags INTERFACE
-  $<BUILD_INTERFACE:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor>)
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor>>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # gcc bug 105651: `"text" + std::string` is reported as overlapping memory.
-  target_compile_options(maestro_flags INTERFACE $<BUILD_INTERFACE:-Wno-restrict>)
+  target_compile_options(maestro_flags INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>>")
 endif()
 if(MAESTRO_WERROR)
-  target_compile_options(maestro_flags INTERFACE $<BUILD_INTERFACE:-Werror>)
+  target_compile_options(maestro_flags INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Werror>>")
 endif()
 
 include(MaestroSanitizers)

@@ -11,12 +11,11 @@ class EmulatedRunner final : public SectionRunner {
   /// `section` may be a prototype: only its ports are ever asked for.
   EmulatedRunner(std::shared_ptr<Section> section, const SectionContext& context)
       : SectionRunner(std::move(section), context, OptimizerConfig(), 1) {}
-  std::vector<MetricSum> forward(const MicroBatchPlan&, std::span<const PortTensor>,
-                                 std::span<const PortTensor>) override {
+  PassMetrics forward(const MicroBatchPlan&, std::span<const PortTensor>, std::span<const PortTensor>) override {
     return {};
   }
   void backward(const MicroBatchPlan&, std::span<const PortTensor>, std::span<const PortTensor>) override {}
-  [[nodiscard]] double gradient_sum_of_squares() const override { return 0; }
+  [[nodiscard]] PendingSum gradient_sum_of_squares() const override { return {}; }
   Result<OptimizerStep> step(StepId, double) override { return OptimizerStep{}; }
 };
 

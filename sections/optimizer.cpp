@@ -43,19 +43,24 @@ void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std:
   AdamWStep settings{learning_rate(number), config_.beta1,        config_.beta2, config_.epsilon,
                      config_.weight_decay,  parameters.updates(), clip_factor};
   const ShardRange kept = parameters.kept_moments();
+  const std::span<bfloat16> rounded = parameters.rounded_values();
   const auto update = [&](std::size_t begin, std::size_t end) {
     const std::size_t first = std::max(begin, kept.first);
     const std::size_t last = std::min(end, kept.first + kept.count);
     if (first >= last) return;
     const std::size_t count = last - first;
-    ops.adamw(parameters.values().subspan(first, count), parameters.gradients().subspan(first, count),
-              parameters.first_moments().subspan(first - kept.first, count),
-              parameters.second_moments().subspan(first - kept.first, count), settings);
+    const auto value = parameters.values().subspan(first, count);
+    const auto gradient = parameters.gradients().subspan(first, count);
+    const auto mean = parameters.first_moments().subspan(first - kept.first, count);
+    const auto variance = parameters.second_moments().subspan(first - kept.first, count);
+    if (rounded.empty()) return ops.adamw(value, gradient, mean, variance, settings);
+    ops.adamw(value, gradient, mean, variance, settings, rounded.subspan(first, count));
   };
   update(0, parameters.decayed_elements());
   settings.weight_decay = 0;
   update(parameters.decayed_elements(), static_cast<std::size_t>(parameters.elements()));
   parameters.values_changed();
+  if (!parameters.shares_moments()) parameters.rounded_along();
 }
 
 Result<OptimizerStep> AdamWOptimizer::clipped_step(const OperatorTable& ops, Parameters& parameters,

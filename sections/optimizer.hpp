@@ -33,7 +33,8 @@ class AdamWOptimizer {
   /// spent at min_lr = 0.
   [[nodiscard]] double learning_rate(std::int64_t step) const;
 
-  /// Euclidean norm of all gradients of the section, in a fixed order.
+  /// Euclidean norm of all gradients of the section, in a fixed order. Of a table whose work is done when a call
+  /// returns.
   [[nodiscard]] static double gradient_norm(const OperatorTable& ops, const Parameters& parameters);
   /// Factor that brings a gradient of `norm` down to clip_norm: min(1, clip_norm / norm); 1 when clipping is off. A
   /// norm that is not finite is an error (invalid_argument): stepping would destroy the parameters.
@@ -45,7 +46,7 @@ class AdamWOptimizer {
   /// zero afterwards, packed weights out of date (PA-2). Only elements whose moments are here are touched
   /// (Parameters::kept_moments), and they become what they would among all.
   void step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor) const;
-  /// Norm, clipping by the section's own norm, and step in one.
+  /// Norm, clipping by the section's own norm, and step in one; as gradient_norm().
   [[nodiscard]] Result<OptimizerStep> clipped_step(const OperatorTable& ops, Parameters& parameters,
                                                    std::int64_t number) const;
 

@@ -29,13 +29,32 @@ const Var* Outputs::find(std::string_view port) const {
   return found == values_.end() ? nullptr : &found->second;
 }
 
-void Outputs::losses(const LossSums& sums, bool with_teacher) {
-  const auto tokens = static_cast<double>(sums.tokens);
-  metric("loss", sums.total, tokens);
-  metric("ce", sums.ce, tokens);
-  if (!with_teacher) return;
-  metric("kl", sums.kl, tokens);
-  metric("teacher_ce", sums.teacher_ce, tokens);
+Tensor Inputs::host(std::string_view port) const {
+  const auto found = find_port(hosts_, port);
+  return found == hosts_.end() ? (*this)[port].value() : found->second;
+}
+
+std::vector<MetricSum> PassMetrics::get() const {
+  std::vector<MetricSum> metrics;
+  for (const auto& entry : entries_) {
+    if (const auto* metric = std::get_if<MetricSum>(&entry)) {
+      metrics.push_back(*metric);
+      continue;
+    }
+    if (const auto* later = std::get_if<std::function<MetricSum()>>(&entry)) {
+      metrics.push_back((*later)());
+      continue;
+    }
+    const auto& [pending, with_teacher] = std::get<Losses>(entry);
+    const LossSums& sums = pending.get();
+    const auto tokens = static_cast<double>(sums.tokens);
+    metrics.push_back({"loss", sums.total, tokens});
+    metrics.push_back({"ce", sums.ce, tokens});
+    if (!with_teacher) continue;
+    metrics.push_back({"kl", sums.kl, tokens});
+    metrics.push_back({"teacher_ce", sums.teacher_ce, tokens});
+  }
+  return metrics;
 }
 
 }  // namespace maestro

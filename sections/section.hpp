@@ -14,6 +14,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "runtime/collective/communicator.hpp"
@@ -32,10 +34,17 @@ class Inputs {
   Inputs(Pass pass, std::span<const SampleId> samples, SequenceLayout tokens, double loss_scale,
          SequenceLayout patches = {})
       : pass_(pass), samples_(samples), tokens_(tokens), patches_(patches), loss_scale_(loss_scale) {}
-  void set(std::string port, Var value) { values_.emplace_back(std::move(port), std::move(value)); }
+  /// `host` is the same in memory of the processor; left out where value is there.
+  void set(std::string port, Var value, const Tensor& host = Tensor()) {
+    if (host.defined()) hosts_.emplace_back(port, host);
+    values_.emplace_back(std::move(port), std::move(value));
+  }
 
-  /// (M, columns) of the port's dtype. An unknown or unconnected port is a programming error: throws std::out_of_range.
+  /// (M, columns) of the port's dtype, in memory of the operator table. An unknown or unconnected port is a programming
+  /// error: throws std::out_of_range.
   [[nodiscard]] const Var& operator[](std::string_view port) const;
+  /// The same in memory of the processor, for sections that look at tokens or places to know what to do.
+  [[nodiscard]] Tensor host(std::string_view port) const;
   [[nodiscard]] bool has(std::string_view port) const;
   /// The samples of the micro-batch, in row order; of the training or the validation split by pass().
   [[nodiscard]] std::span<const SampleId> samples() const { return samples_; }
@@ -55,6 +64,7 @@ class Inputs {
   SequenceLayout patches_;
   double loss_scale_;
   std::vector<std::pair<std::string, Var>> values_;
+  std::vector<std::pair<std::string, Tensor>> hosts_;
 };
 
 /// A figure summed over micro-batches: reported as sum / weight of the whole step.
@@ -64,21 +74,42 @@ struct MetricSum {
   double weight = 0;
 };
 
+/// The figures of one pass. get() once the pass is complete on the device (Device::finish); converts to what it gives.
+class PassMetrics {
+ public:
+  void add(MetricSum metric) { entries_.emplace_back(std::move(metric)); }
+  void add(std::function<MetricSum()> later) { entries_.emplace_back(std::move(later)); }
+  void add(const Pending<LossSums>& sums, bool with_teacher) { entries_.emplace_back(Losses{sums, with_teacher}); }
+  [[nodiscard]] std::vector<MetricSum> get() const;
+  operator std::vector<MetricSum>() const { return get(); }  // NOLINT(google-explicit-constructor)
+
+ private:
+  struct Losses {
+    Pending<LossSums> sums;
+    bool with_teacher = false;
+  };
+  std::vector<std::variant<MetricSum, Losses, std::function<MetricSum()>>> entries_;
+};
+
 class Outputs {
  public:
   /// The value of an output port, (M, columns) of the port's dtype.
   void set(std::string port, Var value) { values_.emplace_back(std::move(port), std::move(value)); }
-  void metric(std::string name, double sum, double weight) { metrics_.push_back({std::move(name), sum, weight}); }
+  void metric(std::string name, double sum, double weight) { metrics_.add({std::move(name), sum, weight}); }
+  /// One that can be told when the pass is complete on the device.
+  void metric(std::function<MetricSum()> later) { metrics_.add(std::move(later)); }
   /// Reports loss, ce, and with a teacher kl and teacher_ce.
-  void losses(const LossSums& sums, bool with_teacher);
+  void losses(const Pending<LossSums>& sums, bool with_teacher) { metrics_.add(sums, with_teacher); }
 
   [[nodiscard]] const Var* find(std::string_view port) const;
   [[nodiscard]] const std::vector<std::pair<std::string, Var>>& values() const { return values_; }
-  [[nodiscard]] const std::vector<MetricSum>& metrics() const { return metrics_; }
+  [[nodiscard]] const PassMetrics& pass_metrics() const { return metrics_; }
+  /// Once the pass is complete.
+  [[nodiscard]] std::vector<MetricSum> metrics() const { return metrics_.get(); }
 
  private:
   std::vector<std::pair<std::string, Var>> values_;
-  std::vector<MetricSum> metrics_;
+  PassMetrics metrics_;
 };
 
 /// Work of one forward pass, for scheduler and planner; a backward pass counts twice the forward's FLOPs.
@@ -179,6 +210,9 @@ struct SectionContext {
   const OperatorTable* ops = nullptr;
   ParallelContext parallel;
   Stage stage;
+
+  /// Where parameters go (Parameters::allocate).
+  [[nodiscard]] MemorySpace& memory() const { return ops == nullptr ? host_memory() : ops->memory(); }
 };
 
 using SectionFactory = std::function<std::unique_ptr<Section>(const SectionContext&)>;

@@ -32,7 +32,8 @@ Var gathered(Tape& tape, const Var& x, const ParallelContext& parallel, const Se
   return gather_rows(tape, x, parallel.tensor_group, context_rows(parallel, layout).count);
 }
 
-void report_losses(Outputs& outputs, const LossSums& sums, bool with_teacher, const ParallelContext& parallel) {
+void report_losses(Outputs& outputs, const Pending<LossSums>& sums, bool with_teacher,
+                   const ParallelContext& parallel) {
   if (parallel.tensor() == 0) outputs.losses(sums, with_teacher);
 }
 

@@ -38,6 +38,6 @@ class TensorCut {
 [[nodiscard]] Var gathered(Tape& tape, const Var& x, const ParallelContext& parallel, const SequenceLayout& layout);
 
 /// Reports the losses of a context part, which all its tensor ranks know, from the first of them.
-void report_losses(Outputs& outputs, const LossSums& sums, bool with_teacher, const ParallelContext& parallel);
+void report_losses(Outputs& outputs, const Pending<LossSums>& sums, bool with_teacher, const ParallelContext& parallel);
 
 }  // namespace maestro

@@ -10,21 +10,56 @@ namespace maestro {
 namespace {
 
 /// Where the samples' rows of one axis begin, and each row's position in its sample.
-struct RowLayout {
-  std::vector<std::int32_t> offsets;
-  std::vector<std::int32_t> positions;
-
-  SequenceLayout fill(const MicroBatchPlan& plan, Axis axis) {
-    offsets.assign(1, 0);
-    positions.clear();
+class RowLayout {
+ public:
+  /// As tables of the tape's memory want it.
+  SequenceLayout fill(const MicroBatchPlan& plan, Axis axis, Tape& tape) {
+    offsets_.assign(1, 0);
+    positions_.clear();
     for (const SampleRef& sample : plan.samples) {
       const std::int64_t rows = sample.rows(axis);
-      for (std::int64_t at = 0; at < rows; ++at) positions.push_back(static_cast<std::int32_t>(at));
-      offsets.push_back(static_cast<std::int32_t>(positions.size()));
+      for (std::int64_t at = 0; at < rows; ++at) positions_.push_back(static_cast<std::int32_t>(at));
+      offsets_.push_back(static_cast<std::int32_t>(positions_.size()));
     }
-    return {offsets, positions};
+    if (tape.ops().memory().host()) return {offsets_, positions_, {}};
+    device_offsets_ = tape.indices(offsets_);
+    device_positions_ = tape.indices(positions_);
+    return {offsets_, device_positions_.tensor().span<std::int32_t>(), device_offsets_.tensor().span<std::int32_t>()};
   }
+  void retire() {
+    device_offsets_ = Block();
+    device_positions_ = Block();
+  }
+
+ private:
+  std::vector<std::int32_t> offsets_;
+  std::vector<std::int32_t> positions_;
+  Block device_offsets_;
+  Block device_positions_;
 };
+
+/// A port's value where the section works: what it got, or a copy of it in its device's memory.
+Var input_of(Tape& tape, const PortTensor& input, bool needs_gradient) {
+  if (input.on_device || tape.ops().memory().host()) return tape.input(input.tensor, needs_gradient);
+  Var var = tape.output(input.tensor.shape(), input.tensor.dtype(), needs_gradient);
+  tape.ops().upload(input.tensor, var.value());
+  return var;
+}
+
+void seed(Tape& tape, const Var& var, const PortTensor& gradient) {
+  if (gradient.on_device || tape.ops().memory().host()) return tape.seed(var, gradient.tensor);
+  const Block block = tape.scratch(gradient.tensor.shape(), gradient.tensor.dtype());
+  tape.ops().upload(gradient.tensor, block.tensor());
+  tape.add_gradient(var, block);
+}
+
+void give(const OperatorTable& ops, const Tensor& value, const PortTensor& to) {
+  if (to.on_device) {
+    ops.copy(value, to.tensor);
+  } else {
+    ops.download(value, to.tensor);
+  }
+}
 
 /// What is left of `spans` without `hole`, which lies in one of them.
 std::vector<std::span<float>> without(const std::vector<std::span<float>>& spans, std::span<const float> hole) {
@@ -60,7 +95,13 @@ std::vector<std::span<float>> within(const std::vector<std::span<float>>& spans,
 
 struct SectionRunner::MicroBatch {
   MicroBatch(const OperatorTable& ops, DType compute)
-      : recording(ops, arena, compute, true), passing(ops, arena, compute, false) {}
+      : arena(arena_chunk(ops), ops.memory()),
+        recording(ops, arena, compute, true),
+        passing(ops, arena, compute, false) {}
+  /// Of a device's memory larger pieces are asked for, as asking may take a millisecond there.
+  static std::size_t arena_chunk(const OperatorTable& ops) {
+    return std::size_t{ops.memory().host() ? 32U : 256U} << 20;
+  }
   Arena arena;
   Tape recording;  // trained passes
   Tape passing;    // forward-only passes
@@ -72,6 +113,8 @@ struct SectionRunner::MicroBatch {
   void retire() {
     inputs.clear();
     outputs.clear();
+    tokens.retire();
+    patches.retire();
     recording.clear();
     passing.clear();
   }
@@ -79,7 +122,13 @@ struct SectionRunner::MicroBatch {
 
 SectionRunner::SectionRunner(std::shared_ptr<Section> section, const SectionContext& context,
                              const OptimizerConfig& optimizer, std::int64_t total_steps)
-    : context_(context), section_(std::move(section)), optimizer_(optimizer, total_steps) {}
+    : context_(context), section_(std::move(section)), optimizer_(optimizer, total_steps) {
+  if (context.ops == nullptr || section_->parameters().elements() == 0) return;
+  if (section_->parameters().values().empty() || &section_->parameters().memory() == &context.ops->memory()) return;
+  throw std::logic_error("section '" + context.name +
+                         "' keeps its parameters where its device does not compute: call " +
+                         "Parameters::allocate(context.trained, context.memory())");
+}
 
 SectionRunner::~SectionRunner() {
   for (auto& [key, batch] : in_flight_) batch->retire();
@@ -98,20 +147,21 @@ std::unique_ptr<SectionRunner::MicroBatch> SectionRunner::take(const MicroBatchP
   return batch;
 }
 
-std::vector<MetricSum> SectionRunner::forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
-                                              std::span<const PortTensor> outputs) {
+PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
+                                   std::span<const PortTensor> outputs) {
   std::unique_ptr<MicroBatch> batch = take(plan);
   const bool keep = (context_.trained || context_.passes_gradient) && plan.pass == Pass::train;
   Tape& tape = keep ? batch->recording : batch->passing;
-  const SequenceLayout tokens = batch->tokens.fill(plan, Axis::tokens);
-  const SequenceLayout patches = batch->patches.fill(plan, Axis::patches);
+  const OperatorTable& ops = tape.ops();
+  const SequenceLayout tokens = batch->tokens.fill(plan, Axis::tokens, tape);
+  const SequenceLayout patches = batch->patches.fill(plan, Axis::patches, tape);
   Outputs results;
   {
     Inputs given(plan.pass, batch->samples, tokens, plan.loss_scale, patches);
     for (const PortTensor& input : inputs) {
-      Var var = tape.input(input.tensor, input.differentiable && keep);
+      Var var = input_of(tape, input, input.differentiable && keep);
       if (keep) batch->inputs.emplace_back(input.port, var);
-      given.set(input.port, std::move(var));
+      given.set(input.port, std::move(var), input.on_device ? Tensor() : input.tensor);
     }
     section_->forward(tape, given, results);
   }
@@ -122,10 +172,10 @@ std::vector<MetricSum> SectionRunner::forward(const MicroBatchPlan& plan, std::s
       throw std::logic_error("output port '" + output.port + "' gave " + value->value().shape().to_string() +
                              ", its edge carries " + output.tensor.shape().to_string());
     }
-    std::memcpy(output.tensor.raw(), value->value().raw(), output.tensor.bytes());
+    give(ops, value->value(), output);
   }
   if (keep) batch->outputs = results.values();  // those that others send, too: their gradient comes to every rank
-  std::vector<MetricSum> metrics = results.metrics();
+  PassMetrics metrics = results.pass_metrics();
   results = Outputs();
   if (keep) {
     in_flight_[{plan.step.value(), plan.index}] = std::move(batch);
@@ -144,7 +194,7 @@ void SectionRunner::backward(const MicroBatchPlan& plan, std::span<const PortTen
   in_flight_.erase(found);
   for (const PortTensor& gradient : output_gradients) {
     for (auto& [port, var] : batch->outputs) {
-      if (port == gradient.port) batch->recording.seed(var, gradient.tensor);
+      if (port == gradient.port) seed(batch->recording, var, gradient);
     }
   }
   batch->outputs.clear();
@@ -153,7 +203,9 @@ void SectionRunner::backward(const MicroBatchPlan& plan, std::span<const PortTen
     for (const auto& [port, var] : batch->inputs) {
       if (port != wanted.port) continue;
       if (var.gradient().defined()) {
-        std::memcpy(wanted.tensor.raw(), var.gradient().raw(), wanted.tensor.bytes());
+        give(*context_.ops, var.gradient(), wanted);
+      } else if (wanted.on_device) {
+        context_.ops->zero(wanted.tensor);
       } else {
         std::memset(wanted.tensor.raw(), 0, wanted.tensor.bytes());
       }
@@ -191,9 +243,9 @@ std::vector<std::span<float>> SectionRunner::counted_gradients() const {
   return within(spans, parameters.gradients(), parameters.kept_moments());
 }
 
-double SectionRunner::gradient_sum_of_squares() const {
-  double sum = 0;
-  for (const std::span<float> span : counted_gradients()) sum += context_.ops->sum_of_squares(span);
+PendingSum SectionRunner::gradient_sum_of_squares() const {
+  PendingSum sum;
+  for (const std::span<float> span : counted_gradients()) sum.add(context_.ops->sum_of_squares(span));
   return sum;
 }
 
@@ -203,7 +255,7 @@ Result<OptimizerStep> SectionRunner::step(StepId step, double norm) {
   const auto number = static_cast<std::int64_t>(step.value());
   Parameters& parameters = section_->parameters();
   optimizer_.step(*context_.ops, parameters, number, *factor);
-  if (parameters.shares_moments()) parameters.offer(ParameterBuffer::values);
+  if (parameters.shares_moments()) parameters.offer(*context_.ops, ParameterBuffer::values);
   return OptimizerStep{optimizer_.learning_rate(number), norm};
 }
 

@@ -4,6 +4,9 @@
 // SR-1: all calls come from one thread, the device's.
 // SR-2: every micro-batch in flight has a tape and an arena of its own; both are reused.
 // SR-3: gradients accumulate in the order of the backward calls.
+// SR-5: nothing waits for the device: what a call gives or fills is there when Device::finish() tells, and what is
+// handed
+//       in stays until then.
 // SR-4: after add_over_ranks() ranks that hold the same parameter hold bitwise the same gradient of it.
 #pragma once
 
@@ -27,6 +30,7 @@ struct PortTensor {
   std::string port;
   Tensor tensor;
   bool differentiable = false;  ///< inputs: a gradient is wanted back
+  bool on_device = false;       ///< in memory() of the section's operator table; else in the processor's
 };
 
 class SectionRunner {
@@ -44,8 +48,8 @@ class SectionRunner {
 
   /// Runs the forward pass and copies the output ports named in `outputs`. A section that is trained or passes
   /// gradients on keeps the micro-batch for backward() when its pass is train.
-  virtual std::vector<MetricSum> forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
-                                         std::span<const PortTensor> outputs);
+  virtual PassMetrics forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
+                              std::span<const PortTensor> outputs);
   /// Backward pass of a kept micro-batch: `output_gradients` came from downstream, `input_gradients` is memory for what
   /// goes upstream (zero where nothing flowed back).
   virtual void backward(const MicroBatchPlan& plan, std::span<const PortTensor> output_gradients,
@@ -57,7 +61,7 @@ class SectionRunner {
   /// Of what this rank alone counts: over the ranks and pipeline stages of a section's replica the results add up to
   /// that of the whole section. What the first and the last stage both hold (Section::tied), the first counts. Replicas
   /// that share their moments count the kept range each.
-  [[nodiscard]] virtual double gradient_sum_of_squares() const;
+  [[nodiscard]] virtual PendingSum gradient_sum_of_squares() const;
   /// Clips by `norm` (of the section, or of all sections) and steps the optimizer. Replicas that share their moments
   /// have then offered the new values of the kept range (Parameters::offer).
   virtual Result<OptimizerStep> step(StepId step, double norm);

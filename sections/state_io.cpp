@@ -1,9 +1,11 @@
 #include "sections/state_io.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <system_error>
 
+#include "runtime/core/aligned_memory.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "sections/model_config.hpp"
 #include "sections/weights_folder.hpp"
@@ -108,6 +110,29 @@ void copy_values(View<From> from, View<float> to, std::int64_t rows, std::int64_
     }
   }
 }
+
+/// A flat buffer as the processor sees it: the buffer itself, or a copy of what lies in a device's memory.
+class HostView {
+ public:
+  HostView(const Parameters& parameters, std::span<float> flat) : memory_(&parameters.memory()), flat_(flat) {
+    if (memory_->host() || flat.empty()) return;
+    copy_ = AlignedMemory(flat.size_bytes());
+    memory_->read(copy_.data(), reinterpret_cast<const std::byte*>(flat.data()), flat.size_bytes());
+  }
+  [[nodiscard]] std::span<float> values() const {
+    return copy_.size() == 0 ? flat_ : std::span(reinterpret_cast<float*>(copy_.data()), flat_.size());
+  }
+  /// Takes changed values() back to where they belong.
+  void put_back() const {
+    if (copy_.size() == 0) return;
+    memory_->write(reinterpret_cast<std::byte*>(flat_.data()), copy_.data(), flat_.size_bytes());
+  }
+
+ private:
+  MemorySpace* memory_;
+  std::span<float> flat_;
+  AlignedMemory copy_;
+};
 
 Status check_buffer(const Source& source) {
   const Parameters& parameters = source.section->parameters();
@@ -238,20 +263,26 @@ Status write_weights(std::span<Section* const> tensor_ranks, const std::filesyst
 }  // namespace
 
 Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat, std::string_view prefix) {
-  const Source alone[] = {{&section, flat}};
+  const HostView view(section.parameters(), flat);
+  const Source alone[] = {{&section, view.values()}};
   return merged(alone, prefix);
 }
 
 Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, ParameterBuffer which,
                                       std::string_view prefix) {
+  std::deque<HostView> views;
   std::vector<Source> ranks;
-  for (Section* section : tensor_ranks) ranks.push_back({section, section->parameters().buffer(which)});
+  for (Section* section : tensor_ranks) {
+    const HostView& view = views.emplace_back(section->parameters(), section->parameters().buffer(which));
+    ranks.push_back({section, view.values()});
+  }
   return merged(ranks, prefix);
 }
 
 Status import_tensors(Section& section, std::span<float> flat, std::span<const NamedTensor> tensors,
                       const std::string& file, std::string_view prefix) {
-  const Source into{&section, flat};
+  const HostView view(section.parameters(), flat);
+  const Source into{&section, view.values()};
   if (const Status usable = check_buffer(into); !usable) {
     return Error{usable.error().code, file + ": " + usable.error().message};
   }
@@ -274,6 +305,7 @@ Status import_tensors(Section& section, std::span<float> flat, std::span<const N
       }
     }
   }
+  view.put_back();
   section.parameters().values_changed();
   return {};
 }

@@ -5,13 +5,6 @@
 
 namespace maestro {
 
-namespace {
-std::size_t rounded(std::size_t bytes) {
-  constexpr std::size_t alignment = 64;
-  return std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
-}
-}  // namespace
-
 std::byte* Arena::allocate(std::size_t bytes) {
   const std::size_t wanted = rounded(bytes);
   auto best = free_.end();
@@ -55,7 +48,7 @@ void Arena::release(std::byte* block, std::size_t bytes) {
 
 void Arena::grow(std::size_t bytes) {
   const std::size_t size = std::max(bytes, chunk_bytes_);
-  chunks_.emplace_back(size);
+  chunks_.emplace_back(*space_, size);
   mapped_ += chunks_.back().size();
   const Free fresh{chunks_.back().data(), chunks_.back().size()};
   auto at = std::lower_bound(free_.begin(), free_.end(), fresh.begin,

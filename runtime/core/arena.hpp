@@ -5,10 +5,11 @@
 // AR-3: once the first micro-batch of a shape has passed, later ones map nothing new.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
-#include "runtime/core/aligned_memory.hpp"
+#include "runtime/core/memory_space.hpp"
 #include "runtime/core/tensor.hpp"
 
 namespace maestro {
@@ -16,11 +17,14 @@ namespace maestro {
 /// Not thread-safe: an arena belongs to one device thread at a time.
 class Arena {
  public:
-  explicit Arena(std::size_t chunk_bytes = std::size_t{32} << 20) : chunk_bytes_(chunk_bytes) {}
+  /// In memory of `space`, which outlives it. What is released may be handed out again at once: right for work that is
+  /// done in the order in which it is queued.
+  explicit Arena(std::size_t chunk_bytes = std::size_t{32} << 20, MemorySpace& space = host_memory())
+      : chunk_bytes_(chunk_bytes), alignment_(space.host() ? 64 : 256), space_(&space) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Uninitialised memory, 64-byte aligned.
+  /// Uninitialised memory, aligned to a cache line; on devices to 256 bytes, as their matrix products like it best.
   [[nodiscard]] std::byte* allocate(std::size_t bytes);
   void release(std::byte* block, std::size_t bytes);
   [[nodiscard]] Tensor allocate(Shape shape, DType dtype) {
@@ -29,6 +33,7 @@ class Arena {
   }
   void release(const Tensor& tensor) { release(tensor.raw(), tensor.bytes()); }
 
+  [[nodiscard]] MemorySpace& space() const { return *space_; }
   [[nodiscard]] std::size_t used_bytes() const { return used_; }
   [[nodiscard]] std::size_t peak_bytes() const { return peak_; }
   [[nodiscard]] std::size_t mapped_bytes() const { return mapped_; }
@@ -40,8 +45,14 @@ class Arena {
   };
   void grow(std::size_t bytes);
 
+  [[nodiscard]] std::size_t rounded(std::size_t bytes) const {
+    return std::max(alignment_, (bytes + alignment_ - 1) / alignment_ * alignment_);
+  }
+
   std::size_t chunk_bytes_;
-  std::vector<AlignedMemory> chunks_;
+  std::size_t alignment_;
+  MemorySpace* space_;
+  std::vector<SpaceMemory> chunks_;
   std::vector<Free> free_;  // sorted by address
   std::size_t used_ = 0;
   std::size_t peak_ = 0;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "runtime/ops/operator_table.hpp"
@@ -12,6 +13,16 @@
 namespace maestro {
 
 enum class Priority : std::uint8_t { critical, background };
+
+/// Times of marks in the order of a device's work, for figures of passes.
+class WorkTimer {
+ public:
+  virtual ~WorkTimer() = default;
+  /// Behind the work that was given so far. On the device's thread.
+  virtual void mark() = 0;
+  /// From mark `from` to mark `to`, once the work up to that is complete.
+  [[nodiscard]] virtual double milliseconds(std::size_t from, std::size_t to) const = 0;
+};
 
 class Device {
  public:
@@ -25,6 +36,11 @@ class Device {
   virtual void submit_lasting(std::chrono::nanoseconds /*lasts*/, Priority priority, std::function<void()> work) {
     submit(priority, std::move(work));
   }
+  /// Called on the device's thread: calls `done`, on any thread and once, when all that the operators were given so far
+  /// is complete; in the order of these calls. `failure` is empty, or one line that says what has failed. `done` must
+  /// only enqueue. On a processor work is complete when the operators return, and `done` is called at once.
+  virtual void finish(std::function<void(const std::string& failure)> done) { done({}); }
+  [[nodiscard]] virtual std::unique_ptr<WorkTimer> timer();
   /// Finishes what runs, drops what is queued, ends the thread. Idempotent.
   virtual void stop() = 0;
 };

@@ -11,35 +11,47 @@ namespace maestro {
 
 namespace {
 
+constexpr std::string_view cpu_kind = "cpu:";
+constexpr std::string_view cuda_kind = "cuda:";
+
 std::int64_t largest_divisor(std::int64_t degree, std::int64_t most) {
   std::int64_t divisor = std::clamp<std::int64_t>(most, 1, degree);
   while (degree % divisor != 0) --divisor;
   return divisor;
 }
 
-std::string core_range(std::int64_t cores) {
-  return cores == 1 ? "cpu:0" : "cpu:0 to cpu:" + std::to_string(cores - 1);
+/// "cpu:0 to cpu:3"
+std::string range_text(std::string_view kind, std::int64_t count) {
+  const std::string first = std::string(kind) + "0";
+  return count == 1 ? first : first + " to " + std::string(kind) + std::to_string(count - 1);
 }
 
-void check_device(const GraphNode& node, const std::string& device, std::int64_t cores) {
-  const std::string where = node.name + ".devices: \"" + device + "\"";
-  constexpr std::string_view prefix = "cpu:";
-  if (device.rfind("cuda:", 0) == 0) {
-    throw JobError(where + ": this build has no CUDA backend; use " + core_range(cores), ErrorCode::unavailable);
-  }
-  std::int64_t core = -1;
+/// K of "cpu:K" or "cuda:K", or -1.
+std::int64_t number_of(std::string_view device, std::string_view kind) {
+  std::int64_t number = -1;
+  if (!device.starts_with(kind)) return -1;
   const char* end = device.data() + device.size();
-  const bool named = device.rfind(prefix, 0) == 0;
-  const auto parsed = named ? std::from_chars(device.data() + prefix.size(), end, core) : std::from_chars_result{};
-  if (!named || parsed.ec != std::errc() || parsed.ptr != end || core < 0) {
-    throw JobError(where + " is no device; use " + core_range(cores));
-  }
-  if (core >= cores) {
-    throw JobError(where +
-                       (cores == 1 ? ": there is 1 device, " : ": there are " + std::to_string(cores) + " devices, ") +
-                       core_range(cores),
+  const auto parsed = std::from_chars(device.data() + kind.size(), end, number);
+  return parsed.ec == std::errc() && parsed.ptr == end ? number : -1;
+}
+
+void check_device(const GraphNode& node, const std::string& device, const PlacementRequest& request) {
+  const std::string where = node.name + ".devices: \"" + device + "\"";
+  const bool cuda = device.starts_with(cuda_kind);
+  const std::string_view kind = cuda ? cuda_kind : cpu_kind;
+  if (cuda && request.cuda.of_host == 0) {
+    throw JobError(where + ": " + request.cuda.missing + "; use " + range_text(cpu_kind, request.cores),
                    ErrorCode::unavailable);
   }
+  const std::int64_t there = cuda ? request.cuda.of_host : request.cores;
+  const std::int64_t number = number_of(device, kind);
+  if (number < 0) throw JobError(where + " is no device; use " + range_text(kind, there));
+  if (number < there) return;
+  const std::string what = cuda ? "CUDA device" : "device";
+  throw JobError(where +
+                     (there == 1 ? ": there is 1 " + what : ": there are " + std::to_string(there) + " " + what + "s") +
+                     ", " + range_text(kind, there),
+                 ErrorCode::unavailable);
 }
 
 /// The machines of a job, while sections are placed on them one after the other.
@@ -84,7 +96,7 @@ void refuse(const GraphNode& node, const Hosts& hosts) {
                  ErrorCode::unavailable);
 }
 
-void check_named(const GraphNode& node, const std::vector<std::string>& devices, std::int64_t cores) {
+void check_named(const GraphNode& node, const std::vector<std::string>& devices, const PlacementRequest& request) {
   const std::int64_t needed = node.replicas * node.layout.ranks();
   if (static_cast<std::int64_t>(devices.size()) != needed) {
     const bool ranks = node.layout.ranks() > 1;
@@ -92,7 +104,7 @@ void check_named(const GraphNode& node, const std::vector<std::string>& devices,
                    std::to_string(needed) +
                    (ranks ? " ranks; name one for each rank of each replica" : " replicas; name one for each replica"));
   }
-  for (const std::string& device : devices) check_device(node, device, cores);
+  for (const std::string& device : devices) check_device(node, device, request);
 }
 
 /// Places the replicas of sections, one section after the other.
@@ -105,8 +117,9 @@ class Placer {
     if (node.mode == Mode::source) return {{id, ReplicaIndex(0), ProcessRank(0), {"host"}, hosts_.of(0)}};
     const std::vector<std::string>& wanted = request_.devices[id.value()];
     const bool emulated = wanted.size() == 1 && wanted[0] == "emulated";
-    if (!emulated && node.replicas * node.layout.ranks() > hosts_.devices()) refuse(node, hosts_);
-    if (!emulated && !wanted.empty()) check_named(node, wanted, request_.cores);
+    if (wanted.empty() && node.replicas * node.layout.ranks() > hosts_.devices()) refuse(node, hosts_);
+    if (!emulated && !wanted.empty()) check_named(node, wanted, request_);
+    per_host_ = request_.cores + (wanted.empty() ? 0 : request_.cuda.of_host);
     std::vector<ReplicaPlace> places;
     std::map<std::uint32_t, std::int64_t> taken;  // devices of this section, by host
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
@@ -128,7 +141,7 @@ class Placer {
     for (std::int64_t tried = 0; tried < ranks; ++tried) {
       const std::int64_t rank = first_rank_ + next_rank_++ % ranks;
       std::int64_t& used = taken[hosts_.of(rank)];
-      if (!emulated && used + node.layout.ranks() > request_.cores) continue;
+      if (!emulated && used + node.layout.ranks() > per_host_) continue;
       used += node.layout.ranks();
       return rank;
     }
@@ -159,6 +172,7 @@ class Placer {
   Hosts hosts_;
   std::int64_t first_rank_;
   std::int64_t next_rank_ = 0;
+  std::int64_t per_host_ = 1;  // devices that the section at hand may take of one
 };
 
 }  // namespace

@@ -17,13 +17,20 @@ struct ReplicaPlace {
   SectionId section;
   ReplicaIndex replica;
   ProcessRank rank;
-  std::vector<std::string> devices;  ///< by rank: "cpu:K", "emulated:section/replica" or, of a source, "host"
+  std::vector<std::string> devices;  ///< by rank: "cpu:K", "cuda:K", "emulated:section/replica" or, of a source, "host"
   std::uint32_t host = 0;            ///< of the process: devices of two hosts may have one name
+};
+
+/// What "cuda:K" may name in a job.
+struct CudaDevices {
+  std::int64_t of_host = 0;                                ///< on each host
+  std::string missing = "this build has no CUDA backend";  ///< why there are none
 };
 
 struct PlacementRequest {
   std::int64_t processes = 1;
   std::int64_t cores = 1;            ///< devices of each host
+  CudaDevices cuda;                  ///< for sections that name theirs; places are chosen among cores only
   std::vector<std::uint32_t> hosts;  ///< by process: its host, counted from 0; empty: all on one
   std::vector<std::vector<std::string>>
       devices;  ///< per section: replica by replica, by rank; empty: automatic; {"emulated"}: one for each replica
@@ -42,8 +49,8 @@ struct Degrees {
 /// "replicas x pipeline x context x tensor = 2 x 1 x 1 x 4"
 [[nodiscard]] std::string text_of(const Degrees& degrees);
 
-/// All replicas in order of section and replica. Throws JobError: an unknown device name, a core that is not there, two
-/// ranks of one section on one device, more of them than cores.
+/// All replicas in order of section and replica. Throws JobError: an unknown device name, a core or a CUDA
+/// device that is not there, two ranks of one section on one device, more of them than devices.
 std::vector<ReplicaPlace> place(const SectionGraph& graph, const PlacementRequest& request);
 
 }  // namespace maestro

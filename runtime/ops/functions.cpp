@@ -1,6 +1,6 @@
 #include "runtime/ops/functions.hpp"
 
-#include <cstring>
+#include <utility>
 
 namespace maestro {
 
@@ -128,7 +128,7 @@ Var select_rows(Tape& tape, const Var& x, const Block& index) {
   if (!y.needs_gradient()) return y;
   tape.record(y, [&tape, x, index, y] {
     const Tape::Target dx = tape.gradient_target(x);
-    if (!dx.accumulate) std::memset(dx.tensor.raw(), 0, dx.tensor.bytes());
+    if (!dx.accumulate) tape.ops().zero(dx.tensor);
     tape.ops().scatter_add_rows(y.gradient(), index.tensor().span<std::int32_t>(), dx.tensor);
   });
   return y;
@@ -144,6 +144,10 @@ Var converted(Tape& tape, const Var& x, DType dtype) {
 
 void keep(Tape& tape, const Block& memory) {
   tape.record_root([memory] {});  // runs, and lets go, after everything that is recorded from here on
+}
+
+void keep(Tape& tape, std::shared_ptr<const void> memory) {
+  tape.record_root([memory = std::move(memory)] {});
 }
 
 Var gelu(Tape& tape, const Var& x) {

@@ -2,6 +2,7 @@
 // its backward pass on the tape. Shapes and dtypes as in operator_table.hpp.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "runtime/ops/parameters.hpp"
@@ -28,6 +29,7 @@ Var select_rows(Tape& tape, const Var& x, const Block& index);
 Var converted(Tape& tape, const Var& x, DType dtype);
 /// Keeps memory that recorded operators refer to, such as a layout's arrays, until the backward pass is through.
 void keep(Tape& tape, const Block& memory);
+void keep(Tape& tape, std::shared_ptr<const void> memory);
 Var gelu(Tape& tape, const Var& x);
 /// x (M, 2F) = [gate | up] -> (M, F).
 Var swiglu(Tape& tape, const Var& x);
@@ -45,7 +47,7 @@ struct HeadLoss {
   double scale = 0;                 ///< 1 / target tokens of the global batch
 };
 /// Output layer and softmax cross-entropy in one; gradients are computed on the way when the tape records.
-LossSums cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss);
+Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss);
 
 struct TeacherSignal {
   Boundary boundary = Boundary::hidden;
@@ -62,7 +64,7 @@ struct DistillationTerms {
   double beta = 0.5;
   std::int64_t shared_vocabulary = 0;
 };
-LossSums distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
-                           const DistillationTerms& terms, const HeadLoss& loss);
+Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
+                                    const DistillationTerms& terms, const HeadLoss& loss);
 
 }  // namespace maestro

@@ -6,7 +6,10 @@
 // dtypes: "act" is f32 or bf16 (the section's precision), everything else as noted. Arithmetic accumulates in f32.
 // Gradients: `accumulate` adds to what the output holds, otherwise the output is overwritten. Parameter gradients
 // (f32) always accumulate.
-// Thread-safety: a table is stateless apart from per-thread scratch; calls from several device threads may run at once.
+// Memory: tensors and spans lie in memory(), except where "host" is said. A call may return before its work is done:
+// work is done in the order of the calls, and Device::finish() tells when. What a call refers to stays until then.
+// Thread-safety: a table of the processor is stateless apart from per-thread scratch; calls from several device threads
+// may run at once. A table of another device belongs to one thread.
 // Errors: shapes and dtypes are the caller's contract (asserted); no operator allocates results.
 #pragma once
 
@@ -14,6 +17,8 @@
 #include <memory>
 #include <span>
 
+#include "runtime/core/memory_space.hpp"
+#include "runtime/core/pending.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/distillation_options.hpp"
 #include "runtime/ops/vocabulary_part.hpp"
@@ -23,8 +28,10 @@ namespace maestro {
 /// Where each packed sequence begins: `offsets` has S + 1 entries, the last is M; `positions` (M) counts from 0 in
 /// each.
 struct SequenceLayout {
-  std::span<const std::int32_t> offsets;
-  std::span<const std::int32_t> positions;
+  std::span<const std::int32_t> offsets;    ///< host
+  std::span<const std::int32_t> positions;  ///< memory() of the table
+  std::span<const std::int32_t> device_offsets =
+      {};  ///< offsets in memory() of the table; empty where that is the host
   [[nodiscard]] std::int64_t sequences() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
   [[nodiscard]] std::int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
 };
@@ -65,6 +72,20 @@ class OperatorTable {
  public:
   virtual ~OperatorTable() = default;
 
+  // ---- memory ----
+  /// Where this table's tensors lie; outlives the table.
+  [[nodiscard]] virtual MemorySpace& memory() const { return host_memory(); }
+  /// to = 0. Any dtype.
+  virtual void zero(const Tensor& to) const;
+  /// to = from, of the same dtype (any) and as many elements; they do not overlap.
+  virtual void copy(const Tensor& from, const Tensor& to) const;
+  /// to = host_from, which stays as it is until the work is complete.
+  virtual void upload(const Tensor& host_from, const Tensor& to) const;
+  /// host_to = from, when the work is complete.
+  virtual void download(const Tensor& from, const Tensor& host_to) const;
+  /// to = these bytes of the host, which may change when this has returned. For small lists, such as indices.
+  virtual void put(std::span<const std::byte> values, const Tensor& to) const;
+
   // ---- matrix products (w is (N, K) row-major, as in Hugging Face `nn.Linear`) ----
   /// Repacks f32 `w` (N, K) for products in `compute` (f32 or bf16). `reuse` may be an older pack of the same weight.
   virtual std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
@@ -79,6 +100,16 @@ class OperatorTable {
   virtual void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw,
                                       const Tensor& dbias) const = 0;
 
+  /// True when products take a weight as it lies, (N, K) in the dtype of the product, for every use: then
+  /// Parameters keep one bf16 copy of all values, and pack() is called once for it and costs nothing.
+  [[nodiscard]] virtual bool takes_plain_weights() const { return false; }
+  /// pre = x w^T + bias and y = gelu(pre), (M, N) act both.
+  virtual void linear_gelu(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& pre,
+                           const Tensor& y) const;
+  /// dpre (M, K) act = (dy (M, N) act * w) gelu'(pre); `w` packed for backward_input.
+  virtual void linear_backward_input_gelu(const Tensor& dy, const PackedWeight& w, const Tensor& pre,
+                                          const Tensor& dpre) const;
+
   // ---- normalisation: x (M, C) f32 or act, y (M, C) act, weight/bias (C) f32, mean/rstd (M) f32 ----
   virtual void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
                           const Tensor& mean, const Tensor& rstd) const = 0;
@@ -89,6 +120,13 @@ class OperatorTable {
                         const Tensor& rstd) const = 0;
   virtual void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,
                                  const Tensor& dx, bool accumulate, const Tensor& dweight) const = 0;
+
+  /// sum (M, C) f32 = a (M, C) f32 + b (M, C) act, and its norm.
+  virtual void add_layer_norm(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias,
+                              double epsilon, const Tensor& sum, const Tensor& y, const Tensor& mean,
+                              const Tensor& rstd) const;
+  virtual void add_rms_norm(const Tensor& a, const Tensor& b, const Tensor& weight, double epsilon, const Tensor& sum,
+                            const Tensor& y, const Tensor& rstd) const;
 
   // ---- pointwise ----
   /// Tanh-approximated GELU (Hendrycks & Gimpel 2016; "gelu_new" in Hugging Face). x, y (M, C) act.
@@ -131,15 +169,15 @@ class OperatorTable {
                                   const Tensor& dqkv) const = 0;
 
   // ---- fused output layer and loss, in row blocks and vocabulary chunks; see distillation_options.hpp ----
-  virtual LossSums cross_entropy_head(const CrossEntropyHead& head) const = 0;
-  virtual LossSums distillation_head(const DistillationHead& head) const = 0;
+  virtual Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head) const = 0;
+  virtual Pending<LossSums> distillation_head(const DistillationHead& head) const = 0;
   /// The same of an output layer that is cut over the vocabulary; called by all ranks of part.group at once. head,
   /// vocabulary and dhead are of this rank's tokens and the packs may be null when it has none; hidden, targets, top k
   /// and shared_vocabulary are whole. A teacher's head or logits are cut likewise, so that below shared_vocabulary a
   /// rank has the same tokens of both; teacher_vocabulary is the whole one. Sums are of the whole vocabulary, the same
   /// bits on every rank; dhidden is this rank's partial sum.
-  virtual LossSums cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const = 0;
-  virtual LossSums distillation_head(const DistillationHead& head, const VocabularyPart& part) const = 0;
+  virtual Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const = 0;
+  virtual Pending<LossSums> distillation_head(const DistillationHead& head, const VocabularyPart& part) const = 0;
   /// Plain logits (M, V) f32 or act, for boundary = "logits": the same product as `linear` without bias.
   /// Top-k of each row of logits (M, V) f32: values (M, k) f32 descending, indices (M, k) i32; ties: lower index first.
   virtual void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const = 0;
@@ -148,8 +186,11 @@ class OperatorTable {
   /// AdamW (Loshchilov & Hutter 2019) on flat ranges; the gradient is set to zero on the way.
   virtual void adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean,
                      std::span<float> variance, const AdamWStep& step) const = 0;
+  /// The same, and the new values rounded to bf16 as well: `rounded`, as long as `value`.
+  virtual void adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean,
+                     std::span<float> variance, const AdamWStep& step, std::span<bfloat16> rounded) const;
   /// Sum of squares in a fixed order, accumulated in f64.
-  [[nodiscard]] virtual double sum_of_squares(std::span<const float> values) const = 0;
+  [[nodiscard]] virtual Pending<double> sum_of_squares(std::span<const float> values) const = 0;
   virtual void add_into(std::span<float> into, std::span<const float> values) const = 0;
 };
 

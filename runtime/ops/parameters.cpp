@@ -16,6 +16,10 @@ std::size_t aligned(std::size_t elements) {
   return (elements + alignment_elements - 1) / alignment_elements * alignment_elements;
 }
 
+Tensor as_tensor(std::span<float> flat) {
+  return {flat.data(), DType::f32, Shape{static_cast<std::int64_t>(flat.size())}};
+}
+
 Shape held_shape(const ParameterSpec& spec) {
   const ParameterSlice& slice = spec.slice;
   const Shape& whole = spec.shape;
@@ -45,11 +49,13 @@ std::vector<std::span<float>> ranges_of(std::span<float> flat,
 }  // namespace
 
 const PackedWeight& Parameter::packed(const OperatorTable& ops, DType compute, PackFor use) {
-  Pack& pack = packs_[use == PackFor::forward ? 0 : 1];
+  const bool plain = ops.takes_plain_weights();
+  Pack& pack = packs_[use == PackFor::forward || plain ? 0 : 1];
   if (pack.weight == nullptr || pack.version != version_ || pack.compute != compute) {
     const bool reusable = pack.weight != nullptr && pack.compute == compute;
     const std::int64_t rows = shape_[0];
-    const Tensor matrix = value_.reshaped(Shape{rows, shape_.elements() / rows});
+    const Tensor values = plain && compute == DType::bf16 ? owner_->rounded(ops, *this) : value_;
+    const Tensor matrix = values.reshaped(Shape{rows, shape_.elements() / rows});
     pack.weight = ops.pack(matrix, compute, use, reusable ? std::move(pack.weight) : nullptr);
     pack.version = version_;
     pack.compute = compute;
@@ -75,12 +81,22 @@ ParameterSlice::Range Parameter::columns() const {
 
 void Parameter::initialise() {
   if (!initialise_) return;
-  if (!sharded()) return initialise_(value_.span<float>());
+  MemorySpace& memory = owner_->memory();
+  if (!memory.host()) {
+    std::vector<float> held(static_cast<std::size_t>(shape_.elements()));
+    initialise_held(held);
+    return memory.write(value_.raw(), reinterpret_cast<const std::byte*>(held.data()), value_.bytes());
+  }
+  initialise_held(value_.span<float>());
+}
+
+void Parameter::initialise_held(std::span<float> held_values) {
+  if (!sharded()) return initialise_(held_values);
   std::vector<float> whole(static_cast<std::size_t>(whole_shape_.elements()));
   initialise_(whole);
   const std::int64_t whole_columns = whole_shape_.elements() / whole_shape_[0];
   const ParameterSlice::Range held = columns();
-  float* to = value_.data<float>();
+  float* to = held_values.data();
   for (const Run& run : runs()) {
     for (std::int64_t row = run.whole_row; row < run.whole_row + run.rows; ++row) {
       to = std::copy_n(whole.data() + row * whole_columns + held.first, held.count, to);
@@ -91,6 +107,7 @@ void Parameter::initialise() {
 Parameter& Parameters::add(ParameterSpec spec) {
   assert(values_.size() == 0);
   Parameter& parameter = parameters_.emplace_back();
+  parameter.owner_ = this;
   parameter.name_ = std::move(spec.name);
   parameter.shape_ = spec.slice.cut() ? held_shape(spec) : spec.shape;
   parameter.whole_shape_ = spec.shape;
@@ -115,14 +132,15 @@ void Parameters::lay_out() {
   place(false, false);
 }
 
-void Parameters::allocate(bool trained) {
+void Parameters::allocate(bool trained, MemorySpace& memory) {
   lay_out();
+  memory_ = &memory;
   const std::size_t bytes = elements_ * sizeof(float);
-  values_ = AlignedMemory(bytes);
+  values_ = SpaceMemory(memory, bytes);
   if (trained) {
-    gradients_ = AlignedMemory(bytes);
-    first_moments_ = AlignedMemory(bytes);
-    second_moments_ = AlignedMemory(bytes);
+    gradients_ = SpaceMemory(memory, bytes);
+    first_moments_ = SpaceMemory(memory, bytes);
+    second_moments_ = SpaceMemory(memory, bytes);
   }
   for (Parameter& parameter : parameters_) {
     parameter.value_ = part(values(), parameter);
@@ -134,8 +152,10 @@ void Parameters::allocate(bool trained) {
 void Parameters::keep_moments(ShardRange range) {
   assert(!shares_moments_ && range.first + range.count <= elements_);
   if (!trained()) return;
-  first_moments_ = AlignedMemory(range.count * sizeof(float));
-  second_moments_ = AlignedMemory(range.count * sizeof(float));
+  first_moments_.reset();
+  second_moments_.reset();
+  first_moments_ = SpaceMemory(*memory_, range.count * sizeof(float));
+  second_moments_ = SpaceMemory(*memory_, range.count * sizeof(float));
   kept_ = range;
   shares_moments_ = true;
 }
@@ -144,53 +164,100 @@ ShardRange Parameters::kept_moments() const {
   return shares_moments_ ? kept_ : ShardRange{0, trained() ? elements_ : 0};
 }
 
-void Parameters::offer(ParameterBuffer which) {
-  std::span<const float> from = buffer(which);
+void Parameters::offer(const OperatorTable& ops, ParameterBuffer which) {
+  std::span<float> from = buffer(which);
   if (which == ParameterBuffer::values) from = from.subspan(kept_.first, kept_.count);
   assert(shares_moments_ && from.size() == kept_.count);
-  std::copy(from.begin(), from.end(), gradients().subspan(kept_.first, kept_.count).begin());
+  ops.copy(as_tensor(from), as_tensor(gradients().subspan(kept_.first, kept_.count)));
 }
 
-void Parameters::take_values() {
+void Parameters::take_values(const OperatorTable& ops) {
   assert(shares_moments_);
-  const std::span<const float> offered = gradients();
+  const std::span<float> offered = gradients();
   const std::size_t end = kept_.first + kept_.count;
-  std::copy(offered.begin(), offered.begin() + static_cast<std::ptrdiff_t>(kept_.first), values().begin());
-  const std::span<const float> behind = offered.subspan(end);
-  std::copy(behind.begin(), behind.end(), values().subspan(end).begin());
-  clear_gradients();
+  ops.copy(as_tensor(offered.first(kept_.first)), as_tensor(values().first(kept_.first)));
+  ops.copy(as_tensor(offered.subspan(end)), as_tensor(values().subspan(end)));
+  clear_gradients(ops);
   values_changed();
 }
 
-void Parameters::take_moments(ParameterBuffer which) {
+void Parameters::take_moments(const OperatorTable& ops, ParameterBuffer which) {
   const std::span<float> here = buffer(which);
   assert(shares_moments_ && here.size() == kept_.count);
-  const std::span<const float> offered = gradients().subspan(kept_.first, kept_.count);
-  std::copy(offered.begin(), offered.end(), here.begin());
-  clear_gradients();
+  ops.copy(as_tensor(gradients().subspan(kept_.first, kept_.count)), as_tensor(here));
+  clear_gradients(ops);
 }
 
-void Parameters::clear_gradients() {
-  std::ranges::fill(gradients(), 0.0F);
+void Parameters::clear_gradients(const OperatorTable& ops) {
+  ops.zero(as_tensor(gradients()));
 }
 
 void Parameters::values_changed() {
+  ++version_;
   for (Parameter& parameter : parameters_) ++parameter.version_;
 }
 
 void Parameters::freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices,
                                bool passes_gradient) {
   assert(!trained());
-  constexpr std::size_t page = 4096;
   for (Parameter* matrix : matrices) {
     (void)matrix->packed(ops, compute, PackFor::forward);
     if (passes_gradient) (void)matrix->packed(ops, compute, PackFor::backward_input);
+  }
+  if (ops.takes_plain_weights() && compute == DType::f32) return;  // the values are the packed form
+  if (memory_->host()) {
+    drop_pages(matrices);
+  } else {
+    keep_all_but(matrices);
+  }
+  for (Parameter* matrix : matrices) matrix->value_ = Tensor(nullptr, DType::f32, matrix->shape_);
+}
+
+void Parameters::drop_pages(std::span<Parameter* const> matrices) {
+  constexpr std::size_t page = 4096;
+  for (const Parameter* matrix : matrices) {
     const auto begin = reinterpret_cast<std::uintptr_t>(matrix->value_.raw());
     const auto first = (begin + page - 1) / page * page;
     const auto last = (begin + matrix->value_.bytes()) / page * page;
     if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
-    matrix->value_ = Tensor(nullptr, DType::f32, matrix->shape_);
   }
+}
+
+void Parameters::keep_all_but(std::span<Parameter* const> matrices) {
+  const auto dropped = [&](const Parameter& parameter) {
+    return std::ranges::find(matrices, &parameter) != matrices.end();
+  };
+  std::vector<std::byte> host(elements_ * sizeof(float));
+  memory_->read(host.data(), values_.data(), host.size());
+  std::size_t bytes = 0;
+  for (const Parameter& parameter : parameters_) {
+    if (!dropped(parameter)) bytes += aligned(static_cast<std::size_t>(parameter.shape_.elements())) * sizeof(float);
+  }
+  values_.reset();
+  left_ = SpaceMemory(*memory_, bytes);
+  std::byte* to = left_.data();
+  for (Parameter& parameter : parameters_) {
+    if (dropped(parameter)) continue;
+    const std::size_t size = parameter.value_.bytes();
+    memory_->write(to, host.data() + parameter.offset_ * sizeof(float), size);
+    parameter.value_ = Tensor(to, DType::f32, parameter.shape_);
+    to += aligned(static_cast<std::size_t>(parameter.shape_.elements())) * sizeof(float);
+  }
+}
+
+std::span<bfloat16> Parameters::rounded_values() const {
+  if (rounded_.size() == 0) return {};
+  return {reinterpret_cast<bfloat16*>(rounded_.data()), elements_};
+}
+
+Tensor Parameters::rounded(const OperatorTable& ops, const Parameter& parameter) {
+  if (rounded_.size() == 0) rounded_ = SpaceMemory(*memory_, elements_ * sizeof(bfloat16));
+  if (rounded_version_ != version_) {
+    const auto count = static_cast<std::int64_t>(elements_);
+    ops.cast(as_tensor(values()), Tensor(rounded_.data(), DType::bf16, Shape{count}));
+    rounded_version_ = version_;
+  }
+  return {rounded_.data() + parameter.offset_ * sizeof(bfloat16), DType::bf16, parameter.shape_};
 }
 
 Parameter* Parameters::find(std::string_view name) {
@@ -226,12 +293,12 @@ std::vector<std::span<float>> Parameters::replicated_gradients() const {
   return ranges_of(gradients(), {{decayed_sharded_end_, decayed_elements_}, {other_sharded_end_, elements_}});
 }
 
-std::span<float> Parameters::flat(const AlignedMemory& memory) const {
+std::span<float> Parameters::flat(const SpaceMemory& memory) const {
   if (memory.size() == 0) return {};
   return {reinterpret_cast<float*>(memory.data()), elements_};
 }
 
-std::span<float> Parameters::kept(const AlignedMemory& memory) const {
+std::span<float> Parameters::kept(const SpaceMemory& memory) const {
   if (memory.size() == 0) return {};
   return {reinterpret_cast<float*>(memory.data()), kept_moments().count};
 }

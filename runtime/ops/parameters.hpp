@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "runtime/collective/sharded_reduction.hpp"
-#include "runtime/core/aligned_memory.hpp"
+#include "runtime/core/memory_space.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/operator_table.hpp"
 
@@ -47,6 +47,8 @@ struct ParameterSlice {
 
 /// The flat buffers of Parameters.
 enum class ParameterBuffer : std::uint8_t { values, gradients, first_moments, second_moments };
+
+class Parameters;
 
 /// One named tensor of a section, or this rank's part of it; lives as long as its Parameters.
 class Parameter {
@@ -78,6 +80,7 @@ class Parameter {
   friend class Parameters;
   /// Fills the values of a fresh model: PA-3.
   void initialise();
+  void initialise_held(std::span<float> held_values);
   struct Pack {
     std::unique_ptr<PackedWeight> weight;
     std::uint64_t version = 0;
@@ -92,6 +95,7 @@ class Parameter {
   std::size_t offset_ = 0;  // elements into the flat buffers
   Tensor value_;
   Tensor gradient_;
+  Parameters* owner_ = nullptr;
   std::uint64_t version_ = 1;
   Pack packs_[2];
 };
@@ -113,14 +117,16 @@ class Parameters {
 
   /// Registers a parameter; references stay valid. Only before allocate().
   Parameter& add(ParameterSpec spec);
-  /// Lays out and initialises the buffers. Frozen sections get values only.
-  void allocate(bool trained);
+  /// Lays out and initialises the buffers, in the memory of the table that is to work on them. Frozen sections get
+  /// values only.
+  void allocate(bool trained, MemorySpace& memory = host_memory());
+  [[nodiscard]] MemorySpace& memory() const { return *memory_; }
   /// Moments of `range` alone are kept here, zeros to begin with; other replicas keep the rest. Once, behind allocate()
   /// and before anything is in them; memory that was not touched costs nothing. A frozen section has none to share.
   void keep_moments(ShardRange range);
   /// To be called after values were written from outside (loading, optimizer): packed forms are out of date.
   void values_changed();
-  /// Frozen sections: packs `matrices` for `compute` once and gives the f32 pages of those values back to the system.
+  /// Frozen sections: packs `matrices` for `compute` once and gives the f32 memory of those values back to the system.
   /// With `passes_gradient` their forms for backward_input are packed too.
   void freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices,
                      bool passes_gradient = false);
@@ -130,7 +136,14 @@ class Parameters {
   [[nodiscard]] std::int64_t elements() const { return static_cast<std::int64_t>(elements_); }
   [[nodiscard]] std::size_t decayed_elements() const { return decayed_elements_; }
   [[nodiscard]] bool trained() const { return gradients_.size() != 0; }
+  /// This and the other flat buffers lie in memory(). Empty once a frozen section has dropped them.
   [[nodiscard]] std::span<float> values() const { return flat(values_); }
+  /// Where the bf16 copies of values() are that products take, if there are any: whoever writes values [first, first +
+  /// count) writes them along and says rounded_along() when all are there.
+  [[nodiscard]] std::span<bfloat16> rounded_values() const;
+  void rounded_along() {
+    if (rounded_.size() > 0) rounded_version_ = version_;
+  }
   [[nodiscard]] std::span<float> gradients() const { return flat(gradients_); }
   /// Of the elements kept_moments().
   [[nodiscard]] std::span<float> first_moments() const { return kept(first_moments_); }
@@ -140,12 +153,12 @@ class Parameters {
   [[nodiscard]] bool shares_moments() const { return shares_moments_; }
   /// Of replicas that share their moments: writes what is here of `which`, values or moments of the kept range, to its
   /// place in gradients(), from where the others get it.
-  void offer(ParameterBuffer which);
+  void offer(const OperatorTable& ops, ParameterBuffer which);
   /// Takes the values of all other ranges out of gradients(), which are zero afterwards; packed forms are out of date.
-  void take_values();
+  void take_values(const OperatorTable& ops);
   /// Takes the kept range of `which`, moments, out of gradients(), which are zero afterwards.
-  void take_moments(ParameterBuffer which);
-  void clear_gradients();
+  void take_moments(const OperatorTable& ops, ParameterBuffer which);
+  void clear_gradients(const OperatorTable& ops);
   /// One of the four by name. Empty when it is not there.
   [[nodiscard]] std::span<float> buffer(ParameterBuffer which) const;
   /// The parts of gradients() that belong to sharded and to replicated parameters, at most two spans each, none empty;
@@ -161,8 +174,13 @@ class Parameters {
   [[nodiscard]] Tensor part(std::span<float> flat_buffer, const Parameter& parameter) const;
 
  private:
-  [[nodiscard]] std::span<float> flat(const AlignedMemory& memory) const;
-  [[nodiscard]] std::span<float> kept(const AlignedMemory& memory) const;
+  friend class Parameter;
+  [[nodiscard]] std::span<float> flat(const SpaceMemory& memory) const;
+  [[nodiscard]] std::span<float> kept(const SpaceMemory& memory) const;
+  [[nodiscard]] Tensor rounded(const OperatorTable& ops, const Parameter& parameter);
+  /// Ways to be rid of the f32 values of packed matrices: on a processor and on other devices.
+  static void drop_pages(std::span<Parameter* const> matrices);
+  void keep_all_but(std::span<Parameter* const> matrices);
   void lay_out();
 
   std::deque<Parameter> parameters_;  // stable addresses
@@ -173,10 +191,15 @@ class Parameters {
   std::int64_t updates_ = 0;
   ShardRange kept_;  // of moments, when they are shared
   bool shares_moments_ = false;
-  AlignedMemory values_;
-  AlignedMemory gradients_;
-  AlignedMemory first_moments_;
-  AlignedMemory second_moments_;
+  MemorySpace* memory_ = &host_memory();
+  SpaceMemory values_;
+  SpaceMemory gradients_;
+  SpaceMemory first_moments_;
+  SpaceMemory second_moments_;
+  SpaceMemory rounded_;  // all values in bf16, for tables that take plain weights; made when first asked for
+  std::uint64_t version_ = 1;
+  std::uint64_t rounded_version_ = 0;
+  SpaceMemory left_;  // values of a frozen section that are not in packed form alone, on devices
 };
 
 }  // namespace maestro

@@ -1,7 +1,6 @@
 #include "runtime/ops/tape.hpp"
 
 #include <cassert>
-#include <cstring>
 
 namespace maestro {
 
@@ -69,6 +68,12 @@ Block Tape::scratch(Shape shape, DType dtype) {
   return make_block(arena_->allocate(shape, dtype), true);
 }
 
+Block Tape::indices(std::span<const std::int32_t> values) {
+  Block block = scratch({static_cast<std::int64_t>(values.size())}, DType::i32);
+  ops_->put(std::as_bytes(values), block.tensor());
+  return block;
+}
+
 Var Tape::input(const Tensor& value, bool needs_gradient) {
   return make_var(make_block(value, false), needs_gradient);
 }
@@ -100,7 +105,7 @@ Tape::Target Tape::gradient_target(const Var& var) {
   }
   if (state.gradient.shared()) {  // TP-2
     Block own = scratch(state.gradient.tensor().shape(), state.gradient.tensor().dtype());
-    std::memcpy(own.tensor().raw(), state.gradient.tensor().raw(), own.tensor().bytes());
+    ops_->copy(state.gradient.tensor(), own.tensor());
     state.gradient = std::move(own);
   }
   return {state.gradient.tensor(), true};
@@ -138,7 +143,7 @@ void Tape::push(Var of, Closure closure) {
 
 void Tape::destroy(Closure& closure) {
   closure.destroy(closure.object);
-  arena_->release(static_cast<std::byte*>(closure.object), closure.bytes);
+  closures_.release(static_cast<std::byte*>(closure.object), closure.bytes);
 }
 
 void Tape::backward() {

@@ -15,6 +15,7 @@
 #include <deque>
 #include <memory>
 #include <new>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -110,6 +111,8 @@ class Tape {
   Var output(Shape shape, DType dtype, bool needs_gradient);
   /// Scratch that lives as long as its handle.
   Block scratch(Shape shape, DType dtype);
+  /// (N) i32 with values that the processor knows; they may change when this has returned.
+  Block indices(std::span<const std::int32_t> values);
 
   /// Records the backward step of the operator that made `of`; the closure runs once, when `of` has its gradient
   /// (skipped if nothing flowed back), and keeps alive what it captures until then.
@@ -161,7 +164,7 @@ class Tape {
     static_assert(alignof(F) <= 64);
     Closure closure;
     closure.bytes = sizeof(F);
-    closure.object = new (arena_->allocate(sizeof(F))) F(std::forward<Backward>(backward));
+    closure.object = new (closures_.allocate(sizeof(F))) F(std::forward<Backward>(backward));
     closure.run = [](void* object) { (*static_cast<F*>(object))(); };
     closure.destroy = [](void* object) { static_cast<F*>(object)->~F(); };
     return closure;
@@ -173,6 +176,7 @@ class Tape {
 
   const OperatorTable* ops_;
   Arena* arena_;
+  Arena closures_{std::size_t{256} << 10};  // of the processor, wherever tensors lie
   DType compute_;
   bool record_;
   std::vector<Entry> entries_;

@@ -163,28 +163,28 @@ LossSums distillation_of_moved_logits(Tape& tape, const DistillationHead& call, 
 
 }  // namespace
 
-LossSums cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss) {
+Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss) {
   return cross_entropy_loss(tape, hidden, head, loss, VocabularyPart());
 }
 
-LossSums cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss,
-                            const VocabularyPart& part) {
+Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss,
+                                     const VocabularyPart& part) {
   Block dhidden;
   const CrossEntropyHead call = student_call(tape, hidden, head, loss, dhidden);
-  const LossSums sums =
+  const Pending<LossSums> sums =
       part.group == nullptr ? tape.ops().cross_entropy_head(call) : tape.ops().cross_entropy_head(call, part);
   record_loss(tape, hidden, dhidden);
   return sums;
 }
 
-LossSums distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
-                           const DistillationTerms& terms, const HeadLoss& loss) {
+Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
+                                    const DistillationTerms& terms, const HeadLoss& loss) {
   return distillation_loss(tape, hidden, head, teacher, terms, loss, VocabularyPart(), VocabularyPart());
 }
 
-LossSums distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
-                           const DistillationTerms& terms, const HeadLoss& loss, const VocabularyPart& student,
-                           const VocabularyPart& teacher_part) {
+Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
+                                    const DistillationTerms& terms, const HeadLoss& loss, const VocabularyPart& student,
+                                    const VocabularyPart& teacher_part) {
   Block dhidden;
   DistillationHead call;
   call.student = student_call(tape, hidden, head, loss, dhidden);
@@ -202,14 +202,14 @@ LossSums distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const
   call.temperature = terms.temperature;
   call.alpha = terms.alpha;
   call.beta = terms.beta;
-  const auto compute = [&] {
+  const auto compute = [&]() -> Pending<LossSums> {
     if (student.group == nullptr) return tape.ops().distillation_head(call);
     if (teacher.boundary == Boundary::top_k) return tape.ops().distillation_head(call, student);
     const TwoVocabularies vocabularies(student, teacher_part, terms.shared_vocabulary);
-    return vocabularies.line_up() ? tape.ops().distillation_head(call, student)
-                                  : distillation_of_moved_logits(tape, call, student, vocabularies);
+    if (vocabularies.line_up()) return tape.ops().distillation_head(call, student);
+    return distillation_of_moved_logits(tape, call, student, vocabularies);
   };
-  const LossSums sums = compute();
+  const Pending<LossSums> sums = compute();
   record_loss(tape, hidden, dhidden);
   return sums;
 }

@@ -28,7 +28,7 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
              context.stage) {
   head_ = add_output_layer(ParameterInit(context.seed, context.name));
   if (context.stage.count > 1) names_of_model_ = body_names(this->decoder());
-  if (!context.prototype) parameters_.allocate(context.trained);
+  if (!context.prototype) parameters_.allocate(context.trained, context.memory());
 }
 
 Parameter* DecoderSection::add_output_layer(const ParameterInit& init) {

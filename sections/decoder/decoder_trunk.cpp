@@ -1,7 +1,6 @@
 #include "sections/decoder/decoder_trunk.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/core/result.hpp"
 
@@ -112,8 +111,7 @@ Var DecoderTrunk::own_rows(Tape& tape, const Var& x) const {
   if (parallel.layout.tensor == 1) return x;
   const RowRange own = row_part(x.value().rows(), parallel.layout.tensor, parallel.tensor());
   Var rows = tape.output({own.count, x.value().columns()}, x.value().dtype(), false);
-  const Tensor from = x.value().row_slice(own.first, own.count);
-  std::memcpy(rows.value().raw(), from.raw(), from.bytes());
+  tape.ops().copy(x.value().row_slice(own.first, own.count), rows.value());
   return rows;
 }
 

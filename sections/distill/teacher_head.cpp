@@ -1,6 +1,7 @@
 #include "sections/distill/teacher_head.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/state/hf_config.hpp"
@@ -16,15 +17,17 @@ namespace {
 
 /// The rows of the stored tensor that `into` holds.
 template <class Stored>
-void copy_rows(const Tensor& from, const Parameter& into) {
+std::vector<float> held_rows(const Tensor& from, const Parameter& into) {
+  std::vector<float> held(static_cast<std::size_t>(into.shape().elements()));
   for (const Parameter::Run& run : into.runs()) {
     std::ranges::transform(from.row_slice(run.whole_row, run.rows).span<Stored>(),
-                           into.value().row_slice(run.row, run.rows).data<float>(),
+                           held.begin() + run.row * from.columns(),
                            [](Stored value) { return static_cast<float>(value); });
   }
+  return held;
 }
 
-void load(const TeacherModel& teacher, const Parameter& into) {
+void load(const TeacherModel& teacher, MemorySpace& memory, const Parameter& into) {
   check_same_model(hf_config_text(resolved(teacher.decoder)), teacher.weights).or_throw();
   const WeightsFolder stored = WeightsFolder::open(teacher.weights).value_or_throw();
   const Tensor from = stored.tensor(into.name()).value_or_throw();
@@ -32,14 +35,13 @@ void load(const TeacherModel& teacher, const Parameter& into) {
     throw JobError(stored.label() + ": tensor '" + into.name() + "' has shape " + from.shape().to_string() +
                    ", expected " + into.whole_shape().to_string());
   }
-  if (from.dtype() == DType::bf16) {
-    copy_rows<bfloat16>(from, into);
-  } else if (from.dtype() == DType::f32) {
-    copy_rows<float>(from, into);
-  } else {
+  if (from.dtype() != DType::bf16 && from.dtype() != DType::f32) {
     throw JobError(stored.label() + ": tensor '" + into.name() + "' is " + std::string(name_of(from.dtype())) +
                    ", expected fp32 or bf16");
   }
+  const std::vector<float> held =
+      from.dtype() == DType::bf16 ? held_rows<bfloat16>(from, into) : held_rows<float>(from, into);
+  memory.write(into.value().raw(), reinterpret_cast<const std::byte*>(held.data()), into.value().bytes());
 }
 
 }  // namespace
@@ -52,8 +54,8 @@ TeacherHead::TeacherHead(const SectionContext& context, const TeacherModel& teac
       name, Shape{decoder.vocabulary, decoder.width}, false, {}, TensorCut(context.parallel).rows(decoder.vocabulary)};
   if (teacher.weights.empty()) spec.initialise = init.normal(name, decoder.init_std);  // TH-1
   head_ = &parameters_.add(std::move(spec));
-  parameters_.allocate(false);
-  if (!teacher.weights.empty()) load(teacher, *head_);
+  parameters_.allocate(false, context.memory());
+  if (!teacher.weights.empty()) load(teacher, context.memory(), *head_);
   parameters_.values_changed();
   Parameter* const matrices[] = {head_};
   parameters_.freeze_packed(*context.ops, teacher.precision, matrices);

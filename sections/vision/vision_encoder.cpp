@@ -82,11 +82,16 @@ void check_grid(const VisionConfig& config, const Grid& grid, const std::string&
 }  // namespace
 
 struct VisionEncoder::Images {
-  Block offsets;       // (images + 1) i32
-  Block first_index;   // (P) i32: into the learned table, or the table of rows
-  Block second_index;  // (P) i32: into the table of columns
+  std::shared_ptr<const std::vector<std::int32_t>> offsets;  // images + 1; shared with the recorded backward pass
+  Block device_offsets;                                      // the same for the table
+  Block first_index;                                         // (P) i32: into the learned table, or the table of rows
+  Block second_index;                                        // (P) i32: into the table of columns
   [[nodiscard]] SequenceLayout layout() const {
-    return {offsets.tensor().span<std::int32_t>(), second_index.tensor().span<std::int32_t>()};
+    return {*offsets, second_index.tensor().span<std::int32_t>(), device_offsets.tensor().span<std::int32_t>()};
+  }
+  void keep_all(Tape& tape) const {
+    keep(tape, offsets);
+    for (const Block& memory : {device_offsets, first_index, second_index}) keep(tape, memory);
   }
   /// Entries of the patches `rows`.
   [[nodiscard]] Tensor first_of(const RowRange& rows) const {
@@ -106,7 +111,7 @@ VisionEncoder::VisionEncoder(const SectionContext& context, const Options& optio
   block_.context_group = parallel.context_group;
   block_.norm_epsilon = config_.norm_epsilon;
   build();
-  if (!context.prototype) parameters_.allocate(context.trained);
+  if (!context.prototype) parameters_.allocate(context.trained, context.memory());
 }
 
 void VisionEncoder::build() {
@@ -165,15 +170,11 @@ Ports VisionEncoder::ports() const {
 }
 
 VisionEncoder::Images VisionEncoder::images_of(Tape& tape, const Inputs& inputs) const {
-  const std::span<const Place> places = places_of(inputs["places"].value());
+  const std::span<const Place> places = places_of(inputs.host("places"));
   const SequenceLayout& samples = inputs.layout(Axis::patches);
   const std::vector<std::int32_t> offsets = image_offsets(places, samples);
-  const auto patches = static_cast<std::int64_t>(places.size());
-  Images images{tape.scratch({static_cast<std::int64_t>(offsets.size())}, DType::i32),
-                tape.scratch({patches}, DType::i32), tape.scratch({patches}, DType::i32)};
-  std::ranges::copy(offsets, images.offsets.tensor().data<std::int32_t>());
-  auto* const first = images.first_index.tensor().data<std::int32_t>();
-  auto* const second = images.second_index.tensor().data<std::int32_t>();
+  std::vector<std::int32_t> first(places.size());
+  std::vector<std::int32_t> second(places.size());
   std::size_t sample = 0;
   for (std::size_t image = 0; image + 1 < offsets.size(); ++image) {
     const auto begin = static_cast<std::size_t>(offsets[image]), end = static_cast<std::size_t>(offsets[image + 1]);
@@ -188,7 +189,8 @@ VisionEncoder::Images VisionEncoder::images_of(Tape& tape, const Inputs& inputs)
       second[patch] = places[patch].column;
     }
   }
-  return images;
+  return {std::make_shared<const std::vector<std::int32_t>>(offsets), tape.indices(offsets), tape.indices(first),
+          tape.indices(second)};
 }
 
 Var VisionEncoder::embedded(Tape& tape, const Inputs& inputs, const Images& images) {
@@ -197,14 +199,14 @@ Var VisionEncoder::embedded(Tape& tape, const Inputs& inputs, const Images& imag
   Parameter& table = positions_ != nullptr ? *positions_ : *rows_;
   const ParallelContext& parallel = context_.parallel;
   const RowRange own = parallel.layout.rows(Spread::rank_rows, images.layout().rows(), parallel.rank);
-  const SequenceLayout columns{.offsets = {}, .positions = images.second_of(own)};
+  const SequenceLayout columns{.offsets = {}, .positions = images.second_of(own), .device_offsets = {}};
   const Var positions = embedding(tape, table, images.first_of(own), columns_, columns);
   return add(tape, positions, patches);
 }
 
 void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const Images images = images_of(tape, inputs);
-  for (const Block& memory : {images.offsets, images.first_index, images.second_index}) keep(tape, memory);
+  images.keep_all(tape);
   Var x = embedded(tape, inputs, images);
   for (const BlockWeights& weights : layers_) x = transformer_block(tape, weights, block_, x, images.layout());
   outputs.set("features", block_norm(tape, x, final_norm_, config_.norm_epsilon));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <memory>
 #include <numeric>
 #include <string>
 
@@ -17,12 +18,6 @@ constexpr std::int64_t logits_block_rows = 64;  // logits held at once: rows x v
 
 std::span<const std::int32_t> integers(const Tensor& tensor) {
   return tensor.span<std::int32_t>();
-}
-
-Block block_of(Tape& tape, std::span<const std::int32_t> values) {
-  Block block = tape.scratch({static_cast<std::int64_t>(values.size())}, DType::i32);
-  std::ranges::copy(values, block.tensor().data<std::int32_t>());
-  return block;
 }
 
 /// Row numbers at which `chosen` holds, in order.
@@ -127,11 +122,12 @@ double VisionLanguageDecoder::saved_behind_layers(const SampleShape& sample) con
 Var VisionLanguageDecoder::embedded(Tape& tape, const Inputs& inputs) {
   const Tensor& tokens = inputs["tokens"].value();
   const SequenceLayout& layout = inputs.layout();
-  check_images(context().name, inputs, integers(tokens));
+  const auto known = integers(inputs.host("tokens"));
+  check_images(context().name, inputs, known);
   const Var x = stack().embedded(tape, part_of(tokens, context_rows(context().parallel, layout)), layout);
-  const auto marked = rows_where(integers(tokens), is_image);
+  const auto marked = rows_where(known, is_image);
   if (marked.empty()) return x;
-  if (context().parallel.layout.ranks() == 1) return add_rows(tape, x, inputs["visual"], block_of(tape, marked));
+  if (context().parallel.layout.ranks() == 1) return add_rows(tape, x, inputs["visual"], tape.indices(marked));
   return with_own_images(tape, x, inputs, marked);
 }
 
@@ -147,7 +143,7 @@ Var VisionLanguageDecoder::with_own_images(Tape& tape, const Var& x, const Input
                          [&](std::int32_t row) { return row - static_cast<std::int32_t>(own.first); });
   const Var visual = shared_by(tape, shared_by(tape, inputs["visual"], parallel.tensor_group), parallel.context_group);
   // A rank without image positions goes along all the same: its gradient enters the sums as zeros.
-  return add_rows(tape, x, select_rows(tape, visual, block_of(tape, taken)), block_of(tape, at));
+  return add_rows(tape, x, select_rows(tape, visual, tape.indices(taken)), tape.indices(at));
 }
 
 Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, const Block& wanted) {
@@ -162,24 +158,25 @@ Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, const Block&
 void VisionLanguageDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   if (!last_stage()) return put_stream(tape, inputs, outputs);  // VD-6
   const ParallelContext& parallel = context().parallel;
-  const Tensor all_targets = targets_of(inputs);
-  if (std::ranges::none_of(integers(all_targets), is_asked)) {  // VD-3: nothing to learn and nothing to measure
+  const Tensor known_targets = inputs.host("targets");
+  if (std::ranges::none_of(integers(known_targets), is_asked)) {  // VD-3: nothing to learn and nothing to measure
     report_losses(outputs, LossSums(), false, parallel);
     if (inputs.pass() == Pass::evaluate && parallel.rank == 0) outputs.metric("exact_match", 0, 0);
     return;
   }
-  const Tensor part_targets = part_of(all_targets, context_rows(parallel, inputs.layout()));
-  const auto rows = rows_where(integers(part_targets), is_asked);
-  const bool some = static_cast<std::int64_t>(rows.size()) < part_targets.elements();  // VD-2
-  const Block wanted = some ? block_of(tape, rows) : Block();
+  const RowRange part = context_rows(parallel, inputs.layout());
+  const auto known = integers(part_of(known_targets, part));
+  const auto rows = rows_where(known, is_asked);
+  const bool some = rows.size() < known.size();  // VD-2
+  const Block wanted = some ? tape.indices(rows) : Block();
   const Var hidden = states(tape, inputs, wanted);
-  Tensor targets = part_targets;
+  Tensor targets = part_of(targets_of(inputs), part);
   Block chosen;
   if (some) {
-    chosen = tape.scratch({static_cast<std::int64_t>(rows.size())}, DType::i32);
+    std::vector<std::int32_t> asked(rows.size());
+    std::ranges::transform(rows, asked.begin(), [&](std::int32_t row) { return known[static_cast<std::size_t>(row)]; });
+    chosen = tape.indices(asked);
     targets = chosen.tensor();
-    std::ranges::transform(rows, targets.data<std::int32_t>(),
-                           [&](std::int32_t row) { return integers(part_targets)[static_cast<std::size_t>(row)]; });
   }
   const HeadLoss loss{&targets, inputs.loss_scale()};
   report_losses(outputs, cross_entropy_loss(tape, hidden, head(), loss, head_part()), false, parallel);
@@ -189,45 +186,67 @@ void VisionLanguageDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& o
 void VisionLanguageDecoder::put_exact_match(Tape& tape, const Inputs& inputs, const Var& states,
                                             std::span<const std::int32_t> rows, Outputs& outputs) {
   const ParallelContext& parallel = context().parallel;
-  std::vector<float> missed = missed_samples(tape, inputs, states, rows);
-  if (parallel.context_group != nullptr) parallel.context_group->all_reduce_max(missed);
+  const std::int64_t asked = asked_samples(inputs.layout(), integers(inputs.host("targets")));
+  // The layout is gone when a device has found its answers: what is needed of it is noted now.
+  const auto answers = std::make_shared<const Answers>(best_of(tape, inputs, states, rows));
+  const auto metric_of = [asked](const std::vector<float>& missed) {
+    return MetricSum{"exact_match", static_cast<double>(asked - std::ranges::count(missed, 1.0f)),
+                     static_cast<double>(asked)};
+  };
+  if (parallel.context_group == nullptr) {
+    if (parallel.rank == 0) outputs.metric([answers, metric_of] { return metric_of(answers->missed()); });
+    return;
+  }
+  std::vector<float> missed = answers->missed();
+  parallel.context_group->all_reduce_max(missed);
   if (parallel.rank > 0) return;
-  const std::int64_t asked = asked_samples(inputs.layout(), integers(inputs["targets"].value()));
-  outputs.metric("exact_match", static_cast<double>(asked - std::ranges::count(missed, 1.0f)),
-                 static_cast<double>(asked));
+  const MetricSum metric = metric_of(missed);
+  outputs.metric(metric.name, metric.sum, metric.weight);
 }
 
-std::vector<float> VisionLanguageDecoder::missed_samples(Tape& tape, const Inputs& inputs, const Var& states,
-                                                         std::span<const std::int32_t> rows) {
+std::vector<float> VisionLanguageDecoder::Answers::missed() const {
+  std::vector<float> missed(samples, 0.0f);
+  for (std::size_t i = 0; i < best.size(); ++i) {
+    if (best[i] != wanted[i]) missed[sample_of[i]] = 1;
+  }
+  return missed;
+}
+
+VisionLanguageDecoder::Answers VisionLanguageDecoder::best_of(Tape& tape, const Inputs& inputs, const Var& states,
+                                                              std::span<const std::int32_t> rows) {
   const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
   const auto count = static_cast<std::int64_t>(rows.size());
   const std::int64_t most = std::min(count, logits_block_rows);
   const Block logits = tape.scratch({most, head().shape()[0]}, DType::f32);
-  const Block values = tape.scratch({most, 1}, DType::f32), best = tape.scratch({most, 1}, DType::i32);
-  const Tensor all_targets = targets_of(inputs);
-  const SequenceLayout& layout = inputs.layout();
-  const auto first_row = static_cast<std::int32_t>(context_rows(context().parallel, layout).first);
-  std::vector<float> missed(inputs.samples().size());
-  std::size_t sample = 0;
+  const Block values = tape.scratch({most, 1}, DType::f32), best = tape.scratch({count, 1}, DType::i32);
   for (std::int64_t first = 0; first < count; first += most) {
     const std::int64_t size = std::min(most, count - first);
     const Tensor part = logits.tensor().row_slice(0, size);
     tape.ops().linear(states.value().row_slice(first, size), weight, Tensor(), part);
-    top_k(tape.ops(), part, values.tensor().row_slice(0, size), best.tensor().row_slice(0, size), head_part());
-    for (std::int64_t i = 0; i < size; ++i) {
-      const std::int32_t row = first_row + rows[static_cast<std::size_t>(first + i)];
-      while (layout.offsets[sample + 1] <= row) ++sample;
-      if (best.tensor().data<std::int32_t>()[i] != all_targets.data<std::int32_t>()[row]) missed[sample] = 1;
-    }
+    top_k(tape.ops(), part, values.tensor().row_slice(0, size), best.tensor().row_slice(first, size), head_part());
   }
-  return missed;
+  Answers answers;
+  answers.samples = inputs.samples().size();
+  answers.best.resize(rows.size());
+  tape.ops().download(best.tensor(), Tensor(answers.best.data(), DType::i32, Shape{count, 1}));
+  const auto targets = integers(inputs.host("targets"));
+  const SequenceLayout& layout = inputs.layout();
+  const auto first_row = static_cast<std::int32_t>(context_rows(context().parallel, layout).first);
+  std::size_t sample = 0;
+  for (const std::int32_t own_row : rows) {
+    const std::int32_t row = first_row + own_row;
+    while (layout.offsets[sample + 1] <= row) ++sample;
+    answers.sample_of.push_back(sample);
+    answers.wanted.push_back(targets[static_cast<std::size_t>(row)]);
+  }
+  return answers;
 }
 
 Var VisionLanguageDecoder::next_token_logits(Tape& tape, const Inputs& inputs) {
   assert(context().parallel.layout.ranks() == 1 && context().stage.count == 1);
   std::vector<std::int32_t> last(inputs.layout().offsets.begin() + 1, inputs.layout().offsets.end());
   for (std::int32_t& row : last) --row;
-  const Var hidden = states(tape, inputs, block_of(tape, last));
+  const Var hidden = states(tape, inputs, tape.indices(last));
   Var logits = tape.output({hidden.value().rows(), decoder().vocabulary}, DType::f32, false);
   tape.ops().linear(hidden.value(), head().packed(tape.ops(), tape.compute(), PackFor::forward), Tensor(),
                     logits.value());

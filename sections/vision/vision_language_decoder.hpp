@@ -70,9 +70,16 @@ class VisionLanguageDecoder final : public DecoderSection {
   /// From states() of `rows`, those rows of the context part that have a target.
   void put_exact_match(Tape& tape, const Inputs& inputs, const Var& states, std::span<const std::int32_t> rows,
                        Outputs& outputs);
-  /// By sample: 1 when one of `rows` has another largest logit than its target, 0 otherwise.
-  [[nodiscard]] std::vector<float> missed_samples(Tape& tape, const Inputs& inputs, const Var& states,
-                                                  std::span<const std::int32_t> rows);
+  /// The token of the largest logit of rows with a target, once the device has found it; and what it should be.
+  struct Answers {
+    std::vector<std::int32_t> best, wanted;
+    std::vector<std::size_t> sample_of;  ///< of each row
+    std::size_t samples = 0;
+    /// By sample: 1 when one of its rows has another token than it should, 0 otherwise.
+    [[nodiscard]] std::vector<float> missed() const;
+  };
+  [[nodiscard]] Answers best_of(Tape& tape, const Inputs& inputs, const Var& states,
+                                std::span<const std::int32_t> rows);
 
   DType visual_;
 };

@@ -119,6 +119,37 @@ TEST(Placement, what_this_machine_lacks_is_refused_as_unavailable) {
   EXPECT_NE(refusal.message.find("student.replicas = 3"), std::string::npos) << refusal.message;
 }
 
+TEST(Placement, a_cuda_device_that_is_missing_is_refused_with_what_is_missing) {
+  PlacementRequest request = request_of(1, 2);
+  request.devices[1] = {"cuda:0"};
+  request.cuda.missing = "no NVIDIA driver: libcuda.so.1 cannot be opened";
+  const Refusal refusal = refusal_of(graph_of(1, 1), request);
+  EXPECT_EQ(refusal.code, ErrorCode::unavailable);
+  EXPECT_EQ(refusal.message,
+            "teacher.devices: \"cuda:0\": no NVIDIA driver: libcuda.so.1 cannot be opened; use cpu:0 to cpu:1");
+}
+
+TEST(Placement, cuda_devices_that_are_there_are_used_as_named_and_no_others) {
+  PlacementRequest request = request_of(1, 1);
+  request.cuda.of_host = 2;
+  request.devices[1] = {"cuda:1"};
+  request.devices[2] = {"cuda:0", "cuda:1"};  // more than there are cores
+  const auto places = place(graph_of(1, 2), request);
+  EXPECT_EQ(places[1].devices.at(0), "cuda:1");
+  EXPECT_EQ(places[2].devices.at(0), "cuda:0");
+  EXPECT_EQ(places[3].devices.at(0), "cuda:1");
+  request.devices[2] = {"cuda:0", "cuda:0"};  // PL-1
+  EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("is named twice"), std::string::npos);
+  request.devices[2] = {"cuda:0", "cuda:2"};
+  EXPECT_EQ(refusal_of(graph_of(1, 2), request).message,
+            "student.devices: \"cuda:2\": there are 2 CUDA devices, cuda:0 to cuda:1");
+  request.devices[2] = {"cuda:0", "cuda:x"};
+  EXPECT_EQ(refusal_of(graph_of(1, 2), request).message,
+            "student.devices: \"cuda:x\" is no device; use cuda:0 to cuda:1");
+  request.devices[2] = {};  // places are chosen among cores
+  EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("there is 1 device"), std::string::npos);
+}
+
 TEST(Placement, names_that_are_no_devices_are_refused) {
   for (const char* name : {"", "cpu", "cpu:", "cpu:x", "cpu:1x", "cpu:-1", "gpu:0", "cpu:99999999999999999999"}) {
     PlacementRequest request = request_of(1, 2);

@@ -5,10 +5,16 @@
 #include <algorithm>
 
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "tests/ops/backends.hpp"
 #include "tests/ops/owned_tensor.hpp"
 
 namespace maestro {
 namespace {
+
+const OperatorTable& host_table() {
+  static const std::unique_ptr<OperatorTable> table = testing::backends().front().make();
+  return *table;
+}
 
 using testing::OwnedTensor;
 
@@ -149,13 +155,13 @@ TEST(Parameters, a_replica_offers_its_range_and_takes_the_values_of_the_others) 
   Parameters parameters;
   add_some(parameters);
   parameters.keep_moments({16, 32});
-  parameters.offer(ParameterBuffer::values);
+  parameters.offer(host_table(), ParameterBuffer::values);
   for (std::size_t at = 0; at < 64; ++at) {
     const bool own = at >= 16 && at < 48;
     EXPECT_EQ(parameters.gradients()[at], own ? static_cast<float>(at) : 0.0F) << at;
     parameters.gradients()[at] = 100.0F + static_cast<float>(at);  // of the others; one's own is known
   }
-  parameters.take_values();
+  parameters.take_values(host_table());
   for (std::size_t at = 0; at < 64; ++at) {
     const bool own = at >= 16 && at < 48;
     EXPECT_EQ(parameters.values()[at], static_cast<float>(at) + (own ? 0.0F : 100.0F)) << at;
@@ -168,15 +174,15 @@ TEST(Parameters, moments_go_out_and_in_by_way_of_the_gradients) {  // PA-4
   add_some(parameters);
   parameters.keep_moments({16, 32});
   for (std::size_t at = 0; at < 64; ++at) parameters.gradients()[at] = static_cast<float>(at);
-  parameters.take_moments(ParameterBuffer::second_moments);
+  parameters.take_moments(host_table(), ParameterBuffer::second_moments);
   for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0);
-  parameters.offer(ParameterBuffer::second_moments);
+  parameters.offer(host_table(), ParameterBuffer::second_moments);
   for (std::size_t at = 0; at < 32; ++at) {
     EXPECT_EQ(parameters.second_moments()[at], static_cast<float>(at + 16));
     EXPECT_EQ(parameters.gradients()[at + 16], static_cast<float>(at + 16));
     EXPECT_EQ(parameters.first_moments()[at], 0);
   }
-  parameters.clear_gradients();
+  parameters.clear_gradients(host_table());
   for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0);
 }
 
@@ -186,9 +192,9 @@ TEST(Parameters, a_replica_may_keep_no_moments_and_a_frozen_one_has_none_to_shar
   parameters.keep_moments({64, 0});
   EXPECT_TRUE(parameters.shares_moments());
   EXPECT_TRUE(parameters.first_moments().empty());
-  parameters.offer(ParameterBuffer::first_moments);
+  parameters.offer(host_table(), ParameterBuffer::first_moments);
   std::ranges::fill(parameters.gradients(), 3.0F);
-  parameters.take_values();
+  parameters.take_values(host_table());
   for (const float value : parameters.values()) EXPECT_EQ(value, 3);
   Parameters frozen;
   frozen.add(counted("weight", {2, 8}, true));

@@ -205,9 +205,9 @@ TEST(StateIo, moments_that_replicas_share_go_by_way_of_the_gradients_and_never_i
   for (std::size_t at = 0; at < elements; ++at) parameters.gradients()[at] = static_cast<float>(at % 1000);
   const auto whole = export_tensors(section, parameters.gradients(), "exp_avg.");
   ASSERT_TRUE(whole.ok()) << whole.error().message;
-  parameters.clear_gradients();
+  parameters.clear_gradients(*bench.ops);
   ASSERT_TRUE(import_tensors(section, parameters.gradients(), whole->tensors, "optimizer", "exp_avg.").ok());
-  parameters.take_moments(ParameterBuffer::first_moments);
+  parameters.take_moments(*bench.ops, ParameterBuffer::first_moments);
   const ShardRange own = parameters.kept_moments();
   for (Parameter& parameter : parameters.all()) {
     const auto first = static_cast<std::size_t>(parameter.gradient().data<float>() - parameters.gradients().data());

@@ -244,19 +244,19 @@ void CpuOperatorTable::attention_backward(const Tensor& dout, const Tensor& qkv,
   attention_.backward({qkv, out_tensor, lse}, {dout, dqkv}, shape, layout);
 }
 
-LossSums CpuOperatorTable::cross_entropy_head(const CrossEntropyHead& head) const {
+Pending<LossSums> CpuOperatorTable::cross_entropy_head(const CrossEntropyHead& head) const {
   return losses_.cross_entropy(head);
 }
 
-LossSums CpuOperatorTable::distillation_head(const DistillationHead& head) const {
+Pending<LossSums> CpuOperatorTable::distillation_head(const DistillationHead& head) const {
   return losses_.distillation(head);
 }
 
-LossSums CpuOperatorTable::cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const {
+Pending<LossSums> CpuOperatorTable::cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const {
   return losses_.cross_entropy(head, part);
 }
 
-LossSums CpuOperatorTable::distillation_head(const DistillationHead& head, const VocabularyPart& part) const {
+Pending<LossSums> CpuOperatorTable::distillation_head(const DistillationHead& head, const VocabularyPart& part) const {
   return losses_.distillation(head, part);
 }
 
@@ -284,7 +284,7 @@ void CpuOperatorTable::adamw(std::span<float> value, std::span<float> gradient, 
                             .gradient_scale = static_cast<float>(step.gradient_scale)});
 }
 
-double CpuOperatorTable::sum_of_squares(std::span<const float> values) const {
+Pending<double> CpuOperatorTable::sum_of_squares(std::span<const float> values) const {
   return flat_kernels(isa_).sum_of_squares(values.data(), static_cast<std::int64_t>(values.size()));
 }
 

@@ -65,15 +65,16 @@ class CpuOperatorTable final : public OperatorTable {
   void attention_backward(const Tensor& dout, const Tensor& qkv, const Tensor& out, const Tensor& lse,
                           const AttentionShape& shape, const SequenceLayout& layout, const Tensor& dqkv) const override;
 
-  LossSums cross_entropy_head(const CrossEntropyHead& head) const override;
-  LossSums distillation_head(const DistillationHead& head) const override;
-  LossSums cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const override;
-  LossSums distillation_head(const DistillationHead& head, const VocabularyPart& part) const override;
+  Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head) const override;
+  Pending<LossSums> distillation_head(const DistillationHead& head) const override;
+  Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const override;
+  Pending<LossSums> distillation_head(const DistillationHead& head, const VocabularyPart& part) const override;
   void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const override;
 
+  using OperatorTable::adamw;
   void adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean, std::span<float> variance,
              const AdamWStep& step) const override;
-  [[nodiscard]] double sum_of_squares(std::span<const float> values) const override;
+  [[nodiscard]] Pending<double> sum_of_squares(std::span<const float> values) const override;
   void add_into(std::span<float> into, std::span<const float> values) const override;
 
  private:

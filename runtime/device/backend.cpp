@@ -1,0 +1,62 @@
+#include "runtime/device/backend.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <system_error>
+
+#include "runtime/device/cuda_driver.hpp"
+
+namespace maestro {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+CudaStatus missing(std::string why) {
+  return {nullptr, std::move(why)};
+}
+
+fs::path program_folder() {
+  std::error_code failed;
+  return fs::read_symlink("/proc/self/exe", failed).parent_path();
+}
+
+CudaStatus find_backend() {
+  const std::string left_out = MAESTRO_CUDA_MISSING;
+  if (!left_out.empty()) return missing("this build has no CUDA backend (" + left_out + ")");
+  if (std::string why = refusal_of(find_cuda_driver(), MAESTRO_CUDA_TOOLKIT); !why.empty()) return missing(why);
+  const char* named = std::getenv("MAESTRO_CUDA_LIBRARY");
+  std::string places;
+  for (const fs::path& place : cuda_library_places(program_folder(), named == nullptr ? "" : named)) {
+    std::error_code failed;
+    if (fs::exists(place, failed)) return load_cuda_library(place);
+    places += (places.empty() ? "" : ", ") + place.string();
+  }
+  return missing("the CUDA backend's library is not at " + places + "; name it in MAESTRO_CUDA_LIBRARY");
+}
+
+}  // namespace
+
+std::vector<fs::path> cuda_library_places(const fs::path& program_folder, const std::string& named) {
+  if (!named.empty()) return {named};
+  return {program_folder / cuda_library_name,
+          (program_folder / ".." / "lib" / "maestro" / cuda_library_name).lexically_normal()};
+}
+
+CudaStatus load_cuda_library(const fs::path& library) {
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // DB-3
+  if (handle == nullptr) return missing(std::string("the CUDA backend cannot be loaded: ") + dlerror());
+  const auto entry = reinterpret_cast<CudaEntry>(dlsym(handle, cuda_entry_name));
+  if (entry == nullptr) return missing(library.string() + " is no CUDA backend of this program");
+  CudaStatus status;
+  entry(MAESTRO_CUDA_INTERFACE, &status);
+  return status;
+}
+
+const CudaStatus& cuda_status() {
+  static const CudaStatus status = find_backend();
+  return status;
+}
+
+}  // namespace maestro

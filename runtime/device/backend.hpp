@@ -1,0 +1,79 @@
+// Devices that come from a library of their own, loaded while the program runs: CUDA, so far. Pure host code.
+//
+// DB-1: nothing of CUDA is linked to the program. libmaestro_cuda.so is opened only when a job names one of its devices
+//       and a driver that it can use is there; any other job runs where neither is.
+// DB-2: the library carries its own, hidden copy of what it uses of the rooms below (core, ops, collective, device),
+// and
+//       exports one C function. What crosses the boundary are pure interfaces and values (strings, tensors, JobError),
+//       laid out by the same headers: both sides state a digest of them, and a library of another build is refused.
+//       Exceptions and dynamic_cast work across: libstdc++ compares types by name.
+// DB-3: the library stays loaded until the process ends: threads and thread-local objects may hold code of it.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/collective/communicator.hpp"
+#include "runtime/device/device.hpp"
+
+namespace maestro {
+
+struct DeviceOptions {
+  std::size_t index = 0;  ///< K of "cuda:K"
+  std::string name;       ///< of the Device: "cuda:0"
+  /// Two sections on one device open it twice; work of a critical one goes first where the device can choose.
+  Priority priority = Priority::critical;
+  double share = 1;  ///< of the device's multiprocessors, in (0, 1]; all that are open together ask for at most 1
+  std::function<void(const std::string& line)> log;  ///< gets what the device has to say, from any thread; may be empty
+};
+
+/// A rank of a group over devices of one backend.
+struct GroupRank {
+  std::vector<std::byte> id;  ///< of make_group_id(), the same for all
+  std::int64_t size = 1;
+  std::int64_t rank = 0;
+};
+
+/// The devices of one kind on this machine. Thread-safe. Errors are JobError with the library's own text.
+class DeviceBackend {
+ public:
+  virtual ~DeviceBackend() = default;
+  [[nodiscard]] virtual std::size_t devices() const = 0;
+  /// "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139 GiB"
+  [[nodiscard]] virtual std::string describe(std::size_t index) const = 0;
+  /// The backend outlives its devices.
+  [[nodiscard]] virtual std::unique_ptr<Device> open(const DeviceOptions& options) const = 0;
+  /// Plain bytes that may be sent to other processes.
+  [[nodiscard]] virtual std::vector<std::byte> make_group_id() const = 0;
+  /// Called on the device's own thread, by all ranks at once: waits for them. The device outlives the result.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> join(Device& device, const GroupRank& rank) const = 0;
+};
+
+/// The backend, or in one line why there is none: "no NVIDIA driver: libcuda.so.1 cannot be opened".
+struct CudaStatus {
+  const DeviceBackend* backend = nullptr;  ///< of the loaded library (DB-3)
+  std::string missing;                     ///< empty when there is a backend
+  [[nodiscard]] std::size_t devices() const { return backend == nullptr ? 0 : backend->devices(); }
+};
+
+/// What the library's only exported function fills in, `cuda_entry_name`. Called once, with the caller's digest (DB-2).
+using CudaEntry = void (*)(const char* interface, CudaStatus* status);
+inline constexpr const char* cuda_entry_name = "maestro_cuda_backend";
+inline constexpr const char* cuda_library_name = "libmaestro_cuda.so";
+
+/// Opens a library, driver or not.
+[[nodiscard]] CudaStatus load_cuda_library(const std::filesystem::path& library);
+
+/// Where the library of a program in `program_folder` may be, in the order of the search. `named` is the value of
+/// MAESTRO_CUDA_LIBRARY: if not empty, the only place.
+[[nodiscard]] std::vector<std::filesystem::path> cuda_library_places(const std::filesystem::path& program_folder,
+                                                                     const std::string& named);
+
+/// Of this process: looks for driver and library at the first call, which may take seconds. Thread-safe.
+[[nodiscard]] const CudaStatus& cuda_status();
+
+}  // namespace maestro

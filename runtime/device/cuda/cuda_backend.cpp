@@ -1,0 +1,89 @@
+#include "runtime/device/cuda/cuda_backend.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+
+#include "runtime/collective/cuda/nccl_communicator.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro::cuda {
+
+namespace {
+
+/// For callers outside of the library: they know JobError, not CUDA.
+void must(cudaError_t result, const std::string& what) {
+  if (result == cudaSuccess) return;
+  throw JobError(what + ": " + cudaGetErrorString(result), ErrorCode::unavailable);
+}
+
+std::string text_of(int device) {
+  cudaDeviceProp properties{};
+  must(cudaGetDeviceProperties(&properties, device), "properties of cuda:" + std::to_string(device));
+  return std::string(properties.name) + ", compute capability " + std::to_string(properties.major) + "." +
+         std::to_string(properties.minor) + ", " + std::to_string(properties.multiProcessorCount) +
+         " multiprocessors, " + std::to_string(properties.totalGlobalMem >> 30) + " GiB";
+}
+
+/// A machine may have devices of several generations.
+void check_capability(int device) {
+  constexpr int least_major = 8;
+  int major = 0;
+  must(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "compute capability");
+  if (major >= least_major) return;
+  throw JobError("cuda:" + std::to_string(device) + " is of compute capability " + std::to_string(major) +
+                     ".x; 8.0 or newer is needed",
+                 ErrorCode::unavailable);
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(TableMaker make_table) : make_table_(std::move(make_table)) {
+  int count = 0;
+  must(cudaGetDeviceCount(&count), "no device");
+  if (count == 0) throw JobError("no device: the CUDA runtime finds none", ErrorCode::unavailable);
+  for (int device = 0; device < count; ++device) {
+    texts_.push_back(text_of(device));
+    parts_.emplace_back(device);
+  }
+}
+
+std::string CudaBackend::describe(std::size_t index) const {
+  if (index < texts_.size()) return texts_[index];
+  throw JobError("there is no cuda:" + std::to_string(index), ErrorCode::unavailable);
+}
+
+std::unique_ptr<Device> CudaBackend::open(const DeviceOptions& options) const {
+  if (options.index >= texts_.size()) {
+    throw JobError(options.name + ": there is no cuda:" + std::to_string(options.index), ErrorCode::unavailable);
+  }
+  if (!make_table_) throw JobError(options.name + ": this CUDA backend has no operators", ErrorCode::unavailable);
+  check_capability(static_cast<int>(options.index));
+  try {
+    return std::make_unique<CudaDevice>(options, poller_, parts_[options.index], make_table_);
+  } catch (const DeviceError& failed) {
+    throw JobError(options.name + ": " + failed.what(), ErrorCode::unavailable);
+  }
+}
+
+std::vector<std::byte> CudaBackend::make_group_id() const {
+  const ncclUniqueId id = make_nccl_id();
+  std::vector<std::byte> bytes(sizeof id);
+  std::memcpy(bytes.data(), &id, sizeof id);
+  return bytes;
+}
+
+std::unique_ptr<Communicator> CudaBackend::join(Device& device, const GroupRank& rank) const {
+  const auto* own = dynamic_cast<CudaDevice*>(&device);
+  NcclRank nccl;
+  if (own == nullptr || rank.id.size() != sizeof nccl.id) {
+    throw JobError(device.name() + ": a group over NCCL is of CUDA devices, and named by make_group_id()");
+  }
+  std::memcpy(&nccl.id, rank.id.data(), sizeof nccl.id);
+  nccl.size = rank.size;
+  nccl.rank = rank.rank;
+  nccl.stream = own->stream();
+  return std::make_unique<NcclCommunicator>(nccl);
+}
+
+}  // namespace maestro::cuda

@@ -1,0 +1,149 @@
+#include "runtime/device/cuda/cuda_device.hpp"
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+namespace maestro::cuda {
+
+namespace {
+
+/// Marks are events of the device's stream.
+class StreamTimer final : public WorkTimer {
+ public:
+  StreamTimer(std::shared_ptr<EventPool> events, cudaStream_t stream) : events_(std::move(events)), stream_(stream) {}
+  void mark() override {
+    marks_.push_back(events_->take());
+    check(cudaEventRecord(marks_.back().get(), stream_), "a mark of time");
+  }
+  [[nodiscard]] double milliseconds(std::size_t from, std::size_t to) const override {
+    float passed = 0;
+    check(cudaEventElapsedTime(&passed, marks_.at(from).get(), marks_.at(to).get()), "the time between marks");
+    return passed;
+  }
+
+ private:
+  std::shared_ptr<EventPool> events_;
+  cudaStream_t stream_;
+  std::vector<PooledEvent> marks_;
+};
+
+int multiprocessors_of(int device) {
+  int count = 0;
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "multiprocessors");
+  return count;
+}
+
+}  // namespace
+
+EventState AskEvent::operator()(const PolledEvent& asked) const {
+  if (!asked.failure.empty()) return {false, asked.device + ": " + asked.failure};
+  const cudaError_t result = cudaEventQuery(asked.event->get());
+  if (result == cudaSuccess) return {true, {}};
+  static_cast<void>(cudaGetLastError());
+  if (result == cudaErrorNotReady) return {};
+  return {false, asked.device + ": " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) +
+                     ", found behind the work that failed)"};
+}
+
+/// Counts completions on their way, for CD-3.
+class CudaDevice::Outstanding {
+ public:
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+  }
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      --count_;
+    }
+    none_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    none_.wait(lock, [this] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable none_;
+  int count_ = 0;
+};
+
+CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts& parts, const TableMaker& make_table)
+    : name_(options.name),
+      index_(static_cast<int>(options.index)),
+      poller_(poller),
+      number_(poller.new_stream()),
+      outstanding_(std::make_shared<Outstanding>()),
+      events_(std::make_shared<EventPool>(index_)),
+      timed_events_(std::make_shared<EventPool>(index_, true)) {
+  const CurrentDevice current(index_);
+  work_ = std::make_unique<WorkStream>(open_stream(options, parts));
+  memory_ = std::make_unique<DeviceSpace>(index_, *work_, events_);
+  const auto say = [log = options.log, name = name_](const std::string& line) {
+    if (log) log(name + ": " + line);
+  };
+  graphs_ = std::make_unique<GraphCache>(*work_, events_, say);
+  table_ = make_table({index_, stream(), multiprocessors_, *memory_, pinned_, *graphs_});
+  thread_ = std::make_unique<WorkThread>([device = index_] { static_cast<void>(cudaSetDevice(device)); });
+}
+
+Stream CudaDevice::open_stream(const DeviceOptions& options, DeviceParts& parts) {
+  multiprocessors_ = multiprocessors_of(index_);
+  if (options.share < 1) {
+    std::string why_not;
+    part_ = parts.take(options.share, why_not);
+    if (part_ != nullptr) {
+      multiprocessors_ = part_->multiprocessors();
+      return part_->stream(options.priority);
+    }
+    if (options.log) {
+      options.log(name_ + ": its multiprocessors are not cut for a share of " + std::to_string(options.share) + " (" +
+                  why_not + "); sections share them by priority");
+    }
+  }
+  return Stream(options.priority);
+}
+
+CudaDevice::~CudaDevice() {
+  stop();
+  const CurrentDevice current(index_);
+  thread_.reset();
+  table_.reset();
+  graphs_.reset();
+  memory_.reset();
+  work_.reset();
+  part_.reset();
+}
+
+void CudaDevice::finish(std::function<void(const std::string& failure)> done) {
+  PolledEvent mark{std::nullopt, name_, {}};
+  try {
+    PooledEvent event = events_->take();
+    check(cudaEventRecord(event.get(), stream()), "the end of work");
+    mark.event = std::move(event);
+  } catch (const DeviceError& failed) {
+    mark.failure = failed.what();
+  }
+  outstanding_->begin();
+  poller_.add(number_, std::move(mark),
+              [outstanding = outstanding_, done = std::move(done)](const std::string& failure) {
+                done(failure);
+                outstanding->end();
+              });
+}
+
+std::unique_ptr<WorkTimer> CudaDevice::timer() {
+  return std::make_unique<StreamTimer>(timed_events_, stream());
+}
+
+void CudaDevice::stop() {
+  thread_->stop();
+  const CurrentDevice current(index_);
+  static_cast<void>(cudaStreamSynchronize(stream()));  // its failure is that of the completions
+  outstanding_->wait();
+}
+
+}  // namespace maestro::cuda

@@ -1,0 +1,92 @@
+// A CUDA device, or a share of one, as a section sees it: a thread that queues work, one stream that does it in order,
+// memory, and completions that come from the process' poller.
+//
+// CD-1: operators of the table queue on the device's one stream only; nothing waits for it in the steady state.
+// CD-2: finish() is told of by an event on that stream: completions come in the order of its calls, a failure of the
+//       device as the failure of every completion that is outstanding or comes later.
+// CD-3: stop() returns when the stream is idle and every completion is delivered.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/device/backend.hpp"
+#include "runtime/device/completion_poller.hpp"
+#include "runtime/device/cuda/device_space.hpp"
+#include "runtime/device/cuda/graph_cache.hpp"
+#include "runtime/device/cuda/green_contexts.hpp"
+#include "runtime/device/work_thread.hpp"
+
+namespace maestro::cuda {
+
+/// A mark in a stream, or why there is none.
+struct PolledEvent {
+  std::optional<PooledEvent> event;
+  std::string device;  ///< its name, for what failed
+  std::string failure;
+};
+struct AskEvent {
+  EventState operator()(const PolledEvent& asked) const;
+};
+/// One for all devices of the process.
+using Poller = CompletionPoller<PolledEvent, AskEvent>;
+
+/// Where a table of operators works. All of it outlives the table.
+struct TableSite {
+  int device = 0;
+  cudaStream_t stream = nullptr;
+  int multiprocessors = 0;  ///< of the device's share: what launches are sized for
+  DeviceSpace& memory;
+  PinnedSpace& pinned;
+  GraphCache& graphs;
+};
+/// Called with the device current.
+using TableMaker = std::function<std::unique_ptr<OperatorTable>(const TableSite& site)>;
+
+class CudaDevice final : public Device {
+ public:
+  /// `poller` and `parts` (of the same device) outlive it. Throws DeviceError and JobError.
+  CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts& parts, const TableMaker& make_table);
+  ~CudaDevice() override;
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] const OperatorTable& ops() const override { return *table_; }
+  void submit(Priority priority, std::function<void()> work) override { thread_->submit(priority, std::move(work)); }
+  void finish(std::function<void(const std::string& failure)> done) override;
+  [[nodiscard]] std::unique_ptr<WorkTimer> timer() override;
+  void stop() override;
+
+  [[nodiscard]] int index() const { return index_; }
+  [[nodiscard]] cudaStream_t stream() const { return work_->stream.get(); }
+  [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
+  [[nodiscard]] DeviceSpace& memory() { return *memory_; }
+  [[nodiscard]] PinnedSpace& pinned() { return pinned_; }
+  [[nodiscard]] GraphCache& graphs() { return *graphs_; }
+
+ private:
+  class Outstanding;
+  /// The device's part and stream, or without green contexts a stream among others.
+  [[nodiscard]] Stream open_stream(const DeviceOptions& options, DeviceParts& parts);
+
+  std::string name_;
+  int index_;
+  int multiprocessors_ = 0;
+  Poller& poller_;
+  StreamNumber number_;
+  std::shared_ptr<Outstanding> outstanding_;  // with the completions, whose last may come from the poller's thread
+  std::shared_ptr<EventPool> events_;         // with the events that the poller still holds
+  std::shared_ptr<EventPool> timed_events_;
+  std::unique_ptr<DevicePart> part_;  // before the stream that is made of it
+  std::unique_ptr<WorkStream> work_;
+  std::unique_ptr<DeviceSpace> memory_;
+  PinnedSpace pinned_;
+  std::unique_ptr<GraphCache> graphs_;
+  std::unique_ptr<OperatorTable> table_;
+  std::unique_ptr<WorkThread> thread_;  // last: it uses everything above
+};
+
+}  // namespace maestro::cuda

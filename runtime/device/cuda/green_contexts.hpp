@@ -1,0 +1,78 @@
+// A device's multiprocessors, cut among the sections that share it: green contexts of the driver (CUDA driver API,
+// "Green Contexts"; from driver 550 on). Their functions are looked up while the program runs, so that an older driver
+// is no obstacle: what it lacks, the caller does without.
+//
+// GC-1: the device is cut once, into its smallest groups; a part holds whole groups (multiprocessor_split.hpp).
+// GC-2: a part's stream is of the device's primary context, as every other: memory, events and kernels are shared.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/device/cuda/stream.hpp"
+#include "runtime/device/multiprocessor_split.hpp"
+
+namespace maestro::cuda {
+
+/// The driver's functions; null where it has none.
+struct GreenContextCalls {
+  decltype(&cuDeviceGetDevResource) resource_of_device = nullptr;
+  decltype(&cuDevSmResourceSplitByCount) split = nullptr;
+  decltype(&cuDevResourceGenerateDesc) describe = nullptr;
+  decltype(&cuGreenCtxCreate) create = nullptr;
+  decltype(&cuGreenCtxDestroy) destroy = nullptr;
+  decltype(&cuGreenCtxStreamCreate) create_stream = nullptr;
+  [[nodiscard]] bool complete() const;
+  /// Of the driver that is loaded.
+  [[nodiscard]] static GreenContextCalls of_driver();
+};
+
+class DeviceParts;
+
+/// Some of a device's multiprocessors, until it ends. Its streams end before it.
+class DevicePart {
+ public:
+  DevicePart(DeviceParts& parts, CUgreenCtx context, std::vector<int> groups);
+  ~DevicePart();
+  DevicePart(const DevicePart&) = delete;
+  DevicePart& operator=(const DevicePart&) = delete;
+  [[nodiscard]] Stream stream(Priority priority) const;
+  [[nodiscard]] int multiprocessors() const;
+
+ private:
+  DeviceParts& parts_;
+  CUgreenCtx context_;
+  std::vector<int> groups_;
+};
+
+/// Thread-safe; outlives its parts. Its device is current when it is called.
+class DeviceParts {
+ public:
+  explicit DeviceParts(int device, const GreenContextCalls& calls = GreenContextCalls::of_driver());
+  /// A part of `share`, or null, and in `why_not` one line, where the driver cannot cut. Throws JobError when no
+  /// multiprocessors are left.
+  [[nodiscard]] std::unique_ptr<DevicePart> take(double share, std::string& why_not);
+
+ private:
+  friend class DevicePart;
+  struct Cut {
+    std::vector<CUdevResource> groups;  // the last one is followed by what no group holds
+    std::optional<CUdevResource> rest;
+    MultiprocessorLedger ledger;
+  };
+  [[nodiscard]] std::optional<Cut> cut(std::string& why_not) const;
+  [[nodiscard]] CUresult create(const std::vector<int>& groups, CUgreenCtx* context);
+  void give_back(const std::vector<int>& groups);
+
+  int device_;
+  GreenContextCalls calls_;
+  std::mutex mutex_;
+  std::optional<Cut> cut_;
+};
+
+}  // namespace maestro::cuda

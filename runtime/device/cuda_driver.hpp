@@ -1,0 +1,25 @@
+// Whether this machine has an NVIDIA driver that a build can use, found out without any of CUDA's headers or libraries.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace maestro {
+
+/// What the driver says of itself.
+struct CudaDriver {
+  bool found = false;             ///< libcuda.so.1 could be opened
+  int start = 0;                  ///< what cuInit answered; 0 is success
+  std::string start_text;         ///< the driver's words for it
+  int version = 0;                ///< the newest CUDA that it knows: 1000 * major + 10 * minor
+  std::string release;            ///< of the kernel module, "580.95.05"; empty where unknown
+  std::vector<int> capabilities;  ///< by device: 10 * major + minor of its compute capability
+};
+
+/// Asks the driver, which starts it.
+[[nodiscard]] CudaDriver find_cuda_driver();
+
+/// Why a build with CUDA `toolkit` (13, say) cannot use the driver, in one line; empty when it can. Pure.
+[[nodiscard]] std::string refusal_of(const CudaDriver& driver, int toolkit);
+
+}  // namespace maestro

@@ -1,0 +1,37 @@
+// How sections that share a device share its multiprocessors: in groups that the device cannot cut. Pure.
+//
+// MP-1: every group belongs to one share at most.
+// MP-2: a share gets the whole number of groups that is nearest to it, at least one; the last one that fits is cut down
+//       to what is left.
+// MP-3: the multiprocessors beyond the last whole group go to whoever has the last group.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace maestro {
+
+/// Multiprocessors of a device, in groups of `granularity`. Not thread-safe.
+class MultiprocessorLedger {
+ public:
+  /// As many whole groups as fit, or the `groups` that the device was cut into.
+  MultiprocessorLedger(int total, int granularity);
+  MultiprocessorLedger(int total, int granularity, int groups);
+  /// The groups of a share in (0, 1]. Throws JobError(unavailable) when none is left.
+  [[nodiscard]] std::vector<int> take(double share);
+  void give_back(std::span<const int> groups);
+  /// Of these groups (MP-3).
+  [[nodiscard]] int multiprocessors(std::span<const int> groups) const;
+  [[nodiscard]] int groups() const { return static_cast<int>(taken_.size()); }
+
+ private:
+  int total_;
+  int granularity_;
+  std::vector<bool> taken_;  // by group
+};
+
+/// What each share gets when all are taken in this order; errors as take().
+[[nodiscard]] std::vector<int> multiprocessor_split(int total, std::span<const double> shares, int granularity);
+
+}  // namespace maestro

@@ -1,0 +1,45 @@
+// When a released block of device memory may be used again: work that was queued before the release may still touch it.
+//
+// SO-1: a block that goes back to the stream that released it waits for nothing: a stream works in order.
+// SO-2: on any other stream its first use waits for the event that was recorded at the release.
+// SO-3: an event is handed out once; what forget() is told of keeps none.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/device/completion_queue.hpp"
+
+namespace maestro {
+
+/// Pure bookkeeping; not thread-safe. `Event` marks a place in a stream's work.
+template <class Event>
+class StreamOrder {
+ public:
+  /// `event` lies behind all work on `stream` that may touch the block.
+  void released(const std::byte* block, StreamNumber stream, Event event) {
+    marks_.insert_or_assign(block, Mark{stream, std::move(event)});
+  }
+  /// What `stream` has to wait for before it uses the block.
+  [[nodiscard]] std::optional<Event> reuse(const std::byte* block, StreamNumber stream) {
+    const auto found = marks_.find(block);
+    if (found == marks_.end()) return std::nullopt;
+    Mark mark = std::move(found->second);
+    marks_.erase(found);
+    if (mark.stream == stream) return std::nullopt;  // SO-1
+    return std::move(mark.event);
+  }
+  void forget(const std::byte* block) { marks_.erase(block); }
+  [[nodiscard]] std::size_t size() const { return marks_.size(); }
+
+ private:
+  struct Mark {
+    StreamNumber stream;
+    Event event;
+  };
+  std::unordered_map<const std::byte*, Mark> marks_;
+};
+
+}  // namespace maestro

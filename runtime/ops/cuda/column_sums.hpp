@@ -1,0 +1,17 @@
+// The second pass of sums over rows: partial sums of blocks, added up in a fixed order.
+#pragma once
+
+#include "runtime/ops/cuda/kernels.hpp"
+
+namespace maestro::cuda {
+
+/// (rows, columns) f32
+struct PartialRows {
+  const float* values = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+/// into (columns) f32 += the sums of the columns.
+void add_partial_rows(const Launch& at, const PartialRows& partial, float* into);
+
+}  // namespace maestro::cuda

@@ -1,0 +1,82 @@
+// The operators of runtime/ops/operator_table.hpp that are no matrix products and no attention, on a device.
+//
+// Every function puts its kernels on the stream of `at` and returns; results are there when the stream has come so far.
+// Shapes, dtypes and meaning are the table's, with all tensors, positions and indices in device memory; sizes are any,
+// rows (M) may be none. Memory that begins at a multiple of 16 bytes, with rows of a multiple of 8 elements, is read
+// and written 16 bytes at a time.
+// Determinism: the same call on the same device gives the same bits; no sum depends on the order of threads.
+// Errors: DeviceError when a launch is refused. Shapes and dtypes are the caller's contract (asserted).
+// Threads: any, one at a time per stream and workspace; the current device is the stream's.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "runtime/core/tensor.hpp"
+#include "runtime/ops/cuda/workspace.hpp"
+#include "runtime/ops/operator_table.hpp"
+
+namespace maestro::cuda {
+
+struct Launch {
+  cudaStream_t stream = nullptr;
+  int multiprocessors = 1;         ///< that the stream may use; grids are sized to them
+  Workspace* workspace = nullptr;  ///< of this stream
+};
+
+// ---- pointwise ----
+void zero(const Launch& at, const Tensor& tensor);
+void cast(const Launch& at, const Tensor& from, const Tensor& to);
+void add(const Launch& at, const Tensor& a, const Tensor& b, const Tensor& out);
+void gelu(const Launch& at, const Tensor& x, const Tensor& y);
+/// dx may be dy or x.
+void gelu_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& dx);
+void swiglu(const Launch& at, const Tensor& x, const Tensor& y);
+/// dx may be x.
+void swiglu_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& dx);
+void add_into(const Launch& at, float* into, const float* values, std::int64_t count);
+
+// ---- normalisation ----
+/// What layer norm and RMS norm have in common; bias and mean are undefined for RMS norm.
+struct NormParameters {
+  Tensor weight;
+  Tensor bias;
+  double epsilon = 0;
+};
+/// y = norm(x). mean and rstd (M) f32; mean undefined: RMS norm.
+void norm(const Launch& at, const Tensor& x, const NormParameters& parameters, const Tensor& y, const Tensor& mean,
+          const Tensor& rstd);
+/// sum (M, C) f32 = a (M, C) f32 + b (M, C) f32 or act, and y = norm(sum), in one pass. sum may be a.
+void add_norm(const Launch& at, const Tensor& a, const Tensor& b, const Tensor& sum, const NormParameters& parameters,
+              const Tensor& y, const Tensor& mean, const Tensor& rstd);
+struct NormGradients {
+  Tensor dx;                ///< (M, C) f32 or act
+  bool accumulate = false;  ///< adds to dx
+  Tensor dweight;           ///< (C) f32, added to; undefined: frozen
+  Tensor dbias;             ///< likewise; undefined for RMS norm
+};
+/// Of norm(); mean undefined: RMS norm. dx may be dy's memory.
+void norm_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                   const Tensor& rstd, const NormGradients& gradients);
+
+// ---- sums over rows ----
+/// into (N) f32 += the sums of the columns of values (M, N) f32 or bf16, in a fixed order.
+void add_column_sums(const Launch& at, const Tensor& values, const Tensor& into);
+
+// ---- flat vectors ----
+/// AdamW; the gradient is set to zero on the way. `copy`, where not null, gets the new value in bf16.
+struct AdamWVectors {
+  float* value = nullptr;
+  float* gradient = nullptr;
+  float* mean = nullptr;
+  float* variance = nullptr;
+  bfloat16* copy = nullptr;
+  std::int64_t count = 0;
+};
+void adamw(const Launch& at, const AdamWVectors& vectors, const AdamWStep& step);
+/// *sum (device, or pinned host memory that the device sees) = the sum of squares in f64 and a fixed order; with
+/// `accumulate` added to what it holds.
+void sum_of_squares(const Launch& at, const float* values, std::int64_t count, double* sum, bool accumulate);
+
+}  // namespace maestro::cuda

@@ -1,0 +1,128 @@
+// Kernels that work element by element: on flat vectors (map), and on rows (for_rows). For kernel sources.
+#pragma once
+
+#include "runtime/ops/cuda/element_access.cuh"
+#include "runtime/ops/element_math.hpp"
+
+namespace maestro::cuda {
+
+/// out[i] = op(a[i], b[i]) for i < count; out may be a or b. `b` is not read unless Op::takes_two.
+template <class A, class B, class Out>
+struct MapCall {
+  std::int64_t count;
+  const A* a;
+  const B* b;
+  Out* out;
+};
+
+/// `Packed`: a, b and out are aligned to accesses of flat_width elements.
+template <bool Packed, class Op, class A, class B, class Out>
+__global__ void __launch_bounds__(flat_threads) map_kernel(MapCall<A, B, Out> call, Op op) {
+  constexpr int width = Packed ? flat_width : 1;
+  constexpr int steps = Packed ? flat_steps : flat_steps * 2;
+  const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * width;
+  for (std::int64_t tile = blockIdx.x * step * steps; tile < call.count; tile += gridDim.x * step * steps) {
+    const std::int64_t first = tile + static_cast<std::int64_t>(threadIdx.x) * width;
+    float a[steps][width];
+    float b[steps][width];
+    MAESTRO_UNROLL
+    for (int s = 0; s < steps; ++s) {
+      const std::int64_t at = first + s * step;
+      if (at + width > call.count) continue;
+      load_floats(call.a + at, a[s]);
+      if constexpr (Op::takes_two) load_floats(call.b + at, b[s]);
+    }
+    MAESTRO_UNROLL
+    for (int s = 0; s < steps; ++s) {
+      const std::int64_t at = first + s * step;
+      if (at + width <= call.count) {
+        MAESTRO_UNROLL
+        for (int i = 0; i < width; ++i) a[s][i] = op(a[s][i], Op::takes_two ? b[s][i] : 0.0F);
+        store_floats(call.out + at, a[s]);
+        continue;
+      }
+      for (std::int64_t i = at; i < call.count; ++i) {
+        const float second = Op::takes_two ? to_float(call.b[i]) : 0.0F;
+        call.out[i] = from_float<Out>(op(to_float(call.a[i]), second));
+      }
+    }
+  }
+}
+
+struct CopyOp {
+  static constexpr bool takes_two = false;
+  __device__ float operator()(float a, float) const { return a; }
+};
+struct AddOp {
+  static constexpr bool takes_two = true;
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct GeluOp {
+  static constexpr bool takes_two = false;
+  __device__ float operator()(float x, float) const { return element::Gelu::value(x); }
+};
+struct GeluBackwardOp {
+  static constexpr bool takes_two = true;
+  __device__ float operator()(float dy, float x) const { return dy * element::Gelu::slope(x); }
+};
+
+/// body(row, item) for all row < rows and item < items, each once.
+template <class Body>
+__global__ void __launch_bounds__(flat_threads)
+    for_rows_kernel(Body body, std::int64_t rows, int items, int lanes_log2) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int lanes = 1 << lanes_log2;
+  const int rows_at_once = flat_threads >> lanes_log2;
+  for (std::int64_t row = std::int64_t{blockIdx.x} * rows_at_once + (thread >> lanes_log2); row < rows;
+       row += std::int64_t{gridDim.x} * rows_at_once) {
+    for (int item = thread & (lanes - 1); item < items; item += lanes) body(row, item);
+  }
+}
+
+/// y (M, F) = silu(gate) up of x (M, 2F) = [gate | up]; an item is V columns of y.
+template <int V, class X, class Y>
+struct SwigluRows {
+  const X* x;
+  Y* y;
+  int features;
+
+  __device__ void operator()(std::int64_t row, int item) const {
+    const X* gate = x + row * 2 * features + item * V;
+    float g[V];
+    float u[V];
+    load_floats(gate, g);
+    load_floats(gate + features, u);
+    MAESTRO_UNROLL
+    for (int i = 0; i < V; ++i) g[i] = element::Swiglu::value(g[i], u[i]);
+    store_floats(y + row * features + item * V, g);
+  }
+};
+
+/// dx (M, 2F) of dy (M, F) and x (M, 2F).
+template <int V, class D, class X>
+struct SwigluBackwardRows {
+  const D* dy;
+  const X* x;
+  X* dx;
+  int features;
+
+  __device__ void operator()(std::int64_t row, int item) const {
+    const std::int64_t gate = row * 2 * features + item * V;
+    float d[V];
+    float g[V];
+    float u[V];
+    load_floats(dy + row * features + item * V, d);
+    load_floats(x + gate, g);
+    load_floats(x + gate + features, u);
+    MAESTRO_UNROLL
+    for (int i = 0; i < V; ++i) {
+      const element::Swiglu gradient = element::Swiglu::gradient(d[i], g[i], u[i]);
+      g[i] = gradient.dgate;
+      u[i] = gradient.dup;
+    }
+    store_floats(dx + gate, g);
+    store_floats(dx + gate + features, u);
+  }
+};
+
+}  // namespace maestro::cuda

@@ -1,0 +1,133 @@
+// The per-element mathematics of operators, for devices and for the processor: one definition, so that tests of one
+// prove the other. Plain functions of numbers; loads, stores and sums are the kernels'.
+#pragma once
+
+#include <cmath>
+
+#if defined(__CUDACC__)
+#define MAESTRO_HD __host__ __device__ __forceinline__
+#else
+#define MAESTRO_HD inline
+#endif
+
+namespace maestro::element {
+
+/// e^x. On a device its error grows with |x|, to 2e-6 relative at |x| = 20.
+MAESTRO_HD float exponential(float x) {
+#if defined(__CUDA_ARCH__)
+  return __expf(x);
+#else
+  return std::exp(x);
+#endif
+}
+/// Natural logarithm, for positive normal numbers.
+MAESTRO_HD float logarithm(float x) {
+#if defined(__CUDA_ARCH__)
+  return logf(x);
+#else
+  return std::log(x);
+#endif
+}
+/// 1 / x within 2 units in the last place for |x| below 2^126, 0 above.
+MAESTRO_HD float reciprocal(float x) {
+#if defined(__CUDA_ARCH__)
+  return __fdividef(1.0F, x);
+#else
+  return 1.0F / x;
+#endif
+}
+MAESTRO_HD float larger(float a, float b) {
+  return a < b ? b : a;
+}
+
+MAESTRO_HD float sigmoid(float x) {
+  return reciprocal(1.0F + exponential(-x));
+}
+
+/// Tanh-approximated GELU (Hendrycks & Gimpel 2016): 0.5 x (1 + tanh u) = x sigmoid(2 u) with
+/// u = sqrt(2 / pi) (x + 0.044715 x^3); the sigmoid form has no cancellation for negative x.
+struct Gelu {
+  static constexpr float twice_root = 1.5957691216057308F;  // 2 sqrt(2 / pi)
+  static constexpr float cubic = 0.044715F;
+
+  MAESTRO_HD static float value(float x) { return x * sigmoid(twice_root * x * (1.0F + cubic * x * x)); }
+  MAESTRO_HD static float slope(float x) {
+    const float square = x * x;
+    const float s = sigmoid(twice_root * x * (1.0F + cubic * square));
+    return s + x * s * (1.0F - s) * (twice_root * (1.0F + 3.0F * cubic * square));
+  }
+};
+
+/// SwiGLU (Shazeer 2020): silu(gate) up.
+struct Swiglu {
+  float dgate = 0;
+  float dup = 0;
+
+  MAESTRO_HD static float value(float gate, float up) { return gate * sigmoid(gate) * up; }
+  MAESTRO_HD static Swiglu gradient(float d, float gate, float up) {
+    const float s = sigmoid(gate);
+    return {d * up * s * (1.0F + gate * (1.0F - s)), d * gate * s};
+  }
+};
+
+/// The rotation of a pair (Su et al. 2021, eq. 34).
+struct RotaryPair {
+  float first = 0;
+  float second = 0;
+  MAESTRO_HD RotaryPair rotated(float cosine, float sine) const {
+    return {first * cosine - second * sine, second * cosine + first * sine};
+  }
+};
+
+/// AdamW (Loshchilov & Hutter 2019, algorithm 2) of one parameter, with what is the same for all of a step beforehand.
+struct AdamW {
+  float keep = 1;          ///< 1 - lr * weight_decay
+  float step_size = 0;     ///< lr / (1 - beta1^step)
+  float inverse_root = 1;  ///< 1 / sqrt(1 - beta2^step)
+  float beta1 = 0;
+  float beta2 = 0;
+  float one_less_beta1 = 1;
+  float one_less_beta2 = 1;
+  float epsilon = 0;
+  float gradient_scale = 1;
+
+  MAESTRO_HD void update(float& value, float gradient, float& mean, float& variance) const {
+    const float g = gradient * gradient_scale;
+    mean = beta1 * mean + one_less_beta1 * g;
+    variance = beta2 * variance + one_less_beta2 * (g * g);
+    value = value * keep - step_size * mean / (sqrtf(variance) * inverse_root + epsilon);
+  }
+};
+
+/// What is known of one distribution of a row: softmax at temperature T is exp((x - max) / T - log_sum).
+struct Normaliser {
+  float max = 0;
+  float log_sum = 0;      ///< log of the sum of exp((x - max) / T)
+  float log_sum_one = 0;  ///< the same at T = 1
+
+  MAESTRO_HD float log_probability(float x, float inverse_t) const { return (x - max) * inverse_t - log_sum; }
+  MAESTRO_HD float probability_at_one(float x) const { return exponential(x - max - log_sum_one); }
+};
+
+/// Derivatives of the divergences with respect to the student's logit z / T, for p = exp(log_p) of the teacher and
+/// q = exp(log_q) of the student, and the mixture m = beta p + (1 - beta) q; see distillation_options.hpp.
+struct Divergences {
+  static constexpr float smallest_normal = 1.17549435e-38F;
+
+  /// log m; finite where both underflow, since it is only ever multiplied with p or q.
+  MAESTRO_HD static float log_mixture(float p, float q, float beta) {
+    return logarithm(larger(p * beta + q * (1.0F - beta), smallest_normal));
+  }
+  MAESTRO_HD static float forward_kl(float log_p, float log_q) { return exponential(log_q) - exponential(log_p); }
+  /// `divergence` is KL(q || p).
+  MAESTRO_HD static float reverse_kl(float log_p, float log_q, float divergence) {
+    return exponential(log_q) * (log_q - log_p - divergence);
+  }
+  /// `divergence` is KL(q || m).
+  MAESTRO_HD static float js(float log_p, float log_q, float beta, float divergence) {
+    const float q = exponential(log_q);
+    return (1.0F - beta) * q * (log_q - log_mixture(exponential(log_p), q, beta) - divergence);
+  }
+};
+
+}  // namespace maestro::element

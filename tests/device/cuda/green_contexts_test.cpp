@@ -1,0 +1,132 @@
+// Cutting a device's multiprocessors, over doubles of the driver's functions: an H200 as its driver describes it.
+#include "runtime/device/cuda/green_contexts.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/core/result.hpp"
+#include "tests/device/cuda/site.hpp"
+
+namespace maestro::cuda {
+namespace {
+
+constexpr unsigned all_multiprocessors = 132;
+constexpr unsigned group_size = 8;
+constexpr unsigned group_count = 15;  // fewer than 132 / 8: of 18 on a cluster 2 are left over
+
+/// What the doubles were told. The functions are C's, so it is global; every test starts anew.
+struct Told {
+  unsigned described = 0;  // multiprocessors of the latest description
+  int contexts = 0;        // that exist
+  bool refuses = false;    // to create one
+};
+Told told;
+
+CUresult resource_of_device(CUdevice, CUdevResource* resource, CUdevResourceType type) {
+  if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_VALUE;
+  *resource = CUdevResource{};
+  resource->type = type;
+  resource->sm.smCount = all_multiprocessors;
+  return CUDA_SUCCESS;
+}
+
+CUresult split(CUdevResource* groups, unsigned* count, const CUdevResource* whole, CUdevResource* rest, unsigned,
+               unsigned least) {
+  if (whole->sm.smCount != all_multiprocessors || least == 0 || least > group_size) return CUDA_ERROR_INVALID_VALUE;
+  if (groups == nullptr) return *count = group_count, CUDA_SUCCESS;
+  for (unsigned group = 0; group < *count; ++group) {
+    groups[group] = *whole;
+    groups[group].sm.smCount = group_size;
+  }
+  *rest = *whole;
+  rest->sm.smCount = all_multiprocessors - *count * group_size;
+  return CUDA_SUCCESS;
+}
+
+CUresult describe(CUdevResourceDesc* description, CUdevResource* resources, unsigned count) {
+  told.described = 0;
+  for (unsigned each = 0; each < count; ++each) told.described += resources[each].sm.smCount;
+  *description = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult create(CUgreenCtx* context, CUdevResourceDesc, CUdevice, unsigned) {
+  if (told.refuses) return CUDA_ERROR_NOT_SUPPORTED;
+  ++told.contexts;
+  *context = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult destroy(CUgreenCtx) {
+  --told.contexts;
+  return CUDA_SUCCESS;
+}
+
+CUresult create_stream(CUstream* stream, CUgreenCtx, unsigned flags, int priority) {
+  if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, priority) == cudaSuccess
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+GreenContextCalls doubles() {
+  told = Told();
+  return {&resource_of_device, &split, &describe, &create, &destroy, &create_stream};
+}
+
+TEST(GreenContexts, two_halves_hold_all_multiprocessors_between_them) {  // GC-1, MP-3
+  DeviceParts parts(0, doubles());
+  std::string why;
+  const auto first = parts.take(0.5, why);
+  ASSERT_NE(first, nullptr) << why;
+  EXPECT_EQ(first->multiprocessors(), 64);
+  EXPECT_EQ(told.described, 64u);
+  const auto second = parts.take(0.5, why);
+  ASSERT_NE(second, nullptr) << why;
+  EXPECT_EQ(second->multiprocessors(), 68);
+  EXPECT_EQ(told.described, 68u);
+  EXPECT_THROW((void)parts.take(0.1, why), JobError);
+  EXPECT_EQ(told.contexts, 2);
+}
+
+TEST(GreenContexts, a_part_that_ends_leaves_its_multiprocessors_to_the_next) {
+  DeviceParts parts(0, doubles());
+  std::string why;
+  for (int round = 0; round < 3; ++round) {
+    const auto part = parts.take(1, why);
+    ASSERT_NE(part, nullptr) << why;
+    EXPECT_EQ(part->multiprocessors(), static_cast<int>(all_multiprocessors));
+    const Stream stream = part->stream(Priority::critical);
+    EXPECT_NE(stream.get(), nullptr);
+  }
+  EXPECT_EQ(told.contexts, 0);
+}
+
+TEST(GreenContexts, a_driver_that_lacks_or_refuses_them_is_quoted) {
+  std::string why;
+  DeviceParts without(0, GreenContextCalls{});
+  EXPECT_EQ(without.take(0.5, why), nullptr);
+  EXPECT_EQ(why, "the driver has no green contexts");
+  DeviceParts refusing(0, doubles());
+  told.refuses = true;
+  EXPECT_EQ(refusing.take(0.5, why), nullptr);
+  EXPECT_EQ(why, "cuGreenCtxCreate answers 801");
+  told.refuses = false;
+  EXPECT_NE(refusing.take(1, why), nullptr);  // nothing was lost by the refusal
+}
+
+TEST(GreenContexts, a_device_of_a_part_is_sized_for_it) {
+  DeviceParts parts(0, doubles());
+  Poller poller;
+  DeviceOptions options;
+  options.name = "cuda:0";
+  options.share = 0.25;
+  {
+    const CudaDevice device(options, poller, parts, any_table);
+    EXPECT_EQ(device.multiprocessors(), 32);
+    EXPECT_EQ(told.contexts, 1);
+  }
+  EXPECT_EQ(told.contexts, 0);
+}
+
+}  // namespace
+}  // namespace maestro::cuda

@@ -1,0 +1,83 @@
+#include "runtime/device/graph_policy.hpp"
+
+#include <gtest/gtest.h>
+
+namespace maestro {
+namespace {
+
+using std::chrono::microseconds;
+
+GraphPolicyOptions options_of(std::size_t most_graphs, microseconds least) {
+  GraphPolicyOptions options;
+  options.most_graphs = most_graphs;
+  options.least_issue_time = least;
+  return options;
+}
+
+/// Runs `key` once as a device would, every recording succeeding.
+GraphAction run(GraphPolicy& policy, GraphKey key, microseconds issue_time) {
+  const GraphAction action = policy.next(key);
+  if (action == GraphAction::plain) policy.issued(key, issue_time);
+  if (action == GraphAction::record) (void)policy.recorded(key);
+  return action;
+}
+
+TEST(GraphPolicy, work_is_recorded_after_a_first_and_a_timed_run_and_replayed_from_then_on) {  // GP-1
+  GraphPolicy policy(options_of(4, microseconds(40)));
+  EXPECT_EQ(run(policy, 1, microseconds(5000)), GraphAction::plain);  // libraries start
+  EXPECT_EQ(run(policy, 1, microseconds(100)), GraphAction::plain);
+  EXPECT_EQ(run(policy, 1, microseconds(0)), GraphAction::record);
+  for (int again = 0; again < 3; ++again) EXPECT_EQ(run(policy, 1, microseconds(0)), GraphAction::replay);
+  EXPECT_EQ(policy.graphs(), 1u);
+}
+
+TEST(GraphPolicy, with_no_least_time_the_second_run_is_recorded) {  // GP-1
+  GraphPolicy policy(options_of(4, microseconds(0)));
+  EXPECT_EQ(run(policy, 1, microseconds(1)), GraphAction::plain);
+  EXPECT_EQ(run(policy, 1, microseconds(1)), GraphAction::record);
+}
+
+TEST(GraphPolicy, work_that_the_host_issues_quickly_is_never_recorded) {
+  GraphPolicy policy(options_of(4, microseconds(40)));
+  EXPECT_EQ(run(policy, 1, microseconds(5000)), GraphAction::plain);
+  for (int again = 0; again < 10; ++again) EXPECT_EQ(run(policy, 1, microseconds(39)), GraphAction::plain);
+}
+
+TEST(GraphPolicy, a_recording_that_failed_is_not_tried_again) {  // GP-2
+  GraphPolicy policy(options_of(4, microseconds(0)));
+  EXPECT_EQ(run(policy, 1, microseconds(1)), GraphAction::plain);
+  EXPECT_EQ(policy.next(1), GraphAction::record);
+  policy.failed(1);
+  for (int again = 0; again < 5; ++again) EXPECT_EQ(run(policy, 1, microseconds(100)), GraphAction::plain);
+  EXPECT_EQ(policy.graphs(), 0u);
+}
+
+TEST(GraphPolicy, the_graph_that_was_used_longest_ago_goes_for_a_new_one) {  // GP-3
+  GraphPolicy policy(options_of(2, microseconds(0)));
+  for (const GraphKey key : {1u, 2u}) {
+    EXPECT_EQ(run(policy, key, microseconds(1)), GraphAction::plain);
+    EXPECT_EQ(run(policy, key, microseconds(1)), GraphAction::record);
+  }
+  EXPECT_EQ(policy.next(1), GraphAction::replay);
+  EXPECT_EQ(policy.next(3), GraphAction::plain);
+  policy.issued(3, microseconds(1));
+  EXPECT_EQ(policy.next(3), GraphAction::record);
+  EXPECT_EQ(policy.recorded(3), GraphKey{2});
+  EXPECT_EQ(policy.graphs(), 2u);
+  EXPECT_EQ(policy.next(2), GraphAction::plain);
+}
+
+TEST(GraphPolicy, keys_without_a_graph_are_forgotten_in_the_end_and_graphs_are_not) {  // GP-3
+  GraphPolicyOptions options = options_of(2, microseconds(0));
+  options.most_keys = 8;
+  GraphPolicy policy(options);
+  EXPECT_EQ(run(policy, 0, microseconds(1)), GraphAction::plain);
+  EXPECT_EQ(run(policy, 0, microseconds(1)), GraphAction::record);
+  EXPECT_EQ(run(policy, 1, microseconds(1)), GraphAction::plain);
+  for (GraphKey key = 2; key < 20; ++key) EXPECT_EQ(run(policy, key, microseconds(1)), GraphAction::plain);
+  EXPECT_EQ(run(policy, 1, microseconds(1)), GraphAction::plain);  // as if new
+  EXPECT_EQ(policy.next(0), GraphAction::replay);
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,179 @@
+// Normalisation kernels against the processor's: warp, block and wide rows, every mix of storage types.
+#include "tests/ops/cuda/kernel_test.hpp"
+
+namespace maestro::cuda {
+namespace {
+
+constexpr double epsilon = 1e-5;
+/// One warp, several, and rows that do not fit; norm_tiles().
+constexpr std::int64_t columns_of_all_kinds[] = {1, 7, 64, 65, 768, 1023, 1028, 2052};
+
+class NormKernels : public KernelTest {
+ protected:
+  struct Case {
+    std::int64_t rows;
+    std::int64_t columns;
+    DType x;
+    DType y;
+    bool centred;
+  };
+  template <class Body>
+  void for_cases(Body body) {
+    for (const std::int64_t columns : columns_of_all_kinds) {
+      for (const std::int64_t rows : odd_rows) {
+        if (rows * columns > 33 * 768) continue;  // nothing new, and slow
+        for (const DType y : both_types) {
+          for (const bool centred : {false, true}) {
+            body(Case{rows, columns, DType::f32, y, centred});
+            if (y == DType::bf16) body(Case{rows, columns, y, y, centred});
+          }
+        }
+      }
+    }
+  }
+  /// x of a mean that is large beside its deviation.
+  OwnedTensor shifted(DType dtype, Shape shape) {
+    OwnedTensor x = random(dtype, shape);
+    for (std::int64_t i = 0; i < x.tensor().elements(); ++i) x.set(i, 4 + x.get(i));
+    return x;
+  }
+};
+
+TEST_F(NormKernels, values_means_and_deviations) {
+  for_cases([&](const Case& c) {
+    SCOPED_TRACE(std::to_string(c.rows) + " x " + std::to_string(c.columns) + (c.centred ? " layer" : " rms"));
+    const OwnedTensor x = shifted(c.x, {c.rows, c.columns});
+    const OwnedTensor weight = random(DType::f32, {c.columns});
+    const OwnedTensor bias = random(DType::f32, {c.columns});
+    const OwnedTensor y(c.y, {c.rows, c.columns});
+    const OwnedTensor mean(DType::f32, {c.rows});
+    const OwnedTensor rstd(DType::f32, {c.rows});
+    if (c.centred) {
+      reference_.layer_norm(x, weight, bias, epsilon, y, mean, rstd);
+    } else {
+      reference_.rms_norm(x, weight, epsilon, y, rstd);
+    }
+    const Tensor device_x = upload(x);
+    const Tensor device_y = empty(c.y, {c.rows, c.columns});
+    const Tensor device_mean = c.centred ? empty(DType::f32, {c.rows}) : Tensor();
+    const Tensor device_rstd = empty(DType::f32, {c.rows});
+    const NormParameters parameters{upload(weight), c.centred ? upload(bias) : Tensor(), epsilon};
+    run([&] { norm(at_, device_x, parameters, device_y, device_mean, device_rstd); });
+    // A row of few columns may have a deviation far below its mean, whose rounding is then scaled up.
+    const double tolerance = c.columns < 64 ? 1e-3 : 1e-5;
+    expect_near(device_y, y.values(), "y", tolerance);
+    expect_near(device_rstd, rstd.values(), "rstd", tolerance);
+    if (c.centred) expect_near(device_mean, mean.values(), "mean");
+  });
+}
+
+TEST_F(NormKernels, the_sum_of_a_residual_stream_is_normalised_on_the_way) {
+  for_cases([&](const Case& c) {
+    if (c.x != DType::f32) return;
+    const OwnedTensor a = random(DType::f32, {c.rows, c.columns});
+    const OwnedTensor b = random(c.y, {c.rows, c.columns});
+    const OwnedTensor weight = random(DType::f32, {c.columns});
+    const OwnedTensor bias = random(DType::f32, {c.columns});
+    const OwnedTensor sum(DType::f32, {c.rows, c.columns});
+    const OwnedTensor y(c.y, {c.rows, c.columns});
+    const OwnedTensor mean(DType::f32, {c.rows});
+    const OwnedTensor rstd(DType::f32, {c.rows});
+    reference_.add(a, b, sum);
+    if (c.centred) {
+      reference_.layer_norm(sum, weight, bias, epsilon, y, mean, rstd);
+    } else {
+      reference_.rms_norm(sum, weight, epsilon, y, rstd);
+    }
+    const Tensor device_a = upload(a);
+    const Tensor device_b = upload(b);
+    const Tensor device_y = empty(c.y, {c.rows, c.columns});
+    const Tensor device_mean = c.centred ? empty(DType::f32, {c.rows}) : Tensor();
+    const Tensor device_rstd = empty(DType::f32, {c.rows});
+    const NormParameters parameters{upload(weight), c.centred ? upload(bias) : Tensor(), epsilon};
+    run([&] { add_norm(at_, device_a, device_b, device_a, parameters, device_y, device_mean, device_rstd); });
+    EXPECT_EQ(download(device_a), sum.values());  // in place
+    expect_near(device_y, y.values(), "y", c.columns < 64 ? 1e-3 : 1e-5);
+  });
+}
+
+TEST_F(NormKernels, gradients_of_inputs_and_parameters) {
+  for_cases([&](const Case& c) {
+    for (const bool accumulate : {false, true}) {
+      SCOPED_TRACE(std::to_string(c.rows) + " x " + std::to_string(c.columns) + (c.centred ? " layer" : " rms"));
+      const OwnedTensor dy = random(c.y, {c.rows, c.columns});
+      const OwnedTensor x = random(c.x, {c.rows, c.columns});
+      const OwnedTensor weight = random(DType::f32, {c.columns});
+      const OwnedTensor mean = random(DType::f32, {c.rows}, 0.1);
+      const OwnedTensor rstd = random(DType::f32, {c.rows});
+      const OwnedTensor dx = random(c.x, {c.rows, c.columns});
+      const OwnedTensor dweight = random(DType::f32, {c.columns});
+      const OwnedTensor dbias = random(DType::f32, {c.columns});
+      const Tensor device_dy = upload(dy);
+      const Tensor device_x = upload(x);
+      const Tensor device_weight = upload(weight);
+      const Tensor device_mean = c.centred ? upload(mean) : Tensor();
+      const Tensor device_rstd = upload(rstd);
+      const NormGradients gradients{upload(dx), accumulate, upload(dweight), c.centred ? upload(dbias) : Tensor()};
+      if (c.centred) {
+        reference_.layer_norm_backward(dy, x, weight, mean, rstd, dx, accumulate, dweight, dbias);
+      } else {
+        reference_.rms_norm_backward(dy, x, weight, rstd, dx, accumulate, dweight);
+      }
+      run([&] { norm_backward(at_, device_dy, device_x, device_weight, device_mean, device_rstd, gradients); });
+      expect_near(gradients.dx, dx.values(), "dx");
+      expect_near(gradients.dweight, dweight.values(), "dweight");
+      if (c.centred) expect_near(gradients.dbias, dbias.values(), "dbias");
+    }
+  });
+}
+
+TEST_F(NormKernels, rows_wider_than_registers_hold) {
+  constexpr std::int64_t columns = 8200;  // norm_most_warps * 32 * norm_packs * norm_width, and a few
+  const OwnedTensor x = random(DType::f32, {2, columns});
+  const OwnedTensor dy = random(DType::bf16, {2, columns});
+  const OwnedTensor weight = random(DType::f32, {columns});
+  const OwnedTensor bias = random(DType::f32, {columns});
+  const OwnedTensor y(DType::bf16, {2, columns});
+  const OwnedTensor mean(DType::f32, {2});
+  const OwnedTensor rstd(DType::f32, {2});
+  const OwnedTensor dx(DType::f32, {2, columns});
+  const OwnedTensor dweight = random(DType::f32, {columns});
+  const OwnedTensor dbias = random(DType::f32, {columns});
+  const NormParameters parameters{upload(weight), upload(bias), epsilon};
+  const NormGradients gradients{empty(DType::f32, {2, columns}), false, upload(dweight), upload(dbias)};
+  const Tensor device_x = upload(x);
+  const Tensor device_dy = upload(dy);
+  const Tensor device_y = empty(DType::bf16, {2, columns});
+  const Tensor device_mean = empty(DType::f32, {2});
+  const Tensor device_rstd = empty(DType::f32, {2});
+  reference_.layer_norm(x, weight, bias, epsilon, y, mean, rstd);
+  reference_.layer_norm_backward(dy, x, weight, mean, rstd, dx, false, dweight, dbias);
+  run([&] {
+    norm(at_, device_x, parameters, device_y, device_mean, device_rstd);
+    norm_backward(at_, device_dy, device_x, parameters.weight, device_mean, device_rstd, gradients);
+  });
+  expect_near(device_y, y.values(), "y");
+  expect_near(gradients.dx, dx.values(), "dx");
+  expect_near(gradients.dweight, dweight.values(), "dweight");
+  expect_near(gradients.dbias, dbias.values(), "dbias");
+}
+
+TEST_F(NormKernels, frozen_parameters_get_no_gradient) {
+  const OwnedTensor dy = random(DType::f32, {5, 64});
+  const OwnedTensor x = random(DType::f32, {5, 64});
+  const OwnedTensor weight = random(DType::f32, {64});
+  const OwnedTensor rstd = random(DType::f32, {5});
+  const OwnedTensor dx(DType::f32, {5, 64});
+  reference_.rms_norm_backward(dy, x, weight, rstd, dx, false, Tensor());
+  const Tensor gradient = upload(dy);  // dx in dy's memory
+  const Tensor device_x = upload(x);
+  const Tensor device_weight = upload(weight);
+  const Tensor device_rstd = upload(rstd);
+  run([&] {
+    norm_backward(at_, gradient, device_x, device_weight, Tensor(), device_rstd, {gradient, false, Tensor(), Tensor()});
+  });
+  expect_near(gradient, dx.values(), "dx");
+}
+
+}  // namespace
+}  // namespace maestro::cuda

@@ -1,0 +1,107 @@
+// Pointwise kernels against the processor's operators: all storage types, sizes of no multiple, memory that is not
+// aligned.
+#include "tests/ops/cuda/kernel_test.hpp"
+
+namespace maestro::cuda {
+namespace {
+
+class PointwiseKernels : public KernelTest {};
+
+constexpr std::int64_t counts[] = {0, 1, 7, 8, 64, 1023, 8192, 10001};
+constexpr std::int64_t offsets[] = {0, 1};
+
+TEST_F(PointwiseKernels, cast_between_all_storage_types) {
+  for (const std::int64_t count : counts) {
+    for (const DType from : both_types) {
+      for (const DType to : both_types) {
+        const OwnedTensor x = random(from, {count});
+        const OwnedTensor wanted(to, {count});
+        reference_.cast(x, wanted);
+        for (const std::int64_t offset : offsets) {
+          const Tensor device_x = upload(x, offset);
+          const Tensor y = empty(to, {count}, offset);
+          run([&] { cast(at_, device_x, y); });
+          EXPECT_EQ(download(y), wanted.values()) << count;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PointwiseKernels, add_of_any_mix_also_in_place) {
+  for (const std::int64_t count : counts) {
+    for (const DType left : both_types) {
+      for (const DType right : both_types) {
+        const OwnedTensor a = random(left, {count});
+        const OwnedTensor b = random(right, {count});
+        const OwnedTensor wanted(left, {count});
+        reference_.add(a, b, wanted);
+        const Tensor device_a = upload(a);
+        const Tensor device_b = upload(b);
+        run([&] { add(at_, device_a, device_b, device_a); });
+        EXPECT_EQ(download(device_a), wanted.values()) << count;
+      }
+    }
+  }
+}
+
+TEST_F(PointwiseKernels, gelu_and_its_gradient) {
+  for (const std::int64_t count : counts) {
+    for (const DType act : both_types) {
+      const OwnedTensor x = random(act, {count}, 3);
+      const OwnedTensor dy = random(act, {count});
+      const OwnedTensor y(act, {count});
+      const OwnedTensor dx(act, {count});
+      reference_.gelu(x, y);
+      reference_.gelu_backward(dy, x, dx);
+      const Tensor device_x = upload(x);
+      const Tensor device_y = empty(act, {count});
+      const Tensor gradient = upload(dy);  // in place
+      run([&] {
+        gelu(at_, device_x, device_y);
+        gelu_backward(at_, gradient, device_x, gradient);
+      });
+      expect_near(device_y, y.values(), "y");
+      expect_near(gradient, dx.values(), "dx");
+    }
+  }
+}
+
+TEST_F(PointwiseKernels, swiglu_and_its_gradient) {
+  for (const std::int64_t rows : odd_rows) {
+    for (const std::int64_t columns : odd_columns) {
+      for (const DType act : both_types) {
+        const OwnedTensor x = random(act, {rows, 2 * columns}, 3);
+        const OwnedTensor dy = random(act, {rows, columns});
+        const OwnedTensor y(act, {rows, columns});
+        const OwnedTensor dx(act, {rows, 2 * columns});
+        reference_.swiglu(x, y);
+        reference_.swiglu_backward(dy, x, dx);
+        const Tensor device_x = upload(x);
+        const Tensor device_y = empty(act, {rows, columns});
+        const Tensor device_dy = upload(dy);
+        const Tensor device_dx = empty(act, {rows, 2 * columns});
+        run([&] {
+          swiglu(at_, device_x, device_y);
+          swiglu_backward(at_, device_dy, device_x, device_dx);
+        });
+        expect_near(device_y, y.values(), "y");
+        expect_near(device_dx, dx.values(), "dx");
+      }
+    }
+  }
+}
+
+TEST_F(PointwiseKernels, zero_clears_all_and_nothing_past_it) {
+  const Tensor whole = upload(random(DType::bf16, {9}));
+  run([&] { zero(at_, whole.row_slice(0, 1).reshaped({9})); });
+  EXPECT_EQ(download(whole), Values(9, 0.0));
+  const Tensor part = upload(random(DType::f32, {8}));
+  const Values before = download(part);
+  run([&] { zero(at_, Tensor(part.raw(), DType::f32, {5})); });
+  EXPECT_EQ(download(part)[4], 0.0);
+  EXPECT_EQ(download(part)[5], before[5]);
+}
+
+}  // namespace
+}  // namespace maestro::cuda
