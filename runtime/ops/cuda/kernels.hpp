@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/cuda/workspace.hpp"
@@ -59,6 +60,17 @@ struct NormGradients {
 /// Of norm(); mean undefined: RMS norm. dx may be dy's memory.
 void norm_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                    const Tensor& rstd, const NormGradients& gradients);
+
+// ---- embedding and positions; spans are device memory ----
+void embedding(const Launch& at, const Tensor& table, const Tensor& ids, const Tensor& positions_table,
+               std::span<const std::int32_t> positions, const Tensor& y);
+void embedding_backward(const Launch& at, const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
+                        const Tensor& dtable, const Tensor& dpositions);
+void gather_rows(const Launch& at, const Tensor& from, std::span<const std::int32_t> index, const Tensor& to);
+/// Rows of one index are added up in f32 before they are added to `to`.
+void scatter_add_rows(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to);
+void rotary(const Launch& at, const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions,
+            double theta, int direction);
 
 // ---- sums over rows ----
 /// into (N) f32 += the sums of the columns of values (M, N) f32 or bf16, in a fixed order.

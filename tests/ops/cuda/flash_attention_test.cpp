@@ -3,21 +3,12 @@
 // once (2^-9), and the device also rounds probabilities and their gradients before they are multiplied: 1.5e-2.
 #include "runtime/ops/cuda/flash_attention.hpp"
 
-#include <gtest/gtest.h>
-
-#include <numeric>
-
-#include "runtime/ops/cpu/attention.hpp"
-#include "tests/ops/cuda/device_tensor.hpp"
-#include "tests/ops/owned_tensor.hpp"
+#include "tests/ops/cuda/kernel_test.hpp"
 
 namespace maestro::cuda {
 namespace {
 
-using testing::DeviceTensor;
 using testing::exact_normals;
-using testing::OwnedTensor;
-using testing::Values;
 using testing::worst_error;
 
 struct Problem {
@@ -43,47 +34,58 @@ struct Answer {
   Values dqkv;
 };
 
-Answer on_processor(const Problem& problem, DType act) {
-  const OwnedTensor qkv(act, problem.qkv_shape(), problem.qkv);
-  const OwnedTensor dout(act, problem.out_shape(), problem.dout);
-  const OwnedTensor out(act, problem.out_shape());
-  const OwnedTensor lse(DType::f32, problem.lse_shape());
-  const OwnedTensor dqkv(act, problem.qkv_shape());
-  cpu::ScratchPool scratch;
-  const cpu::Attention attention(cpu::best_isa(), scratch);
-  const SequenceLayout layout{problem.offsets, {}};
-  attention.forward({qkv, out, lse}, problem.shape, layout);
-  attention.backward({qkv, out, lse}, {dout, dqkv}, problem.shape, layout);
-  return {out.values(), lse.values(), dqkv.values()};
-}
-
-class FlashAttention : public ::testing::TestWithParam<DType> {
+class FlashAttention : public KernelTest, public ::testing::WithParamInterface<DType> {
  protected:
+  struct OnDevice {
+    Tensor offsets;
+    Tensor qkv;
+    Tensor dout;
+    Tensor out;
+    Tensor lse;
+    Tensor dqkv;
+  };
+
   [[nodiscard]] static DType act() { return GetParam(); }
+  OnDevice put(const Problem& problem) {
+    const Values offsets(problem.offsets.begin(), problem.offsets.end());
+    const auto count = static_cast<std::int64_t>(offsets.size());
+    return {.offsets = upload(OwnedTensor(DType::i32, Shape{count}, offsets)),
+            .qkv = upload(OwnedTensor(act(), problem.qkv_shape(), problem.qkv)),
+            .dout = upload(OwnedTensor(act(), problem.out_shape(), problem.dout)),
+            .out = empty(act(), problem.out_shape()),
+            .lse = empty(DType::f32, problem.lse_shape()),
+            .dqkv = empty(act(), problem.qkv_shape())};
+  }
+  void compute(const OnDevice& memory, const AttentionShape& shape) const {
+    const SequenceLayout layout{span_of(memory.offsets), {}};
+    flash_attention(at_, memory.qkv, shape, layout, memory.out, memory.lse);
+    flash_attention_backward(at_, memory.dout, memory.qkv, memory.out, memory.lse, shape, layout, memory.dqkv);
+  }
   Answer on_device(const Problem& problem) {
-    const DeviceTensor offsets(problem.offsets);
-    const DeviceTensor qkv(act(), problem.qkv_shape(), problem.qkv);
-    const DeviceTensor dout(act(), problem.out_shape(), problem.dout);
-    const DeviceTensor out(act(), problem.out_shape());
-    const DeviceTensor lse(DType::f32, problem.lse_shape());
-    const DeviceTensor dqkv(act(), problem.qkv_shape());
-    const SequenceLayout layout{{offsets.tensor().data<std::int32_t>(), problem.offsets.size()}, {}};
-    const Launch at = bench_.launch();
-    flash_attention(at, qkv, problem.shape, layout, out, lse);
-    flash_attention_backward(at, dout, qkv, out, lse, problem.shape, layout, dqkv);
-    bench_.finish();
+    const OnDevice memory = put(problem);
+    compute(memory, problem.shape);
+    check(cudaStreamSynchronize(stream_), "attention");
+    return {download(memory.out), download(memory.lse), download(memory.dqkv)};
+  }
+  [[nodiscard]] Answer on_processor(const Problem& problem) const {
+    const OwnedTensor qkv(act(), problem.qkv_shape(), problem.qkv);
+    const OwnedTensor dout(act(), problem.out_shape(), problem.dout);
+    const OwnedTensor out(act(), problem.out_shape());
+    const OwnedTensor lse(DType::f32, problem.lse_shape());
+    const OwnedTensor dqkv(act(), problem.qkv_shape());
+    const SequenceLayout layout{problem.offsets, {}};
+    reference_.attention(qkv, problem.shape, layout, out, lse);
+    reference_.attention_backward(dout, qkv, out, lse, problem.shape, layout, dqkv);
     return {out.values(), lse.values(), dqkv.values()};
   }
-  void check(const Problem& problem) {
+  void compare(const Problem& problem) {
     const Answer got = on_device(problem);
-    const Answer wanted = on_processor(problem, act());
+    const Answer wanted = on_processor(problem);
     const double tolerance = act() == DType::f32 ? 2e-5 : 1.5e-2;
     EXPECT_LT(worst_error(got.out, wanted.out), tolerance);
     EXPECT_LT(worst_error(got.lse, wanted.lse), 2e-5);
     EXPECT_LT(worst_error(got.dqkv, wanted.dqkv), tolerance);
   }
-
-  testing::DeviceBench bench_;
 };
 
 TEST_P(FlashAttention, agrees_with_the_processor_over_tile_edges_and_head_sizes) {
@@ -92,7 +94,7 @@ TEST_P(FlashAttention, agrees_with_the_processor_over_tile_edges_and_head_sizes)
     for (const std::int64_t size : {16, 24, 64, 80, 128}) {
       for (const bool causal : {true, false}) {
         SCOPED_TRACE(::testing::PrintToString(lengths) + " D " + std::to_string(size) + (causal ? " causal" : ""));
-        check(Problem(lengths, {2, 1, size, causal}, static_cast<unsigned>(size)));
+        compare(Problem(lengths, {2, 1, size, causal}, static_cast<unsigned>(size)));
       }
     }
   }
@@ -102,7 +104,7 @@ TEST_P(FlashAttention, agrees_with_the_processor_for_the_widest_heads) {
   for (const std::int64_t size : {136, 256}) {
     for (const bool causal : {true, false}) {
       SCOPED_TRACE("D " + std::to_string(size) + (causal ? " causal" : ""));
-      check(Problem({70, 5}, {2, 1, size, causal}));
+      compare(Problem({70, 5}, {2, 1, size, causal}));
     }
   }
 }
@@ -110,7 +112,15 @@ TEST_P(FlashAttention, agrees_with_the_processor_for_the_widest_heads) {
 TEST_P(FlashAttention, query_heads_use_the_key_head_of_their_group) {
   for (const auto& [heads, kv_heads] : {std::pair{1, 1}, {3, 3}, {4, 2}, {6, 1}, {6, 3}, {8, 4}}) {
     SCOPED_TRACE(std::to_string(heads) + " heads share " + std::to_string(kv_heads));
-    check(Problem({21, 70}, {heads, kv_heads, 16, true}));
+    compare(Problem({21, 70}, {heads, kv_heads, 16, true}));
+  }
+}
+
+TEST_P(FlashAttention, the_order_of_threads_does_not_matter_FA_2) {
+  for (const std::int64_t size : {40, 72, 136}) {
+    const Problem problem({70, 3}, {2, 1, size, true});
+    const OnDevice memory = put(problem);
+    run([&] { compute(memory, problem.shape); });
   }
 }
 
@@ -145,14 +155,14 @@ TEST_P(FlashAttention, large_scores_neither_overflow_nor_vanish) {
     if (i % columns < 64) problem.qkv[i] *= 64;  // q and k: scores of some tens of thousands
   }
   const Answer got = on_device(problem);
-  const Answer wanted = on_processor(problem, act());
+  const Answer wanted = on_processor(problem);
   EXPECT_LT(worst_error(got.out, wanted.out), act() == DType::f32 ? 5e-3 : 2e-2);  // f32 scores of 3e4 are good to 2e-3
   for (const double value : got.dqkv) ASSERT_TRUE(std::isfinite(value));
 }
 
 TEST_P(FlashAttention, no_rows_and_empty_sequences_are_allowed) {
   EXPECT_TRUE(on_device(Problem({}, {2, 1, 16, true})).out.empty());
-  check(Problem({0, 3, 0}, {2, 1, 16, true}));
+  compare(Problem({0, 3, 0}, {2, 1, 16, true}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, FlashAttention, ::testing::Values(DType::f32, DType::bf16),
