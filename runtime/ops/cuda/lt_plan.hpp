@@ -39,6 +39,7 @@ struct ProductRequest {
   DType result = DType::f32;
   ProductEpilogue epilogue = ProductEpilogue::none;
   bool accumulate = false;  ///< adds to what the result holds
+  std::int64_t pitch = 0;   ///< elements from a row of y or dy to the next; 0: n. Without gelu
   auto operator<=>(const ProductRequest&) const = default;
 };
 

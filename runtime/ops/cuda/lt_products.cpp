@@ -10,6 +10,12 @@ namespace {
 
 constexpr int timed_runs = 5;
 
+/// Of a tensor whose rows may be longer than the `n` columns in use.
+std::int64_t pitch_of(const Tensor& rows, std::int64_t n) {
+  assert(rows.columns() >= n);
+  return rows.columns() == n ? 0 : rows.columns();
+}
+
 /// The same product without what is fused to it.
 ProductRequest without_epilogue(ProductRequest request) {
   request.epilogue = ProductEpilogue::none;
@@ -30,16 +36,10 @@ void LtProducts::linear(const Tensor& x, const Tensor& w, const Tensor& bias, co
   const std::int64_t m = x.rows();
   const std::int64_t n = w.rows();
   const std::int64_t k = w.columns();
-  assert(x.dtype() == w.dtype() && x.columns() == k && y.rows() == m && y.columns() == n);
+  assert(x.dtype() == w.dtype() && x.columns() == k && y.rows() == m);
   if (m == 0) return;
-  const ProductRequest request{ProductKind::forward,
-                               m,
-                               n,
-                               k,
-                               x.dtype(),
-                               y.dtype(),
-                               bias.defined() ? ProductEpilogue::bias : ProductEpilogue::none,
-                               false};
+  const ProductEpilogue epilogue = bias.defined() ? ProductEpilogue::bias : ProductEpilogue::none;
+  const ProductRequest request{ProductKind::forward, m, n, k, x.dtype(), y.dtype(), epilogue, false, pitch_of(y, n)};
   run_plain(request, {w, x, y}, bias);
 }
 
@@ -50,7 +50,7 @@ void LtProducts::linear_gelu(const Tensor& x, const Tensor& w, const Tensor& bia
   assert(x.dtype() == w.dtype() && x.columns() == k && y.rows() == m && y.columns() == n);
   assert(pre.dtype() == y.dtype() && pre.shape() == y.shape());
   if (m == 0) return;
-  ProductRequest request{ProductKind::forward, m, n, k, x.dtype(), y.dtype(), ProductEpilogue::gelu, false};
+  ProductRequest request{ProductKind::forward, m, n, k, x.dtype(), y.dtype(), ProductEpilogue::gelu, false, 0};
   if (bias.defined()) request.epilogue = ProductEpilogue::gelu_bias;
   const Factors factors{w, x, y};
   const auto fused = [&] {
@@ -77,9 +77,10 @@ void LtProducts::linear_backward_input(const Tensor& dy, const Tensor& w, const 
   const std::int64_t m = dy.rows();
   const std::int64_t n = w.rows();
   const std::int64_t k = w.columns();
-  assert(dy.dtype() == w.dtype() && dy.columns() == n && dx.rows() == m && dx.columns() == k);
+  assert(dy.dtype() == w.dtype() && dx.rows() == m && dx.columns() == k);
   if (m == 0) return;
-  run_plain({ProductKind::backward_input, m, n, k, dy.dtype(), dx.dtype(), ProductEpilogue::none, accumulate},
+  run_plain({ProductKind::backward_input, m, n, k, dy.dtype(), dx.dtype(), ProductEpilogue::none, accumulate,
+             pitch_of(dy, n)},
             {w, dy, dx}, {});
 }
 
@@ -90,8 +91,8 @@ void LtProducts::linear_backward_input_gelu(const Tensor& dy, const Tensor& w, c
   assert(dy.dtype() == w.dtype() && dy.columns() == n && dpre.rows() == m && dpre.columns() == k);
   assert(pre.dtype() == dpre.dtype() && pre.shape() == dpre.shape() && pre.raw() != dpre.raw());
   if (m == 0) return;
-  const ProductRequest request{ProductKind::backward_input,    m,    n, k, dy.dtype(), dpre.dtype(),
-                               ProductEpilogue::gelu_gradient, false};
+  const ProductRequest request{ProductKind::backward_input,    m,     n, k, dy.dtype(), dpre.dtype(),
+                               ProductEpilogue::gelu_gradient, false, 0};
   const Factors factors{w, dy, dpre};
   const auto fused = [&] {
     ProductPointers pointers = pointers_of(factors);
@@ -112,11 +113,13 @@ void LtProducts::linear_backward_weight(const Tensor& dy, const Tensor& x, const
   const std::int64_t m = dy.rows();
   const std::int64_t n = dw.rows();
   const std::int64_t k = dw.columns();
-  assert(dy.dtype() == x.dtype() && dw.dtype() == DType::f32 && x.rows() == m && x.columns() == k && dy.columns() == n);
+  assert(dy.dtype() == x.dtype() && dw.dtype() == DType::f32 && x.rows() == m && x.columns() == k);
+  assert(dy.columns() == n || !dbias.defined());
   assert(!dbias.defined() || (dbias.dtype() == DType::f32 && dbias.elements() == n));
   if (m == 0) return;
   const Factors factors{x, dy, dw};
-  ProductRequest request{ProductKind::backward_weight, m, n, k, dy.dtype(), DType::f32, ProductEpilogue::none, true};
+  ProductRequest request{
+      ProductKind::backward_weight, m, n, k, dy.dtype(), DType::f32, ProductEpilogue::none, true, pitch_of(dy, n)};
   if (dbias.defined()) {
     request.epilogue = ProductEpilogue::column_sums;
     const Workspace::Scope scope(*at_.workspace);

@@ -28,6 +28,7 @@ class LtProducts {
   /// See LtEngine::tune. For GELU also chooses between the fused product and a plain one with an own kernel.
   void tune(bool on);
 
+  /// In the three plain products rows of y or dy may be longer than N: what is behind N is neither read nor written.
   /// y act or f32 = x w^T + bias; bias (N) f32, bf16 or undefined. A bias in the dtype of y costs nothing; another is
   /// rounded to it first, by one small kernel.
   void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
