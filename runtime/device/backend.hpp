@@ -45,6 +45,8 @@ class DeviceBackend {
   [[nodiscard]] virtual std::size_t devices() const = 0;
   /// "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139 GiB"
   [[nodiscard]] virtual std::string describe(std::size_t index) const = 0;
+  /// Memory of the device that is in use, by whatever program.
+  [[nodiscard]] virtual std::size_t used_bytes(std::size_t index) const = 0;
   /// The backend outlives its devices.
   [[nodiscard]] virtual std::unique_ptr<Device> open(const DeviceOptions& options) const = 0;
   /// Plain bytes that may be sent to other processes.
