@@ -1,6 +1,8 @@
 #include "actors/replica_builder.hpp"
 
 #include <algorithm>
+#include <exception>
+#include <future>
 
 #include "actors/snapshot_writer.hpp"
 #include "runtime/collective/thread_group.hpp"
@@ -9,6 +11,25 @@
 #include "sections/state_io.hpp"
 
 namespace maestro {
+
+namespace {
+
+/// Operators of a device that has memory of its own are called on its thread.
+void on_device(Device& device, const std::function<void()>& call) {
+  if (device.ops().memory().host()) return call();
+  std::promise<void> done;
+  device.submit(Priority::critical, [&] {
+    try {
+      call();
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
+  });
+  done.get_future().get();
+}
+
+}  // namespace
 
 StartPoint find_start_point(const JobPlan& plan) {
   StartPoint start;
@@ -98,7 +119,8 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
   const PlannedSection& planned = plan_->sections[place.section.value()];
   const std::vector<ParallelContext> ranks = ranks_of(place, replica.groups);
   for (const ParallelContext& rank : ranks) {
-    const OperatorTable& ops = device_of_(place, static_cast<std::size_t>(rank.rank)).ops();
+    Device& device = device_of_(place, static_cast<std::size_t>(rank.rank));
+    const OperatorTable& ops = device.ops();
     SectionContext made_from = context(place, rank, ops);
     if (planned.config.emulated()) {
       made_from.prototype = true;
@@ -110,8 +132,12 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
       return ranks.size() == 1 && other.place.section == place.section && other.runners[0]->section().shareable() &&
              &other.runners[0]->context().memory() == &ops.memory();
     });
-    std::shared_ptr<Section> section =
-        shared == before.end() ? load(place, made_from) : shared->runners[0]->shared_section();
+    std::shared_ptr<Section> section;
+    if (shared != before.end()) {
+      section = shared->runners[0]->shared_section();
+    } else {
+      on_device(device, [&] { section = load(place, made_from); });
+    }
     replica.runners.push_back(
         std::make_shared<SectionRunner>(std::move(section), made_from, planned.config.optimizer, plan_->train.steps));
   }
