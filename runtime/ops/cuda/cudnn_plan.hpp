@@ -1,0 +1,67 @@
+// How packed attention is said to cuDNN: sizes, strides and which calls share a plan. Pure.
+//
+// Tensors are (B, heads, S, D) over packed memory: a row holds [q | k | v], so that one step in S is one row.
+//   dense:   all sequences are equally long; sequence b begins at row b S.
+//   ragged:  sequence b begins where an array of offsets says, has the length that another says, and S is a bound.
+//            B, S and the number of rows are rounded up, so that most micro-batches share a plan: sequences added to B
+//            are empty.
+// cuDNN's log-sum-exps ("stats") are (B, H, S) for dense plans and (rows, H) for ragged ones: M H numbers either way.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "runtime/ops/operator_table.hpp"
+
+namespace maestro::cuda {
+
+/// What the host has to know of a micro-batch's sequences.
+struct SequenceSummary {
+  std::int64_t sequences = 0;
+  std::int64_t rows = 0;
+  std::int64_t longest = 0;
+  bool uniform = false;  ///< all are equally long, and not empty
+};
+/// Of S + 1 offsets in host memory.
+[[nodiscard]] SequenceSummary summarize(std::span<const std::int32_t> offsets);
+
+/// Calls with equal keys share a plan.
+struct CudnnKey {
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t head_size = 1;
+  bool causal = true;
+  bool dense = true;
+  std::int64_t batch = 0;   ///< B
+  std::int64_t length = 0;  ///< S
+  std::int64_t rows = 0;    ///< at most so many
+  auto operator<=>(const CudnnKey&) const = default;
+  [[nodiscard]] std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_size; }
+  [[nodiscard]] std::int64_t out_columns() const { return heads * head_size; }
+};
+/// For uniform sequences.
+[[nodiscard]] CudnnKey dense_key(const AttentionShape& shape, const SequenceSummary& summary);
+[[nodiscard]] CudnnKey ragged_key(const AttentionShape& shape, const SequenceSummary& summary);
+[[nodiscard]] std::string describe(const CudnnKey& key);
+
+/// The smallest of least, 1.5 least, 2 least, 3 least, 4 least, ... that is not below `value`. least is even.
+[[nodiscard]] std::int64_t bucket(std::int64_t value, std::int64_t least);
+
+/// A (B, heads, S, D) view; its data begin `first` elements into the memory it lies in.
+struct HeadView {
+  std::array<std::int64_t, 4> sizes{};
+  std::array<std::int64_t, 4> strides{};
+  std::int64_t first = 0;
+};
+enum class HeadPart : std::uint8_t { query, key, value };
+/// Of qkv or dqkv.
+[[nodiscard]] HeadView part_of_qkv(const CudnnKey& key, HeadPart part);
+/// Of out or dout.
+[[nodiscard]] HeadView view_of_out(const CudnnKey& key);
+/// Of lse, with D = 1.
+[[nodiscard]] HeadView view_of_stats(const CudnnKey& key);
+
+}  // namespace maestro::cuda

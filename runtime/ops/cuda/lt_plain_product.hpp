@@ -1,0 +1,14 @@
+// The product that needs nothing from cuBLASLt: for shapes and alignments that the library has no algorithm for.
+#pragma once
+
+#include "runtime/ops/cuda/kernels.hpp"
+#include "runtime/ops/cuda/lt_plan.hpp"
+
+namespace maestro::cuda {
+
+/// What the plan describes, for epilogues `none` and `bias` (asserted) and operands of equal dtype; any alignment that
+/// the dtypes have, any size. Sums run over the inner side in order, in f32. Correct rather than fast: 32 x 32 tiles
+/// through shared memory without tensor cores.
+void plain_product(const Launch& at, const ProductPlan& plan, const ProductPointers& pointers);
+
+}  // namespace maestro::cuda

@@ -1,0 +1,185 @@
+// The own attention kernels against the processor's, over both dtypes, tile edges, head sizes and groups.
+// Tolerances, of the largest value: f32 sums of a few hundred terms in another order, 2e-5; bf16 storage rounds results
+// once (2^-9), and the device also rounds probabilities and their gradients before they are multiplied: 1.5e-2.
+#include "runtime/ops/cuda/flash_attention.hpp"
+
+#include "tests/ops/cuda/kernel_test.hpp"
+
+namespace maestro::cuda {
+namespace {
+
+using testing::exact_normals;
+using testing::worst_error;
+
+struct Problem {
+  std::vector<std::int32_t> offsets{0};
+  AttentionShape shape;
+  Values qkv;
+  Values dout;
+  Problem(const std::vector<std::int32_t>& lengths, const AttentionShape& s, unsigned seed = 1) : shape(s) {
+    for (const std::int32_t length : lengths) offsets.push_back(offsets.back() + length);
+    std::mt19937 generator(seed);
+    qkv = exact_normals(generator, rows() * shape.qkv_columns());
+    dout = exact_normals(generator, rows() * shape.out_columns());
+  }
+  [[nodiscard]] std::int64_t rows() const { return offsets.back(); }
+  [[nodiscard]] Shape qkv_shape() const { return Shape{rows(), shape.qkv_columns()}; }
+  [[nodiscard]] Shape out_shape() const { return Shape{rows(), shape.out_columns()}; }
+  [[nodiscard]] Shape lse_shape() const { return Shape{rows(), shape.heads}; }
+};
+
+struct Answer {
+  Values out;
+  Values lse;
+  Values dqkv;
+};
+
+class FlashAttention : public KernelTest, public ::testing::WithParamInterface<DType> {
+ protected:
+  struct OnDevice {
+    Tensor offsets;
+    Tensor qkv;
+    Tensor dout;
+    Tensor out;
+    Tensor lse;
+    Tensor dqkv;
+  };
+
+  [[nodiscard]] static DType act() { return GetParam(); }
+  OnDevice put(const Problem& problem) {
+    const Values offsets(problem.offsets.begin(), problem.offsets.end());
+    const auto count = static_cast<std::int64_t>(offsets.size());
+    return {.offsets = upload(OwnedTensor(DType::i32, Shape{count}, offsets)),
+            .qkv = upload(OwnedTensor(act(), problem.qkv_shape(), problem.qkv)),
+            .dout = upload(OwnedTensor(act(), problem.out_shape(), problem.dout)),
+            .out = empty(act(), problem.out_shape()),
+            .lse = empty(DType::f32, problem.lse_shape()),
+            .dqkv = empty(act(), problem.qkv_shape())};
+  }
+  void compute(const OnDevice& memory, const AttentionShape& shape) const {
+    const SequenceLayout layout{span_of(memory.offsets), {}};
+    flash_attention(at_, memory.qkv, shape, layout, memory.out, memory.lse);
+    flash_attention_backward(at_, memory.dout, memory.qkv, memory.out, memory.lse, shape, layout, memory.dqkv);
+  }
+  Answer on_device(const Problem& problem) {
+    const OnDevice memory = put(problem);
+    compute(memory, problem.shape);
+    check(cudaStreamSynchronize(stream_), "attention");
+    return {download(memory.out), download(memory.lse), download(memory.dqkv)};
+  }
+  [[nodiscard]] Answer on_processor(const Problem& problem) const {
+    const OwnedTensor qkv(act(), problem.qkv_shape(), problem.qkv);
+    const OwnedTensor dout(act(), problem.out_shape(), problem.dout);
+    const OwnedTensor out(act(), problem.out_shape());
+    const OwnedTensor lse(DType::f32, problem.lse_shape());
+    const OwnedTensor dqkv(act(), problem.qkv_shape());
+    const SequenceLayout layout{problem.offsets, {}};
+    reference_.attention(qkv, problem.shape, layout, out, lse);
+    reference_.attention_backward(dout, qkv, out, lse, problem.shape, layout, dqkv);
+    return {out.values(), lse.values(), dqkv.values()};
+  }
+  void compare(const Problem& problem) {
+    const Answer got = on_device(problem);
+    const Answer wanted = on_processor(problem);
+    const double tolerance = act() == DType::f32 ? 2e-5 : 1.5e-2;
+    EXPECT_LT(worst_error(got.out, wanted.out), tolerance);
+    EXPECT_LT(worst_error(got.lse, wanted.lse), 2e-5);
+    EXPECT_LT(worst_error(got.dqkv, wanted.dqkv), tolerance);
+  }
+};
+
+TEST_P(FlashAttention, agrees_with_the_processor_over_tile_edges_and_head_sizes) {
+  const std::vector<std::vector<std::int32_t>> all_lengths = {{1}, {7}, {33}, {64}, {129}, {65, 1, 31, 0, 17}};
+  for (const auto& lengths : all_lengths) {
+    for (const std::int64_t size : {16, 24, 64, 80, 128}) {
+      for (const bool causal : {true, false}) {
+        SCOPED_TRACE(::testing::PrintToString(lengths) + " D " + std::to_string(size) + (causal ? " causal" : ""));
+        compare(Problem(lengths, {2, 1, size, causal}, static_cast<unsigned>(size)));
+      }
+    }
+  }
+}
+
+TEST_P(FlashAttention, agrees_with_the_processor_for_the_widest_heads) {
+  for (const std::int64_t size : {136, 256}) {
+    for (const bool causal : {true, false}) {
+      SCOPED_TRACE("D " + std::to_string(size) + (causal ? " causal" : ""));
+      compare(Problem({70, 5}, {2, 1, size, causal}));
+    }
+  }
+}
+
+TEST_P(FlashAttention, query_heads_use_the_key_head_of_their_group) {
+  for (const auto& [heads, kv_heads] : {std::pair{1, 1}, {3, 3}, {4, 2}, {6, 1}, {6, 3}, {8, 4}}) {
+    SCOPED_TRACE(std::to_string(heads) + " heads share " + std::to_string(kv_heads));
+    compare(Problem({21, 70}, {heads, kv_heads, 16, true}));
+  }
+}
+
+TEST_P(FlashAttention, the_order_of_threads_does_not_matter_FA_2) {
+  for (const std::int64_t size : {40, 72, 136}) {
+    const Problem problem({70, 3}, {2, 1, size, true});
+    const OnDevice memory = put(problem);
+    run([&] { compute(memory, problem.shape); });
+  }
+}
+
+TEST_P(FlashAttention, two_runs_are_bitwise_equal_FA_2) {
+  const Problem problem({130, 5}, {4, 2, 32, true});
+  const Answer first = on_device(problem);
+  const Answer second = on_device(problem);
+  EXPECT_EQ(first.out, second.out);
+  EXPECT_EQ(first.lse, second.lse);
+  EXPECT_EQ(first.dqkv, second.dqkv);
+}
+
+TEST_P(FlashAttention, a_sequence_does_not_feel_its_neighbours_FA_2) {
+  const AttentionShape shape{2, 1, 24, false};
+  const Problem packed({40, 77, 9}, shape);
+  Problem alone({77}, shape);
+  const auto cut = [](const Values& from, std::int64_t columns) {
+    return Values(from.begin() + 40 * columns, from.begin() + 117 * columns);
+  };
+  alone.qkv = cut(packed.qkv, shape.qkv_columns());
+  alone.dout = cut(packed.dout, shape.out_columns());
+  const Answer together = on_device(packed);
+  const Answer single = on_device(alone);
+  EXPECT_EQ(cut(together.out, shape.out_columns()), single.out);
+  EXPECT_EQ(cut(together.dqkv, shape.qkv_columns()), single.dqkv);
+}
+
+TEST_P(FlashAttention, large_scores_neither_overflow_nor_vanish) {
+  Problem problem({90}, {1, 1, 32, true});
+  const auto columns = static_cast<std::size_t>(problem.shape.qkv_columns());
+  for (std::size_t i = 0; i < problem.qkv.size(); ++i) {
+    if (i % columns < 64) problem.qkv[i] *= 64;  // q and k: scores of some tens of thousands
+  }
+  const Answer got = on_device(problem);
+  const Answer wanted = on_processor(problem);
+  EXPECT_LT(worst_error(got.out, wanted.out), act() == DType::f32 ? 5e-3 : 2e-2);  // f32 scores of 3e4 are good to 2e-3
+  for (const double value : got.dqkv) ASSERT_TRUE(std::isfinite(value));
+}
+
+TEST_P(FlashAttention, no_rows_and_empty_sequences_are_allowed) {
+  EXPECT_TRUE(on_device(Problem({}, {2, 1, 16, true})).out.empty());
+  compare(Problem({0, 3, 0}, {2, 1, 16, true}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, FlashAttention, ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& of) { return std::string(name_of(of.param)); });
+
+TEST(FlashRefusal, names_the_head_size_and_the_nearest_good_one) {
+  EXPECT_EQ(flash_refusal({1, 1, 64, true}), "");
+  EXPECT_EQ(flash_refusal({1, 1, 20, true}), "head size 20 is none of 16, 24, ..., 256; the nearest is 24");
+  EXPECT_EQ(flash_refusal({1, 1, 7, true}), "head size 7 is none of 16, 24, ..., 256; the nearest is 16");
+  EXPECT_EQ(flash_refusal({1, 1, 264, true}), "head size 264 is none of 16, 24, ..., 256; the nearest is 256");
+}
+
+TEST(FlashRefusal, is_an_error_of_a_call) {
+  const Launch at{};
+  const Tensor none(nullptr, DType::f32, Shape{0, 60});
+  EXPECT_THROW(flash_attention(at, none, {1, 1, 20, true}, {}, none, none), DeviceError);
+}
+
+}  // namespace
+}  // namespace maestro::cuda
