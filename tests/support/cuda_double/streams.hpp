@@ -70,4 +70,10 @@ struct Runtime {
 };
 Runtime& runtime();
 
+using Lock = std::lock_guard<std::recursive_mutex>;
+/// What a call returns: the failure that stays (HR-4), else `result`, which cudaGetLastError() tells too.
+cudaError_t answer(cudaError_t result = cudaSuccess);
+/// Puts a step that never waits on the stream, unless the device has failed.
+cudaError_t push(cudaStream_t stream, std::function<void()> work);
+
 }  // namespace maestro::cuda_double
