@@ -45,7 +45,7 @@ class CudnnAttention {
  public:
   static constexpr std::size_t most_dense_plans = 16;
 
-  /// Throws DeviceError when cuDNN cannot be initialised.
+  /// Where cuDNN cannot be initialised, everything is refused.
   explicit CudnnAttention(const Launch& at, const CudnnAttentionOptions& options = {});
   ~CudnnAttention();
   CudnnAttention(const CudnnAttention&) = delete;

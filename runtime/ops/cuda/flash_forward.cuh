@@ -50,6 +50,8 @@ struct OnlineSoftmax {
 template <int S>
 __device__ __forceinline__ void hide_keys(float (&scores)[S][4], std::int64_t first_query, std::int64_t first_key,
                                           std::int64_t stop, bool causal, float hidden) {
+  const std::int64_t last_key = first_key + S * mma_columns - 1;
+  if (last_key < stop && (!causal || last_key <= first_query)) return;  // all are seen by all of the warp's queries
   MAESTRO_UNROLL
   for (int n = 0; n < S; ++n) {
     MAESTRO_UNROLL

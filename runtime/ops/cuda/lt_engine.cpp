@@ -96,7 +96,7 @@ cublasLtMatmulAlgo_t LtEngine::fastest(Ready& ready, const ProductPointers& poin
   ProductPointers timed = pointers;
   if (ready.plan.beta != 0) {
     timed.d =
-        own.take(static_cast<std::size_t>(ready.plan.d.rows * ready.plan.d.columns) * size_of(ready.plan.d.dtype));
+        own.take(static_cast<std::size_t>(ready.plan.d.leading * ready.plan.d.columns) * size_of(ready.plan.d.dtype));
   }
   float least = std::numeric_limits<float>::infinity();
   cublasLtMatmulAlgo_t best = candidates.front();

@@ -33,14 +33,15 @@ bool has_auxiliary(ProductEpilogue epilogue) {
 ProductPlan product_plan(const ProductRequest& request) {
   const ColumnMajor x = transposed_view(request.operands, request.m, request.k);
   const ColumnMajor w = transposed_view(request.operands, request.n, request.k);
-  const ColumnMajor dy = transposed_view(request.operands, request.m, request.n);
+  const std::int64_t leading = request.leading == 0 ? request.n : request.leading;
+  const ColumnMajor dy{request.operands, request.n, request.m, leading};
   ProductPlan plan;
   switch (request.kind) {
     case ProductKind::forward:
       plan.a = w;
       plan.b = x;
       plan.transpose_a = true;
-      plan.d = transposed_view(request.result, request.m, request.n);
+      plan.d = {request.result, request.n, request.m, leading};
       break;
     case ProductKind::backward_input:
       plan.a = w;

@@ -26,21 +26,16 @@ void LtProducts::tune(bool on) {
   engine_.tune(on);
 }
 
-void LtProducts::linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+void LtProducts::linear(const Tensor& x, const Tensor& w, const Tensor& bias, const SpacedRows& y) {
   const std::int64_t m = x.rows();
   const std::int64_t n = w.rows();
   const std::int64_t k = w.columns();
-  assert(x.dtype() == w.dtype() && x.columns() == k && y.rows() == m && y.columns() == n);
+  assert(x.dtype() == w.dtype() && x.columns() == k && y.tensor.rows() == m && y.tensor.columns() == n);
   if (m == 0) return;
-  const ProductRequest request{ProductKind::forward,
-                               m,
-                               n,
-                               k,
-                               x.dtype(),
-                               y.dtype(),
-                               bias.defined() ? ProductEpilogue::bias : ProductEpilogue::none,
-                               false};
-  run_plain(request, {w, x, y}, bias);
+  ProductRequest request{ProductKind::forward, m, n, k, x.dtype(), y.tensor.dtype()};
+  if (bias.defined()) request.epilogue = ProductEpilogue::bias;
+  request.leading = y.leading;
+  run_plain(request, {w, x, y.tensor}, bias);
 }
 
 void LtProducts::linear_gelu(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& pre, const Tensor& y) {
@@ -73,14 +68,16 @@ void LtProducts::run_gelu_apart(const ProductRequest& request, const Factors& fa
   gelu(at_, pre, factors.result);
 }
 
-void LtProducts::linear_backward_input(const Tensor& dy, const Tensor& w, const Tensor& dx, bool accumulate) {
-  const std::int64_t m = dy.rows();
+void LtProducts::linear_backward_input(const SpacedRows& dy, const Tensor& w, const Tensor& dx, bool accumulate) {
+  const std::int64_t m = dx.rows();
   const std::int64_t n = w.rows();
   const std::int64_t k = w.columns();
-  assert(dy.dtype() == w.dtype() && dy.columns() == n && dx.rows() == m && dx.columns() == k);
+  assert(dy.tensor.dtype() == w.dtype() && dy.tensor.rows() == m && dy.tensor.columns() == n && dx.columns() == k);
   if (m == 0) return;
-  run_plain({ProductKind::backward_input, m, n, k, dy.dtype(), dx.dtype(), ProductEpilogue::none, accumulate},
-            {w, dy, dx}, {});
+  ProductRequest request{ProductKind::backward_input, m, n, k, w.dtype(), dx.dtype()};
+  request.accumulate = accumulate;
+  request.leading = dy.leading;
+  run_plain(request, {w, dy.tensor, dx}, {});
 }
 
 void LtProducts::linear_backward_input_gelu(const Tensor& dy, const Tensor& w, const Tensor& pre, const Tensor& dpre) {
@@ -108,15 +105,18 @@ void LtProducts::run_gelu_gradient_apart(const ProductRequest& request, const Fa
   gelu_backward(at_, factors.result, pre, factors.result);
 }
 
-void LtProducts::linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) {
-  const std::int64_t m = dy.rows();
+void LtProducts::linear_backward_weight(const SpacedRows& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) {
+  const std::int64_t m = x.rows();
   const std::int64_t n = dw.rows();
   const std::int64_t k = dw.columns();
-  assert(dy.dtype() == x.dtype() && dw.dtype() == DType::f32 && x.rows() == m && x.columns() == k && dy.columns() == n);
-  assert(!dbias.defined() || (dbias.dtype() == DType::f32 && dbias.elements() == n));
+  assert(dy.tensor.dtype() == x.dtype() && dw.dtype() == DType::f32);
+  assert(x.columns() == k && dy.tensor.rows() == m && dy.tensor.columns() == n);
+  assert(!dbias.defined() || (dbias.dtype() == DType::f32 && dbias.elements() == n && dy.leading == n));
   if (m == 0) return;
-  const Factors factors{x, dy, dw};
-  ProductRequest request{ProductKind::backward_weight, m, n, k, dy.dtype(), DType::f32, ProductEpilogue::none, true};
+  const Factors factors{x, dy.tensor, dw};
+  ProductRequest request{ProductKind::backward_weight, m, n, k, x.dtype(), DType::f32};
+  request.accumulate = true;
+  request.leading = dy.leading;
   if (dbias.defined()) {
     request.epilogue = ProductEpilogue::column_sums;
     const Workspace::Scope scope(*at_.workspace);
@@ -126,7 +126,7 @@ void LtProducts::linear_backward_weight(const Tensor& dy, const Tensor& x, const
     if (engine_.run(request, pointers)) return add(at_, dbias, sums, dbias);
   }
   run_plain(without_epilogue(request), factors, {});
-  if (dbias.defined()) add_column_sums(at_, dy, dbias);
+  if (dbias.defined()) add_column_sums(at_, dy.tensor, dbias);
 }
 
 ProductPointers LtProducts::pointers_of(const Factors& factors) {
