@@ -288,6 +288,7 @@ JobPlan App::resolve() {
     };
   }
   check_emulated(plan);
+  check_cuda(plan);
   for (std::uint32_t index = 0; index < plan.prototypes.size(); ++index) {
     const PassCost cost = plan.cost(SectionId(index), plan.largest);
     plan.flops_per_token.push_back((cost.forward + cost.backward) / static_cast<double>(plan.largest.tokens));

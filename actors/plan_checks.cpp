@@ -101,6 +101,25 @@ void check_emulated(JobPlan& plan) {
   }
 }
 
+void check_cuda(const JobPlan& plan) {
+  const auto is_cuda = [](const std::string& device) { return device.starts_with("cuda:"); };
+  for (const PlannedSection& section : plan.sections) {
+    const SectionConfig& config = section.config;
+    const auto first = std::ranges::find_if(config.devices, is_cuda);
+    if (first == config.devices.end()) {
+      if (config.share == 1) continue;
+      throw JobError(config.name +
+                     ".share is of a CUDA device's multiprocessors, and the section has none; leave it out");
+    }
+    if (config.tensor == 1 && config.context == 1) continue;
+    const std::string key = config.tensor > 1 ? "tensor" : "context";
+    throw JobError(config.name + "." + key + " = " + std::to_string(std::max(config.tensor, config.context)) + " on " +
+                       *first + ": one replica's layers cannot be cut over CUDA devices yet; use " + key +
+                       " = 1 with replicas or pipeline",
+                   ErrorCode::unavailable);
+  }
+}
+
 void check_trained(const JobPlan& plan) {
   if (std::ranges::any_of(plan.graph.nodes(), [](const GraphNode& node) { return node.trained(); })) return;
   std::string names;

@@ -31,14 +31,20 @@ NetworkOptions network_options(const TransportConfig& transport, const std::stri
 }
 }  // namespace
 
-Device* ProcessRun::State::device(const std::string& name) {
-  auto& found = devices[name];
+Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_rank) {
+  const std::string& name = at.devices[layout_rank];
+  const bool cuda = name.starts_with("cuda:");
+  // Sections that share a GPU have a stream each, so that its work goes on while the other's waits for a message.
+  auto& found = devices[cuda ? name + " of " + std::to_string(at.section.value()) : name];
   if (found == nullptr && name.starts_with("emulated:")) {
     if (!emulated_clock) emulated_clock = std::make_shared<EmulatedClock>();
     found = std::make_unique<EmulatedDevice>(name, ops, emulated_clock);
   }
-  if (found == nullptr && name.starts_with("cuda:")) {
+  if (found == nullptr && cuda) {
+    const bool forward_only = plan.graph.node(at.section).mode == Mode::forward_only;
     DeviceOptions options;
+    options.priority = forward_only ? Priority::background : Priority::critical;
+    options.share = plan.sections[at.section.value()].config.share;
     options.index = std::stoul(name.substr(5));  // place() has seen that it is there
     options.name = name;
     found = cuda_status().backend->open(options);
@@ -161,8 +167,9 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.remote = network->open();
     spec.global_clip = plan.train.clip == "global";
     for (std::size_t index = 0; index < built.runners.size(); ++index) {
-      spec.ranks.push_back({built.runners[index], device(at.devices[index])});
+      spec.ranks.push_back({built.runners[index], device(at, index)});
     }
+    spec.host_ops = &ops;
     spec.gang = &gang;
     spec.network = network.get();
     spec.trace = &trace;

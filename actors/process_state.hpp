@@ -65,7 +65,9 @@ struct ProcessRun::State {
   std::mutex gang;  // ReplicaSpec::gang
   StartPoint start;
   Meeting meeting;
-  ReplicaBuilder builder{plan, ops, start};
+  ReplicaBuilder builder{plan, ops, start, [this](const ReplicaPlace& at, std::size_t layout_rank) -> Device& {
+                           return *device(at, layout_rank);
+                         }};
   std::vector<BuiltReplica> replicas;
   std::unique_ptr<Network> network;
   std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)
@@ -79,7 +81,8 @@ struct ProcessRun::State {
   void check_surroundings() const;
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
   void open_control();
-  Device* device(const std::string& name);
+  /// Where a rank of a replica works; opened when first asked for.
+  Device* device(const ReplicaPlace& at, std::size_t layout_rank);
   void open_actors();
   void meet(Launcher& launcher);
   [[nodiscard]] caf::actor find_root();

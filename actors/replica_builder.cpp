@@ -1,6 +1,8 @@
 #include "actors/replica_builder.hpp"
 
 #include <algorithm>
+#include <exception>
+#include <future>
 
 #include "actors/snapshot_writer.hpp"
 #include "runtime/collective/thread_group.hpp"
@@ -9,6 +11,25 @@
 #include "sections/state_io.hpp"
 
 namespace maestro {
+
+namespace {
+
+/// Operators of a device that has memory of its own are called on its thread.
+void on_device(Device& device, const std::function<void()>& call) {
+  if (device.ops().memory().host()) return call();
+  std::promise<void> done;
+  device.submit(Priority::critical, [&] {
+    try {
+      call();
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
+  });
+  done.get_future().get();
+}
+
+}  // namespace
 
 StartPoint find_start_point(const JobPlan& plan) {
   StartPoint start;
@@ -32,7 +53,8 @@ StartPoint find_start_point(const JobPlan& plan) {
   return start;
 }
 
-SectionContext ReplicaBuilder::context(const ReplicaPlace& place, const ParallelContext& parallel) const {
+SectionContext ReplicaBuilder::context(const ReplicaPlace& place, const ParallelContext& parallel,
+                                       const OperatorTable& ops) const {
   const GraphNode& node = plan_->graph.node(place.section);
   SectionContext context;
   context.name = node.section_name();
@@ -40,20 +62,19 @@ SectionContext ReplicaBuilder::context(const ReplicaPlace& place, const Parallel
   context.precision = plan_->sections[place.section.value()].config.precision;
   context.trained = node.trained();
   context.passes_gradient = node.mode == Mode::forward_backward && node.frozen;
-  context.ops = ops_;
+  context.ops = &ops;
   context.parallel = parallel;
   context.stage = plan_->sections[place.section.value()].stage;
   return context;
 }
 
-std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlace& place, const ParallelContext& parallel) const {
+std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlace& place, const SectionContext& made_from) const {
   const PlannedSection& planned = plan_->sections[place.section.value()];
-  const SectionContext made_from = context(place, parallel);
   const bool resumed = made_from.trained && !start_->checkpoint.empty();
   std::shared_ptr<Section> section = planned.factory(made_from);
   share_moments(place, section->parameters());
   if (resumed) {
-    restore_snapshot(*section, *ops_, start_->checkpoint, made_from.name).or_throw();
+    restore_snapshot(*section, *made_from.ops, start_->checkpoint, made_from.name).or_throw();
   } else if (!planned.config.weights.empty()) {
     load_weights(*section, planned.config.weights).or_throw();
   }
@@ -98,7 +119,9 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
   const PlannedSection& planned = plan_->sections[place.section.value()];
   const std::vector<ParallelContext> ranks = ranks_of(place, replica.groups);
   for (const ParallelContext& rank : ranks) {
-    SectionContext made_from = context(place, rank);
+    Device& device = device_of_(place, static_cast<std::size_t>(rank.rank));
+    const OperatorTable& ops = device.ops();
+    SectionContext made_from = context(place, rank, ops);
     if (planned.config.emulated()) {
       made_from.prototype = true;
       replica.runners.push_back(std::make_shared<EmulatedRunner>(planned.factory(made_from), made_from));
@@ -106,10 +129,15 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
     }
     // Ranks work in groups of their own replica, so only whole replicas can share weights.
     const auto shared = std::ranges::find_if(before, [&](const BuiltReplica& other) {
-      return ranks.size() == 1 && other.place.section == place.section && other.runners[0]->section().shareable();
+      return ranks.size() == 1 && other.place.section == place.section && other.runners[0]->section().shareable() &&
+             &other.runners[0]->context().memory() == &ops.memory();
     });
-    std::shared_ptr<Section> section =
-        shared == before.end() ? load(place, rank) : shared->runners[0]->shared_section();
+    std::shared_ptr<Section> section;
+    if (shared != before.end()) {
+      section = shared->runners[0]->shared_section();
+    } else {
+      on_device(device, [&] { section = load(place, made_from); });
+    }
     replica.runners.push_back(
         std::make_shared<SectionRunner>(std::move(section), made_from, planned.config.optimizer, plan_->train.steps));
   }
@@ -133,7 +161,7 @@ void ReplicaBuilder::try_stored_states(ProcessRank rank) const {
     const bool stored =
         !plan_->sections[place.section.value()].config.weights.empty() || (trained && !start_->checkpoint.empty());
     const bool loaded_later = place.rank == rank && !plan_->options.check_only;
-    if (stored && !loaded_later && place.replica == ReplicaIndex(0)) (void)load(place, {});
+    if (stored && !loaded_later && place.replica == ReplicaIndex(0)) (void)load(place, context(place, {}, *host_ops_));
   }
 }
 

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "actors/job_plan.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/ops/operator_table.hpp"
 #include "sections/section_runner.hpp"
 
@@ -36,8 +38,11 @@ struct BuiltReplica {
 /// Not thread-safe; used by the starting thread. Plan, table and start point must outlive it.
 class ReplicaBuilder {
  public:
-  ReplicaBuilder(const JobPlan& plan, const OperatorTable& ops, const StartPoint& start)
-      : plan_(&plan), ops_(&ops), start_(&start) {}
+  /// The device that a rank of a replica is built for and will work on.
+  using DeviceOf = std::function<Device&(const ReplicaPlace&, std::size_t rank)>;
+  /// `host_ops`: for what is loaded only to see whether it can be.
+  ReplicaBuilder(const JobPlan& plan, const OperatorTable& host_ops, const StartPoint& start, DeviceOf device_of)
+      : plan_(&plan), host_ops_(&host_ops), start_(&start), device_of_(std::move(device_of)) {}
 
   /// The replicas of one process, with weights or checkpointed state in place; replicas of a frozen section that is
   /// shareable() share it. Throws JobError for what cannot be loaded.
@@ -47,8 +52,9 @@ class ReplicaBuilder {
   void try_stored_states(ProcessRank rank) const;
 
  private:
-  [[nodiscard]] SectionContext context(const ReplicaPlace& place, const ParallelContext& parallel) const;
-  [[nodiscard]] std::shared_ptr<Section> load(const ReplicaPlace& place, const ParallelContext& parallel) const;
+  [[nodiscard]] SectionContext context(const ReplicaPlace& place, const ParallelContext& parallel,
+                                       const OperatorTable& ops) const;
+  [[nodiscard]] std::shared_ptr<Section> load(const ReplicaPlace& place, const SectionContext& made_from) const;
   /// With zero: a replica keeps its shard of the moments.
   void share_moments(const ReplicaPlace& place, Parameters& parameters) const;
   /// The ranks of one replica and the groups they work in, which `groups` then owns.
@@ -57,8 +63,9 @@ class ReplicaBuilder {
   void build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const;
 
   const JobPlan* plan_;
-  const OperatorTable* ops_;
+  const OperatorTable* host_ops_;
   const StartPoint* start_;
+  DeviceOf device_of_;
 };
 
 }  // namespace maestro

@@ -191,6 +191,13 @@ BuffersFree ReplicaPorts::buffers_free() const {
   return free;
 }
 
+std::vector<std::span<std::byte>> ReplicaPorts::memory() const {
+  std::vector<std::span<std::byte>> blocks;
+  for (const auto& [key, ring] : rings_) blocks.emplace_back(ring->memory(), ring->memory_bytes());
+  for (const auto& [key, pool] : pools_) blocks.emplace_back(pool->buffers.memory(), pool->buffers.memory_bytes());
+  return blocks;
+}
+
 Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> ReplicaPorts::open(
     const MicroBatchPlan& plan, bool gradients) {
   std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>> tensors;

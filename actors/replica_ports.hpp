@@ -70,6 +70,8 @@ class ReplicaPorts {
 
   [[nodiscard]] std::vector<RingAddress> rings() const;
   [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const;
+  /// Everything that arrives and leaves lies in these blocks of the processor's memory, which stay where they are.
+  [[nodiscard]] std::vector<std::span<std::byte>> memory() const;
   /// The client number of this rank's writes.
   [[nodiscard]] std::uint32_t client() const { return client_; }
   void connect(const Directory& directory, Outbox outbox);

@@ -33,12 +33,13 @@ ReplicaReductionOptions common_options(const ReplicaSpec& spec, std::uint32_t ra
   return options;
 }
 
-ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
+ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client,
+                                          const GradientMirror& mirror) {
   const GraphNode& node = spec.graph->node(spec.section);
   const Parameters& parameters = spec.ranks[rank].runner->section().parameters();
   ReplicaReductionOptions options = common_options(spec, rank, client);
   options.held = parameters.shares_moments();
-  options.gradients = parameters.gradients();
+  options.gradients = mirror.values();
   options.self = spec.replica.value();
   if (!node.trained() || options.gradients.empty()) return options;
   for (std::uint32_t replica = 0; replica < static_cast<std::uint32_t>(node.replicas); ++replica) {
@@ -48,13 +49,14 @@ ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t
 }
 
 /// Of the first and the last stage of a section that hold one parameter: its gradients are added up replica by replica.
-ReplicaReductionOptions tie_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
+ReplicaReductionOptions tie_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client,
+                                    const GradientMirror& mirror) {
   const GraphNode& node = spec.graph->node(spec.section);
   ReplicaReductionOptions options = common_options(spec, rank, client);
   options.kind = ReductionKind::tie;
   const Parameter* tied = spec.ranks[rank].runner->section().tied();
   if (!node.trained() || node.stages == 1 || tied == nullptr) return options;
-  options.gradients = tied->gradient().span<float>();
+  options.gradients = mirror.values_of(tied->gradient().span<float>());
   const std::vector<SectionId> stages = spec.graph->stages_of(node.section_name());
   options.members = {{stages.front(), spec.replica}, {stages.back(), spec.replica}};
   options.self = node.stage == 0 ? 0 : 1;
@@ -62,12 +64,22 @@ ReplicaReductionOptions tie_options(const ReplicaSpec& spec, std::uint32_t rank,
 }
 
 /// Of replicas that share their moments, for a checkpoint. Context parts hold the same: the first one is enough.
-ReplicaReductionOptions moments_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
-  ReplicaReductionOptions options = reduction_options(spec, rank, client);
+ReplicaReductionOptions moments_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client,
+                                        const GradientMirror& mirror) {
+  ReplicaReductionOptions options = reduction_options(spec, rank, client, mirror);
   options.kind = ReductionKind::moments;
   const Layout& layout = spec.graph->node(spec.section).layout;
   if (!std::exchange(options.held, false) || layout.context_of(rank) != 0) options.members.clear();
   return options;
+}
+
+/// Empty where no other replica or stage has any of them: nothing of them ever moves.
+std::span<float> exchanged_gradients(const ReplicaSpec& spec, std::uint32_t rank) {
+  const GraphNode& node = spec.graph->node(spec.section);
+  Section& section = spec.ranks[rank].runner->section();
+  const bool tied = node.stages > 1 && section.tied() != nullptr;
+  if (!node.trained() || (node.replicas == 1 && !tied)) return {};
+  return section.parameters().gradients();
 }
 
 std::vector<Metric> as_messages(const std::vector<MetricSum>& sums) {
@@ -87,10 +99,19 @@ ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::func
     : spec_(&spec),
       index_(index),
       ports_(ports_options(spec, index), *spec.network, std::move(on_buffer_free)),
-      reductions_{ReplicaReduction(reduction_options(spec, index, ports_.client()), *spec.network),
-                  ReplicaReduction(tie_options(spec, index, ports_.client()), *spec.network),
-                  ReplicaReduction(moments_options(spec, index, ports_.client()), *spec.network)},
-      trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, index}) {}
+      mirror_(spec.ranks[index].device->ops(), exchanged_gradients(spec, index)),
+      reductions_{ReplicaReduction(reduction_options(spec, index, ports_.client(), mirror_), *spec.network),
+                  ReplicaReduction(tie_options(spec, index, ports_.client(), mirror_), *spec.network),
+                  ReplicaReduction(moments_options(spec, index, ports_.client(), mirror_), *spec.network)},
+      trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, index}) {
+  MemorySpace& memory = spec.ranks[index].device->ops().memory();
+  for (const std::span<std::byte> block : ports_.memory()) memory.pin(block.data(), block.size());
+}
+
+ReplicaRank::~ReplicaRank() {
+  MemorySpace& memory = spec_->ranks[index_].device->ops().memory();
+  for (const std::span<std::byte> block : ports_.memory()) memory.unpin(block.data());
+}
 
 void ReplicaRank::route(const caf::actor& self) const {
   for (const std::uint32_t ring : ports_.ring_numbers()) spec_->network->route_ring(ring, self);
@@ -181,8 +202,16 @@ Status ReplicaRank::send(const MicroBatchPlan& plan) {
 
 void ReplicaRank::begin(ReductionKind kind) {
   at_ = kind;
-  reducing_ = reduction(kind).needed() ? Reducing::moving : Reducing::no;
-  if (reducing_ == Reducing::moving) reduction(kind).begin();
+  holding_ = false;
+  reducing_ = Reducing::no;
+  if (!reduction(kind).needed()) return;
+  // Moments are offered when they are asked for; gradients are as they are now.
+  if (mirror_.apart() && kind != ReductionKind::moments) {
+    reducing_ = Reducing::leaving;
+    return;
+  }
+  reducing_ = Reducing::moving;
+  reduction(kind).begin();
 }
 
 void ReplicaRank::begin_reduction() {
@@ -191,6 +220,7 @@ void ReplicaRank::begin_reduction() {
 
 void ReplicaRank::begin_distribution() {
   if (reducing_ == Reducing::moving) reduction(at_).release();
+  if (reducing_ == Reducing::held) reducing_ = Reducing::leaving;
 }
 
 void ReplicaRank::begin_gather(ParameterBuffer which) {
@@ -200,49 +230,100 @@ void ReplicaRank::begin_gather(ParameterBuffer which) {
 
 ReplicaRank::Job ReplicaRank::sum_job() {
   if (at_ == ReductionKind::moments) {
-    return [runner = runner(), which = offered_] {
-      runner->section().parameters().offer(*runner->context().ops, which);
+    return [this, runner = runner(), which = offered_] {
+      Parameters& parameters = runner->section().parameters();
+      parameters.offer(*runner->context().ops, which);
+      const ShardRange kept = parameters.kept_moments();
+      if (mirror_.apart()) mirror_.take_out(kept.first, kept.count);
       return WorkDone();
     };
   }
   return [this, &now = reduction(at_)] {
-    now.sum(spec_->ranks[index_].device->ops());
+    now.sum(*spec_->host_ops);
+    return WorkDone();
+  };
+}
+
+ShardRange ReplicaRank::moved_range() const {
+  const Parameters& parameters = runner()->section().parameters();
+  return holding_ ? parameters.kept_moments() : ShardRange{0, static_cast<std::size_t>(parameters.elements())};
+}
+
+ReplicaRank::Job ReplicaRank::copy_job(Doing doing) {
+  return [this, doing, range = moved_range()] {
+    if (doing == Doing::take_out) {
+      mirror_.take_out(range.first, range.count);
+    } else {
+      mirror_.put_back(range.first, range.count);
+    }
     return WorkDone();
   };
 }
 
 std::optional<std::pair<std::string_view, ReplicaRank::Job>> ReplicaRank::reduction_work() {
+  const auto work = [this](Doing doing, std::string_view label, Job job) {
+    reducing_ = Reducing::working;
+    doing_ = doing;
+    return std::pair<std::string_view, Job>(label, std::move(job));
+  };
+  if (reducing_ == Reducing::leaving) return work(Doing::take_out, "to host", copy_job(Doing::take_out));
+  if (reducing_ == Reducing::returning) return work(Doing::put_back, "to device", copy_job(Doing::put_back));
   if (reducing_ != Reducing::moving) return std::nullopt;
   ReplicaReduction& now = reduction(at_);
-  if (now.may_sum()) {
-    reducing_ = Reducing::summing;
-    return std::pair<std::string_view, Job>("reduce", sum_job());
-  }
-  if (now.may_copy()) {
-    reducing_ = Reducing::copying;
-    return std::pair<std::string_view, Job>("gather", [&now] {
-      now.copy_sums();
-      return WorkDone();
-    });
-  }
-  return std::nullopt;
+  if (now.may_sum()) return work(Doing::sum, "reduce", sum_job());
+  if (!now.may_copy()) return std::nullopt;
+  return work(Doing::copy, "gather", [&now] {
+    now.copy_sums();
+    return WorkDone();
+  });
 }
 
 void ReplicaRank::reduction_worked(const std::function<void(const caf::actor&, ShardRead)>& tell_read) {
-  if (reducing_ == Reducing::summing) reduction(at_).summed();
-  if (reducing_ == Reducing::copying) reduction(at_).copied(tell_read);
+  if (reducing_ != Reducing::working) return;
   reducing_ = Reducing::moving;
+  switch (doing_) {
+    case Doing::take_out:
+      return taken_out();
+    case Doing::sum:
+      return reduction(at_).summed();
+    case Doing::copy:
+      return reduction(at_).copied(tell_read);
+    case Doing::put_back:
+      return put_back();
+  }
+}
+
+void ReplicaRank::taken_out() {
+  if (std::exchange(holding_, false)) return reduction(at_).release();
+  reduction(at_).begin();
+}
+
+void ReplicaRank::put_back() {
+  if (holding_) {
+    reducing_ = Reducing::held;
+  } else {
+    finish_reduction();
+  }
+}
+
+void ReplicaRank::finish_reduction() {
+  reduction(at_).finish();
+  reducing_ = Reducing::no;
+  if (at_ == ReductionKind::tie) begin(ReductionKind::replicas);
 }
 
 bool ReplicaRank::reduced() {
-  if (reducing_ == Reducing::no) return true;
+  if (reducing_ == Reducing::no || reducing_ == Reducing::held) return true;  // held: until begin_distribution()
   if (reducing_ != Reducing::moving) return false;
-  if (reduction(at_).holds_sum()) return true;  // until begin_distribution()
-  if (!reduction(at_).complete()) return false;
-  reduction(at_).finish();
-  reducing_ = Reducing::no;
-  if (at_ != ReductionKind::tie) return true;
-  begin(ReductionKind::replicas);
+  const bool holds = reduction(at_).holds_sum();
+  if (!holds && !reduction(at_).complete()) return false;
+  if (mirror_.apart()) {
+    holding_ = holds;
+    reducing_ = Reducing::returning;
+    return false;
+  }
+  if (holds) return true;
+  finish_reduction();
   return reduced();
 }
 

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/gradient_mirror.hpp"
 #include "actors/messages.hpp"
 #include "actors/network.hpp"
 #include "actors/replica_ports.hpp"
@@ -49,8 +50,9 @@ struct ReplicaSpec {
   Epoch epoch;
   bool remote = false;
   bool global_clip = false;
-  std::vector<RankSpec> ranks;  ///< of the section's layout
-  std::mutex* gang = nullptr;   ///< of all replicas of the process (RK-2); may be absent with one rank
+  std::vector<RankSpec> ranks;              ///< of the section's layout
+  const OperatorTable* host_ops = nullptr;  ///< for sums in memory of the processor
+  std::mutex* gang = nullptr;               ///< of all replicas of the process (RK-2); may be absent with one rank
   Network* network = nullptr;
   TraceRecorder* trace = nullptr;
   SnapshotWriter* snapshots = nullptr;
@@ -77,6 +79,9 @@ class ReplicaRank {
   using Job = std::function<WorkResult()>;
   /// `spec` and what it refers to outlive the rank. `on_buffer_free` is called from any thread.
   ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::function<void()> on_buffer_free);
+  ~ReplicaRank();
+  ReplicaRank(const ReplicaRank&) = delete;
+  ReplicaRank& operator=(const ReplicaRank&) = delete;
 
   [[nodiscard]] ReplicaPorts& ports() { return ports_; }
   [[nodiscard]] const ReplicaPorts& ports() const { return ports_; }
@@ -114,18 +119,30 @@ class ReplicaRank {
   void submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const;
 
  private:
-  enum class Reducing : std::uint8_t { no, moving, summing, copying };
+  /// Gradients of a device are taken out before they move and put back afterwards; a held sum is put back for the
+  /// optimizer's step, and what has taken its place taken out again. The others are here all along.
+  enum class Reducing : std::uint8_t { no, leaving, moving, returning, held, working };
+  enum class Doing : std::uint8_t { take_out, sum, copy, put_back };
   [[nodiscard]] const GraphNode& node() const { return spec_->graph->node(spec_->section); }
   void begin(ReductionKind kind);
   /// Of the reduction that runs: brings the own shard into place.
   [[nodiscard]] Job sum_job();
+  [[nodiscard]] Job copy_job(Doing doing);
+  /// The gradients that are taken out or put back now.
+  [[nodiscard]] ShardRange moved_range() const;
+  void taken_out();
+  void put_back();
+  void finish_reduction();
 
   const ReplicaSpec* spec_;
   std::uint32_t index_;
   ReplicaPorts ports_;
+  GradientMirror mirror_;                                     // before the reductions, which work on it
   std::array<ReplicaReduction, reduction_kinds> reductions_;  // by kind
   ReplicaTrace trace_;
   Reducing reducing_ = Reducing::no;
+  Doing doing_ = Doing::sum;                                  // while working
+  bool holding_ = false;                                      // what is put back or taken out is a held sum
   ReductionKind at_ = ReductionKind::replicas;                // the reduction that runs
   ParameterBuffer offered_ = ParameterBuffer::first_moments;  // what is gathered
   std::vector<SendBuffer> sending_;

@@ -11,9 +11,18 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYP
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
 endif()
 
+option(MAESTRO_ACTORS "The program: actors, transport, apps. OFF: runtime and sections, for bare machines with a GPU" ON)
+set(MAESTRO_DEPS "" CACHE PATH "Folder of unpacked packages (./run gpu-deps) to look for dependencies in first")
+if(MAESTRO_DEPS)
+  list(PREPEND CMAKE_PREFIX_PATH "${MAESTRO_DEPS}/usr")
+  add_link_options(LINKER:--disable-new-dtags)  # the search path counts for libraries of libraries, too
+endif()
 option(MAESTRO_BUILD_TESTS "Build the test suite" ${PROJECT_IS_TOP_LEVEL})
 option(MAESTRO_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(MAESTRO_INSTALL "Create the install rules" ${PROJECT_IS_TOP_LEVEL})
+if(NOT MAESTRO_ACTORS)
+  set(MAESTRO_INSTALL OFF)  # the package is the program's
+endif()
 # Warnings end the build with the compilers that the project is checked with; another one may warn of more.
 set(maestro_werror OFF)
 if(PROJECT_IS_TOP_LEVEL AND "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" MATCHES "^(GNU 12|Clang 14)\\.")

@@ -24,10 +24,12 @@ function(maestro_room name)
   set_property(GLOBAL APPEND PROPERTY MAESTRO_ROOMS maestro_${name})
 endfunction()
 
-# maestro_test(NAME SOURCES ... DEPENDS ... [LABEL unit|system] [TIMEOUT seconds])
+# maestro_test(NAME SOURCES ... DEPENDS ... [LABEL unit|system|gpu] [TIMEOUT seconds] [DEVICE_CHECKED FILTER])
 # A GoogleTest program; each test case is a ctest test of its own. Sanitizers cost time: their limit is ten times longer.
+# Programs of label gpu need a device, skip without one, and are what the target gpu_tests builds. Those of their tests
+# that FILTER (of GoogleTest) names are run once more under compute-sanitizer by `./run gpu-test`.
 function(maestro_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;DEVICE_CHECKED" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -43,4 +45,10 @@ function(maestro_test name)
   target_compile_definitions(${name} PRIVATE MAESTRO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
     PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_LABEL STREQUAL "gpu")
+    add_dependencies(gpu_tests ${name})
+  endif()
+  if(ARG_DEVICE_CHECKED)
+    set_property(GLOBAL APPEND PROPERTY MAESTRO_DEVICE_CHECKED "$<TARGET_FILE:${name}> ${ARG_DEVICE_CHECKED}")
+  endif()
 endfunction()

@@ -6,17 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "runtime/ops/functions.hpp"
 #include "runtime/ops/parameters.hpp"
 #include "sections/parameter_init.hpp"
 #include "sections/section.hpp"
 
 namespace maestro {
-
-/// A product's or a norm's parameters.
-struct Affine {
-  Parameter* weight = nullptr;
-  Parameter* bias = nullptr;  ///< null: none
-};
 
 /// Used while a section is built; refers to all three arguments.
 class ParameterBuilder {

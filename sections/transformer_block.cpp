@@ -1,19 +1,33 @@
 #include "sections/transformer_block.hpp"
 
 #include <cassert>
+#include <utility>
 
 #include "runtime/ops/rank_part.hpp"
 
 namespace maestro {
 
-Var block_norm(Tape& tape, const Var& x, const Affine& weights, double epsilon) {
-  if (weights.bias == nullptr) return rms_norm(tape, x, *weights.weight, epsilon);
-  return layer_norm(tape, x, *weights.weight, *weights.bias, epsilon);
+Var whole(Tape& tape, const Stream& stream) {
+  return stream.branch.defined() ? add(tape, stream.sum, stream.branch) : stream.sum;
 }
 
-Var transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, const Var& x,
-                      const SequenceLayout& layout) {
-  return transformer_block(tape, weights, options, x, layout, Block());
+Var block_norm(Tape& tape, Stream& stream, const Affine& weights, double epsilon) {
+  Parameter& weight = *weights.weight;
+  if (!stream.branch.defined()) {
+    if (weights.bias == nullptr) return rms_norm(tape, stream.sum, weight, epsilon);
+    return layer_norm(tape, stream.sum, weight, *weights.bias, epsilon);
+  }
+  const Var branch = std::exchange(stream.branch, Var());
+  const NormedSum both = weights.bias == nullptr
+                             ? add_rms_norm(tape, stream.sum, branch, weight, epsilon)
+                             : add_layer_norm(tape, stream.sum, branch, weight, *weights.bias, epsilon);
+  stream.sum = both.sum;
+  return both.normed;
+}
+
+Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, Stream x,
+                         const SequenceLayout& layout) {
+  return transformer_block(tape, weights, options, std::move(x), layout, Block());
 }
 
 namespace {
@@ -23,36 +37,43 @@ std::int64_t context_rows(const BlockOptions& options, const SequenceLayout& lay
   return options.context_group == nullptr ? layout.rows() : rank_part(layout.rows(), *options.context_group).count;
 }
 
-/// Row-parallel product: (M_c, K of the rank) -> (M_t, N). The bias must enter the sum over the group once.
-Var product_of_parts(Tape& tape, const Var& x, const Affine& weights, Communicator* group) {
-  const bool first = group == nullptr || group->rank() == 0;
-  return sum_to_parts(tape, linear(tape, x, *weights.weight, first ? weights.bias : nullptr), group);
+/// Of a row-parallel product: the bias must enter the sum over the group once.
+Parameter* bias_of_part(const Affine& weights, const Communicator* group) {
+  return group == nullptr || group->rank() == 0 ? weights.bias : nullptr;
+}
+
+/// (M_c, C) -> (M_t, C), of which the tensor group's sum is formed.
+Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, Communicator* group) {
+  const Affine& in = weights.ffn_in;
+  const Affine& out = weights.ffn_out;
+  const bool gated = in.weight->shape()[0] == 2 * out.weight->shape()[1];
+  const Var parts =
+      gated ? linear(tape, swiglu(tape, linear(tape, x, *in.weight, in.bias)), *out.weight, bias_of_part(out, group))
+            : gelu_network(tape, x, in, {out.weight, bias_of_part(out, group)});
+  return sum_to_parts(tape, parts, group);
 }
 
 }  // namespace
 
-Var transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, const Var& x,
-                      const SequenceLayout& layout, const Block& wanted) {
+Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, Stream x,
+                         const SequenceLayout& layout, const Block& wanted) {
   assert(!wanted.defined() || options.tensor_group == nullptr);
+  Communicator* const group = options.tensor_group;
   const std::int64_t rows = context_rows(options, layout);
   Var branch = block_norm(tape, x, weights.attention_norm, options.norm_epsilon);
-  branch = gather_rows(tape, branch, options.tensor_group, rows);
+  branch = gather_rows(tape, branch, group, rows);
   branch = linear(tape, branch, *weights.qkv.weight, weights.qkv.bias);
   branch = context_attention(tape, branch, options.attention, layout, options.context_group);
-  Var stream = x;
+  Var stream = x.sum;
   if (wanted.defined()) {
     branch = select_rows(tape, branch, wanted);
     stream = select_rows(tape, stream, wanted);
   }
-  branch = product_of_parts(tape, branch, weights.attention_out, options.tensor_group);
-  const Var middle = add(tape, stream, branch);
+  branch = linear(tape, branch, *weights.attention_out.weight, bias_of_part(weights.attention_out, group));
+  Stream middle(stream, sum_to_parts(tape, branch, group));
   branch = block_norm(tape, middle, weights.ffn_norm, options.norm_epsilon);
-  branch = gather_rows(tape, branch, options.tensor_group, rows);
-  branch = linear(tape, branch, *weights.ffn_in.weight, weights.ffn_in.bias);
-  const bool gated = branch.value().columns() == 2 * weights.ffn_out.weight->shape()[1];
-  branch = gated ? swiglu(tape, branch) : gelu(tape, branch);
-  branch = product_of_parts(tape, branch, weights.ffn_out, options.tensor_group);
-  return add(tape, middle, branch);
+  branch = gather_rows(tape, branch, group, rows);
+  return {middle.sum, feed_forward(tape, branch, weights, group)};
 }
 
 std::vector<Parameter*> product_matrices(const std::vector<BlockWeights>& layers) {

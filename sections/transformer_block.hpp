@@ -10,6 +10,7 @@
 // the heads. Without groups all three are M and nothing is exchanged.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "runtime/ops/parallel_functions.hpp"
@@ -30,17 +31,26 @@ struct BlockOptions {
   Communicator* context_group = nullptr;
 };
 
-/// (M, C) act.
-[[nodiscard]] Var block_norm(Tape& tape, const Var& x, const Affine& weights, double epsilon);
+/// The residual stream, (M_t, C) f32, with the result of the last branch beside it: sum and branch are added where the
+/// stream is next read, together with the norm that begins the next branch.
+struct Stream {
+  Stream(Var whole) : sum(std::move(whole)) {}  // NOLINT(google-explicit-constructor): a stream without a branch
+  Stream(Var before, Var last) : sum(std::move(before)), branch(std::move(last)) {}
+  Var sum;
+  Var branch;  ///< (M_t, C) act; may be undefined
+};
+/// The stream in one tensor.
+[[nodiscard]] Var whole(Tape& tape, const Stream& stream);
+/// Its norm, (M_t, C) act; `stream` is whole afterwards.
+[[nodiscard]] Var block_norm(Tape& tape, Stream& stream, const Affine& weights, double epsilon);
 
-/// The residual stream behind the block, (M_t, C) f32. `layout` is of all M rows; its arrays must live until the
-/// backward pass.
-[[nodiscard]] Var transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, const Var& x,
-                                    const SequenceLayout& layout);
+/// The stream behind the block. `layout` is of all M rows; its arrays must live until the backward pass.
+[[nodiscard]] Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, Stream x,
+                                       const SequenceLayout& layout);
 /// As above, but only the rows `wanted` (N) i32 of the context part go past the attention: (N, C). For a last block of
 /// whose rows few are used. An undefined `wanted` takes all; another one is only for ranks without a tensor group.
-[[nodiscard]] Var transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, const Var& x,
-                                    const SequenceLayout& layout, const Block& wanted);
+[[nodiscard]] Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, Stream x,
+                                       const SequenceLayout& layout, const Block& wanted);
 
 /// The matrices of matrix products in `layers`, which a frozen section may keep in packed form alone.
 [[nodiscard]] std::vector<Parameter*> product_matrices(const std::vector<BlockWeights>& layers);

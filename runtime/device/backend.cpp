@@ -23,12 +23,13 @@ fs::path program_folder() {
 }
 
 CudaStatus find_backend() {
+  const char* named = std::getenv("MAESTRO_CUDA_LIBRARY");
+  if (named != nullptr && *named != 0) return load_cuda_library(named);  // whoever names one knows what it needs
   const std::string left_out = MAESTRO_CUDA_MISSING;
   if (!left_out.empty()) return missing("this build has no CUDA backend (" + left_out + ")");
   if (std::string why = refusal_of(find_cuda_driver(), MAESTRO_CUDA_TOOLKIT); !why.empty()) return missing(why);
-  const char* named = std::getenv("MAESTRO_CUDA_LIBRARY");
   std::string places;
-  for (const fs::path& place : cuda_library_places(program_folder(), named == nullptr ? "" : named)) {
+  for (const fs::path& place : cuda_library_places(program_folder())) {
     std::error_code failed;
     if (fs::exists(place, failed)) return load_cuda_library(place);
     places += (places.empty() ? "" : ", ") + place.string();
@@ -38,8 +39,7 @@ CudaStatus find_backend() {
 
 }  // namespace
 
-std::vector<fs::path> cuda_library_places(const fs::path& program_folder, const std::string& named) {
-  if (!named.empty()) return {named};
+std::vector<fs::path> cuda_library_places(const fs::path& program_folder) {
   return {program_folder / cuda_library_name,
           (program_folder / ".." / "lib" / "maestro" / cuda_library_name).lexically_normal()};
 }

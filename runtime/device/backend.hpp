@@ -45,6 +45,8 @@ class DeviceBackend {
   [[nodiscard]] virtual std::size_t devices() const = 0;
   /// "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139 GiB"
   [[nodiscard]] virtual std::string describe(std::size_t index) const = 0;
+  /// Memory of the device that is in use, by whatever program.
+  [[nodiscard]] virtual std::size_t used_bytes(std::size_t index) const = 0;
   /// The backend outlives its devices.
   [[nodiscard]] virtual std::unique_ptr<Device> open(const DeviceOptions& options) const = 0;
   /// Plain bytes that may be sent to other processes.
@@ -68,12 +70,11 @@ inline constexpr const char* cuda_library_name = "libmaestro_cuda.so";
 /// Opens a library, driver or not.
 [[nodiscard]] CudaStatus load_cuda_library(const std::filesystem::path& library);
 
-/// Where the library of a program in `program_folder` may be, in the order of the search. `named` is the value of
-/// MAESTRO_CUDA_LIBRARY: if not empty, the only place.
-[[nodiscard]] std::vector<std::filesystem::path> cuda_library_places(const std::filesystem::path& program_folder,
-                                                                     const std::string& named);
+/// Where the library of a program in `program_folder` may be, in the order of the search.
+[[nodiscard]] std::vector<std::filesystem::path> cuda_library_places(const std::filesystem::path& program_folder);
 
-/// Of this process: looks for driver and library at the first call, which may take seconds. Thread-safe.
+/// Of this process: looks for driver and library at the first call, which may take seconds; a library that is named by
+/// MAESTRO_CUDA_LIBRARY is taken without looking for a driver. Thread-safe.
 [[nodiscard]] const CudaStatus& cuda_status();
 
 }  // namespace maestro

@@ -1,9 +1,9 @@
 // The thread that asks for completions (completion_queue.hpp), one for all devices of a process.
 //
-// CP-1: it sleeps while nothing is outstanding, asks without a pause shortly after something has happened, and then
+// QP-1: it sleeps while nothing is outstanding, asks without a pause shortly after something has happened, and then
 // with
 //       growing pauses of at most `longest_pause`.
-// CP-2: stop() returns when all that was added is delivered. Nothing is added after it.
+// QP-2: stop() returns when all that was added is delivered. Nothing is added after it.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace maestro {
 
-/// How long to wait before asking again (CP-1). Pure.
+/// How long to wait before asking again (QP-1). Pure.
 class PollPace {
  public:
   using Microseconds = std::chrono::microseconds;

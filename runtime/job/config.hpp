@@ -99,12 +99,13 @@ struct SectionConfig {
   bool zero = false;                    ///< optimizer state is sharded over the replicas
   std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as those allow
   std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
-  std::vector<std::string> devices;     ///< "cpu:K": per replica, in it per stage, in it per rank (context-major);
+  std::vector<std::string> devices;     ///< "cpu:K", "cuda:K": per replica, in it per stage, in it per rank (context-major);
                                         ///< {"emulated"}: one per replica; empty: automatically
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
   std::int64_t max_in_flight = 2;       ///< micro-batches between forward and backward, per replica
   std::int64_t memory_mib = 0;          ///< what a device may use; a micro-batch that cannot fit is refused; 0: no check
+  double share = 1;                     ///< of a CUDA device's multiprocessors, where sections share one
   OptimizerConfig optimizer;
   /// Devices of one replica: stages x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }

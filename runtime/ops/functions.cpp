@@ -52,57 +52,109 @@ Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias) {
   return y;
 }
 
-Var layer_norm(Tape& tape, const Var& x, Parameter& weight, Parameter& bias, double epsilon) {
-  Var y = tape.output(x.value().shape(), tape.compute(), x.needs_gradient() || weight.trained());
-  Block mean = tape.scratch({x.value().rows()}, DType::f32);
-  Block rstd = tape.scratch({x.value().rows()}, DType::f32);
-  tape.ops().layer_norm(x.value(), weight.value(), bias.value(), epsilon, y.value(), mean.tensor(), rstd.tensor());
-  if (!y.needs_gradient()) return y;
-  tape.record(y, [&tape, x, y, &weight, &bias, mean, rstd] {
-    Block unused;
-    Tape::Target dx;
-    if (x.needs_gradient()) {
-      dx = tape.gradient_target(x);
-    } else {
-      unused = tape.scratch(x.value().shape(), x.value().dtype());
-      dx.tensor = unused.tensor();
-    }
-    tape.ops().layer_norm_backward(y.gradient(), x.value(), weight.value(), mean.tensor(), rstd.tensor(), dx.tensor,
-                                   dx.accumulate, weight.gradient(), bias.gradient());
-  });
-  return y;
+namespace {
+
+/// Where a norm's backward pass writes: the gradient of its input, or memory for nobody.
+struct NormTarget {
+  Tape::Target target;
+  Block unused;
+};
+NormTarget norm_target(Tape& tape, const Var& x) {
+  if (x.needs_gradient()) return {tape.gradient_target(x), {}};
+  Block unused = tape.scratch(x.value().shape(), x.value().dtype());
+  return {{unused.tensor(), false}, unused};
 }
 
-Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon) {
-  Var y = tape.output(x.value().shape(), tape.compute(), x.needs_gradient() || weight.trained());
-  Block rstd = tape.scratch({x.value().rows()}, DType::f32);
-  tape.ops().rms_norm(x.value(), weight.value(), epsilon, y.value(), rstd.tensor());
-  if (!y.needs_gradient()) return y;
-  tape.record(y, [&tape, x, y, &weight, rstd] {
-    Block unused;
-    Tape::Target dx;
-    if (x.needs_gradient()) {
-      dx = tape.gradient_target(x);
-    } else {
-      unused = tape.scratch(x.value().shape(), x.value().dtype());
-      dx.tensor = unused.tensor();
-    }
-    tape.ops().rms_norm_backward(y.gradient(), x.value(), weight.value(), rstd.tensor(), dx.tensor, dx.accumulate,
-                                 weight.gradient());
+/// A norm's result, and what its backward pass needs.
+struct LayerNormed {
+  Var y;
+  Block mean, rstd;
+};
+LayerNormed layer_normed(Tape& tape, const Var& x, bool trained) {
+  return {tape.output(x.value().shape(), tape.compute(), x.needs_gradient() || trained),
+          tape.scratch({x.value().rows()}, DType::f32), tape.scratch({x.value().rows()}, DType::f32)};
+}
+void record_layer_norm(Tape& tape, const Var& x, const LayerNormed& normed, Parameter& weight, Parameter& bias) {
+  if (!normed.y.needs_gradient()) return;
+  tape.record(normed.y, [&tape, x, y = normed.y, &weight, &bias, mean = normed.mean, rstd = normed.rstd] {
+    const NormTarget dx = norm_target(tape, x);
+    tape.ops().layer_norm_backward(y.gradient(), x.value(), weight.value(), mean.tensor(), rstd.tensor(),
+                                   dx.target.tensor, dx.target.accumulate, weight.gradient(), bias.gradient());
   });
-  return y;
 }
 
-Var add(Tape& tape, const Var& residual, const Var& branch) {
-  Var y = tape.output(residual.value().shape(), DType::f32, residual.needs_gradient() || branch.needs_gradient());
-  tape.ops().add(residual.value(), branch.value(), y.value());
-  if (!y.needs_gradient()) return y;
+struct RmsNormed {
+  Var y;
+  Block rstd;
+};
+RmsNormed rms_normed(Tape& tape, const Var& x, bool trained) {
+  return {tape.output(x.value().shape(), tape.compute(), x.needs_gradient() || trained),
+          tape.scratch({x.value().rows()}, DType::f32)};
+}
+void record_rms_norm(Tape& tape, const Var& x, const RmsNormed& normed, Parameter& weight) {
+  if (!normed.y.needs_gradient()) return;
+  tape.record(normed.y, [&tape, x, y = normed.y, &weight, rstd = normed.rstd] {
+    const NormTarget dx = norm_target(tape, x);
+    tape.ops().rms_norm_backward(y.gradient(), x.value(), weight.value(), rstd.tensor(), dx.target.tensor,
+                                 dx.target.accumulate, weight.gradient());
+  });
+}
+
+Var sum_output(Tape& tape, const Var& residual, const Var& branch) {
+  return tape.output(residual.value().shape(), DType::f32, residual.needs_gradient() || branch.needs_gradient());
+}
+void record_add(Tape& tape, const Var& residual, const Var& branch, const Var& y) {
+  if (!y.needs_gradient()) return;
   tape.record(y, [&tape, residual, branch, y] {
     const Block dy = tape.gradient_block(y);
     if (branch.needs_gradient()) tape.add_gradient(branch, dy);
     if (residual.needs_gradient()) tape.add_gradient(residual, dy);
   });
+}
+
+}  // namespace
+
+Var layer_norm(Tape& tape, const Var& x, Parameter& weight, Parameter& bias, double epsilon) {
+  const LayerNormed normed = layer_normed(tape, x, weight.trained());
+  tape.ops().layer_norm(x.value(), weight.value(), bias.value(), epsilon, normed.y.value(), normed.mean.tensor(),
+                        normed.rstd.tensor());
+  record_layer_norm(tape, x, normed, weight, bias);
+  return normed.y;
+}
+
+Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon) {
+  const RmsNormed normed = rms_normed(tape, x, weight.trained());
+  tape.ops().rms_norm(x.value(), weight.value(), epsilon, normed.y.value(), normed.rstd.tensor());
+  record_rms_norm(tape, x, normed, weight);
+  return normed.y;
+}
+
+Var add(Tape& tape, const Var& residual, const Var& branch) {
+  Var y = sum_output(tape, residual, branch);
+  tape.ops().add(residual.value(), branch.value(), y.value());
+  record_add(tape, residual, branch, y);
   return y;
+}
+
+NormedSum add_layer_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, Parameter& bias,
+                         double epsilon) {
+  const Var sum = sum_output(tape, residual, branch);
+  const LayerNormed normed = layer_normed(tape, sum, weight.trained());
+  tape.ops().add_layer_norm(residual.value(), branch.value(), weight.value(), bias.value(), epsilon, sum.value(),
+                            normed.y.value(), normed.mean.tensor(), normed.rstd.tensor());
+  record_add(tape, residual, branch, sum);
+  record_layer_norm(tape, sum, normed, weight, bias);
+  return {sum, normed.y};
+}
+
+NormedSum add_rms_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, double epsilon) {
+  const Var sum = sum_output(tape, residual, branch);
+  const RmsNormed normed = rms_normed(tape, sum, weight.trained());
+  tape.ops().add_rms_norm(residual.value(), branch.value(), weight.value(), epsilon, sum.value(), normed.y.value(),
+                          normed.rstd.tensor());
+  record_add(tape, residual, branch, sum);
+  record_rms_norm(tape, sum, normed, weight);
+  return {sum, normed.y};
 }
 
 Var add_rows(Tape& tape, const Var& x, const Var& rows, const Block& index) {
@@ -150,6 +202,36 @@ void keep(Tape& tape, std::shared_ptr<const void> memory) {
   tape.record_root([memory = std::move(memory)] {});
 }
 
+namespace {
+
+struct GeluNetwork {
+  Var x, y;
+  Affine in, out;
+  Block pre, inner;  // before and behind the GELU
+};
+
+void gelu_network_backward(Tape& tape, const GeluNetwork& network) {
+  const auto& [x, y, in, out, pre, inner] = network;
+  const OperatorTable& ops = tape.ops();
+  const Block dy = tape.gradient_block(y);
+  if (out.weight->trained()) {
+    ops.linear_backward_weight(dy.tensor(), inner.tensor(), out.weight->gradient(), gradient_of(out.bias));
+  }
+  if (!x.needs_gradient() && !in.weight->trained()) return;
+  const Block dpre = tape.scratch(pre.tensor().shape(), pre.tensor().dtype());
+  ops.linear_backward_input_gelu(dy.tensor(), out.weight->packed(ops, tape.compute(), PackFor::backward_input),
+                                 pre.tensor(), dpre.tensor());
+  if (in.weight->trained()) {
+    ops.linear_backward_weight(dpre.tensor(), x.value(), in.weight->gradient(), gradient_of(in.bias));
+  }
+  if (!x.needs_gradient()) return;
+  const Tape::Target dx = tape.gradient_target(x);
+  ops.linear_backward_input(dpre.tensor(), in.weight->packed(ops, tape.compute(), PackFor::backward_input), dx.tensor,
+                            dx.accumulate);
+}
+
+}  // namespace
+
 Var gelu(Tape& tape, const Var& x) {
   Var y = tape.output(x.value().shape(), x.value().dtype(), x.needs_gradient());
   tape.ops().gelu(x.value(), y.value());
@@ -159,6 +241,22 @@ Var gelu(Tape& tape, const Var& x) {
     tape.ops().gelu_backward(dy.tensor, x.value(), dy.tensor);
     tape.add_gradient(x, tape.gradient_block(y));
   });
+  return y;
+}
+
+Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out) {
+  const DType compute = tape.compute();
+  const OperatorTable& ops = tape.ops();
+  const std::int64_t rows = x.value().rows();
+  const bool differentiable = x.needs_gradient() || in.weight->trained() || out.weight->trained();
+  Var y = tape.output({rows, out.weight->shape()[0]}, compute, differentiable);
+  const Block pre = tape.scratch({rows, in.weight->shape()[0]}, compute);
+  const Block inner = tape.scratch(pre.tensor().shape(), compute);
+  ops.linear_gelu(x.value(), in.weight->packed(ops, compute, PackFor::forward), value_of(in.bias), pre.tensor(),
+                  inner.tensor());
+  ops.linear(inner.tensor(), out.weight->packed(ops, compute, PackFor::forward), value_of(out.bias), y.value());
+  if (!y.needs_gradient()) return y;
+  tape.record(y, [&tape, x, y, in, out, pre, inner] { gelu_network_backward(tape, {x, y, in, out, pre, inner}); });
   return y;
 }
 

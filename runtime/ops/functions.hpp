@@ -21,6 +21,14 @@ Var layer_norm(Tape& tape, const Var& x, Parameter& weight, Parameter& bias, dou
 Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon);
 /// Residual sum, (M, C) f32.
 Var add(Tape& tape, const Var& residual, const Var& branch);
+/// The sum as add() gives it and its norm as layer_norm() or rms_norm() does, in one pass over memory.
+struct NormedSum {
+  Var sum;     ///< (M, C) f32
+  Var normed;  ///< (M, C) act
+};
+NormedSum add_layer_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, Parameter& bias,
+                         double epsilon);
+NormedSum add_rms_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, double epsilon);
 /// x with rows[k] added to row index[k]: (M, C) f32 from x (M, C) f32, rows (N, C) act and index (N) i32.
 Var add_rows(Tape& tape, const Var& x, const Var& rows, const Block& index);
 /// The rows `index` (N) i32 of x (M, C) f32 or act: (N, C) of x's dtype.
@@ -31,6 +39,14 @@ Var converted(Tape& tape, const Var& x, DType dtype);
 void keep(Tape& tape, const Block& memory);
 void keep(Tape& tape, std::shared_ptr<const void> memory);
 Var gelu(Tape& tape, const Var& x);
+/// A product's or a norm's parameters.
+struct Affine {
+  Parameter* weight = nullptr;
+  Parameter* bias = nullptr;  ///< null: none
+};
+/// (M, N) act = linear(gelu(linear(x, in)), out), with the GELU and its gradient inside the products where the backend
+/// can do that.
+Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out);
 /// x (M, 2F) = [gate | up] -> (M, F).
 Var swiglu(Tape& tape, const Var& x);
 

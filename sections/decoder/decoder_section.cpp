@@ -92,12 +92,12 @@ Var DecoderSection::incoming(Tape& tape, const Inputs& inputs) {
   return first_stage() ? embedded(tape, inputs) : inputs[stream_name];
 }
 
-Var DecoderSection::stream(Tape& tape, const Inputs& inputs) {
+Stream DecoderSection::stream(Tape& tape, const Inputs& inputs) {
   return stack_.transformed(tape, incoming(tape, inputs), inputs.layout());
 }
 
 void DecoderSection::put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs) {
-  outputs.set(stream_name, stream(tape, inputs));
+  outputs.set(stream_name, whole(tape, stream(tape, inputs)));
 }
 
 Var DecoderSection::hidden(Tape& tape, const Inputs& inputs) {

@@ -65,7 +65,7 @@ class DecoderSection : public Section {
   /// The residual stream before the stage's layers: embedded() or "stream".
   Var incoming(Tape& tape, const Inputs& inputs);
   /// The residual stream behind the stage's layers: as incoming().
-  Var stream(Tape& tape, const Inputs& inputs);
+  Stream stream(Tape& tape, const Inputs& inputs);
   /// All that a stage other than the last has to give: the stream.
   void put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs);
   /// The body's result: (M_t, width) act, Spread::rank_rows. Last stage only, as the next one.

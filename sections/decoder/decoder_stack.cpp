@@ -128,15 +128,15 @@ Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayou
   return sum_to_parts(tape, embedding_part(tape, *tokens_, tokens, positions_, positions, part), part.group);
 }
 
-Var DecoderStack::transformed(Tape& tape, Var x, const SequenceLayout& layout, const Block& wanted) const {
+Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted) const {
   for (const BlockWeights& layer : layers_) {
     const bool last = &layer == &layers_.back();
-    x = transformer_block(tape, layer, block_, x, layout, last ? wanted : Block());
+    x = transformer_block(tape, layer, block_, std::move(x), layout, last ? wanted : Block());
   }
   return x;
 }
 
-Var DecoderStack::normed(Tape& tape, const Var& x) const {
+Var DecoderStack::normed(Tape& tape, Stream x) const {
   assert(stage_.last());
   return block_norm(tape, x, final_norm_, config_.norm_epsilon);
 }

@@ -39,9 +39,9 @@ class DecoderStack {
   Var embedded(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
   /// All layers of the stage: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 when that is defined, as
   /// transformer_block.
-  Var transformed(Tape& tape, Var x, const SequenceLayout& layout, const Block& wanted = Block()) const;
+  Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted = Block()) const;
   /// The final norm: x's shape, act. Last stage only.
-  Var normed(Tape& tape, const Var& x) const;
+  Var normed(Tape& tape, Stream x) const;
 
   [[nodiscard]] const DecoderConfig& config() const { return config_; }
   /// The layers that are here.

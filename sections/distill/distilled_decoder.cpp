@@ -160,7 +160,8 @@ void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& output
                                 vocabulary_.columns};
   const HeadLoss loss{&targets, inputs.loss_scale()};
   const VocabularyPart teacher_part = vocabulary_part(context().parallel, options_.teacher.decoder.vocabulary);
-  const Pending<LossSums> sums = distillation_loss(tape, state, head(), signal(teacher), terms, loss, head_part(), teacher_part);
+  const Pending<LossSums> sums =
+      distillation_loss(tape, state, head(), signal(teacher), terms, loss, head_part(), teacher_part);
   report_losses(outputs, sums, true, context().parallel);
 }
 

@@ -207,8 +207,9 @@ Var VisionEncoder::embedded(Tape& tape, const Inputs& inputs, const Images& imag
 void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const Images images = images_of(tape, inputs);
   images.keep_all(tape);
-  Var x = embedded(tape, inputs, images);
-  for (const BlockWeights& weights : layers_) x = transformer_block(tape, weights, block_, x, images.layout());
+  Stream x = embedded(tape, inputs, images);
+  for (const BlockWeights& weights : layers_)
+    x = transformer_block(tape, weights, block_, std::move(x), images.layout());
   outputs.set("features", block_norm(tape, x, final_norm_, config_.norm_epsilon));
 }
 

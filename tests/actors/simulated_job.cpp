@@ -233,6 +233,7 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
         if (node.trained()) runners_[section].push_back(runner);
         spec.ranks.push_back({runner, devices_[device].get()});
       }
+      spec.host_ops = &ops_;
       spec.snapshots = snapshots_.get();
       spec.network = &network_;
       spec.trace = &trace_;

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL_TOOLS = ("bash env sh readlink dirname basename cksum cut cat awk grep sed head tail mktemp rm mkdir nproc flock tee "
-              "touch chmod ls find").split()
+              "touch chmod ls find ln").split()
 # Commands that count as a package of their own; their stand-ins are what `missing` may take away.
 PACKAGE_TOOLS = {"g++": "g++", "cmake": "cmake", "ninja-build": "ninja", "python3": "python3"}
 
@@ -33,7 +33,8 @@ STANDINS = {
              '  [ -e "$folder/built" ] && echo "ninja: no work to do."; exit 0;; esac\n'
              'echo "ninja $*" >>"$STATE/calls"\n'
              '[ ! -e "$STATE/build-fails" ] || { echo "[ 10%] fine"; echo "FAILED: a.o"; echo "a.cpp:1: error: no"; exit 1; }\n'
-             'echo "[ 50%] half"; mkdir -p "$folder/bin"; cp_program "$folder/bin/maestro"; touch "$folder/built"',
+             'echo "[ 50%] half"; mkdir -p "$folder/bin"; cp_program "$folder/bin/maestro"\n'
+             'ln -sf "$STATE/show_cuda_devices" "$folder/bin/"; touch "$folder/built"',
     "cp_program": 'printf "%s\\n" "#!/bin/sh" "echo pid=\\$\\$ cwd=\\$PWD repository=\\$MAESTRO_REPOSITORY" '
                   '"for a; do echo \\"argument=\\$a\\"; done" "exit 7" >"$1"; chmod +x "$1"',
     "ctest": 'echo "ctest $*"; echo "100% tests passed"',
@@ -109,6 +110,48 @@ class RunScript(unittest.TestCase):
         done = self.run_it("check", "fromat")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no step 'fromat'; there are: format layers", done.stderr)
+
+    # Machines with a GPU
+
+    def device(self, text, status):
+        self.make_script(self.state / "show_cuda_devices", f'echo "{text}"\nexit {status}')
+
+    def test_gpu_tests_are_built_and_not_run_where_there_is_no_device(self):
+        self.device("no NVIDIA driver", 1)
+        for command, what in (("gpu-test", "tests"), ("gpu-bench", "benchmarks")):
+            done = self.run_it(command)
+            self.assertEqual(done.returncode, 77, done.stderr)
+            self.assertIn(f"run: no NVIDIA driver; built, but {what} not run\n", done.stderr)
+        self.assertIn("--preset gpu", self.calls("cmake")[0])
+        self.assertNotIn("tests passed", done.stdout)
+
+    def test_gpu_tests_are_those_of_the_label_where_there_is_a_device(self):
+        self.device("cuda:0: a device", 0)
+        done = self.run_it("gpu-test", "-R", "Attention")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("run: cuda:0: a device\n", done.stderr)
+        self.assertIn("--no-tests=error -L gpu -R Attention", done.stdout)
+        self.assertIn("compute-sanitizer is not installed; left out", done.stderr)
+
+    def test_gpu_tests_need_neither_the_actors_packages_nor_those_that_are_carried(self):
+        self.device("no NVIDIA driver", 1)
+        self.missing("libcaf-dev", "libfabric-dev", "libdnnl-dev")
+        self.run_it("gpu-test")
+        self.assertEqual(self.calls("apt-get")[-1], "apt-get install -y --no-install-recommends libdnnl-dev")
+        carried = self.top / "carried"
+        (carried / "usr").mkdir(parents=True)
+        self.missing("libdnnl-dev")
+        done = self.run_it("gpu-test", MAESTRO_DEPS=str(carried))
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertEqual(len(self.calls("apt-get")), 2)
+        self.assertIn(f"-DMAESTRO_DEPS={carried}", self.calls("cmake")[-1])
+
+    def test_a_folder_of_packages_that_is_empty_is_refused(self):
+        empty = self.top / "empty"
+        empty.mkdir()
+        done = self.run_it("gpu-test", MAESTRO_DEPS=str(empty))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("holds no packages; fill it with: ./run gpu-deps", done.stderr)
 
     # Packages
 

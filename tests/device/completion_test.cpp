@@ -91,7 +91,7 @@ TEST(CompletionQueue, rounds_begin_with_another_stream_each_time) {  // CQ-4
   EXPECT_EQ(first_asked, (std::vector<int>{1, 2, 3, 1, 2, 3}));
 }
 
-TEST(PollPace, it_asks_eagerly_at_first_and_then_with_growing_pauses_up_to_the_longest) {  // CP-1
+TEST(PollPace, it_asks_eagerly_at_first_and_then_with_growing_pauses_up_to_the_longest) {  // QP-1
   PollPace pace;
   for (int round = 0; round < PollPace::eager_rounds; ++round) EXPECT_EQ(pace.next(false).count(), 0);
   std::vector<std::int64_t> pauses;
@@ -108,7 +108,7 @@ struct Count {
   EventState operator()(const Countdown& event) const { return {--*event.left <= 0, {}}; }
 };
 
-TEST(CompletionPoller, completions_come_in_the_order_of_each_stream_also_when_the_poller_has_to_wait) {  // CQ-1, CP-1
+TEST(CompletionPoller, completions_come_in_the_order_of_each_stream_also_when_the_poller_has_to_wait) {  // CQ-1, QP-1
   CompletionPoller<Countdown, Count> poller;
   constexpr int streams = 3;
   constexpr int works = 50;
@@ -136,7 +136,7 @@ TEST(CompletionPoller, completions_come_in_the_order_of_each_stream_also_when_th
   }
 }
 
-TEST(CompletionPoller, stop_returns_when_all_that_was_added_is_delivered) {  // CP-2
+TEST(CompletionPoller, stop_returns_when_all_that_was_added_is_delivered) {  // QP-2
   int delivered = 0;  // the poller's thread is joined before it is read
   CompletionPoller<Countdown, Count> poller;
   const StreamNumber stream = poller.new_stream();

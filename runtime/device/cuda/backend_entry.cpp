@@ -3,6 +3,7 @@
 #include <string>
 
 #include "runtime/device/cuda/cuda_backend.hpp"
+#include "runtime/device/cuda/cuda_tables.hpp"
 
 extern "C" __attribute__((visibility("default"))) void maestro_cuda_backend(const char* interface,
                                                                             maestro::CudaStatus* status) {
@@ -11,7 +12,7 @@ extern "C" __attribute__((visibility("default"))) void maestro_cuda_backend(cons
     return;
   }
   try {
-    static const maestro::cuda::CudaBackend backend(maestro::cuda::TableMaker{});
+    static const maestro::cuda::CudaBackend backend(maestro::cuda::cuda_tables());
     status->backend = &backend;
   } catch (const std::exception& failed) {
     status->missing = failed.what();

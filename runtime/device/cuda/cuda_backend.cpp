@@ -53,6 +53,14 @@ std::string CudaBackend::describe(std::size_t index) const {
   throw JobError("there is no cuda:" + std::to_string(index), ErrorCode::unavailable);
 }
 
+std::size_t CudaBackend::used_bytes(std::size_t index) const {
+  const CurrentDevice current(static_cast<int>(index));
+  std::size_t free = 0;
+  std::size_t total = 0;
+  must(cudaMemGetInfo(&free, &total), "memory of cuda:" + std::to_string(index));
+  return total - free;
+}
+
 std::unique_ptr<Device> CudaBackend::open(const DeviceOptions& options) const {
   if (options.index >= texts_.size()) {
     throw JobError(options.name + ": there is no cuda:" + std::to_string(options.index), ErrorCode::unavailable);

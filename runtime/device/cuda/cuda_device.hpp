@@ -41,6 +41,7 @@ struct TableSite {
   DeviceSpace& memory;
   PinnedSpace& pinned;
   GraphCache& graphs;
+  std::function<void(const std::string&)> say;  ///< one line for a person
 };
 /// Called with the device current.
 using TableMaker = std::function<std::unique_ptr<OperatorTable>(const TableSite& site)>;

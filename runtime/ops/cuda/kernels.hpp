@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/cuda/workspace.hpp"
@@ -60,9 +61,61 @@ struct NormGradients {
 void norm_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                    const Tensor& rstd, const NormGradients& gradients);
 
+// ---- embedding and positions; spans are device memory ----
+void embedding(const Launch& at, const Tensor& table, const Tensor& ids, const Tensor& positions_table,
+               std::span<const std::int32_t> positions, const Tensor& y);
+void embedding_backward(const Launch& at, const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
+                        const Tensor& dtable, const Tensor& dpositions);
+void gather_rows(const Launch& at, const Tensor& from, std::span<const std::int32_t> index, const Tensor& to);
+/// Rows of one index are added up in f32 before they are added to `to`.
+void scatter_add_rows(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to);
+void rotary(const Launch& at, const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions,
+            double theta, int direction);
+
 // ---- sums over rows ----
 /// into (N) f32 += the sums of the columns of values (M, N) f32 or bf16, in a fixed order.
 void add_column_sums(const Launch& at, const Tensor& values, const Tensor& into);
+
+// ---- output-layer losses of a block of rows, and top k ----
+/// What comes of each row, (R) f32; 0 where the target is -1. kl and teacher_ce may be undefined.
+struct RowLosses {
+  Tensor ce;
+  Tensor kl;
+  Tensor teacher_ce;  ///< 0 for a top-k teacher
+};
+struct LossRows {
+  Tensor logits;                ///< (R, N) f32 or act; overwritten by dlogits where `gradient`
+  std::int64_t vocabulary = 0;  ///< columns of the softmax; those from here to N get gradient 0
+  Tensor targets;               ///< (R) i32 below vocabulary; -1: gradient 0
+  double scale = 0;             ///< of the gradient
+  bool gradient = false;
+  RowLosses losses;
+};
+/// dlogits = scale (softmax - onehot); ce = -log softmax[target].
+void cross_entropy_rows(const Launch& at, const LossRows& rows);
+
+/// Either logits, or values and indices.
+struct TeacherRows {
+  Tensor logits;   ///< (R, at least vocabulary) f32 or bf16
+  Tensor values;   ///< (R, k) f32, k <= 256
+  Tensor indices;  ///< (R, k) i32, each token once; those outside of the vocabulary are left out
+};
+/// As in DistillationHead.
+struct DistillationWeights {
+  Divergence divergence = Divergence::forward_kl;
+  double temperature = 1;
+  double alpha = 0;  ///< 0 without a teacher
+  double beta = 0.5;
+};
+/// dlogits = the gradient of scale (alpha T^2 divergence + (1 - alpha) ce); kl = the divergence.
+void distillation_rows(const Launch& at, const LossRows& rows, const TeacherRows& teacher,
+                       const DistillationWeights& weights);
+/// *sums (device, or pinned host memory that the device sees) = the sums over rows with a target, in f64 and a fixed
+/// order; with `accumulate` added to what it holds.
+void sum_rows(const Launch& at, const Tensor& targets, const RowLosses& losses, const DistillationWeights& weights,
+              LossSums* sums, bool accumulate);
+/// Of logits f32 or bf16; k <= 256. NaN comes first, as on the processor.
+void top_k(const Launch& at, const Tensor& logits, const Tensor& values, const Tensor& indices);
 
 // ---- flat vectors ----
 /// AdamW; the gradient is set to zero on the way. `copy`, where not null, gets the new value in bf16.

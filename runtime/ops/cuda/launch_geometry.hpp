@@ -84,6 +84,29 @@ inline constexpr int norm_backward_threads = 384;  ///< per multiprocessor
   return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_divide(rows, tiles.rows_per_block), 1, most));
 }
 
+// ---- losses: a row of logits per block, kept in shared memory where two blocks of a multiprocessor fit ----
+
+inline constexpr int loss_most_threads = 512;
+inline constexpr int loss_least_threads = 128;
+inline constexpr int most_support = 256;  ///< tokens of a top-k teacher, each a thread's
+inline constexpr std::size_t loss_row_bytes = std::size_t{104} * 1024;
+inline constexpr int sum_rows_threads = 1024;
+
+struct LossTiles {
+  int threads = loss_most_threads;
+  std::size_t shared_bytes = 0;  ///< 0: the row is read again
+};
+/// `bytes`: of one column, student and teacher; `width`: columns of one access.
+[[nodiscard]] constexpr LossTiles loss_tiles(std::int64_t vocabulary, std::size_t bytes, int width, int k) {
+  LossTiles tiles;
+  const auto accesses = static_cast<std::uint64_t>(ceil_divide(vocabulary, width));
+  const auto wanted = static_cast<int>(std::min<std::uint64_t>(std::bit_ceil(accesses), loss_most_threads));
+  tiles.threads = std::max({wanted, loss_least_threads, k > loss_least_threads ? most_support : 0});
+  const std::size_t row = accesses * static_cast<std::size_t>(width) * bytes;
+  if (row <= loss_row_bytes) tiles.shared_bytes = row;
+  return tiles;
+}
+
 // ---- sums over rows: blocks of 32 x 8 threads, a column pack per lane, rows strided over the warps ----
 
 inline constexpr int column_lanes = 32;

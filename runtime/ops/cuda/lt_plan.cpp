@@ -13,6 +13,13 @@ ColumnMajor transposed_view(DType dtype, std::int64_t rows, std::int64_t columns
   return {dtype, columns, rows, columns};
 }
 
+/// y or dy.
+ColumnMajor view_of_output(DType dtype, const ProductRequest& request) {
+  ColumnMajor view = transposed_view(dtype, request.m, request.n);
+  if (request.pitch > 0) view.leading = request.pitch;
+  return view;
+}
+
 std::string shape_text(std::string_view name, std::int64_t rows, std::int64_t columns, DType dtype) {
   return std::string(name) + " (" + std::to_string(rows) + ", " + std::to_string(columns) + ") " +
          std::string(name_of(dtype));
@@ -33,15 +40,14 @@ bool has_auxiliary(ProductEpilogue epilogue) {
 ProductPlan product_plan(const ProductRequest& request) {
   const ColumnMajor x = transposed_view(request.operands, request.m, request.k);
   const ColumnMajor w = transposed_view(request.operands, request.n, request.k);
-  const std::int64_t leading = request.leading == 0 ? request.n : request.leading;
-  const ColumnMajor dy{request.operands, request.n, request.m, leading};
+  const ColumnMajor dy = view_of_output(request.operands, request);
   ProductPlan plan;
   switch (request.kind) {
     case ProductKind::forward:
       plan.a = w;
       plan.b = x;
       plan.transpose_a = true;
-      plan.d = {request.result, request.n, request.m, leading};
+      plan.d = view_of_output(request.result, request);
       break;
     case ProductKind::backward_input:
       plan.a = w;

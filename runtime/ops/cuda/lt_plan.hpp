@@ -38,8 +38,8 @@ struct ProductRequest {
   DType operands = DType::f32;  ///< of both factors
   DType result = DType::f32;
   ProductEpilogue epilogue = ProductEpilogue::none;
-  bool accumulate = false;   ///< adds to what the result holds
-  std::int64_t leading = 0;  ///< elements between rows of y or dy, n or more; 0: n
+  bool accumulate = false;  ///< adds to what the result holds
+  std::int64_t pitch = 0;   ///< elements from a row of y or dy to the next; 0: n. Without gelu
   auto operator<=>(const ProductRequest&) const = default;
 };
 

@@ -10,6 +10,12 @@ namespace {
 
 constexpr int timed_runs = 5;
 
+/// Of a tensor whose rows may be longer than the `n` columns in use.
+std::int64_t pitch_of(const Tensor& rows, std::int64_t n) {
+  assert(rows.columns() >= n);
+  return rows.columns() == n ? 0 : rows.columns();
+}
+
 /// The same product without what is fused to it.
 ProductRequest without_epilogue(ProductRequest request) {
   request.epilogue = ProductEpilogue::none;
@@ -26,16 +32,15 @@ void LtProducts::tune(bool on) {
   engine_.tune(on);
 }
 
-void LtProducts::linear(const Tensor& x, const Tensor& w, const Tensor& bias, const SpacedRows& y) {
+void LtProducts::linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   const std::int64_t m = x.rows();
   const std::int64_t n = w.rows();
   const std::int64_t k = w.columns();
-  assert(x.dtype() == w.dtype() && x.columns() == k && y.tensor.rows() == m && y.tensor.columns() == n);
+  assert(x.dtype() == w.dtype() && x.columns() == k && y.rows() == m);
   if (m == 0) return;
-  ProductRequest request{ProductKind::forward, m, n, k, x.dtype(), y.tensor.dtype()};
-  if (bias.defined()) request.epilogue = ProductEpilogue::bias;
-  request.leading = y.leading;
-  run_plain(request, {w, x, y.tensor}, bias);
+  const ProductEpilogue epilogue = bias.defined() ? ProductEpilogue::bias : ProductEpilogue::none;
+  const ProductRequest request{ProductKind::forward, m, n, k, x.dtype(), y.dtype(), epilogue, false, pitch_of(y, n)};
+  run_plain(request, {w, x, y}, bias);
 }
 
 void LtProducts::linear_gelu(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& pre, const Tensor& y) {
@@ -45,7 +50,7 @@ void LtProducts::linear_gelu(const Tensor& x, const Tensor& w, const Tensor& bia
   assert(x.dtype() == w.dtype() && x.columns() == k && y.rows() == m && y.columns() == n);
   assert(pre.dtype() == y.dtype() && pre.shape() == y.shape());
   if (m == 0) return;
-  ProductRequest request{ProductKind::forward, m, n, k, x.dtype(), y.dtype(), ProductEpilogue::gelu, false};
+  ProductRequest request{ProductKind::forward, m, n, k, x.dtype(), y.dtype(), ProductEpilogue::gelu, false, 0};
   if (bias.defined()) request.epilogue = ProductEpilogue::gelu_bias;
   const Factors factors{w, x, y};
   const auto fused = [&] {
@@ -68,16 +73,15 @@ void LtProducts::run_gelu_apart(const ProductRequest& request, const Factors& fa
   gelu(at_, pre, factors.result);
 }
 
-void LtProducts::linear_backward_input(const SpacedRows& dy, const Tensor& w, const Tensor& dx, bool accumulate) {
-  const std::int64_t m = dx.rows();
+void LtProducts::linear_backward_input(const Tensor& dy, const Tensor& w, const Tensor& dx, bool accumulate) {
+  const std::int64_t m = dy.rows();
   const std::int64_t n = w.rows();
   const std::int64_t k = w.columns();
-  assert(dy.tensor.dtype() == w.dtype() && dy.tensor.rows() == m && dy.tensor.columns() == n && dx.columns() == k);
+  assert(dy.dtype() == w.dtype() && dx.rows() == m && dx.columns() == k);
   if (m == 0) return;
-  ProductRequest request{ProductKind::backward_input, m, n, k, w.dtype(), dx.dtype()};
-  request.accumulate = accumulate;
-  request.leading = dy.leading;
-  run_plain(request, {w, dy.tensor, dx}, {});
+  run_plain({ProductKind::backward_input, m, n, k, dy.dtype(), dx.dtype(), ProductEpilogue::none, accumulate,
+             pitch_of(dy, n)},
+            {w, dy, dx}, {});
 }
 
 void LtProducts::linear_backward_input_gelu(const Tensor& dy, const Tensor& w, const Tensor& pre, const Tensor& dpre) {
@@ -87,8 +91,8 @@ void LtProducts::linear_backward_input_gelu(const Tensor& dy, const Tensor& w, c
   assert(dy.dtype() == w.dtype() && dy.columns() == n && dpre.rows() == m && dpre.columns() == k);
   assert(pre.dtype() == dpre.dtype() && pre.shape() == dpre.shape() && pre.raw() != dpre.raw());
   if (m == 0) return;
-  const ProductRequest request{ProductKind::backward_input,    m,    n, k, dy.dtype(), dpre.dtype(),
-                               ProductEpilogue::gelu_gradient, false};
+  const ProductRequest request{ProductKind::backward_input,    m,     n, k, dy.dtype(), dpre.dtype(),
+                               ProductEpilogue::gelu_gradient, false, 0};
   const Factors factors{w, dy, dpre};
   const auto fused = [&] {
     ProductPointers pointers = pointers_of(factors);
@@ -105,18 +109,17 @@ void LtProducts::run_gelu_gradient_apart(const ProductRequest& request, const Fa
   gelu_backward(at_, factors.result, pre, factors.result);
 }
 
-void LtProducts::linear_backward_weight(const SpacedRows& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) {
-  const std::int64_t m = x.rows();
+void LtProducts::linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) {
+  const std::int64_t m = dy.rows();
   const std::int64_t n = dw.rows();
   const std::int64_t k = dw.columns();
-  assert(dy.tensor.dtype() == x.dtype() && dw.dtype() == DType::f32);
-  assert(x.columns() == k && dy.tensor.rows() == m && dy.tensor.columns() == n);
-  assert(!dbias.defined() || (dbias.dtype() == DType::f32 && dbias.elements() == n && dy.leading == n));
+  assert(dy.dtype() == x.dtype() && dw.dtype() == DType::f32 && x.rows() == m && x.columns() == k);
+  assert(dy.columns() == n || !dbias.defined());
+  assert(!dbias.defined() || (dbias.dtype() == DType::f32 && dbias.elements() == n));
   if (m == 0) return;
-  const Factors factors{x, dy.tensor, dw};
-  ProductRequest request{ProductKind::backward_weight, m, n, k, x.dtype(), DType::f32};
-  request.accumulate = true;
-  request.leading = dy.leading;
+  const Factors factors{x, dy, dw};
+  ProductRequest request{
+      ProductKind::backward_weight, m, n, k, dy.dtype(), DType::f32, ProductEpilogue::none, true, pitch_of(dy, n)};
   if (dbias.defined()) {
     request.epilogue = ProductEpilogue::column_sums;
     const Workspace::Scope scope(*at_.workspace);
@@ -126,7 +129,7 @@ void LtProducts::linear_backward_weight(const SpacedRows& dy, const Tensor& x, c
     if (engine_.run(request, pointers)) return add(at_, dbias, sums, dbias);
   }
   run_plain(without_epilogue(request), factors, {});
-  if (dbias.defined()) add_column_sums(at_, dy.tensor, dbias);
+  if (dbias.defined()) add_column_sums(at_, dy, dbias);
 }
 
 ProductPointers LtProducts::pointers_of(const Factors& factors) {

@@ -18,15 +18,6 @@
 
 namespace maestro::cuda {
 
-/// A matrix whose rows begin `leading` elements apart, such as logits of an odd vocabulary: with rows of a multiple of
-/// 16 bytes the library has its fast kernels. Any Tensor is one.
-struct SpacedRows {
-  SpacedRows(const Tensor& packed) : tensor(packed), leading(packed.columns()) {}  // NOLINT: reads as a tensor
-  SpacedRows(const Tensor& shape_and_data, std::int64_t elements) : tensor(shape_and_data), leading(elements) {}
-  Tensor tensor;  ///< (M, N)
-  std::int64_t leading;
-};
-
 /// Not thread-safe; the device must be current.
 class LtProducts {
  public:
@@ -37,18 +28,19 @@ class LtProducts {
   /// See LtEngine::tune. For GELU also chooses between the fused product and a plain one with an own kernel.
   void tune(bool on);
 
+  /// In the three plain products rows of y or dy may be longer than N: what is behind N is neither read nor written.
   /// y act or f32 = x w^T + bias; bias (N) f32, bf16 or undefined. A bias in the dtype of y costs nothing; another is
   /// rounded to it first, by one small kernel.
-  void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const SpacedRows& y);
+  void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
   /// pre = x w^T + bias, y = gelu(pre); pre and y (M, N) of one dtype.
   void linear_gelu(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& pre, const Tensor& y);
   /// dx (M, K) act or f32 (+)= dy w.
-  void linear_backward_input(const SpacedRows& dy, const Tensor& w, const Tensor& dx, bool accumulate);
+  void linear_backward_input(const Tensor& dy, const Tensor& w, const Tensor& dx, bool accumulate);
   /// dpre (M, K) = (dy w) gelu'(pre), the gradient before a GELU whose result was this layer's input. Its column sums
   /// are what linear_backward_weight(dpre, ...) of the layer before makes anyway, in f32.
   void linear_backward_input_gelu(const Tensor& dy, const Tensor& w, const Tensor& pre, const Tensor& dpre);
-  /// dw (N, K) f32 += dy^T x; dbias (N) f32 += column sums of dy, or undefined, which it is for spaced rows.
-  void linear_backward_weight(const SpacedRows& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias);
+  /// dw (N, K) f32 += dy^T x; dbias (N) f32 += column sums of dy, or undefined.
+  void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias);
 
   [[nodiscard]] const LtEngine& engine() const { return engine_; }
 

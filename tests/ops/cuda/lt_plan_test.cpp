@@ -130,7 +130,7 @@ TEST(LtPlan, every_product_of_small_odd_shapes_is_the_row_major_one) {
 
 TEST(LtPlan, spaced_rows_are_those_of_y_and_dy_alone) {
   ProductRequest request{ProductKind::forward, 3, 5, 7, DType::f32, DType::f32};
-  request.leading = 8;
+  request.pitch = 8;
   EXPECT_EQ(product_plan(request).d, (ColumnMajor{DType::f32, 5, 3, 8}));
   EXPECT_EQ(product_plan(request).b.leading, 7);
   request.kind = ProductKind::backward_input;

@@ -1,0 +1,34 @@
+// The device that a benchmark runs on, by its name in a job: "cuda:K", or "cpu" to try the benchmark itself.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/device/device.hpp"
+
+namespace maestro::bench {
+
+class BenchDevice {
+ public:
+  /// Throws JobError that says what is missing.
+  explicit BenchDevice(const std::string& name);
+  ~BenchDevice();
+  BenchDevice(const BenchDevice&) = delete;
+  BenchDevice& operator=(const BenchDevice&) = delete;
+
+  [[nodiscard]] const OperatorTable& ops() const { return device_->ops(); }
+  [[nodiscard]] Device& device() { return *device_; }
+  /// Runs `work` on the device's thread and waits until all it queued is complete. What it throws, and a failure of the
+  /// device, is thrown here.
+  void run(const std::function<void()>& work);
+  /// Device memory in use in MiB; the process' largest resident size on a processor.
+  [[nodiscard]] double memory_mib() const;
+
+ private:
+  std::unique_ptr<OperatorTable> cpu_ops_;
+  std::unique_ptr<Device> device_;
+  std::ptrdiff_t cuda_index_ = -1;
+};
+
+}  // namespace maestro::bench

@@ -1,0 +1,273 @@
+// Times single operators of a device's table at the sizes of a model, one JSON object a line: what they move and
+// compute in the time they take. A copy of the same device is the first line, which the bandwidths of the others are
+// set against.
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/gpu/bench_device.hpp"
+#include "runtime/core/random.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro::bench {
+namespace {
+
+/// M rows of width C; F, the width between the layers of the MLP; V, the vocabulary; P, parameters.
+struct Sizes {
+  std::int64_t rows = 32768;
+  std::int64_t width = 768;
+  std::int64_t inner = 3072;
+  std::int64_t heads = 12;
+  std::int64_t sequence = 1024;
+  std::int64_t vocabulary = 50257;
+  std::int64_t parameters = 124'000'000;
+};
+
+struct Case {
+  std::string name;
+  double bytes = 0;  ///< that have to be read and written, each once
+  double flops = 0;  ///< of products and attention; 0 for what is bound by memory
+  std::function<void()> run;
+};
+
+class Operators {
+ public:
+  Operators(BenchDevice& device, const Sizes& sizes, DType compute)
+      : device_(device), ops_(device.ops()), sizes_(sizes), act_(compute), memory_(ops_.memory()) {}
+
+  void run(int repeats) {
+    device_.run([this] { make_cases(); });
+    for (const Case& each : cases_) print(each, milliseconds(each, repeats));
+    device_.run([this] {
+      cases_.clear();
+      weights_.clear();
+      blocks_.clear();
+    });
+  }
+
+ private:
+  static constexpr int warmup = 3;
+
+  [[nodiscard]] Tensor tensor(Shape shape, DType dtype) {
+    const Tensor sized(nullptr, dtype, shape);
+    blocks_.emplace_back(memory_, sized.bytes());
+    return {blocks_.back().data(), dtype, shape};
+  }
+  /// Small random values: products of zeros are faster than any model's.
+  [[nodiscard]] Tensor random(Shape shape, DType dtype) {
+    const Tensor drawn = tensor(shape, DType::f32);
+    std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+    Random random(7, blocks_.size());
+    for (float& value : values) value = static_cast<float>(random.uniform() - 0.5);
+    memory_.write(drawn.raw(), reinterpret_cast<const std::byte*>(values.data()), drawn.bytes());
+    if (dtype == DType::f32) return drawn;
+    Tensor cast = tensor(shape, dtype);
+    ops_.cast(drawn, cast);
+    return cast;
+  }
+  [[nodiscard]] Tensor indices(std::int64_t count, std::int64_t below) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+    for (std::size_t at = 0; at < values.size(); ++at) {
+      values[at] = static_cast<std::int32_t>(static_cast<std::int64_t>(at) % below);
+    }
+    const Tensor made = tensor({count}, DType::i32);
+    memory_.write(made.raw(), reinterpret_cast<const std::byte*>(values.data()), made.bytes());
+    return made;
+  }
+  void add(std::string name, double bytes, std::function<void()> run, double flops = 0) {
+    cases_.push_back({std::move(name), bytes, flops, std::move(run)});
+  }
+  static double bytes_of(std::initializer_list<Tensor> tensors) {
+    double bytes = 0;
+    for (const Tensor& each : tensors) bytes += static_cast<double>(each.bytes());
+    return bytes;
+  }
+
+  void make_cases() {
+    const Tensor from = random({sizes_.rows, sizes_.inner}, act_);
+    const Tensor to = tensor({sizes_.rows, sizes_.inner}, act_);
+    add("copy", bytes_of({from, to}), [=, this] { ops_.copy(from, to); });
+    add("gelu", bytes_of({from, to}), [=, this] { ops_.gelu(from, to); });
+    add("gelu_backward", bytes_of({from, from, to}), [=, this] { ops_.gelu_backward(from, from, to); });
+    const Tensor half = tensor({sizes_.rows, sizes_.inner / 2}, act_);
+    add("swiglu", bytes_of({from, half}), [=, this] { ops_.swiglu(from, half); });
+    add("swiglu_backward", bytes_of({half, from, to}), [=, this] { ops_.swiglu_backward(half, from, to); });
+    make_norms();
+    make_positions();
+    make_products();
+    make_attention();
+    make_flat();
+  }
+  void make_norms() {
+    const Shape shape{sizes_.rows, sizes_.width};
+    const Tensor x = random(shape, DType::f32);
+    const Tensor branch = random(shape, act_);
+    const Tensor y = tensor(shape, act_);
+    const Tensor sum = tensor(shape, DType::f32);
+    const Tensor weight = random({sizes_.width}, DType::f32);
+    const Tensor bias = random({sizes_.width}, DType::f32);
+    const Tensor dweight = tensor({sizes_.width}, DType::f32);
+    const Tensor dbias = tensor({sizes_.width}, DType::f32);
+    const Tensor mean = tensor({sizes_.rows}, DType::f32);
+    const Tensor rstd = tensor({sizes_.rows}, DType::f32);
+    constexpr double epsilon = 1e-5;
+    add("layer_norm", bytes_of({x, y}), [=, this] { ops_.layer_norm(x, weight, bias, epsilon, y, mean, rstd); });
+    add("add_layer_norm", bytes_of({x, branch, sum, y}),
+        [=, this] { ops_.add_layer_norm(x, branch, weight, bias, epsilon, sum, y, mean, rstd); });
+    add("layer_norm_backward", bytes_of({branch, x, sum, sum}),
+        [=, this] { ops_.layer_norm_backward(branch, x, weight, mean, rstd, sum, true, dweight, dbias); });
+    add("add_rms_norm", bytes_of({x, branch, sum, y}),
+        [=, this] { ops_.add_rms_norm(x, branch, weight, epsilon, sum, y, rstd); });
+    add("rms_norm_backward", bytes_of({branch, x, sum, sum}),
+        [=, this] { ops_.rms_norm_backward(branch, x, weight, rstd, sum, true, dweight); });
+    add("cast", bytes_of({x, y}), [=, this] { ops_.cast(x, y); });
+    add("add", bytes_of({x, branch, sum}), [=, this] { ops_.add(x, branch, sum); });
+  }
+  void make_positions() {
+    const Tensor table = random({sizes_.vocabulary, sizes_.width}, DType::f32);
+    const Tensor dtable = tensor({sizes_.vocabulary, sizes_.width}, DType::f32);
+    const Tensor ids = indices(sizes_.rows, sizes_.vocabulary);
+    const Tensor positions = indices(sizes_.rows, sizes_.sequence);
+    const Tensor y = tensor({sizes_.rows, sizes_.width}, DType::f32);
+    add("embedding", bytes_of({y, y}),
+        [=, this] { ops_.embedding(table, ids, Tensor(), positions.span<std::int32_t>(), y); });
+    add("embedding_backward", bytes_of({y, y, y}),
+        [=, this] { ops_.embedding_backward(y, ids, positions.span<std::int32_t>(), dtable, Tensor()); });
+    const AttentionShape shape = attention_shape();
+    const Tensor qkv = random({sizes_.rows, shape.qkv_columns()}, act_);
+    constexpr double theta = 10000;
+    add("rotary", bytes_of({qkv, qkv}) * 2 / 3,
+        [=, this] { ops_.rotary(qkv, shape, positions.span<std::int32_t>(), theta, 1); });
+  }
+  void make_products() {
+    const Tensor x = random({sizes_.rows, sizes_.width}, act_);
+    const Tensor w = random({sizes_.inner, sizes_.width}, DType::f32);
+    const Tensor bias = random({sizes_.inner}, DType::f32);
+    const Tensor y = tensor({sizes_.rows, sizes_.inner}, act_);
+    const Tensor pre = tensor({sizes_.rows, sizes_.inner}, act_);
+    const Tensor dw = tensor({sizes_.inner, sizes_.width}, DType::f32);
+    const Tensor dbias = tensor({sizes_.inner}, DType::f32);
+    const Tensor dx = tensor({sizes_.rows, sizes_.width}, act_);
+    const double flops = 2.0 * static_cast<double>(sizes_.rows * sizes_.width * sizes_.inner);
+    const PackedWeight& forward = pack(w, PackFor::forward);
+    const PackedWeight& backward = pack(w, PackFor::backward_input);
+    add(
+        "linear", bytes_of({x, w, y}), [=, this, &forward] { ops_.linear(x, forward, bias, y); }, flops);
+    add(
+        "linear_gelu", bytes_of({x, w, y, pre}), [=, this, &forward] { ops_.linear_gelu(x, forward, bias, pre, y); },
+        flops);
+    add(
+        "linear_backward_input", bytes_of({y, w, dx}),
+        [=, this, &backward] { ops_.linear_backward_input(y, backward, dx, false); }, flops);
+    add(
+        "linear_backward_weight", bytes_of({y, x, dw}), [=, this] { ops_.linear_backward_weight(y, x, dw, dbias); },
+        flops);
+  }
+  [[nodiscard]] const PackedWeight& pack(const Tensor& w, PackFor use) {
+    Tensor values = w;
+    if (ops_.takes_plain_weights() && act_ != w.dtype()) {
+      values = tensor(w.shape(), act_);
+      ops_.cast(w, values);
+    }
+    weights_.push_back(ops_.pack(values, act_, use, nullptr));
+    return *weights_.back();
+  }
+  [[nodiscard]] AttentionShape attention_shape() const {
+    return {sizes_.heads, sizes_.heads, sizes_.width / sizes_.heads, true};
+  }
+  void make_attention() {
+    const AttentionShape shape = attention_shape();
+    const Tensor qkv = random({sizes_.rows, shape.qkv_columns()}, act_);
+    const Tensor out = tensor({sizes_.rows, shape.out_columns()}, act_);
+    const Tensor dqkv = tensor({sizes_.rows, shape.qkv_columns()}, act_);
+    const Tensor lse = tensor({sizes_.rows, sizes_.heads}, DType::f32);
+    for (std::int64_t row = 0; row <= sizes_.rows; row += sizes_.sequence) {
+      offsets_.push_back(static_cast<std::int32_t>(row));
+    }
+    const Tensor positions = indices(sizes_.rows, sizes_.sequence);
+    const Tensor on_device = tensor({static_cast<std::int64_t>(offsets_.size())}, DType::i32);
+    memory_.write(on_device.raw(), reinterpret_cast<const std::byte*>(offsets_.data()), on_device.bytes());
+    SequenceLayout layout{offsets_, positions.span<std::int32_t>()};
+    if (!memory_.host()) layout.device_offsets = on_device.span<std::int32_t>();
+    // Scores and their product with the values, causal half: 2 products of T x T / 2 x D in each head.
+    const double flops = 2.0 * static_cast<double>(sizes_.rows * sizes_.sequence * sizes_.width);
+    add(
+        "attention", bytes_of({qkv, out}), [=, this] { ops_.attention(qkv, shape, layout, out, lse); }, flops);
+    add(
+        "attention_backward", bytes_of({out, qkv, out, dqkv}),
+        [=, this] { ops_.attention_backward(out, qkv, out, lse, shape, layout, dqkv); }, 2.5 * flops);
+  }
+  void make_flat() {
+    const Tensor value = random({sizes_.parameters}, DType::f32);
+    const Tensor gradient = random({sizes_.parameters}, DType::f32);
+    const Tensor mean = tensor({sizes_.parameters}, DType::f32);
+    const Tensor variance = tensor({sizes_.parameters}, DType::f32);
+    const Tensor rounded = tensor({sizes_.parameters}, DType::bf16);
+    AdamWStep step;
+    step.lr = 1e-4;
+    add("adamw", bytes_of({value, gradient, mean, variance}) * 2 + bytes_of({rounded}), [=, this] {
+      ops_.adamw(value.span<float>(), gradient.span<float>(), mean.span<float>(), variance.span<float>(), step,
+                 rounded.span<bfloat16>());
+    });
+    add("sum_of_squares", bytes_of({gradient}),
+        [=, this] { static_cast<void>(ops_.sum_of_squares(gradient.span<float>())); });
+  }
+
+  [[nodiscard]] double milliseconds(const Case& each, int repeats) {
+    const std::unique_ptr<WorkTimer> timer = device_.device().timer();
+    device_.run([&] {
+      for (int run = 0; run < warmup; ++run) each.run();
+      timer->mark();
+      for (int run = 0; run < repeats; ++run) each.run();
+      timer->mark();
+    });
+    return timer->milliseconds(0, 1) / repeats;
+  }
+  static void print(const Case& each, double ms) {
+    nlohmann::json line{
+        {"operator", each.name}, {"ms", ms}, {"bytes", each.bytes}, {"gb_per_s", each.bytes / ms / 1e6}};
+    if (each.flops > 0) line["tflops"] = each.flops / ms / 1e9;
+    std::cout << line.dump() << std::endl;
+  }
+
+  BenchDevice& device_;
+  const OperatorTable& ops_;
+  Sizes sizes_;
+  DType act_;
+  MemorySpace& memory_;
+  std::vector<SpaceMemory> blocks_;
+  std::vector<std::unique_ptr<PackedWeight>> weights_;
+  std::vector<std::int32_t> offsets_;
+  std::vector<Case> cases_;
+};
+
+}  // namespace
+}  // namespace maestro::bench
+
+int main(int count, char** words) {
+  using maestro::bench::Sizes;
+  try {
+    std::string device = "cuda:0";
+    std::string sizes = "gpt2-124m";
+    for (int at = 1; at + 1 < count; at += 2) {
+      const std::string name = words[at];
+      if (name != "--device" && name != "--sizes") {
+        throw maestro::JobError("usage: kernel_bench [--device cuda:0|cpu] [--sizes gpt2-124m|tiny]");
+      }
+      (name == "--device" ? device : sizes) = words[at + 1];
+    }
+    Sizes of_model;
+    if (sizes == "tiny") of_model = {256, 64, 128, 4, 64, 503, 10'000};
+    constexpr int repeats = 20;
+    maestro::bench::BenchDevice opened(device);
+    maestro::bench::Operators(opened, of_model, maestro::DType::bf16).run(repeats);
+    return 0;
+  } catch (const std::exception& failed) {
+    std::cerr << "kernel_bench: " << failed.what() << '\n';
+    return 1;
+  }
+}

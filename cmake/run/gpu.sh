@@ -1,0 +1,104 @@
+# shellcheck shell=bash
+# `run gpu-deps`, `run gpu-test` and `run gpu-bench`: machines with a GPU, however bare (docs/gpu.md). Sourced by `run`; needs
+# build.sh and packages.sh.
+packages_for_gpu_tools=(g++:g++ cmake:cmake ninja-build:ninja python3:python3)
+packages_for_gpu=(libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libgtest-dev libgmock-dev)
+# What those need at run time is carried, too; these a machine that can compile has.
+packages_of_any_compiler='^(libc6|libgcc-s1|libstdc\+\+6|gcc-[0-9]+-base|googletest|libcrypt1)$'
+no_device_status=77
+
+# Fills a folder with what a machine without network lacks: the packages, as files, and cuDNN's frontend headers.
+gpu_deps() {
+  local folder=${1:-} names
+  [[ -n $folder ]] || fail 2 "gpu-deps needs a folder to fill"
+  mkdir -p "$folder"
+  mapfile -t names < <(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
+    --no-replaces --no-enhances "${packages_for_gpu[@]}" libgomp1 2>/dev/null |
+    grep -E '^[a-z]' | sort -u | grep -vE "$packages_of_any_compiler")
+  [[ ${#names[@]} -ge ${#packages_for_gpu[@]} ]] || fail 3 "apt knows no packages here; run: apt-get update"
+  (cd "$folder" && apt-get download "${names[@]}") >"$folder/download.log" 2>&1 ||
+    { tail -n 5 "$folder/download.log" >&2; fail 3 "apt-get download failed; perhaps first run: apt-get update"; }
+  rm -f "$folder/download.log"
+  fetch_cudnn_frontend "$folder" || say "no headers of cuDNN's frontend; attention is done by this project's own kernels"
+  say "$folder: ${#names[@]} packages, $(du -sh "$folder" | cut -f1); use it with MAESTRO_DEPS=$folder ./run gpu-test"
+}
+
+# The headers alone, from the wheel that pip knows.
+fetch_cudnn_frontend() {
+  local folder=$1 scratch
+  scratch=$(mktemp -d)
+  if python3 -m pip download --quiet --no-deps --dest "$scratch" nvidia-cudnn-frontend >/dev/null 2>&1 &&
+    python3 - "$scratch" "$folder/cudnn_frontend" <<'PYTHON'; then
+import pathlib, sys, zipfile
+wheel = next(pathlib.Path(sys.argv[1]).glob("*.whl"))
+with zipfile.ZipFile(wheel) as archive:
+    archive.extractall(sys.argv[2], [name for name in archive.namelist() if name.startswith("include/")])
+PYTHON
+    rm -rf "$scratch"
+    return 0
+  fi
+  rm -rf "$scratch"
+  return 1
+}
+
+# Sets $gpu_prefix: where CMake finds what MAESTRO_DEPS holds. Package files are unpacked once into the build folder.
+unpack_gpu_deps() {
+  local deps package
+  deps=$(readlink -f -- "$MAESTRO_DEPS")
+  if [[ -d $deps/usr ]]; then gpu_prefix=$deps; return 0; fi
+  compgen -G "$deps/*.deb" >/dev/null || fail 2 "MAESTRO_DEPS=$MAESTRO_DEPS holds no packages; fill it with: ./run gpu-deps $MAESTRO_DEPS"
+  gpu_prefix=$build_dir/gpu-deps
+  if [[ $(cat "$gpu_prefix/unpacked" 2>/dev/null) == "$(cd "$deps" && ls)" ]]; then return 0; fi
+  rm -rf "$gpu_prefix"
+  mkdir -p "$gpu_prefix/usr/include"
+  for package in "$deps"/*.deb; do dpkg -x "$package" "$gpu_prefix" || fail 3 "$package cannot be unpacked"; done
+  if [[ -d $deps/cudnn_frontend/include ]]; then cp -r "$deps/cudnn_frontend/include/." "$gpu_prefix/usr/include/"; fi
+  (cd "$deps" && ls) >"$gpu_prefix/unpacked"
+}
+
+# prepare_gpu FEATURES TARGET...
+prepare_gpu() {
+  local purposes="gpu_tools gpu"
+  if [[ -n ${MAESTRO_DEPS:-} ]]; then
+    unpack_gpu_deps
+    purposes=gpu_tools
+  fi
+  prepare gpu "$purposes" "$@"
+}
+
+# Ends with $no_device_status, after one line that says why, where there is no device.
+require_device() {
+  local devices
+  if devices=$("$build_dir/gpu/bin/show_cuda_devices"); then
+    say "$devices"
+    return 0
+  fi
+  fail "$no_device_status" "$devices; built, but $1 not run"
+}
+
+# compute-sanitizer over the tests that CMake has named for it.
+run_device_checks() {
+  local tool program filter failed=0
+  if ! command -v compute-sanitizer >/dev/null; then say "compute-sanitizer is not installed; left out"; return 0; fi
+  for tool in memcheck racecheck; do
+    while read -r program filter; do
+      [[ -n $program ]] || continue
+      say "$tool: $(basename "$program") $filter"
+      compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --gtest_brief=1 "--gtest_filter=$filter" || failed=1
+    done <"$build_dir/gpu/device_checked_tests"
+  done
+  return "$failed"
+}
+
+gpu_test() {
+  prepare_gpu MAESTRO_BUILD_TESTS gpu_tests
+  require_device tests
+  ctest --test-dir "$build_dir/gpu" --output-on-failure --no-tests=error -L gpu "$@"
+  run_device_checks || fail 1 "compute-sanitizer found errors; see above"
+}
+
+gpu_bench() {
+  prepare_gpu "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" show_cuda_devices gpu_bench
+  require_device benchmarks
+  exec python3 "$root/benchmarks/gpu/compare.py" --binaries "$build_dir/gpu/bin" "$@"
+}

@@ -1,0 +1,10 @@
+// In place of jpeg_codec.cpp where a build was made without libjpeg.
+#include "runtime/data/image_codecs.hpp"
+
+namespace maestro {
+
+Result<Image> decode_jpeg(std::string_view /*bytes*/) {
+  return Error{ErrorCode::unavailable, "this build reads no JPEG (CMake found no libjpeg)"};
+}
+
+}  // namespace maestro

@@ -1,0 +1,180 @@
+// Output-layer losses of rows of logits, in place: a block per row. For kernel sources.
+//
+// Formulas and their derivatives: distillation_options.hpp, element_math.hpp. A row is read once while running maxima
+// and sums of exponentials are kept (Milakov & Gimelshein 2018), with a copy in shared memory where it fits, and is
+// then overwritten by its gradient; js has one more pass between.
+//
+// Cross terms, from which divergences follow without another pass: forward sum e_t(u) ((u - u0) - (z - z0)), reverse
+// sum e_t(z) ((z - z0) - (u - u0)), e_t(x) = exp((x - max) / T); z0 and u0 are the target's logits, so that logits far
+// from zero lose no digits.
+#pragma once
+
+#include <cfloat>
+
+#include "runtime/ops/cuda/element_access.cuh"
+#include "runtime/ops/element_math.hpp"
+
+namespace maestro::cuda {
+
+enum class LossForm : std::uint8_t { cross_entropy, forward_kl, reverse_kl, js, top_k };
+
+[[nodiscard]] constexpr bool has_dense_teacher(LossForm form) {
+  return form == LossForm::forward_kl || form == LossForm::reverse_kl || form == LossForm::js;
+}
+
+/// Numbers of a call.
+struct LossNumbers {
+  float inverse_t = 1;
+  float weight = 0;      ///< of the divergence: alpha T scale
+  float weight_one = 0;  ///< of cross-entropy: (1 - alpha) scale
+  float beta = 0.5F;
+  bool unit = true;       ///< T is 1
+  bool mixing = false;    ///< js with 0 < beta < 1; at the ends js is zero
+  bool gradient = false;  ///< z is overwritten
+};
+
+template <class Z, class U>
+struct LossCall {
+  Z* z;                         // (R, z_stride)
+  const U* u;                   // (R, u_stride), of a dense teacher
+  const float* values;          // (R, k), of a top-k teacher
+  const std::int32_t* indices;  // (R, k)
+  const std::int32_t* targets;  // (R)
+  float* ce;                    // (R)
+  float* kl;                    // (R) or null
+  float* teacher_ce;            // (R) or null
+  std::int64_t z_stride;
+  std::int64_t u_stride;
+  int k;
+  int vocabulary;         // columns of both softmaxes; those of z above get gradient 0
+  Divergence divergence;  // of a top-k teacher
+  LossNumbers numbers;
+};
+
+/// A running maximum and the sums of exponentials below it.
+struct RunningSums {
+  float max = -FLT_MAX;
+  float at_t = 0;
+  float at_one = 0;
+
+  /// The factor by which at_t was scaled.
+  __device__ float raise(float to, const LossNumbers& numbers) {
+    if (to <= max) return 1.0F;
+    const float factor = element::exponential((max - to) * numbers.inverse_t);
+    at_t *= factor;
+    if (!numbers.unit) at_one *= element::exponential(max - to);
+    max = to;
+    return factor;
+  }
+  /// The exponential of x at T, which was added.
+  __device__ float add(float x, const LossNumbers& numbers) {
+    const float e = element::exponential((x - max) * numbers.inverse_t);
+    at_t += e;
+    if (!numbers.unit) at_one += element::exponential(x - max);
+    return e;
+  }
+  /// Of all threads of the block; the factor by which this thread's at_t was scaled.
+  __device__ float join(const LossNumbers& numbers) {
+    const float factor = raise(block_max(max), numbers);
+    at_t = block_sum(at_t);
+    at_one = numbers.unit ? at_t : block_sum(at_one);
+    return factor;
+  }
+  __device__ element::Normaliser normaliser() const {
+    return {max, element::logarithm(at_t), element::logarithm(at_one)};
+  }
+};
+
+/// What is known of a row after its scan.
+struct RowScan {
+  RunningSums z;
+  RunningSums u;
+  float cross = 0;
+};
+
+template <LossForm Form, int V>
+__device__ __forceinline__ void scan_pack(const float (&z)[V], const float (&u)[V], float z0, float u0,
+                                          const LossNumbers& numbers, RowScan& scan) {
+  float z_max = z[0];
+  float u_max = u[0];
+  MAESTRO_UNROLL
+  for (int i = 1; i < V; ++i) {
+    z_max = element::larger(z_max, z[i]);
+    if constexpr (has_dense_teacher(Form)) u_max = element::larger(u_max, u[i]);
+  }
+  const float z_factor = scan.z.raise(z_max, numbers);
+  if constexpr (Form == LossForm::reverse_kl) scan.cross *= z_factor;
+  if constexpr (has_dense_teacher(Form)) {
+    const float u_factor = scan.u.raise(u_max, numbers);
+    if constexpr (Form == LossForm::forward_kl) scan.cross *= u_factor;
+  }
+  MAESTRO_UNROLL
+  for (int i = 0; i < V; ++i) {
+    const float of_z = scan.z.add(z[i], numbers);
+    if constexpr (has_dense_teacher(Form)) {
+      const float of_u = scan.u.add(u[i], numbers);
+      const float gap = (u[i] - u0) - (z[i] - z0);
+      // A column that is out of the softmax has exponentials 0, and a gap that may be no number.
+      if constexpr (Form == LossForm::forward_kl) scan.cross += of_u > 0 ? of_u * gap : 0.0F;
+      if constexpr (Form == LossForm::reverse_kl) scan.cross -= of_z > 0 ? of_z * gap : 0.0F;
+    }
+  }
+}
+
+/// The row's elements V at a time: from memory at first, with a copy in shared memory (`copy`, or null), then from
+/// there.
+template <int V, class T>
+struct RowSource {
+  const T* row;
+  T* copy;
+  int vocabulary;
+
+  __device__ void first_read(int column, float (&to)[V]) const {
+    constexpr int width = access_width<T, V>;
+    MAESTRO_UNROLL
+    for (int part = 0; part < V; part += width) {
+      const Pack<T, width> pack = load_pack<T, width>(row + column + part);
+      if (copy != nullptr) store_pack<T, width>(copy + column + part, pack);
+      MAESTRO_UNROLL
+      for (int i = 0; i < width; ++i) to[part + i] = to_float(pack.values[i]);
+    }
+    mask(column, to);
+  }
+  __device__ void read_again(int column, float (&to)[V]) const {
+    load_floats((copy != nullptr ? copy : row) + column, to);
+    mask(column, to);
+  }
+  __device__ void mask(int column, float (&to)[V]) const {
+    if (column + V <= vocabulary) return;
+    MAESTRO_UNROLL
+    for (int i = 0; i < V; ++i) to[i] = column + i < vocabulary ? to[i] : -FLT_MAX;
+  }
+};
+
+/// The derivative with respect to a student's logit, but for the target's share.
+template <LossForm Form>
+__device__ __forceinline__ float logit_gradient(float z, float u, const element::Normaliser& of_z,
+                                                const element::Normaliser& of_u, const LossNumbers& numbers,
+                                                float divergence) {
+  const float log_q = of_z.log_probability(z, numbers.inverse_t);
+  const float q = element::exponential(log_q);
+  float dz = 0;
+  if constexpr (has_dense_teacher(Form)) {
+    const float log_p = of_u.log_probability(u, numbers.inverse_t);
+    if constexpr (Form == LossForm::forward_kl) dz = element::Divergences::forward_kl(log_p, log_q);
+    if constexpr (Form == LossForm::reverse_kl) dz = element::Divergences::reverse_kl(log_p, log_q, divergence);
+    if constexpr (Form == LossForm::js) dz = element::Divergences::js(log_p, log_q, numbers.beta, divergence);
+    dz *= numbers.weight;
+  } else {
+    dz = numbers.weight * q;
+  }
+  if (numbers.unit) return dz + numbers.weight_one * q;
+  return numbers.weight_one == 0 ? dz : dz + numbers.weight_one * of_z.probability_at_one(z);
+}
+
+/// A divergence is never negative, its rounding may be; keeps NaN.
+__device__ __forceinline__ float not_negative(float divergence) {
+  return divergence < 0 ? 0.0F : divergence;
+}
+
+}  // namespace maestro::cuda

@@ -1,0 +1,24 @@
+// A weight as products on a device take it.
+#pragma once
+
+#include "runtime/ops/operator_table.hpp"
+
+namespace maestro::cuda {
+
+/// A view: (N, K) in the dtype of the products, in memory of its parameters.
+class PlainWeight final : public PackedWeight {
+ public:
+  explicit PlainWeight(const Tensor& weight) : weight_(weight) {}
+  [[nodiscard]] std::size_t bytes() const override { return 0; }  // beyond the parameters' own
+  [[nodiscard]] const Tensor& tensor() const { return weight_; }
+
+ private:
+  Tensor weight_;
+};
+
+/// `packed` was made by pack() of a table of this kind.
+[[nodiscard]] inline const Tensor& plain(const PackedWeight& packed) {
+  return static_cast<const PlainWeight&>(packed).tensor();
+}
+
+}  // namespace maestro::cuda

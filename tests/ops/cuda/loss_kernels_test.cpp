@@ -1,0 +1,246 @@
+// Losses of rows of logits against the processor's (runtime/ops/cpu/distillation_row.hpp), which is proven against
+// higher precision and recorded values in tests/ops/loss.
+#include <cmath>
+
+#include "runtime/ops/cpu/distillation_row.hpp"
+#include "tests/ops/cuda/kernel_test.hpp"
+
+namespace maestro::cuda {
+namespace {
+
+struct Problem {
+  std::int64_t rows = 5;
+  std::int64_t vocabulary = 64;
+  std::int64_t columns = 64;  ///< of the logits, with padding
+  DType student = DType::f32;
+  DType teacher = DType::f32;
+  bool with_teacher = true;
+  std::int64_t k = 0;  ///< of a top-k teacher; 0: dense
+  DistillationWeights weights = {};
+  double offset = 0;  ///< of all logits
+};
+
+struct Answer {
+  Values dlogits, ce, kl, teacher_ce;
+  LossSums sums;
+};
+
+class LossKernels : public KernelTest {
+ protected:
+  /// Logits that bf16 holds exactly; the padding is large, so that it shows where it is not left out.
+  OwnedTensor logits(const Problem& problem, DType dtype) {
+    OwnedTensor made = random(dtype, {problem.rows, problem.columns}, 3);
+    for (std::int64_t i = 0; i < problem.rows * problem.columns; ++i) {
+      made.set(i, i % problem.columns < problem.vocabulary ? made.get(i) + problem.offset : 1e4);
+    }
+    return made;
+  }
+
+  void make(const Problem& problem) {
+    problem_ = problem;
+    student_ = std::make_unique<OwnedTensor>(logits(problem, problem.student));
+    teacher_ = std::make_unique<OwnedTensor>(logits(problem, problem.teacher));
+    targets_ = std::make_unique<OwnedTensor>(random_ids(problem.rows, -1, problem.vocabulary - 1));
+    if (problem.rows > 1) targets_->set(1, -1);
+    if (problem.rows > 0) targets_->set(0, static_cast<double>(problem.vocabulary - 1));
+    if (problem.k == 0) return;
+    values_ = std::make_unique<OwnedTensor>(random(DType::f32, {problem.rows, problem.k}, 2));
+    indices_ = std::make_unique<OwnedTensor>(DType::i32, Shape{problem.rows, problem.k});
+    for (std::int64_t r = 0; r < problem.rows; ++r) {
+      for (std::int64_t i = 0; i < problem.k; ++i) {  // distinct, some of them outside; the first is the target's
+        indices_->set(r * problem.k + i, static_cast<double>((targets_->get(r) + 3 * static_cast<double>(i))));
+      }
+    }
+  }
+
+  Answer wanted() const {
+    Answer answer;
+    const Problem& p = problem_;
+    cpu::LossTerms terms;
+    terms.teacher = !p.with_teacher ? cpu::LossTerms::Teacher::none
+                    : p.k > 0       ? cpu::LossTerms::Teacher::top_k
+                                    : cpu::LossTerms::Teacher::dense;
+    terms.divergence = p.weights.divergence;
+    terms.temperature = p.weights.temperature;
+    terms.alpha = p.weights.alpha;
+    terms.beta = p.weights.beta;
+    terms.scale = scale;
+    const cpu::RowLoss loss(cpu::loss_kernels(cpu::Isa::generic), terms);
+    for (std::int64_t row = 0; row < p.rows; ++row) add_row(loss, row, answer);
+    const double t = p.weights.temperature;
+    answer.sums.total = (1 - p.weights.alpha) * answer.sums.ce + p.weights.alpha * t * t * answer.sums.kl;
+    return answer;
+  }
+
+  /// Runs the kernels and compares.
+  void expect_agreement(const Problem& problem) {
+    SCOPED_TRACE("divergence " + std::to_string(static_cast<int>(problem.weights.divergence)) + ", " +
+                 std::to_string(problem.rows) + " x " + std::to_string(problem.vocabulary) + " of " +
+                 std::to_string(problem.columns) + ", k " + std::to_string(problem.k) + ", T " +
+                 std::to_string(problem.weights.temperature) + ", beta " + std::to_string(problem.weights.beta));
+    make(problem);
+    const Answer want = wanted();
+    LossRows rows;
+    rows.logits = upload(*student_);
+    rows.vocabulary = problem.vocabulary;
+    rows.targets = upload(*targets_);
+    rows.scale = scale;
+    rows.gradient = true;
+    rows.losses = {empty(DType::f32, {problem.rows}), empty(DType::f32, {problem.rows}),
+                   empty(DType::f32, {problem.rows})};
+    TeacherRows teacher;
+    if (problem.with_teacher && problem.k == 0) teacher.logits = upload(*teacher_);
+    if (problem.k > 0) teacher.values = upload(*values_);
+    if (problem.k > 0) teacher.indices = upload(*indices_);
+    LossSums* sums = nullptr;
+    check(cudaHostAlloc(reinterpret_cast<void**>(&sums), sizeof *sums, cudaHostAllocMapped), "pinned memory");
+    const auto launch_rows = [&] {
+      if (problem.with_teacher) {
+        distillation_rows(at_, rows, teacher, problem.weights);
+      } else {
+        cross_entropy_rows(at_, rows);
+      }
+    };
+    run([&] {
+      rows.gradient = false;
+      launch_rows();  // leaves the logits as they are
+      rows.gradient = true;
+      launch_rows();
+      sum_rows(at_, rows.targets, rows.losses, problem.weights, sums, false);
+      sum_rows(at_, rows.targets, rows.losses, problem.weights, sums, true);
+    });
+    // Sums of up to 30000 terms in f32, whose logarithm is compared.
+    constexpr double tolerance = 2e-5;
+    expect_near(rows.losses.ce, want.ce, "ce", tolerance);
+    expect_near(rows.losses.kl, want.kl, "kl", tolerance);
+    expect_near(rows.losses.teacher_ce, want.teacher_ce, "teacher_ce", tolerance);
+    expect_near(rows.logits, want.dlogits, "dlogits", tolerance);
+    EXPECT_EQ(sums->tokens, 2 * want.sums.tokens);
+    EXPECT_NEAR(sums->total, 2 * want.sums.total, tolerance * std::abs(2 * want.sums.total) + 1e-4);
+    check(cudaFreeHost(sums), "pinned memory");
+  }
+
+  static constexpr double scale = 0.25;
+
+ private:
+  void add_row(const cpu::RowLoss& loss, std::int64_t row, Answer& answer) const {
+    const Problem& p = problem_;
+    const auto vocabulary = static_cast<std::size_t>(p.vocabulary);
+    std::vector<float> z(vocabulary);
+    std::vector<float> u(vocabulary);
+    std::vector<float> dz(static_cast<std::size_t>(p.columns));
+    for (std::size_t i = 0; i < vocabulary; ++i) {
+      z[i] = student_->get(row * p.columns + static_cast<std::int64_t>(i));
+      u[i] = teacher_->get(row * p.columns + static_cast<std::int64_t>(i));
+    }
+    const auto target = static_cast<std::int32_t>(targets_->get(row));
+    LossSums sums;
+    if (target >= 0) {
+      std::vector<cpu::SupportToken> support;
+      std::vector<float> values;
+      for (std::int64_t i = 0; i < p.k; ++i) {
+        const auto column = static_cast<std::int32_t>(indices_->get(row * p.k + i));
+        if (column < 0 || column >= p.vocabulary) continue;
+        support.push_back({.column = column});
+        values.push_back(values_->get(row * p.k + i));
+      }
+      cpu::RowState state;
+      loss.begin(state, target, support, values.data());
+      const bool dense = p.with_teacher && p.k == 0;
+      const cpu::RowLoss::Columns columns{{z.data(), dense ? u.data() : nullptr, p.vocabulary}, 0};
+      loss.scan(state, columns);
+      loss.normalise(state);
+      if (loss.needs_mixture()) loss.mix(state, columns);
+      loss.finish(state, sums);
+      loss.gradient(state, columns, dz.data());
+    }
+    answer.sums.ce += sums.ce;
+    answer.sums.kl += sums.kl;
+    answer.sums.tokens += sums.tokens;
+    answer.ce.push_back(sums.ce);
+    answer.kl.push_back(sums.kl);
+    answer.teacher_ce.push_back(sums.teacher_ce);
+    answer.dlogits.insert(answer.dlogits.end(), dz.begin(), dz.end());
+  }
+
+  Problem problem_;
+  std::unique_ptr<OwnedTensor> student_, teacher_, targets_, values_, indices_;
+};
+
+constexpr Divergence divergences[] = {Divergence::forward_kl, Divergence::reverse_kl, Divergence::js};
+
+TEST_F(LossKernels, cross_entropy_of_any_size_and_padding) {
+  for (const DType act : both_types) {
+    for (const auto& [vocabulary, columns] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
+             {1, 1}, {7, 7}, {7, 8}, {64, 64}, {1001, 1008}, {1023, 1023}, {5000, 5000}}) {
+      for (const std::int64_t rows : {0, 1, 5, 33}) {
+        if (rows * columns > 6000) continue;
+        Problem problem{.rows = rows, .vocabulary = vocabulary, .columns = columns, .student = act};
+        problem.with_teacher = false;
+        expect_agreement(problem);
+      }
+    }
+  }
+}
+
+TEST_F(LossKernels, divergences_at_any_temperature) {
+  for (const Divergence divergence : divergences) {
+    for (const double temperature : {1.0, 2.0, 0.5}) {
+      for (const std::int64_t columns : {1, 7, 64, 1000}) {
+        for (const DType teacher : both_types) {
+          Problem problem{.rows = 4, .vocabulary = columns, .columns = columns, .teacher = teacher};
+          problem.weights = {divergence, temperature, 0.6, 0.3};
+          expect_agreement(problem);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LossKernels, divergences_of_bf16_logits_far_from_zero_and_padded) {
+  for (const Divergence divergence : divergences) {
+    Problem problem{.rows = 3, .vocabulary = 50, .columns = 56, .student = DType::bf16, .teacher = DType::bf16};
+    problem.weights = {divergence, 1, 1, 0.5};
+    problem.offset = 300;
+    expect_agreement(problem);
+  }
+}
+
+TEST_F(LossKernels, js_at_the_ends_of_beta_is_zero) {
+  for (const double beta : {0.0, 1.0}) {
+    for (const std::int64_t k : {0, 5}) {
+      Problem problem{.k = k};
+      problem.weights = {Divergence::js, 2, 0.5, beta};
+      expect_agreement(problem);
+    }
+  }
+}
+
+TEST_F(LossKernels, a_top_k_teacher) {
+  for (const Divergence divergence : {Divergence::forward_kl, Divergence::js}) {
+    for (const std::int64_t k : {1, 10, 200}) {
+      for (const DType act : both_types) {
+        Problem problem{.rows = 4, .vocabulary = 300, .columns = 304, .student = act, .k = k};
+        problem.weights = {divergence, 2, 0.6, 0.3};
+        expect_agreement(problem);
+        problem.weights.temperature = 1;
+        expect_agreement(problem);
+      }
+    }
+  }
+}
+
+TEST_F(LossKernels, rows_that_shared_memory_does_not_hold) {
+  Problem problem{.rows = 2, .vocabulary = 30000, .columns = 30000};
+  problem.with_teacher = false;
+  expect_agreement(problem);
+  for (const Divergence divergence : divergences) {
+    problem.with_teacher = true;
+    problem.vocabulary = problem.columns = 15000;
+    problem.weights = {divergence, 2, 0.5, 0.5};
+    expect_agreement(problem);
+  }
+}
+
+}  // namespace
+}  // namespace maestro::cuda

@@ -1,0 +1,125 @@
+// Embedding, gathering, scattering and rotation against the processor's.
+#include "tests/ops/cuda/kernel_test.hpp"
+
+namespace maestro::cuda {
+namespace {
+
+class RowKernels : public KernelTest {};
+
+TEST_F(RowKernels, embedding_of_tokens_and_positions) {
+  for (const std::int64_t rows : odd_rows) {
+    for (const std::int64_t columns : odd_columns) {
+      for (const bool with_positions : {false, true}) {
+        const OwnedTensor table = random(DType::f32, {40, columns});
+        const OwnedTensor places = random(DType::f32, {20, columns});
+        const OwnedTensor ids = random_ids(rows, -1, 39);
+        const OwnedTensor positions = random_ids(rows, 0, 19);
+        const OwnedTensor y(DType::f32, {rows, columns});
+        reference_.embedding(table, ids, with_positions ? places.tensor() : Tensor(), span_of(positions), y);
+        const Tensor device_table = upload(table);
+        const Tensor device_places = with_positions ? upload(places) : Tensor();
+        const Tensor device_ids = upload(ids);
+        const Tensor device_positions = upload(positions);
+        const Tensor device_y = empty(DType::f32, {rows, columns});
+        run([&] { embedding(at_, device_table, device_ids, device_places, span_of(device_positions), device_y); });
+        EXPECT_EQ(download(device_y), y.values()) << rows << " x " << columns;
+      }
+    }
+  }
+}
+
+/// Ids of few tokens make runs that span several chunks of sorted rows; those of many fill several digits.
+TEST_F(RowKernels, gradients_of_an_embedding_of_frequent_and_of_rare_tokens) {
+  struct Case {
+    std::int64_t rows;
+    std::int64_t columns;
+    std::int64_t tokens;
+  };
+  for (const Case& c : {Case{0, 8, 4}, Case{1, 7, 4}, Case{33, 65, 2}, Case{700, 8, 3}, Case{700, 5, 70000},
+                        Case{300, 768, 20}, Case{64, 8, 1}, Case{70, 8, 1}}) {
+    SCOPED_TRACE(std::to_string(c.rows) + " rows of " + std::to_string(c.tokens) + " tokens");
+    const OwnedTensor dy = random(DType::f32, {c.rows, c.columns});
+    const OwnedTensor ids = random_ids(c.rows, -1, c.tokens - 1);
+    const OwnedTensor positions = random_ids(c.rows, 0, 299);
+    const OwnedTensor dtable = random(DType::f32, {c.tokens, c.columns});
+    const OwnedTensor dpositions = random(DType::f32, {300, c.columns});
+    const Tensor device_dy = upload(dy);
+    const Tensor device_ids = upload(ids);
+    const Tensor device_positions = upload(positions);
+    const Tensor device_dtable = upload(dtable);
+    const Tensor device_dpositions = upload(dpositions);
+    reference_.embedding_backward(dy, ids, span_of(positions), dtable, dpositions);
+    run([&] {
+      embedding_backward(at_, device_dy, device_ids, span_of(device_positions), device_dtable, device_dpositions);
+    });
+    expect_near(device_dtable, dtable.values(), "dtable");
+    expect_near(device_dpositions, dpositions.values(), "dpositions");
+  }
+}
+
+TEST_F(RowKernels, rows_are_gathered_and_scattered_between_all_storage_types) {
+  for (const std::int64_t count : odd_rows) {
+    for (const std::int64_t columns : {1, 8, 65}) {
+      for (const DType from : both_types) {
+        for (const DType to : both_types) {
+          const OwnedTensor source = random(from, {50, columns});
+          const OwnedTensor index = random_ids(count, 0, 49);
+          const OwnedTensor taken(to, {count, columns});
+          reference_.gather_rows(source, span_of(index), taken);
+          const Tensor device_source = upload(source);
+          const Tensor device_index = upload(index);
+          const Tensor device_taken = empty(to, {count, columns});
+          run([&] { gather_rows(at_, device_source, span_of(device_index), device_taken); });
+          EXPECT_EQ(download(device_taken), taken.values());
+        }
+      }
+    }
+  }
+}
+
+TEST_F(RowKernels, scattered_rows_of_one_place_are_added_up_before_they_are_rounded) {
+  for (const DType from : both_types) {
+    for (const DType to : both_types) {
+      const OwnedTensor rows = random(from, {100, 24});
+      const OwnedTensor index = random_ids(100, 0, 6);
+      const OwnedTensor sums = random(to, {7, 24});
+      Values wanted = sums.values();
+      for (std::int64_t i = 0; i < 100 * 24; ++i) {
+        const auto row = static_cast<std::int64_t>(index.get(i / 24));
+        wanted[static_cast<std::size_t>(row * 24 + i % 24)] += rows.get(i);
+      }
+      const Tensor device_rows = upload(rows);
+      const Tensor device_index = upload(index);
+      const Tensor device_sums = upload(sums);
+      run([&] { scatter_add_rows(at_, device_rows, span_of(device_index), device_sums); });
+      expect_near(device_sums, wanted, "sums");
+    }
+  }
+}
+
+TEST_F(RowKernels, rotation_and_its_gradient) {
+  struct Case {
+    std::int64_t heads;
+    std::int64_t kv_heads;
+    std::int64_t head_size;
+  };
+  for (const Case& c : {Case{1, 1, 2}, Case{4, 2, 16}, Case{3, 1, 10}, Case{8, 2, 64}}) {
+    for (const std::int64_t rows : odd_rows) {
+      for (const DType act : both_types) {
+        for (const int direction : {1, -1}) {
+          const AttentionShape shape{c.heads, c.kv_heads, c.head_size, true};
+          const OwnedTensor qkv = random(act, {rows, shape.qkv_columns()});
+          const OwnedTensor positions = random_ids(rows, 0, 5000);
+          const Tensor device_qkv = upload(qkv);
+          const Tensor device_positions = upload(positions);
+          reference_.rotary(qkv, shape, span_of(positions), 10000, direction);
+          run([&] { rotary(at_, device_qkv, shape, span_of(device_positions), 10000, direction); });
+          expect_near(device_qkv, qkv.values(), "qkv", 1e-6);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace maestro::cuda
