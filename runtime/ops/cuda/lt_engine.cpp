@@ -29,6 +29,14 @@ bool LtEngine::run(const ProductRequest& request, const ProductPointers& pointer
   return true;
 }
 
+std::vector<std::string> LtEngine::refused() const {
+  std::vector<std::string> names;
+  for (const auto& [key, product] : plans_) {
+    if (!product.usable) names.push_back(describe(key.request));
+  }
+  return names;
+}
+
 LtEngine::Key LtEngine::key_of(const ProductRequest& request, const ProductPointers& pointers) {
   return {request,
           {alignment_of(pointers.a), alignment_of(pointers.b), alignment_of(pointers.d), alignment_of(pointers.vector),
