@@ -13,7 +13,7 @@
 
 namespace maestro::bench {
 
-BenchDevice::BenchDevice(const std::string& name) {
+BenchDevice::BenchDevice(const std::string& name, double share, Priority priority) {
   constexpr std::string_view cuda = "cuda:";
   if (name == "cpu") {
     cpu_ops_ = std::make_unique<cpu::CpuOperatorTable>();
@@ -26,6 +26,8 @@ BenchDevice::BenchDevice(const std::string& name) {
   DeviceOptions options;
   options.index = std::stoul(name.substr(cuda.size()));
   options.name = name;
+  options.share = share;
+  options.priority = priority;
   options.log = [](const std::string& line) { std::cerr << line << '\n'; };
   device_ = status.backend->open(options);
   cuda_index_ = static_cast<std::ptrdiff_t>(options.index);

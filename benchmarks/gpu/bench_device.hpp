@@ -11,8 +11,8 @@ namespace maestro::bench {
 
 class BenchDevice {
  public:
-  /// Throws JobError that says what is missing.
-  explicit BenchDevice(const std::string& name);
+  /// `share` of its multiprocessors. Throws JobError that says what is missing.
+  explicit BenchDevice(const std::string& name, double share = 1, Priority priority = Priority::critical);
   ~BenchDevice();
   BenchDevice(const BenchDevice&) = delete;
   BenchDevice& operator=(const BenchDevice&) = delete;

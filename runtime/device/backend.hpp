@@ -43,7 +43,7 @@ class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
   [[nodiscard]] virtual std::size_t devices() const = 0;
-  /// "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139 GiB"
+  /// "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139 GiB, driver 580.95.05"
   [[nodiscard]] virtual std::string describe(std::size_t index) const = 0;
   /// Memory of the device that is in use, by whatever program.
   [[nodiscard]] virtual std::size_t used_bytes(std::size_t index) const = 0;

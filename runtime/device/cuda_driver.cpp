@@ -32,12 +32,6 @@ int call(void* library, const char* name, Arguments... arguments) {
   return function == nullptr ? no_such_function : function(arguments...);
 }
 
-std::string kernel_module_release() {
-  std::string release;
-  std::ifstream("/sys/module/nvidia/version") >> release;
-  return release;
-}
-
 int capability_of(void* library, int device) {
   int handle = 0;
   int major = 0;
@@ -50,12 +44,18 @@ int capability_of(void* library, int device) {
 
 }  // namespace
 
+std::string cuda_driver_release() {
+  std::string release;
+  std::ifstream("/sys/module/nvidia/version") >> release;
+  return release;
+}
+
 CudaDriver find_cuda_driver() {
   CudaDriver driver;
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays: the backend uses it until the end
   if (library == nullptr) return driver;
   driver.found = true;
-  driver.release = kernel_module_release();
+  driver.release = cuda_driver_release();
   static_cast<void>(call(library, "cuDriverGetVersion", &driver.version));  // 0 where it has no such function
   driver.start = call(library, "cuInit", 0U);
   if (driver.start != success) {

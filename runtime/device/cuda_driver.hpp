@@ -12,9 +12,12 @@ struct CudaDriver {
   int start = 0;                  ///< what cuInit answered; 0 is success
   std::string start_text;         ///< the driver's words for it
   int version = 0;                ///< the newest CUDA that it knows: 1000 * major + 10 * minor
-  std::string release;            ///< of the kernel module, "580.95.05"; empty where unknown
+  std::string release;            ///< cuda_driver_release()
   std::vector<int> capabilities;  ///< by device: 10 * major + minor of its compute capability
 };
+
+/// Release of the kernel module, "580.95.05"; empty where unknown.
+[[nodiscard]] std::string cuda_driver_release();
 
 /// Asks the driver, which starts it.
 [[nodiscard]] CudaDriver find_cuda_driver();

@@ -37,9 +37,10 @@ std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
   return best;
 }
 
-bool is_cpu_device(std::string_view device) {
-  constexpr std::string_view kind = "cpu:";
+/// "cpu:K" or "cuda:K"; whether it is there is seen when sections are placed.
+bool is_device(std::string_view device) {
   constexpr std::size_t most_digits = 4;
+  const std::string_view kind = device.starts_with("cuda:") ? "cuda:" : "cpu:";
   if (!device.starts_with(kind)) return false;
   device.remove_prefix(kind.size());
   const bool digits = std::all_of(device.begin(), device.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -54,9 +55,9 @@ void check_devices(const JobTable& section, const SectionConfig& config) {
   }
   if (config.emulated()) return;
   for (const auto& device : config.devices) {
-    if (is_cpu_device(device)) continue;
+    if (is_device(device)) continue;
     section.fail("devices",
-                 "\"" + printable(device) + "\" is no device; expected cpu:K, for example cpu:0, or emulated alone");
+                 "\"" + printable(device) + "\" is no device; expected cpu:K or cuda:K, for example cpu:0, or emulated alone");
   }
   const auto named = static_cast<std::int64_t>(config.devices.size());
   const std::int64_t needed = config.replicas * config.devices_of_replica();

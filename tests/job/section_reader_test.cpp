@@ -104,15 +104,16 @@ TEST(SectionReader, devices_are_one_cpu_per_replica) {
             "job.toml:3: student.devices: names 1 device for replicas = 2; name one per replica, or none to place them "
             "automatically");
   EXPECT_EQ(section_error("replicas = 2\ndevices = []"), "(no error)");
-  for (const std::string device : {"cpu", "cpu:", "cpu:-1", "cpu:1x", "gpu:0", "cpu:99999999999", ""}) {
+  for (const std::string device : {"cpu", "cpu:", "cpu:-1", "cpu:1x", "gpu:0", "cpu:99999999999", "cuda:", "cuda:x", ""}) {
     EXPECT_EQ(section_error("devices = [\"" + device + "\"]"),
               "job.toml:2: student.devices: \"" + device +
-                  "\" is no device; expected cpu:K, for example cpu:0, or "
+                  "\" is no device; expected cpu:K or cuda:K, for example cpu:0, or "
                   "emulated alone");
   }
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\"]"), "(no error)");
+  EXPECT_EQ(section_error("replicas = 2\ndevices = [\"cuda:0\", \"cpu:1\"]"), "(no error)");
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\", \"cpu:0\"]"),
-            "job.toml:3: student.devices: \"emulated\" is no device; expected cpu:K, for example cpu:0, or "
+            "job.toml:3: student.devices: \"emulated\" is no device; expected cpu:K or cuda:K, for example cpu:0, or "
             "emulated alone");
 }
 

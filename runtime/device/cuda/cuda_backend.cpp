@@ -6,6 +6,7 @@
 
 #include "runtime/collective/cuda/nccl_communicator.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/device/cuda_driver.hpp"
 
 namespace maestro::cuda {
 
@@ -20,9 +21,11 @@ void must(cudaError_t result, const std::string& what) {
 std::string text_of(int device) {
   cudaDeviceProp properties{};
   must(cudaGetDeviceProperties(&properties, device), "properties of cuda:" + std::to_string(device));
+  const std::string release = cuda_driver_release();
   return std::string(properties.name) + ", compute capability " + std::to_string(properties.major) + "." +
          std::to_string(properties.minor) + ", " + std::to_string(properties.multiProcessorCount) +
-         " multiprocessors, " + std::to_string(properties.totalGlobalMem >> 30) + " GiB";
+         " multiprocessors, " + std::to_string(properties.totalGlobalMem >> 30) + " GiB" +
+         (release.empty() ? "" : ", driver " + release);
 }
 
 /// A machine may have devices of several generations.

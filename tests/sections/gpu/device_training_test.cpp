@@ -1,0 +1,105 @@
+// Sections trained on a device, against the same on a processor. The processor itself is one of the devices, so that
+// the comparison is tried everywhere.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "benchmarks/gpu/bench_training.hpp"
+#include "runtime/device/backend.hpp"
+
+namespace maestro::bench {
+namespace {
+
+struct Trial {
+  const char* model;
+  const char* precision;
+  double tolerance;  ///< of losses of about 6
+};
+
+class DeviceTraining : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string device = GetParam();
+    if (device != "cpu" && cuda_status().devices() == 0) GTEST_SKIP() << cuda_status().missing;
+  }
+  [[nodiscard]] static TrainingSettings settings_of(const Trial& trial, std::int64_t steps) {
+    TrainingSettings settings;
+    settings.model = trial.model;
+    settings.precision = trial.precision;
+    settings.batch = 6;
+    settings.sequence = 67;  // no multiple of anything
+    settings.micro_batches = 2;
+    settings.steps = steps;
+    settings.lr = 1e-3;
+    return settings;
+  }
+  static void expect_alike(const std::vector<double>& losses, const std::vector<double>& reference, double tolerance) {
+    ASSERT_EQ(losses.size(), reference.size());
+    for (std::size_t step = 0; step < losses.size(); ++step) {
+      EXPECT_LE(std::abs(losses[step] - reference[step]), tolerance)
+          << "step " << step + 1 << ": " << losses[step] << " against " << reference[step];
+    }
+    EXPECT_LT(losses.back(), 0.97 * losses.front()) << "nothing was learned";
+  }
+  /// A processor against itself repeats to the bit.
+  [[nodiscard]] static double tolerance_of(const Trial& trial) {
+    return GetParam() == std::string("cpu") ? 0 : trial.tolerance;
+  }
+};
+
+// fp32: sums of a thousand terms in another order differ by about 1e-6 of the loss, and fifty steps of AdamW, which
+// divides small gradients by their size, let that grow a hundredfold. bf16: a rounding is 4e-3 of a value; losses are
+// means over 400 tokens, whose roundings are independent, and devices round at other places.
+constexpr Trial trials[] = {{"gpt2-tiny", "fp32", 2e-3},
+                            {"llama-tiny", "fp32", 2e-3},
+                            {"gpt2-tiny", "bf16", 3e-2},
+                            {"llama-tiny", "bf16", 3e-2}};
+
+TEST_P(DeviceTraining, fifty_steps_track_the_losses_of_a_processor) {
+  for (const Trial& trial : trials) {
+    SCOPED_TRACE(std::string(trial.model) + " " + trial.precision);
+    const TrainingSettings settings = settings_of(trial, 50);
+    BenchDevice processor("cpu");
+    Training reference(settings, processor);
+    reference.run();
+    BenchDevice device(GetParam());
+    Training training(settings, device);
+    training.run();
+    expect_alike(training.losses(), reference.losses(), tolerance_of(trial));
+  }
+}
+
+TEST_P(DeviceTraining, a_teacher_and_a_student_share_a_device_and_distil_as_on_a_processor) {
+  for (const Trial& trial : trials) {
+    SCOPED_TRACE(std::string(trial.model) + " " + trial.precision);
+    const TrainingSettings settings = settings_of(trial, 30);
+    BenchDevice processor("cpu");
+    Training reference(settings, processor, processor);
+    reference.run();
+    BenchDevice teacher(GetParam(), 0.5, Priority::background);
+    BenchDevice student(GetParam(), 0.5);
+    Training training(settings, student, teacher);
+    training.run();
+    expect_alike(training.losses(), reference.losses(), tolerance_of(trial));
+  }
+}
+
+TEST_P(DeviceTraining, the_same_run_twice_has_the_same_bits) {
+  const TrainingSettings settings = settings_of(trials[2], 10);
+  std::vector<double> losses[2];
+  for (std::vector<double>& found : losses) {
+    BenchDevice device(GetParam());
+    Training training(settings, device);
+    training.run();
+    found = training.losses();
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(devices, DeviceTraining, ::testing::Values("cpu", "cuda:0"),
+                         [](const auto& test) { return std::string(test.param) == "cpu" ? "processor" : "gpu"; });
+
+}  // namespace
+}  // namespace maestro::bench
