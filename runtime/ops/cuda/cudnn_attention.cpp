@@ -72,12 +72,16 @@ class Sketch {
 
   /// Empty, or why there is no plan.
   [[nodiscard]] std::string build(cudnnHandle_t handle) {
-    fe::error_t result = graph_->validate();
-    if (result.is_good()) result = graph_->build_operation_graph(handle);
-    if (result.is_good()) result = graph_->create_execution_plans({fe::HeurMode_t::A});
-    if (result.is_good()) result = graph_->check_support();
-    if (result.is_good()) result = graph_->build_plans();
-    return result.is_good() ? std::string() : "cuDNN: " + result.get_message();
+    try {
+      fe::error_t result = graph_->validate();
+      if (result.is_good()) result = graph_->build_operation_graph(handle);
+      if (result.is_good()) result = graph_->create_execution_plans({fe::HeurMode_t::A});
+      if (result.is_good()) result = graph_->check_support();
+      if (result.is_good()) result = graph_->build_plans();
+      return result.is_good() ? std::string() : "cuDNN: " + result.get_message();
+    } catch (const std::exception& error) {  // older parts of the frontend throw
+      return std::string("cuDNN: ") + error.what();
+    }
   }
   [[nodiscard]] std::shared_ptr<fe::graph::Graph> graph() const { return graph_; }
 
