@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(loss_most_threads) loss_kernel(LossCall<Z, U> 
     }
   }
   if (!numbers.gradient) return;
-  __syncthreads();  // every thread has read what others overwrite: z0, and the support's logits
+  // The scan's barriers lie between all reads of z0 and of the support's logits and these writes.
   work.write_gradient(of_z, of_u, numbers, of_student);
   if constexpr (Form == LossForm::top_k) {
     __syncthreads();
