@@ -6,6 +6,7 @@ packages_for_gpu=(libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-d
 # What those need at run time is carried, too; these a machine that can compile has.
 packages_of_any_compiler='^(libc6|libgcc-s1|libstdc\+\+6|gcc-[0-9]+-base|googletest|libcrypt1)$'
 no_device_status=77
+gpu_options=()  # of CMake, for configure()
 
 # Fills a folder with what a machine without network lacks: the packages, as files, and cuDNN's frontend headers.
 gpu_deps() {
@@ -41,13 +42,14 @@ PYTHON
   return 1
 }
 
-# Sets $gpu_prefix: where CMake finds what MAESTRO_DEPS holds. Package files are unpacked once into the build folder.
+# Adds to $gpu_options where CMake finds what MAESTRO_DEPS holds. Package files are unpacked once into the build folder.
 unpack_gpu_deps() {
-  local deps package
+  local deps package gpu_prefix
   deps=$(readlink -f -- "$MAESTRO_DEPS")
-  if [[ -d $deps/usr ]]; then gpu_prefix=$deps; return 0; fi
+  if [[ -d $deps/usr ]]; then gpu_options+=("-DMAESTRO_DEPS=$deps"); return 0; fi
   compgen -G "$deps/*.deb" >/dev/null || fail 2 "MAESTRO_DEPS=$MAESTRO_DEPS holds no packages; fill it with: ./run gpu-deps $MAESTRO_DEPS"
   gpu_prefix=$build_dir/gpu-deps
+  gpu_options+=("-DMAESTRO_DEPS=$gpu_prefix")
   if [[ $(cat "$gpu_prefix/unpacked" 2>/dev/null) == "$(cd "$deps" && ls)" ]]; then return 0; fi
   rm -rf "$gpu_prefix"
   mkdir -p "$gpu_prefix/usr/include"
@@ -56,9 +58,20 @@ unpack_gpu_deps() {
   (cd "$deps" && ls) >"$gpu_prefix/unpacked"
 }
 
+# Compiles for the devices of this machine alone, where their driver can be asked: code for all takes three times as long.
+choose_gpu_architectures() {
+  local capabilities
+  if [[ -n ${CUDAARCHS:-} ]] || ! command -v nvidia-smi >/dev/null; then return 0; fi
+  capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u) || return 0
+  [[ $capabilities =~ ^[0-9]+\.[0-9]([[:space:]][0-9]+\.[0-9])*$ ]] || return 0
+  capabilities=${capabilities//./}
+  gpu_options+=("-DCMAKE_CUDA_ARCHITECTURES=${capabilities//$'\n'/;}")
+}
+
 # prepare_gpu FEATURES TARGET...
 prepare_gpu() {
   local purposes="gpu_tools gpu"
+  choose_gpu_architectures
   if [[ -n ${MAESTRO_DEPS:-} ]]; then
     unpack_gpu_deps
     purposes=gpu_tools

@@ -293,7 +293,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 // ---- events ----
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new CUevent_st;
+  if (runtime().failure == cudaSuccess) *event = new CUevent_st;
   return answer();
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
