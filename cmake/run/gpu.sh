@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# `run gpu-deps`, `run gpu-test` and `run gpu-bench`: machines with a GPU, however bare (docs/gpu.md). Sourced by `run`; needs
-# build.sh and packages.sh.
+# `run gpu-deps`, `run gpu-test` and `run gpu-bench`: machines with a GPU, however bare (docs/gpu.md). Sourced by `run`;
+# needs build.sh and packages.sh.
 packages_for_gpu_tools=(g++:g++ cmake:cmake ninja-build:ninja python3:python3)
 packages_for_gpu=(libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libgtest-dev libgmock-dev)
 # What those need at run time is carried, too; these a machine that can compile has.
@@ -20,7 +20,7 @@ gpu_deps() {
   (cd "$folder" && apt-get download "${names[@]}") >"$folder/download.log" 2>&1 ||
     { tail -n 5 "$folder/download.log" >&2; fail 3 "apt-get download failed; perhaps first run: apt-get update"; }
   rm -f "$folder/download.log"
-  fetch_cudnn_frontend "$folder" || say "no headers of cuDNN's frontend; attention is done by this project's own kernels"
+  fetch_cudnn_frontend "$folder" || say "no headers of cuDNN's frontend; attention is done by own kernels"
   say "$folder: ${#names[@]} packages, $(du -sh "$folder" | cut -f1); use it with MAESTRO_DEPS=$folder ./run gpu-test"
 }
 
@@ -47,7 +47,8 @@ unpack_gpu_deps() {
   local deps package gpu_prefix
   deps=$(readlink -f -- "$MAESTRO_DEPS")
   if [[ -d $deps/usr ]]; then gpu_options+=("-DMAESTRO_DEPS=$deps"); return 0; fi
-  compgen -G "$deps/*.deb" >/dev/null || fail 2 "MAESTRO_DEPS=$MAESTRO_DEPS holds no packages; fill it with: ./run gpu-deps $MAESTRO_DEPS"
+  compgen -G "$deps/*.deb" >/dev/null ||
+    fail 2 "MAESTRO_DEPS=$MAESTRO_DEPS holds no packages; fill it with: ./run gpu-deps $MAESTRO_DEPS"
   gpu_prefix=$build_dir/gpu-deps
   gpu_options+=("-DMAESTRO_DEPS=$gpu_prefix")
   if [[ $(cat "$gpu_prefix/unpacked" 2>/dev/null) == "$(cd "$deps" && ls)" ]]; then return 0; fi
@@ -58,7 +59,7 @@ unpack_gpu_deps() {
   (cd "$deps" && ls) >"$gpu_prefix/unpacked"
 }
 
-# Compiles for the devices of this machine alone, where their driver can be asked: code for all takes three times as long.
+# Compiles for the devices of this machine alone, where the driver can be asked: code for all takes three times longer.
 choose_gpu_architectures() {
   local capabilities
   if [[ -n ${CUDAARCHS:-} ]] || ! command -v nvidia-smi >/dev/null; then return 0; fi
@@ -97,7 +98,8 @@ run_device_checks() {
     while read -r program filter; do
       [[ -n $program ]] || continue
       say "$tool: $(basename "$program") $filter"
-      compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --gtest_brief=1 "--gtest_filter=$filter" || failed=1
+      compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --gtest_brief=1 "--gtest_filter=$filter" ||
+        failed=1
     done <"$build_dir/gpu/device_checked_tests"
   done
   return "$failed"

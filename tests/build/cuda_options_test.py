@@ -74,8 +74,8 @@ class CudaOptions(unittest.TestCase):
         library.touch()
         done, output = self.configure(f"-DCUDNN_INCLUDE_DIR={old}", f"-DCUDNN_LIBRARY={library}")
         self.assertEqual(done.returncode, 0, output)
-        self.assertRegex(output, r"CUDA backend: left out \(CMake found no (cuDNN 9 or newer; give its folder as CUDNN_ROOT"
-                                 r"|cuBLASLt; give its folder as CUBLASLT_ROOT)\)")
+        self.assertRegex(output, r"CUDA backend: left out \(CMake found no (cuDNN 9 or newer; give its folder as "
+                                 r"CUDNN_ROOT|cuBLASLt; give its folder as CUBLASLT_ROOT)\)")
 
 
 if __name__ == "__main__":
