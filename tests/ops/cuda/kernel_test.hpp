@@ -56,8 +56,9 @@ class KernelTest : public ::testing::Test {
     void* memory = nullptr;
     const Tensor whole(nullptr, dtype, shape);
     const std::size_t skip = static_cast<std::size_t>(offset) * size_of(dtype);
-    check(cudaMalloc(&memory, whole.bytes() + skip + 16), "memory");
-    const auto bytes = static_cast<std::int64_t>(whole.bytes() + skip + 16);
+    const std::size_t size = std::max<std::size_t>(whole.bytes() + skip, 1);
+    check(cudaMalloc(&memory, size), "memory");
+    const auto bytes = static_cast<std::int64_t>(size);
     tensors_.emplace_back(memory, DType::u8, Shape{bytes});
     return {static_cast<std::byte*>(memory) + skip, dtype, shape};
   }
