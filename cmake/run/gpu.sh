@@ -113,6 +113,7 @@ gpu_test() {
 }
 
 gpu_bench() {
+  if [[ ${1:-} == --help ]]; then exec python3 "$root/benchmarks/gpu/compare.py" --help; fi
   prepare_gpu "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" show_cuda_devices gpu_bench
   require_device benchmarks
   exec python3 "$root/benchmarks/gpu/compare.py" --binaries "$build_dir/gpu/bin" "$@"

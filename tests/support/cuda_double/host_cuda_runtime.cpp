@@ -1,6 +1,7 @@
 // A double of the CUDA runtime over host memory, linked in its place; host_cuda.hpp says what it keeps of it.
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +20,8 @@ constexpr int highest_priority = -5;
 
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
+
+std::atomic<std::size_t> waits_so_far{0};
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
@@ -59,6 +62,10 @@ cudaError_t push(cudaStream_t stream, std::function<void()> work) {
 }
 
 }  // namespace
+
+std::size_t maestro::cuda_double::waits() {
+  return waits_so_far;
+}
 
 extern "C" {
 
@@ -122,6 +129,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
+  ++waits_so_far;
   const Lock lock(runtime().mutex);
   runtime().run_everything();
   return answer();
@@ -169,12 +177,14 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
 // ---- memory ----
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  ++waits_so_far;
   const Lock lock(runtime().mutex);
   if (bytes > total_memory - maestro::cuda_double::allocated_bytes()) return answer(cudaErrorMemoryAllocation);
   *memory = bytes == 0 ? nullptr : runtime().allocate(bytes, cudaMemoryTypeDevice);
   return answer();
 }
 cudaError_t cudaFree(void* memory) {
+  ++waits_so_far;
   const Lock lock(runtime().mutex);
   runtime().run_everything();
   if (memory != nullptr) runtime().release(memory);
@@ -189,6 +199,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return push(stream, [memory] { runtime().release(memory); });
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  ++waits_so_far;
   const Lock lock(runtime().mutex);
   *memory = runtime().allocate(bytes, cudaMemoryTypeHost);
   return answer();
@@ -197,6 +208,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
 }
 cudaError_t cudaFreeHost(void* memory) {
+  ++waits_so_far;
   const Lock lock(runtime().mutex);
   runtime().run_everything();
   if (memory != nullptr) runtime().release(memory);
@@ -234,6 +246,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  ++waits_so_far;
   const Lock lock(runtime().mutex);
   const cudaError_t result = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
   if (result != cudaSuccess) return result;
@@ -274,6 +287,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return answer();
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ++waits_so_far;
   const Lock lock(runtime().mutex);
   if (runtime().at(stream)->capture != nullptr) return answer(cudaErrorStreamCaptureUnsupported);
   runtime().run_all(runtime().at(stream));
@@ -317,6 +331,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return answer(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ++waits_so_far;
   const Lock lock(runtime().mutex);
   runtime().run_until(event->latest);
   return answer();
