@@ -56,6 +56,10 @@ cudaError_t push(cudaStream_t stream, std::function<void()> work) {
 
 }  // namespace maestro::cuda_double
 
+std::size_t maestro::cuda_double::waits() {
+  return runtime().waits;
+}
+
 extern "C" {
 
 // ---- devices ----
@@ -118,6 +122,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   runtime().run_everything();
   return answer();
@@ -165,12 +170,14 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
 // ---- memory ----
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   if (bytes > total_memory - maestro::cuda_double::allocated_bytes()) return answer(cudaErrorMemoryAllocation);
   *memory = bytes == 0 ? nullptr : runtime().allocate(bytes, cudaMemoryTypeDevice);
   return answer();
 }
 cudaError_t cudaFree(void* memory) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   runtime().run_everything();
   if (memory != nullptr) runtime().release(memory);
@@ -185,6 +192,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return push(stream, [memory] { runtime().release(memory); });
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   *memory = runtime().allocate(bytes, cudaMemoryTypeHost);
   return answer();
@@ -193,6 +201,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
 }
 cudaError_t cudaFreeHost(void* memory) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   runtime().run_everything();
   if (memory != nullptr) runtime().release(memory);
@@ -230,6 +239,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   const cudaError_t result = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
   if (result != cudaSuccess) return result;

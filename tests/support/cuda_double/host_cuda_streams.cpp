@@ -46,6 +46,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return answer();
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   if (runtime().at(stream)->capture != nullptr) return answer(cudaErrorStreamCaptureUnsupported);
   runtime().run_all(runtime().at(stream));
@@ -89,6 +90,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return answer(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   runtime().run_until(event->latest);
   return answer();
