@@ -35,6 +35,9 @@ void enqueue_step(std::function<void()> step, cudaStream_t stream);
 [[nodiscard]] std::size_t pending_steps(cudaStream_t stream);
 /// Device and pinned bytes given out and not returned.
 [[nodiscard]] std::size_t allocated_bytes();
+/// Calls so far in which a host waits for a device, or may: synchronisations, blocking copies, and what gives out or
+/// takes back memory.
+[[nodiscard]] std::size_t waits();
 /// From now on every call fails with `text`, as after a kernel's failure.
 void break_device(const std::string& text);
 /// Forgets failures and all pending work; memory and streams stay.
