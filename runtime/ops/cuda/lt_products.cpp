@@ -170,6 +170,9 @@ void LtProducts::run_plain(const ProductRequest& request, const Factors& factors
   ProductPointers pointers = pointers_of(factors);
   pointers.vector = bias_for(bias, request.result).raw();
   if (engine_.run(request, pointers)) return;
+  if (bias.defined() && engine_.run(without_epilogue(request), pointers)) {
+    return add_bias(at_, product_plan(request), pointers);
+  }
   plain_product(at_, product_plan(request), pointers);
 }
 
