@@ -1,8 +1,11 @@
 #include "actors/plan_checks.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "actors/memory_estimate.hpp"
+#include "runtime/job/printable.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
 
@@ -101,8 +104,38 @@ void check_emulated(JobPlan& plan) {
   }
 }
 
+namespace {
+
+bool is_cuda(const std::string& device) {
+  return device.starts_with("cuda:");
+}
+
+/// Sections without a share of their own use what the others leave idle; they count for nothing.
+void check_shares(const JobPlan& plan) {
+  constexpr double rounding = 1e-9;  // of ten tenths, for instance
+  std::map<std::string, std::vector<const SectionConfig*>> sharers;
+  for (const PlannedSection& section : plan.sections) {
+    const SectionConfig& config = section.config;
+    const std::set<std::string> devices(config.devices.begin(), config.devices.end());  // replicas share their part
+    for (const std::string& device : devices) {
+      if (config.share < 1) sharers[device].push_back(&config);
+    }
+  }
+  for (const auto& [device, sections] : sharers) {
+    double sum = 0;
+    std::string keys;
+    for (const SectionConfig* section : sections) {
+      sum += section->share;
+      keys += (keys.empty() ? "" : " + ") + section->name + ".share";
+    }
+    if (sum <= 1 + rounding) continue;
+    throw JobError(keys + " = " + number_text(sum) + " of " + device + ": shares of a device add up to at most 1");
+  }
+}
+
+}  // namespace
+
 void check_cuda(const JobPlan& plan) {
-  const auto is_cuda = [](const std::string& device) { return device.starts_with("cuda:"); };
   for (const PlannedSection& section : plan.sections) {
     const SectionConfig& config = section.config;
     const auto first = std::ranges::find_if(config.devices, is_cuda);
@@ -118,6 +151,7 @@ void check_cuda(const JobPlan& plan) {
                        " = 1 with replicas or pipeline",
                    ErrorCode::unavailable);
   }
+  check_shares(plan);
 }
 
 void check_trained(const JobPlan& plan) {

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace maestro::cuda {
@@ -147,8 +148,8 @@ void CudaDevice::finish(std::function<void(const std::string& failure)> done) {
   }
   outstanding_->begin();
   poller_.add(number_, std::move(mark),
-              [outstanding = outstanding_, done = std::move(done)](const std::string& failure) {
-                done(failure);
+              [outstanding = outstanding_, done = std::move(done)](const std::string& failure) mutable {
+                std::exchange(done, {})(failure);  // ends before the device may: it holds what uses the device
                 outstanding->end();
               });
 }

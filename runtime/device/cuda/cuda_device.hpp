@@ -4,7 +4,7 @@
 // CD-1: operators of the table queue on the device's one stream only; nothing waits for it in the steady state.
 // CD-2: finish() is told of by an event on that stream: completions come in the order of its calls, a failure of the
 //       device as the failure of every completion that is outstanding or comes later.
-// CD-3: stop() returns when the stream is idle and every completion is delivered.
+// CD-3: stop() returns when the stream is idle and every completion is delivered and gone, with all that it held.
 #pragma once
 
 #include <functional>

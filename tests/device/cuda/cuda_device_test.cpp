@@ -1,6 +1,8 @@
 #include "runtime/device/cuda/cuda_device.hpp"
 
+#include <chrono>
 #include <future>
+#include <memory>
 #include <numeric>
 
 #include "tests/device/cuda/site.hpp"
@@ -85,6 +87,27 @@ TEST_F(CudaDeviceTest, stop_waits_for_the_stream_and_for_every_completion) {  //
   EXPECT_EQ(delivered, 30);
   device_->submit(Priority::critical, [] { FAIL() << "work after stop()"; });
   device_->stop();
+}
+
+TEST_F(CudaDeviceTest, stop_waits_for_the_end_of_what_completions_hold) {  // CD-3
+  constexpr std::chrono::milliseconds long_enough{50};                     // for a stop() that did not wait
+  std::promise<void> queued;
+  std::promise<void> stopped;
+  bool ended_first = false;
+  const auto end = [&](int* held) {
+    delete held;
+    ended_first = stopped.get_future().wait_for(long_enough) == std::future_status::timeout;
+  };
+  device_->submit(Priority::critical, [&] {
+    device_->finish([held = std::shared_ptr<int>(new int(0), end)](const std::string&) {});
+    queued.set_value();
+  });
+  queued.get_future().wait();
+  device_->stop();
+  stopped.set_value();
+  device_.reset();
+  poller_.stop();
+  EXPECT_TRUE(ended_first);
 }
 
 TEST_F(CudaDeviceTest, time_passes_between_marks_of_its_work) {

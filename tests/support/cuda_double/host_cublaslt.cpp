@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 
 #include "tests/support/cuda_double/column_major_product.hpp"
 #include "tests/support/cuda_double/host_cuda.hpp"
@@ -96,6 +97,8 @@ bool plan_of(const Matmul& matmul, const ColumnMajor& a, const ColumnMajor& b, c
   if (!has_auxiliary(plan.epilogue)) return true;
   return matmul.auxiliary != nullptr && plan.auxiliary_leading >= d.rows && plan.auxiliary_leading % 8 == 0;
 }
+
+std::mutex counting;  // HL-3
 
 bool aligned(const void* memory, std::uint32_t bytes) {
   return reinterpret_cast<std::uintptr_t>(memory) % bytes == 0;
@@ -205,9 +208,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               int requested, cublasLtMatmulHeuristicResult_t results[], int* count) {
   auto& state = lt_double();
   const auto& wanted = mine<Preference>(preference);
-  ++state.heuristic_calls;
-  state.reduction_schemes = wanted.schemes;
-  state.workspace_bytes = wanted.workspace;
+  {
+    const std::lock_guard lock(counting);
+    ++state.heuristic_calls;
+    state.reduction_schemes = wanted.schemes;
+    state.workspace_bytes = wanted.workspace;
+  }
   *count = 0;
   ProductPlan plan;
   const bool valid = plan_of(mine<Matmul>(matmul), mine<ColumnMajor>(a), mine<ColumnMajor>(b), mine<ColumnMajor>(c),
@@ -244,7 +250,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
                         aligned(workspace, 256) && workspace_bytes >= algorithm.workspace;
   if (!valid || !promised || one != 1) return CUBLAS_STATUS_INVALID_VALUE;
   if (state.fails_at_run) return CUBLAS_STATUS_NOT_SUPPORTED;
-  state.runs.push_back({plan, algorithm.candidate, described.compute, described.multiprocessors});
+  {
+    const std::lock_guard lock(counting);
+    state.runs.push_back({plan, algorithm.candidate, described.compute, described.multiprocessors});
+  }
   const maestro::testing::ProductMemory memory{a, b, c, d, described.vector, described.auxiliary};
   maestro::cuda_double::enqueue_step([plan, memory] { maestro::testing::run_column_major_product(plan, memory); },
                                      stream);

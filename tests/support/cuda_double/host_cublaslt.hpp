@@ -4,7 +4,7 @@
 //         algorithm was asked for; the input of gelu has rows of a multiple of 8 elements;
 //   HL-2  a bias, column sums and the input of gelu have the dtype of the result, and a vector the length that the
 //         epilogue says.
-// Calls are for one host thread at a time.
+//   HL-3  the library's calls may come from several host threads; tests set and read LtDouble while none is under way.
 #pragma once
 
 #include <cublasLt.h>

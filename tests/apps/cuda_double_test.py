@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""Whole jobs on CUDA devices train as on processors, and what devices cannot do is told in one line.
+
+MAESTRO_CUDA_DOUBLE names the backend over doubles of CUDA's runtime and of cuBLASLt: it has two devices, and runs every
+kernel on the processor, thread by thread. So models and runs are tiny.
+"""
+
+import ctypes
+import os
+import unittest
+from unittest import mock
+
+import bad_input_test
+import interrupt_test
+import vlm_test
+from layouts_test import figures_of
+from maestro_program import SystemTest
+
+DOUBLE = os.environ.get("MAESTRO_CUDA_DOUBLE", "")
+STEPS, HALF = 10, 5
+VOCABULARY = 61
+# Kernels add fp32 products in another order, 6e-8 each; ten steps of a distillation amplify it to 3e-6.
+FP32_TOLERANCE = 2e-5
+BF16_TOLERANCE = 2e-2  # of 8 significant bits, which both round at places of their own
+ONE, OTHER = "cuda:0", "cuda:1"
+
+
+def gpt2(**changes):
+    return {"family": "gpt2", "layers": 2, "width": 32, "heads": 2, "positions": 16, "vocabulary": VOCABULARY,
+            "micro_batch": 2, "replicas": 1, **changes}
+
+
+def llama(**changes):
+    """With grouped-query attention and untied embeddings."""
+    return gpt2(**{"family": "llama", "kv_heads": 1, "ffn": 40, "tied": False, **changes})
+
+
+def job_of(app, train=None, **sections):
+    return {
+        "name": "cuda",
+        "app": app,
+        "train": {"steps": STEPS, "global_batch": 4, "validation_samples": 4, "checkpoint_at_end": False, "out": "out",
+                  **(train or {})},
+        "data": {"kind": "synthetic", "sequence": 13, "vocabulary": VOCABULARY},
+        **sections,
+    }
+
+
+FAMILIES = {"gpt2": gpt2, "llama": llama}
+LEARNS = {"lr": 1e-3}
+
+
+def language_model(family="gpt2", train=None, **changes):
+    return job_of("language_model", train, teacher=FAMILIES[family](**{**LEARNS, **changes}))
+
+
+def distillation(train=None, teacher=None, student=None):
+    return job_of("distillation", train, teacher=llama(**(teacher or {})), student=gpt2(**LEARNS, **(student or {})))
+
+
+def split(section):
+    """The settings of a job's section by their --set names: {"teacher": {"share": 1}} is {"teacher.share": 1}."""
+    return {f"{name}.{key}": value for name, values in section.items() for key, value in values.items()}
+
+
+def has_driver():
+    try:
+        return bool(ctypes.CDLL("libcuda.so.1"))
+    except OSError:
+        return False
+
+
+def setUpModule():
+    if not DOUBLE:
+        raise unittest.SkipTest("MAESTRO_CUDA_DOUBLE is not set: the build lacks the headers of CUDA, cuBLASLt or NCCL")
+
+
+class WithDevices:
+    """The program finds the backend over the doubles."""
+
+    def setUp(self):
+        super().setUp()
+        self.use_library(DOUBLE)
+
+    def use_library(self, path):
+        change = mock.patch.dict(os.environ, MAESTRO_CUDA_LIBRARY=path)
+        change.start()
+        self.addCleanup(change.stop)
+
+
+class OnDevices(WithDevices, SystemTest):
+    def train_on(self, job, devices, *options, settings=None):
+        """`devices` of the sections by name."""
+        placed = {f"{section}.devices": named for section, named in devices.items()}
+        finished = self.train(job, *options, settings={**placed, **(settings or {})})
+        used = {device for lane in finished.report["plan"]["lanes"] for device in lane["devices"]}
+        self.assertEqual(used - {"host"}, {device for named in devices.values() for device in named})
+        return finished
+
+    def assert_same(self, expected, finished, tolerance=FP32_TOLERANCE):
+        self.assert_close(figures_of(expected), figures_of(finished), tolerance)
+
+    def check(self, job, devices, *options, settings=None, tolerance=FP32_TOLERANCE):
+        """`settings` are of the run on devices only."""
+        expected = self.train(job)
+        self.assertEqual({row["step"] for row in expected.report["steps"]}, set(range(1, STEPS + 1)))
+        self.assert_same(expected, self.train_on(job, devices, *options, settings=settings), tolerance)
+
+
+class ALanguageModel(OnDevices):
+    def test_trains_as_on_a_processor(self):
+        for family in FAMILIES:
+            for precision, tolerance in (("fp32", FP32_TOLERANCE), ("bf16", BF16_TOLERANCE)):
+                with self.subTest(family, precision=precision):
+                    self.check(language_model(family, precision=precision), {"teacher": [ONE]}, tolerance=tolerance)
+
+    def test_of_two_stages_with_one_tied_embedding_trains_as_on_one_processor(self):
+        for family in FAMILIES:
+            with self.subTest(family):
+                self.check(language_model(family, tied=True), {"teacher": [ONE, OTHER]},
+                           settings={"teacher.pipeline": 2})
+
+    def test_cut_into_two_sections_returns_its_gradient(self):
+        part = gpt2(tied=False, **LEARNS)
+        job = job_of("split_language_model", {"clip": "global"}, trunk=part, head=part)
+        self.check(job, {"trunk": [ONE], "head": [ONE]})
+        self.check(job, {"trunk": [ONE], "head": [OTHER]}, "--processes", 2)
+        self.check(job, {"trunk": ["cpu:0"], "head": [ONE]})
+
+
+class ADistillation(OnDevices):
+    SHARES = split({"teacher": {"share": 0.25}, "student": {"share": 0.5}})
+
+    def test_of_two_sections_that_share_a_device_trains_as_on_processors(self):
+        for boundary in ({"boundary": "hidden"}, {"boundary": "logits"}, {"boundary": "top_k", "top_k": 7}):
+            with self.subTest(**boundary):
+                self.check(distillation(teacher=boundary, student=boundary), {"teacher": [ONE], "student": [ONE]},
+                           settings=self.SHARES)
+
+    def test_between_a_device_and_a_processor_trains_as_on_processors(self):
+        self.check(distillation(), {"teacher": ["cpu:0"], "student": [ONE]})
+        self.check(distillation(), {"teacher": [ONE], "student": ["cpu:0"]})
+        self.check(distillation(), {"teacher": [ONE], "student": ["cpu:0"]}, "--processes", 2)
+
+
+class TwoReplicas(OnDevices):
+    PLACES = {"one process": (1, "auto"), "two processes over shm": (2, "shm"), "two processes over tcp": (2, "tcp")}
+
+    def check_everywhere(self, zero):
+        job = language_model()
+        expected = self.train(job)
+        for name, (processes, provider) in self.PLACES.items():
+            with self.subTest(name):
+                settings = {"teacher.replicas": 2, "teacher.zero": zero, "transport.provider": provider}
+                finished = self.train_on(job, {"teacher": [ONE, OTHER]}, "--processes", processes, settings=settings)
+                self.assert_same(expected, finished)
+
+    def test_train_as_one(self):
+        self.check_everywhere(False)
+
+    def test_that_share_the_optimizer_state_train_as_one(self):
+        self.check_everywhere(True)
+
+    def test_of_which_one_is_on_a_processor_train_as_one(self):
+        self.check(language_model(), {"teacher": ["cpu:0", ONE]}, settings={"teacher.replicas": 2})
+
+
+class ACheckpoint(OnDevices):
+    PLACES = {"device": {"student": [ONE], "teacher": [ONE]}, "processor": {"student": ["cpu:0"], "teacher": ["cpu:0"]}}
+
+    def run_of(self, place, out, *options):
+        job = distillation({"out": out, "checkpoint_every": HALF, "keep_checkpoints": 3})
+        return self.train_on(job, self.PLACES[place], *options)
+
+    def test_of_a_device_is_resumed_there_bitwise_and_elsewhere_nearly(self):
+        wholes = {place: self.run_of(place, place).curve(after=HALF) for place in self.PLACES}
+        self.assertEqual(len(wholes["device"]), STEPS - HALF)
+        for made in self.PLACES:
+            for resumed in self.PLACES:
+                with self.subTest(made=made, resumed=resumed):
+                    half = f"{made}/checkpoints/step-{HALF:08}"
+                    finished = self.run_of(resumed, f"{made} to {resumed}", "--resume", half)
+                    self.assertEqual(finished.report["resumed_from"], HALF)
+                    tolerance = 0.0 if made == resumed else FP32_TOLERANCE
+                    self.assert_close(wholes[made], finished.curve(), tolerance)
+
+
+class CtrlC(WithDevices, interrupt_test.Interrupted):
+    def job(self):
+        job = language_model(train={"steps": interrupt_test.LONG, "checkpoint_at_end": True}, schedule="constant")
+        job["teacher"] |= {"replicas": 2, "devices": [ONE, OTHER]}
+        return job
+
+    def test_writes_a_checkpoint_from_which_one_process_goes_on_bitwise(self):
+        self.check_resumable(1)
+
+    def test_writes_a_checkpoint_from_which_two_processes_go_on_bitwise(self):
+        self.check_resumable(2)
+
+    def test_twice_leaves_two_processes_at_once(self):
+        self.assertEqual(self.leave_at_once(2, "shm").status, 130)
+
+    def test_twice_leaves_one_process_at_once(self):
+        self.assertIn(self.leave_at_once(1, "auto").status, (130, 0))
+
+
+class AVisionLanguageModel(WithDevices, vlm_test.VisionLanguageTest):
+    def job(self):
+        job = vlm_test.vision_language(steps=8, validation_samples=8)
+        job["vision"]["heads"] = 1  # of 16: the least size of a head
+        for section in vlm_test.SECTIONS:
+            job[section]["lr"] = 3e-3
+        return job
+
+    def write_questions(self):
+        """With pictures and without; three of four answers are the same, which is learnt first."""
+        answers = "rrrb"
+        pictures = [vlm_test.sample(f"picture{i}", "Which?", answers[i % 4], ("red.png", "blue.png")[i % 4 == 3])
+                    for i in range(16)]
+        text = [vlm_test.sample(f"text{i}", "Which?", answers[i % 4]) for i in range(8)]
+        self.write_data("mixed.json", pictures + text)
+
+    def test_learns_and_answers_as_on_processors(self):
+        self.write_questions()
+        curves = []
+        for device in ("cpu:0", ONE):
+            placed = {f"{section}.devices": [device] for section in vlm_test.SECTIONS}
+            finished = self.train(self.job(), settings=placed)
+            self.assertEqual({lane["device"] for lane in finished.report["plan"]["lanes"]}, {"host", device})
+            self.assertEqual(self.sections_with_steps(finished), set(vlm_test.SECTIONS))
+            validation = finished.report["validation"]
+            curves.append({**figures_of(finished), "answers": [validation["exact_match"]]})
+        self.assertGreater(curves[0]["answers"][0], 0.0)
+        self.assert_close(*curves, FP32_TOLERANCE)
+
+
+class WrongInput(WithDevices, bad_input_test.Refusals):
+    def refuse_model(self, *wanted, **changes):
+        with self.subTest(**changes):
+            self.refuse_job(language_model(**changes), "teacher", *wanted)
+
+    def test_a_device_that_is_not_there_is_refused(self):
+        self.refuse_model('"cuda:9"', "cuda:0 to cuda:1", devices=["cuda:9"])
+        for name in ("cuda:", "cuda:x", "cuda:-1", f"cuda:{2 ** 64}"):
+            self.refuse_model(f'"{name}"', "cuda:K", devices=[name])
+
+    def test_a_device_of_two_replicas_is_refused_as_a_core_is(self):
+        self.refuse_model("teacher.devices", f'"{ONE}"', "twice", devices=[ONE, ONE], replicas=2)
+
+    def test_shares_that_cannot_be_had_are_refused(self):
+        for share in (0, -1, 1.5):
+            self.refuse_model("teacher.share", "greater than 0 and at most 1", devices=[ONE], share=share)
+        self.refuse_model("teacher.share", "CUDA device", devices=["cpu:0"], share=0.5)
+        self.refuse_model("teacher.share", "CUDA device", share=0.5)
+        both = {"teacher": {"devices": [ONE], "share": 0.75}, "student": {"devices": [ONE], "share": 0.5}}
+        self.refuse_job(distillation(), "teacher.share + student.share = 1.25", ONE, "at most 1", settings=split(both))
+        apart = {**both, "student": {"devices": [OTHER], "share": 0.5}}
+        name = self.write_job(distillation())
+        checked = self.call("check", name, *bad_input_test.options_of(split(apart)))
+        self.assertEqual(checked.status, 0, checked.describe())
+
+    def test_layers_cut_over_devices_are_refused_with_what_may_be_used(self):
+        for degree in ("tensor", "context"):
+            self.refuse_model(f"teacher.{degree} = 2 on {ONE}", "replicas or pipeline", devices=[ONE, OTHER],
+                              **{degree: 2})
+
+    def test_a_size_of_heads_that_no_kernel_has_ends_the_run_with_one_error(self):
+        run = self.start(language_model(devices=[ONE], heads=4))
+        finished = run.wait()
+        self.assertEqual(finished.status, 1, finished.describe())
+        self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
+        for text in ("error: section 'teacher' replica 0, step 1", "head size 8", "the nearest is 16"):
+            self.assertIn(text, finished.err)
+        self.assert_nothing_left(run)
+
+    def test_a_library_that_is_not_there_is_named(self):
+        self.use_library("/nowhere")
+        self.refuse_model(f'"{ONE}"', "/nowhere: cannot open", devices=[ONE])
+
+    def test_without_a_driver_the_reason_is_told(self):
+        if has_driver():
+            self.skipTest("this machine has a driver")
+        self.use_library("")
+        self.refuse_model(f'"{ONE}"', "no NVIDIA driver: libcuda.so.1 cannot be opened", devices=[ONE])
+
+    def test_jobs_of_processors_need_no_library(self):
+        self.use_library("/nowhere")
+        self.train(language_model(train={"steps": 1}))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
