@@ -5,6 +5,7 @@
 #include <chrono>
 #include <future>
 
+#include "actors/edge_paths.hpp"
 #include "actors/planning_options.hpp"
 #include "actors/preflight.hpp"
 #include "actors/process_state.hpp"
@@ -132,6 +133,9 @@ void ProcessRun::State::print_header() const {
                  " of process " + std::to_string(at.rank.value()) + on_host(at.host) + ", " +
                  std::string(name_of(plan.sections[at.section.value()].config.precision)) +
                  (node.trained() ? ", trained" : ", frozen"));
+  }
+  for (const std::string& line : describe_paths(plan.graph, plan.places, plan.transport.force_rma)) {
+    console.note("  " + line);
   }
   for (const std::string& note : plan.notes) console.note("  note: " + note);
   if (start.first_step > 1) console.note("  resuming after step " + std::to_string(start.first_step - 1));

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "actors/data_source.hpp"
+#include "actors/edge_paths.hpp"
 #include "actors/planner.hpp"
 #include "actors/planning_options.hpp"
 #include "actors/process_state.hpp"
@@ -150,6 +151,7 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
 void ProcessRun::State::spawn_replicas(LocalActors& local) {
   caf::actor_system& system = actors->system();
   caf::scoped_actor self(system);
+  const std::vector<bool> direct = direct_edges(plan.graph, plan.places, plan.transport.force_rma);
   for (const BuiltReplica& built : replicas) {
     const ReplicaPlace& at = built.place;
     ReplicaSpec spec;
@@ -165,6 +167,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     }
     spec.epoch = meeting.epoch;
     spec.remote = network->open();
+    spec.direct = direct;
     spec.global_clip = plan.train.clip == "global";
     for (std::size_t index = 0; index < built.runners.size(); ++index) {
       spec.ranks.push_back({built.runners[index], device(at, index)});

@@ -116,13 +116,27 @@ void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const auto blocks =
       static_cast<std::size_t>(gradient ? gradient_blocks(*options_.graph, edge, options_.limits)
                                         : send_blocks(*options_.graph, options_.section, options_.limits));
-  auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + pieces * header_bytes, blocks, on_buffer_free_), nullptr,
-                                          aligned, own_columns(edge), joined.dtype});
-  if (options_.remote) {
+  MemorySpace& memory = direct_port(edge, gradient) ? *options_.memory : host_memory();
+  auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + pieces * header_bytes, blocks, on_buffer_free_, memory),
+                                          nullptr, aligned, own_columns(edge), joined.dtype});
+  if (options_.remote && memory.host()) {
     made->region = network_->register_memory(made->buffers.memory(), made->buffers.memory_bytes());
   }
   of_edge[edge.value()] = made.get();
   pools_[key] = std::move(made);
+}
+
+bool ReplicaPorts::direct_port(EdgeId edge, bool gradient) const {
+  if (options_.direct.empty()) return false;
+  const GraphEdge& joined = options_.graph->edge(edge);
+  const SectionId sender = gradient ? joined.to : joined.from;
+  for (std::uint32_t index = 0; index < options_.graph->edges().size(); ++index) {
+    const GraphEdge& other = options_.graph->edge(EdgeId(index));
+    const bool same_end = (gradient ? other.to : other.from) == sender;
+    if (same_end && port_of(EdgeId(index), gradient) == port_of(edge, gradient) && !options_.direct[index])
+      return false;
+  }
+  return true;
 }
 
 const std::string& ReplicaPorts::port_of(EdgeId edge, bool gradient) const {
@@ -194,7 +208,9 @@ BuffersFree ReplicaPorts::buffers_free() const {
 std::vector<std::span<std::byte>> ReplicaPorts::memory() const {
   std::vector<std::span<std::byte>> blocks;
   for (const auto& [key, ring] : rings_) blocks.emplace_back(ring->memory(), ring->memory_bytes());
-  for (const auto& [key, pool] : pools_) blocks.emplace_back(pool->buffers.memory(), pool->buffers.memory_bytes());
+  for (const auto& [key, pool] : pools_) {
+    if (pool->buffers.space().host()) blocks.emplace_back(pool->buffers.memory(), pool->buffers.memory_bytes());
+  }
   return blocks;
 }
 
@@ -207,6 +223,10 @@ Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> Rep
     if (!arrived) return arrived.error();
     const GraphEdge& joined = options_.graph->edge(arrival.edge);
     PortTensor tensor{gradients ? joined.from_port : joined.to_port, arrived->tensor, joined.gradient};
+    if (!arrived->space->host()) {
+      const bool here = options_.memory->reaches(*arrived->space);
+      tensor.place = here ? PortTensor::Place::here : PortTensor::Place::other_device;
+    }
     tensors.emplace_back(std::move(tensor), std::move(arrived->copies));
   }
   return tensors;

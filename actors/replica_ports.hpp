@@ -37,6 +37,11 @@ struct ReplicaPortsOptions {
   FlowLimits limits;
   Epoch epoch;
   bool remote = false;  ///< some peer is in another process, or RMA is forced
+  /// The memory that the section's device works in.
+  MemorySpace* memory = &host_memory();
+  /// By edge: both ends are on devices of this process with memory of their own, and hand over tensors there. Empty:
+  /// none.
+  std::vector<bool> direct;
 };
 
 /// A piece that has left: handed over, or written and acknowledged.
@@ -60,6 +65,9 @@ struct SendBuffer {
   bool gradient = false;
   Buffer buffer;
   Tensor tensor;
+  [[nodiscard]] PortTensor::Place place() const {
+    return buffer.space().host() ? PortTensor::Place::host : PortTensor::Place::here;
+  }
 };
 
 /// Not thread-safe; belongs to the replica's actor.
@@ -70,7 +78,7 @@ class ReplicaPorts {
 
   [[nodiscard]] std::vector<RingAddress> rings() const;
   [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const;
-  /// Everything that arrives and leaves lies in these blocks of the processor's memory, which stay where they are.
+  /// What arrives and leaves by way of the processor's memory lies in these blocks, which stay where they are.
   [[nodiscard]] std::vector<std::span<std::byte>> memory() const;
   /// The client number of this rank's writes.
   [[nodiscard]] std::uint32_t client() const { return client_; }
@@ -124,6 +132,8 @@ class ReplicaPorts {
   using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex, std::uint32_t>;  // ..., of the receiver, and its rank
   void add_ring(EdgeId edge, bool gradient);
   void add_pool(EdgeId edge, bool gradient);
+  /// All edges that a pool serves are direct.
+  [[nodiscard]] bool direct_port(EdgeId edge, bool gradient) const;
   /// Rows of an axis in one micro-batch at most.
   [[nodiscard]] std::int64_t max_rows(Axis axis) const;
   /// How this section's end of an edge is spread, and what this rank holds of a micro-batch there.

@@ -21,6 +21,8 @@ ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
   options.limits = spec.limits;
   options.epoch = spec.epoch;
   options.remote = spec.remote;
+  options.memory = &spec.ranks[rank].device->ops().memory();
+  options.direct = spec.direct;
   return options;
 }
 
@@ -93,6 +95,16 @@ void abort_groups(const ParallelContext& parallel, const std::string& why) {
   if (parallel.context_group != nullptr) parallel.context_group->abort(why);
 }
 
+/// Rows that came in several pieces join in memory of the processor.
+void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
+  if (copy.from_host) {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+    return;
+  }
+  const Shape shape{static_cast<std::int64_t>(copy.bytes)};
+  ops.download(Tensor(const_cast<std::byte*>(copy.from), DType::u8, shape), Tensor(copy.to, DType::u8, shape));
+}
+
 }  // namespace
 
 ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::function<void()> on_buffer_free)
@@ -153,7 +165,7 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool f
   for (const SendBuffer& send : sending_) {
     const GraphEdge& edge = spec_->graph->edge(send.edge);
     (send.gradient ? gradients : outputs)
-        .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false});
+        .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false, send.place()});
   }
   return Job([runner = runner(), device = spec_->ranks[index_].device, batch, given = std::move(*given),
               outputs = std::move(outputs), gradients = std::move(gradients), forward, backward]() -> WorkResult {
@@ -162,7 +174,7 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool f
     PassMetrics metrics;
     std::vector<PortTensor> tensors;
     for (const auto& [tensor, copies] : given) {
-      for (const auto& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
+      for (const auto& copy : copies) gather(device->ops(), copy);
       tensors.push_back(tensor);
     }
     if (forward) metrics = runner->forward(*batch, tensors, outputs);

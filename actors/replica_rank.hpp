@@ -49,6 +49,7 @@ struct ReplicaSpec {
   std::function<PassCost(std::span<const SampleRef>)> emulated_ms;
   Epoch epoch;
   bool remote = false;
+  std::vector<bool> direct;  ///< as in ReplicaPortsOptions
   bool global_clip = false;
   std::vector<RankSpec> ranks;              ///< of the section's layout
   const OperatorTable* host_ops = nullptr;  ///< for sums in memory of the processor

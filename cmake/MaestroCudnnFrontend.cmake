@@ -1,6 +1,6 @@
 # cudnn-frontend: headers only, over cuDNN's graph interface. Sets CUDNN_FRONTEND_INCLUDE_DIR, empty where attention has
 # to do without: looked for in the system, in the toolkit and in pip's package nvidia-cudnn-frontend.
-set(maestro_least_cudnn_frontend 1.11)  # masks as diagonal bands
+set(maestro_least_cudnn_frontend 1.14)  # the oldest that is checked
 find_program(maestro_python3 python3)
 mark_as_advanced(maestro_python3)
 set(maestro_pip_headers)

@@ -11,7 +11,7 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYP
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
 endif()
 
-option(MAESTRO_ACTORS "The program: actors, transport, apps. OFF: runtime and sections, for bare machines with a GPU" ON)
+option(MAESTRO_ACTORS "The program: actors, transport, apps. OFF: runtime and sections, for bare GPU machines" ON)
 set(MAESTRO_DEPS "" CACHE PATH "Folder of unpacked packages (./run gpu-deps) to look for dependencies in first")
 if(MAESTRO_DEPS)
   list(PREPEND CMAKE_PREFIX_PATH "${MAESTRO_DEPS}/usr")

@@ -40,21 +40,22 @@ class RowLayout {
 
 /// A port's value where the section works: what it got, or a copy of it in its device's memory.
 Var input_of(Tape& tape, const PortTensor& input, bool needs_gradient) {
-  if (input.on_device || tape.ops().memory().host()) return tape.input(input.tensor, needs_gradient);
+  if (input.place == PortTensor::Place::here || tape.ops().memory().host())
+    return tape.input(input.tensor, needs_gradient);
   Var var = tape.output(input.tensor.shape(), input.tensor.dtype(), needs_gradient);
   tape.ops().upload(input.tensor, var.value());
   return var;
 }
 
 void seed(Tape& tape, const Var& var, const PortTensor& gradient) {
-  if (gradient.on_device || tape.ops().memory().host()) return tape.seed(var, gradient.tensor);
+  if (gradient.place == PortTensor::Place::here || tape.ops().memory().host()) return tape.seed(var, gradient.tensor);
   const Block block = tape.scratch(gradient.tensor.shape(), gradient.tensor.dtype());
   tape.ops().upload(gradient.tensor, block.tensor());
   tape.add_gradient(var, block);
 }
 
 void give(const OperatorTable& ops, const Tensor& value, const PortTensor& to) {
-  if (to.on_device) {
+  if (to.place == PortTensor::Place::here) {
     ops.copy(value, to.tensor);
   } else {
     ops.download(value, to.tensor);
@@ -161,7 +162,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
     for (const PortTensor& input : inputs) {
       Var var = input_of(tape, input, input.differentiable && keep);
       if (keep) batch->inputs.emplace_back(input.port, var);
-      given.set(input.port, std::move(var), input.on_device ? Tensor() : input.tensor);
+      given.set(input.port, std::move(var), input.place == PortTensor::Place::host ? input.tensor : Tensor());
     }
     section_->forward(tape, given, results);
   }
@@ -204,7 +205,7 @@ void SectionRunner::backward(const MicroBatchPlan& plan, std::span<const PortTen
       if (port != wanted.port) continue;
       if (var.gradient().defined()) {
         give(*context_.ops, var.gradient(), wanted);
-      } else if (wanted.on_device) {
+      } else if (wanted.place == PortTensor::Place::here) {
         context_.ops->zero(wanted.tensor);
       } else {
         std::memset(wanted.tensor.raw(), 0, wanted.tensor.bytes());

@@ -30,7 +30,10 @@ struct PortTensor {
   std::string port;
   Tensor tensor;
   bool differentiable = false;  ///< inputs: a gradient is wanted back
-  bool on_device = false;       ///< in memory() of the section's operator table; else in the processor's
+  /// Where `tensor` lies: in the processor's memory, where the section works, or (inputs) in another device's memory
+  /// that the section's operator table can upload from.
+  enum class Place : std::uint8_t { host, here, other_device };
+  Place place = Place::host;
 };
 
 class SectionRunner {

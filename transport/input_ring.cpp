@@ -104,15 +104,17 @@ Result<ArrivedTensor> InputRing::open(std::uint64_t sequence) {
   bool contiguous = all_handed;
   for (std::size_t at = 1; contiguous && at < handed.size(); ++at) {  // IR-2
     const std::size_t bytes = static_cast<std::size_t>(handed[at - 1].rows) * spec_.row_bytes();
-    contiguous = start(handed[at]) == start(handed[at - 1]) + bytes;
+    contiguous = start(handed[at]) == start(handed[at - 1]) + bytes &&
+                 &handed[at].buffer.space() == &handed[at - 1].buffer.space();
   }
   if (contiguous && !handed.empty()) {
     arrived.tensor = Tensor(start(handed.front()), spec_.dtype, shape);
+    arrived.space = &handed.front().buffer.space();
     return arrived;
   }
   for (const HandedRows& part : handed) {
     arrived.copies.push_back({start(part), payload + static_cast<std::size_t>(part.target_row) * spec_.row_bytes(),
-                              static_cast<std::size_t>(part.rows) * spec_.row_bytes()});
+                              static_cast<std::size_t>(part.rows) * spec_.row_bytes(), part.buffer.space().host()});
   }
   arrived.tensor = Tensor(payload, spec_.dtype, shape);
   return arrived;

@@ -51,8 +51,10 @@ struct ArrivedTensor {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
     std::size_t bytes = 0;
+    bool from_host = true;  ///< else from a device's memory
   };
   Tensor tensor;
+  const MemorySpace* space = &host_memory();  ///< of tensor
   std::vector<Copy> copies;
 };
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "runtime/device/device.hpp"
 
@@ -13,6 +14,8 @@ class BenchDevice {
  public:
   /// `share` of its multiprocessors. Throws JobError that says what is missing.
   explicit BenchDevice(const std::string& name, double share = 1, Priority priority = Priority::critical);
+  /// One that somebody else has opened.
+  explicit BenchDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
   ~BenchDevice();
   BenchDevice(const BenchDevice&) = delete;
   BenchDevice& operator=(const BenchDevice&) = delete;

@@ -136,7 +136,7 @@ std::unique_ptr<SectionRunner> Training::runner_of(std::shared_ptr<Section> sect
   return std::make_unique<SectionRunner>(std::move(section), context, optimizer, settings_.steps);
 }
 
-void Training::run() {
+void Training::run(const std::function<void(std::int64_t step)>& after) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin;
   for (std::int64_t step = 1; step <= settings_.steps; ++step) {
@@ -144,6 +144,7 @@ void Training::run() {
     const Clock::time_point end = Clock::now();
     if (step > 1) step_ms_.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
     begin = end;
+    if (after) after(step);
   }
   device_.run([this] { update(); });
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,8 +58,8 @@ class Training {
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  /// All steps, once.
-  void run();
+  /// All steps, once; calls `after` behind each, with its number from 1.
+  void run(const std::function<void(std::int64_t step)>& after = {});
   /// Mean loss of each step.
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
   /// Of each step but the first.

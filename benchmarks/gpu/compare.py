@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training on one GPU beside PyTorch, in one run: JSON lines of every measurement, then tables for benchmarks/README.md.
+"""Training on one GPU beside PyTorch, in one run: JSON lines of every measurement, then tables for the README.
 
 GPT-2 124M, 32 x 1024 tokens a step, and a Llama-style 1.1B, 4 x 2048; bf16 with fp32 master weights, clipping, AdamW.
 PyTorch runs compiled, with its vocabulary as it is and padded to a multiple of 64: its faster run counts. Runs are
@@ -24,7 +24,8 @@ def run(command, log):
     """The JSON objects that a program printed, each written to `log`; none, and a line on stderr, when it failed."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        print(f"compare: failed ({done.returncode}): {' '.join(map(str, command))}\n{done.stderr[-2000:]}", file=sys.stderr)
+        words = " ".join(map(str, command))
+        print(f"compare: failed ({done.returncode}): {words}\n{done.stderr[-2000:]}", file=sys.stderr)
         return []
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     for each in found:
@@ -60,7 +61,8 @@ def train_all(arguments, log):
 
 
 def training_table(best, peaks):
-    print("\n| model | program | tokens/s | step ms | share of measured matrix peak | memory in use, MiB |\n|---|---|---|---|---|---|")
+    print("\n| model | program | tokens/s | step ms | share of measured matrix peak | memory in use, MiB |")
+    print("|---|---|---|---|---|---|")
     for model, runs in best.items():
         flops = runs.get("maestro", {}).get("flops_per_step")
         for name, result in runs.items():
@@ -76,15 +78,17 @@ def training_table(best, peaks):
 
 def operator_table(operators, peaks):
     copy = next((each["gb_per_s"] for each in operators if each["operator"] == "copy"), None)
-    print("\n| operator | ms | GB/s | share of a copy | TFLOP/s | share of matrix peak | |\n|---|---|---|---|---|---|---|")
+    print("\n| operator | ms | GB/s | share of a copy | TFLOP/s | share of matrix peak | |")
+    print("|---|---|---|---|---|---|---|")
     for each in operators:
         bandwidth = each["gb_per_s"] / copy if copy else 0
         matrix = each["tflops"] / peaks["matrix_tflops"] if peaks and "tflops" in each else None
         short = (matrix if matrix is not None else bandwidth) < WANTED_SHARE
         rate = f"{each['tflops']:.1f}" if "tflops" in each else "-"
         share = f"{matrix:.2f}" if matrix is not None else "-"
-        print(f"| {each['operator']} | {each['ms']:.4f} | {each['gb_per_s']:.0f} | {bandwidth:.2f} | {rate} | {share} | "
-              f"{'short of 80%' if short else ''} |")
+        cells = [each["operator"], f"{each['ms']:.4f}", f"{each['gb_per_s']:.0f}", f"{bandwidth:.2f}", rate, share,
+                 "short of 80%" if short else ""]
+        print("| " + " | ".join(cells) + " |")
 
 
 def interpreter_with_torch(wanted):
@@ -110,8 +114,8 @@ def main():
     with arguments.log.open("w", encoding="utf-8") as log:
         peaks = None
         if arguments.python:
-            peaks = next(iter(run([arguments.python, HERE / "torch_train.py", "--device", arguments.device, "--peaks"], log)),
-                         None)
+            measure = [arguments.python, HERE / "torch_train.py", "--device", arguments.device, "--peaks"]
+            peaks = next(iter(run(measure, log)), None)
         best = train_all(arguments, log)
         operators = run([arguments.binaries / "kernel_bench", "--device", arguments.device, "--sizes",
                          "tiny" if arguments.tiny else "gpt2-124m"], log)

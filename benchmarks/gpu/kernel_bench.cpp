@@ -99,6 +99,7 @@ class Operators {
     make_norms();
     make_positions();
     make_products();
+    make_output_layer();
     make_attention();
     make_flat();
   }
@@ -166,6 +167,22 @@ class Operators {
     add(
         "linear_backward_weight", bytes_of({y, x, dw}), [=, this] { ops_.linear_backward_weight(y, x, dw, dbias); },
         flops);
+  }
+  void make_output_layer() {
+    CrossEntropyHead head;
+    head.hidden = random({sizes_.rows, sizes_.width}, act_);
+    const Tensor w = random({sizes_.vocabulary, sizes_.width}, DType::f32);
+    head.head = &pack(w, PackFor::forward);
+    head.head_backward = &pack(w, PackFor::backward_input);
+    head.vocabulary = sizes_.vocabulary;
+    head.targets = indices(sizes_.rows, sizes_.vocabulary);
+    head.scale = 1.0 / static_cast<double>(sizes_.rows);
+    head.dhidden = tensor(head.hidden.shape(), act_);
+    head.dhead = tensor(w.shape(), DType::f32);
+    const double flops = 6.0 * static_cast<double>(sizes_.rows * sizes_.width * sizes_.vocabulary);
+    add(
+        "cross_entropy_head", bytes_of({head.hidden, head.dhidden, w, w, head.dhead}),
+        [=, this] { static_cast<void>(ops_.cross_entropy_head(head)); }, flops);
   }
   [[nodiscard]] const PackedWeight& pack(const Tensor& w, PackFor use) {
     Tensor values = w;

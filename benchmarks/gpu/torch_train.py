@@ -167,7 +167,8 @@ def peaks(device):
     source = torch.empty(2**32 if cuda else 2**22, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     copy = seconds_of(lambda: target.copy_(source), device, 20)
-    return {"program": "peaks", "matrix_tflops": 2 * side**3 / product / 1e12, "copy_gb_per_s": 2 * source.numel() / copy / 1e9}
+    return {"program": "peaks", "matrix_tflops": 2 * side**3 / product / 1e12,
+            "copy_gb_per_s": 2 * source.numel() / copy / 1e9}
 
 
 def main():

@@ -26,7 +26,7 @@ configure() {
       options+=("-D$feature=OFF")
     fi
   done
-  if [[ $preset == gpu ]]; then options+=("-DMAESTRO_DEPS=${gpu_prefix:-}"); fi
+  if [[ $preset == gpu ]]; then options+=("${gpu_options[@]}"); fi
   stamp="$root|${options[*]}|$(cksum <"$root/CMakePresets.json")"
   if [[ -f $folder/build.ninja && $(cat "$folder/configured" 2>/dev/null) == "$stamp" ]]; then return 0; fi
   # A folder that was configured for another place of the sources cannot be configured again in place.

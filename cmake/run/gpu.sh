@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# `run gpu-deps`, `run gpu-test` and `run gpu-bench`: machines with a GPU, however bare (docs/gpu.md). Sourced by `run`; needs
-# build.sh and packages.sh.
+# `run gpu-deps`, `run gpu-test` and `run gpu-bench`: machines with a GPU, however bare (docs/gpu.md). Sourced by `run`;
+# needs build.sh and packages.sh.
 packages_for_gpu_tools=(g++:g++ cmake:cmake ninja-build:ninja python3:python3)
 packages_for_gpu=(libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libgtest-dev libgmock-dev)
 # What those need at run time is carried, too; these a machine that can compile has.
 packages_of_any_compiler='^(libc6|libgcc-s1|libstdc\+\+6|gcc-[0-9]+-base|googletest|libcrypt1)$'
 no_device_status=77
+gpu_options=()  # of CMake, for configure()
 
 # Fills a folder with what a machine without network lacks: the packages, as files, and cuDNN's frontend headers.
 gpu_deps() {
@@ -19,7 +20,7 @@ gpu_deps() {
   (cd "$folder" && apt-get download "${names[@]}") >"$folder/download.log" 2>&1 ||
     { tail -n 5 "$folder/download.log" >&2; fail 3 "apt-get download failed; perhaps first run: apt-get update"; }
   rm -f "$folder/download.log"
-  fetch_cudnn_frontend "$folder" || say "no headers of cuDNN's frontend; attention is done by this project's own kernels"
+  fetch_cudnn_frontend "$folder" || say "no headers of cuDNN's frontend; attention is done by own kernels"
   say "$folder: ${#names[@]} packages, $(du -sh "$folder" | cut -f1); use it with MAESTRO_DEPS=$folder ./run gpu-test"
 }
 
@@ -41,13 +42,15 @@ PYTHON
   return 1
 }
 
-# Sets $gpu_prefix: where CMake finds what MAESTRO_DEPS holds. Package files are unpacked once into the build folder.
+# Adds to $gpu_options where CMake finds what MAESTRO_DEPS holds. Package files are unpacked once into the build folder.
 unpack_gpu_deps() {
-  local deps package
+  local deps package gpu_prefix
   deps=$(readlink -f -- "$MAESTRO_DEPS")
-  if [[ -d $deps/usr ]]; then gpu_prefix=$deps; return 0; fi
-  compgen -G "$deps/*.deb" >/dev/null || fail 2 "MAESTRO_DEPS=$MAESTRO_DEPS holds no packages; fill it with: ./run gpu-deps $MAESTRO_DEPS"
+  if [[ -d $deps/usr ]]; then gpu_options+=("-DMAESTRO_DEPS=$deps"); return 0; fi
+  compgen -G "$deps/*.deb" >/dev/null ||
+    fail 2 "MAESTRO_DEPS=$MAESTRO_DEPS holds no packages; fill it with: ./run gpu-deps $MAESTRO_DEPS"
   gpu_prefix=$build_dir/gpu-deps
+  gpu_options+=("-DMAESTRO_DEPS=$gpu_prefix")
   if [[ $(cat "$gpu_prefix/unpacked" 2>/dev/null) == "$(cd "$deps" && ls)" ]]; then return 0; fi
   rm -rf "$gpu_prefix"
   mkdir -p "$gpu_prefix/usr/include"
@@ -56,9 +59,20 @@ unpack_gpu_deps() {
   (cd "$deps" && ls) >"$gpu_prefix/unpacked"
 }
 
+# Compiles for the devices of this machine alone, where the driver can be asked: code for all takes three times longer.
+choose_gpu_architectures() {
+  local capabilities
+  if [[ -n ${CUDAARCHS:-} ]] || ! command -v nvidia-smi >/dev/null; then return 0; fi
+  capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u) || return 0
+  [[ $capabilities =~ ^[0-9]+\.[0-9]([[:space:]][0-9]+\.[0-9])*$ ]] || return 0
+  capabilities=${capabilities//./}
+  gpu_options+=("-DCMAKE_CUDA_ARCHITECTURES=${capabilities//$'\n'/;}")
+}
+
 # prepare_gpu FEATURES TARGET...
 prepare_gpu() {
   local purposes="gpu_tools gpu"
+  choose_gpu_architectures
   if [[ -n ${MAESTRO_DEPS:-} ]]; then
     unpack_gpu_deps
     purposes=gpu_tools
@@ -84,7 +98,8 @@ run_device_checks() {
     while read -r program filter; do
       [[ -n $program ]] || continue
       say "$tool: $(basename "$program") $filter"
-      compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --gtest_brief=1 "--gtest_filter=$filter" || failed=1
+      compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --gtest_brief=1 "--gtest_filter=$filter" ||
+        failed=1
     done <"$build_dir/gpu/device_checked_tests"
   done
   return "$failed"
@@ -98,6 +113,7 @@ gpu_test() {
 }
 
 gpu_bench() {
+  if [[ ${1:-} == --help ]]; then exec python3 "$root/benchmarks/gpu/compare.py" --help; fi
   prepare_gpu "MAESTRO_BUILD_TESTS MAESTRO_BUILD_BENCHMARKS" show_cuda_devices gpu_bench
   require_device benchmarks
   exec python3 "$root/benchmarks/gpu/compare.py" --binaries "$build_dir/gpu/bin" "$@"

@@ -4,7 +4,7 @@ namespace maestro {
 
 struct BufferPool::State {
   std::mutex mutex;
-  AlignedMemory memory;
+  SpaceMemory memory;
   std::vector<std::size_t> free;
   std::function<void()> on_return;
 };
@@ -13,11 +13,12 @@ namespace {
 constexpr std::size_t alignment = 64;
 }
 
-BufferPool::BufferPool(std::size_t block_bytes, std::size_t blocks, std::function<void()> on_return)
+BufferPool::BufferPool(std::size_t block_bytes, std::size_t blocks, std::function<void()> on_return, MemorySpace& space)
     : state_(std::make_shared<State>()),
+      space_(&space),
       block_bytes_((block_bytes + alignment - 1) / alignment * alignment),
       blocks_(blocks) {
-  state_->memory = AlignedMemory(block_bytes_ * blocks_);
+  state_->memory = SpaceMemory(space, block_bytes_ * blocks_);
   state_->on_return = std::move(on_return);
   state_->free.reserve(blocks);
   for (std::size_t block = blocks; block-- > 0;) state_->free.push_back(block);
@@ -32,6 +33,7 @@ Buffer BufferPool::acquire() {
     state_->free.pop_back();
   }
   Buffer buffer;
+  buffer.space_ = space_;
   buffer.pool_offset_ = block * block_bytes_;
   buffer.data_ = state_->memory.data() + buffer.pool_offset_;
   buffer.size_ = block_bytes_;

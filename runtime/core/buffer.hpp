@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/core/aligned_memory.hpp"
+#include "runtime/core/memory_space.hpp"
 
 namespace maestro {
 
@@ -26,12 +26,15 @@ class Buffer {
   [[nodiscard]] std::size_t size() const { return size_; }
   /// Offset of the block inside its pool's one memory block; what remote writes need.
   [[nodiscard]] std::size_t pool_offset() const { return pool_offset_; }
+  /// Where the block lies.
+  [[nodiscard]] const MemorySpace& space() const { return *space_; }
   explicit operator bool() const { return data_ != nullptr; }
   void reset() { *this = Buffer(); }
 
  private:
   friend class BufferPool;
   std::shared_ptr<void> lease_;
+  const MemorySpace* space_ = &host_memory();
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::size_t pool_offset_ = 0;
@@ -43,7 +46,9 @@ class BufferPool {
  public:
   /// `on_return` is called after a block has come back to a pool that had none, on the thread that dropped it; it must
   /// only enqueue.
-  BufferPool(std::size_t block_bytes, std::size_t blocks, std::function<void()> on_return = {});
+  /// `space` outlives the pool and its buffers.
+  BufferPool(std::size_t block_bytes, std::size_t blocks, std::function<void()> on_return = {},
+             MemorySpace& space = host_memory());
   /// A free block, or an empty Buffer when none is free.
   [[nodiscard]] Buffer acquire();
   [[nodiscard]] std::size_t available() const;
@@ -52,10 +57,12 @@ class BufferPool {
   /// The whole memory, for registration with the transport.
   [[nodiscard]] std::byte* memory() const;
   [[nodiscard]] std::size_t memory_bytes() const;
+  [[nodiscard]] const MemorySpace& space() const { return *space_; }
 
  private:
   struct State;
   std::shared_ptr<State> state_;  // shared with outstanding leases, which may outlive the pool
+  const MemorySpace* space_;
   std::size_t block_bytes_;
   std::size_t blocks_;
 };

@@ -25,6 +25,8 @@ class MemorySpace {
   virtual void read(std::byte* host_to, const std::byte* from, std::size_t bytes) = 0;
   virtual void write(std::byte* to, const std::byte* host_from, std::size_t bytes) = 0;
   virtual void zero(std::byte* to, std::size_t bytes) = 0;
+  /// Whether operators on this space's tensors work as well on blocks of `other`, in place.
+  [[nodiscard]] virtual bool reaches(const MemorySpace& other) const { return &other == this; }
   /// Makes host memory fast for transfers to and from this space (page-locked), until unpin() of its begin; does
   /// nothing where there is nothing to gain, or where the system refuses.
   virtual void pin(std::byte* /*host_begin*/, std::size_t /*bytes*/) {}

@@ -79,9 +79,9 @@ class OperatorTable {
   virtual void zero(const Tensor& to) const;
   /// to = from, of the same dtype (any) and as many elements; they do not overlap.
   virtual void copy(const Tensor& from, const Tensor& to) const;
-  /// to = host_from, which stays as it is until the work is complete.
+  /// to = host_from, which stays as it is until the work is complete. It may also lie in another device's memory.
   virtual void upload(const Tensor& host_from, const Tensor& to) const;
-  /// host_to = from, when the work is complete.
+  /// host_to = from, when the work is complete. `from` may also lie in another device's memory.
   virtual void download(const Tensor& from, const Tensor& host_to) const;
   /// to = these bytes of the host, which may change when this has returned. For small lists, such as indices.
   virtual void put(std::span<const std::byte> values, const Tensor& to) const;

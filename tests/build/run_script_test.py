@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL_TOOLS = ("bash env sh readlink dirname basename cksum cut cat awk grep sed head tail mktemp rm mkdir nproc flock tee "
-              "touch chmod ls find ln").split()
+              "touch chmod ls find ln sort").split()
 # Commands that count as a package of their own; their stand-ins are what `missing` may take away.
 PACKAGE_TOOLS = {"g++": "g++", "cmake": "cmake", "ninja-build": "ninja", "python3": "python3"}
 
@@ -145,6 +145,15 @@ class RunScript(unittest.TestCase):
         self.assertEqual(done.returncode, 77, done.stderr)
         self.assertEqual(len(self.calls("apt-get")), 2)
         self.assertIn(f"-DMAESTRO_DEPS={carried}", self.calls("cmake")[-1])
+
+    def test_gpu_tests_are_compiled_for_the_devices_that_are_there(self):
+        self.device("cuda:0: a device", 0)
+        self.make_script(self.tools / "nvidia-smi", "printf '9.0\\n9.0\\n'")
+        self.run_it("gpu-test")
+        self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=90", self.calls("cmake")[-1].split())
+        self.make_script(self.tools / "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
+        self.run_it("gpu-test")
+        self.assertNotIn("ARCHITECTURES", self.calls("cmake")[-1])
 
     def test_a_folder_of_packages_that_is_empty_is_refused(self):
         empty = self.top / "empty"

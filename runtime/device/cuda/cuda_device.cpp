@@ -35,6 +35,17 @@ int multiprocessors_of(int device) {
   return count;
 }
 
+/// What a driver that cuts a device leaves to be seen: whether work of the runtime runs on a part's stream.
+cudaError_t try_work(cudaStream_t stream) {
+  void* word = nullptr;
+  cudaError_t result = cudaMalloc(&word, sizeof(int));
+  if (result == cudaSuccess) result = cudaMemsetAsync(word, 0, sizeof(int), stream);
+  if (result == cudaSuccess) result = cudaStreamSynchronize(stream);
+  static_cast<void>(cudaFree(word));
+  if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return result;
+}
+
 }  // namespace
 
 EventState AskEvent::operator()(const PolledEvent& asked) const {
@@ -97,8 +108,15 @@ Stream CudaDevice::open_stream(const DeviceOptions& options, DeviceParts& parts)
     std::string why_not;
     part_ = parts.take(options.share, why_not);
     if (part_ != nullptr) {
-      multiprocessors_ = part_->multiprocessors();
-      return part_->stream(options.priority);
+      Stream stream = part_->stream(options.priority);
+      const cudaError_t tried = try_work(stream.get());
+      if (tried == cudaSuccess) {
+        multiprocessors_ = part_->multiprocessors();
+        return stream;
+      }
+      why_not = std::string("the runtime does not work on its stream: ") + cudaGetErrorString(tried);
+      stream = Stream(nullptr);
+      part_.reset();
     }
     if (options.log) {
       options.log(name_ + ": its multiprocessors are not cut for a share of " + std::to_string(options.share) + " (" +

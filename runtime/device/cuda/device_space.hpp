@@ -53,6 +53,11 @@ class DeviceSpace final : public MemorySpace {
   void read(std::byte* host_to, const std::byte* from, std::size_t bytes) override;
   void write(std::byte* to, const std::byte* host_from, std::size_t bytes) override;
   void zero(std::byte* to, std::size_t bytes) override;
+  /// Other spaces of the same device.
+  [[nodiscard]] bool reaches(const MemorySpace& other) const override {
+    const auto* device = dynamic_cast<const DeviceSpace*>(&other);
+    return device != nullptr && device->device_ == device_;
+  }
   void pin(std::byte* host_begin, std::size_t bytes) override;
   void unpin(std::byte* host_begin) override;
   [[nodiscard]] SpaceFigures figures() const;

@@ -64,12 +64,12 @@ void CudaOperatorTable::copy(const Tensor& from, const Tensor& to) const {
 
 void CudaOperatorTable::upload(const Tensor& host_from, const Tensor& to) const {
   assert(host_from.bytes() == to.bytes());
-  copy_bytes(to.raw(), host_from.raw(), to.bytes(), cudaMemcpyHostToDevice, at().stream);
+  copy_bytes(to.raw(), host_from.raw(), to.bytes(), cudaMemcpyDefault, at().stream);
 }
 
 void CudaOperatorTable::download(const Tensor& from, const Tensor& host_to) const {
   assert(from.bytes() == host_to.bytes());
-  copy_bytes(host_to.raw(), from.raw(), from.bytes(), cudaMemcpyDeviceToHost, at().stream);
+  copy_bytes(host_to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault, at().stream);
 }
 
 void CudaOperatorTable::put(std::span<const std::byte> values, const Tensor& to) const {

@@ -21,10 +21,6 @@ using Pointers = std::unordered_map<std::int64_t, void*>;
 /// Names of a graph's tensors. The offsets of tensor t are tensor t + offsets_of.
 enum TensorId : std::int64_t { q = 1, k, v, out, stats, dout, dq, dk, dv, q_lengths, k_lengths, offsets_of = 100 };
 
-void check_cudnn(cudnnStatus_t status, const char* call) {
-  if (status != CUDNN_STATUS_SUCCESS) throw DeviceError(std::string(call) + ": " + cudnnGetErrorString(status));
-}
-
 std::vector<std::int64_t> list(const std::array<std::int64_t, 4>& values) {
   return {values.begin(), values.end()};
 }
@@ -76,12 +72,16 @@ class Sketch {
 
   /// Empty, or why there is no plan.
   [[nodiscard]] std::string build(cudnnHandle_t handle) {
-    fe::error_t result = graph_->validate();
-    if (result.is_good()) result = graph_->build_operation_graph(handle);
-    if (result.is_good()) result = graph_->create_execution_plans({fe::HeurMode_t::A});
-    if (result.is_good()) result = graph_->check_support();
-    if (result.is_good()) result = graph_->build_plans();
-    return result.is_good() ? std::string() : "cuDNN: " + result.get_message();
+    try {
+      fe::error_t result = graph_->validate();
+      if (result.is_good()) result = graph_->build_operation_graph(handle);
+      if (result.is_good()) result = graph_->create_execution_plans({fe::HeurMode_t::A});
+      if (result.is_good()) result = graph_->check_support();
+      if (result.is_good()) result = graph_->build_plans();
+      return result.is_good() ? std::string() : "cuDNN: " + result.get_message();
+    } catch (const std::exception& error) {  // older parts of the frontend throw
+      return std::string("cuDNN: ") + error.what();
+    }
   }
   [[nodiscard]] std::shared_ptr<fe::graph::Graph> graph() const { return graph_; }
 
@@ -119,9 +119,14 @@ class CudnnAttention::Library {
  public:
   Library(const Launch& at, const CudnnAttentionOptions& options) : at_(at), options_(options) {
     cudnnHandle_t handle = nullptr;
-    check_cudnn(cudnnCreate(&handle), "cudnnCreate");
+    const cudnnStatus_t created = cudnnCreate(&handle);
     handle_.reset(handle);
-    check_cudnn(cudnnSetStream(handle, at.stream), "cudnnSetStream");
+    if (created != CUDNN_STATUS_SUCCESS) {
+      unusable_ = std::string("cudnnCreate: ") + cudnnGetErrorString(created);
+      return;
+    }
+    const cudnnStatus_t placed = cudnnSetStream(handle, at.stream);
+    if (placed != CUDNN_STATUS_SUCCESS) unusable_ = std::string("cudnnSetStream: ") + cudnnGetErrorString(placed);
   }
 
   struct Plan {
@@ -177,6 +182,8 @@ class CudnnAttention::Library {
 
   [[nodiscard]] Plan make(const CudnnKey& key) {
     Plan plan;
+    plan.refusal = unusable_;
+    if (!plan.refusal.empty()) return plan;
     Sketch forward(key);
     forward.describe_forward();
     plan.refusal = forward.build(handle_.get());
@@ -241,6 +248,7 @@ class CudnnAttention::Library {
   Launch at_;
   CudnnAttentionOptions options_;
   std::unique_ptr<cudnnContext, Destroy> handle_;
+  std::string unusable_;  // why the library is, in words; empty: it is not
   std::map<CudnnKey, Plan> plans_;
   std::size_t dense_plans_ = 0;
 };

@@ -19,7 +19,9 @@ namespace maestro::cuda {
 
 struct CudnnAttentionOptions {
   /// On Hopper cuDNN before 9.25 makes the gradients of queries in a fixed order only by way of a (B, H, S, S) bf16
-  /// workspace; see most_workspace_bytes. Without, it adds them up by atomics, in linear memory, and is faster.
+  /// workspace; without, it adds them up by atomics, in linear memory, and is faster. Workspaces of cuDNN 9.19 on an
+  /// H200, with and without: 769 and 97 MiB for 32 sequences of 1024 and 12 heads of 64, 1089 and 129 MiB for 4
+  /// sequences of 2048 and 32 heads of 64.
   bool deterministic = true;
   /// Plans that want more are refused.
   std::size_t most_workspace_bytes = std::size_t{2} << 30;
@@ -45,7 +47,7 @@ class CudnnAttention {
  public:
   static constexpr std::size_t most_dense_plans = 16;
 
-  /// Throws DeviceError when cuDNN cannot be initialised.
+  /// Where cuDNN cannot be initialised, everything is refused.
   explicit CudnnAttention(const Launch& at, const CudnnAttentionOptions& options = {});
   ~CudnnAttention();
   CudnnAttention(const CudnnAttention&) = delete;

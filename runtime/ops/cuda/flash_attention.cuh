@@ -25,6 +25,10 @@ inline FlashCall flash_call(const Launch& at, const Tensor& qkv, const Attention
   const std::string refusal = flash_refusal(shape);
   if (!refusal.empty()) throw DeviceError("attention: " + refusal);
   assert(qkv.columns() == shape.qkv_columns());
+  constexpr std::uintptr_t unaligned = 15;
+  if ((reinterpret_cast<std::uintptr_t>(qkv.raw()) & unaligned) != 0) {
+    throw DeviceError("attention: qkv does not begin at a multiple of 16 bytes");
+  }
   return {at,
           {.offsets = layout.offsets.data(),
            .sequences = static_cast<std::int32_t>(layout.sequences()),
@@ -36,18 +40,24 @@ inline FlashCall flash_call(const Launch& at, const Tensor& qkv, const Attention
           qkv.rows()};
 }
 
+/// Of a block on compute capability 8.0, the least of the devices that are built for.
+inline constexpr std::size_t most_shared_bytes = std::size_t{163} * 1024;
+
 template <class T, int Width>
 void launch_flash_forward(const FlashCall& call, const FlashForward<T>& forward) {
   using Geometry = FlashGeometry<T, Width>;
-  launch({"flash_forward", call.grid(Geometry::own_rows, call.problem.heads), dim3(Geometry::threads),
-          Geometry::template shared_bytes<Geometry::streamed_forward>(1), call.at.stream},
+  constexpr std::size_t shared = Geometry::template shared_bytes<Geometry::streamed_forward>(1);
+  static_assert(shared <= most_shared_bytes);
+  launch({"flash_forward", call.grid(Geometry::own_rows, call.problem.heads), dim3(Geometry::threads), shared,
+          call.at.stream},
          flash_forward_kernel<T, Width>, forward);
 }
 
 template <class T, int Width>
 void launch_flash_backward(const FlashCall& call, const FlashBackward<T>& backward) {
   using Geometry = FlashGeometry<T, Width>;
-  const std::size_t shared = Geometry::template shared_bytes<Geometry::streamed_backward>(2);
+  constexpr std::size_t shared = Geometry::template shared_bytes<Geometry::streamed_backward>(2);
+  static_assert(shared <= most_shared_bytes);
   const dim3 threads(Geometry::threads);
   launch({"flash_dq", call.grid(Geometry::own_rows, call.problem.heads), threads, shared, call.at.stream},
          flash_dq_kernel<T, Width>, backward);

@@ -57,11 +57,14 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
   const int kv_head = head / (problem.heads / problem.kv_heads);
   const int columns = padded_columns(problem.head_size);
 
+  constexpr int streamed_tile = streamed * stride;
+  constexpr int score_fragments = streamed / mma_columns;
+  using Scores = float[score_fragments][4];
   T* q = shared_memory<T>();
   T* dout = q + Geometry::own_rows * stride;
   T* k = dout + Geometry::own_rows * stride;
-  T* v = k + streamed * stride;
-  T* strip = v + streamed * stride + warp_index() * Geometry::template strip<streamed>;
+  T* v = k + Geometry::stages * streamed_tile;
+  T* strip = v + Geometry::stages * streamed_tile + warp_index() * Geometry::template strip<streamed>;
   load_tile<T, Geometry::own_rows, stride>(q, problem.query(p.qkv, head), tile.first, tile.end, problem.head_size);
   load_tile<T, Geometry::own_rows, stride>(dout, problem.head_of_out(p.dout, head), tile.first, tile.end,
                                            problem.head_size);
@@ -76,31 +79,34 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
     delta[half] = inside ? p.delta[row * problem.heads + head] : 0.0F;
   }
   const float scale_log2 = problem.scale * log2_of_e;
-  const std::int64_t keys_end = problem.causal ? tile.end : tile.stop;
   float dq[Width / mma_columns][4];
   set_zero(dq);
-  for (std::int64_t key = tile.begin; key < keys_end; key += streamed) {
-    __syncthreads();  // the tiles before are no longer read
-    load_tile<T, streamed, stride>(k, problem.key(p.qkv, kv_head), key, tile.stop, problem.head_size);
-    load_tile<T, streamed, stride>(v, problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
-    __syncthreads();
-    float scores[streamed / mma_columns][4];
-    float dscores[streamed / mma_columns][4];
+  const auto load = [&](std::int64_t key, int stage) {
+    T* const k_tile = k + stage * streamed_tile;
+    T* const v_tile = v + stage * streamed_tile;
+    load_tile<T, streamed, stride>(k_tile, problem.key(p.qkv, kv_head), key, tile.stop, problem.head_size);
+    load_tile<T, streamed, stride>(v_tile, problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
+  };
+  const auto compute = [&](std::int64_t key, int stage) {
+    const T* k_tile = k + stage * streamed_tile;
+    Scores scores;
+    Scores dscores;
     set_zero(scores);
     set_zero(dscores);
-    multiply_rows(scores, q + warp_index() * warp_rows * stride, k, stride, columns);
-    multiply_rows(dscores, dout + warp_index() * warp_rows * stride, v, stride, columns);
+    multiply_rows(scores, q + warp_index() * warp_rows * stride, k_tile, stride, columns);
+    multiply_rows(dscores, dout + warp_index() * warp_rows * stride, v + stage * streamed_tile, stride, columns);
     hide_keys(scores, first_query, key, tile.stop, problem.causal, -INFINITY);
     MAESTRO_UNROLL
-    for (int n = 0; n < streamed / mma_columns; ++n) {
+    for (int n = 0; n < score_fragments; ++n) {
       MAESTRO_UNROLL
       for (int i = 0; i < 4; ++i) {
         const float probability = exp2f(scores[n][i] * scale_log2 - lse_log2[i / 2]);
         dscores[n][i] = probability * (dscores[n][i] - delta[i / 2]);
       }
     }
-    multiply_strip(dq, dscores, k, stride, columns, strip);
-  }
+    multiply_strip(dq, dscores, k_tile, stride, columns, strip);
+  };
+  stream_tiles<Geometry::stages>(tile.begin, problem.causal ? tile.end : tile.stop, streamed, load, compute);
   const float factor[2] = {problem.scale, problem.scale};
   store_rows(dq, factor, problem.query(p.dqkv, head), first_query, tile.end, problem.head_size);
 }
@@ -132,18 +138,20 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
   const int heads_of_group = problem.heads / problem.kv_heads;
   const int columns = padded_columns(problem.head_size);
 
-  MAESTRO_SHARED(float, lse_log2, streamed);
-  MAESTRO_SHARED(float, delta, streamed);
+  constexpr int streamed_tile = streamed * stride;
+  constexpr int score_fragments = streamed / mma_columns;
+  using Scores = float[score_fragments][4];
+  MAESTRO_SHARED(float, lse_log2, Geometry::stages* streamed);
+  MAESTRO_SHARED(float, delta, Geometry::stages* streamed);
   T* k = shared_memory<T>();
   T* v = k + Geometry::own_rows * stride;
   T* q = v + Geometry::own_rows * stride;
-  T* dout = q + streamed * stride;
-  T* strip = dout + streamed * stride + warp_index() * Geometry::template strip<streamed>;
+  T* dout = q + Geometry::stages * streamed_tile;
+  T* strip = dout + Geometry::stages * streamed_tile + warp_index() * Geometry::template strip<streamed>;
   load_tile<T, Geometry::own_rows, stride>(k, problem.key(p.qkv, kv_head), tile.first, tile.end, problem.head_size);
   load_tile<T, Geometry::own_rows, stride>(v, problem.value(p.qkv, kv_head), tile.first, tile.end, problem.head_size);
 
   const std::int64_t first_key = tile.first + warp_index() * warp_rows;
-  const std::int64_t queries_begin = problem.causal ? tile.first : tile.begin;
   const float scale_log2 = problem.scale * log2_of_e;
   constexpr int fragments = Width / mma_columns;
   float dk[Keys ? fragments : 2][4];
@@ -151,40 +159,47 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
   set_zero(dk);
   set_zero(dv);
   for (int head = kv_head * heads_of_group; head < (kv_head + 1) * heads_of_group; ++head) {
-    for (std::int64_t query = queries_begin; query < tile.stop; query += streamed) {
-      __syncthreads();  // the tiles before are no longer read
-      load_tile<T, streamed, stride>(q, problem.query(p.qkv, head), query, tile.stop, problem.head_size);
-      load_tile<T, streamed, stride>(dout, problem.head_of_out(p.dout, head), query, tile.stop, problem.head_size);
-      load_row_values<streamed>(lse_log2, delta, p.lse, p.delta, problem, head, query, tile.stop);
-      __syncthreads();
-      float probabilities[streamed / mma_columns][4];  // transposed: keys along rows, queries along columns
+    const auto load = [&](std::int64_t query, int stage) {
+      T* const q_tile = q + stage * streamed_tile;
+      T* const dout_tile = dout + stage * streamed_tile;
+      load_tile<T, streamed, stride>(q_tile, problem.query(p.qkv, head), query, tile.stop, problem.head_size);
+      load_tile<T, streamed, stride>(dout_tile, problem.head_of_out(p.dout, head), query, tile.stop, problem.head_size);
+      load_row_values<streamed>(lse_log2 + stage * streamed, delta + stage * streamed, p.lse, p.delta, problem, head,
+                                query, tile.stop);
+    };
+    const auto compute = [&](std::int64_t query, int stage) {
+      const T* q_tile = q + stage * streamed_tile;
+      const T* dout_tile = dout + stage * streamed_tile;
+      Scores probabilities;  // transposed: keys along rows, queries along columns
       set_zero(probabilities);
-      multiply_rows(probabilities, k + warp_index() * warp_rows * stride, q, stride, columns);
+      multiply_rows(probabilities, k + warp_index() * warp_rows * stride, q_tile, stride, columns);
       MAESTRO_UNROLL
-      for (int n = 0; n < streamed / mma_columns; ++n) {
+      for (int n = 0; n < score_fragments; ++n) {
         MAESTRO_UNROLL
         for (int i = 0; i < 4; ++i) {
           const int column = column_of_lane(n) + i % 2;
           const std::int64_t key_row = first_key + row_of_lane(i / 2);
           const bool hidden = query + column >= tile.stop || (problem.causal && key_row > query + column);
-          probabilities[n][i] = hidden ? 0.0F : exp2f(probabilities[n][i] * scale_log2 - lse_log2[column]);
+          const float exponent = probabilities[n][i] * scale_log2 - lse_log2[stage * streamed + column];
+          probabilities[n][i] = hidden ? 0.0F : exp2f(exponent);
         }
       }
-      if constexpr (Values) multiply_strip(dv, probabilities, dout, stride, columns, strip);
+      if constexpr (Values) multiply_strip(dv, probabilities, dout_tile, stride, columns, strip);
       if constexpr (Keys) {
-        float dscores[streamed / mma_columns][4];
+        Scores dscores;
         set_zero(dscores);
-        multiply_rows(dscores, v + warp_index() * warp_rows * stride, dout, stride, columns);
+        multiply_rows(dscores, v + warp_index() * warp_rows * stride, dout_tile, stride, columns);
         MAESTRO_UNROLL
-        for (int n = 0; n < streamed / mma_columns; ++n) {
+        for (int n = 0; n < score_fragments; ++n) {
           MAESTRO_UNROLL
           for (int i = 0; i < 4; ++i) {
-            dscores[n][i] = probabilities[n][i] * (dscores[n][i] - delta[column_of_lane(n) + i % 2]);
+            dscores[n][i] = probabilities[n][i] * (dscores[n][i] - delta[stage * streamed + column_of_lane(n) + i % 2]);
           }
         }
-        multiply_strip(dk, dscores, q, stride, columns, strip);
+        multiply_strip(dk, dscores, q_tile, stride, columns, strip);
       }
-    }
+    };
+    stream_tiles<Geometry::stages>(problem.causal ? tile.first : tile.begin, tile.stop, streamed, load, compute);
   }
   if constexpr (Keys) {
     const float factor[2] = {problem.scale, problem.scale};

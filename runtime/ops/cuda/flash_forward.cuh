@@ -50,6 +50,8 @@ struct OnlineSoftmax {
 template <int S>
 __device__ __forceinline__ void hide_keys(float (&scores)[S][4], std::int64_t first_query, std::int64_t first_key,
                                           std::int64_t stop, bool causal, float hidden) {
+  const std::int64_t last_key = first_key + S * mma_columns - 1;
+  if (last_key < stop && (!causal || last_key <= first_query)) return;  // all are seen by all of the warp's queries
   MAESTRO_UNROLL
   for (int n = 0; n < S; ++n) {
     MAESTRO_UNROLL
@@ -84,29 +86,34 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_forwar
   const int kv_head = head / (problem.heads / problem.kv_heads);
   const int columns = padded_columns(problem.head_size);
 
+  constexpr int streamed_tile = streamed * stride;
+  constexpr int score_fragments = streamed / mma_columns;
+  using Scores = float[score_fragments][4];
   T* q = shared_memory<T>();
   T* k = q + Geometry::own_rows * stride;
-  T* v = k + streamed * stride;
-  T* strip = v + streamed * stride + warp_index() * Geometry::template strip<streamed>;
+  T* v = k + Geometry::stages * streamed_tile;
+  T* strip = v + Geometry::stages * streamed_tile + warp_index() * Geometry::template strip<streamed>;
   load_tile<T, Geometry::own_rows, stride>(q, problem.query(p.qkv, head), tile.first, tile.end, problem.head_size);
 
   const std::int64_t first_query = tile.first + warp_index() * warp_rows;
-  const std::int64_t keys_end = problem.causal ? tile.end : tile.stop;
   OnlineSoftmax softmax;
   float acc[Width / mma_columns][4];
   set_zero(acc);
-  for (std::int64_t key = tile.begin; key < keys_end; key += streamed) {
-    __syncthreads();  // the tiles before are no longer read
-    load_tile<T, streamed, stride>(k, problem.key(p.qkv, kv_head), key, tile.stop, problem.head_size);
-    load_tile<T, streamed, stride>(v, problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
-    __syncthreads();
-    float scores[streamed / mma_columns][4];
+  const auto load = [&](std::int64_t key, int stage) {
+    T* const k_tile = k + stage * streamed_tile;
+    T* const v_tile = v + stage * streamed_tile;
+    load_tile<T, streamed, stride>(k_tile, problem.key(p.qkv, kv_head), key, tile.stop, problem.head_size);
+    load_tile<T, streamed, stride>(v_tile, problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
+  };
+  const auto compute = [&](std::int64_t key, int stage) {
+    Scores scores;
     set_zero(scores);
-    multiply_rows(scores, q + warp_index() * warp_rows * stride, k, stride, columns);
+    multiply_rows(scores, q + warp_index() * warp_rows * stride, k + stage * streamed_tile, stride, columns);
     hide_keys(scores, first_query, key, tile.stop, problem.causal, -INFINITY);
     softmax.take(scores, acc, problem.scale * log2_of_e);
-    multiply_strip(acc, scores, v, stride, columns, strip);
-  }
+    multiply_strip(acc, scores, v + stage * streamed_tile, stride, columns, strip);
+  };
+  stream_tiles<Geometry::stages>(tile.begin, problem.causal ? tile.end : tile.stop, streamed, load, compute);
   softmax.finish();
   const float factor[2] = {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]};
   store_rows(acc, factor, problem.head_of_out(p.out, head), first_query, tile.end, problem.head_size);

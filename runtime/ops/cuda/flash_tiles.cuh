@@ -6,6 +6,7 @@
 #pragma once
 
 #include "runtime/ops/cuda/cuda_language.hpp"
+#include "runtime/ops/cuda/flash_copies.cuh"
 #include "runtime/ops/cuda/flash_fragments.cuh"
 #include "runtime/ops/cuda/flash_work.hpp"
 
@@ -19,15 +20,17 @@ struct FlashGeometry {
   static constexpr int own_rows = warps * warp_rows;
   static constexpr int streamed_forward = sizeof(T) == 2 && Width < 256 ? 64 : 32;
   static constexpr int streamed_backward = sizeof(T) == 2 && Width == 64 ? 64 : 32;
+  static constexpr int stages = sizeof(T) == 2 ? 2 : 1;  ///< of streamed tiles in shared memory
   /// Of a row in shared memory: 16 bytes more than a power of two, so that eight rows lie in different banks.
   static constexpr int stride = Width + pack_width<T>;
   /// Elements of each warp's strip, which only f32 has.
   template <int Streamed>
   static constexpr int strip = sizeof(T) == 4 ? warp_rows* strip_stride<Streamed / mma_columns> : 0;
-  /// Bytes of a block with `own` own and two streamed tiles of `Streamed` rows.
+  /// Bytes of a block with `own` own tiles, and in each stage two streamed ones of `Streamed` rows.
   template <int Streamed>
   static constexpr std::size_t shared_bytes(int own) {
-    return sizeof(T) * static_cast<std::size_t>(stride * (own * own_rows + 2 * Streamed) + warps * strip<Streamed>);
+    return sizeof(T) *
+           static_cast<std::size_t>(stride * (own * own_rows + 2 * stages * Streamed) + warps * strip<Streamed>);
   }
 };
 
@@ -44,7 +47,8 @@ struct HeadRows {
   __device__ __forceinline__ T* row(std::int64_t index) const { return data + index * stride; }
 };
 
-/// Rows [first, end) of one head into `tile`, zeros where it has more rows or columns. Called by all threads.
+/// Begins to load rows [first, end) of one head into `tile`, zeros where it has more rows or columns; copy_later().
+/// Called by all threads.
 template <class T, int Rows, int Stride>
 __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from, std::int64_t first, std::int64_t end,
                                           int head_size) {
@@ -53,9 +57,12 @@ __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from
   for (int i = static_cast<int>(threadIdx.x); i < Rows * packs; i += static_cast<int>(blockDim.x)) {
     const int row = i / packs;
     const int column = i % packs * width;
-    Pack<T, width> pack{};
-    if (first + row < end && column < head_size) pack = load_pack<T, width>(from.row(first + row) + column);
-    store_pack<T, width>(tile + row * Stride + column, pack);
+    T* const to = tile + row * Stride + column;
+    if (first + row < end && column < head_size) {
+      copy_later(to, from.row(first + row) + column);
+    } else {
+      store_pack<T, width>(to, Pack<T, width>{});
+    }
   }
 }
 

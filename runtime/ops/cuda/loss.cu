@@ -1,45 +1,13 @@
-#include "runtime/ops/cuda/kernels.hpp"
+#include "runtime/ops/cuda/loss_call.cuh"
 #include "runtime/ops/cuda/loss_kernel.cuh"
 
 namespace maestro::cuda {
 
 namespace {
 
-template <class Z, class U>
-LossCall<Z, U> call_of(const LossRows& rows, const TeacherRows& teacher, const DistillationWeights& weights) {
-  const Tensor& logits = rows.logits;
-  LossCall<Z, U> call{};
-  call.z = logits.data<Z>();
-  call.u = data_of<U>(teacher.logits);
-  call.values = data_of<float>(teacher.values);
-  call.indices = data_of<std::int32_t>(teacher.indices);
-  call.targets = rows.targets.data<std::int32_t>();
-  call.ce = rows.losses.ce.data<float>();
-  call.kl = data_of<float>(rows.losses.kl);
-  call.teacher_ce = data_of<float>(rows.losses.teacher_ce);
-  call.z_stride = logits.columns();
-  call.u_stride = teacher.logits.defined() ? teacher.logits.columns() : 0;
-  call.k = teacher.indices.defined() ? static_cast<int>(teacher.indices.columns()) : 0;
-  call.vocabulary = static_cast<int>(rows.vocabulary);
-  call.divergence = weights.divergence;
-  call.numbers.inverse_t = static_cast<float>(1 / weights.temperature);
-  call.numbers.weight = static_cast<float>(weights.alpha * weights.temperature * rows.scale);
-  call.numbers.weight_one = static_cast<float>((1 - weights.alpha) * rows.scale);
-  call.numbers.beta = static_cast<float>(weights.beta);
-  call.numbers.unit = weights.temperature == 1;
-  call.numbers.mixing = weights.divergence == Divergence::js && weights.beta > 0 && weights.beta < 1;
-  call.numbers.gradient = rows.gradient;
-  return call;
-}
-
-bool fits(const Tensor& logits) {
-  return !logits.defined() || packs_fit(logits, logits.columns(), flat_width);
-}
-
 template <LossForm Form, class Z, class U>
 void launch_loss(const Launch& at, const LossRows& rows, const TeacherRows& teacher, const LossCall<Z, U>& call) {
-  if (rows.logits.rows() == 0) return;
-  with_flag(fits(rows.logits) && fits(teacher.logits), [&](auto packed) {
+  with_flag(logits_fit(rows.logits) && logits_fit(teacher.logits), [&](auto packed) {
     constexpr int V = decltype(packed)::value ? flat_width : 1;
     const LossTiles tiles =
         loss_tiles(call.vocabulary, sizeof(Z) + (has_dense_teacher(Form) ? sizeof(U) : 0), V, call.k);
@@ -51,25 +19,10 @@ void launch_loss(const Launch& at, const LossRows& rows, const TeacherRows& teac
   });
 }
 
-template <LossForm Form>
-void dense_loss(const Launch& at, const LossRows& rows, const TeacherRows& teacher,
-                const DistillationWeights& weights) {
-  with_type(rows.logits.dtype(), [&](auto student) {
-    with_type(teacher.logits.dtype(), [&](auto other) {
-      using Z = typename decltype(student)::type;
-      using U = typename decltype(other)::type;
-      launch_loss<Form>(at, rows, teacher, call_of<Z, U>(rows, teacher, weights));
-    });
-  });
-}
-
-template <LossForm Form>
-void student_loss(const Launch& at, const LossRows& rows, const TeacherRows& teacher,
-                  const DistillationWeights& weights) {
-  with_type(rows.logits.dtype(), [&](auto student) {
-    using Z = typename decltype(student)::type;
-    launch_loss<Form>(at, rows, teacher, call_of<Z, Z>(rows, teacher, weights));
-  });
+void loss_rows(const Launch& at, const LossRows& rows, const TeacherRows& teacher, const DistillationWeights& weights) {
+  if (rows.logits.rows() == 0) return;
+  with_loss_call(rows, teacher, weights,
+                 [&](auto form, const auto& call) { launch_loss<decltype(form)::value>(at, rows, teacher, call); });
 }
 
 /// One block: rows in a fixed order, in f64.
@@ -98,26 +51,13 @@ __global__ void __launch_bounds__(sum_rows_threads)
 }  // namespace
 
 void cross_entropy_rows(const Launch& at, const LossRows& rows) {
-  DistillationWeights none;
-  none.alpha = 0;
-  student_loss<LossForm::cross_entropy>(at, rows, {}, none);
+  loss_rows(at, rows, {}, {});
 }
 
 void distillation_rows(const Launch& at, const LossRows& rows, const TeacherRows& teacher,
                        const DistillationWeights& weights) {
   assert(teacher.logits.defined() != teacher.indices.defined());
-  if (teacher.indices.defined()) {
-    assert(teacher.indices.columns() <= most_support);
-    return student_loss<LossForm::top_k>(at, rows, teacher, weights);
-  }
-  switch (weights.divergence) {
-    case Divergence::forward_kl:
-      return dense_loss<LossForm::forward_kl>(at, rows, teacher, weights);
-    case Divergence::reverse_kl:
-      return dense_loss<LossForm::reverse_kl>(at, rows, teacher, weights);
-    case Divergence::js:
-      return dense_loss<LossForm::js>(at, rows, teacher, weights);
-  }
+  loss_rows(at, rows, teacher, weights);
 }
 
 void sum_rows(const Launch& at, const Tensor& targets, const RowLosses& losses, const DistillationWeights& weights,

@@ -16,7 +16,8 @@ struct LossRow {
   const U* u;
   RowSource<V, Z> z_source;
   RowSource<V, U> u_source;
-  std::int32_t target;
+  std::int32_t target;  // a column; outside of this part where another has it
+  bool ignored;
 
   /// `copies`: shared memory for z and then u, or null.
   __device__ LossRow(const LossCall<Z, U>& of, std::int64_t row, std::byte* copies)
@@ -25,7 +26,8 @@ struct LossRow {
         u(dense ? of.u + row * of.u_stride : nullptr),
         z_source{z, reinterpret_cast<Z*>(copies), of.vocabulary},
         u_source{u, nullptr, of.vocabulary},
-        target(of.targets[row]) {
+        target(of.targets[row] - of.first),
+        ignored(of.targets[row] < 0) {
     if (dense && copies != nullptr) {
       const int columns = (of.vocabulary + V - 1) / V * V;
       u_source.copy = reinterpret_cast<U*>(copies + static_cast<std::size_t>(columns) * sizeof(Z));
@@ -34,8 +36,11 @@ struct LossRow {
   __device__ static int first() { return static_cast<int>(threadIdx.x) * V; }
   __device__ static int step() { return static_cast<int>(blockDim.x) * V; }
 
-  __device__ RowScan scan(float z0, float u0) const {
+  /// Called by all threads of the block, as all that follow.
+  __device__ RowScan scan(const TargetLogits& reference) const {
     RowScan result;
+    result.z0 = reference.z;
+    result.u0 = reference.u;
     for (int column = first(); column < call.vocabulary; column += 2 * step()) {
       const bool second = column + step() < call.vocabulary;
       float z_now[2][V];
@@ -46,8 +51,8 @@ struct LossRow {
       if constexpr (dense) {
         if (second) u_source.first_read(column + step(), u_now[1]);
       }
-      scan_pack<Form>(z_now[0], u_now[0], z0, u0, call.numbers, result);
-      if (second) scan_pack<Form>(z_now[1], u_now[1], z0, u0, call.numbers, result);
+      scan_pack<Form>(z_now[0], u_now[0], call.numbers, result);
+      if (second) scan_pack<Form>(z_now[1], u_now[1], call.numbers, result);
     }
     const float z_factor = result.z.join(call.numbers);
     float u_factor = 1;
@@ -57,12 +62,8 @@ struct LossRow {
     return result;
   }
 
-  struct Mixture {
-    float teacher = 0;  // KL(p || m)
-    float student = 0;  // KL(q || m)
-  };
-  __device__ Mixture mixture(const element::Normaliser& of_z, const element::Normaliser& of_u) const {
-    Mixture sums;
+  __device__ RowMixture mixture(const element::Normaliser& of_z, const element::Normaliser& of_u) const {
+    RowMixture sums;
     for (int column = first(); column < call.vocabulary; column += step()) {
       float z_now[V];
       float u_now[V];
@@ -108,77 +109,101 @@ struct LossRow {
     for (int column = first(); column < call.z_stride; column += step()) store_floats(z + column, zeros);
   }
 
-  /// The divergence of a dense teacher, and in `of_student` what its gradient needs.
-  __device__ float dense_divergence(const RowScan& scan, float z0, float u0, const element::Normaliser& of_z,
-                                    const element::Normaliser& of_u, float& of_student) const {
-    const float inverse_t = call.numbers.inverse_t;
-    const float gap = ((scan.z.max - z0) - (scan.u.max - u0)) * inverse_t + (of_z.log_sum - of_u.log_sum);
-    if constexpr (Form == LossForm::forward_kl) return scan.cross / scan.u.at_t * inverse_t + gap;
-    if constexpr (Form == LossForm::reverse_kl) {
-      of_student = scan.cross / scan.z.at_t * inverse_t - gap;
-      return of_student;
-    }
-    if (!call.numbers.mixing) return 0;
-    const Mixture sums = mixture(of_z, of_u);
-    of_student = sums.student;
-    return call.numbers.beta * sums.teacher + (1.0F - call.numbers.beta) * sums.student;
+  __device__ void write(int column, float dz) const { z[column] = from_float<Z>(dz); }
+  __device__ bool owns(std::int32_t column) const { return column >= 0 && column < call.vocabulary; }
+  __device__ TargetLogits target_logits() const {
+    TargetLogits logits;
+    if (!owns(target)) return logits;
+    logits.z = to_float(z[target]);
+    if constexpr (dense) logits.u = to_float(u[target]);
+    return logits;
+  }
+  __device__ void write_ignored(std::int64_t row) const {
+    if (call.numbers.gradient) write_zeros();
+    if (threadIdx.x != 0) return;
+    call.ce[row] = 0;
+    if (call.kl != nullptr) call.kl[row] = 0;
+    if (call.teacher_ce != nullptr) call.teacher_ce[row] = 0;
   }
 };
+
+/// The divergence of a dense teacher, and what its gradient needs.
+struct DenseDivergence {
+  float value = 0;
+  float of_student = 0;  ///< KL(q || p) or KL(q || m)
+};
+template <LossForm Form>
+__device__ __forceinline__ DenseDivergence dense_divergence(const RowScan& scan, const RowMixture& mixture,
+                                                            const element::Normaliser& of_z,
+                                                            const element::Normaliser& of_u,
+                                                            const LossNumbers& numbers) {
+  const float inverse_t = numbers.inverse_t;
+  const float gap = ((scan.z.max - scan.z0) - (scan.u.max - scan.u0)) * inverse_t + (of_z.log_sum - of_u.log_sum);
+  if constexpr (Form == LossForm::forward_kl) {
+    return {scan.cross / scan.u.at_t * inverse_t + gap, 0};
+  } else if constexpr (Form == LossForm::reverse_kl) {
+    const float divergence = scan.cross / scan.z.at_t * inverse_t - gap;
+    return {divergence, divergence};
+  } else {
+    if (!numbers.mixing) return {};
+    return {numbers.beta * mixture.teacher + (1.0F - numbers.beta) * mixture.student, mixture.student};
+  }
+}
+
+/// Losses and gradient of a row from what is known of it over the whole vocabulary. Where mixture is null, the row is
+/// read for it.
+template <LossForm Form, class Row>
+__device__ __forceinline__ void finish_row(const Row& work, std::int64_t row, const RowScan& scan,
+                                           const TargetLogits& target, const SupportToken& support,
+                                           const RowMixture* mixture) {
+  const auto& call = work.call;
+  const element::Normaliser of_z = scan.z.normaliser();
+  element::Normaliser of_u;
+  LossNumbers numbers = call.numbers;
+  DenseDivergence dense;
+  SupportLoss sparse;
+  if constexpr (has_dense_teacher(Form)) {
+    of_u = scan.u.normaliser();
+    RowMixture sums;
+    if (mixture != nullptr) sums = *mixture;
+    if (Form == LossForm::js && numbers.mixing && mixture == nullptr) sums = work.mixture(of_z, of_u);
+    dense = dense_divergence<Form>(scan, sums, of_z, of_u, numbers);
+    if (Form == LossForm::js && !numbers.mixing) numbers.weight = 0;
+  }
+  if constexpr (Form == LossForm::top_k) {
+    sparse = support_loss(support, of_z, call.divergence, numbers);
+    numbers.weight = sparse.weight;
+  }
+  if (threadIdx.x == 0) {
+    call.ce[row] = of_z.log_sum_one - (target.z - of_z.max);
+    if (call.kl != nullptr) call.kl[row] = not_negative(Form == LossForm::top_k ? sparse.divergence : dense.value);
+    if (call.teacher_ce != nullptr) {
+      call.teacher_ce[row] = has_dense_teacher(Form) ? of_u.log_sum_one - (target.u - of_u.max) : 0.0F;
+    }
+  }
+  if (!numbers.gradient) return;
+  work.write_gradient(of_z, of_u, numbers, dense.of_student);
+  if constexpr (Form == LossForm::top_k) {
+    __syncthreads();
+    if (!support.valid || !work.owns(support.column)) return;
+    float dz = logit_gradient<Form>(support.z, 0, of_z, of_u, numbers, 0) + sparse.correction;
+    if (support.column == work.target) dz -= numbers.weight_one;
+    work.write(support.column, dz);
+  }
+}
 
 /// `Copied`: dynamic shared memory holds the row's z and u.
 template <LossForm Form, int V, bool Copied, class Z, class U>
 __global__ void __launch_bounds__(loss_most_threads) loss_kernel(LossCall<Z, U> call) {
   const std::int64_t row = blockIdx.x;
   const LossRow<Form, V, Z, U> work(call, row, Copied ? shared_memory<std::byte>() : nullptr);
-  const bool leader = threadIdx.x == 0;
-  if (work.target < 0) {
-    if (call.numbers.gradient) work.write_zeros();
-    if (!leader) return;
-    call.ce[row] = 0;
-    if (call.kl != nullptr) call.kl[row] = 0;
-    if (call.teacher_ce != nullptr) call.teacher_ce[row] = 0;
-    return;
-  }
-  const float z0 = to_float(work.z[work.target]);
-  float u0 = 0;
-  if constexpr (has_dense_teacher(Form)) u0 = to_float(work.u[work.target]);
+  if (work.ignored) return work.write_ignored(row);
+  const TargetLogits target = work.target_logits();
   SupportToken support;
   if constexpr (Form == LossForm::top_k) support = SupportToken::of(call, row, work.z);
-  const RowScan scan = work.scan(z0, u0);
-  const element::Normaliser of_z = scan.z.normaliser();
-  element::Normaliser of_u;
-  LossNumbers numbers = call.numbers;
-  float divergence = 0;
-  float of_student = 0;
-  if constexpr (has_dense_teacher(Form)) {
-    of_u = scan.u.normaliser();
-    divergence = work.dense_divergence(scan, z0, u0, of_z, of_u, of_student);
-    if (Form == LossForm::js && !numbers.mixing) numbers.weight = 0;
-  }
-  float correction = 0;
-  if constexpr (Form == LossForm::top_k) {
-    const SupportLoss loss = support_loss(support, of_z, call.divergence, numbers);
-    divergence = loss.divergence;
-    correction = loss.correction;
-    numbers.weight = loss.weight;
-  }
-  if (leader) {
-    call.ce[row] = of_z.log_sum_one - (z0 - of_z.max);
-    if (call.kl != nullptr) call.kl[row] = not_negative(divergence);
-    if (call.teacher_ce != nullptr) {
-      call.teacher_ce[row] = has_dense_teacher(Form) ? of_u.log_sum_one - (u0 - of_u.max) : 0.0F;
-    }
-  }
-  if (!numbers.gradient) return;
-  __syncthreads();  // every thread has read what others overwrite: z0, and the support's logits
-  work.write_gradient(of_z, of_u, numbers, of_student);
-  if constexpr (Form == LossForm::top_k) {
-    __syncthreads();
-    if (!support.valid) return;
-    float dz = logit_gradient<Form>(support.z, 0, of_z, of_u, numbers, 0) + correction;
-    if (support.column == work.target) dz -= numbers.weight_one;
-    work.z[support.column] = from_float<Z>(dz);
-  }
+  // The scan's barriers lie between all reads of the target's and the support's logits and the gradient.
+  const RowScan scan = work.scan(target);
+  finish_row<Form>(work, row, scan, target, support, nullptr);
 }
 
 }  // namespace maestro::cuda

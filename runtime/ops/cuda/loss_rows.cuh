@@ -12,6 +12,7 @@
 #include <cfloat>
 
 #include "runtime/ops/cuda/element_access.cuh"
+#include "runtime/ops/distillation_options.hpp"
 #include "runtime/ops/element_math.hpp"
 
 namespace maestro::cuda {
@@ -47,6 +48,8 @@ struct LossCall {
   std::int64_t u_stride;
   int k;
   int vocabulary;         // columns of both softmaxes; those of z above get gradient 0
+  int first;              // token of column 0; 0 unless the vocabulary is cut
+  int whole;              // tokens of the softmax in all parts of the vocabulary
   Divergence divergence;  // of a top-k teacher
   LossNumbers numbers;
 };
@@ -90,11 +93,22 @@ struct RowScan {
   RunningSums z;
   RunningSums u;
   float cross = 0;
+  float z0 = 0;  ///< what cross subtracts from logits
+  float u0 = 0;
+};
+struct TargetLogits {
+  float z = 0;
+  float u = 0;
+};
+/// The two terms of js.
+struct RowMixture {
+  float teacher = 0;  ///< KL(p || m)
+  float student = 0;  ///< KL(q || m)
 };
 
 template <LossForm Form, int V>
-__device__ __forceinline__ void scan_pack(const float (&z)[V], const float (&u)[V], float z0, float u0,
-                                          const LossNumbers& numbers, RowScan& scan) {
+__device__ __forceinline__ void scan_pack(const float (&z)[V], const float (&u)[V], const LossNumbers& numbers,
+                                          RowScan& scan) {
   float z_max = z[0];
   float u_max = u[0];
   MAESTRO_UNROLL
@@ -113,7 +127,7 @@ __device__ __forceinline__ void scan_pack(const float (&z)[V], const float (&u)[
     const float of_z = scan.z.add(z[i], numbers);
     if constexpr (has_dense_teacher(Form)) {
       const float of_u = scan.u.add(u[i], numbers);
-      const float gap = (u[i] - u0) - (z[i] - z0);
+      const float gap = (u[i] - scan.u0) - (z[i] - scan.z0);
       // A column that is out of the softmax has exponentials 0, and a gap that may be no number.
       if constexpr (Form == LossForm::forward_kl) scan.cross += of_u > 0 ? of_u * gap : 0.0F;
       if constexpr (Form == LossForm::reverse_kl) scan.cross -= of_z > 0 ? of_z * gap : 0.0F;

@@ -10,7 +10,7 @@ namespace maestro::cuda {
 
 struct SupportToken {
   bool valid = false;
-  std::int32_t column = 0;
+  std::int32_t column = 0;  // may be of another part of the vocabulary
   float p = 0;
   float log_p = 0;
   float z = 0;  // the student's logit
@@ -23,13 +23,12 @@ struct SupportToken {
     const auto i = static_cast<int>(threadIdx.x);
     float value = -FLT_MAX;
     if (i < call.k) {
-      token.column = call.indices[row * call.k + i];
-      token.valid = token.column >= 0 && token.column < call.vocabulary;
+      const std::int32_t named = call.indices[row * call.k + i];
+      token.valid = named >= 0 && named < call.whole;
+      token.column = named - call.first;
     }
-    if (token.valid) {
-      value = call.values[row * call.k + i];
-      token.z = to_float(z_row[token.column]);
-    }
+    if (token.valid) value = call.values[row * call.k + i];
+    if (token.valid && token.column >= 0 && token.column < call.vocabulary) token.z = to_float(z_row[token.column]);
     const float max = block_max(value);
     const float scaled = (value - max) * call.numbers.inverse_t;
     const float sum = block_sum(token.valid ? element::exponential(scaled) : 0.0F);

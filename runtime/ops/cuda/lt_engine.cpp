@@ -29,6 +29,14 @@ bool LtEngine::run(const ProductRequest& request, const ProductPointers& pointer
   return true;
 }
 
+std::vector<std::string> LtEngine::refused() const {
+  std::vector<std::string> names;
+  for (const auto& [key, product] : plans_) {
+    if (!product.usable) names.push_back(describe(key.request));
+  }
+  return names;
+}
+
 LtEngine::Key LtEngine::key_of(const ProductRequest& request, const ProductPointers& pointers) {
   return {request,
           {alignment_of(pointers.a), alignment_of(pointers.b), alignment_of(pointers.d), alignment_of(pointers.vector),
@@ -96,7 +104,7 @@ cublasLtMatmulAlgo_t LtEngine::fastest(Ready& ready, const ProductPointers& poin
   ProductPointers timed = pointers;
   if (ready.plan.beta != 0) {
     timed.d =
-        own.take(static_cast<std::size_t>(ready.plan.d.rows * ready.plan.d.columns) * size_of(ready.plan.d.dtype));
+        own.take(static_cast<std::size_t>(ready.plan.d.leading * ready.plan.d.columns) * size_of(ready.plan.d.dtype));
   }
   float least = std::numeric_limits<float>::infinity();
   cublasLtMatmulAlgo_t best = candidates.front();

@@ -34,6 +34,8 @@ class LtEngine {
 
   [[nodiscard]] std::size_t plans() const { return plans_.size(); }
   [[nodiscard]] std::size_t tuned() const { return tuned_; }
+  /// The products that were asked for and have no algorithm, in words.
+  [[nodiscard]] std::vector<std::string> refused() const;
 
   static constexpr std::size_t most_tuned = 256;
   static constexpr std::size_t most_plans = 4096;  ///< then all are forgotten and made again as needed

@@ -120,16 +120,36 @@ void LtProducts::linear_backward_weight(const Tensor& dy, const Tensor& x, const
   const Factors factors{x, dy, dw};
   ProductRequest request{
       ProductKind::backward_weight, m, n, k, dy.dtype(), DType::f32, ProductEpilogue::none, true, pitch_of(dy, n)};
-  if (dbias.defined()) {
-    request.epilogue = ProductEpilogue::column_sums;
-    const Workspace::Scope scope(*at_.workspace);
-    const Tensor sums(at_.workspace->take(dbias.bytes()), DType::f32, dbias.shape());
-    ProductPointers pointers = pointers_of(factors);
-    pointers.vector = sums.raw();
-    if (engine_.run(request, pointers)) return add(at_, dbias, sums, dbias);
-  }
+  if (!dbias.defined()) return run_plain(request, factors, {});
+  request.epilogue = ProductEpilogue::column_sums;
+  if (sums_pay(request, factors, dbias) && run_with_sums(request, factors, dbias)) return;
+  run_sums_apart(request, factors, dbias);
+}
+
+bool LtProducts::run_with_sums(const ProductRequest& request, const Factors& factors, const Tensor& dbias) {
+  const Workspace::Scope scope(*at_.workspace);
+  const Tensor sums(at_.workspace->take(dbias.bytes()), DType::f32, dbias.shape());
+  ProductPointers pointers = pointers_of(factors);
+  pointers.vector = sums.raw();
+  if (!engine_.run(request, pointers)) return false;
+  add(at_, dbias, sums, dbias);
+  return true;
+}
+
+void LtProducts::run_sums_apart(const ProductRequest& request, const Factors& factors, const Tensor& dbias) {
   run_plain(without_epilogue(request), factors, {});
-  if (dbias.defined()) add_column_sums(at_, dy, dbias);
+  add_column_sums(at_, factors.b, dbias);
+}
+
+bool LtProducts::sums_pay(const ProductRequest& request, const Factors& factors, const Tensor& dbias) {
+  if (const auto known = known_choice(request)) return *known;
+  TimingMemory for_dw;
+  TimingMemory for_dbias;
+  const Tensor dw(for_dw.take(factors.result.bytes()), DType::f32, factors.result.shape());
+  const Tensor sums(for_dbias.take(dbias.bytes()), DType::f32, dbias.shape());
+  const Factors timed{factors.a, factors.b, dw};
+  return fused_pays(
+      request, [&] { return run_with_sums(request, timed, sums); }, [&] { run_sums_apart(request, timed, sums); });
 }
 
 ProductPointers LtProducts::pointers_of(const Factors& factors) {
@@ -152,12 +172,17 @@ void LtProducts::run_plain(const ProductRequest& request, const Factors& factors
   plain_product(at_, product_plan(request), pointers);
 }
 
-template <class Fused, class Apart>
-bool LtProducts::fused_pays(const ProductRequest& request, Fused fused, Apart apart) {
+std::optional<bool> LtProducts::known_choice(const ProductRequest& request) const {
   if (!product_refusal(request).empty()) return false;
   const auto found = fused_pays_.find(request);
   if (found != fused_pays_.end()) return found->second;
   if (!tune_ || fused_pays_.size() >= LtEngine::most_tuned || is_captured(at_.stream)) return true;
+  return {};
+}
+
+template <class Fused, class Apart>
+bool LtProducts::fused_pays(const ProductRequest& request, Fused fused, Apart apart) {
+  if (const auto known = known_choice(request)) return *known;
   if (!fused()) return fused_pays_[request] = false;
   apart();  // both choose their algorithms and warm up before they are timed
   EventTimer of_fused(at_.stream);

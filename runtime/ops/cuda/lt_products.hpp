@@ -10,6 +10,7 @@
 // Errors: shapes and dtypes are the caller's contract (asserted). DeviceError names the failed call and the product.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "runtime/core/tensor.hpp"
@@ -25,7 +26,7 @@ class LtProducts {
   /// does at.workspace, which a bias in another dtype and column sums are taken from.
   LtProducts(const Launch& at, std::span<std::byte> library, const LtArithmetic& arithmetic = {});
 
-  /// See LtEngine::tune. For GELU also chooses between the fused product and a plain one with an own kernel.
+  /// See LtEngine::tune. Where GELU or column sums can be fused, also chooses between that and own kernels.
   void tune(bool on);
 
   /// In the three plain products rows of y or dy may be longer than N: what is behind N is neither read nor written.
@@ -56,9 +57,16 @@ class LtProducts {
   void run_plain(const ProductRequest& request, const Factors& factors, const Tensor& bias);
   void run_gelu_apart(const ProductRequest& request, const Factors& factors, const Tensor& bias, const Tensor& pre);
   void run_gelu_gradient_apart(const ProductRequest& request, const Factors& factors, const Tensor& pre);
+  /// Product and column sums in one, into dbias too; false when the library refuses.
+  [[nodiscard]] bool run_with_sums(const ProductRequest& request, const Factors& factors, const Tensor& dbias);
+  void run_sums_apart(const ProductRequest& request, const Factors& factors, const Tensor& dbias);
+  /// fused_pays() of run_with_sums(), on memory of its own: both add to what they find.
+  [[nodiscard]] bool sums_pay(const ProductRequest& request, const Factors& factors, const Tensor& dbias);
   /// Whether the fused product is to be asked for: unless tuning found it slower.
   template <class Fused, class Apart>
   [[nodiscard]] bool fused_pays(const ProductRequest& request, Fused fused, Apart apart);
+  /// What fused_pays() answers without measuring; nothing when it would measure.
+  [[nodiscard]] std::optional<bool> known_choice(const ProductRequest& request) const;
   [[nodiscard]] static ProductPointers pointers_of(const Factors& factors);
 
   Launch at_;

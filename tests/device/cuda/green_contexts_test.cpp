@@ -18,6 +18,7 @@ struct Told {
   unsigned described = 0;  // multiprocessors of the latest description
   int contexts = 0;        // that exist
   bool refuses = false;    // to create one
+  bool captures = false;   // streams, so that waiting for their work fails
 };
 Told told;
 
@@ -63,9 +64,9 @@ CUresult destroy(CUgreenCtx) {
 
 CUresult create_stream(CUstream* stream, CUgreenCtx, unsigned flags, int priority) {
   if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, priority) == cudaSuccess
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+  cudaError_t result = cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, priority);
+  if (told.captures) result = cudaStreamBeginCapture(*stream, cudaStreamCaptureModeThreadLocal);
+  return result == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 GreenContextCalls doubles() {
@@ -126,6 +127,22 @@ TEST(GreenContexts, a_device_of_a_part_is_sized_for_it) {
     EXPECT_EQ(told.contexts, 1);
   }
   EXPECT_EQ(told.contexts, 0);
+}
+
+TEST(GreenContexts, a_device_whose_part_does_not_work_is_opened_whole_and_says_so) {
+  DeviceParts parts(0, doubles());
+  told.captures = true;
+  Poller poller;
+  std::vector<std::string> lines;
+  DeviceOptions options;
+  options.name = "cuda:0";
+  options.share = 0.25;
+  options.log = [&lines](const std::string& line) { lines.push_back(line); };
+  const CudaDevice device(options, poller, parts, any_table);
+  EXPECT_EQ(told.contexts, 0);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("the runtime does not work on its stream"), std::string::npos) << lines[0];
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }
 
 }  // namespace

@@ -110,9 +110,12 @@ TEST_P(FlashAttention, agrees_with_the_processor_for_the_widest_heads) {
 }
 
 TEST_P(FlashAttention, query_heads_use_the_key_head_of_their_group) {
-  for (const auto& [heads, kv_heads] : {std::pair{1, 1}, {3, 3}, {4, 2}, {6, 1}, {6, 3}, {8, 4}}) {
-    SCOPED_TRACE(std::to_string(heads) + " heads share " + std::to_string(kv_heads));
-    compare(Problem({21, 70}, {heads, kv_heads, 16, true}));
+  for (std::int64_t heads = 1; heads <= 8; ++heads) {
+    for (std::int64_t kv_heads = 1; kv_heads <= heads; ++kv_heads) {
+      if (heads % kv_heads != 0) continue;
+      SCOPED_TRACE(std::to_string(heads) + " heads share " + std::to_string(kv_heads));
+      compare(Problem({21, 70}, {heads, kv_heads, 16, true}));
+    }
   }
 }
 
@@ -179,6 +182,9 @@ TEST(FlashRefusal, is_an_error_of_a_call) {
   const Launch at{};
   const Tensor none(nullptr, DType::f32, Shape{0, 60});
   EXPECT_THROW(flash_attention(at, none, {1, 1, 20, true}, {}, none, none), DeviceError);
+  alignas(16) float memory[64] = {};
+  const Tensor odd(memory + 1, DType::f32, Shape{1, 48});
+  EXPECT_THROW(flash_attention(at, odd, {1, 1, 16, true}, {}, odd, odd), DeviceError);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ TEST_F(LtCalls, tuning_tries_every_candidate_and_leaves_a_sum_as_one_call_would)
   const std::size_t runs = lt_double().runs.size();
   lt.linear_backward_weight(dy, x_, dw, dbias);
   EXPECT_EQ(lt_double().runs.size(), runs + 1);
-  EXPECT_EQ(lt.engine().tuned(), 1U);
+  EXPECT_EQ(lt.engine().tuned(), 2U);
 }
 
 TEST_F(LtCalls, tuning_weighs_a_fused_gelu_against_a_plain_product) {
@@ -102,6 +102,14 @@ TEST_F(LtCalls, tuning_weighs_a_fused_gelu_against_a_plain_product) {
   EXPECT_TRUE(plain);
   finish();
   EXPECT_EQ(download(pre_), Values(192, 16 * 0.125 + 1));
+}
+
+TEST_F(LtCalls, refused_products_are_named) {
+  LtProducts lt = products();
+  lt_double().refused = {CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
+  lt.linear_gelu(x_, w_, bias_, pre_, y_);
+  EXPECT_EQ(lt.engine().refused(),
+            std::vector<std::string>{"y (24, 8) bf16 = x (24, 16) bf16 w (8, 16) bf16^T + bias, gelu"});
 }
 
 TEST_F(LtCalls, nothing_is_timed_while_a_graph_is_captured) {

@@ -128,6 +128,19 @@ TEST(LtPlan, every_product_of_small_odd_shapes_is_the_row_major_one) {
   }
 }
 
+TEST(LtPlan, spaced_rows_are_those_of_y_and_dy_alone) {
+  ProductRequest request{ProductKind::forward, 3, 5, 7, DType::f32, DType::f32};
+  request.pitch = 8;
+  EXPECT_EQ(product_plan(request).d, (ColumnMajor{DType::f32, 5, 3, 8}));
+  EXPECT_EQ(product_plan(request).b.leading, 7);
+  request.kind = ProductKind::backward_input;
+  EXPECT_EQ(product_plan(request).b, (ColumnMajor{DType::f32, 5, 3, 8}));
+  EXPECT_EQ(product_plan(request).d.leading, 7);
+  request.kind = ProductKind::backward_weight;
+  EXPECT_EQ(product_plan(request).b, (ColumnMajor{DType::f32, 5, 3, 8}));
+  EXPECT_EQ(product_plan(request).d.leading, 7);
+}
+
 TEST(LtPlan, the_vector_is_as_long_as_the_side_it_belongs_to) {
   ProductRequest request{ProductKind::forward, 3, 5, 7, DType::bf16, DType::bf16, ProductEpilogue::bias, false};
   EXPECT_EQ(product_plan(request).vector_length, 5);

@@ -206,6 +206,36 @@ TEST_P(LtProductsOn, linear_backward_weight_agrees_with_the_processor) {
   }
 }
 
+TEST_P(LtProductsOn, longer_rows_give_what_packed_rows_give_and_what_is_behind_stays) {
+  LtProducts lt = products();
+  const Layer layer({33, 13, 17}, act());
+  constexpr std::int64_t pitch = 16;
+  const auto longer = [&](const Values& packed) {
+    Values values(static_cast<std::size_t>(layer.m * pitch), 3.0);
+    for (std::size_t i = 0; i < packed.size(); ++i) values[i / 13 * pitch + i % 13] = packed[i];
+    return values;
+  };
+  const Tensor x = device(act(), Shape{layer.m, layer.k}, layer.x);
+  const Tensor w = device(act(), Shape{layer.n, layer.k}, layer.w);
+  const Tensor y = device(act(), Shape{layer.m, pitch}, longer({}));
+  lt.linear(x, w, {}, y);
+  finish();
+  EXPECT_LT(worst_error(download(y), longer(layer.forward(act(), false))), tolerance(act()));
+
+  const Tensor dy = device(act(), Shape{layer.m, pitch}, longer(layer.dy));
+  const Tensor dx = empty(act(), Shape{layer.m, layer.k});
+  lt.linear_backward_input(dy, w, dx, false);
+  const Shape shape{layer.n, layer.k};
+  const Tensor packed_dy = device(act(), Shape{layer.m, layer.n}, layer.dy);
+  const Tensor dw = device(DType::f32, shape, Values(static_cast<std::size_t>(shape.elements())));
+  const Tensor wanted = device(DType::f32, shape, Values(static_cast<std::size_t>(shape.elements())));
+  lt.linear_backward_weight(dy, x, dw, {});
+  lt.linear_backward_weight(packed_dy, x, wanted, {});
+  finish();
+  EXPECT_LT(worst_error(download(dx), layer.backward_input(false)), tolerance(act()));
+  EXPECT_LT(worst_error(download(dw), download(wanted)), 1e-5);
+}
+
 TEST_P(LtProductsOn, no_rows_are_allowed_LP_3) {
   LtProducts lt = products();
   const Tensor none = empty(act(), Shape{0, 8});

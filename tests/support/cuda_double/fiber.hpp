@@ -40,11 +40,11 @@ class Fiber {
   jmp_buf inside_{};
   jmp_buf outside_{};
   // What AddressSanitizer and ThreadSanitizer want to know of stack switches; not used without them.
-  void* fake_stack_ = nullptr;
-  const void* home_bottom_ = nullptr;
-  std::size_t home_bytes_ = 0;
-  void* own_tsan_ = nullptr;
-  void* home_tsan_ = nullptr;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] const void* home_bottom_ = nullptr;
+  [[maybe_unused]] std::size_t home_bytes_ = 0;
+  [[maybe_unused]] void* own_tsan_ = nullptr;
+  [[maybe_unused]] void* home_tsan_ = nullptr;
 };
 
 }  // namespace maestro::cuda_double

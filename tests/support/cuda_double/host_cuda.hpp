@@ -4,7 +4,9 @@
 //         it when the host waits (cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize), frees device
 //         memory or destroys the stream;
 //   HR-2  a copy reads its source when its step runs, also from host memory;
-//   HR-3  memory is filled with NaN when it is given out; cudaFreeAsync returns it when its step runs;
+//   HR-3  memory is filled with NaN when it is given out; cudaFreeAsync returns it when its step runs; a program that
+//   has
+//         written past an allocation ends, at the latest when it is freed (AddressSanitizer sees reads, too);
 //   HR-4  the first failure of a kernel stays: every later call returns it, and cudaGetErrorString() tells what it was,
 //         until reset_device().
 // All calls are thread-safe: one lock is held while a step runs, so host functions on a stream must not wait for
@@ -33,6 +35,9 @@ void enqueue_step(std::function<void()> step, cudaStream_t stream);
 [[nodiscard]] std::size_t pending_steps(cudaStream_t stream);
 /// Device and pinned bytes given out and not returned.
 [[nodiscard]] std::size_t allocated_bytes();
+/// Calls so far in which a host waits for a device, or may: synchronisations, blocking copies, and what gives out or
+/// takes back memory.
+[[nodiscard]] std::size_t waits();
 /// From now on every call fails with `text`, as after a kernel's failure.
 void break_device(const std::string& text);
 /// Forgets failures and all pending work; memory and streams stay.

@@ -1,4 +1,5 @@
-// A double of the CUDA runtime over host memory, linked in its place; host_cuda.hpp says what it keeps of it.
+// A double of the CUDA runtime over host memory, linked in its place: devices, errors, memory and copies. host_cuda.hpp
+// says what it keeps of it.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -9,6 +10,9 @@
 #include "tests/support/cuda_double/streams.hpp"
 
 using maestro::cuda_double::Allocation;
+using maestro::cuda_double::answer;
+using maestro::cuda_double::Lock;
+using maestro::cuda_double::push;
 using maestro::cuda_double::runtime;
 
 namespace {
@@ -19,15 +23,6 @@ constexpr int highest_priority = -5;
 
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
-
-using Lock = std::lock_guard<std::recursive_mutex>;
-
-/// The failure that stays (HR-4), else `result`, which cudaGetLastError() tells too.
-cudaError_t answer(cudaError_t result = cudaSuccess) {
-  if (runtime().failure != cudaSuccess) result = runtime().failure;
-  if (result != cudaSuccess && result != cudaErrorNotReady) last_error = result;
-  return result;
-}
 
 bool device_side(const void* memory, std::size_t bytes) {
   const Allocation* found = runtime().find(memory, bytes);
@@ -40,13 +35,14 @@ bool copy_allowed(const void* to, std::size_t to_bytes, const void* from, std::s
   return (!to_device || device_side(to, to_bytes)) && (!from_device || device_side(from, from_bytes));
 }
 
-cudaError_t create(cudaStream_t* stream, unsigned flags, int priority) {
-  const Lock lock(runtime().mutex);
-  *stream = new CUstream_st;
-  (*stream)->flags = flags;
-  (*stream)->priority = priority;
-  runtime().streams.insert(*stream);
-  return answer();
+}  // namespace
+
+namespace maestro::cuda_double {
+
+cudaError_t answer(cudaError_t result) {
+  if (runtime().failure != cudaSuccess) result = runtime().failure;
+  if (result != cudaSuccess && result != cudaErrorNotReady) last_error = result;
+  return result;
 }
 
 cudaError_t push(cudaStream_t stream, std::function<void()> work) {
@@ -58,7 +54,11 @@ cudaError_t push(cudaStream_t stream, std::function<void()> work) {
   return answer();
 }
 
-}  // namespace
+}  // namespace maestro::cuda_double
+
+std::size_t maestro::cuda_double::waits() {
+  return runtime().waits;
+}
 
 extern "C" {
 
@@ -122,6 +122,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   runtime().run_everything();
   return answer();
@@ -169,12 +170,14 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
 // ---- memory ----
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   if (bytes > total_memory - maestro::cuda_double::allocated_bytes()) return answer(cudaErrorMemoryAllocation);
   *memory = bytes == 0 ? nullptr : runtime().allocate(bytes, cudaMemoryTypeDevice);
   return answer();
 }
 cudaError_t cudaFree(void* memory) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   runtime().run_everything();
   if (memory != nullptr) runtime().release(memory);
@@ -189,6 +192,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return push(stream, [memory] { runtime().release(memory); });
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   *memory = runtime().allocate(bytes, cudaMemoryTypeHost);
   return answer();
@@ -197,6 +201,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
 }
 cudaError_t cudaFreeHost(void* memory) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   runtime().run_everything();
   if (memory != nullptr) runtime().release(memory);
@@ -234,6 +239,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  ++runtime().waits;
   const Lock lock(runtime().mutex);
   const cudaError_t result = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
   if (result != cudaSuccess) return result;
@@ -249,131 +255,6 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   const cudaError_t result = cudaMemsetAsync(memory, value, bytes, nullptr);
   return result == cudaSuccess ? cudaStreamSynchronize(nullptr) : result;
-}
-
-// ---- streams ----
-
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return create(stream, cudaStreamDefault, 0);
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return create(stream, flags, 0);
-}
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
-  return create(stream, flags, priority);
-}
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  *priority = runtime().at(stream)->priority;
-  return answer();
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
-  runtime().run_all(stream);
-  runtime().streams.erase(stream);
-  delete stream;
-  return answer();
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
-  if (runtime().at(stream)->capture != nullptr) return answer(cudaErrorStreamCaptureUnsupported);
-  runtime().run_all(runtime().at(stream));
-  return answer();
-}
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
-  if (runtime().at(stream)->steps.empty()) return answer();
-  runtime().run_one(runtime().at(stream));
-  return answer(cudaErrorNotReady);
-}
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
-  const Lock lock(runtime().mutex);
-  return push(stream, [=] { function(argument); });
-}
-
-// ---- events ----
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new CUevent_st;
-  return answer();
-}
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return cudaEventCreateWithFlags(event, cudaEventDefault);
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
-  return answer();
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
-  if (runtime().failure != cudaSuccess) return answer();
-  const auto recording = std::make_shared<Recording>(Recording{false, runtime().at(stream)});
-  event->latest = recording;
-  return push(stream, [recording] { *recording = Recording{true, nullptr}; });
-}
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const Lock lock(runtime().mutex);
-  if (event->latest->done) return answer();
-  runtime().run_one(event->latest->stream);
-  return answer(cudaErrorNotReady);
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  const Lock lock(runtime().mutex);
-  runtime().run_until(event->latest);
-  return answer();
-}
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t last) {
-  const Lock lock(runtime().mutex);
-  if (!first->latest->done || !last->latest->done) return answer(cudaErrorNotReady);
-  *milliseconds = 1;  // steps take no time that means anything
-  return answer();
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  const Lock lock(runtime().mutex);
-  if (runtime().failure != cudaSuccess) return answer();
-  const auto recording = event->latest;
-  runtime().push(stream, [recording] {
-    if (!recording->done) runtime().run_one(recording->stream);
-    return recording->done;
-  });
-  return answer();
-}
-
-// ---- graphs ----
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  const Lock lock(runtime().mutex);
-  if (stream == nullptr || stream->capture != nullptr) return answer(cudaErrorStreamCaptureUnsupported);
-  stream->capture = std::make_unique<CUgraph_st>();
-  return answer();
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const Lock lock(runtime().mutex);
-  if (stream == nullptr || stream->capture == nullptr) return answer(cudaErrorIllegalState);
-  *graph = stream->capture.release();
-  return answer();
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  const Lock lock(runtime().mutex);
-  const bool capturing = runtime().at(stream)->capture != nullptr;
-  *status = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-  return answer();
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  *executable = new CUgraphExec_st{graph->steps};
-  return answer();
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
-  for (const Step& step : executable->steps) runtime().push(stream, step);
-  return answer();
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-  delete executable;
-  return answer();
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return answer();
 }
 
 }  // extern "C"

@@ -18,6 +18,7 @@ namespace {
 constexpr std::byte poison{0xFF};  // floats and bf16 of it are NaN
 constexpr std::byte guard{0xA5};
 constexpr std::size_t guard_bytes = 1024;
+constexpr std::size_t alignment = 16;
 constexpr std::size_t most_threads = 1024;
 constexpr unsigned most_blocks_yz = 65535;
 
@@ -34,6 +35,12 @@ struct Lane {
   unsigned mask = 0;
   LaneValue value;
 };
+
+/// The first 16-byte aligned byte.
+std::byte* aligned_in(std::vector<std::byte>& memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  return memory.data() + (alignment - address % alignment) % alignment;
+}
 
 std::string text(const uint3& at) {
   return "(" + std::to_string(at.x) + ", " + std::to_string(at.y) + ", " + std::to_string(at.z) + ")";
@@ -62,7 +69,7 @@ class BlockRun {
   bool release_warps();
   bool release_warp(std::size_t first, std::size_t last);
   [[nodiscard]] std::string stuck() const;
-  void check_guard() const;
+  void check_guard();
 
   const KernelCall* call_ = nullptr;
   std::function<void()> body_;
@@ -72,7 +79,13 @@ class BlockRun {
   std::size_t ended_ = 0;
   std::string error_;
   std::vector<std::byte> dynamic_;
-  std::map<const void*, std::vector<std::byte>> variables_;
+  /// A guard follows the variable's bytes.
+  struct Variable {
+    std::vector<std::byte> memory;
+    std::size_t bytes = 0;
+    [[nodiscard]] std::byte* first() { return aligned_in(memory); }
+  };
+  std::map<const void*, Variable> variables_;
   std::vector<LaneValue> arrived_;  // by thread; what its last warp operation brought
 };
 
@@ -120,9 +133,9 @@ void BlockRun::prepare(const uint3& block) {
     lane.wait = Wait::none;
     lane.fiber.begin(body_);
   }
-  dynamic_.assign(call_->shared_bytes + guard_bytes + 16, poison);
+  dynamic_.assign(call_->shared_bytes + guard_bytes + alignment, poison);
   std::fill_n(dynamic_shared() + call_->shared_bytes, guard_bytes, guard);
-  for (auto& [key, memory] : variables_) std::fill(memory.begin(), memory.end(), poison);
+  for (auto& [key, variable] : variables_) std::fill_n(variable.first(), variable.bytes, poison);
 }
 
 void BlockRun::step_all(Order order) {
@@ -196,11 +209,17 @@ std::string BlockRun::stuck() const {
   return message;
 }
 
-void BlockRun::check_guard() const {
-  const std::byte* end = runner.dynamic_shared() + call_->shared_bytes;
-  const auto written = [](std::byte value) { return value != guard; };
-  if (std::any_of(end, end + guard_bytes, written)) {
-    runner.error_ = "wrote past the " + std::to_string(call_->shared_bytes) + " bytes of dynamic shared memory";
+void BlockRun::check_guard() {
+  const auto written_after = [](const std::byte* end) {
+    return std::any_of(end, end + guard_bytes, [](std::byte value) { return value != guard; });
+  };
+  if (written_after(dynamic_shared() + call_->shared_bytes)) {
+    error_ = "wrote past the " + std::to_string(call_->shared_bytes) + " bytes of dynamic shared memory";
+  }
+  for (auto& [key, variable] : variables_) {
+    if (!written_after(variable.first() + variable.bytes)) continue;
+    error_ = "wrote past a shared variable of " + std::to_string(variable.bytes) + " bytes";
+    std::fill_n(variable.first() + variable.bytes, guard_bytes, guard);
   }
 }
 
@@ -224,15 +243,17 @@ const LaneValue* BlockRun::exchange(unsigned mask, const LaneValue& value) {
 }
 
 std::byte* BlockRun::dynamic_shared() {
-  const auto address = reinterpret_cast<std::uintptr_t>(dynamic_.data());
-  return dynamic_.data() + (16 - address % 16) % 16;
+  return aligned_in(dynamic_);
 }
 
 std::byte* BlockRun::variable(const void* key, std::size_t bytes) {
-  std::vector<std::byte>& memory = variables_[key];
-  if (memory.empty()) memory.assign(bytes + 16, poison);
-  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  return memory.data() + (16 - address % 16) % 16;
+  Variable& variable = variables_[key];
+  if (variable.memory.empty()) {
+    variable.bytes = bytes;
+    variable.memory.assign(bytes + guard_bytes + alignment, poison);
+    std::fill_n(variable.first() + bytes, guard_bytes, guard);
+  }
+  return variable.first();
 }
 
 void BlockRun::fault(const std::string& what) {

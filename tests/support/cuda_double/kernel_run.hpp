@@ -3,7 +3,7 @@
 // Invariants that a kernel has to keep, each an error that names the kernel, the block and the thread (KernelError):
 //   KD-1  every thread of a block arrives at every block barrier, all at the same place of the source;
 //   KD-2  all lanes of a warp operation's mask arrive at it with that mask; the caller and the lane read are in it;
-//   KD-3  dynamic shared memory is used within the bytes that the launch asked for;
+//   KD-3  shared variables are used within their bytes, dynamic shared memory within those that the launch asked for;
 //   KD-4  grid and block are within the device's limits, shared memory within what was asked of the function.
 // Shared memory is filled with NaN before every block, so that nothing is read from the block before. `Order::reverse`
 // runs blocks and threads backwards: results that differ from those of `forward` depend on the order of threads.

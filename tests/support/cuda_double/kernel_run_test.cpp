@@ -145,6 +145,16 @@ TEST(CudaDouble, fails_a_kernel_that_writes_past_its_dynamic_shared_memory_KD_3)
   EXPECT_THAT(error_of(32, 31 * sizeof(float), body), ::testing::HasSubstr("124 bytes of dynamic shared memory"));
 }
 
+TEST(CudaDouble, fails_a_kernel_that_writes_past_a_shared_variable_KD_3) {
+  for (const unsigned threads : {33U, 32U}) {  // the failure is of one kernel alone
+    const std::string error = error_of(threads, 0, [] {
+      MAESTRO_SHARED(int, variable, 32);
+      variable[threadIdx.x] = 1;
+    });
+    EXPECT_EQ(error.find("shared variable of 128 bytes") != std::string::npos, threads > 32) << error;
+  }
+}
+
 TEST(CudaDouble, fills_shared_memory_with_nan_before_every_block) {
   int nans = 0;
   run(3, 32, 32 * sizeof(float), [&] {

@@ -1,9 +1,15 @@
 #include "tests/support/cuda_double/streams.hpp"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "tests/support/cuda_double/host_cuda.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace maestro::cuda_double {
 
@@ -11,6 +17,8 @@ namespace {
 
 constexpr int poison = 0xFF;
 constexpr std::size_t alignment = 256;  // as cudaMalloc's
+constexpr std::byte guard{0xA5};
+constexpr std::size_t guard_bytes = 128;
 
 }  // namespace
 
@@ -58,15 +66,30 @@ void Runtime::fail(cudaError_t error, const std::string& text) {
 }
 
 void* Runtime::allocate(std::size_t bytes, cudaMemoryType type) {
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* address = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
-  std::memset(address, poison, rounded);
+  const std::size_t rounded = (bytes + guard_bytes + alignment - 1) / alignment * alignment;
+  void* address = std::aligned_alloc(alignment, rounded);
+  std::memset(address, poison, bytes);
+  std::byte* end = static_cast<std::byte*>(address) + bytes;
+  std::fill_n(end, guard_bytes, guard);
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(end, rounded - bytes);
+#endif
   memory[static_cast<const std::byte*>(address)] = {bytes, type};
   return address;
 }
 
 void Runtime::release(void* address) {
-  if (memory.erase(static_cast<const std::byte*>(address)) == 0) std::abort();  // not from here, or freed twice
+  const auto found = memory.find(static_cast<const std::byte*>(address));
+  if (found == memory.end()) std::abort();  // not from here, or freed twice
+  const std::byte* end = found->first + found->second.bytes;
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(end, guard_bytes);
+#endif
+  if (std::any_of(end, end + guard_bytes, [](std::byte value) { return value != guard; })) {
+    std::fprintf(stderr, "wrote past an allocation of %zu bytes\n", found->second.bytes);
+    std::abort();
+  }
+  memory.erase(found);
   std::free(address);
 }
 

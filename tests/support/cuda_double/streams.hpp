@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -54,6 +55,7 @@ struct Runtime {
   std::map<const void*, std::size_t> shared_bytes;  // by kernel, from cudaFuncSetAttribute
   cudaError_t failure = cudaSuccess;                // HR-4
   std::string failure_text;
+  std::atomic<std::size_t> waits = 0;  // waits()
 
   CUstream_st* at(cudaStream_t stream) { return stream == nullptr ? &default_stream : stream; }
   void push(cudaStream_t stream, Step step);
@@ -69,5 +71,11 @@ struct Runtime {
   [[nodiscard]] const Allocation* find(const void* memory, std::size_t bytes) const;
 };
 Runtime& runtime();
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+/// What a call returns: the failure that stays (HR-4), else `result`, which cudaGetLastError() tells too.
+cudaError_t answer(cudaError_t result = cudaSuccess);
+/// Puts a step that never waits on the stream, unless the device has failed.
+cudaError_t push(cudaStream_t stream, std::function<void()> work);
 
 }  // namespace maestro::cuda_double

@@ -1,0 +1,121 @@
+// Attention by cuDNN against the processor's, on a device. Tolerances, of the largest value: bf16 storage rounds
+// results once (2^-9), and probabilities and their gradients are rounded before they are multiplied: 1.5e-2.
+#include "runtime/ops/cuda/cudnn_attention.hpp"
+
+#include "tests/ops/cuda/kernel_test.hpp"
+
+namespace maestro::cuda {
+namespace {
+
+using testing::exact_normals;
+using testing::worst_error;
+
+struct Case {
+  std::vector<std::int32_t> lengths;
+  AttentionShape shape;
+};
+
+std::vector<std::int32_t> offsets_of(const std::vector<std::int32_t>& lengths) {
+  std::vector<std::int32_t> offsets{0};
+  for (const std::int32_t length : lengths) offsets.push_back(offsets.back() + length);
+  return offsets;
+}
+
+class CudnnAttentionOnDevice : public KernelTest {
+ protected:
+  struct Answer {
+    Values out;
+    Values dqkv;
+  };
+  /// Inputs are equal for equal cases.
+  [[nodiscard]] static OwnedTensor inputs(Shape shape, unsigned seed) {
+    std::mt19937 generator(seed);
+    return {DType::bf16, shape, exact_normals(generator, shape.elements())};
+  }
+  [[nodiscard]] Answer on_processor(const Case& problem) const {
+    const auto offsets = offsets_of(problem.lengths);
+    const std::int64_t rows = offsets.back();
+    const AttentionShape& shape = problem.shape;
+    const OwnedTensor qkv = inputs(Shape{rows, shape.qkv_columns()}, 1);
+    const OwnedTensor dout = inputs(Shape{rows, shape.out_columns()}, 2);
+    const OwnedTensor out(DType::bf16, Shape{rows, shape.out_columns()});
+    const OwnedTensor lse(DType::f32, Shape{rows, shape.heads});
+    const OwnedTensor dqkv(DType::bf16, Shape{rows, shape.qkv_columns()});
+    const SequenceLayout layout{.offsets = offsets, .positions = {}};
+    reference_.attention(qkv, shape, layout, out, lse);
+    reference_.attention_backward(dout, qkv, out, lse, shape, layout, dqkv);
+    return {out.values(), dqkv.values()};
+  }
+  Answer on_device(CudnnAttention& attention, const Case& problem) {
+    const auto offsets = offsets_of(problem.lengths);
+    const std::int64_t rows = offsets.back();
+    const AttentionShape& shape = problem.shape;
+    const auto count = static_cast<std::int64_t>(offsets.size());
+    const Tensor device_offsets = upload(OwnedTensor(DType::i32, Shape{count}, Values(offsets.begin(), offsets.end())));
+    const CudnnSequences sequences{summarize(offsets), device_offsets.data<std::int32_t>()};
+    const CudnnForward tensors{upload(inputs(Shape{rows, shape.qkv_columns()}, 1)),
+                               empty(DType::bf16, Shape{rows, shape.out_columns()}),
+                               empty(DType::f32, Shape{rows, shape.heads})};
+    const CudnnBackward gradients{upload(inputs(Shape{rows, shape.out_columns()}, 2)),
+                                  empty(DType::bf16, Shape{rows, shape.qkv_columns()})};
+    attention.forward(tensors, shape, sequences);
+    attention.backward(tensors, gradients, shape, sequences);
+    check(cudaStreamSynchronize(stream_), "attention");
+    return {download(tensors.out), download(gradients.dqkv)};
+  }
+};
+
+const std::vector<Case> cases = {{{128, 128}, {4, 4, 64, true}},     {{128, 128}, {4, 2, 64, false}},
+                                 {{33, 33, 33}, {8, 2, 128, true}},  {{1, 7, 33, 64, 129}, {4, 4, 64, true}},
+                                 {{129, 300, 5}, {6, 2, 128, true}}, {{64, 100}, {3, 1, 80, false}}};
+
+TEST_F(CudnnAttentionOnDevice, agrees_with_the_processor_where_it_does_not_refuse) {
+  for (const bool deterministic : {true, false}) {
+    CudnnAttention attention(at_, {.deterministic = deterministic});
+    int done = 0;
+    for (const Case& problem : cases) {
+      SCOPED_TRACE(::testing::PrintToString(problem.lengths) + " D " + std::to_string(problem.shape.head_size));
+      const SequenceSummary summary = summarize(offsets_of(problem.lengths));
+      const std::string refusal = attention.refusal(problem.shape, DType::bf16, summary);
+      if (!refusal.empty()) {
+        std::printf("refused: %s\n", refusal.c_str());
+        continue;
+      }
+      ++done;
+      const Answer got = on_device(attention, problem);
+      const Answer wanted = on_processor(problem);
+      EXPECT_LT(worst_error(got.out, wanted.out), 1.5e-2);
+      EXPECT_LT(worst_error(got.dqkv, wanted.dqkv), 1.5e-2);
+    }
+    EXPECT_GE(done, 2) << "cuDNN is good for nothing here";
+  }
+}
+
+TEST_F(CudnnAttentionOnDevice, two_runs_are_bitwise_equal_CA_3) {
+  CudnnAttention attention(at_);
+  for (const Case& problem : cases) {
+    if (!attention.refusal(problem.shape, DType::bf16, summarize(offsets_of(problem.lengths))).empty()) continue;
+    const Answer first = on_device(attention, problem);
+    const Answer second = on_device(attention, problem);
+    EXPECT_EQ(first.out, second.out);
+    EXPECT_EQ(first.dqkv, second.dqkv);
+  }
+}
+
+TEST_F(CudnnAttentionOnDevice, lengths_of_about_the_same_size_share_a_plan) {
+  CudnnAttention attention(at_);
+  const AttentionShape shape{4, 4, 64, true};
+  for (const std::int32_t length : {70, 80, 90, 100}) {
+    static_cast<void>(attention.refusal(shape, DType::bf16, summarize(offsets_of({length, 33}))));
+  }
+  EXPECT_EQ(attention.plans(), 1U);
+}
+
+TEST_F(CudnnAttentionOnDevice, f32_is_refused_by_name) {
+  CudnnAttention attention(at_);
+  EXPECT_EQ(attention.refusal({4, 4, 64, true}, DType::f32, summarize(offsets_of({8, 8}))),
+            "cuDNN's attention is used for bf16 only, not for fp32");
+}
+
+}  // namespace
+}  // namespace maestro::cuda

@@ -1,0 +1,48 @@
+// That training makes the host wait for the device no more than once a step, by a completion: over the double, which
+// counts every other call that waits.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "benchmarks/gpu/bench_training.hpp"
+#include "runtime/device/cuda/cuda_device.hpp"
+#include "runtime/device/cuda/cuda_tables.hpp"
+#include "tests/support/cuda_double/host_cuda.hpp"
+
+namespace maestro::bench {
+namespace {
+
+std::vector<std::size_t> waits_of_steps(const TrainingSettings& settings) {
+  cuda::Poller poller;
+  cuda::DeviceParts parts(0, cuda::GreenContextCalls{});
+  DeviceOptions options;
+  options.name = "cuda:0";
+  BenchDevice device(std::make_unique<cuda::CudaDevice>(options, poller, parts, cuda::cuda_tables()));
+  Training training(settings, device);
+  std::vector<std::size_t> waits;
+  training.run([&waits](std::int64_t) { waits.push_back(cuda_double::waits()); });
+  return waits;
+}
+
+TEST(SteadyState, no_call_of_a_step_waits_for_the_device_once_its_shapes_are_known) {  // CD-1
+  for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
+    for (const char* precision : {"bf16", "fp32"}) {
+      SCOPED_TRACE(std::string(model) + " " + precision);
+      TrainingSettings settings;
+      settings.model = model;
+      settings.precision = precision;
+      settings.batch = 2;
+      settings.sequence = 9;
+      settings.micro_batches = 2;
+      settings.steps = 5;
+      const std::vector<std::size_t> waits = waits_of_steps(settings);
+      ASSERT_EQ(waits.size(), 5u);
+      EXPECT_GT(waits.front(), 0u);  // memory at least
+      EXPECT_EQ(waits[2], waits[1]);
+      EXPECT_EQ(waits[4], waits[1]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace maestro::bench

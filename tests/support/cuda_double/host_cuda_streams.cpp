@@ -1,0 +1,153 @@
+// The double of the CUDA runtime: streams, events and graphs. host_cuda.hpp says what it keeps of it.
+#include <cuda_runtime_api.h>
+
+#include "tests/support/cuda_double/streams.hpp"
+
+using maestro::cuda_double::answer;
+using maestro::cuda_double::Lock;
+using maestro::cuda_double::push;
+using maestro::cuda_double::runtime;
+
+namespace {
+
+cudaError_t create(cudaStream_t* stream, unsigned flags, int priority) {
+  const Lock lock(runtime().mutex);
+  *stream = new CUstream_st;
+  (*stream)->flags = flags;
+  (*stream)->priority = priority;
+  runtime().streams.insert(*stream);
+  return answer();
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- streams ----
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return create(stream, cudaStreamDefault, 0);
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return create(stream, flags, 0);
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return create(stream, flags, priority);
+}
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  *priority = runtime().at(stream)->priority;
+  return answer();
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  runtime().run_all(stream);
+  runtime().streams.erase(stream);
+  delete stream;
+  return answer();
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ++runtime().waits;
+  const Lock lock(runtime().mutex);
+  if (runtime().at(stream)->capture != nullptr) return answer(cudaErrorStreamCaptureUnsupported);
+  runtime().run_all(runtime().at(stream));
+  return answer();
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  if (runtime().at(stream)->steps.empty()) return answer();
+  runtime().run_one(runtime().at(stream));
+  return answer(cudaErrorNotReady);
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+  const Lock lock(runtime().mutex);
+  return push(stream, [=] { function(argument); });
+}
+
+// ---- events ----
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st;
+  return answer();
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return answer();
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
+  const auto recording = std::make_shared<Recording>(Recording{false, runtime().at(stream)});
+  event->latest = recording;
+  return push(stream, [recording] { *recording = Recording{true, nullptr}; });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock(runtime().mutex);
+  if (event->latest->done) return answer();
+  runtime().run_one(event->latest->stream);
+  return answer(cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ++runtime().waits;
+  const Lock lock(runtime().mutex);
+  runtime().run_until(event->latest);
+  return answer();
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t last) {
+  const Lock lock(runtime().mutex);
+  if (!first->latest->done || !last->latest->done) return answer(cudaErrorNotReady);
+  *milliseconds = 1;  // steps take no time that means anything
+  return answer();
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
+  const auto recording = event->latest;
+  runtime().push(stream, [recording] {
+    if (!recording->done) runtime().run_one(recording->stream);
+    return recording->done;
+  });
+  return answer();
+}
+
+// ---- graphs ----
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const Lock lock(runtime().mutex);
+  if (stream == nullptr || stream->capture != nullptr) return answer(cudaErrorStreamCaptureUnsupported);
+  stream->capture = std::make_unique<CUgraph_st>();
+  return answer();
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock(runtime().mutex);
+  if (stream == nullptr || stream->capture == nullptr) return answer(cudaErrorIllegalState);
+  *graph = stream->capture.release();
+  return answer();
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const Lock lock(runtime().mutex);
+  const bool capturing = runtime().at(stream)->capture != nullptr;
+  *status = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return answer();
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  *executable = new CUgraphExec_st{graph->steps};
+  return answer();
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  const Lock lock(runtime().mutex);
+  for (const Step& step : executable->steps) runtime().push(stream, step);
+  return answer();
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  return answer();
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return answer();
+}
+
+}  // extern "C"
