@@ -139,6 +139,14 @@ class ADistillation(OnDevices):
                 self.check(distillation(teacher=boundary, student=boundary), {"teacher": [ONE], "student": [ONE]},
                            settings=self.SHARES)
 
+    def test_of_a_bf16_student_with_logits_of_either_precision_trains_as_on_processors(self):
+        """An odd vocabulary: rows of 122 bytes beside rows of 244."""
+        bf16 = {"boundary": "logits", "precision": "bf16"}
+        for teacher in ("fp32", "bf16"):
+            with self.subTest(teacher=teacher):
+                job = distillation(teacher={**bf16, "precision": teacher}, student=bf16)
+                self.check(job, {"teacher": [ONE], "student": [ONE]}, tolerance=BF16_TOLERANCE)
+
     def test_between_a_device_and_a_processor_trains_as_on_processors(self):
         self.check(distillation(), {"teacher": ["cpu:0"], "student": [ONE]})
         self.check(distillation(), {"teacher": [ONE], "student": ["cpu:0"]})
