@@ -45,6 +45,10 @@ Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_ran
     const bool forward_only = plan.graph.node(at.section).mode == Mode::forward_only;
     DeviceOptions options;
     options.priority = forward_only ? Priority::background : Priority::critical;
+    options.deterministic = plan.train.deterministic;
+    options.log = [this](const std::string& line) {
+      if (!plan.options.quiet) console.note("  note: " + line);
+    };
     options.share = plan.sections[at.section.value()].config.share;
     options.index = std::stoul(name.substr(5));  // place() has seen that it is there
     options.name = name;

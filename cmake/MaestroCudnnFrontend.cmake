@@ -26,8 +26,8 @@ set(maestro_cudnn_frontend_missing)
 if(NOT CUDNN_FRONTEND_INCLUDE_DIR)
   set(maestro_cudnn_frontend_missing "CMake found no cudnn_frontend.h; give its folder as CUDNN_FRONTEND_INCLUDE_DIR")
 elseif(maestro_cudnn_frontend_version VERSION_LESS maestro_least_cudnn_frontend)
-  set(maestro_cudnn_frontend_missing
-    "cudnn-frontend ${maestro_least_cudnn_frontend} or newer is needed; ${CUDNN_FRONTEND_INCLUDE_DIR} has ${maestro_cudnn_frontend_version}")
+  string(CONCAT maestro_cudnn_frontend_missing "cudnn-frontend ${maestro_least_cudnn_frontend} or newer is needed; "
+    "${CUDNN_FRONTEND_INCLUDE_DIR} has ${maestro_cudnn_frontend_version}")
 elseif(NOT TARGET CUDA::nvrtc)
   set(maestro_cudnn_frontend_missing "CMake found no NVRTC, which cudnn-frontend needs")
 endif()

@@ -27,6 +27,7 @@ BenchDevice::BenchDevice(const std::string& name, double share, Priority priorit
   options.index = std::stoul(name.substr(cuda.size()));
   options.name = name;
   options.share = share;
+  options.deterministic = false;  // as PyTorch's attention beside it
   options.priority = priority;
   options.log = [](const std::string& line) { std::cerr << line << '\n'; };
   device_ = status.backend->open(options);

@@ -90,11 +90,11 @@ require_device() {
   fail "$no_device_status" "$devices; built, but $1 not run"
 }
 
-# compute-sanitizer over the tests that CMake has named for it.
+# compute-sanitizer over the tests that CMake has named for it, with the tools that MAESTRO_DEVICE_CHECKS names.
 run_device_checks() {
   local tool program filter failed=0
   if ! command -v compute-sanitizer >/dev/null; then say "compute-sanitizer is not installed; left out"; return 0; fi
-  for tool in memcheck racecheck; do
+  for tool in ${MAESTRO_DEVICE_CHECKS-memcheck racecheck}; do
     while read -r program filter; do
       [[ -n $program ]] || continue
       say "$tool: $(basename "$program") $filter"

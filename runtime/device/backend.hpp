@@ -27,6 +27,8 @@ struct DeviceOptions {
   std::string name;       ///< of the Device: "cuda:0"
   /// Two sections on one device open it twice; work of a critical one goes first where the device can choose.
   Priority priority = Priority::critical;
+  /// Equal work gives equal bits; attention on Hopper pays for that with memory and time (cuDNN before 9.25).
+  bool deterministic = true;
   double share = 1;  ///< of the device's multiprocessors, in (0, 1]; all that are open together ask for at most 1
   std::function<void(const std::string& line)> log;  ///< gets what the device has to say, from any thread; may be empty
 };

@@ -98,7 +98,7 @@ CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts
     if (log) log(name + ": " + line);
   };
   graphs_ = std::make_unique<GraphCache>(*work_, events_, say);
-  table_ = make_table({index_, stream(), multiprocessors_, *memory_, pinned_, *graphs_, say});
+  table_ = make_table({index_, stream(), multiprocessors_, *memory_, pinned_, *graphs_, say, options.deterministic});
   thread_ = std::make_unique<WorkThread>([device = index_] { static_cast<void>(cudaSetDevice(device)); });
 }
 

@@ -42,6 +42,7 @@ struct TableSite {
   PinnedSpace& pinned;
   GraphCache& graphs;
   std::function<void(const std::string&)> say;  ///< one line for a person
+  bool deterministic = true;
 };
 /// Called with the device current.
 using TableMaker = std::function<std::unique_ptr<OperatorTable>(const TableSite& site)>;

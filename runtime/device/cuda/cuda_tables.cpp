@@ -12,6 +12,7 @@ TableMaker cuda_tables() {
     options.memory = &site.memory;
     options.pinned = &site.pinned;
     options.say = site.say;
+    options.deterministic = site.deterministic;
     return std::make_unique<CudaOperatorTable>(options);
   };
 }

@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
     set_zero(dscores);
     multiply_rows(scores, q + warp_index() * warp_rows * stride, k_tile, stride, columns);
     multiply_rows(dscores, dout + warp_index() * warp_rows * stride, v + stage * streamed_tile, stride, columns);
-    hide_keys(scores, first_query, key, tile.stop, problem.causal, -INFINITY);
+    hide_keys(scores, first_query, key, tile.stop, problem.causal);
     MAESTRO_UNROLL
     for (int n = 0; n < score_fragments; ++n) {
       MAESTRO_UNROLL
@@ -121,6 +121,43 @@ __device__ __forceinline__ void load_row_values(float* lse_log2, float* delta, c
     const std::int64_t place = (first + i) * problem.heads + head;
     lse_log2[i] = inside ? all_lse[place] * log2_of_e : 0.0F;
     delta[i] = inside ? all_delta[place] : 0.0F;
+  }
+}
+
+/// Where an accumulator of scores lies whose rows are keys and whose columns are queries.
+struct TransposedScores {
+  std::int64_t first_key;
+  std::int64_t first_query;
+  std::int64_t stop;  ///< of the sequence
+  bool causal;
+};
+/// Turns raw scores into probabilities, zero where a query does not see the key; lse_log2 by column.
+template <int S>
+__device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const TransposedScores& at, float scale_log2,
+                                                 const float* lse_log2) {
+  MAESTRO_UNROLL
+  for (int n = 0; n < S; ++n) {
+    MAESTRO_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int column = column_of_lane(n) + i % 2;
+      const std::int64_t key = at.first_key + row_of_lane(i / 2);
+      const std::int64_t query = at.first_query + column;
+      const bool hidden = query >= at.stop || (at.causal && key > query);
+      scores[n][i] = hidden ? 0.0F : exp2f(scores[n][i] * scale_log2 - lse_log2[column]);
+    }
+  }
+}
+
+/// Turns dout . v into the gradient of the score; delta by column.
+template <int S>
+__device__ __forceinline__ void to_score_gradients(float (&products)[S][4], const float (&probabilities)[S][4],
+                                                   const float* delta) {
+  MAESTRO_UNROLL
+  for (int n = 0; n < S; ++n) {
+    MAESTRO_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      products[n][i] = probabilities[n][i] * (products[n][i] - delta[column_of_lane(n) + i % 2]);
+    }
   }
 }
 
@@ -173,29 +210,14 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
       Scores probabilities;  // transposed: keys along rows, queries along columns
       set_zero(probabilities);
       multiply_rows(probabilities, k + warp_index() * warp_rows * stride, q_tile, stride, columns);
-      MAESTRO_UNROLL
-      for (int n = 0; n < score_fragments; ++n) {
-        MAESTRO_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const int column = column_of_lane(n) + i % 2;
-          const std::int64_t key_row = first_key + row_of_lane(i / 2);
-          const bool hidden = query + column >= tile.stop || (problem.causal && key_row > query + column);
-          const float exponent = probabilities[n][i] * scale_log2 - lse_log2[stage * streamed + column];
-          probabilities[n][i] = hidden ? 0.0F : exp2f(exponent);
-        }
-      }
+      to_probabilities(probabilities, {first_key, query, tile.stop, problem.causal}, scale_log2,
+                       lse_log2 + stage * streamed);
       if constexpr (Values) multiply_strip(dv, probabilities, dout_tile, stride, columns, strip);
       if constexpr (Keys) {
         Scores dscores;
         set_zero(dscores);
         multiply_rows(dscores, v + warp_index() * warp_rows * stride, dout_tile, stride, columns);
-        MAESTRO_UNROLL
-        for (int n = 0; n < score_fragments; ++n) {
-          MAESTRO_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            dscores[n][i] = probabilities[n][i] * (dscores[n][i] - delta[stage * streamed + column_of_lane(n) + i % 2]);
-          }
-        }
+        to_score_gradients(dscores, probabilities, delta + stage * streamed);
         multiply_strip(dk, dscores, q_tile, stride, columns, strip);
       }
     };

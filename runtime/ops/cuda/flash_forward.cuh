@@ -46,10 +46,10 @@ struct OnlineSoftmax {
   }
 };
 
-/// Scores of keys at or beyond `stop`, and with `causal` of keys after the query's row, become `hidden`.
+/// Scores of keys at or beyond `stop`, and with `causal` of keys after the query's row, become minus infinity.
 template <int S>
 __device__ __forceinline__ void hide_keys(float (&scores)[S][4], std::int64_t first_query, std::int64_t first_key,
-                                          std::int64_t stop, bool causal, float hidden) {
+                                          std::int64_t stop, bool causal) {
   const std::int64_t last_key = first_key + S * mma_columns - 1;
   if (last_key < stop && (!causal || last_key <= first_query)) return;  // all are seen by all of the warp's queries
   MAESTRO_UNROLL
@@ -58,7 +58,7 @@ __device__ __forceinline__ void hide_keys(float (&scores)[S][4], std::int64_t fi
     for (int i = 0; i < 4; ++i) {
       const std::int64_t query = first_query + row_of_lane(i / 2);
       const std::int64_t key = first_key + column_of_lane(n) + i % 2;
-      if (key >= stop || (causal && key > query)) scores[n][i] = hidden;
+      if (key >= stop || (causal && key > query)) scores[n][i] = -INFINITY;
     }
   }
 }
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_forwar
     Scores scores;
     set_zero(scores);
     multiply_rows(scores, q + warp_index() * warp_rows * stride, k + stage * streamed_tile, stride, columns);
-    hide_keys(scores, first_query, key, tile.stop, problem.causal, -INFINITY);
+    hide_keys(scores, first_query, key, tile.stop, problem.causal);
     softmax.take(scores, acc, problem.scale * log2_of_e);
     multiply_strip(acc, scores, v + stage * streamed_tile, stride, columns, strip);
   };

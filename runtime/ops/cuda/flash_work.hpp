@@ -9,11 +9,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define MAESTRO_FLASH_HD __host__ __device__
-#else
-#define MAESTRO_FLASH_HD
-#endif
+#include "runtime/ops/element_math.hpp"
 
 namespace maestro::cuda {
 
@@ -26,13 +22,13 @@ struct FlashTile {
 };
 
 /// Tile numbers of M packed rows in S sequences.
-MAESTRO_FLASH_HD constexpr std::int64_t flash_tiles(std::int64_t rows, std::int64_t sequences, std::int64_t tile_rows) {
+MAESTRO_HD constexpr std::int64_t flash_tiles(std::int64_t rows, std::int64_t sequences, std::int64_t tile_rows) {
   return rows / tile_rows + sequences;
 }
 
 /// `offsets` has S + 1 entries; 0 <= number < flash_tiles(...).
-MAESTRO_FLASH_HD constexpr FlashTile flash_tile(const std::int32_t* offsets, std::int32_t sequences,
-                                                std::int32_t tile_rows, std::int32_t number) {
+MAESTRO_HD constexpr FlashTile flash_tile(const std::int32_t* offsets, std::int32_t sequences, std::int32_t tile_rows,
+                                          std::int32_t number) {
   std::int32_t low = 0;  // the last sequence that begins at or before `number` is in [low, high)
   std::int32_t high = sequences;
   while (high - low > 1) {

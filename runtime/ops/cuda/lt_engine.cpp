@@ -103,8 +103,9 @@ cublasLtMatmulAlgo_t LtEngine::fastest(Ready& ready, const ProductPointers& poin
   TimingMemory own;
   ProductPointers timed = pointers;
   if (ready.plan.beta != 0) {
-    timed.d =
-        own.take(static_cast<std::size_t>(ready.plan.d.leading * ready.plan.d.columns) * size_of(ready.plan.d.dtype));
+    const std::int64_t elements = ready.plan.d.leading * ready.plan.d.columns;
+    timed.d = own.take(static_cast<std::size_t>(elements) * size_of(ready.plan.d.dtype));
+    if (timed.d == nullptr) return candidates.front();
   }
   float least = std::numeric_limits<float>::infinity();
   cublasLtMatmulAlgo_t best = candidates.front();

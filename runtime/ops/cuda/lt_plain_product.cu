@@ -10,4 +10,9 @@ void plain_product(const Launch& at, const ProductPlan& plan, const ProductPoint
   launch_plain_product<bfloat16, bfloat16>(at, plan, pointers);
 }
 
+void add_bias(const Launch& at, const ProductPlan& plan, const ProductPointers& pointers) {
+  if (plan.d.dtype == DType::f32) return launch_add_bias<float>(at, plan, pointers);
+  launch_add_bias<bfloat16>(at, plan, pointers);
+}
+
 }  // namespace maestro::cuda

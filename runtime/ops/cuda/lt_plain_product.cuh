@@ -99,4 +99,20 @@ void launch_plain_product(const Launch& at, const ProductPlan& plan, const Produ
          plain_product_kernel<Operand, Result>, product);
 }
 
+template <class Result>
+__global__ void add_bias_kernel(Result* d, std::int64_t leading, const Result* bias, std::int64_t rows) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * plain_threads + threadIdx.x;
+  if (row >= rows) return;
+  Result* place = d + row + static_cast<std::int64_t>(blockIdx.x) * leading;
+  *place = from_float<Result>(to_float(*place) + to_float(bias[row]));
+}
+
+template <class Result>
+void launch_add_bias(const Launch& at, const ProductPlan& plan, const ProductPointers& pointers) {
+  const auto blocks = static_cast<unsigned>((plan.d.rows + plain_threads - 1) / plain_threads);
+  launch({"add_bias", dim3(static_cast<unsigned>(plan.d.columns), blocks), dim3(plain_threads), 0, at.stream},
+         add_bias_kernel<Result>, static_cast<Result*>(pointers.d), plan.d.leading,
+         static_cast<const Result*>(pointers.vector), plan.d.rows);
+}
+
 }  // namespace maestro::cuda

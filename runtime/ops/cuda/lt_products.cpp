@@ -147,6 +147,7 @@ bool LtProducts::sums_pay(const ProductRequest& request, const Factors& factors,
   TimingMemory for_dbias;
   const Tensor dw(for_dw.take(factors.result.bytes()), DType::f32, factors.result.shape());
   const Tensor sums(for_dbias.take(dbias.bytes()), DType::f32, dbias.shape());
+  if (!dw.defined() || !sums.defined()) return true;
   const Factors timed{factors.a, factors.b, dw};
   return fused_pays(
       request, [&] { return run_with_sums(request, timed, sums); }, [&] { run_sums_apart(request, timed, sums); });
@@ -169,6 +170,9 @@ void LtProducts::run_plain(const ProductRequest& request, const Factors& factors
   ProductPointers pointers = pointers_of(factors);
   pointers.vector = bias_for(bias, request.result).raw();
   if (engine_.run(request, pointers)) return;
+  if (bias.defined() && engine_.run(without_epilogue(request), pointers)) {
+    return add_bias(at_, product_plan(request), pointers);
+  }
   plain_product(at_, product_plan(request), pointers);
 }
 

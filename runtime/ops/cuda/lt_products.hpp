@@ -53,7 +53,7 @@ class LtProducts {
   };
   /// The bias in the dtype that the library wants; a rounded one lies in the workspace.
   [[nodiscard]] Tensor bias_for(const Tensor& bias, DType wanted) const;
-  /// By the library, else by plain_product; epilogues `none` and `bias`.
+  /// By the library, with the bias or before it, else by plain_product; epilogues `none` and `bias`.
   void run_plain(const ProductRequest& request, const Factors& factors, const Tensor& bias);
   void run_gelu_apart(const ProductRequest& request, const Factors& factors, const Tensor& bias, const Tensor& pre);
   void run_gelu_gradient_apart(const ProductRequest& request, const Factors& factors, const Tensor& pre);

@@ -56,8 +56,14 @@ class TimingMemory {
   ~TimingMemory() { static_cast<void>(cudaFree(memory_)); }
   TimingMemory(const TimingMemory&) = delete;
   TimingMemory& operator=(const TimingMemory&) = delete;
+  /// Null where the device has no room for it: nothing is measured then.
   [[nodiscard]] void* take(std::size_t bytes) {
-    check(cudaMalloc(&memory_, bytes), "cudaMalloc");
+    const cudaError_t result = cudaMalloc(&memory_, bytes);
+    if (result == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());  // else the next launch would find it
+      return memory_ = nullptr;
+    }
+    check(result, "cudaMalloc");
     return memory_;
   }
 

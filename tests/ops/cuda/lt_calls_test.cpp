@@ -104,6 +104,16 @@ TEST_F(LtCalls, tuning_weighs_a_fused_gelu_against_a_plain_product) {
   EXPECT_EQ(download(pre_), Values(192, 16 * 0.125 + 1));
 }
 
+TEST_F(LtCalls, a_product_whose_bias_is_refused_is_still_the_librarys) {
+  LtProducts lt = products();
+  lt_double().refused = {CUBLASLT_EPILOGUE_BIAS};
+  lt.linear(x_, w_, bias_, y_);
+  finish();
+  ASSERT_EQ(lt_double().runs.size(), 1U);
+  EXPECT_EQ(lt_double().runs[0].plan.epilogue, ProductEpilogue::none);
+  EXPECT_EQ(download(y_), Values(192, 16 * 0.125 + 1));
+}
+
 TEST_F(LtCalls, refused_products_are_named) {
   LtProducts lt = products();
   lt_double().refused = {CUBLASLT_EPILOGUE_GELU_AUX_BIAS};

@@ -1,5 +1,5 @@
-// ucontext starts a stack; _setjmp and _longjmp switch, since swapcontext() would ask the kernel for the signal mask at
-// every switch.
+// ucontext starts a stack; setjmp and longjmp switch (glibc: without the signal mask), since swapcontext() would ask
+// the kernel for the signal mask at every switch.
 #include "tests/support/cuda_double/fiber.hpp"
 
 #include <sys/mman.h>
@@ -49,7 +49,7 @@ bool Fiber::resume() {
   void* home_fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&home_fake_stack, stack_, stack_bytes);
 #endif
-  if (_setjmp(outside_) == 0) switch_in();
+  if (setjmp(outside_) == 0) switch_in();
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(home_fake_stack, nullptr, nullptr);
 #endif
@@ -61,7 +61,7 @@ void Fiber::switch_in() {
   home_tsan_ = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(own_tsan_, 0);
 #endif
-  if (entered_) _longjmp(inside_, 1);
+  if (entered_) longjmp(inside_, 1);
   entered_ = true;
   getcontext(&start_);
   start_.uc_stack.ss_sp = stack_;
@@ -97,11 +97,11 @@ void Fiber::yield() {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&fake_stack_, home_bottom_, home_bytes_);
 #endif
-  if (_setjmp(inside_) == 0) {
+  if (setjmp(inside_) == 0) {
 #if defined(__SANITIZE_THREAD__)
     __tsan_switch_to_fiber(home_tsan_, 0);
 #endif
-    _longjmp(outside_, 1);
+    longjmp(outside_, 1);
   }
   switched_in();
 }

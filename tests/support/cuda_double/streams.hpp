@@ -4,8 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
 #include <atomic>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <map>
