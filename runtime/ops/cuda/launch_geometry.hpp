@@ -96,13 +96,17 @@ struct LossTiles {
   int threads = loss_most_threads;
   std::size_t shared_bytes = 0;  ///< 0: the row is read again
 };
+/// Of a row's copy: whole accesses, and so many that what lies behind it is aligned for every type and access.
+[[nodiscard]] constexpr std::int64_t loss_copy_columns(std::int64_t vocabulary) {
+  return ceil_divide(vocabulary, flat_width) * flat_width;
+}
 /// `bytes`: of one column, student and teacher; `width`: columns of one access.
 [[nodiscard]] constexpr LossTiles loss_tiles(std::int64_t vocabulary, std::size_t bytes, int width, int k) {
   LossTiles tiles;
   const auto accesses = static_cast<std::uint64_t>(ceil_divide(vocabulary, width));
   const auto wanted = static_cast<int>(std::min<std::uint64_t>(std::bit_ceil(accesses), loss_most_threads));
   tiles.threads = std::max({wanted, loss_least_threads, k > loss_least_threads ? most_support : 0});
-  const std::size_t row = accesses * static_cast<std::size_t>(width) * bytes;
+  const std::size_t row = static_cast<std::size_t>(loss_copy_columns(vocabulary)) * bytes;
   if (row <= loss_row_bytes) tiles.shared_bytes = row;
   return tiles;
 }

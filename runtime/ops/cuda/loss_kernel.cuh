@@ -29,8 +29,7 @@ struct LossRow {
         target(of.targets[row] - of.first),
         ignored(of.targets[row] < 0) {
     if (dense && copies != nullptr) {
-      const int columns = (of.vocabulary + V - 1) / V * V;
-      u_source.copy = reinterpret_cast<U*>(copies + static_cast<std::size_t>(columns) * sizeof(Z));
+      u_source.copy = reinterpret_cast<U*>(copies + static_cast<std::size_t>(of.copy_columns) * sizeof(Z));
     }
   }
   __device__ static int first() { return static_cast<int>(threadIdx.x) * V; }

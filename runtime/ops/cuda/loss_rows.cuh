@@ -48,6 +48,7 @@ struct LossCall {
   std::int64_t u_stride;
   int k;
   int vocabulary;         // columns of both softmaxes; those of z above get gradient 0
+  int copy_columns;       // loss_copy_columns(vocabulary)
   int first;              // token of column 0; 0 unless the vocabulary is cut
   int whole;              // tokens of the softmax in all parts of the vocabulary
   Divergence divergence;  // of a top-k teacher

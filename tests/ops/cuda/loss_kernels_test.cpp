@@ -187,10 +187,13 @@ TEST_F(LossKernels, divergences_at_any_temperature) {
   for (const Divergence divergence : divergences) {
     for (const double temperature : {1.0, 2.0, 0.5}) {
       for (const std::int64_t columns : {1, 7, 64, 1000}) {
-        for (const DType teacher : both_types) {
-          Problem problem{.rows = 4, .vocabulary = columns, .columns = columns, .teacher = teacher};
-          problem.weights = {divergence, temperature, 0.6, 0.3};
-          expect_agreement(problem);
+        for (const DType student : both_types) {
+          for (const DType teacher : both_types) {
+            Problem problem{.rows = 4, .vocabulary = columns, .columns = columns, .student = student};
+            problem.teacher = teacher;
+            problem.weights = {divergence, temperature, 0.6, 0.3};
+            expect_agreement(problem);
+          }
         }
       }
     }
