@@ -1,11 +1,18 @@
 #include "sections/transformer_block.hpp"
 
 #include <cassert>
+#include <string>
 #include <utility>
 
+#include "runtime/core/result.hpp"
 #include "runtime/ops/rank_part.hpp"
 
 namespace maestro {
+
+void check_attention(const SectionContext& context, const AttentionShape& shape) {
+  const std::string refusal = context.ops == nullptr ? "" : context.ops->attention_refusal(shape);
+  if (!refusal.empty()) throw JobError(context.name + ": " + refusal);
+}
 
 Var whole(Tape& tape, const Stream& stream) {
   return stream.branch.defined() ? add(tape, stream.sum, stream.branch) : stream.sum;

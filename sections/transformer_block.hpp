@@ -31,6 +31,9 @@ struct BlockOptions {
   Communicator* context_group = nullptr;
 };
 
+/// Throws JobError when the device that a section is built for cannot do its attention.
+void check_attention(const SectionContext& context, const AttentionShape& shape);
+
 /// The residual stream, (M_t, C) f32, with the result of the last branch beside it: sum and branch are added where the
 /// stream is next read, together with the norm that begins the next branch.
 struct Stream {

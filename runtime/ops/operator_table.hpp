@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "runtime/core/memory_space.hpp"
 #include "runtime/core/pending.hpp"
@@ -160,6 +161,8 @@ class OperatorTable {
                       double theta, int direction) const = 0;
 
   // ---- attention over packed sequences; never holds T x T ----
+  /// Why this table cannot do attention of a shape, with the nearest that it can; empty: it can.
+  [[nodiscard]] virtual std::string attention_refusal(const AttentionShape& /*shape*/) const { return {}; }
   /// out (M, H D) act; lse (M, H) f32 = log-sum-exp of scaled scores, for the backward pass. scale = 1/sqrt(D).
   virtual void attention(const Tensor& qkv, const AttentionShape& shape, const SequenceLayout& layout,
                          const Tensor& out, const Tensor& lse) const = 0;

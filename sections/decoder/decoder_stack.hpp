@@ -37,6 +37,8 @@ class DecoderStack {
   /// (M_t, width) f32 from tokens (M_c) i32: token embeddings, and with learned positions theirs. A token of -1 gives
   /// zeros for the former. First stage only.
   Var embedded(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
+  /// Of a tensor rank.
+  [[nodiscard]] const AttentionShape& attention_shape() const { return block_.attention.shape; }
   /// All layers of the stage: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 when that is defined, as
   /// transformer_block.
   Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted = Block()) const;

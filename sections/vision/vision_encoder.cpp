@@ -110,6 +110,7 @@ VisionEncoder::VisionEncoder(const SectionContext& context, const Options& optio
   block_.tensor_group = parallel.tensor_group;
   block_.context_group = parallel.context_group;
   block_.norm_epsilon = config_.norm_epsilon;
+  check_attention(context, block_.attention.shape);
   build();
   if (!context.prototype) parameters_.allocate(context.trained, context.memory());
 }

@@ -206,6 +206,10 @@ bool CudaOperatorTable::by_cudnn(const AttentionShape& shape, DType act, const S
   return refusal.empty();
 }
 
+std::string CudaOperatorTable::attention_refusal(const AttentionShape& shape) const {
+  return flash_refusal(shape);  // what cuDNN takes, own kernels take too
+}
+
 void CudaOperatorTable::attention(const Tensor& qkv, const AttentionShape& shape, const SequenceLayout& layout,
                                   const Tensor& out, const Tensor& lse) const {
   if (qkv.rows() == 0) return;

@@ -94,6 +94,7 @@ class CudaOperatorTable final : public OperatorTable {
   void rotary(const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions, double theta,
               int direction) const override;
 
+  [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override;
   void attention(const Tensor& qkv, const AttentionShape& shape, const SequenceLayout& layout, const Tensor& out,
                  const Tensor& lse) const override;
   void attention_backward(const Tensor& dout, const Tensor& qkv, const Tensor& out, const Tensor& lse,
