@@ -20,6 +20,8 @@ using rendezvous::Joining;
 
 constexpr auto answer_after = 500ms;
 constexpr auto farewell = 1000ms;
+/// For those that were started with the others, on a machine that is busy with starting them, when one has refused all.
+constexpr auto farewell_to_late_ones = 5000ms;
 constexpr std::size_t strangers = 32;
 constexpr std::int32_t largest_message = 4 << 20;
 
@@ -75,6 +77,7 @@ struct RendezvousDoor::State {
   }
 
   RendezvousOptions options;
+  bool some_may_come = false;  // all were refused before everybody was here
   mutable std::mutex mutex;
   std::condition_variable changed;
   Gathering gathering;
@@ -122,7 +125,10 @@ class RendezvousDoor::State::Member final : public rendezvous::RendezvousIf {
       refuse(refusal->reason, false);
     }
     const std::lock_guard lock(state_.mutex);
-    if (refusal) state_.fail(refusal->reason);
+    if (refusal) {
+      state_.fail(refusal->reason);
+      state_.some_may_come = true;
+    }
     if (refusal && !state_.reason_not_to_begin) refuse(refusal->reason, true);  // all the others have begun
     if (state_.decided()) state_.changed.notify_all();
     answer = state_.answer(request.rank);
@@ -215,7 +221,11 @@ void RendezvousDoor::refuse_all(const std::string& reason, std::chrono::millisec
 }
 
 void RendezvousDoor::stop() {
-  stop_after(farewell);
+  const auto some_may_come = [this] {
+    const std::lock_guard lock(state_->mutex);
+    return state_->some_may_come;
+  };
+  stop_after(some_may_come() ? farewell_to_late_ones : farewell);
 }
 
 void RendezvousDoor::stop_after(std::chrono::milliseconds patience) {
