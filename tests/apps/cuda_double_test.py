@@ -274,10 +274,10 @@ class WrongInput(WithDevices, bad_input_test.Refusals):
             self.refuse_model(f"teacher.{degree} = 2 on {ONE}", "replicas or pipeline", devices=[ONE, OTHER],
                               **{degree: 2})
 
-    def test_a_size_of_heads_that_no_kernel_has_ends_the_run_with_one_error(self):
+    def test_a_size_of_heads_that_no_kernel_has_ends_the_run_before_its_first_step(self):
         run = self.start(language_model(devices=[ONE], heads=4))
         finished = run.wait()
-        self.assertEqual(finished.status, 1, finished.describe())
+        self.assertEqual(finished.status, 2, finished.describe())
         self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
         for text in ("error: teacher: ", "head size 8", "the nearest is 16"):
             self.assertIn(text, finished.err)
