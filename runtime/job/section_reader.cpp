@@ -56,8 +56,8 @@ void check_devices(const JobTable& section, const SectionConfig& config) {
   if (config.emulated()) return;
   for (const auto& device : config.devices) {
     if (is_device(device)) continue;
-    section.fail("devices",
-                 "\"" + printable(device) + "\" is no device; expected cpu:K or cuda:K, for example cpu:0, or emulated alone");
+    section.fail("devices", "\"" + printable(device) +
+                                "\" is no device; expected cpu:K or cuda:K, for example cpu:0, or emulated alone");
   }
   const auto named = static_cast<std::int64_t>(config.devices.size());
   const std::int64_t needed = config.replicas * config.devices_of_replica();

@@ -104,7 +104,8 @@ TEST(SectionReader, devices_are_one_cpu_per_replica) {
             "job.toml:3: student.devices: names 1 device for replicas = 2; name one per replica, or none to place them "
             "automatically");
   EXPECT_EQ(section_error("replicas = 2\ndevices = []"), "(no error)");
-  for (const std::string device : {"cpu", "cpu:", "cpu:-1", "cpu:1x", "gpu:0", "cpu:99999999999", "cuda:", "cuda:x", ""}) {
+  for (const std::string device :
+       {"cpu", "cpu:", "cpu:-1", "cpu:1x", "gpu:0", "cpu:99999999999", "cuda:", "cuda:x", ""}) {
     EXPECT_EQ(section_error("devices = [\"" + device + "\"]"),
               "job.toml:2: student.devices: \"" + device +
                   "\" is no device; expected cpu:K or cuda:K, for example cpu:0, or "
