@@ -21,9 +21,9 @@ namespace {
 
 /// The driver is looked for only when a section names one of its devices (DB-1). Hosts are taken to be alike.
 CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
-  const auto is_cuda = [](const std::string& device) { return device.starts_with("cuda:"); };
-  const bool named = std::ranges::any_of(
-      sections, [&](const PlannedSection& section) { return std::ranges::any_of(section.config.devices, is_cuda); });
+  const bool named = std::ranges::any_of(sections, [&](const PlannedSection& section) {
+    return std::ranges::any_of(section.config.devices, is_cuda_device);
+  });
   if (!named) return {};
   return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
 }

@@ -6,10 +6,6 @@ namespace maestro {
 
 namespace {
 
-bool is_cuda(const std::string& device) {
-  return device.starts_with("cuda:");
-}
-
 /// The ways between all ranks of all replicas of an edge's two sections.
 std::set<EdgePath> paths_of(const GraphEdge& edge, const std::vector<ReplicaPlace>& places, bool force_rma) {
   std::set<EdgePath> paths;
@@ -31,7 +27,7 @@ bool touches_device(const GraphEdge& edge, const std::vector<ReplicaPlace>& plac
   for (const ReplicaPlace& place : places) {
     if (place.section != edge.from && place.section != edge.to) continue;
     for (const std::string& device : place.devices) {
-      if (is_cuda(device)) return true;
+      if (is_cuda_device(device)) return true;
     }
   }
   return false;
@@ -68,10 +64,10 @@ EdgePath edge_path(const ReplicaPlace& from, std::size_t from_rank, const Replic
                    bool force_rma) {
   const std::string& sender = from.devices.at(from_rank);
   const std::string& receiver = to.devices.at(to_rank);
-  const bool any = is_cuda(sender) || is_cuda(receiver);
+  const bool any = is_cuda_device(sender) || is_cuda_device(receiver);
   if (from.rank != to.rank || force_rma) return any ? EdgePath::staged_rma : EdgePath::rma;
   if (!any) return EdgePath::hand_over;
-  if (!is_cuda(sender) || !is_cuda(receiver)) return EdgePath::by_host;
+  if (!is_cuda_device(sender) || !is_cuda_device(receiver)) return EdgePath::by_host;
   return sender == receiver ? EdgePath::same_device : EdgePath::between_gpus;
 }
 

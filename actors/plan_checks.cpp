@@ -106,10 +106,6 @@ void check_emulated(JobPlan& plan) {
 
 namespace {
 
-bool is_cuda(const std::string& device) {
-  return device.starts_with("cuda:");
-}
-
 /// Sections without a share of their own use what the others leave idle; they count for nothing.
 void check_shares(const JobPlan& plan) {
   constexpr double rounding = 1e-9;  // of ten tenths, for instance
@@ -138,7 +134,7 @@ void check_shares(const JobPlan& plan) {
 void check_cuda(const JobPlan& plan) {
   for (const PlannedSection& section : plan.sections) {
     const SectionConfig& config = section.config;
-    const auto first = std::ranges::find_if(config.devices, is_cuda);
+    const auto first = std::ranges::find_if(config.devices, is_cuda_device);
     if (first == config.devices.end()) {
       if (config.share == 1) continue;
       throw JobError(config.name +

@@ -34,7 +34,7 @@ NetworkOptions network_options(const TransportConfig& transport, const std::stri
 
 Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_rank) {
   const std::string& name = at.devices[layout_rank];
-  const bool cuda = name.starts_with("cuda:");
+  const bool cuda = is_cuda_device(name);
   // Sections that share a GPU have a stream each, so that its work goes on while the other's waits for a message.
   auto& found = devices[cuda ? name + " of " + std::to_string(at.section.value()) : name];
   if (found == nullptr && name.starts_with("emulated:")) {

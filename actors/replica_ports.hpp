@@ -4,8 +4,7 @@
 // RP-1: a buffer returns to its pool when every piece of it was received (hand-over) or written (RMA).
 // RP-2: sequence numbers and credits come from plans and messages alone; this class never waits.
 // RP-3: the senders of a sequence get one credit that lets it in, when the ring has room for it and the token that
-// names
-//       them has come. What a token costs does not depend on how many replicas the section at the other end has.
+//       names them has come. What a token costs does not depend on how many replicas the section at the other end has.
 #pragma once
 
 #include <array>
@@ -113,6 +112,7 @@ class ReplicaPorts {
   [[nodiscard]] bool owns_ring(std::uint32_t ring) const { return ring_index_.count(ring) != 0; }
 
  private:
+  static constexpr std::size_t header_bytes = sizeof(PieceHeader);  // of a piece that leaves by RMA, behind its rows
   struct Link {
     OutputLink credits;
     SectionId section;  // of the receiver

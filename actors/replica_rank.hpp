@@ -3,8 +3,7 @@
 //
 // RK-1: at most one piece of work of a rank is on its device at any time.
 // RK-2: work that meets other ranks in collectives reaches the devices of all ranks in one order (ReplicaSpec::gang),
-// so
-//       that ranks never wait for each other in a circle.
+//       so that ranks never wait for each other in a circle.
 // RK-3: a rank whose work fails aborts its collectives, and so does one that is woken by that: no rank waits for it.
 #pragma once
 

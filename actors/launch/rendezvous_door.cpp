@@ -19,8 +19,9 @@ using rendezvous::Answer;
 using rendezvous::Joining;
 
 constexpr auto answer_after = 500ms;
+/// How long the others may take to hear why the job does not begin: those that are here, and, when one that does not
+/// fit has ended the start, those that are still on their way.
 constexpr auto farewell = 1000ms;
-/// For those that were started with the others, on a machine that is busy with starting them, when one has refused all.
 constexpr auto farewell_to_late_ones = 5000ms;
 constexpr std::size_t strangers = 32;
 constexpr std::int32_t largest_message = 4 << 20;
@@ -77,7 +78,7 @@ struct RendezvousDoor::State {
   }
 
   RendezvousOptions options;
-  bool some_may_come = false;  // all were refused before everybody was here
+  std::chrono::milliseconds patience_at_end = farewell;
   mutable std::mutex mutex;
   std::condition_variable changed;
   Gathering gathering;
@@ -127,7 +128,7 @@ class RendezvousDoor::State::Member final : public rendezvous::RendezvousIf {
     const std::lock_guard lock(state_.mutex);
     if (refusal) {
       state_.fail(refusal->reason);
-      state_.some_may_come = true;
+      state_.patience_at_end = farewell_to_late_ones;
     }
     if (refusal && !state_.reason_not_to_begin) refuse(refusal->reason, true);  // all the others have begun
     if (state_.decided()) state_.changed.notify_all();
@@ -221,11 +222,11 @@ void RendezvousDoor::refuse_all(const std::string& reason, std::chrono::millisec
 }
 
 void RendezvousDoor::stop() {
-  const auto some_may_come = [this] {
+  const auto patience = [this] {
     const std::lock_guard lock(state_->mutex);
-    return state_->some_may_come;
+    return state_->patience_at_end;
   };
-  stop_after(some_may_come() ? farewell_to_late_ones : farewell);
+  stop_after(patience());
 }
 
 void RendezvousDoor::stop_after(std::chrono::milliseconds patience) {

@@ -3,10 +3,9 @@
 // DB-1: nothing of CUDA is linked to the program. libmaestro_cuda.so is opened only when a job names one of its devices
 //       and a driver that it can use is there; any other job runs where neither is.
 // DB-2: the library carries its own, hidden copy of what it uses of the rooms below (core, ops, collective, device),
-// and
-//       exports one C function. What crosses the boundary are pure interfaces and values (strings, tensors, JobError),
-//       laid out by the same headers: both sides state a digest of them, and a library of another build is refused.
-//       Exceptions and dynamic_cast work across: libstdc++ compares types by name.
+//       and exports one C function. What crosses the boundary are pure interfaces and values (strings, tensors,
+//       JobError), laid out by the same headers: both sides state a digest of them, and a library of another build is
+//       refused. Exceptions and dynamic_cast work across: libstdc++ compares types by name.
 // DB-3: the library stays loaded until the process ends: threads and thread-local objects may hold code of it.
 #pragma once
 

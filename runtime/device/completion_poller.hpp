@@ -1,8 +1,7 @@
 // The thread that asks for completions (completion_queue.hpp), one for all devices of a process.
 //
 // QP-1: it sleeps while nothing is outstanding, asks without a pause shortly after something has happened, and then
-// with
-//       growing pauses of at most `longest_pause`.
+//       with growing pauses of at most `longest_pause`.
 // QP-2: stop() returns when all that was added is delivered. Nothing is added after it.
 #pragma once
 

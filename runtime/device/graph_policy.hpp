@@ -2,11 +2,10 @@
 // it costs a recording, and memory. Pure.
 //
 // GP-1: work is issued plainly the first time, when libraries choose algorithms and allocate, and once more to be
-// timed,
-//       unless `least_issue_time` is zero; if it took long enough it is recorded the next time.
+//       timed, unless `least_issue_time` is zero; if it took long enough it is recorded the next time.
 // GP-2: work whose recording failed once is issued plainly from then on.
-// GP-3: at most `most_graphs` graphs are kept; the one that was used longest ago goes first. Of work that has
-//       none, at most `most_keys` keys are remembered.
+// GP-3: at most `most_graphs` graphs are kept; the one that was used longest ago goes first. Of work that has none, at
+//       most `most_keys` keys are remembered.
 #pragma once
 
 #include <chrono>

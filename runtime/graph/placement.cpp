@@ -37,7 +37,7 @@ std::int64_t number_of(std::string_view device, std::string_view kind) {
 
 void check_device(const GraphNode& node, const std::string& device, const PlacementRequest& request) {
   const std::string where = node.name + ".devices: \"" + device + "\"";
-  const bool cuda = device.starts_with(cuda_kind);
+  const bool cuda = is_cuda_device(device);
   const std::string_view kind = cuda ? cuda_kind : cpu_kind;
   if (cuda && request.cuda.of_host == 0) {
     throw JobError(where + ": " + request.cuda.missing + "; use " + range_text(cpu_kind, request.cores),

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/ids.hpp"
@@ -20,6 +21,11 @@ struct ReplicaPlace {
   std::vector<std::string> devices;  ///< by rank: "cpu:K", "cuda:K", "emulated:section/replica" or, of a source, "host"
   std::uint32_t host = 0;            ///< of the process: devices of two hosts may have one name
 };
+
+/// A GPU of a process, "cuda:K".
+[[nodiscard]] inline bool is_cuda_device(std::string_view device) {
+  return device.starts_with("cuda:");
+}
 
 /// What "cuda:K" may name in a job.
 struct CudaDevices {

@@ -2,8 +2,7 @@
 // clipping, the optimizer and checkpoints are single passes; and the packed forms that matrix products use.
 //
 // PA-1: decayed parameters lie before the others, so AdamW is two calls on contiguous ranges. In each range sharded
-// ones
-//       lie before replicated ones, so that either kind is two spans at most.
+//       ones lie before replicated ones, so that either kind is two spans at most.
 // PA-2: a packed form is never older than the values it came from.
 // PA-3: a sharded parameter begins with exactly the values that its part of the whole one would have: neither initial
 //       values nor what is stored depend on the number of ranks.

@@ -2,8 +2,7 @@
 //
 // DS-1: a block is given out again only behind the work that was queued on the device's stream before its release.
 // DS-2: nothing is recorded on the device's stream while it is being captured: blocks that are released then are
-// ordered
-//       at the next call.
+//       ordered at the next call.
 #pragma once
 
 #include <cstddef>

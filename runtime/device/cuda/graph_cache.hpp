@@ -2,7 +2,8 @@
 //
 // GR-1: run() queues the same work whether it issues, records or replays it.
 // GR-2: a recording that fails leaves nothing queued; the work is issued plainly, then and later, and that is said
-// once. GR-3: a graph that has to go is destroyed when its last replay is complete.
+//       once.
+// GR-3: a graph that has to go is destroyed when its last replay is complete.
 #pragma once
 
 #include <functional>

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::size_t products_bytes = std::size_t{64} << 20;  // what cuBLASLt's best algorithms ask for on Hopper
 
-/// Also forms a view over a whole number of bytes that the library expects.
 std::span<std::byte> bytes_of(const SpaceMemory& memory) {
   return {memory.data(), memory.size()};
 }
@@ -21,10 +20,7 @@ void copy_bytes(void* to, const void* from, std::size_t bytes, cudaMemcpyKind ki
   if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
 }
 
-NormParameters norm_parameters(const Tensor& weight, const Tensor& bias, double epsilon) {
-  return {weight, bias, epsilon};
-}
-
+/// For kernels that know no memory but the device's.
 SequenceLayout device_layout(const SequenceLayout& layout) {
   return {layout.device_offsets, layout.positions, layout.device_offsets};
 }
@@ -116,7 +112,7 @@ void CudaOperatorTable::linear_backward_weight(const Tensor& dy, const Tensor& x
 
 void CudaOperatorTable::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                                    const Tensor& y, const Tensor& mean, const Tensor& rstd) const {
-  norm(at(), x, norm_parameters(weight, bias, epsilon), y, mean, rstd);
+  norm(at(), x, {weight, bias, epsilon}, y, mean, rstd);
 }
 
 void CudaOperatorTable::layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
@@ -127,7 +123,7 @@ void CudaOperatorTable::layer_norm_backward(const Tensor& dy, const Tensor& x, c
 
 void CudaOperatorTable::rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y,
                                  const Tensor& rstd) const {
-  norm(at(), x, norm_parameters(weight, {}, epsilon), y, {}, rstd);
+  norm(at(), x, {weight, {}, epsilon}, y, {}, rstd);
 }
 
 void CudaOperatorTable::rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,
@@ -138,12 +134,12 @@ void CudaOperatorTable::rms_norm_backward(const Tensor& dy, const Tensor& x, con
 void CudaOperatorTable::add_layer_norm(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias,
                                        double epsilon, const Tensor& sum, const Tensor& y, const Tensor& mean,
                                        const Tensor& rstd) const {
-  add_norm(at(), a, b, sum, norm_parameters(weight, bias, epsilon), y, mean, rstd);
+  add_norm(at(), a, b, sum, {weight, bias, epsilon}, y, mean, rstd);
 }
 
 void CudaOperatorTable::add_rms_norm(const Tensor& a, const Tensor& b, const Tensor& weight, double epsilon,
                                      const Tensor& sum, const Tensor& y, const Tensor& rstd) const {
-  add_norm(at(), a, b, sum, norm_parameters(weight, {}, epsilon), y, {}, rstd);
+  add_norm(at(), a, b, sum, {weight, {}, epsilon}, y, {}, rstd);
 }
 
 // ---- pointwise ----

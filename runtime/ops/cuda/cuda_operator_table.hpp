@@ -1,10 +1,10 @@
 // Every operator on one CUDA device: matrix products by cuBLASLt, attention by cuDNN or own kernels, everything else by
 // own kernels, all queued on one stream.
 //
-// CT-1: nothing waits for the device, except that a product of a new shape may be timed the first time (Options::tune)
+// GT-1: nothing waits for the device, except that a product of a new shape may be timed the first time (Options::tune)
 //       and that cuDNN builds plans of new shapes.
-// CT-2: with Options::deterministic equal calls give equal bits.
-// CT-3: attention of a forward pass and its backward pass are done by the same backend.
+// GT-2: with Options::deterministic equal calls give equal bits.
+// GT-3: attention of a forward pass and its backward pass are done by the same backend.
 //
 // Products take weights as they lie: pack() makes a view. Logits of output layers live in row blocks of at most
 // Options::logits_bytes, in the dtype of the hidden states, as in PyTorch under autocast; sums are in f32 and f64.
@@ -127,7 +127,7 @@ class CudaOperatorTable final : public OperatorTable {
     std::string refusal_said;
   };
   [[nodiscard]] const Launch& at() const { return engines_->launch; }
-  /// CT-3: of the arguments alone.
+  /// GT-3: of the arguments alone.
   [[nodiscard]] bool by_cudnn(const AttentionShape& shape, DType act, const SequenceSummary& summary) const;
   void say_once(const std::string& refusal) const;
 
