@@ -1,5 +1,5 @@
-// The per-element mathematics of operators, for devices and for the processor: one definition, so that tests of one
-// prove the other. Plain functions of numbers; loads, stores and sums are the kernels'.
+// The per-element mathematics of device kernels, compiled for the processor too: there tests hold it against the CPU
+// backend, whose vector code has forms of its own. Plain functions of numbers; loads, stores and sums are the kernels'.
 #pragma once
 
 #include <cmath>
