@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runtime/core/result.hpp"
-#include "runtime/ops/rank_part.hpp"
+#include "runtime/collective/rank_part.hpp"
 
 namespace maestro {
 

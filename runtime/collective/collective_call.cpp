@@ -158,14 +158,30 @@ std::string_view name_of(CollectiveKind kind) {
       return "all_gather_rows";
     case CollectiveKind::reduce_scatter_rows:
       return "reduce_scatter_rows";
+    case CollectiveKind::reduce_to_shards:
+      return "reduce_to_shards";
+    case CollectiveKind::gather_shards:
+      return "gather_shards";
     case CollectiveKind::exchange:
       return "exchange";
   }
   return "?";
 }
 
+bool is_of_values(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_reduce_sum:
+    case CollectiveKind::all_reduce_max:
+    case CollectiveKind::reduce_to_shards:
+    case CollectiveKind::gather_shards:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string side_violation(const CollectiveCall& call, std::int64_t rank, std::int64_t size) {
-  if (call.kind == CollectiveKind::all_reduce_sum || call.kind == CollectiveKind::all_reduce_max) return {};
+  if (is_of_values(call.kind)) return {};
   const auto prefix = [&] { return said(name_of(call.kind), ": rank ", rank); };
   if (call.kind != CollectiveKind::exchange) return tensors_violation(call, prefix);
   if (call.from.dtype() != call.to.dtype()) return dtypes_violation(call, prefix);

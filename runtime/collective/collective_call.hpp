@@ -15,15 +15,19 @@ enum class CollectiveKind : std::uint8_t {
   all_reduce_max,
   all_gather_rows,
   reduce_scatter_rows,
+  reduce_to_shards,
+  gather_shards,
   exchange
 };
 [[nodiscard]] std::string_view name_of(CollectiveKind kind);
+/// Of CollectiveCall::values, not of tensors.
+[[nodiscard]] bool is_of_values(CollectiveKind kind);
 
 /// The arguments of a call of Communicator; views of the caller's. Alone on its cache lines: its rank writes it while
 /// others write theirs.
 struct alignas(64) CollectiveCall {
   CollectiveKind kind = CollectiveKind::all_reduce_sum;
-  std::span<float> values{};                  ///< all_reduce_sum, all_reduce_max
+  std::span<float> values{};                  ///< all_reduce_sum, all_reduce_max, reduce_to_shards, gather_shards
   Tensor from{};                              ///< all_gather_rows: part; reduce_scatter_rows: whole; exchange
   Tensor to{};                                ///< all_gather_rows: whole; reduce_scatter_rows: part; exchange
   std::span<const BlockTransfer> sends{};     ///< exchange

@@ -53,6 +53,27 @@ void all_reduce(std::span<const CollectiveCall> calls, std::size_t rank) {
   }
 }
 
+/// What a rank writes no other reads: they read the shards of their own.
+void reduce_to_shards(std::span<const CollectiveCall> calls, std::size_t rank) {
+  const ShardRange shard = shard_range(calls[0].values.size(), calls.size(), rank);
+  Chunk total;
+  for (std::size_t done = 0; done < shard.count; done += chunk) {
+    const std::size_t first = shard.first + done;
+    const std::size_t count = std::min(chunk, shard.count - done);
+    load(total, calls[0].values.data() + first, count);
+    for (const CollectiveCall& call : calls.subspan(1)) combine_into<Add>(total, call.values.data() + first, count);
+    store(total, calls[rank].values.data() + first, count);
+  }
+}
+
+void gather_shards(std::span<const CollectiveCall> calls, std::size_t rank) {
+  for (std::size_t owner = 0; owner < calls.size(); ++owner) {
+    const ShardRange shard = shard_range(calls[0].values.size(), calls.size(), owner);
+    if (owner == rank || shard.count == 0) continue;
+    std::copy_n(calls[owner].values.data() + shard.first, shard.count, calls[rank].values.data() + shard.first);
+  }
+}
+
 void all_gather(std::span<const CollectiveCall> calls, std::size_t rank) {
   const Tensor& whole = calls[rank].to;
   std::int64_t row = 0;
@@ -126,6 +147,10 @@ void perform_share(std::span<const CollectiveCall> calls, std::int64_t rank) {
     case CollectiveKind::reduce_scatter_rows:
       return calls[own].from.dtype() == DType::f32 ? reduce_scatter<float>(calls, own)
                                                    : reduce_scatter<bfloat16>(calls, own);
+    case CollectiveKind::reduce_to_shards:
+      return reduce_to_shards(calls, own);
+    case CollectiveKind::gather_shards:
+      return gather_shards(calls, own);
     case CollectiveKind::exchange:
       return exchange(calls, own);
   }

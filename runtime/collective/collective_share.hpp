@@ -16,6 +16,8 @@ namespace maestro {
 ///   all_reduce_*         combines its shard_range() of the values and writes it to every rank
 ///   all_gather_rows      copies every part to its own whole
 ///   reduce_scatter_rows  adds its own rows of every whole
+///   reduce_to_shards     adds its own shard of all values, in place
+///   gather_shards        copies every other shard to its own values
 ///   exchange             copies the blocks it receives from where its peers have them
 void perform_share(std::span<const CollectiveCall> calls, std::int64_t rank);
 

@@ -44,6 +44,7 @@ class ThreadGroup {
     reason_.give(why);
     barrier_.abort();
   }
+  [[nodiscard]] std::string failure() const { return reason_.given() ? reason_.why() : std::string(); }
 
  private:
   /// noexcept: a rank that left here would leave its peers waiting for ever (GB-3).
@@ -95,7 +96,14 @@ class ThreadCommunicator final : public Communicator {
     group_->run(rank_,
                 {.kind = CollectiveKind::exchange, .from = from, .to = to, .sends = sends, .receives = receives});
   }
+  void reduce_to_shards(std::span<float> values) override {
+    group_->run(rank_, {.kind = CollectiveKind::reduce_to_shards, .values = values});
+  }
+  void gather_shards(std::span<float> values) override {
+    group_->run(rank_, {.kind = CollectiveKind::gather_shards, .values = values});
+  }
   void abort(const std::string& why) override { group_->abort(why); }
+  [[nodiscard]] std::string failure() const override { return group_->failure(); }
 
  private:
   std::shared_ptr<ThreadGroup> group_;  // shared: ranks end in any order

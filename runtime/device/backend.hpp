@@ -13,9 +13,11 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/collective/abort_reason.hpp"
 #include "runtime/collective/communicator.hpp"
 #include "runtime/device/device.hpp"
 
@@ -37,6 +39,16 @@ struct GroupRank {
   std::vector<std::byte> id;  ///< of make_group_id(), the same for all
   std::int64_t size = 1;
   std::int64_t rank = 0;
+  /// Shared by ranks of this process that end together: what one of them gives ends the others' calls as well, also one
+  /// that waits in join().
+  std::shared_ptr<AbortReason> abort;
+};
+
+/// Memory of another process' device as a device of this one reaches it, until its end.
+class ImportedMemory {
+ public:
+  virtual ~ImportedMemory() = default;
+  [[nodiscard]] virtual std::byte* data() const = 0;
 };
 
 /// The devices of one kind on this machine. Thread-safe. Errors are JobError with the library's own text.
@@ -54,6 +66,13 @@ class DeviceBackend {
   [[nodiscard]] virtual std::vector<std::byte> make_group_id() const = 0;
   /// Called on the device's own thread, by all ranks at once: waits for them. The device outlives the result.
   [[nodiscard]] virtual std::unique_ptr<Communicator> join(Device& device, const GroupRank& rank) const = 0;
+  /// What another process of this host needs to reach `block` of the device's memory (MemorySpace::allocate) with
+  /// import_memory(): plain bytes, good while the block lives. Empty where the system does not share memory so.
+  [[nodiscard]] virtual std::vector<std::byte> export_memory(Device& device, const std::byte* block) const = 0;
+  /// For Device::move() of `device`. Null where it cannot reach that memory; `why_not` then says so in a few words.
+  [[nodiscard]] virtual std::unique_ptr<ImportedMemory> import_memory(Device& device,
+                                                                      std::span<const std::byte> exported,
+                                                                      std::string& why_not) const = 0;
 };
 
 /// The backend, or in one line why there is none: "no NVIDIA driver: libcuda.so.1 cannot be opened".

@@ -41,6 +41,11 @@ class Device {
   /// only enqueue. On a processor work is complete when the operators return, and `done` is called at once.
   virtual void finish(std::function<void(const std::string& failure)> done) { done({}); }
   [[nodiscard]] virtual std::unique_ptr<WorkTimer> timer();
+  /// Copies between memory that the device reaches: its own, imported (DeviceBackend::import_memory), or page-locked of
+  /// the host. Beside the device's work and not ordered with it: what is read is complete, and nobody else touches what
+  /// is written. Returns at once; then `done` as in finish(), in the order of these calls. Any thread.
+  virtual void move(const std::byte* from, std::byte* to, std::size_t bytes,
+                    std::function<void(const std::string& failure)> done);
   /// Finishes what runs, drops what is queued, ends the thread. Idempotent.
   virtual void stop() = 0;
 };

@@ -3,7 +3,7 @@
 #include <cassert>
 #include <vector>
 
-#include "runtime/ops/rank_part.hpp"
+#include "runtime/collective/rank_part.hpp"
 
 namespace maestro {
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "runtime/collective/sharded_reduction.hpp"
 #include "runtime/collective/thread_group.hpp"
 #include "tests/collective/rank_threads.hpp"
 
@@ -83,6 +84,21 @@ void check_max(Communicator& group, std::uint32_t seed, std::size_t count) {
     }
     ASSERT_EQ(values[i], highest) << "value " << i << " of " << count << " on rank " << group.rank();
   }
+}
+
+void check_shards(Communicator& group, std::uint32_t seed, std::size_t count) {
+  const auto ranks = static_cast<std::size_t>(group.size()), own = static_cast<std::size_t>(group.rank());
+  std::vector<float> values = values_of<float>(seed, own, count);
+  group.reduce_to_shards(values);
+  const std::vector<float> sums = sum_of<float>(seed, ranks, count);
+  const auto shard_in = [&](const std::vector<float>& all) {
+    const ShardRange shard = shard_range(count, ranks, own);
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(shard.first);
+    return std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(shard.count));
+  };
+  EXPECT_TRUE(same_bits(shard_in(values), shard_in(sums))) << count << " values on rank " << own << " of " << ranks;
+  group.gather_shards(values);
+  EXPECT_TRUE(same_bits(values, sums)) << count << " values on rank " << own << " of " << ranks;
 }
 
 struct RowCase {
@@ -173,6 +189,13 @@ TEST_P(OfRanks, sums_are_those_of_rank_order_on_every_rank) {  // CM-1, GS-2
   const Group group = make_thread_group(GetParam());
   for (const std::size_t count : {0u, 1u, 7u, 16u, 100u, 1024u, 12345u}) {
     on_all_ranks(group, [&](Communicator& rank) { check_sum(rank, 1, count); });
+  }
+}
+
+TEST_P(OfRanks, shards_hold_the_sums_and_come_together) {  // CM-1
+  const Group group = make_thread_group(GetParam());
+  for (const std::size_t count : {0u, 1u, 7u, 16u, 100u, 1024u, 12345u}) {
+    on_all_ranks(group, [&](Communicator& rank) { check_shards(rank, 4, count); });
   }
 }
 
@@ -314,7 +337,7 @@ TEST(ThreadGroup, ranks_are_counted_and_end_in_any_order) {
 
 /// One collective of a random sequence that is the same on all ranks.
 void check_any(Communicator& group, std::uint32_t step, std::minstd_rand& random) {
-  const auto kind = random() % 5;
+  const auto kind = random() % 6;
   const RowCase at = {.seed = step,
                       .rows = static_cast<std::int64_t>(random() % 12),
                       .columns = static_cast<std::int64_t>(random() % 9),
@@ -323,6 +346,7 @@ void check_any(Communicator& group, std::uint32_t step, std::minstd_rand& random
   const auto count = static_cast<std::size_t>(random() % 130);
   if (kind == 0) return check_sum(group, step, count);
   if (kind == 1) return check_max(group, step, count);
+  if (kind == 5) return check_shards(group, step, count);
   if (kind == 2) return check_gather<bfloat16>(group, at);
   if (kind == 3)
     return random() % 2 == 0 ? check_reduce_scatter<float>(group, at) : check_reduce_scatter<bfloat16>(group, at);

@@ -268,6 +268,16 @@ ncclResult_t ncclReduceScatter(const void* data, void* result, size_t count, ncc
                    },
                    bytes, [=](int peer, const std::byte* in) { combine(result, in, count, operation, peer == 0); }));
 }
+ncclResult_t ncclBroadcast(const void* data, void* result, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+  const size_t bytes = count * size_of_type(type);
+  auto sent = std::make_shared<bool>(false);
+  return start(stream, [=] {
+    for (int peer = 0; comm->rank == root && !*sent && peer < comm->size; ++peer) comm->send(peer, data, bytes);
+    *sent = true;
+    return comm->receive(root, result, bytes);
+  });
+}
 ncclResult_t ncclReduce(const void* data, void* result, size_t count, ncclDataType_t type, ncclRedOp_t operation,
                         int root, ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = count * size_of_type(type);

@@ -32,6 +32,14 @@ class ProbeBackend final : public DeviceBackend {
     if (dynamic_cast<ProbeDevice*>(&device) == nullptr) throw std::logic_error("not the probe's own device");
     throw JobError("a probe joins no group");
   }
+  [[nodiscard]] std::vector<std::byte> export_memory(Device& /*device*/, const std::byte* /*block*/) const override {
+    return {};
+  }
+  [[nodiscard]] std::unique_ptr<ImportedMemory> import_memory(Device& /*device*/, std::span<const std::byte> exported,
+                                                              std::string& why_not) const override {
+    why_not = "a probe reaches none of " + std::to_string(exported.size()) + " bytes";
+    return nullptr;
+  }
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
-#include "runtime/ops/rank_part.hpp"
+#include "runtime/collective/rank_part.hpp"
 #include "tests/ops/parallel_ranks.hpp"
 
 namespace maestro {

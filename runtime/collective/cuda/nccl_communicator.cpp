@@ -1,5 +1,7 @@
 #include "runtime/collective/cuda/nccl_communicator.hpp"
 
+#include "runtime/collective/sharded_reduction.hpp"
+
 #include <algorithm>
 #include <thread>
 
@@ -146,6 +148,42 @@ void NcclCommunicator::reduce_uneven(const Tensor& whole, const Tensor& part, st
     }
   });
   finish("reduce_scatter_rows");
+}
+
+void NcclCommunicator::reduce_to_shards(std::span<float> values) {
+  begin({.kind = CollectiveKind::reduce_to_shards, .values = values});
+  if (values.empty() || size() == 1) return;
+  grouped("reduce_to_shards", [&](GroupResult& group) {
+    for (int owner = 0; owner < static_cast<int>(size()); ++owner) {
+      const std::span<float> shard = shard_of(values, owner);
+      if (shard.empty()) continue;
+      group.add(ncclReduce(shard.data(), owner == rank() ? shard.data() : nullptr, shard.size(), ncclFloat32, ncclSum,
+                           owner, communicator_, rank_.stream),
+                "ncclReduce");
+    }
+  });
+  finish("reduce_to_shards");
+}
+
+void NcclCommunicator::gather_shards(std::span<float> values) {
+  begin({.kind = CollectiveKind::gather_shards, .values = values});
+  if (values.empty() || size() == 1) return;
+  grouped("gather_shards", [&](GroupResult& group) {
+    for (int owner = 0; owner < static_cast<int>(size()); ++owner) {
+      const std::span<float> shard = shard_of(values, owner);
+      if (shard.empty()) continue;
+      group.add(
+          ncclBroadcast(shard.data(), shard.data(), shard.size(), ncclFloat32, owner, communicator_, rank_.stream),
+          "ncclBroadcast");
+    }
+  });
+  finish("gather_shards");
+}
+
+std::span<float> NcclCommunicator::shard_of(std::span<float> values, std::int64_t owner) const {
+  const ShardRange shard =
+      shard_range(values.size(), static_cast<std::size_t>(size()), static_cast<std::size_t>(owner));
+  return values.subspan(shard.first, shard.count);
 }
 
 void NcclCommunicator::exchange(const Tensor& from, std::span<const BlockTransfer> sends, const Tensor& to,

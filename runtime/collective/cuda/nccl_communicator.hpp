@@ -66,7 +66,12 @@ class NcclCommunicator final : public Communicator {
   void reduce_scatter_rows(const Tensor& whole, const Tensor& part) override;
   void exchange(const Tensor& from, std::span<const BlockTransfer> sends, const Tensor& to,
                 std::span<const BlockTransfer> receives) override;
+  void reduce_to_shards(std::span<float> values) override;
+  void gather_shards(std::span<float> values) override;
   void abort(const std::string& why) override { rank_.abort->give(why); }
+  [[nodiscard]] std::string failure() const override {
+    return rank_.abort->given() ? rank_.abort->why() : std::string();
+  }
 
  private:
   /// A block as contiguous device memory: its place in the tensor, or in staging memory if it is a strided rectangle.
@@ -93,6 +98,7 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] std::vector<std::int64_t> part_rows(std::int64_t own, std::int64_t rows, CollectiveKind kind);
   void gather_uneven(const Tensor& part, const Tensor& whole, std::span<const std::int64_t> rows);
   void reduce_uneven(const Tensor& whole, const Tensor& part, std::span<const std::int64_t> rows);
+  [[nodiscard]] std::span<float> shard_of(std::span<float> values, std::int64_t owner) const;
   [[nodiscard]] std::vector<Strip> strips_of(const Tensor& tensor, std::span<const BlockTransfer> transfers,
                                              DeviceMemory& staging);
   void copy_own_blocks(const CollectiveCall& call);

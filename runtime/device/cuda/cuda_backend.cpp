@@ -94,7 +94,18 @@ std::unique_ptr<Communicator> CudaBackend::join(Device& device, const GroupRank&
   nccl.size = rank.size;
   nccl.rank = rank.rank;
   nccl.stream = own->stream();
+  if (rank.abort) nccl.abort = rank.abort;
   return std::make_unique<NcclCommunicator>(nccl);
+}
+
+std::vector<std::byte> CudaBackend::export_memory(Device& /*device*/, const std::byte* /*block*/) const {
+  return {};
+}
+
+std::unique_ptr<ImportedMemory> CudaBackend::import_memory(Device& /*device*/, std::span<const std::byte> /*exported*/,
+                                                           std::string& why_not) const {
+  why_not = "memory is not shared between processes";
+  return nullptr;
 }
 
 }  // namespace maestro::cuda

@@ -19,6 +19,9 @@ class CudaBackend final : public DeviceBackend {
   [[nodiscard]] std::unique_ptr<Device> open(const DeviceOptions& options) const override;
   [[nodiscard]] std::vector<std::byte> make_group_id() const override;
   [[nodiscard]] std::unique_ptr<Communicator> join(Device& device, const GroupRank& rank) const override;
+  [[nodiscard]] std::vector<std::byte> export_memory(Device& device, const std::byte* block) const override;
+  [[nodiscard]] std::unique_ptr<ImportedMemory> import_memory(Device& device, std::span<const std::byte> exported,
+                                                              std::string& why_not) const override;
 
  private:
   TableMaker make_table_;

@@ -24,7 +24,10 @@ class OnStream final : public Communicator {
                 std::span<const BlockTransfer> receives) override {
     settled().exchange(from, sends, to, receives);
   }
+  void reduce_to_shards(std::span<float> values) override { settled().reduce_to_shards(values); }
+  void gather_shards(std::span<float> values) override { settled().gather_shards(values); }
   void abort(const std::string& why) override { ranks_.abort(why); }
+  [[nodiscard]] std::string failure() const override { return ranks_.failure(); }
 
  private:
   Communicator& settled() {
