@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #if defined(__CUDACC__)
 #define MAESTRO_HD __host__ __device__ __forceinline__
@@ -122,6 +123,12 @@ struct AdamW {
     value = value * keep - step_size * mean / (Math::square_root(variance) * inverse_root + epsilon);
   }
 };
+
+/// An id among others of which only those in [0, limit) count after the shift: -1 for the rest.
+MAESTRO_HD std::int32_t shifted_id(std::int32_t id, std::int64_t by, std::int64_t limit) {
+  const std::int64_t shifted = id + by;
+  return shifted >= 0 && shifted < limit ? static_cast<std::int32_t>(shifted) : -1;
+}
 
 /// What is known of one distribution of a row: softmax at temperature T is exp((x - max) / T - log_sum).
 struct Normaliser {

@@ -180,6 +180,14 @@ void CudaOperatorTable::embedding_backward(const Tensor& dy, const Tensor& ids, 
   cuda::embedding_backward(at(), dy, ids, positions, dtable, dpositions);
 }
 
+void CudaOperatorTable::shift_ids(const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) const {
+  cuda::shift_ids(at(), ids, by, limit, out);
+}
+
+void CudaOperatorTable::pick_columns(const Tensor& from, const Tensor& columns, const Tensor& to) const {
+  cuda::pick_columns(at(), from, columns, to);
+}
+
 void CudaOperatorTable::gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const {
   cuda::gather_rows(at(), from, index, to);
 }
