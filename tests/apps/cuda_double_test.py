@@ -159,7 +159,7 @@ class OneReplica(OnDevices):
     """Cut over devices: heads and rows are exchanged by the group's own calls."""
 
     CUT = {"width": 64, "heads": 4}
-    LAYOUTS = ({"context": 2},)
+    LAYOUTS = ({"context": 2}, {"tensor": 2}, {"context": 2, "tensor": 2})
 
     def check_cut(self, job, section, layout, **settings):
         devices = DEVICES[:math.prod(layout.values())]
@@ -294,14 +294,8 @@ class WrongInput(WithDevices, bad_input_test.Refusals):
             self.refuse_model("teacher.devices: the ranks of replica 0", f"{ONE} and cpu:0", "GPUs for all",
                               devices=[ONE, "cpu:0"], **{degree: 2})
 
-    def test_a_size_of_heads_that_no_kernel_has_ends_the_run_before_its_first_step(self):
-        run = self.start(language_model(devices=[ONE], heads=4))
-        finished = run.wait()
-        self.assertEqual(finished.status, 2, finished.describe())
-        self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
-        for text in ("error: teacher: ", "head size 8", "the nearest is 16"):
-            self.assertIn(text, finished.err)
-        self.assert_nothing_left(run)
+    def test_a_size_of_heads_that_no_kernel_has_is_refused(self):
+        self.refuse_model("teacher: ", "head size 8", "the nearest is 16", devices=[ONE], heads=4)
 
     def test_a_library_that_is_not_there_is_named(self):
         self.use_library("/nowhere")
