@@ -8,6 +8,7 @@
 #include "runtime/data/corpus.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
+#include "sections/distill/distilled_decoder.hpp"
 #include "sections/section_runner.hpp"
 #include "sections/vision/vision_language_decoder.hpp"
 #include "tests/ops/cuda/double_rank.hpp"
@@ -70,9 +71,10 @@ class DeviceRanks {
       import_tensors(section, section.parameters().values(), values.tensors, "snapshot").or_throw();
     }
   }
-  /// As ParallelBench::run; the metrics of all ranks.
+  /// As ParallelBench::run, of feeds whose gradients all ranks get whole; the metrics of all ranks one after another.
   [[nodiscard]] ParallelPass run(const Batch& batch, Pass pass, const std::vector<Feed>& feeds) {
     std::vector<PassMetrics> metrics(ranks_.size());
+    for (const auto& rank : ranks_) rank->input_gradients.clear();
     on_ranks(layout_.ranks(), [&](Communicator& world) {
       const auto number = static_cast<std::size_t>(world.rank());
       try {
@@ -87,6 +89,12 @@ class DeviceRanks {
     ParallelPass result;
     for (const PassMetrics& of_rank : metrics) {
       for (const MetricSum& metric : of_rank.get()) result.metrics.push_back(metric);
+    }
+    result.input_gradients = std::move(ranks_.front()->input_gradients);
+    for (std::size_t number = 1; number < ranks_.size(); ++number) {
+      for (const auto& [port, gradient] : ranks_[number]->input_gradients) {
+        EXPECT_EQ(gradient.values(), result.input_gradients.at(port).values()) << port;
+      }
     }
     return result;
   }
@@ -116,6 +124,7 @@ class DeviceRanks {
     std::unique_ptr<Communicator> tensor_group, context_group;
     SectionContext context;
     std::unique_ptr<SectionRunner> runner;
+    std::map<std::string, OwnedTensor> input_gradients;
   };
 
   static MicroBatchPlan plan_of(const Batch& batch, Pass pass) {
@@ -132,17 +141,23 @@ class DeviceRanks {
   [[nodiscard]] PassMetrics run_rank(Rank& rank, const Batch& batch, Pass pass, const std::vector<Feed>& feeds) const {
     const Ports ports = rank.runner->section().ports();
     std::vector<OwnedTensor> held;
-    std::vector<PortTensor> inputs;
+    std::vector<PortTensor> inputs, gradients;
     for (const Feed& feed : feeds) {
       const auto port = std::ranges::find(ports.inputs, feed.port, &Port::name);
-      held.push_back(rows_of(feed.whole, layout_.rows(port->spread, feed.whole.rows(), rank.context.parallel.rank)));
+      const std::int64_t number = rank.context.parallel.rank;
+      const OwnedTensor rows = rows_of(feed.whole, layout_.rows(port->spread, feed.whole.rows(), number));
+      held.push_back(columns_of(rows, layout_.columns(port->spread, feed.whole.columns(), number)));
       inputs.push_back({feed.port, held.back(), feed.differentiable});
+      if (!feed.differentiable) continue;
+      const auto [given, added] =
+          rank.input_gradients.try_emplace(feed.port, port->dtype, held.back().tensor().shape());
+      gradients.push_back({feed.port, given->second});
     }
     const MicroBatchPlan plan = plan_of(batch, pass);
     rank.runner->section().parameters().clear_gradients(rank.device.ops());
     PassMetrics metrics = rank.runner->forward(plan, inputs, {});
     if (pass == Pass::train) {
-      rank.runner->backward(plan, {}, {});
+      rank.runner->backward(plan, {}, gradients);
       rank.runner->add_over_ranks();
     }
     rank.device.settle();
@@ -181,6 +196,9 @@ struct Pair {
       EXPECT_EQ(weight, metric.weight) << metric.name;
     }
     if (pass != Pass::train) return;
+    for (const auto& [port, gradient] : expected.input_gradients) {
+      EXPECT_LE(worst_error(found.input_gradients.at(port).values(), gradient.values(), 1e-6), tolerance) << port;
+    }
     expect_close(devices.gradients(), single.whole(ParameterBuffer::gradients), tolerance);
   }
   ParallelBench single;
@@ -247,6 +265,35 @@ TEST_P(SectionOverDevices, exact_match_wants_the_targets_of_a_sample_on_every_ra
     text.targets[row] = (text.targets[row] + 1) % static_cast<std::int32_t>(vocabulary);
   }
   expect_matches(2);
+}
+
+TEST_P(SectionOverDevices, a_student_learns_from_every_boundary_as_on_a_processor) {
+  const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
+  DistilledDecoder::Options options;
+  options.decoder = model("gpt2", false);
+  options.decoder.vocabulary = 53;  // padded otherwise than the teacher's: parts do not line up
+  options.temperature = 1.5;
+  options.alpha = 0.7;
+  options.top_k = 12;
+  options.teacher.decoder = model("llama", false);
+  options.teacher.decoder.vocabulary = 40;
+  options.teacher.decoder.init_std = 0.3;  // so that the teacher has opinions
+  options.data = {34, vocabulary, "bytes"};
+  for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+    SCOPED_TRACE("boundary " + std::to_string(static_cast<int>(boundary)));
+    options.boundary = boundary;
+    ParallelBench teacher({}, bench.context("teacher", false), [&options](const SectionContext& context) {
+      const DecoderTrunk::Options trunk{options.teacher.decoder, options.boundary, options.top_k, {}};
+      return std::make_unique<DecoderTrunk>(context, trunk);
+    });
+    const ParallelPass sent = teacher.run(batch, Pass::evaluate);
+    std::vector<Feed> feeds;
+    for (const auto& [name, tensor] : sent.outputs) feeds.push_back({"teacher_" + name, tensor});
+    Pair pair(bench.context("student", true), GetParam(), [&options](const SectionContext& context) {
+      return std::make_unique<DistilledDecoder>(context, options);
+    });
+    pair.expect_equal(batch, Pass::train, feeds);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(layouts, SectionOverDevices,
