@@ -28,6 +28,7 @@ bool appears(const fs::path& file, Clock::time_point deadline) {
 
 void ProcessRun::State::stop() {
   control.reset();
+  groups_end->give("the run has ended");
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
   for (auto& [name, made] : devices) made->stop();
   if (emulated_clock) emulated_clock->stop();
