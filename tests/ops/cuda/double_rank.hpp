@@ -19,6 +19,7 @@ class DoubleRank {
         group_(ranks, work_.stream.get()) {}
   [[nodiscard]] const CudaOperatorTable& ops() const { return ops_; }
   [[nodiscard]] Communicator& group() { return group_; }
+  [[nodiscard]] cudaStream_t stream() const { return work_.stream.get(); }
   void settle() const { work_.stream.synchronize(); }
   [[nodiscard]] testing::RankPlace place() {
     return {ops_, &group_, [this] { settle(); }};
