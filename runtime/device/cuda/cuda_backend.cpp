@@ -71,7 +71,9 @@ std::unique_ptr<Device> CudaBackend::open(const DeviceOptions& options) const {
   if (!make_table_) throw JobError(options.name + ": this CUDA backend has no operators", ErrorCode::unavailable);
   check_capability(static_cast<int>(options.index));
   try {
-    return std::make_unique<CudaDevice>(options, poller_, parts_[options.index], make_table_);
+    auto device = std::make_unique<CudaDevice>(options, poller_, parts_[options.index], make_table_);
+    peers_.opened(device->index());
+    return device;
   } catch (const DeviceError& failed) {
     throw JobError(options.name + ": " + failed.what(), ErrorCode::unavailable);
   }

@@ -6,6 +6,7 @@
 
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cuda/cuda_device.hpp"
+#include "runtime/device/cuda/peer_access.hpp"
 
 namespace maestro::cuda {
 
@@ -27,6 +28,7 @@ class CudaBackend final : public DeviceBackend {
   TableMaker make_table_;
   std::vector<std::string> texts_;  // by device
   mutable std::deque<DeviceParts> parts_;
+  mutable PeerAccess peers_;
   mutable Poller poller_;
 };
 

@@ -3,6 +3,8 @@
 // DS-1: a block is given out again only behind the work that was queued on the device's stream before its release.
 // DS-2: nothing is recorded on the device's stream while it is being captured: blocks that are released then are
 //       ordered at the next call.
+// DS-3: DS-1 is all the order there is: what copies beside that stream (Device::move) are still reading or writing is
+//       not released.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "tests/support/cuda_double/kernel_run.hpp"
@@ -31,6 +34,9 @@ void enqueue_kernel(KernelCall call, const void* function, cudaStream_t stream);
 
 /// Puts a step of the test's own on the stream, such as the double of a library's call.
 void enqueue_step(std::function<void()> step, cudaStream_t stream);
+
+/// What is queued on the stream from now on waits until `open` is true.
+void hold_stream(cudaStream_t stream, std::shared_ptr<const std::atomic<bool>> open);
 
 [[nodiscard]] std::size_t pending_steps(cudaStream_t stream);
 /// Device and pinned bytes given out and not returned.

@@ -121,6 +121,20 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *greatest = highest_priority;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceCanAccessPeer(int* possible, int device, int peer) {
+  const int count = maestro::cuda_double::device_count;
+  if (device < 0 || device >= count || peer < 0 || peer >= count) return answer(cudaErrorInvalidDevice);
+  *possible = device == peer ? 0 : 1;
+  return answer();
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  const Lock lock(runtime().mutex);
+  if (peer < 0 || peer >= maestro::cuda_double::device_count || peer == current_device) {
+    return answer(cudaErrorInvalidDevice);
+  }
+  const bool first = runtime().peers.emplace(current_device, peer).second;
+  return answer(first ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
+}
 cudaError_t cudaDeviceSynchronize() {
   ++runtime().waits;
   const Lock lock(runtime().mutex);

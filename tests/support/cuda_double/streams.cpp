@@ -125,6 +125,11 @@ void enqueue_step(std::function<void()> step, cudaStream_t stream) {
   });
 }
 
+void hold_stream(cudaStream_t stream, std::shared_ptr<const std::atomic<bool>> open) {
+  const std::lock_guard lock(runtime().mutex);
+  runtime().push(stream, [open = std::move(open)] { return open->load(); });
+}
+
 std::size_t pending_steps(cudaStream_t stream) {
   const std::lock_guard lock(runtime().mutex);
   return runtime().at(stream)->steps.size();

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// One step of a stream; false while it has to wait for another stream.
@@ -52,6 +53,7 @@ struct Runtime {
   std::set<CUstream_st*> streams;
   CUstream_st default_stream;
   std::map<const std::byte*, Allocation> memory;
+  std::set<std::pair<int, int>> peers;              // devices, and whose memory they reach
   std::map<const void*, std::size_t> shared_bytes;  // by kernel, from cudaFuncSetAttribute
   cudaError_t failure = cudaSuccess;                // HR-4
   std::string failure_text;
