@@ -100,13 +100,16 @@ std::unique_ptr<Communicator> CudaBackend::join(Device& device, const GroupRank&
   return std::make_unique<NcclCommunicator>(nccl);
 }
 
-std::vector<std::byte> CudaBackend::export_memory(Device& /*device*/, const std::byte* /*block*/) const {
-  return {};
+std::vector<std::byte> CudaBackend::export_memory(Device& device, const std::byte* block) const {
+  const auto* own = dynamic_cast<CudaDevice*>(&device);
+  return own == nullptr ? std::vector<std::byte>() : sharing_.export_block(*own, block);
 }
 
-std::unique_ptr<ImportedMemory> CudaBackend::import_memory(Device& /*device*/, std::span<const std::byte> /*exported*/,
+std::unique_ptr<ImportedMemory> CudaBackend::import_memory(Device& device, std::span<const std::byte> exported,
                                                            std::string& why_not) const {
-  why_not = "memory is not shared between processes";
+  const auto* own = dynamic_cast<CudaDevice*>(&device);
+  if (own != nullptr) return sharing_.import_block(*own, exported, why_not);
+  why_not = device.name() + " is no CUDA device";
   return nullptr;
 }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cuda/cuda_device.hpp"
+#include "runtime/device/cuda/memory_sharing.hpp"
 #include "runtime/device/cuda/peer_access.hpp"
 
 namespace maestro::cuda {
@@ -29,6 +30,7 @@ class CudaBackend final : public DeviceBackend {
   std::vector<std::string> texts_;  // by device
   mutable std::deque<DeviceParts> parts_;
   mutable PeerAccess peers_;
+  MemorySharing sharing_;
   mutable Poller poller_;
 };
 

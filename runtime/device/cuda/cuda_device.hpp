@@ -75,7 +75,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] cudaStream_t stream() const { return work_->stream.get(); }
   [[nodiscard]] cudaStream_t copy_stream() const { return copies_.get(); }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  [[nodiscard]] DeviceSpace& memory() { return *memory_; }
+  [[nodiscard]] DeviceSpace& memory() const { return *memory_; }
   [[nodiscard]] PinnedSpace& pinned() { return pinned_; }
   [[nodiscard]] GraphCache& graphs() { return *graphs_; }
 

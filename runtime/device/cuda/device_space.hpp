@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "runtime/core/memory_space.hpp"
@@ -61,6 +62,8 @@ class DeviceSpace final : public MemorySpace {
   }
   void pin(std::byte* host_begin, std::size_t bytes) override;
   void unpin(std::byte* host_begin) override;
+  /// Whether allocate() gave out `block`, and release() did not get it back yet.
+  [[nodiscard]] bool holds(const std::byte* block) const;
   [[nodiscard]] SpaceFigures figures() const;
 
  private:
@@ -79,6 +82,7 @@ class DeviceSpace final : public MemorySpace {
   mutable std::mutex mutex_;
   Stream setup_;
   BlockCache cache_;
+  std::unordered_set<const std::byte*> given_;
   StreamOrder<PooledEvent> order_;
   std::vector<std::byte*> parked_;  // released while captured (DS-2)
   std::set<std::byte*> pinned_;     // by pin()

@@ -8,7 +8,10 @@
 //   has
 //         written past an allocation ends, at the latest when it is freed (AddressSanitizer sees reads, too);
 //   HR-4  the first failure of a kernel stays: every later call returns it, and cudaGetErrorString() tells what it was,
-//         until reset_device().
+//         until reset_device();
+//   HR-5  another process that is over the double as well reaches device memory by cudaIpcOpenMemHandle(), while the
+//   one
+//         that owns it lives; its own memory a process cannot open.
 // All calls are thread-safe: one lock is held while a step runs, so host functions on a stream must not wait for
 // another thread that makes CUDA calls.
 #pragma once
