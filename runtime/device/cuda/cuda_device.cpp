@@ -18,6 +18,7 @@ class StreamTimer final : public WorkTimer {
     check(cudaEventRecord(marks_.back().get(), stream_), "a mark of time");
   }
   [[nodiscard]] double milliseconds(std::size_t from, std::size_t to) const override {
+    const CurrentDevice current(events_->device());
     float passed = 0;
     check(cudaEventElapsedTime(&passed, marks_.at(from).get(), marks_.at(to).get()), "the time between marks");
     return passed;
@@ -50,6 +51,7 @@ cudaError_t try_work(cudaStream_t stream) {
 
 EventState AskEvent::operator()(const PolledEvent& asked) const {
   if (!asked.failure.empty()) return {false, asked.device + ": " + asked.failure};
+  CurrentDevice::keep(asked.event->device());  // the thread is the poller's own
   const cudaError_t result = cudaEventQuery(asked.event->get());
   if (result == cudaSuccess) return {true, {}};
   static_cast<void>(cudaGetLastError());
@@ -91,7 +93,8 @@ CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts
       copy_number_(poller.new_stream()),
       outstanding_(std::make_shared<Outstanding>()),
       events_(std::make_shared<EventPool>(index_)),
-      timed_events_(std::make_shared<EventPool>(index_, true)) {
+      timed_events_(std::make_shared<EventPool>(index_, true)),
+      pinned_(index_) {
   const CurrentDevice current(index_);
   work_ = std::make_unique<WorkStream>(open_stream(options, parts));
   copies_ = Stream(Priority::critical);  // whoever copies has somebody waiting
@@ -101,7 +104,7 @@ CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts
   };
   graphs_ = std::make_unique<GraphCache>(*work_, events_, say);
   table_ = make_table({index_, stream(), multiprocessors_, *memory_, pinned_, *graphs_, say, options.deterministic});
-  thread_ = std::make_unique<WorkThread>([device = index_] { static_cast<void>(cudaSetDevice(device)); });
+  thread_ = std::make_unique<WorkThread>([device = index_] { CurrentDevice::keep(device); });
 }
 
 Stream CudaDevice::open_stream(const DeviceOptions& options, DeviceParts& parts) {

@@ -1,5 +1,7 @@
-// What a device that has failed says, which only the double can show.
+// What a device that has failed says, and what becomes of devices that nobody uses: only the double can show them.
 #include <future>
+#include <set>
+#include <thread>
 
 #include "runtime/core/result.hpp"
 #include "tests/device/cuda/site.hpp"
@@ -88,6 +90,35 @@ TEST_F(FailingDevice, memory_of_it_is_refused_with_its_words_and_still_taken_bac
   } catch (const JobError& error) {
     EXPECT_NE(std::string(error.what()).find("uncorrectable ECC error"), std::string::npos) << error.what();
   }
+}
+
+TEST(StartedDevices, a_process_that_uses_one_device_starts_no_other) {
+  cuda_double::reset_device();
+  std::thread([] {  // a thread that has set no device
+    DeviceParts no_cuts(1, GreenContextCalls{});
+    Poller poller;
+    DeviceOptions options;
+    options.index = 1;
+    options.name = "cuda:1";
+    CudaDevice device(options, poller, no_cuts, any_table);
+    std::thread([&device] {
+      const SpaceMemory block(device.memory(), 64);
+      const SpaceMemory host(device.pinned(), 64);
+      std::promise<void> moved;
+      device.move(host.data(), block.data(), 64, [&moved](const std::string&) { moved.set_value(); });
+      moved.get_future().wait();
+    }).join();
+    const std::unique_ptr<WorkTimer> timer = device.timer();
+    std::promise<void> worked;
+    device.submit(Priority::critical, [&] {
+      timer->mark();
+      device.finish([&worked](const std::string&) { worked.set_value(); });
+    });
+    worked.get_future().wait();
+    std::thread([&timer] { static_cast<void>(timer->milliseconds(0, 0)); }).join();
+  })
+      .join();
+  EXPECT_EQ(cuda_double::started_devices(), std::set<int>{1});
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "tests/support/cuda_double/kernel_run.hpp"
@@ -47,9 +48,12 @@ void hold_stream(cudaStream_t stream, std::shared_ptr<const std::atomic<bool>> o
 /// Calls so far in which a host waits for a device, or may: synchronisations, blocking copies, and what gives out or
 /// takes back memory.
 [[nodiscard]] std::size_t waits();
+/// Devices that the process has started: by cudaSetDevice, or by a call that works on the one that is current, which is
+/// device 0 in a thread that has set none.
+[[nodiscard]] std::set<int> started_devices();
 /// From now on every call fails with `text`, as after a kernel's failure.
 void break_device(const std::string& text);
-/// Forgets failures and all pending work; memory and streams stay.
+/// Forgets failures, all pending work, and that devices were started; memory and streams stay.
 void reset_device();
 
 }  // namespace maestro::cuda_double

@@ -169,6 +169,11 @@ std::size_t allocated_bytes() {
   return sum;
 }
 
+std::set<int> started_devices() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().started;
+}
+
 void break_device(const std::string& text) {
   const std::lock_guard lock(runtime().mutex);
   runtime().fail(cudaErrorLaunchFailure, text);
@@ -178,6 +183,7 @@ void reset_device() {
   const std::lock_guard lock(runtime().mutex);
   runtime().failure = cudaSuccess;
   runtime().failure_text.clear();
+  runtime().started.clear();
   runtime().default_stream.steps.clear();
   for (CUstream_st* stream : runtime().streams) stream->steps.clear();
 }

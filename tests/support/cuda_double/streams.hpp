@@ -72,6 +72,7 @@ struct Runtime {
   std::map<const std::byte*, Allocation> memory;
   std::vector<Import> imports;
   std::set<std::pair<int, int>> peers;              // devices, and whose memory they reach
+  std::set<int> started;                            // devices, started_devices()
   std::map<const void*, std::size_t> shared_bytes;  // by kernel, from cudaFuncSetAttribute
   cudaError_t failure = cudaSuccess;                // HR-4
   std::string failure_text;
@@ -101,6 +102,8 @@ Runtime& runtime();
 using Lock = std::lock_guard<std::recursive_mutex>;
 /// What a call returns: the failure that stays (HR-4), else `result`, which cudaGetLastError() tells too.
 cudaError_t answer(cudaError_t result = cudaSuccess);
+/// For calls that work on the device that is current: starts it.
+void start_device();
 /// Puts a step that never waits on the stream, unless the device has failed.
 cudaError_t push(cudaStream_t stream, std::function<void()> work);
 
