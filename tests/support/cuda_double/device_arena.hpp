@@ -41,6 +41,7 @@ class DeviceArena {
   std::byte* base_ = nullptr;
   Gaps gaps_;
   std::size_t next_ = 0;  // where the search for a gap begins (DA-1)
+  std::size_t used_ = 0;  // no block has ever ended behind it
 };
 
 }  // namespace maestro::cuda_double

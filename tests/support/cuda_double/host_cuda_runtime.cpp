@@ -196,6 +196,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
   if (bytes > total_memory - maestro::cuda_double::allocated_bytes()) return answer(cudaErrorMemoryAllocation);
   *memory = bytes == 0 ? nullptr : runtime().allocate(bytes, cudaMemoryTypeDevice);
   return answer(bytes > 0 && *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
@@ -220,6 +221,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
   *memory = runtime().allocate(bytes, cudaMemoryTypeHost);
   return answer();
 }

@@ -14,6 +14,7 @@ namespace {
 cudaError_t create(cudaStream_t* stream, unsigned flags, int priority) {
   start_device();
   const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
   *stream = new CUstream_st;
   (*stream)->flags = flags;
   (*stream)->priority = priority;
@@ -72,6 +73,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   start_device();
+  if (runtime().failure != cudaSuccess) return answer();
   *event = new CUevent_st;
   return answer();
 }
