@@ -36,6 +36,7 @@ CudaOperatorTable::Engines::Engines(const CudaTableOptions& options)
   cudnn.deterministic = options.deterministic;
   attention.emplace(launch, cudnn);
   products.tune(options.tune);
+  products.say_slow(options.say);
 }
 
 CudaOperatorTable::CudaOperatorTable(const CudaTableOptions& options)

@@ -33,7 +33,8 @@ struct CudaTableOptions {
   bool deterministic = true;
   bool tf32 = false;  ///< products of f32 may round their operands to TF32
   std::size_t logits_bytes = std::size_t{512} << 20;
-  /// Says once, in one line, what a person may want to know: why attention is not done by cuDNN.
+  /// Says once, in one line, what a person may want to know: why attention is not done by cuDNN, or a product not by
+  /// cuBLASLt.
   std::function<void(const std::string&)> say;
 };
 
