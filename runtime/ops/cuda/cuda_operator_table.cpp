@@ -43,8 +43,9 @@ CudaOperatorTable::CudaOperatorTable(const CudaTableOptions& options)
     : options_(options), engines_(std::make_unique<Engines>(options)) {}
 
 void CudaOperatorTable::say_once(const std::string& refusal) const {
-  if (refusal.empty() || engines_->refusal_said == refusal) return;
-  engines_->refusal_said = refusal;
+  constexpr std::size_t most = 8;  // reasons have figures of the micro-batch in them
+  auto& said = engines_->refusals_said;
+  if (refusal.empty() || said.size() == most || !said.insert(refusal).second) return;
   if (options_.say) options_.say("attention is done by own kernels: " + refusal);
 }
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "runtime/ops/cuda/cudnn_attention.hpp"
@@ -125,7 +126,7 @@ class CudaOperatorTable final : public OperatorTable {
     LtProducts products;
     std::optional<CudnnAttention> attention;
     PinnedStaging staging;
-    std::string refusal_said;
+    std::set<std::string> refusals_said;
   };
   [[nodiscard]] const Launch& at() const { return engines_->launch; }
   /// GT-3: of the arguments alone.
