@@ -48,13 +48,19 @@ class CudnnAttentionOnDevice : public KernelTest {
     reference_.attention_backward(dout, qkv, out, lse, shape, layout, dqkv);
     return {out.values(), dqkv.values()};
   }
-  /// What lies behind the last row is NaN, as memory of others may be: no kernel may let it into a result.
+  static constexpr std::int64_t behind = 256;  // rows; kernels take up to 128 at a time
+
+  /// What lies behind the last row is NaN, as memory of others may be: no kernel may let it into a result, or write it.
   Tensor before_nans(DType dtype, Shape shape, const Values& values) {
-    constexpr std::int64_t behind = 256;  // rows; kernels take up to 128 at a time
     const OwnedTensor whole(dtype, Shape{shape[0] + behind, shape[1]});
     whole.fill(std::numeric_limits<double>::quiet_NaN());
     whole.fill(values);
     return upload(whole).row_slice(0, shape[0]);
+  }
+  void expect_nans_behind(const Tensor& used) const {
+    for (const double value : download({used.raw() + used.bytes(), used.dtype(), Shape{behind, used.columns()}})) {
+      ASSERT_TRUE(std::isnan(value)) << "memory behind a result was written";
+    }
   }
   Answer on_device(CudnnAttention& attention, const Case& problem) {
     return on_device(attention, problem, inputs(Shape{rows_of(problem), problem.shape.qkv_columns()}, 1));
@@ -72,10 +78,11 @@ class CudnnAttentionOnDevice : public KernelTest {
                                before_nans(DType::bf16, of_out, {}),
                                before_nans(DType::f32, Shape{rows, shape.heads}, {})};
     const CudnnBackward gradients{before_nans(DType::bf16, of_out, inputs(of_out, 2).values()),
-                                  empty(DType::bf16, Shape{rows, shape.qkv_columns()})};
+                                  before_nans(DType::bf16, Shape{rows, shape.qkv_columns()}, {})};
     attention.forward(tensors, shape, sequences);
     attention.backward(tensors, gradients, shape, sequences);
     check(cudaStreamSynchronize(stream_), "attention");
+    for (const Tensor& result : {tensors.out, tensors.lse, gradients.dqkv}) expect_nans_behind(result);
     return {download(tensors.out), download(gradients.dqkv)};
   }
 };
