@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "runtime/ops/cuda/cudnn_attention.hpp"
@@ -33,7 +34,8 @@ struct CudaTableOptions {
   bool deterministic = true;
   bool tf32 = false;  ///< products of f32 may round their operands to TF32
   std::size_t logits_bytes = std::size_t{512} << 20;
-  /// Says once, in one line, what a person may want to know: why attention is not done by cuDNN.
+  /// Says once, in one line, what a person may want to know: why attention is not done by cuDNN, or a product not by
+  /// cuBLASLt.
   std::function<void(const std::string&)> say;
 };
 
@@ -127,7 +129,7 @@ class CudaOperatorTable final : public OperatorTable {
     LtProducts products;
     std::optional<CudnnAttention> attention;
     PinnedStaging staging;
-    std::string refusal_said;
+    std::set<std::string> refusals_said;
   };
   [[nodiscard]] const Launch& at() const { return engines_->launch; }
   /// GT-3: of the arguments alone.
