@@ -153,7 +153,9 @@ std::optional<cudaMemoryType> Runtime::type_of(const void* address, std::size_t 
 void enqueue_kernel(KernelCall call, const void* function, cudaStream_t stream) {
   const std::lock_guard lock(runtime().mutex);
   const auto asked = runtime().shared_bytes.find(function);
-  const std::size_t granted = asked == runtime().shared_bytes.end() ? shared_bytes_without_asking : asked->second;
+  const bool has_asked = asked != runtime().shared_bytes.end();
+  const std::size_t granted = has_asked ? asked->second : shared_bytes_without_asking;
+  call.most_shared_bytes = has_asked ? shared_bytes_per_block : shared_bytes_without_asking;
   const std::size_t threads = std::size_t{call.block.x} * call.block.y * call.block.z;
   const std::size_t blocks = std::size_t{call.grid.x} * call.grid.y * call.grid.z;
   if (threads == 0 || threads > 1024 || blocks == 0 || call.shared_bytes > granted) {
