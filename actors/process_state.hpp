@@ -20,6 +20,7 @@
 #include "actors/run_report.hpp"
 #include "actors/snapshot_writer.hpp"
 #include "actors/supervisor.hpp"
+#include "runtime/collective/abort_reason.hpp"
 #include "runtime/device/emulated_device.hpp"
 #include "runtime/observe/trace.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -63,6 +64,8 @@ struct ProcessRun::State {
   std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
   std::map<std::string, std::unique_ptr<Device>> devices;
   std::mutex gang;  // ReplicaSpec::gang
+  /// Ends the groups of this process' devices. Shared with their communicators.
+  std::shared_ptr<AbortReason> groups_end = std::make_shared<AbortReason>();
   StartPoint start;
   Meeting meeting;
   ReplicaBuilder builder{plan, ops, start, [this](const ReplicaPlace& at, std::size_t layout_rank) -> Device& {
