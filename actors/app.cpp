@@ -288,7 +288,6 @@ JobPlan App::resolve() {
     };
   }
   check_emulated(plan);
-  check_cuda(plan);
   for (std::uint32_t index = 0; index < plan.prototypes.size(); ++index) {
     const PassCost cost = plan.cost(SectionId(index), plan.largest);
     plan.flops_per_token.push_back((cost.forward + cost.backward) / static_cast<double>(plan.largest.tokens));
@@ -302,6 +301,7 @@ JobPlan App::resolve() {
   check_devices(plan, (request.cores + request.cuda.of_host) * (request.hosts.back() + 1));
   for (const PlannedSection& section : plan.sections) request.devices.push_back(section.config.devices);
   plan.places = place(plan.graph, request);
+  check_cuda(plan);
   plan.effective_job = document_.to_toml();
   return plan;
 }

@@ -64,13 +64,13 @@ struct ProcessRun::State {
   std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
   std::map<std::string, std::unique_ptr<Device>> devices;
   std::mutex gang;  // ReplicaSpec::gang
-  /// Ends the groups of this process' devices. Shared with their communicators.
+  /// Given when the run ends, before devices stop: nothing that is queued waits for other ranks any more.
   std::shared_ptr<AbortReason> groups_end = std::make_shared<AbortReason>();
   StartPoint start;
   Meeting meeting;
-  ReplicaBuilder builder{plan, ops, start, [this](const ReplicaPlace& at, std::size_t layout_rank) -> Device& {
-                           return *device(at, layout_rank);
-                         }};
+  ReplicaBuilder builder{
+      plan, ops, start, groups_end,
+      [this](const ReplicaPlace& at, std::size_t layout_rank) -> Device& { return *device(at, layout_rank); }};
   std::vector<BuiltReplica> replicas;
   std::unique_ptr<Network> network;
   std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)

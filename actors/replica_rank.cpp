@@ -37,6 +37,15 @@ void abort_groups(const ParallelContext& parallel, const std::string& why) {
   if (parallel.context_group != nullptr) parallel.context_group->abort(why);
 }
 
+/// Why what complete work gives means nothing: an exchange with peers has failed behind it. Empty when all is well.
+std::string breach_of(const WorkResult& given, const ParallelContext& parallel) {
+  std::string broken = given.broken();  // first: it names the peers
+  for (const Communicator* group : {parallel.tensor_group, parallel.context_group}) {
+    if (broken.empty() && group != nullptr) broken = group->failure();
+  }
+  return broken;
+}
+
 /// Rows that came in several pieces join in memory of the processor.
 void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
   if (copy.from_host) {
@@ -134,15 +143,17 @@ void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds la
   // Ranks that meet in collectives need one order on all devices, and priorities would break it (RK-2).
   const bool first = node().mode == Mode::forward_backward || spec_->ranks.size() > 1;
   Device* const device = spec_->ranks[index_].device;
-  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_, device] {
+  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_, device,
+               groups_end = spec_->groups.end] {
     const auto begin = Clock::now();
     try {
-      device->finish([self, traced, begin, index, given = job()](const std::string& failure) {
+      device->finish([self, traced, begin, index, runner, groups_end, given = job()](const std::string& failure) {
         traced.finished(begin);
+        const std::string broken = breach_of(given, runner->context().parallel);
+        if (!broken.empty()) return tell_from_outside(self, TransferBroken{broken});
+        const bool ended = groups_end != nullptr && groups_end->given();  // then devices fail in consequence
+        if (!failure.empty() && ended) return tell_from_outside(self, TransferBroken{failure});
         if (!failure.empty()) return tell_from_outside(self, Failure{failure});
-        if (std::string broken = given.broken(); !broken.empty()) {
-          return tell_from_outside(self, TransferBroken{std::move(broken)});
-        }
         WorkDone result = given.get();
         result.layout_rank = index;
         tell_from_outside(self, std::move(result));

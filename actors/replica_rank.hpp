@@ -5,6 +5,8 @@
 // RK-2: work that meets other ranks in collectives reaches the devices of all ranks in one order (ReplicaSpec::gang),
 //       so that ranks never wait for each other in a circle.
 // RK-3: a rank whose work fails aborts its collectives, and so does one that is woken by that: no rank waits for it.
+// RK-4: what work gives is used only when nothing that it met others in has failed. Such failures are told as
+//       TransferBroken, for a peer that was lost is the better explanation.
 #pragma once
 
 #include <atomic>

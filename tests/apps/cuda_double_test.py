@@ -6,6 +6,7 @@ kernel on the processor, thread by thread. So models and runs are tiny.
 """
 
 import ctypes
+import math
 import os
 import unittest
 from unittest import mock
@@ -23,7 +24,8 @@ VOCABULARY = 61
 # Kernels add fp32 products in another order, 6e-8 each; some steps of a distillation amplify it to 3e-6.
 FP32_TOLERANCE = 2e-5
 BF16_TOLERANCE = 2e-2  # of 8 significant bits, which both round at places of their own
-ONE, OTHER = "cuda:0", "cuda:1"
+DEVICES = [f"cuda:{index}" for index in range(4)]
+ONE, OTHER = DEVICES[:2]
 
 
 def gpt2(**changes):
@@ -153,6 +155,24 @@ class ADistillation(OnDevices):
         self.check(distillation(), {"teacher": [ONE], "student": ["cpu:0"]}, "--processes", 2)
 
 
+class OneReplica(OnDevices):
+    """Cut over devices: heads and rows are exchanged by the group's own calls."""
+
+    CUT = {"width": 64, "heads": 4}
+    LAYOUTS = ({"context": 2},)
+
+    def check_cut(self, job, section, layout, **settings):
+        devices = DEVICES[:math.prod(layout.values())]
+        wanted = {f"{section}.{key}": degree for key, degree in layout.items()}
+        self.check(job, {section: devices}, settings={**wanted, **settings})
+
+    def test_cut_over_devices_trains_as_on_one_processor(self):
+        for layout in self.LAYOUTS:
+            for family, changes in (("gpt2", {}), ("llama", {"kv_heads": 4})):
+                with self.subTest(family, **layout):
+                    self.check_cut(language_model(family, **self.CUT, **changes), "teacher", layout)
+
+
 class TwoReplicas(OnDevices):
     PLACES = {"one process": (1, "auto"), "two processes over shm": (2, "shm"), "two processes over tcp": (2, "tcp")}
 
@@ -250,7 +270,7 @@ class WrongInput(WithDevices, bad_input_test.Refusals):
             self.refuse_job(language_model(**changes), "teacher", *wanted)
 
     def test_a_device_that_is_not_there_is_refused(self):
-        self.refuse_model('"cuda:9"', "cuda:0 to cuda:1", devices=["cuda:9"])
+        self.refuse_model('"cuda:9"', "cuda:0 to cuda:3", devices=["cuda:9"])
         for name in ("cuda:", "cuda:x", "cuda:-1", f"cuda:{2 ** 64}"):
             self.refuse_model(f'"{name}"', "cuda:K", devices=[name])
 
@@ -269,10 +289,10 @@ class WrongInput(WithDevices, bad_input_test.Refusals):
         checked = self.call("check", name, *bad_input_test.options_of(split(apart)))
         self.assertEqual(checked.status, 0, checked.describe())
 
-    def test_layers_cut_over_devices_are_refused_with_what_may_be_used(self):
+    def test_a_replica_cut_over_a_device_and_a_core_is_refused(self):
         for degree in ("tensor", "context"):
-            self.refuse_model(f"teacher.{degree} = 2 on {ONE}", "replicas or pipeline", devices=[ONE, OTHER],
-                              **{degree: 2})
+            self.refuse_model("teacher.devices: the ranks of replica 0", f"{ONE} and cpu:0", "GPUs for all",
+                              devices=[ONE, "cpu:0"], **{degree: 2})
 
     def test_a_size_of_heads_that_no_kernel_has_ends_the_run_before_its_first_step(self):
         run = self.start(language_model(devices=[ONE], heads=4))

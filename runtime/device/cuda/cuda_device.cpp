@@ -53,7 +53,10 @@ EventState AskEvent::operator()(const PolledEvent& asked) const {
   const cudaError_t result = cudaEventQuery(asked.event->get());
   if (result == cudaSuccess) return {true, {}};
   static_cast<void>(cudaGetLastError());
-  if (result == cudaErrorNotReady) return {};
+  if (result == cudaErrorNotReady) {
+    const std::string failed = asked.groups ? asked.groups->failure() : std::string();
+    return failed.empty() ? EventState{} : EventState{false, asked.device + ": " + failed};
+  }
   return {false, asked.device + ": " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) +
                      ", found behind the work that failed)"};
 }
@@ -138,7 +141,7 @@ CudaDevice::~CudaDevice() {
 }
 
 void CudaDevice::finish(std::function<void(const std::string& failure)> done) {
-  PolledEvent mark{std::nullopt, name_, {}};
+  PolledEvent mark{std::nullopt, name_, {}, groups_};
   try {
     PooledEvent event = events_->take();
     check(cudaEventRecord(event.get(), stream()), "the end of work");

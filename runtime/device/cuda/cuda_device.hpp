@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/collective/group_watch.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/device/completion_poller.hpp"
 #include "runtime/device/cuda/device_space.hpp"
@@ -26,6 +27,7 @@ struct PolledEvent {
   std::optional<PooledEvent> event;
   std::string device;  ///< its name, for what failed
   std::string failure;
+  std::shared_ptr<GroupWatch> groups = {};  ///< that the work before the mark may wait in
 };
 struct AskEvent {
   EventState operator()(const PolledEvent& asked) const;
@@ -68,6 +70,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] DeviceSpace& memory() { return *memory_; }
   [[nodiscard]] PinnedSpace& pinned() { return pinned_; }
   [[nodiscard]] GraphCache& graphs() { return *graphs_; }
+  /// What completions that do not come ask for what has failed.
+  [[nodiscard]] const std::shared_ptr<GroupWatch>& groups() const { return groups_; }
 
  private:
   class Outstanding;
@@ -80,7 +84,8 @@ class CudaDevice final : public Device {
   Poller& poller_;
   StreamNumber number_;
   std::shared_ptr<Outstanding> outstanding_;  // with the completions, whose last may come from the poller's thread
-  std::shared_ptr<EventPool> events_;         // with the events that the poller still holds
+  std::shared_ptr<GroupWatch> groups_ = std::make_shared<GroupWatch>();
+  std::shared_ptr<EventPool> events_;  // with the events that the poller still holds
   std::shared_ptr<EventPool> timed_events_;
   std::unique_ptr<DevicePart> part_;  // before the stream that is made of it
   std::unique_ptr<WorkStream> work_;

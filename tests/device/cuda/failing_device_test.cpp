@@ -1,9 +1,12 @@
 // What a device that has failed says, which only the double can show.
+#include <atomic>
 #include <future>
+#include <utility>
 
 #include "runtime/core/result.hpp"
 #include "tests/device/cuda/site.hpp"
 #include "tests/support/cuda_double/host_cuda.hpp"
+#include "tests/support/cuda_double/streams.hpp"
 
 namespace maestro::cuda {
 namespace {
@@ -54,6 +57,34 @@ TEST_F(FailingDevice, completions_that_were_outstanding_are_told_too_and_stop_en
   for (const std::string& failure : failures) {
     EXPECT_NE(failure.find("device-side assert"), std::string::npos) << failure;
   }
+}
+
+/// A group whose network fails once.
+class FailingGroup final : public WatchedGroup {
+ public:
+  [[nodiscard]] std::string network_failure() const override { return std::exchange(text_, {}); }
+
+ private:
+  mutable std::string text_ = "the cable is out";
+};
+
+TEST_F(FailingDevice, completions_behind_a_group_whose_network_has_failed_are_told) {
+  const std::unique_ptr<CudaDevice> device = open();
+  const FailingGroup group;
+  device->groups()->add(group);
+  std::atomic<bool> ended = false;
+  std::promise<std::string> told;
+  device->submit(Priority::critical, [&] {
+    {
+      const cuda_double::Lock lock(cuda_double::runtime().mutex);
+      cuda_double::runtime().push(device->stream(), [&ended] { return ended.load(); });  // waits for a peer
+    }
+    device->finish([&](const std::string& failure) { told.set_value(failure); });
+  });
+  EXPECT_EQ(told.get_future().get(), "cuda:0: the cable is out");
+  device->groups()->remove(group);
+  ended = true;
+  EXPECT_EQ(finish(*device), "");
 }
 
 TEST_F(FailingDevice, memory_of_it_is_refused_with_its_words_and_still_taken_back) {

@@ -22,7 +22,7 @@
 
 namespace maestro::cuda_double {
 
-inline constexpr int device_count = 2;
+inline constexpr int device_count = 4;
 inline constexpr int multiprocessors = 4;
 
 /// Puts the kernel on the stream; refuses (as a launch does, in cudaGetLastError()) limits KD-4. `function` is the

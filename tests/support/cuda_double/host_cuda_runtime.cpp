@@ -124,7 +124,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaDeviceSynchronize() {
   ++runtime().waits;
   const Lock lock(runtime().mutex);
-  runtime().run_everything();
+  runtime().run_device();
   return answer();
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
@@ -179,7 +179,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 cudaError_t cudaFree(void* memory) {
   ++runtime().waits;
   const Lock lock(runtime().mutex);
-  runtime().run_everything();
+  runtime().run_device();
   if (memory != nullptr) runtime().release(memory);
   return answer();
 }
@@ -203,7 +203,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
 cudaError_t cudaFreeHost(void* memory) {
   ++runtime().waits;
   const Lock lock(runtime().mutex);
-  runtime().run_everything();
+  runtime().run_device();
   if (memory != nullptr) runtime().release(memory);
   return answer();
 }
@@ -240,7 +240,6 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   ++runtime().waits;
-  const Lock lock(runtime().mutex);
   const cudaError_t result = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
   if (result != cudaSuccess) return result;
   return cudaStreamSynchronize(nullptr);

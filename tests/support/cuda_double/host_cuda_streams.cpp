@@ -13,6 +13,7 @@ namespace {
 cudaError_t create(cudaStream_t* stream, unsigned flags, int priority) {
   const Lock lock(runtime().mutex);
   *stream = new CUstream_st;
+  static_cast<void>(cudaGetDevice(&(*stream)->device));
   (*stream)->flags = flags;
   (*stream)->priority = priority;
   runtime().streams.insert(*stream);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "tests/support/cuda_double/host_cuda.hpp"
 
@@ -36,27 +37,48 @@ void Runtime::push(cudaStream_t stream, Step step) {
   }
 }
 
-void Runtime::run_one(CUstream_st* stream) {
-  if (failure != cudaSuccess || stream->steps.empty()) return;
+bool Runtime::run_one(CUstream_st* stream) {
+  if (failure != cudaSuccess || stream->steps.empty()) return true;
   try {
     const Step step = stream->steps.front();
-    if (step()) stream->steps.pop_front();
+    if (!step()) return false;
+    stream->steps.pop_front();
   } catch (const KernelError& error) {
     fail(cudaErrorLaunchFailure, error.what());
   }
+  return true;
+}
+
+void Runtime::let_others_queue() {
+  mutex.unlock();
+  std::this_thread::yield();
+  mutex.lock();
 }
 
 void Runtime::run_all(CUstream_st* stream) {
-  while (failure == cudaSuccess && !stream->steps.empty()) run_one(stream);
+  while (failure == cudaSuccess && !stream->steps.empty()) {
+    if (!run_one(stream)) let_others_queue();
+  }
 }
 
 void Runtime::run_until(const std::shared_ptr<Recording>& recording) {
-  while (failure == cudaSuccess && !recording->done) run_one(recording->stream);
+  while (failure == cudaSuccess && !recording->done) {
+    if (!run_one(recording->stream)) let_others_queue();
+  }
 }
 
-void Runtime::run_everything() {
+void Runtime::run_device() {
+  int device = 0;
+  static_cast<void>(cudaGetDevice(&device));
   run_all(&default_stream);
-  for (CUstream_st* stream : streams) run_all(stream);
+  const auto busy = [&] {
+    return std::ranges::find_if(
+        streams, [&](const CUstream_st* stream) { return stream->device == device && !stream->steps.empty(); });
+  };
+  // A stream may go while others queue: it is looked for anew.
+  for (auto found = busy(); failure == cudaSuccess && found != streams.end(); found = busy()) {
+    if (!run_one(*found)) let_others_queue();
+  }
 }
 
 void Runtime::fail(cudaError_t error, const std::string& text) {

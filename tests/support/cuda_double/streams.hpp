@@ -32,6 +32,7 @@ struct CUgraphExec_st {
 };
 struct CUstream_st {
   std::deque<Step> steps;
+  int device = 0;
   unsigned flags = 0;
   int priority = 0;
   std::unique_ptr<CUgraph_st> capture;  ///< set while steps are captured instead of queued
@@ -59,11 +60,15 @@ struct Runtime {
 
   CUstream_st* at(cudaStream_t stream) { return stream == nullptr ? &default_stream : stream; }
   void push(cudaStream_t stream, Step step);
-  /// Runs the first step, or one of the stream it waits for. Pending work stays where a step fails.
-  void run_one(CUstream_st* stream);
+  /// Runs the first step, or one of the stream it waits for; false where the step has to wait. Pending work stays where
+  /// a step fails.
+  bool run_one(CUstream_st* stream);
+  /// These wait with the lock open, which their caller holds once: a step may wait for what another thread queues.
   void run_all(CUstream_st* stream);
   void run_until(const std::shared_ptr<Recording>& recording);
-  void run_everything();
+  /// All streams of the current device.
+  void run_device();
+  void let_others_queue();
   void fail(cudaError_t error, const std::string& text);
   void* allocate(std::size_t bytes, cudaMemoryType type);
   void release(void* memory);
