@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -175,6 +176,9 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.global_clip = plan.train.clip == "global";
     for (std::size_t index = 0; index < built.runners.size(); ++index) {
       spec.ranks.push_back({built.runners[index], device(at, index)});
+    }
+    if (std::ranges::any_of(at.devices, is_cuda_device)) {
+      spec.groups = {cuda_status().backend, &plan.places, groups_end};
     }
     spec.host_ops = &ops;
     spec.gang = &gang;

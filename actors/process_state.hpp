@@ -20,6 +20,7 @@
 #include "actors/run_report.hpp"
 #include "actors/snapshot_writer.hpp"
 #include "actors/supervisor.hpp"
+#include "runtime/collective/abort_reason.hpp"
 #include "runtime/device/emulated_device.hpp"
 #include "runtime/observe/trace.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
