@@ -10,6 +10,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Memory of a rank's device that other processes of the host share, and theirs, as far as its backend does that.
+PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
+  PortDevice made;
+  made.device = spec.ranks[rank].device;
+  made.paths = spec.paths;
+  made.log = spec.log;
+  if (spec.backend == nullptr || !made.apart()) return made;
+  made.export_memory = [backend = spec.backend, device = made.device](const std::byte* block) {
+    const std::vector<std::byte> exported = backend->export_memory(*device, block);
+    return std::string(reinterpret_cast<const char*>(exported.data()), exported.size());
+  };
+  made.import_memory = [backend = spec.backend, device = made.device](std::string_view exported, std::string& why_not) {
+    return backend->import_memory(*device, std::as_bytes(std::span(exported)), why_not);
+  };
+  return made;
+}
+
 ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
   ReplicaPortsOptions options;
   options.graph = spec.graph;
@@ -21,8 +38,7 @@ ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
   options.limits = spec.limits;
   options.epoch = spec.epoch;
   options.remote = spec.remote;
-  options.memory = &spec.ranks[rank].device->ops().memory();
-  options.direct = spec.direct;
+  options.device = port_device(spec, rank);
   return options;
 }
 
@@ -95,22 +111,24 @@ void abort_groups(const ParallelContext& parallel, const std::string& why) {
   if (parallel.context_group != nullptr) parallel.context_group->abort(why);
 }
 
-/// Rows that came in several pieces join in memory of the processor.
+/// Rows that came in several pieces join in one memory.
 void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
-  if (copy.from_host) {
+  if (copy.from_host && copy.to_host) {
     std::memcpy(copy.to, copy.from, copy.bytes);
     return;
   }
   const Shape shape{static_cast<std::int64_t>(copy.bytes)};
-  ops.download(Tensor(const_cast<std::byte*>(copy.from), DType::u8, shape), Tensor(copy.to, DType::u8, shape));
+  const Tensor from(const_cast<std::byte*>(copy.from), DType::u8, shape);
+  const Tensor to(copy.to, DType::u8, shape);
+  copy.to_host ? ops.download(from, to) : ops.upload(from, to);
 }
 
 }  // namespace
 
-ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::function<void()> on_buffer_free)
+ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, PortEvents events)
     : spec_(&spec),
       index_(index),
-      ports_(ports_options(spec, index), *spec.network, std::move(on_buffer_free)),
+      ports_(ports_options(spec, index), *spec.network, std::move(events)),
       mirror_(spec.ranks[index].device->ops(), exchanged_gradients(spec, index)),
       reductions_{ReplicaReduction(reduction_options(spec, index, ports_.client(), mirror_), *spec.network),
                   ReplicaReduction(tie_options(spec, index, ports_.client(), mirror_), *spec.network),
