@@ -49,6 +49,7 @@ std::byte* DeviceSpace::allocate(std::size_t bytes) {
   }
   settle(cudaMemsetAsync(block, 0, BlockCache::rounded(bytes), setup_.get()), "clearing memory");
   settle(cudaStreamSynchronize(setup_.get()), "waiting for the device");
+  given_.insert(block);
   return block;
 }
 
@@ -83,6 +84,7 @@ void DeviceSpace::release(std::byte* block, std::size_t bytes) noexcept {
   const CurrentDevice current(device_);
   const std::lock_guard capture(work_.capture);
   const std::lock_guard lock(mutex_);
+  given_.erase(block);
   parked_.push_back(block);
   cache_.release(block, bytes);
   try {
@@ -148,6 +150,11 @@ void DeviceSpace::unpin(std::byte* host_begin) {
   const CurrentDevice current(device_);
   const std::lock_guard lock(mutex_);
   if (pinned_.erase(host_begin) > 0 && cudaHostUnregister(host_begin) != cudaSuccess) forget_error();
+}
+
+bool DeviceSpace::holds(const std::byte* block) const {
+  const std::lock_guard lock(mutex_);
+  return given_.contains(block);
 }
 
 SpaceFigures DeviceSpace::figures() const {

@@ -56,6 +56,27 @@ TEST_F(FailingDevice, completions_that_were_outstanding_are_told_too_and_stop_en
   }
 }
 
+TEST_F(FailingDevice, copies_are_told_of_the_failure_and_those_behind_it_too) {  // CD-2, CD-4
+  const std::unique_ptr<CudaDevice> device = open();
+  std::byte* const block = device->memory().allocate(100);
+  std::vector<std::string> failures;
+  const auto note = [&failures](const std::string& failure) { failures.push_back(failure); };
+  device->move(block, block + 50, 50, note);
+  ASSERT_EQ(cudaStreamSynchronize(device->copy_stream()), cudaSuccess);
+  cuda_double::enqueue_step([] { cuda_double::break_device("uncorrectable NVLink error"); }, device->copy_stream());
+  device->move(block, block + 50, 50, note);
+  device->move(block, block + 50, 50, note);
+  ASSERT_NE(cudaStreamSynchronize(device->copy_stream()), cudaSuccess);
+  device->move(block, block + 50, 50, note);  // refused at once
+  device->memory().release(block, 100);
+  device->stop();
+  ASSERT_EQ(failures.size(), 4u);
+  for (std::size_t at = 1; at < failures.size(); ++at) {
+    EXPECT_EQ(failures[at].rfind("cuda:0: ", 0), 0u) << failures[at];
+    EXPECT_NE(failures[at].find("uncorrectable NVLink error"), std::string::npos) << failures[at];
+  }
+}
+
 TEST_F(FailingDevice, memory_of_it_is_refused_with_its_words_and_still_taken_back) {
   const std::unique_ptr<CudaDevice> device = open();
   std::byte* const block = device->memory().allocate(100);

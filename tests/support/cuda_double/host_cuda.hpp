@@ -8,14 +8,20 @@
 //   has
 //         written past an allocation ends, at the latest when it is freed (AddressSanitizer sees reads, too);
 //   HR-4  the first failure of a kernel stays: every later call returns it, and cudaGetErrorString() tells what it was,
-//         until reset_device().
+//         until reset_device();
+//   HR-5  another process that is over the double as well reaches device memory by cudaIpcOpenMemHandle(), while the
+//   one
+//         that owns it lives; its own memory a process cannot open.
 // All calls are thread-safe: one lock is held while a step runs, so host functions on a stream must not wait for
 // another thread that makes CUDA calls.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "tests/support/cuda_double/kernel_run.hpp"
@@ -31,6 +37,9 @@ void enqueue_kernel(KernelCall call, const void* function, cudaStream_t stream);
 
 /// Puts a step of the test's own on the stream, such as the double of a library's call.
 void enqueue_step(std::function<void()> step, cudaStream_t stream);
+
+/// What is queued on the stream from now on waits until `open` is true.
+void hold_stream(cudaStream_t stream, std::shared_ptr<const std::atomic<bool>> open);
 
 [[nodiscard]] std::size_t pending_steps(cudaStream_t stream);
 /// Device and pinned bytes given out and not returned.
