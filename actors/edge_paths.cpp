@@ -134,6 +134,19 @@ std::set<EdgePath> JobPaths::arriving(const EdgeWay& way, const EdgeEnd& to) con
   return paths;
 }
 
+bool JobPaths::may_take(EdgePath wanted) const {
+  for (std::uint32_t index = 0; places_ != nullptr && index < graph_->edges().size(); ++index) {
+    if (!touches_device(graph_->edge(EdgeId(index)))) continue;
+    for (const bool gradient : {false, true}) {
+      const EdgeWay way{EdgeId(index), gradient};
+      for (const EdgeEnd& to : ends(receiver(way))) {
+        if (arriving(way, to).contains(wanted)) return true;
+      }
+    }
+  }
+  return false;
+}
+
 bool JobPaths::touches_device(const GraphEdge& edge) const {
   return std::ranges::any_of(*places_, [&](const ReplicaPlace& each) {
     return (each.section == edge.from || each.section == edge.to) && std::ranges::any_of(each.devices, is_cuda_device);

@@ -54,6 +54,8 @@ class JobPaths {
   [[nodiscard]] std::set<EdgePath> leaving(const EdgeWay& way, const EdgeEnd& sender) const;
   /// The ways from all senders.
   [[nodiscard]] std::set<EdgePath> arriving(const EdgeWay& way, const EdgeEnd& receiver) const;
+  /// Some edge may take that way, or the gradients that come back along it.
+  [[nodiscard]] bool may_take(EdgePath path) const;
   /// One line per edge that touches a device with memory of its own, each way named once:
   /// "teacher.hidden to student.teacher: in memory of the device".
   [[nodiscard]] std::vector<std::string> describe() const;

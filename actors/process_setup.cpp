@@ -132,7 +132,9 @@ void ProcessRun::State::open_actors() {
 void ProcessRun::State::build() {
   replicas = builder.build_all(rank);
   const std::string listen = job_start ? job_start->listen_address() : plan.transport.listen;
-  network = std::make_unique<Network>(network_options(plan.transport, listen), several() || plan.transport.force_rma);
+  NetworkOptions options = network_options(plan.transport, listen);
+  options.device_memory = JobPaths(plan.graph, plan.places, plan.transport.force_rma).may_take(EdgePath::device_rma);
+  network = std::make_unique<Network>(options, several() || plan.transport.force_rma);
 }
 
 void ProcessRun::State::spawn_bridge(LocalActors& local) {

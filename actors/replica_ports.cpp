@@ -131,10 +131,16 @@ void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const bool by_host = !options_.device.apart() || options_.device.paths.leaves_by_host({edge, gradient}, self());
   MemorySpace& memory = by_host ? host_memory() : options_.device.memory();
   const std::size_t headers = by_host ? pieces * PieceWriter::header_bytes : 0;
-  auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + headers, blocks, on_buffer_free_, memory), nullptr,
-                                          aligned, own_columns(edge), joined.dtype});
+  auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + headers, blocks, on_buffer_free_, memory),
+                                          nullptr,
+                                          {},
+                                          aligned,
+                                          own_columns(edge),
+                                          joined.dtype});
   if (options_.remote && memory.host()) {
     made->region = network_->register_memory(made->buffers.memory(), made->buffers.memory_bytes());
+  } else if (options_.remote) {
+    register_on_device(*made, {edge, gradient});
   }
   of_edge[edge.value()] = made.get();
   pools_[key] = std::move(made);

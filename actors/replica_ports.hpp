@@ -38,6 +38,8 @@ struct PortDevice {
   /// As in DeviceBackend. May be empty: nothing is shared.
   std::function<std::string(const std::byte* block)> export_memory;
   std::function<std::unique_ptr<ImportedMemory>(std::string_view exported, std::string& why_not)> import_memory;
+  /// For writes by the network; an error says in a few words why not. May be empty: none of it.
+  std::function<Result<std::unique_ptr<Region>>(std::byte* block, std::size_t bytes)> register_memory;
   std::function<void(const std::string& line)> log;  ///< may be empty
   [[nodiscard]] MemorySpace& memory() const { return device == nullptr ? host_memory() : device->ops().memory(); }
   [[nodiscard]] bool apart() const { return !memory().host(); }
@@ -140,6 +142,7 @@ class ReplicaPorts {
   struct Pool {
     BufferPool buffers;
     std::unique_ptr<Region> region;
+    std::string why_not;  // of a device's memory without region
     std::size_t payload_bytes = 0;
     std::int64_t columns = 1;
     DType dtype = DType::f32;
@@ -148,14 +151,17 @@ class ReplicaPorts {
   using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex, std::uint32_t>;  // ..., of the receiver, and its rank
   void add_ring(EdgeId edge, bool gradient);
   void add_pool(EdgeId edge, bool gradient);
+  /// Where some receiver may be reached by RMA from there.
+  void register_on_device(Pool& made, const EdgeWay& way) const;
   void add_staging();
   [[nodiscard]] EdgeEnd self() const { return {options_.section, options_.replica, options_.layout_rank}; }
   /// Others may be able to put pieces into memory of this device.
   [[nodiscard]] bool offers_device_memory(const EdgeWay& way) const;
   void offer_device_memory(Ring& ring, const EdgeWay& way) const;
   [[nodiscard]] Link link_to(const ReplicaAddress& peer, const RingAddress& address);
-  /// Chooses how pieces get there, and says so where it is not as planned.
-  void choose_way(Link& link, const ReplicaAddress& peer);
+  /// Chooses how pieces of a pool in memory of the device get there, and says so where the plan left it open or where
+  /// it is not as planned.
+  void choose_way(Link& link, const Pool& from, EdgePath planned);
   void say(const std::string& line);
   /// Rows of an axis in one micro-batch at most.
   [[nodiscard]] std::int64_t max_rows(Axis axis) const;

@@ -12,11 +12,26 @@ bool ReplicaPorts::offers_device_memory(const EdgeWay& way) const {
 }
 
 void ReplicaPorts::offer_device_memory(Ring& ring, const EdgeWay& way) const {
-  const bool shared = options_.device.paths.arriving(way, self()).contains(EdgePath::ipc);
-  if (shared && options_.device.export_memory) {
-    ring.exported = options_.device.export_memory(ring.slots->device_memory());
+  const PortDevice& device = options_.device;
+  const std::set<EdgePath> ways = device.paths.arriving(way, self());
+  InputRing& slots = *ring.slots;
+  if (ways.contains(EdgePath::ipc) && device.export_memory) ring.exported = device.export_memory(slots.device_memory());
+  if (ways.contains(EdgePath::device_rma) && device.register_memory) {
+    auto region = device.register_memory(slots.device_memory(), slots.device_bytes());
+    if (region) ring.device_region = *std::move(region);  // else senders hear that there is none
   }
-  if (ring.exported.empty() && !ring.device_region) ring.slots->drop_device_memory();
+  if (ring.exported.empty() && !ring.device_region) slots.drop_device_memory();
+}
+
+void ReplicaPorts::register_on_device(Pool& made, const EdgeWay& way) const {
+  const PortDevice& device = options_.device;
+  if (!device.register_memory || !device.paths.leaving(way, self()).contains(EdgePath::device_rma)) return;
+  auto region = device.register_memory(made.buffers.memory(), made.buffers.memory_bytes());
+  if (region) {
+    made.region = *std::move(region);
+  } else {
+    made.why_not = region.error().message;
+  }
 }
 
 void ReplicaPorts::add_staging() {
@@ -97,26 +112,36 @@ ReplicaPorts::Link ReplicaPorts::link_to(const ReplicaAddress& peer, const RingA
   link.local = peer.rank == options_.rank && !network_->options().force_rma;
   link.target.rank = peer.rank;
   link.target.ring = address;
-  if (!link.local && !pool(address.edge, address.gradient).buffers.space().host()) choose_way(link, peer);
+  const Pool& from = pool(address.edge, address.gradient);
+  if (!link.local && !from.buffers.space().host()) {
+    const EdgeWay way{address.edge, address.gradient};
+    const JobPaths& paths = options_.device.paths;
+    link.target.name = paths.name_of(way) + ", replica " + std::to_string(peer.replica.value());
+    choose_way(link, from, paths.path(way, self(), {peer.section, peer.replica, address.layout_rank}));
+  }
   return link;
 }
 
-void ReplicaPorts::choose_way(Link& link, const ReplicaAddress& peer) {
-  const RingAddress& ring = link.target.ring;
-  const EdgeWay way{ring.edge, ring.gradient};
-  const JobPaths& paths = options_.device.paths;
-  const EdgePath planned = paths.path(way, self(), {peer.section, peer.replica, ring.layout_rank});
+void ReplicaPorts::choose_way(Link& link, const Pool& from, EdgePath planned) {
   PieceTarget& target = link.target;
-  target.name = paths.name_of(way) + ", replica " + std::to_string(peer.replica.value());
+  const std::string edge = options_.device.paths.name_of({target.ring.edge, target.ring.gradient});
+  const std::string chunks(text_of(EdgePath::chunked_rma));
   target.way = PieceWay::in_chunks;
-  std::string why_not = "the receiver does not share its memory";
-  if (planned == EdgePath::ipc && !ring.device_memory.empty() && options_.device.import_memory) {
-    target.shared = options_.device.import_memory(ring.device_memory, why_not);
-    if (target.shared != nullptr) target.way = PieceWay::shared;
+  if (planned == EdgePath::ipc) {
+    std::string why_not = "the receiver does not share its memory";
+    const bool offered = !target.ring.device_memory.empty() && options_.device.import_memory;
+    if (offered) target.shared = options_.device.import_memory(target.ring.device_memory, why_not);
+    if (target.shared == nullptr) return say(edge + ": not by CUDA IPC (" + why_not + "), " + chunks);
+    target.way = PieceWay::shared;
   }
-  if (planned == EdgePath::ipc && target.way != PieceWay::shared) {
-    say(paths.name_of(way) + ": not " + std::string(text_of(EdgePath::ipc)) + " (" + why_not + "), " +
-        std::string(text_of(EdgePath::chunked_rma)));
+  if (planned == EdgePath::device_rma) {
+    if (from.region == nullptr) return say(edge + ": " + chunks + " (" + from.why_not + ")");
+    if (target.ring.device_region.bytes == 0) {
+      return say(edge + ": " + chunks + " (memory of the receiver's device does not register)");
+    }
+    target.way = PieceWay::from_pool;
+    target.place = PiecePlace::device;
+    say(edge + ": from device to device by RMA");
   }
 }
 

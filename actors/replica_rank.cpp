@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <utility>
 
 namespace maestro {
@@ -10,6 +11,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// With the device current, as on its own thread; waits for that.
+Result<std::unique_ptr<Region>> register_on(Device& device, Network& network, std::byte* block, std::size_t bytes) {
+  constexpr std::string_view kind = "cuda:";
+  const int index = std::stoi(device.name().substr(kind.size()));
+  std::promise<Result<std::unique_ptr<Region>>> registered;
+  device.submit(Priority::critical, [&] { registered.set_value(network.register_device_memory(block, bytes, index)); });
+  return registered.get_future().get();
+}
+
 /// Memory of a rank's device that other processes of the host share, and theirs, as far as its backend does that.
 PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
   PortDevice made;
@@ -17,6 +27,9 @@ PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
   made.paths = spec.paths;
   made.log = spec.log;
   if (spec.backend == nullptr || !made.apart()) return made;
+  made.register_memory = [network = spec.network, device = made.device](std::byte* block, std::size_t bytes) {
+    return register_on(*device, *network, block, bytes);
+  };
   made.export_memory = [backend = spec.backend, device = made.device](const std::byte* block) {
     const std::vector<std::byte> exported = backend->export_memory(*device, block);
     return std::string(reinterpret_cast<const char*>(exported.data()), exported.size());

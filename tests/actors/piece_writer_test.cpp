@@ -89,6 +89,7 @@ class PieceWriterTest : public ::testing::Test {
     ring_ = std::make_unique<InputRing>(spec);
     target_.ring.ring = spec.ring;
     target_.ring.device_ring = spec.device_ring;
+    target_.ring.device_region.key = device_key;
     target_.ring.slots = slots;
     target_.ring.payload_bytes = most_rows * row_bytes;
     target_.name = "teacher.hidden to student.teacher, replica 1";
@@ -141,8 +142,9 @@ class PieceWriterTest : public ::testing::Test {
   bool end_write(std::size_t at = 0) {
     const WriteRequest request = writes_[at];
     writes_.erase(writes_.begin() + static_cast<std::ptrdiff_t>(at));
-    const std::byte* from = (source_.host ? pool_.memory() : staging_->memory()) + request.local_offset;
-    std::memcpy(ring_->memory() + request.remote_offset, from, request.bytes);
+    const bool to_device = request.remote.key == device_key;
+    const std::byte* from = (source_.host || to_device ? pool_.memory() : staging_->memory()) + request.local_offset;
+    std::memcpy((to_device ? ring_->device_memory() : ring_->memory()) + request.remote_offset, from, request.bytes);
     std::uint64_t sequence = 0;
     const Result<bool> complete = ring_->landed(*request.immediate, sequence);
     EXPECT_TRUE(complete) << complete.error().message;
@@ -164,6 +166,7 @@ class PieceWriterTest : public ::testing::Test {
   [[nodiscard]] std::size_t free_buffers() const { return pool_.available(); }
 
   static constexpr std::size_t buffers = 3;
+  static constexpr std::uint64_t device_key = 77;
   ApartMemory apart_;
   CopyingDevice device_;
   BufferPool pool_{most_rows * row_bytes + PieceWriter::header_bytes, buffers};
@@ -311,6 +314,21 @@ TEST_F(PieceWriterTest,
   EXPECT_TRUE(end_write());
   EXPECT_EQ(free_buffers(), buffers);
   check_rows(0, 5, host_memory());
+}
+
+TEST_F(PieceWriterTest, from_device_to_device_rows_are_written_at_once_and_the_header_from_a_block) {  // PW-1, PW-2
+  target_.way = PieceWay::from_pool;
+  target_.place = PiecePlace::device;
+  leave(0, 5);
+  leave(1, 0);
+  EXPECT_TRUE(device_.copies.empty());
+  ASSERT_EQ(writes_.size(), 5U);  // three chunks and their header, and a header alone
+  while (writes_.size() > 1) (void)end_write(writes_.size() - 1);
+  EXPECT_EQ(free_buffers(), buffers - 1);
+  EXPECT_TRUE(end_write());
+  EXPECT_EQ(free_buffers(), buffers);
+  EXPECT_EQ(staging_->available(), PieceWriter::staging_blocks);
+  check_rows(0, 5, apart_);
 }
 
 }  // namespace
