@@ -29,6 +29,10 @@ struct RingAddress {
   std::uint32_t max_pieces = 1;
   std::uint64_t payload_bytes = 0;
   RemoteRegion region;  ///< empty when nobody writes remotely
+  // Where slots also have a payload in memory of a device (SL-4):
+  std::uint32_t device_ring = 0;  ///< the ring's second number, of whole pieces there
+  std::string device_memory;      ///< for processes of this host (DeviceBackend::export_memory); empty: not shared
+  RemoteRegion device_region;     ///< for writes; empty: they do not reach it
 };
 
 /// What the ranks of one place exchange: gradients among the replicas of a section; gradients of a parameter that two
@@ -326,6 +330,11 @@ struct WriteBroken {
   std::uint64_t cookie = 0;
   std::string message;
 };
+/// A copy that PieceWriter began has ended.
+struct CopyFinished {
+  std::uint64_t cookie = 0;
+  std::string failure;  ///< empty, or one line
+};
 /// A send buffer has come back to its pool.
 struct BufferFree {};
 /// The device thread has finished what the lane gave it.
@@ -340,7 +349,7 @@ struct WorkDone {
 
 MAESTRO_INSPECT(RemoteRegion, x.key, x.base, x.bytes)
 MAESTRO_INSPECT(RingAddress, x.edge, x.gradient, x.receiver, x.layout_rank, x.ring, x.slots, x.max_pieces,
-                x.payload_bytes, x.region)
+                x.payload_bytes, x.region, x.device_ring, x.device_memory, x.device_region)
 MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients, x.group)
 MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reductions)
 MAESTRO_INSPECT(ProcessJoined, x.rank, x.pid, x.host, x.supervisor)
@@ -446,5 +455,6 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::ShardRead)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::StartTimeout)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::ChildEnded)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::BridgeReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::CopyFinished)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::BufferFree)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::WorkDone)

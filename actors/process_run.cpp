@@ -135,7 +135,7 @@ void ProcessRun::State::print_header() const {
                  std::string(name_of(plan.sections[at.section.value()].config.precision)) +
                  (node.trained() ? ", trained" : ", frozen"));
   }
-  for (const std::string& line : describe_paths(plan.graph, plan.places, plan.transport.force_rma)) {
+  for (const std::string& line : JobPaths(plan.graph, plan.places, plan.transport.force_rma).describe()) {
     console.note("  " + line);
   }
   for (const std::string& line : describe_reductions(plan.graph, plan.places, plan.transport.force_rma)) {

@@ -33,6 +33,10 @@ NetworkOptions network_options(const TransportConfig& transport, const std::stri
 }
 }  // namespace
 
+void ProcessRun::State::note(const std::string& line) {
+  if (!plan.options.quiet) console.note("  note: " + line);
+}
+
 Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_rank) {
   const std::string& name = at.devices[layout_rank];
   const bool cuda = is_cuda_device(name);
@@ -47,9 +51,7 @@ Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_ran
     DeviceOptions options;
     options.priority = forward_only ? Priority::background : Priority::critical;
     options.deterministic = plan.train.deterministic;
-    options.log = [this](const std::string& line) {
-      if (!plan.options.quiet) console.note("  note: " + line);
-    };
+    options.log = [this](const std::string& line) { note(line); };
     options.share = plan.sections[at.section.value()].config.share;
     options.index = std::stoul(name.substr(5));  // place() has seen that it is there
     options.name = name;
@@ -130,7 +132,9 @@ void ProcessRun::State::open_actors() {
 void ProcessRun::State::build() {
   replicas = builder.build_all(rank);
   const std::string listen = job_start ? job_start->listen_address() : plan.transport.listen;
-  network = std::make_unique<Network>(network_options(plan.transport, listen), several() || plan.transport.force_rma);
+  NetworkOptions options = network_options(plan.transport, listen);
+  options.device_memory = JobPaths(plan.graph, plan.places, plan.transport.force_rma).may_take(EdgePath::device_rma);
+  network = std::make_unique<Network>(options, several() || plan.transport.force_rma);
 }
 
 void ProcessRun::State::spawn_bridge(LocalActors& local) {
@@ -156,7 +160,6 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
 void ProcessRun::State::spawn_replicas(LocalActors& local) {
   caf::actor_system& system = actors->system();
   caf::scoped_actor self(system);
-  const std::vector<bool> direct = direct_edges(plan.graph, plan.places, plan.transport.force_rma);
   for (const BuiltReplica& built : replicas) {
     const ReplicaPlace& at = built.place;
     ReplicaSpec spec;
@@ -172,7 +175,9 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     }
     spec.epoch = meeting.epoch;
     spec.remote = network->open();
-    spec.direct = direct;
+    spec.paths = JobPaths(plan.graph, plan.places, plan.transport.force_rma);
+    if (std::ranges::any_of(at.devices, is_cuda_device)) spec.backend = cuda_status().backend;
+    spec.log = [this](const std::string& line) { note(line); };
     spec.global_clip = plan.train.clip == "global";
     for (std::size_t index = 0; index < built.runners.size(); ++index) {
       spec.ranks.push_back({built.runners[index], device(at, index)});

@@ -109,6 +109,8 @@ struct ProcessRun::State {
   void print_header() const;
   /// " on host b", where there are several.
   [[nodiscard]] std::string on_host(std::uint32_t host) const;
+  /// A line for a person, from any thread.
+  void note(const std::string& line);
 };
 
 }  // namespace maestro

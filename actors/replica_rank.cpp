@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <utility>
 
 namespace maestro {
@@ -9,6 +10,35 @@ namespace maestro {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// With the device current, as on its own thread; waits for that.
+Result<std::unique_ptr<Region>> register_on(Device& device, Network& network, std::byte* block, std::size_t bytes) {
+  constexpr std::string_view kind = "cuda:";
+  const int index = std::stoi(device.name().substr(kind.size()));
+  std::promise<Result<std::unique_ptr<Region>>> registered;
+  device.submit(Priority::critical, [&] { registered.set_value(network.register_device_memory(block, bytes, index)); });
+  return registered.get_future().get();
+}
+
+/// Memory of a rank's device that other processes of the host share, and theirs, as far as its backend does that.
+PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
+  PortDevice made;
+  made.device = spec.ranks[rank].device;
+  made.paths = spec.paths;
+  made.log = spec.log;
+  if (spec.backend == nullptr || !made.apart()) return made;
+  made.register_memory = [network = spec.network, device = made.device](std::byte* block, std::size_t bytes) {
+    return register_on(*device, *network, block, bytes);
+  };
+  made.export_memory = [backend = spec.backend, device = made.device](const std::byte* block) {
+    const std::vector<std::byte> exported = backend->export_memory(*device, block);
+    return std::string(reinterpret_cast<const char*>(exported.data()), exported.size());
+  };
+  made.import_memory = [backend = spec.backend, device = made.device](std::string_view exported, std::string& why_not) {
+    return backend->import_memory(*device, std::as_bytes(std::span(exported)), why_not);
+  };
+  return made;
+}
 
 ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
   ReplicaPortsOptions options;
@@ -21,8 +51,7 @@ ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
   options.limits = spec.limits;
   options.epoch = spec.epoch;
   options.remote = spec.remote;
-  options.memory = &spec.ranks[rank].device->ops().memory();
-  options.direct = spec.direct;
+  options.device = port_device(spec, rank);
   return options;
 }
 
@@ -46,22 +75,24 @@ std::string breach_of(const WorkResult& given, const ParallelContext& parallel) 
   return broken;
 }
 
-/// Rows that came in several pieces join in memory of the processor.
+/// Rows that came in several pieces join in one memory.
 void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
-  if (copy.from_host) {
+  if (copy.from_host && copy.to_host) {
     std::memcpy(copy.to, copy.from, copy.bytes);
     return;
   }
   const Shape shape{static_cast<std::int64_t>(copy.bytes)};
-  ops.download(Tensor(const_cast<std::byte*>(copy.from), DType::u8, shape), Tensor(copy.to, DType::u8, shape));
+  const Tensor from(const_cast<std::byte*>(copy.from), DType::u8, shape);
+  const Tensor to(copy.to, DType::u8, shape);
+  copy.to_host ? ops.download(from, to) : ops.upload(from, to);
 }
 
 }  // namespace
 
-ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::function<void()> on_buffer_free)
+ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, PortEvents events)
     : spec_(&spec),
       index_(index),
-      ports_(ports_options(spec, index), *spec.network, std::move(on_buffer_free)),
+      ports_(ports_options(spec, index), *spec.network, std::move(events)),
       reductions_(spec, index, ports_.client()),
       trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, index}) {
   MemorySpace& memory = spec.ranks[index].device->ops().memory();

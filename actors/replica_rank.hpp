@@ -55,7 +55,9 @@ struct ReplicaSpec {
   std::function<PassCost(std::span<const SampleRef>)> emulated_ms;
   Epoch epoch;
   bool remote = false;
-  std::vector<bool> direct;  ///< as in ReplicaPortsOptions
+  JobPaths paths;
+  const DeviceBackend* backend = nullptr;            ///< of ranks on devices with memory of their own
+  std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
   bool global_clip = false;
   std::vector<RankSpec> ranks;  ///< of the section's layout
   GroupSpec groups;
@@ -73,8 +75,8 @@ struct ReplicaSpec {
 class ReplicaRank {
  public:
   using Job = RankJob;
-  /// `spec` and what it refers to outlive the rank. `on_buffer_free` is called from any thread.
-  ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, std::function<void()> on_buffer_free);
+  /// `spec` and what it refers to outlive the rank.
+  ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, PortEvents events);
   ~ReplicaRank();
   ReplicaRank(const ReplicaRank&) = delete;
   ReplicaRank& operator=(const ReplicaRank&) = delete;

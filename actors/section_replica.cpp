@@ -37,10 +37,16 @@ SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
     : caf::event_based_actor(config), spec_(std::move(spec)), lane_(lane_options(spec_)) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
   for (std::uint32_t rank = 0; rank < spec_.ranks.size(); ++rank) {
-    ranks_.push_back(std::make_unique<ReplicaRank>(spec_, rank, [weak = caf::actor_cast<caf::actor_addr>(this)] {
-      // A weak reference: buffers outlive the actor when the run ends early.
+    // A weak reference: buffers and copies outlive the actor when the run ends early.
+    const auto weak = caf::actor_cast<caf::actor_addr>(this);
+    PortEvents events;
+    events.buffer_free = [weak] {
       if (const auto alive = caf::actor_cast<caf::actor>(weak)) tell_from_outside(alive, BufferFree{});
-    }));
+    };
+    events.copied = [weak](std::uint64_t cookie, const std::string& failure) {
+      if (const auto alive = caf::actor_cast<caf::actor>(weak)) tell_from_outside(alive, CopyFinished{cookie, failure});
+    };
+    ranks_.push_back(std::make_unique<ReplicaRank>(spec_, rank, std::move(events)));
     ranks_.back()->route(self);
   }
 }
@@ -94,6 +100,12 @@ caf::behavior SectionReplica::make_behavior() {
       [this](BufferFree) { pump(); },
       [this](const WriteFinished& finished) {
         write_finished(finished.cookie);
+        pump();
+      },
+      [this](const CopyFinished& finished) {
+        for (const auto& rank : ranks_) {
+          if (owns(*rank, finished.cookie)) check(rank->ports().copied(finished.cookie, finished.failure));
+        }
         pump();
       },
       [this](const WriteBroken& broken) { tell(this, spec_.bridge, TransferBroken{where() + ": " + broken.message}); },
@@ -160,9 +172,13 @@ void SectionReplica::ring_event(std::uint32_t immediate) {
   }
 }
 
+bool SectionReplica::owns(const ReplicaRank& rank, std::uint64_t cookie) {
+  return cookie >> Network::client_shift == rank.ports().client();
+}
+
 void SectionReplica::write_finished(std::uint64_t cookie) {
   for (const auto& rank : ranks_) {
-    if (cookie >> Network::client_shift != rank->ports().client()) continue;
+    if (!owns(*rank, cookie)) continue;
     if (!rank->reductions().write_finished(cookie)) rank->ports().write_finished(cookie);
   }
 }

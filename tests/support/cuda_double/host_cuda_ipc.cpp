@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "tests/support/cuda_double/streams.hpp"
 
@@ -26,6 +28,12 @@ struct Handle {
   std::uint64_t bytes = 0;
 };
 static_assert(sizeof(Handle) <= sizeof(cudaIpcMemHandle_t));
+
+/// MAESTRO_CUDA_DOUBLE_IPC: "none" refuses to export, "export" to open what others have exported.
+bool refuses(std::string_view act) {
+  const char* far = std::getenv("MAESTRO_CUDA_DOUBLE_IPC");
+  return far != nullptr && far == act;
+}
 
 /// Maps the pages that hold the block. Empty where the other process or its file is not there.
 Import map_block(const Handle& handle) {
@@ -56,6 +64,7 @@ extern "C" {
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory) {
   const Lock lock(runtime().mutex);
+  if (refuses("none")) return answer(cudaErrorNotSupported);
   const auto found = runtime().memory.find(static_cast<const std::byte*>(memory));
   if (found == runtime().memory.end() || found->second.type != cudaMemoryTypeDevice) {
     return answer(cudaErrorInvalidValue);
@@ -81,7 +90,7 @@ cudaError_t cudaIpcOpenMemHandle(void** memory, cudaIpcMemHandle_t handle, unsig
     *memory = import.memory;
     return answer();
   }
-  Import import = map_block(block);
+  Import import = refuses("export") ? Import() : map_block(block);
   if (import.memory == nullptr) return answer(cudaErrorMapBufferObjectFailed);
   import.device = device;
   import.handle = key;
