@@ -54,6 +54,7 @@ cudaError_t try_work(cudaStream_t stream) {
 
 EventState AskEvent::operator()(const PolledEvent& asked) const {
   if (!asked.failure.empty()) return {false, asked.device + ": " + asked.failure};
+  const CurrentDevice current(asked.event->device());  // or the runtime may work on the first device for this thread
   const cudaError_t result = cudaEventQuery(asked.event->get());
   if (result == cudaSuccess) return {true, {}};
   static_cast<void>(cudaGetLastError());

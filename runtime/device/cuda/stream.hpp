@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <memory>
 #include <mutex>
@@ -13,20 +14,37 @@
 
 namespace maestro::cuda {
 
-/// Makes a device current for this thread, and the one before it again at the end. Never throws: the calls in between
-/// fail where it could not.
+/// Whether this process works on the device already. True where the driver cannot be asked.
+[[nodiscard]] inline bool has_context(int device) {
+  using GetState = int (*)(int device, unsigned* flags, int* active);  // as cuda.h declares it; 0 is success
+  static const GetState get_state = [] {
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    return driver == nullptr ? nullptr : reinterpret_cast<GetState>(dlsym(driver, "cuDevicePrimaryCtxGetState"));
+  }();
+  unsigned flags = 0;
+  int active = 0;
+  return get_state == nullptr || get_state(device, &flags, &active) != 0 || active != 0;
+}
+
+/// Makes a device current for this thread, and the one before it again at the end; unless nobody works on that one, as
+/// on the first device, which is current on new threads: cudaSetDevice would make a context on it. Never throws: the
+/// calls in between fail where it could not.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device) {
     static_cast<void>(cudaGetDevice(&before_));
+    changed_ = before_ != device;
     static_cast<void>(cudaSetDevice(device));
   }
-  ~CurrentDevice() { static_cast<void>(cudaSetDevice(before_)); }
+  ~CurrentDevice() {
+    if (changed_ && has_context(before_)) static_cast<void>(cudaSetDevice(before_));
+  }
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;
 
  private:
   int before_ = 0;
+  bool changed_ = false;
 };
 
 /// What CUDA calls a priority: the device's range for critical and background work.
@@ -96,6 +114,7 @@ class PooledEvent {
     return *this;
   }
   [[nodiscard]] cudaEvent_t get() const { return event_.get(); }
+  [[nodiscard]] int device() const;
 
  private:
   std::shared_ptr<EventPool> pool_;
@@ -119,6 +138,7 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
     const CurrentDevice current(device_);
     return {shared_from_this(), Event(timed_)};
   }
+  [[nodiscard]] int device() const { return device_; }
   void give_back(Event event) {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(event));
@@ -130,6 +150,10 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   std::mutex mutex_;
   std::vector<Event> free_;
 };
+
+inline int PooledEvent::device() const {
+  return pool_->device();
+}
 
 inline PooledEvent::~PooledEvent() {
   if (pool_ != nullptr && event_.get() != nullptr) pool_->give_back(std::move(event_));
