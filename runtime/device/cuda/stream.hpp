@@ -141,7 +141,6 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
     const CurrentDevice current(device_);
     return {shared_from_this(), Event(timed_)};
   }
-  [[nodiscard]] int device() const { return device_; }
   void give_back(Event event) {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(event));
