@@ -30,6 +30,7 @@ void ProcessRun::State::stop() {
   control.reset();
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
   for (auto& [name, made] : devices) made->stop();
+  opened.let_go();
   if (emulated_clock) emulated_clock->stop();
   snapshots.stop();
   if (network) network->stop();

@@ -15,6 +15,7 @@
 #include "actors/coordinator.hpp"
 #include "actors/launch/launcher.hpp"
 #include "actors/network.hpp"
+#include "actors/opened_memory.hpp"
 #include "actors/process_run.hpp"
 #include "actors/replica_builder.hpp"
 #include "actors/run_report.hpp"
@@ -63,6 +64,7 @@ struct ProcessRun::State {
   std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
   std::map<std::string, std::unique_ptr<Device>> devices;
   std::mutex gang;  // ReplicaSpec::gang
+  OpenedMemory opened;
   StartPoint start;
   Meeting meeting;
   ReplicaBuilder builder{plan, ops, start, [this](const ReplicaPlace& at, std::size_t layout_rank) -> Device& {

@@ -20,6 +20,7 @@
 #include "actors/gradient_mirror.hpp"
 #include "actors/messages.hpp"
 #include "actors/network.hpp"
+#include "actors/opened_memory.hpp"
 #include "actors/replica_ports.hpp"
 #include "actors/replica_reduction.hpp"
 #include "actors/replica_trace.hpp"
@@ -50,6 +51,7 @@ struct ReplicaSpec {
   bool remote = false;
   JobPaths paths;
   const DeviceBackend* backend = nullptr;            ///< of ranks on devices with memory of their own
+  OpenedMemory* opened = nullptr;                    ///< likewise
   std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
   bool global_clip = false;
   std::vector<RankSpec> ranks;              ///< of the section's layout
