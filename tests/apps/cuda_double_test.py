@@ -7,10 +7,12 @@ kernel on the processor, thread by thread. So models and runs are tiny.
 
 import ctypes
 import os
+import signal
 import unittest
 from unittest import mock
 
 import bad_input_test
+import failure_test
 import interrupt_test
 import vlm_test
 from layouts_test import figures_of
@@ -230,6 +232,23 @@ class BetweenProcesses(OnDevices):
                 placed = {"teacher": devices, "student": [ONE]}
                 self.assert_same(expected, self.train_on(job, placed, *self.APART,
                                                          settings={**self.CHUNK, "teacher.replicas": 2}))
+
+
+class ALostProcess(WithDevices, failure_test.LosesProcesses):
+    def lose_one(self, rank):
+        """With copies into its memory, or out of the other's, under way at any time."""
+        for forced in (False, True):
+            with self.subTest(forced=forced):
+                job = distillation({"steps": 1_000_000}, teacher={"devices": [ONE]}, student={"devices": [OTHER]})
+                run = self.start(job, *BetweenProcesses.APART,
+                                 settings={**BetweenProcesses.CHUNK, "transport.force_rma": forced})
+                self.lose(run, 2, rank, signal.SIGKILL)
+
+    def test_that_receives_ends_the_other_with_one_error(self):
+        self.lose_one(1)
+
+    def test_that_sends_ends_the_other_with_one_error(self):
+        self.lose_one(0)
 
 
 class TwoReplicas(OnDevices):
