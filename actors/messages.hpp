@@ -240,7 +240,7 @@ struct Failure {
 struct Interrupt {};
 /// The run is over: everyone reports and leaves.
 struct Finish {};
-/// Rank 0 has a process's summary: it may leave.
+/// Rank 0 has the summaries of all: every process may leave.
 struct Farewell {};
 struct ProcessSummary {
   ProcessRank rank;

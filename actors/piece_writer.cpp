@@ -93,8 +93,10 @@ void PieceWriter::write_from_pool(const SharedPiece& piece) {
 }
 
 void PieceWriter::copy_to_shared(const SharedPiece& piece) {
-  std::byte* to = piece->target->shared->data() + piece->layout.device_offset(piece->slot(), piece->target_byte());
-  copy(piece, {}, {0, piece->bytes()}, to);
+  std::shared_ptr<ImportedMemory> shared = piece->target->shared.lock();
+  std::byte* to = nullptr;
+  if (shared) to = shared->data() + piece->layout.device_offset(piece->slot(), piece->target_byte());
+  copy(piece, {0, piece->bytes()}, {to, {}, std::move(shared)});
 }
 
 void PieceWriter::advance() {
@@ -116,17 +118,18 @@ void PieceWriter::advance() {
 void PieceWriter::copy_chunk(const SharedPiece& piece, Buffer block) {
   const Chunk chunk = piece->chunks[piece->next_chunk++];
   std::byte* to = block.data() + header_bytes;
-  copy(piece, std::move(block), chunk, to);
+  copy(piece, chunk, {to, std::move(block), nullptr});
 }
 
-void PieceWriter::copy(const SharedPiece& piece, Buffer block, Chunk chunk, std::byte* to) {
+void PieceWriter::copy(const SharedPiece& piece, Chunk chunk, CopyTarget target) {
   const std::uint64_t cookie = next_cookie();
+  copies_[cookie] = {piece, target.block, chunk};
+  if (target.to == nullptr) return options_.copied(cookie, "the receiver's memory has been closed");
   const Buffer& from = piece->outgoing.buffer;
-  copies_[cookie] = {piece, block, chunk};
   // The copy holds what it reads and writes itself: the actor may be gone when the run ends early.
-  options_.device->move(from.data() + piece->outgoing.offset + chunk.offset, to, chunk.bytes,
-                        [copied = options_.copied, cookie, from, block,
-                         shared = piece->target->shared](const std::string& failure) { copied(cookie, failure); });
+  options_.device->move(
+      from.data() + piece->outgoing.offset + chunk.offset, target.to, chunk.bytes,
+      [copied = options_.copied, cookie, from, held = target](const std::string& failure) { copied(cookie, failure); });
 }
 
 Status PieceWriter::copied(std::uint64_t cookie, const std::string& failure) {

@@ -48,10 +48,9 @@ struct PieceTarget {
   ProcessRank rank;
   RingAddress ring;
   PieceWay way = PieceWay::from_pool;
-  PiecePlace place = PiecePlace::host;  ///< from_pool: which payload is written
-  /// shared: the ring's payloads in memory of its device. Copies under way hold it, too.
-  std::shared_ptr<ImportedMemory> shared;
-  std::string name;  ///< for what fails: "teacher.hidden to student.teacher, replica 1"
+  PiecePlace place = PiecePlace::host;   ///< from_pool: which payload is written
+  std::weak_ptr<ImportedMemory> shared;  ///< shared: the ring's payloads in memory of its device (OM-1)
+  std::string name;                      ///< for what fails: "teacher.hidden to student.teacher, replica 1"
 };
 
 /// The pool that a piece leaves from.
@@ -140,7 +139,13 @@ class PieceWriter {
   void copy_chunk(const SharedPiece& piece, Buffer block);
   void write_chunk(const Copy& copied);
   void write_header(const SharedPiece& piece, const Buffer& block);
-  void copy(const SharedPiece& piece, Buffer block, Chunk chunk, std::byte* to);
+  /// Into a block, or into memory that others share.
+  struct CopyTarget {
+    std::byte* to;
+    Buffer block;
+    std::shared_ptr<ImportedMemory> shared;  // with its owner (OM-1)
+  };
+  void copy(const SharedPiece& piece, Chunk chunk, CopyTarget target);
   void write(const SharedPiece& piece, const Buffer& source, const LocalBytes& from, const RemoteRegion& to,
              std::size_t to_offset);
 

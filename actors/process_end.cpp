@@ -31,6 +31,7 @@ void ProcessRun::State::stop() {
   groups_end->give("the run has ended");  // before devices stop: their streams may wait for a peer
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
   for (auto& [name, made] : devices) made->stop();
+  opened.let_go();
   if (emulated_clock) emulated_clock->stop();
   snapshots.stop();
   if (network) network->stop();

@@ -125,7 +125,10 @@ void ProcessRun::State::open_actors() {
                                auto failed) { actors->connect(self, host, port, std::move(done), std::move(failed)); };
   supervision.outcome = outcome;
   supervision.current_step = &current_step;
-  supervision.summary = [this] { return summary(); };
+  supervision.summary = [this] {
+    opened.let_go();  // OM-1
+    return summary();
+  };
   supervisor = actors->system().spawn<Supervisor>(supervision);
   spawned.push_back(supervisor);
 }
@@ -177,6 +180,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.remote = network->open();
     spec.paths = JobPaths(plan.graph, plan.places, plan.transport.force_rma);
     if (std::ranges::any_of(at.devices, is_cuda_device)) spec.backend = cuda_status().backend;
+    spec.opened = &opened;
     spec.log = [this](const std::string& line) { note(line); };
     spec.global_clip = plan.train.clip == "global";
     for (std::size_t index = 0; index < built.runners.size(); ++index) {

@@ -15,6 +15,7 @@
 #include "actors/coordinator.hpp"
 #include "actors/launch/launcher.hpp"
 #include "actors/network.hpp"
+#include "actors/opened_memory.hpp"
 #include "actors/process_run.hpp"
 #include "actors/replica_builder.hpp"
 #include "actors/run_report.hpp"
@@ -66,6 +67,7 @@ struct ProcessRun::State {
   std::mutex gang;  // ReplicaSpec::gang
   /// Given when the run ends, before devices stop: nothing that is queued waits for other ranks any more.
   std::shared_ptr<AbortReason> groups_end = std::make_shared<AbortReason>();
+  OpenedMemory opened;
   StartPoint start;
   Meeting meeting;
   ReplicaBuilder builder{

@@ -38,7 +38,7 @@ struct PortDevice {
   JobPaths paths;
   /// As in DeviceBackend. May be empty: nothing is shared.
   std::function<std::string(const std::byte* block)> export_memory;
-  std::function<std::unique_ptr<ImportedMemory>(std::string_view exported, std::string& why_not)> import_memory;
+  std::function<std::weak_ptr<ImportedMemory>(std::string_view exported, std::string& why_not)> import_memory;
   /// For writes by the network; an error says in a few words why not. May be empty: none of it.
   std::function<Result<std::unique_ptr<Region>>(std::byte* block, std::size_t bytes)> register_memory;
   std::function<void(const std::string& line)> log;  ///< may be empty

@@ -131,7 +131,7 @@ void ReplicaPorts::choose_way(Link& link, const Pool& from, EdgePath planned) {
     std::string why_not = "the receiver does not share its memory";
     const bool offered = !target.ring.device_memory.empty() && options_.device.import_memory;
     if (offered) target.shared = options_.device.import_memory(target.ring.device_memory, why_not);
-    if (target.shared == nullptr) return say(edge + ": not by CUDA IPC (" + why_not + "), " + chunks);
+    if (target.shared.expired()) return say(edge + ": not by CUDA IPC (" + why_not + "), " + chunks);
     target.way = PieceWay::shared;
   }
   if (planned == EdgePath::device_rma) {

@@ -35,8 +35,11 @@ PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
     const std::vector<std::byte> exported = backend->export_memory(*device, block);
     return std::string(reinterpret_cast<const char*>(exported.data()), exported.size());
   };
-  made.import_memory = [backend = spec.backend, device = made.device](std::string_view exported, std::string& why_not) {
-    return backend->import_memory(*device, std::as_bytes(std::span(exported)), why_not);
+  made.import_memory = [backend = spec.backend, opened = spec.opened, device = made.device](
+                           std::string_view exported, std::string& why_not) -> std::weak_ptr<ImportedMemory> {
+    auto memory = backend->import_memory(*device, std::as_bytes(std::span(exported)), why_not);
+    if (memory == nullptr) return {};
+    return opened->keep(std::move(memory));
   };
   return made;
 }

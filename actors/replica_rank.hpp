@@ -19,6 +19,7 @@
 
 #include "actors/messages.hpp"
 #include "actors/network.hpp"
+#include "actors/opened_memory.hpp"
 #include "actors/rank_reductions.hpp"
 #include "actors/rank_work.hpp"
 #include "actors/replica_ports.hpp"
@@ -57,6 +58,7 @@ struct ReplicaSpec {
   bool remote = false;
   JobPaths paths;
   const DeviceBackend* backend = nullptr;            ///< of ranks on devices with memory of their own
+  OpenedMemory* opened = nullptr;                    ///< likewise
   std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
   bool global_clip = false;
   std::vector<RankSpec> ranks;  ///< of the section's layout

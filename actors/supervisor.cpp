@@ -321,10 +321,8 @@ void Supervisor::finish() {
 void Supervisor::summarised(const ProcessSummary& summary) {
   summaries_.push_back(summary);
   summarised_.insert(summary.rank);
-  for (const auto& [address, process] : watched_) {
-    if (process.rank == summary.rank) tell(this, process.supervisor, Farewell{});
-  }
   if (static_cast<std::int64_t>(summaries_.size()) < options_.processes) return;
+  for (const auto& [address, process] : watched_) tell(this, process.supervisor, Farewell{});  // OM-1
   ended_ = true;
   RunOutcome outcome;
   outcome.ok = true;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <random>
 
+#include "actors/opened_memory.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "tests/support/apart_memory.hpp"
 #include "transport/input_ring.hpp"
@@ -98,7 +99,7 @@ class PieceWriterTest : public ::testing::Test {
 
   void by_ipc() {
     target_.way = PieceWay::shared;
-    target_.shared = std::make_shared<SharedRing>(ring_->device_memory());
+    target_.shared = opened_.keep(std::make_unique<SharedRing>(ring_->device_memory()));
   }
   /// A micro-batch of so many rows, which the ring's token tells of.
   void leave(std::uint64_t sequence, std::int64_t rows) {
@@ -168,6 +169,7 @@ class PieceWriterTest : public ::testing::Test {
   static constexpr std::size_t buffers = 3;
   static constexpr std::uint64_t device_key = 77;
   ApartMemory apart_;
+  OpenedMemory opened_;
   CopyingDevice device_;
   BufferPool pool_{most_rows * row_bytes + PieceWriter::header_bytes, buffers};
   std::unique_ptr<BufferPool> staging_;
@@ -290,6 +292,19 @@ TEST_F(PieceWriterTest, a_copy_that_fails_names_where_it_was_going_and_its_step)
               "access was encountered");
     EXPECT_TRUE(writes_.empty());
   }
+}
+
+TEST_F(PieceWriterTest, memory_that_is_let_go_of_is_copied_to_by_nobody_but_those_that_had_begun) {  // OM-1
+  by_ipc();
+  leave(0, 2);
+  opened_.let_go();
+  EXPECT_FALSE(target_.shared.expired());
+  copy_one();
+  EXPECT_TRUE(target_.shared.expired());
+  EXPECT_TRUE(end_write());
+  leave(1, 2);
+  EXPECT_TRUE(device_.copies.empty());
+  EXPECT_NE(tell_copy().error().message.find("step 7: the receiver's memory has been closed"), std::string::npos);
 }
 
 TEST_F(PieceWriterTest, a_copy_holds_its_memory_when_the_writer_is_gone) {

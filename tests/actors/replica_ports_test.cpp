@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "actors/opened_memory.hpp"
 #include "tests/actors/actor_bench.hpp"
 #include "tests/support/apart_memory.hpp"
 
@@ -150,7 +151,7 @@ class DevicePortsTest : public ::testing::Test {
     device_.export_memory = [](const std::byte*) { return std::string("a handle"); };
     device_.import_memory = [this](std::string_view exported, std::string&) {
       imported_.emplace_back(exported);
-      return std::make_unique<Imported>(nullptr);
+      return opened_.keep(std::make_unique<Imported>(nullptr));
     };
     device_.log = [this](const std::string& line) { said_.push_back(line); };
   }
@@ -199,6 +200,7 @@ class DevicePortsTest : public ::testing::Test {
 
   SectionGraph graph_;
   Network network_{NetworkOptions(), false};
+  OpenedMemory opened_;
   ApartMemory own_;
   ApartMemory other_;
   std::vector<ReplicaPlace> places_;
@@ -241,7 +243,7 @@ TEST_F(DevicePortsTest, a_device_of_another_process_offers_memory_which_the_send
 TEST_F(DevicePortsTest, what_is_not_shared_is_staged_and_told_once_with_the_reason) {  // RP-4
   device_.import_memory = [](std::string_view, std::string& why_not) {
     why_not = "it is on another host";
-    return nullptr;
+    return std::weak_ptr<ImportedMemory>();
   };
   (void)connected(at(1, "cuda:1", 1));
   device_.export_memory = [](const std::byte*) { return std::string(); };

@@ -174,6 +174,16 @@ class OneReplica(OnDevices):
                 with self.subTest(family, **layout):
                     self.check_cut(language_model(family, **self.CUT, **changes), "teacher", layout)
 
+    def test_of_each_section_of_a_distillation_is_cut_in_its_own_way(self):
+        for boundary in ({"boundary": "hidden"}, {"boundary": "logits"}, {"boundary": "top_k", "top_k": 7}):
+            cuts = [{"teacher.tensor": 2, "student.tensor": 2}]
+            if boundary["boundary"] != "logits":  # that one wants the same degree on both sides
+                cuts.append({"teacher.tensor": 2, "student.context": 2})
+            sections = {"teacher": {**boundary, **self.CUT, "kv_heads": 2}, "student": {**boundary, **self.CUT}}
+            for cut in cuts:
+                with self.subTest(**boundary, **cut):
+                    self.check(distillation(**sections), {"teacher": DEVICES[:2], "student": DEVICES[2:]}, settings=cut)
+
 
 class BetweenProcesses(OnDevices):
     """Teacher and student in processes of their own."""
@@ -252,6 +262,23 @@ class BetweenProcesses(OnDevices):
                 placed = {"teacher": devices, "student": [ONE]}
                 self.assert_same(expected, self.train_on(job, placed, *self.APART,
                                                          settings={**self.CHUNK, "teacher.replicas": 2}))
+
+
+class ALostEndOfAnEdge(WithDevices, failure_test.LosesProcesses):
+    def lose_one(self, rank):
+        """With copies into its memory, or out of the other's, under way at any time."""
+        for forced in (False, True):
+            with self.subTest(forced=forced):
+                job = distillation({"steps": 1_000_000}, teacher={"devices": [ONE]}, student={"devices": [OTHER]})
+                run = self.start(job, *BetweenProcesses.APART,
+                                 settings={**BetweenProcesses.CHUNK, "transport.force_rma": forced})
+                self.lose(run, 2, rank, signal.SIGKILL)
+
+    def test_that_receives_ends_the_other_with_one_error(self):
+        self.lose_one(1)
+
+    def test_that_sends_ends_the_other_with_one_error(self):
+        self.lose_one(0)
 
 
 BY_NCCL = "gradients of 2 replicas by NCCL"
@@ -447,15 +474,18 @@ class AVisionLanguageModel(WithDevices, vlm_test.VisionLanguageTest):
     def test_learns_and_answers_as_on_processors(self):
         self.write_questions()
         curves = []
-        for device in ("cpu:0", ONE):
-            placed = {f"{section}.devices": [device] for section in vlm_test.SECTIONS}
-            finished = self.train(self.job(), settings=placed)
-            self.assertEqual({lane["device"] for lane in finished.report["plan"]["lanes"]}, {"host", device})
+        for devices, cut in ((["cpu:0"], {}), ([ONE], {}), ([ONE, OTHER], {"tensor": 2}), ([ONE, OTHER], {"context": 2})):
+            settings = {f"{section}.devices": devices[:1] for section in vlm_test.SECTIONS}
+            settings |= {"llm.devices": devices, **{f"llm.{key}": degree for key, degree in cut.items()}}
+            finished = self.train(self.job(), settings=settings)
+            used = {device for lane in finished.report["plan"]["lanes"] for device in lane["devices"]}
+            self.assertEqual(used, {"host", *devices})
             self.assertEqual(self.sections_with_steps(finished), set(vlm_test.SECTIONS))
             validation = finished.report["validation"]
             curves.append({**figures_of(finished), "answers": [validation["exact_match"]]})
         self.assertGreater(curves[0]["answers"][0], 0.0)
-        self.assert_close(*curves, FP32_TOLERANCE)
+        for curve in curves[1:]:
+            self.assert_close(curves[0], curve, FP32_TOLERANCE)
 
 
 class WrongInput(WithDevices, bad_input_test.Refusals):
