@@ -30,6 +30,11 @@ NetworkOptions network_options(const TransportConfig& transport, const std::stri
   options.chunk_bytes = static_cast<std::size_t>(transport.chunk_kib) << 10;
   return options;
 }
+
+GraphUse graph_use(const std::string& cuda_graphs) {
+  if (cuda_graphs == "never") return GraphUse::never;
+  return cuda_graphs == "always" ? GraphUse::always : GraphUse::where_they_pay;
+}
 }  // namespace
 
 Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_rank) {
@@ -46,6 +51,7 @@ Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_ran
     DeviceOptions options;
     options.priority = forward_only ? Priority::background : Priority::critical;
     options.deterministic = plan.train.deterministic;
+    options.graphs = graph_use(plan.train.cuda_graphs);
     options.log = [this](const std::string& line) {
       if (!plan.options.quiet) console.note("  note: " + line);
     };

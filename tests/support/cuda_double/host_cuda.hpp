@@ -8,7 +8,9 @@
 //   has
 //         written past an allocation ends, at the latest when it is freed (AddressSanitizer sees reads, too);
 //   HR-4  the first failure of a kernel stays: every later call returns it, and cudaGetErrorString() tells what it was,
-//         until reset_device().
+//         until reset_device();
+//   HR-5  the thread that captures a stream may meanwhile take and give back no memory and ask for no event: such a
+//         call is refused, and the capture fails.
 // All calls are thread-safe: one lock is held while a step runs, so host functions on a stream must not wait for
 // another thread that makes CUDA calls.
 #pragma once
@@ -38,6 +40,8 @@ void enqueue_step(std::function<void()> step, cudaStream_t stream);
 /// Calls so far in which a host waits for a device, or may: synchronisations, blocking copies, and what gives out or
 /// takes back memory.
 [[nodiscard]] std::size_t waits();
+/// Calls so far that put something on a stream: a graph is one.
+[[nodiscard]] std::size_t queued();
 /// From now on every call fails with `text`, as after a kernel's failure.
 void break_device(const std::string& text);
 /// Forgets failures and all pending work; memory and streams stay.

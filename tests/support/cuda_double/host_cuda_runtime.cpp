@@ -60,6 +60,11 @@ std::size_t maestro::cuda_double::waits() {
   return runtime().waits;
 }
 
+std::size_t maestro::cuda_double::queued() {
+  const Lock lock(runtime().mutex);
+  return runtime().queued;
+}
+
 extern "C" {
 
 // ---- devices ----
@@ -172,6 +177,7 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   if (bytes > total_memory - maestro::cuda_double::allocated_bytes()) return answer(cudaErrorMemoryAllocation);
   *memory = bytes == 0 ? nullptr : runtime().allocate(bytes, cudaMemoryTypeDevice);
   return answer();
@@ -179,6 +185,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 cudaError_t cudaFree(void* memory) {
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   runtime().run_device();
   if (memory != nullptr) runtime().release(memory);
   return answer();
@@ -194,6 +201,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   *memory = runtime().allocate(bytes, cudaMemoryTypeHost);
   return answer();
 }
@@ -203,6 +211,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
 cudaError_t cudaFreeHost(void* memory) {
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   runtime().run_device();
   if (memory != nullptr) runtime().release(memory);
   return answer();
