@@ -180,6 +180,7 @@ SectionContext App::prototype_context(const PlannedSection& planned, const Graph
   context.passes_gradient = passes.backward && !passes.trained;
   context.prototype = true;
   context.ops = plan.prototype_ops.get();
+  context.for_cuda = std::ranges::any_of(planned.config.devices, is_cuda_device);
   context.parallel.layout = node.layout;
   context.stage = planned.stage;
   return context;

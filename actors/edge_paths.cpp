@@ -1,43 +1,38 @@
 #include "actors/edge_paths.hpp"
 
-#include <set>
+#include <algorithm>
 
 namespace maestro {
 
 namespace {
 
-/// The ways between all ranks of all replicas of an edge's two sections.
-std::set<EdgePath> paths_of(const GraphEdge& edge, const std::vector<ReplicaPlace>& places, bool force_rma) {
-  std::set<EdgePath> paths;
-  for (const ReplicaPlace& from : places) {
-    if (from.section != edge.from) continue;
-    for (const ReplicaPlace& to : places) {
-      if (to.section != edge.to) continue;
-      for (std::size_t from_rank = 0; from_rank < from.devices.size(); ++from_rank) {
-        for (std::size_t to_rank = 0; to_rank < to.devices.size(); ++to_rank) {
-          paths.insert(edge_path(from, from_rank, to, to_rank, force_rma));
-        }
-      }
-    }
+/// Whether a tensor that leaves from the processor's memory changes a way that begins in a device's.
+EdgePath by_processor(EdgePath path) {
+  switch (path) {
+    case EdgePath::same_device:
+    case EdgePath::between_gpus:
+      return EdgePath::by_host;
+    case EdgePath::ipc:
+    case EdgePath::device_rma:
+    case EdgePath::chunked_rma:
+      return EdgePath::staged_rma;
+    default:
+      return path;
   }
-  return paths;
 }
 
-bool touches_device(const GraphEdge& edge, const std::vector<ReplicaPlace>& places) {
-  for (const ReplicaPlace& place : places) {
-    if (place.section != edge.from && place.section != edge.to) continue;
-    for (const std::string& device : place.devices) {
-      if (is_cuda_device(device)) return true;
-    }
-  }
-  return false;
+EdgePath between_processes(bool from_device, bool to_device, bool by_ipc) {
+  if (from_device && to_device) return by_ipc ? EdgePath::ipc : EdgePath::device_rma;
+  if (from_device) return EdgePath::chunked_rma;
+  return to_device ? EdgePath::staged_rma : EdgePath::rma;
 }
 
-bool stays_on_devices(const std::set<EdgePath>& paths) {
-  for (const EdgePath path : paths) {
-    if (path != EdgePath::same_device && path != EdgePath::between_gpus) return false;
-  }
-  return !paths.empty();
+EdgePath in_process(const std::string& from, const std::string& to) {
+  const bool from_device = is_cuda_device(from);
+  const bool to_device = is_cuda_device(to);
+  if (!from_device && !to_device) return EdgePath::hand_over;
+  if (!from_device || !to_device) return EdgePath::by_host;
+  return from == to ? EdgePath::same_device : EdgePath::between_gpus;
 }
 
 }  // namespace
@@ -54,41 +49,125 @@ std::string_view text_of(EdgePath path) {
       return "by page-locked memory";
     case EdgePath::rma:
       return "by RMA";
+    case EdgePath::ipc:
+      return "by CUDA IPC";
+    case EdgePath::device_rma:
+      return "from device to device by RMA where it registers, else by page-locked memory in chunks";
+    case EdgePath::chunked_rma:
+      return "by page-locked memory in chunks";
     case EdgePath::staged_rma:
       return "by page-locked memory and RMA";
   }
   return "?";
 }
 
-EdgePath edge_path(const ReplicaPlace& from, std::size_t from_rank, const ReplicaPlace& to, std::size_t to_rank,
-                   bool force_rma) {
-  const std::string& sender = from.devices.at(from_rank);
-  const std::string& receiver = to.devices.at(to_rank);
-  const bool any = is_cuda_device(sender) || is_cuda_device(receiver);
-  if (from.rank != to.rank || force_rma) return any ? EdgePath::staged_rma : EdgePath::rma;
-  if (!any) return EdgePath::hand_over;
-  if (!is_cuda_device(sender) || !is_cuda_device(receiver)) return EdgePath::by_host;
-  return sender == receiver ? EdgePath::same_device : EdgePath::between_gpus;
+const ReplicaPlace* JobPaths::place(const EdgeEnd& end) const {
+  if (places_ == nullptr) return nullptr;
+  const auto found = std::ranges::find_if(*places_, [&](const ReplicaPlace& each) {
+    return each.section == end.section && each.replica == end.replica && end.rank < each.devices.size();
+  });
+  return found == places_->end() ? nullptr : &*found;
 }
 
-std::vector<bool> direct_edges(const SectionGraph& graph, const std::vector<ReplicaPlace>& places, bool force_rma) {
-  std::vector<bool> direct;
-  for (const GraphEdge& edge : graph.edges()) direct.push_back(stays_on_devices(paths_of(edge, places, force_rma)));
-  return direct;
+bool JobPaths::on_device(const EdgeEnd& end) const {
+  const ReplicaPlace* at = place(end);
+  return at != nullptr && is_cuda_device(at->devices[end.rank]);
 }
 
-std::vector<std::string> describe_paths(const SectionGraph& graph, const std::vector<ReplicaPlace>& places,
-                                        bool force_rma) {
-  std::vector<std::string> lines;
-  for (const GraphEdge& edge : graph.edges()) {
-    if (!touches_device(edge, places)) continue;
-    std::set<EdgePath> paths = paths_of(edge, places, force_rma);
-    // One pool serves a port: where some receivers need it in the processor's memory, all take it there.
-    if (!stays_on_devices(paths) && (paths.erase(EdgePath::same_device) + paths.erase(EdgePath::between_gpus)) > 0) {
-      paths.insert(EdgePath::by_host);
+std::vector<EdgeEnd> JobPaths::ends(SectionId section) const {
+  std::vector<EdgeEnd> all;
+  for (const ReplicaPlace& each : *places_) {
+    if (each.section != section) continue;
+    for (std::uint32_t rank = 0; rank < each.devices.size(); ++rank) all.push_back({section, each.replica, rank});
+  }
+  return all;
+}
+
+SectionId JobPaths::sender(const EdgeWay& way) const {
+  const GraphEdge& edge = graph_->edge(way.edge);
+  return way.gradient ? edge.to : edge.from;
+}
+
+SectionId JobPaths::receiver(const EdgeWay& way) const {
+  return sender({way.edge, !way.gradient});
+}
+
+bool JobPaths::read_by_processor(SectionId section, ProcessRank process) const {
+  return std::ranges::any_of(*places_, [&](const ReplicaPlace& each) {
+    return each.section == section && each.rank == process && !std::ranges::all_of(each.devices, is_cuda_device);
+  });
+}
+
+bool JobPaths::leaves_by_host(const EdgeWay& way, const EdgeEnd& from) const {
+  if (!on_device(from)) return true;
+  if (force_rma_) return false;
+  const ProcessRank process = place(from)->rank;
+  const GraphEdge& sent = graph_->edge(way.edge);
+  if (way.gradient) return read_by_processor(sent.from, process);
+  return std::ranges::any_of(graph_->edges(), [&](const GraphEdge& other) {
+    return other.from == sent.from && other.from_port == sent.from_port && read_by_processor(other.to, process);
+  });
+}
+
+EdgePath JobPaths::path(const EdgeWay& way, const EdgeEnd& from, const EdgeEnd& to) const {
+  const ReplicaPlace* sending = place(from);
+  const ReplicaPlace* receiving = place(to);
+  if (sending == nullptr || receiving == nullptr) return EdgePath::hand_over;
+  const bool apart = sending->rank != receiving->rank || force_rma_;
+  const EdgePath planned =
+      apart ? between_processes(on_device(from), on_device(to), !force_rma_ && sending->host == receiving->host)
+            : in_process(sending->devices[from.rank], receiving->devices[to.rank]);
+  return on_device(from) && leaves_by_host(way, from) ? by_processor(planned) : planned;
+}
+
+std::set<EdgePath> JobPaths::leaving(const EdgeWay& way, const EdgeEnd& from) const {
+  std::set<EdgePath> paths;
+  if (places_ == nullptr) return paths;
+  for (const EdgeEnd& to : ends(receiver(way))) paths.insert(path(way, from, to));
+  return paths;
+}
+
+std::set<EdgePath> JobPaths::arriving(const EdgeWay& way, const EdgeEnd& to) const {
+  std::set<EdgePath> paths;
+  if (places_ == nullptr) return paths;
+  for (const EdgeEnd& from : ends(sender(way))) paths.insert(path(way, from, to));
+  return paths;
+}
+
+bool JobPaths::may_take(EdgePath wanted) const {
+  for (std::uint32_t index = 0; places_ != nullptr && index < graph_->edges().size(); ++index) {
+    if (!touches_device(graph_->edge(EdgeId(index)))) continue;
+    for (const bool gradient : {false, true}) {
+      const EdgeWay way{EdgeId(index), gradient};
+      for (const EdgeEnd& to : ends(receiver(way))) {
+        if (arriving(way, to).contains(wanted)) return true;
+      }
     }
-    std::string line = graph.node(edge.from).name + "." + edge.from_port + " to " + graph.node(edge.to).name + "." +
-                       edge.to_port + ":";
+  }
+  return false;
+}
+
+bool JobPaths::touches_device(const GraphEdge& edge) const {
+  return std::ranges::any_of(*places_, [&](const ReplicaPlace& each) {
+    return (each.section == edge.from || each.section == edge.to) && std::ranges::any_of(each.devices, is_cuda_device);
+  });
+}
+
+std::string JobPaths::name_of(const EdgeWay& way) const {
+  const GraphEdge& edge = graph_->edge(way.edge);
+  const std::string from = graph_->node(edge.from).name + "." + edge.from_port;
+  const std::string to = graph_->node(edge.to).name + "." + edge.to_port;
+  return way.gradient ? "the gradient of " + to + " to " + from : from + " to " + to;
+}
+
+std::vector<std::string> JobPaths::describe() const {
+  std::vector<std::string> lines;
+  for (std::uint32_t index = 0; index < graph_->edges().size(); ++index) {
+    const EdgeWay way{EdgeId(index), false};
+    if (!touches_device(graph_->edge(way.edge))) continue;
+    std::set<EdgePath> paths;
+    for (const EdgeEnd& to : ends(receiver(way))) paths.merge(arriving(way, to));
+    std::string line = name_of(way) + ":";
     const char* separator = " ";
     for (const EdgePath path : paths) {
       line += separator + std::string(text_of(path));

@@ -1,7 +1,9 @@
 // By which way the tensors of each edge travel, as far as the plan decides it. Pure.
 #pragma once
 
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/graph/placement.hpp"
@@ -15,23 +17,64 @@ enum class EdgePath : std::uint8_t {
   between_gpus,  ///< from one device's memory to another's, by peer copy where the driver has it
   by_host,       ///< a device and a processor of one process, by page-locked memory
   rma,           ///< between processes
+  ipc,           ///< between processes of one host, from one device's memory to another's
+  device_rma,    ///< likewise by the network, where it reaches memory of devices; else as chunked_rma
+  chunked_rma,   ///< from a device to another process, copied to page-locked memory and written chunk by chunk
   staged_rma     ///< between processes, by page-locked memory of those that compute on devices
 };
 
 /// "by page-locked memory and RMA"
 [[nodiscard]] std::string_view text_of(EdgePath path);
 
-/// How tensors get from a rank of one replica to a rank of another.
-[[nodiscard]] EdgePath edge_path(const ReplicaPlace& from, std::size_t from_rank, const ReplicaPlace& to,
-                                 std::size_t to_rank, bool force_rma);
+/// One end of an edge.
+struct EdgeEnd {
+  SectionId section;
+  ReplicaIndex replica;
+  std::uint32_t rank = 0;  ///< of the section's layout
+};
 
-/// By edge: all its tensors stay in memory of devices (ReplicaPortsOptions::direct).
-[[nodiscard]] std::vector<bool> direct_edges(const SectionGraph& graph, const std::vector<ReplicaPlace>& places,
-                                             bool force_rma);
+/// An edge as one of its ends sends: its values, or their gradients, which go back.
+struct EdgeWay {
+  EdgeId edge;
+  bool gradient = false;
+};
 
-/// One line per edge that touches a device with memory of its own, each way named once:
-/// "teacher.hidden to student.teacher: in memory of the device".
-[[nodiscard]] std::vector<std::string> describe_paths(const SectionGraph& graph,
-                                                      const std::vector<ReplicaPlace>& places, bool force_rma);
+/// The ways of all edges of a job. A value; graph and places outlive it. Without places no end is on a device.
+class JobPaths {
+ public:
+  JobPaths() = default;
+  JobPaths(const SectionGraph& graph, const std::vector<ReplicaPlace>& places, bool force_rma)
+      : graph_(&graph), places_(&places), force_rma_(force_rma) {}
+
+  [[nodiscard]] EdgePath path(const EdgeWay& way, const EdgeEnd& sender, const EdgeEnd& receiver) const;
+  /// What leaves there lies in the processor's memory: the sender works in it, or a processor of its process reads it,
+  /// by this edge or by another one from the same port.
+  [[nodiscard]] bool leaves_by_host(const EdgeWay& way, const EdgeEnd& sender) const;
+  /// The ways to all receivers.
+  [[nodiscard]] std::set<EdgePath> leaving(const EdgeWay& way, const EdgeEnd& sender) const;
+  /// The ways from all senders.
+  [[nodiscard]] std::set<EdgePath> arriving(const EdgeWay& way, const EdgeEnd& receiver) const;
+  /// Some edge may take that way, or the gradients that come back along it.
+  [[nodiscard]] bool may_take(EdgePath path) const;
+  /// One line per edge that touches a device with memory of its own, each way named once:
+  /// "teacher.hidden to student.teacher: in memory of the device".
+  [[nodiscard]] std::vector<std::string> describe() const;
+  /// "teacher.hidden to student.teacher", or the other way round for gradients.
+  [[nodiscard]] std::string name_of(const EdgeWay& way) const;
+
+ private:
+  [[nodiscard]] const ReplicaPlace* place(const EdgeEnd& end) const;
+  [[nodiscard]] bool on_device(const EdgeEnd& end) const;
+  [[nodiscard]] std::vector<EdgeEnd> ends(SectionId section) const;
+  [[nodiscard]] SectionId sender(const EdgeWay& way) const;
+  [[nodiscard]] SectionId receiver(const EdgeWay& way) const;
+  /// Some rank of the section works on a processor of that process.
+  [[nodiscard]] bool read_by_processor(SectionId section, ProcessRank process) const;
+  [[nodiscard]] bool touches_device(const GraphEdge& edge) const;
+
+  const SectionGraph* graph_ = nullptr;
+  const std::vector<ReplicaPlace>* places_ = nullptr;
+  bool force_rma_ = false;
+};
 
 }  // namespace maestro

@@ -11,6 +11,7 @@ Network::Network(const NetworkOptions& options, bool needed) : options_(options)
   endpoint.provider = options.provider;
   endpoint.listen_address = options.listen_address;
   endpoint.timeout_ms = options.timeout_ms;
+  endpoint.device_memory = options.device_memory;
   endpoint.handler = [this](const EndpointEvent& event) { handle(event); };
   endpoint_ = Endpoint::open(std::move(endpoint)).value_or_throw();
 }
@@ -29,6 +30,13 @@ std::string Network::provider() const {
 std::unique_ptr<Region> Network::register_memory(std::byte* data, std::size_t bytes) {
   if (!open() || bytes == 0) return nullptr;
   return std::make_unique<Region>(endpoint_->register_memory(data, bytes).value_or_throw());
+}
+
+Result<std::unique_ptr<Region>> Network::register_device_memory(std::byte* data, std::size_t bytes, int cuda_device) {
+  if (!open()) return Error{ErrorCode::unavailable, "this process has no network endpoint"};
+  auto region = endpoint_->register_memory(data, bytes, MemoryPlace{cuda_device});
+  if (!region) return region.error();
+  return std::make_unique<Region>(*std::move(region));
 }
 
 void Network::route_ring(std::uint32_t ring, const caf::actor& receiver) {

@@ -23,6 +23,7 @@ struct NetworkOptions {
   std::int64_t timeout_ms = 5000;
   bool force_rma = false;
   std::size_t chunk_bytes = 0;
+  bool device_memory = false;  ///< some of this process' tensors lie in memory of devices
 };
 
 /// Thread-safe once begin() was called; before that it belongs to the starting thread.
@@ -47,6 +48,9 @@ class Network {
 
   /// Registers memory for writes from here and from peers; null without an endpoint. Throws JobError.
   std::unique_ptr<Region> register_memory(std::byte* data, std::size_t bytes);
+  /// As register_memory(), of a device that is current for the calling thread. An error says in a few words why it
+  /// cannot be, and the caller takes another way.
+  Result<std::unique_ptr<Region>> register_device_memory(std::byte* data, std::size_t bytes, int cuda_device);
   /// A number for one more ring of this process.
   std::uint32_t next_ring() { return next_ring_++; }
   /// A number for one more replica of this process; the upper bits of its cookies.

@@ -28,7 +28,7 @@ bool appears(const fs::path& file, Clock::time_point deadline) {
 
 void ProcessRun::State::stop() {
   control.reset();
-  groups_end->give("the run has ended");
+  groups_end->give("the run has ended");  // before devices stop: their streams may wait for a peer
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
   for (auto& [name, made] : devices) made->stop();
   if (emulated_clock) emulated_clock->stop();
@@ -80,6 +80,7 @@ RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
 }
 
 int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
+  groups_end->give("the run has failed");
   console.finish();
   if (control) control->stop();  // its socket is not to stay behind
   if (!ended.error.empty()) console.error(ended.error);
@@ -104,6 +105,7 @@ void ProcessRun::State::stop_in_order() {
 
 void ProcessRun::State::interrupted(int count, Launcher& launcher) {
   if (count == 1 && begun) return stop_in_order();
+  groups_end->give("the run was interrupted");
   console.finish();
   Departure departure;
   departure.status = 130;

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -30,12 +31,11 @@ NetworkOptions network_options(const TransportConfig& transport, const std::stri
   options.chunk_bytes = static_cast<std::size_t>(transport.chunk_kib) << 10;
   return options;
 }
-
-GraphUse graph_use(const std::string& cuda_graphs) {
-  if (cuda_graphs == "never") return GraphUse::never;
-  return cuda_graphs == "always" ? GraphUse::always : GraphUse::where_they_pay;
-}
 }  // namespace
+
+void ProcessRun::State::note(const std::string& line) {
+  if (!plan.options.quiet) console.note("  note: " + line);
+}
 
 Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_rank) {
   const std::string& name = at.devices[layout_rank];
@@ -51,10 +51,8 @@ Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_ran
     DeviceOptions options;
     options.priority = forward_only ? Priority::background : Priority::critical;
     options.deterministic = plan.train.deterministic;
-    options.graphs = graph_use(plan.train.cuda_graphs);
-    options.log = [this](const std::string& line) {
-      if (!plan.options.quiet) console.note("  note: " + line);
-    };
+    options.graphs = graph_use(plan.train.cuda_graphs).value_or(options.graphs);  // one of its names: it was read so
+    options.log = [this](const std::string& line) { note(line); };
     options.share = plan.sections[at.section.value()].config.share;
     options.index = std::stoul(name.substr(5));  // place() has seen that it is there
     options.name = name;
@@ -135,7 +133,9 @@ void ProcessRun::State::open_actors() {
 void ProcessRun::State::build() {
   replicas = builder.build_all(rank);
   const std::string listen = job_start ? job_start->listen_address() : plan.transport.listen;
-  network = std::make_unique<Network>(network_options(plan.transport, listen), several() || plan.transport.force_rma);
+  NetworkOptions options = network_options(plan.transport, listen);
+  options.device_memory = JobPaths(plan.graph, plan.places, plan.transport.force_rma).may_take(EdgePath::device_rma);
+  network = std::make_unique<Network>(options, several() || plan.transport.force_rma);
 }
 
 void ProcessRun::State::spawn_bridge(LocalActors& local) {
@@ -161,7 +161,6 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
 void ProcessRun::State::spawn_replicas(LocalActors& local) {
   caf::actor_system& system = actors->system();
   caf::scoped_actor self(system);
-  const std::vector<bool> direct = direct_edges(plan.graph, plan.places, plan.transport.force_rma);
   for (const BuiltReplica& built : replicas) {
     const ReplicaPlace& at = built.place;
     ReplicaSpec spec;
@@ -177,10 +176,15 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     }
     spec.epoch = meeting.epoch;
     spec.remote = network->open();
-    spec.direct = direct;
+    spec.paths = JobPaths(plan.graph, plan.places, plan.transport.force_rma);
+    if (std::ranges::any_of(at.devices, is_cuda_device)) spec.backend = cuda_status().backend;
+    spec.log = [this](const std::string& line) { note(line); };
     spec.global_clip = plan.train.clip == "global";
     for (std::size_t index = 0; index < built.runners.size(); ++index) {
       spec.ranks.push_back({built.runners[index], device(at, index)});
+    }
+    if (std::ranges::any_of(at.devices, is_cuda_device)) {
+      spec.groups = {cuda_status().backend, &plan.places, groups_end};
     }
     spec.host_ops = &ops;
     spec.gang = &gang;

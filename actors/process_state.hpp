@@ -20,6 +20,7 @@
 #include "actors/run_report.hpp"
 #include "actors/snapshot_writer.hpp"
 #include "actors/supervisor.hpp"
+#include "runtime/collective/abort_reason.hpp"
 #include "runtime/device/emulated_device.hpp"
 #include "runtime/observe/trace.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -108,6 +109,8 @@ struct ProcessRun::State {
   void print_header() const;
   /// " on host b", where there are several.
   [[nodiscard]] std::string on_host(std::uint32_t host) const;
+  /// A line for a person, from any thread.
+  void note(const std::string& line);
 };
 
 }  // namespace maestro

@@ -10,11 +10,20 @@ namespace maestro {
 
 static_assert(most_slots == max_immediate_slots);
 
-ReplicaPorts::ReplicaPorts(const ReplicaPortsOptions& options, Network& network, std::function<void()> on_buffer_free)
+ReplicaPorts::ReplicaPorts(const ReplicaPortsOptions& options, Network& network, PortEvents events)
     : options_(options),
       network_(&network),
-      on_buffer_free_(std::move(on_buffer_free)),
+      on_buffer_free_(std::move(events.buffer_free)),
       client_(network.next_client()) {
+  PieceWriterOptions writing;
+  writing.epoch = options.epoch;
+  writing.replica = options.replica;
+  writing.chunk_bytes = network.options().chunk_bytes;
+  writing.first_cookie = std::uint64_t{client_} << Network::client_shift;
+  writing.device = options.device.device;
+  writing.write = [&network](ProcessRank to, const WriteRequest& request) { network.write(to, request); };
+  writing.copied = std::move(events.copied);
+  writer_ = std::make_unique<PieceWriter>(std::move(writing));
   for (const EdgeId edge : options_.graph->inputs(options_.section)) {
     add_ring(edge, false);
     if (options_.graph->edge(edge).gradient) add_pool(edge, true);
@@ -23,6 +32,7 @@ ReplicaPorts::ReplicaPorts(const ReplicaPortsOptions& options, Network& network,
     add_pool(edge, false);
     if (options_.graph->edge(edge).gradient) add_ring(edge, true);
   }
+  add_staging();
 }
 
 void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
@@ -45,12 +55,19 @@ void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
   spec.dtype = joined.dtype;
   spec.chunk_bytes = network_->options().chunk_bytes;
   spec.epoch = options_.epoch;
-  if (options_.remote) check_immediate_limits(std::uint64_t{spec.ring} + 1, spec.slots).or_throw();
-  auto made = std::make_unique<InputRing>(spec);
-  if (options_.remote)
-    ring_regions_[{edge, gradient}] = network_->register_memory(made->memory(), made->memory_bytes());
-  ring_index_[spec.ring] = made.get();
-  rings_[{edge, gradient}] = std::move(made);
+  if (offers_device_memory({edge, gradient}) && spec.max_pieces <= max_immediate_pieces) {
+    spec.device = &options_.device.memory();
+    spec.device_ring = network_->next_ring();
+  }
+  const std::uint32_t last = std::max(spec.ring, spec.device_ring);
+  if (options_.remote) check_immediate_limits(std::uint64_t{last} + 1, spec.slots).or_throw();
+  Ring& made = rings_[{edge, gradient}];
+  made.slots = std::make_unique<InputRing>(spec);
+  if (options_.remote) made.region = network_->register_memory(made.slots->memory(), made.slots->memory_bytes());
+  ring_index_[spec.ring] = made.slots.get();
+  if (spec.device == nullptr) return;
+  ring_index_[spec.device_ring] = made.slots.get();
+  offer_device_memory(made, {edge, gradient});
 }
 
 std::int64_t ReplicaPorts::max_rows(Axis axis) const {
@@ -111,84 +128,27 @@ void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const auto blocks =
       static_cast<std::size_t>(gradient ? gradient_blocks(*options_.graph, edge, options_.limits)
                                         : send_blocks(*options_.graph, options_.section, options_.limits));
-  MemorySpace& memory = direct_port(edge, gradient) ? *options_.memory : host_memory();
-  auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + pieces * header_bytes, blocks, on_buffer_free_, memory),
-                                          nullptr, aligned, own_columns(edge), joined.dtype});
+  const bool by_host = !options_.device.apart() || options_.device.paths.leaves_by_host({edge, gradient}, self());
+  MemorySpace& memory = by_host ? host_memory() : options_.device.memory();
+  const std::size_t headers = by_host ? pieces * PieceWriter::header_bytes : 0;
+  auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + headers, blocks, on_buffer_free_, memory),
+                                          nullptr,
+                                          {},
+                                          aligned,
+                                          own_columns(edge),
+                                          joined.dtype});
   if (options_.remote && memory.host()) {
     made->region = network_->register_memory(made->buffers.memory(), made->buffers.memory_bytes());
+  } else if (options_.remote) {
+    register_on_device(*made, {edge, gradient});
   }
   of_edge[edge.value()] = made.get();
   pools_[key] = std::move(made);
 }
 
-bool ReplicaPorts::direct_port(EdgeId edge, bool gradient) const {
-  if (options_.direct.empty()) return false;
-  const GraphEdge& joined = options_.graph->edge(edge);
-  const SectionId sender = gradient ? joined.to : joined.from;
-  for (std::uint32_t index = 0; index < options_.graph->edges().size(); ++index) {
-    const GraphEdge& other = options_.graph->edge(EdgeId(index));
-    const bool same_end = (gradient ? other.to : other.from) == sender;
-    if (same_end && port_of(EdgeId(index), gradient) == port_of(edge, gradient) && !options_.direct[index])
-      return false;
-  }
-  return true;
-}
-
 const std::string& ReplicaPorts::port_of(EdgeId edge, bool gradient) const {
   const GraphEdge& joined = options_.graph->edge(edge);
   return gradient ? joined.to_port : joined.from_port;
-}
-
-std::vector<RingAddress> ReplicaPorts::rings() const {
-  std::vector<RingAddress> addresses;
-  for (const auto& [key, made] : rings_) {
-    RingAddress address;
-    address.edge = key.first;
-    address.gradient = key.second;
-    address.receiver = options_.replica;
-    address.layout_rank = options_.layout_rank;
-    address.ring = made->spec().ring;
-    address.slots = made->spec().slots;
-    address.max_pieces = made->spec().max_pieces;
-    address.payload_bytes = made->layout().payload_bytes();
-    const auto region = ring_regions_.find(key);
-    if (region != ring_regions_.end() && region->second) address.region = region->second->remote();
-    addresses.push_back(address);
-  }
-  return addresses;
-}
-
-std::vector<std::uint32_t> ReplicaPorts::ring_numbers() const {
-  std::vector<std::uint32_t> numbers;
-  for (const auto& [number, made] : ring_index_) numbers.push_back(number);
-  return numbers;
-}
-
-void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
-  outbox_ = std::move(outbox);
-  for (const ProcessHello& process : directory.processes) {
-    for (const ReplicaAddress& peer : process.replicas) {
-      for (const RingAddress& address : peer.rings) {
-        const GraphEdge& joined = options_.graph->edge(address.edge);
-        const SectionId sender = address.gradient ? joined.to : joined.from;
-        if (sender != options_.section) continue;
-        const bool local = peer.rank == options_.rank && !network_->options().force_rma;
-        const GraphNode& sending = options_.graph->node(sender);
-        const std::int64_t senders =
-            sending.replicas * sending.layout.ranks() * options_.graph->node(peer.section).layout.ranks();
-        links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver, address.layout_rank},
-                                Link{OutputLink(options_.epoch, address.slots, senders), peer.section, peer.rank,
-                                     peer.actor, address, local});
-      }
-      for (const auto& [key, made] : rings_) {
-        const GraphEdge& joined = options_.graph->edge(key.first);
-        if (peer.section != (key.second ? joined.to : joined.from)) continue;
-        auto& senders = senders_[key];
-        senders.resize(std::max<std::size_t>(senders.size(), peer.replica.value() + 1));
-        senders[peer.replica.value()] = peer.actor;
-      }
-    }
-  }
 }
 
 BuffersFree ReplicaPorts::buffers_free() const {
@@ -202,10 +162,11 @@ BuffersFree ReplicaPorts::buffers_free() const {
 
 std::vector<std::span<std::byte>> ReplicaPorts::memory() const {
   std::vector<std::span<std::byte>> blocks;
-  for (const auto& [key, ring] : rings_) blocks.emplace_back(ring->memory(), ring->memory_bytes());
+  for (const auto& [key, ring] : rings_) blocks.emplace_back(ring.slots->memory(), ring.slots->memory_bytes());
   for (const auto& [key, pool] : pools_) {
     if (pool->buffers.space().host()) blocks.emplace_back(pool->buffers.memory(), pool->buffers.memory_bytes());
   }
+  if (staging_) blocks.emplace_back(staging_->memory(), staging_->memory_bytes());
   return blocks;
 }
 
@@ -219,7 +180,7 @@ Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> Rep
     const GraphEdge& joined = options_.graph->edge(arrival.edge);
     PortTensor tensor{gradients ? joined.from_port : joined.to_port, arrived->tensor, joined.gradient};
     if (!arrived->space->host()) {
-      const bool here = options_.memory->reaches(*arrived->space);
+      const bool here = options_.device.memory().reaches(*arrived->space);
       tensor.place = here ? PortTensor::Place::here : PortTensor::Place::other_device;
     }
     tensors.emplace_back(std::move(tensor), std::move(arrived->copies));

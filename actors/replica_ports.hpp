@@ -1,23 +1,28 @@
 // The ports of one rank of a section replica: rings it receives into, buffer pools it sends from, links to its
 // receivers. Plain class; the actor passes messages in and sends what it is told through `Outbox`.
 //
-// RP-1: a buffer returns to its pool when every piece of it was received (hand-over) or written (RMA).
+// RP-1: a buffer returns to its pool when every piece of it was received (hand-over) or has left (PW-1).
 // RP-2: sequence numbers and credits come from plans and messages alone; this class never waits.
 // RP-3: the senders of a sequence get one credit that lets it in, when the ring has room for it and the token that
 //       names them has come. What a token costs does not depend on how many replicas the section at the other end has.
+// RP-4: what a device makes leaves from its memory, unless a processor of the process reads it too. A receiver that
+//       offers memory of its device gets pieces there where the sender can put them (PieceTarget), else beside it.
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "actors/edge_paths.hpp"
 #include "actors/messages.hpp"
 #include "actors/network.hpp"
+#include "actors/piece_writer.hpp"
+#include "runtime/device/backend.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 #include "sections/section_runner.hpp"
@@ -25,6 +30,26 @@
 #include "transport/output_link.hpp"
 
 namespace maestro {
+
+/// A device with memory of its own, as the ports use it.
+struct PortDevice {
+  Device* device = nullptr;  ///< null: the section works in the processor's memory
+  JobPaths paths;
+  /// As in DeviceBackend. May be empty: nothing is shared.
+  std::function<std::string(const std::byte* block)> export_memory;
+  std::function<std::unique_ptr<ImportedMemory>(std::string_view exported, std::string& why_not)> import_memory;
+  /// For writes by the network; an error says in a few words why not. May be empty: none of it.
+  std::function<Result<std::unique_ptr<Region>>(std::byte* block, std::size_t bytes)> register_memory;
+  std::function<void(const std::string& line)> log;  ///< may be empty
+  [[nodiscard]] MemorySpace& memory() const { return device == nullptr ? host_memory() : device->ops().memory(); }
+  [[nodiscard]] bool apart() const { return !memory().host(); }
+};
+
+/// What happens outside of the calls of ReplicaPorts: called from any thread, and must only enqueue.
+struct PortEvents {
+  std::function<void()> buffer_free;                                             ///< a send buffer has come back
+  std::function<void(std::uint64_t cookie, const std::string& failure)> copied;  ///< for ReplicaPorts::copied()
+};
 
 struct ReplicaPortsOptions {
   const SectionGraph* graph = nullptr;
@@ -36,19 +61,7 @@ struct ReplicaPortsOptions {
   FlowLimits limits;
   Epoch epoch;
   bool remote = false;  ///< some peer is in another process, or RMA is forced
-  /// The memory that the section's device works in.
-  MemorySpace* memory = &host_memory();
-  /// By edge: both ends are on devices of this process with memory of their own, and hand over tensors there. Empty:
-  /// none.
-  std::vector<bool> direct;
-};
-
-/// A piece that has left: handed over, or written and acknowledged.
-struct Transfer {
-  PieceOut piece;
-  StepId step;
-  bool remote = false;
-  std::chrono::steady_clock::time_point begin;
+  PortDevice device;
 };
 
 /// Where a replica's messages go; set by the actor.
@@ -69,11 +82,10 @@ struct SendBuffer {
   }
 };
 
-/// Not thread-safe; belongs to the replica's actor.
+/// Not thread-safe; belongs to the replica's actor. connect() may call the device's driver.
 class ReplicaPorts {
  public:
-  /// `on_buffer_free` is called from any thread when a send buffer has come back.
-  ReplicaPorts(const ReplicaPortsOptions& options, Network& network, std::function<void()> on_buffer_free);
+  ReplicaPorts(const ReplicaPortsOptions& options, Network& network, PortEvents events);
 
   [[nodiscard]] std::vector<RingAddress> rings() const;
   [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const;
@@ -101,7 +113,9 @@ class ReplicaPorts {
   Status handed_over(const PieceHandOver& piece, const Arrived& arrived);
   Status credit(const Credit& credit);
   /// A write of this replica has ended.
-  void write_finished(std::uint64_t cookie);
+  void write_finished(std::uint64_t cookie) { writer_->write_finished(cookie); }
+  /// PortEvents::copied has told so.
+  Status copied(std::uint64_t cookie, const std::string& failure) { return writer_->copied(cookie, failure); }
   /// The piece that waits for a credit, if any, for "who waits for whom".
   struct WaitingSend {
     SectionId receiver;
@@ -112,18 +126,23 @@ class ReplicaPorts {
   [[nodiscard]] bool owns_ring(std::uint32_t ring) const { return ring_index_.count(ring) != 0; }
 
  private:
-  static constexpr std::size_t header_bytes = sizeof(PieceHeader);  // of a piece that leaves by RMA, behind its rows
   struct Link {
     OutputLink credits;
     SectionId section;  // of the receiver
-    ProcessRank rank;
     caf::actor actor;
-    RingAddress ring;
     bool local = true;
+    PieceTarget target = {};
+  };
+  struct Ring {
+    std::unique_ptr<InputRing> slots;
+    std::unique_ptr<Region> region;         // of its memory of the processor
+    std::unique_ptr<Region> device_region;  // of its memory of the device
+    std::string exported;                   // likewise
   };
   struct Pool {
     BufferPool buffers;
     std::unique_ptr<Region> region;
+    std::string why_not;  // of a device's memory without region
     std::size_t payload_bytes = 0;
     std::int64_t columns = 1;
     DType dtype = DType::f32;
@@ -132,8 +151,18 @@ class ReplicaPorts {
   using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex, std::uint32_t>;  // ..., of the receiver, and its rank
   void add_ring(EdgeId edge, bool gradient);
   void add_pool(EdgeId edge, bool gradient);
-  /// All edges that a pool serves are direct.
-  [[nodiscard]] bool direct_port(EdgeId edge, bool gradient) const;
+  /// Where some receiver may be reached by RMA from there.
+  void register_on_device(Pool& made, const EdgeWay& way) const;
+  void add_staging();
+  [[nodiscard]] EdgeEnd self() const { return {options_.section, options_.replica, options_.layout_rank}; }
+  /// Others may be able to put pieces into memory of this device.
+  [[nodiscard]] bool offers_device_memory(const EdgeWay& way) const;
+  void offer_device_memory(Ring& ring, const EdgeWay& way) const;
+  [[nodiscard]] Link link_to(const ReplicaAddress& peer, const RingAddress& address);
+  /// Chooses how pieces of a pool in memory of the device get there, and says so where the plan left it open or where
+  /// it is not as planned.
+  void choose_way(Link& link, const Pool& from, EdgePath planned);
+  void say(const std::string& line);
   /// Rows of an axis in one micro-batch at most.
   [[nodiscard]] std::int64_t max_rows(Axis axis) const;
   /// How this section's end of an edge is spread, and what this rank holds of a micro-batch there.
@@ -144,36 +173,27 @@ class ReplicaPorts {
   /// Of one micro-batch, over all edges.
   [[nodiscard]] std::size_t most_pieces_sent() const;
   [[nodiscard]] const Layout& layout() const { return options_.graph->node(options_.section).layout; }
-  InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}); }
+  InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}).slots; }
   [[nodiscard]] const std::string& port_of(EdgeId edge, bool gradient) const;
   Pool& pool(EdgeId edge, bool gradient) { return *pool_of_[gradient ? 1 : 0].at(edge.value()); }
   Status flush(Link& link);
   /// Tells the senders of these sequences, which the window now takes in.
   void grant(const InputRing& ring, std::uint64_t first, std::uint64_t end);
-  void write(const Link& link, const Pool& from, const OutgoingPiece& piece);
-  void note_transfer(const Transfer& transfer) const {
-    if (outbox_.transferred) outbox_.transferred(transfer);
-  }
-
   ReplicaPortsOptions options_;
   Network* network_;
   std::function<void()> on_buffer_free_;
   Outbox outbox_;
   std::uint32_t client_;
-  std::uint64_t next_cookie_ = 0;
-  std::map<std::pair<EdgeId, bool>, std::unique_ptr<InputRing>> rings_;
-  std::map<std::pair<EdgeId, bool>, std::unique_ptr<Region>> ring_regions_;
-  std::map<std::uint32_t, InputRing*> ring_index_;
+  std::map<std::pair<EdgeId, bool>, Ring> rings_;
+  std::map<std::uint32_t, InputRing*> ring_index_;  // by both numbers of a ring
   std::map<PortKey, std::unique_ptr<Pool>> pools_;
   std::array<std::vector<Pool*>, 2> pool_of_;  // by gradient and edge
   std::map<LinkKey, Link> links_;
   std::map<std::pair<EdgeId, bool>, std::vector<caf::actor>> senders_;  // into this ring, by replica
-  /// One write of a piece; the last one to finish ends the transfer.
-  struct Write {
-    Buffer buffer;                             // RP-1
-    std::shared_ptr<const Transfer> transfer;  // shared by the writes of one piece
-  };
-  std::map<std::uint64_t, Write> writes_;
+  std::set<std::string> said_;
+  std::unique_ptr<BufferPool> staging_;  // of the writer; null where nothing leaves from memory of a device
+  std::unique_ptr<Region> staging_region_;
+  std::unique_ptr<PieceWriter> writer_;  // after what its pieces refer to
 };
 
 }  // namespace maestro

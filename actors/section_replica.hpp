@@ -69,6 +69,8 @@ class SectionReplica : public caf::event_based_actor {
   void finish_mark();
   ReplicaPorts::Arrived arrived(std::uint32_t layout_rank);
   void ring_event(std::uint32_t immediate);
+  /// A write or copy with this cookie is the rank's.
+  [[nodiscard]] static bool owns(const ReplicaRank& rank, std::uint64_t cookie);
   void write_finished(std::uint64_t cookie);
   void check(const Status& status);
   void fail(const std::string& message);

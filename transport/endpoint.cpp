@@ -48,7 +48,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(EndpointOptions options) {
   }
   auto provider = resolve_provider(options);
   if (!provider) return provider.error();
-  auto opened = FabricDomain::open(*provider, options.listen_address);
+  auto opened = FabricDomain::open(*provider, options.listen_address,
+                                   options.device_memory ? MemoryKinds::host_and_devices : MemoryKinds::host);
   if (!opened) return opened.error();
   auto raw = (*opened)->raw_address();
   if (!raw) return raw.error();
@@ -96,11 +97,11 @@ void Endpoint::abandon(PeerHandle peer) {
   state_->progress->abandon(peer);
 }
 
-Result<Region> Endpoint::register_memory(std::byte* data, std::size_t bytes) {
+Result<Region> Endpoint::register_memory(std::byte* data, std::size_t bytes, const MemoryPlace& place) {
   if (data == nullptr || bytes == 0) return Error{ErrorCode::invalid_argument, "cannot register an empty region"};
   const std::lock_guard lock(state_->mutex);
   if (state_->is_stopped) return stopped();
-  auto handle = state_->domain->register_memory(data, bytes);
+  auto handle = state_->domain->register_memory(data, bytes, place);
   if (!handle) return handle.error();
   auto registration = std::make_unique<Region::Registration>();
   registration->data = data;

@@ -11,6 +11,10 @@
 //       wrong microsecond takes one to its grave. Its peers' endpoints then report EndpointFailed after `timeout_ms`
 //       (at least 1 s), stop() still returns, and those processes want a restart. Where processes must outlive the
 //       death of others, use tcp.
+// EP-6: RemoteWrite means the same for memory of devices: work that is given to the device from then on sees the bytes,
+//       those of this one write. Relied on for it: a completion at the target has delivery semantics also where FI_HMEM
+//       is in use (fi_cq(3)), and CUDA orders RDMA that is complete before work that is submitted later (GPUDirect
+//       RDMA, "Synchronization and Memory Ordering"). A write without an immediate promises nothing at the target.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +34,7 @@ struct EndpointOptions {
   std::string listen_address = "127.0.0.1";  ///< IP address of this machine; a loopback address allows shm for "auto"
   std::int64_t timeout_ms = 5000;            ///< at least 1
   EndpointHandler handler;                   ///< must be set
+  bool device_memory = false;                ///< register_memory() is to take memory of devices, where the provider can
 };
 
 /// Thread-safe, except that the destructor must be the last call. Not to be stopped or destroyed from the handler.
@@ -53,8 +58,10 @@ class Endpoint {
   /// Gives up a peer that is known to be dead: its writes fail now and for ever. A peer that comes back connects anew.
   void abandon(PeerHandle peer);
 
-  /// Registers memory for reading by own writes and for writing by peers. `bytes` is at least 1.
-  Result<Region> register_memory(std::byte* data, std::size_t bytes);
+  /// Registers memory for reading by own writes and for writing by peers. `bytes` is at least 1. Memory of a device is
+  /// registered by a thread that has the device current; where it cannot be, the error says why in a few words
+  /// ("provider tcp has no FI_HMEM"), and its tensors have to go another way.
+  Result<Region> register_memory(std::byte* data, std::size_t bytes, const MemoryPlace& place = {});
 
   /// Queues one write; never blocks. All outcomes, invalid requests included, come as events (EP-1).
   void write(const WriteRequest& request);

@@ -1,7 +1,5 @@
 #include "transport/fabric_domain.hpp"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -33,13 +31,34 @@ void name_segment(fi_info& info) {
   info.src_addrlen = address.size() + 1;
 }
 
+/// As in job files: "tcp" of "tcp;ofi_rxm".
+std::string short_name(const std::string& provider) {
+  return provider.substr(0, provider.find(';'));
+}
+
+Result<InfoPtr> find_provider(const std::string& provider, const std::string& listen_address, MemoryKinds kinds) {
+  const bool by_ip = takes_ip_address(provider);
+  int code = 0;
+  for (const KeyChoice keys : {KeyChoice::ours, KeyChoice::provider}) {
+    const InfoPtr hints = make_hints(provider, keys, kinds);
+    if (by_ip) {
+      hints->addr_format = listen_address.find(':') == std::string::npos ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
+    }
+    fi_info* found = nullptr;
+    code = fi_getinfo(fabric_version, by_ip ? listen_address.c_str() : nullptr, nullptr, by_ip ? FI_SOURCE : 0,
+                      hints.get(), &found);
+    if (code == 0) return InfoPtr(found);
+  }
+  return Error{ErrorCode::unavailable, fabric_text("fi_getinfo", code)};
+}
+
 }  // namespace
 
 std::string fabric_text(std::string_view operation, std::int64_t code) {
   return std::string(operation) + ": " + fi_strerror(static_cast<int>(-code));
 }
 
-InfoPtr make_hints(const std::string& provider, KeyChoice keys) {
+InfoPtr make_hints(const std::string& provider, KeyChoice keys, MemoryKinds kinds) {
   InfoPtr hints(fi_allocinfo());
   if (!hints) throw std::bad_alloc();
   if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());  // freed by fi_freeinfo
@@ -48,38 +67,59 @@ InfoPtr make_hints(const std::string& provider, KeyChoice keys) {
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
   if (keys == KeyChoice::provider) hints->domain_attr->mr_mode |= FI_MR_PROV_KEY;
+  if (kinds == MemoryKinds::host_and_devices) {
+    hints->caps |= FI_HMEM;
+    hints->domain_attr->mr_mode |= FI_MR_HMEM;  // all that is written from is registered, and its descriptor passed
+  }
   hints->domain_attr->threading = FI_THREAD_SAFE;
   hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   return hints;
 }
 
-Result<std::unique_ptr<FabricDomain>> FabricDomain::open(const std::string& provider,
-                                                         const std::string& listen_address) {
-  std::unique_ptr<FabricDomain> domain(new FabricDomain());
-  const bool by_ip = takes_ip_address(provider);
-  fi_info* found = nullptr;
-  int code = 0;
-  for (const KeyChoice keys : {KeyChoice::ours, KeyChoice::provider}) {
-    const InfoPtr hints = make_hints(provider, keys);
-    if (by_ip) {
-      hints->addr_format = listen_address.find(':') == std::string::npos ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
-    }
-    code = fi_getinfo(fabric_version, by_ip ? listen_address.c_str() : nullptr, nullptr, by_ip ? FI_SOURCE : 0,
-                      hints.get(), &found);
-    if (code == 0) break;
+fi_mr_attr make_registration(const iovec& span, const MemoryPlace& place, std::uint64_t key) {
+  fi_mr_attr attributes{};
+  attributes.mr_iov = &span;
+  attributes.iov_count = 1;
+  attributes.access = FI_WRITE | FI_REMOTE_WRITE;
+  attributes.requested_key = key;  // ignored by providers that choose their own
+  attributes.iface = place.cuda ? FI_HMEM_CUDA : FI_HMEM_SYSTEM;
+  if (place.cuda) attributes.device.cuda = *place.cuda;
+  return attributes;
+}
+
+Result<std::unique_ptr<FabricDomain>> FabricDomain::open(const std::string& provider, const std::string& listen_address,
+                                                         MemoryKinds kinds) {
+  std::string no_devices = "the endpoint was opened for memory of the host alone";
+  if (kinds == MemoryKinds::host_and_devices) {
+    auto found = find_provider(provider, listen_address, kinds);
+    auto opened = found ? open_found(*std::move(found)) : found.error();
+    if (opened) return opened;
+    no_devices =
+        found ? "provider " + short_name(provider) + " does not open with FI_HMEM (" + opened.error().message + ")"
+              : "provider " + short_name(provider) + " has no FI_HMEM";
   }
-  domain->info_.reset(found);
-  if (code == 0 && is_shared_memory(provider)) name_segment(*found);
-  const std::string remedy =
-      by_ip ? "; is transport.listen = '" + listen_address + "' an address of this machine, such as 127.0.0.1?" : "";
-  const auto failure = [&](const std::string& cause) {
-    return Error{ErrorCode::unavailable, "provider '" + provider + "' cannot be opened (" + cause + ")" + remedy};
-  };
-  if (code != 0) return failure(fabric_text("fi_getinfo", code));
+  auto found = find_provider(provider, listen_address, MemoryKinds::host);
+  auto opened = found ? open_found(*std::move(found)) : found.error();
+  if (opened) {
+    (*opened)->no_devices_ = std::move(no_devices);
+    return opened;
+  }
+  const std::string remedy = takes_ip_address(provider) ? "; is transport.listen = '" + listen_address +
+                                                              "' an address of this machine, such as 127.0.0.1?"
+                                                        : "";
+  return Error{ErrorCode::unavailable,
+               "provider '" + provider + "' cannot be opened (" + opened.error().message + ")" + remedy};
+}
+
+Result<std::unique_ptr<FabricDomain>> FabricDomain::open_found(InfoPtr info) {
+  std::unique_ptr<FabricDomain> domain(new FabricDomain());
+  domain->info_ = std::move(info);
+  const bool shared_memory = is_shared_memory(domain->info_->fabric_attr->prov_name);
+  if (shared_memory) name_segment(*domain->info_);
   // shm's fi_cq_sread spins and ignores its timeout; for it the progress thread sleeps by itself.
-  domain->can_block_ = !is_shared_memory(provider);
-  if (auto opened = domain->open_objects(); !opened) return failure(opened.error().message);
+  domain->can_block_ = !shared_memory;
+  if (auto opened = domain->open_objects(); !opened) return opened.error();
   return domain;
 }
 
@@ -158,22 +198,19 @@ std::uint64_t FabricDomain::new_key() const {
   return bits < 64 ? random & ((std::uint64_t{1} << bits) - 1) : random;
 }
 
-Result<FabricPtr<fid_mr>> FabricDomain::register_memory(std::byte* data, std::size_t bytes) {
-  iovec span{data, bytes};
-  fi_mr_attr attributes{};
-  attributes.mr_iov = &span;
-  attributes.iov_count = 1;
-  attributes.access = FI_WRITE | FI_REMOTE_WRITE;
-  attributes.iface = FI_HMEM_SYSTEM;
+Result<FabricPtr<fid_mr>> FabricDomain::register_memory(std::byte* data, std::size_t bytes, const MemoryPlace& place) {
+  if (place.cuda && !no_devices_.empty()) return Error{ErrorCode::unavailable, no_devices_};
+  const iovec span{data, bytes};
   fid_mr* region = nullptr;
   int code = 0;
   do {
-    attributes.requested_key = new_key();  // ignored by providers that choose their own
+    const fi_mr_attr attributes = make_registration(span, place, new_key());
     code = fi_mr_regattr(domain_.get(), &attributes, 0, &region);
   } while (code == -FI_ENOKEY);  // in use
   if (code != 0) {
-    return Error{ErrorCode::unavailable,
-                 "cannot register " + std::to_string(bytes) + " bytes (" + fabric_text("fi_mr_regattr", code) + ")"};
+    const std::string of_device = place.cuda ? " of " + place.text() : "";
+    return Error{ErrorCode::unavailable, "cannot register " + std::to_string(bytes) + " bytes" + of_device + " (" +
+                                             fabric_text("fi_mr_regattr", code) + ")"};
   }
   return FabricPtr<fid_mr>(region);
 }

@@ -12,6 +12,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <string_view>
 
 #include "runtime/core/result.hpp"
+#include "transport/region.hpp"
 
 namespace maestro {
 
@@ -42,8 +44,13 @@ enum class KeyChoice {
   ours,      ///< random ones
   provider,  ///< RDMA cards and whoever else insists
 };
+/// Which memory a provider is to transfer.
+enum class MemoryKinds { host, host_and_devices };
 /// What the runtime asks of a provider; an empty name asks all of them.
-[[nodiscard]] InfoPtr make_hints(const std::string& provider, KeyChoice keys = KeyChoice::provider);
+[[nodiscard]] InfoPtr make_hints(const std::string& provider, KeyChoice keys = KeyChoice::provider,
+                                 MemoryKinds kinds = MemoryKinds::host);
+/// What a registration of `span` says: read by own writes, written by peers. Refers to `span`.
+[[nodiscard]] fi_mr_attr make_registration(const iovec& span, const MemoryPlace& place, std::uint64_t key);
 
 /// "operation: libfabric's text", for a negative libfabric return value.
 [[nodiscard]] std::string fabric_text(std::string_view operation, std::int64_t code);
@@ -51,14 +58,16 @@ enum class KeyChoice {
 /// One domain with one endpoint. The calls are as thread-safe as FI_THREAD_SAFE makes them.
 class FabricDomain {
  public:
-  static Result<std::unique_ptr<FabricDomain>> open(const std::string& provider, const std::string& listen_address);
+  /// With `kinds` of devices where the provider has FI_HMEM, else for memory of the host alone.
+  static Result<std::unique_ptr<FabricDomain>> open(const std::string& provider, const std::string& listen_address,
+                                                    MemoryKinds kinds);
 
   /// The endpoint's raw address in the provider's format.
   Result<std::string> raw_address() const;
   Result<fi_addr_t> insert(std::string_view raw_address);
   /// Readable form of a raw address.
   [[nodiscard]] std::string readable(std::string_view raw_address) const;
-  Result<FabricPtr<fid_mr>> register_memory(std::byte* data, std::size_t bytes);
+  Result<FabricPtr<fid_mr>> register_memory(std::byte* data, std::size_t bytes, const MemoryPlace& place);
 
   [[nodiscard]] fid_ep* endpoint() const { return endpoint_.get(); }
   [[nodiscard]] fid_cq* completions() const { return completions_.get(); }
@@ -73,6 +82,7 @@ class FabricDomain {
 
  private:
   FabricDomain() = default;
+  static Result<std::unique_ptr<FabricDomain>> open_found(InfoPtr info);
   Status open_objects();
   /// FD-3.
   [[nodiscard]] std::uint64_t new_key() const;
@@ -85,6 +95,7 @@ class FabricDomain {
   FabricPtr<fid_cq> completions_;
   FabricPtr<fid_ep> endpoint_;
   bool can_block_ = false;
+  std::string no_devices_;  // why memory of devices is not registered; empty where it may be
 };
 
 }  // namespace maestro

@@ -1,4 +1,8 @@
 // The 32 bits that travel with every RMA write: ring (10 bits), slot (6 bits), sequence modulo 65536 (16 bits).
+//
+// A ring whose slots also have a payload in a device's memory has a second number. A write that carries that one is the
+// header of a whole piece there; in place of the sequence, which the slot tells inside the window, stands the piece's
+// index.
 #pragma once
 
 #include <cassert>
@@ -12,6 +16,7 @@ namespace maestro {
 
 inline constexpr std::uint32_t max_immediate_edges = 1u << 10;
 inline constexpr std::uint32_t max_immediate_slots = 1u << 6;
+inline constexpr std::uint32_t max_immediate_pieces = 1u << 16;
 
 /// An address inside the receiving process. Where one process hosts several consumer replicas of an edge, the receiver
 /// gives each of their rings an `edge` number of its own, since the replica has no bits here.

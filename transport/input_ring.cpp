@@ -12,7 +12,9 @@ InputRing::InputRing(const InputRingSpec& spec)
       layout_(SlotLayout::make(spec.slots, spec.max_pieces, static_cast<std::size_t>(spec.max_rows) * spec.row_bytes())
                   .value_or_throw()),
       counter_(spec.slots),
-      memory_(layout_.total_bytes()) {}
+      memory_(layout_.total_bytes()) {
+  if (spec.device != nullptr) device_memory_ = SpaceMemory(*spec.device, layout_.device_bytes());
+}
 
 Immediate InputRing::immediate_of(std::uint64_t sequence) const {
   return {EdgeId(spec_.ring), layout_.slot_of(sequence), wrap_sequence(sequence)};
@@ -31,11 +33,25 @@ Result<bool> InputRing::count(const Expected& expected) {
 Result<bool> InputRing::expect(const ArrivalPlan& arrival, StepId step) {
   const Expected& expected = expected_[arrival.sequence] = {arrival, step};
   if (!in_window(arrival.sequence)) return arrival.pieces.empty();  // then nothing can tell later that it is complete
-  return count(expected);
+  Result<bool> complete = count(expected);
+  const auto early = whole_.find(arrival.sequence);
+  for (std::size_t at = 0; complete && early != whole_.end() && at < early->second.size(); ++at) {
+    complete = count_whole(expected, early->second[at]);
+  }
+  return complete;
+}
+
+std::uint64_t InputRing::sequence_in(std::uint32_t slot) const {
+  const std::uint64_t first = released();
+  return first + (slot + spec_.slots - first % spec_.slots) % spec_.slots;
 }
 
 Result<bool> InputRing::landed(std::uint32_t immediate, std::uint64_t& sequence) {
   const Immediate where = unpack_immediate(immediate);
+  if (device_memory() != nullptr && where.edge.value() == spec_.device_ring) {
+    sequence = sequence_in(where.slot);
+    return device_landed(where, sequence);
+  }
   sequence = counter_.sequence_of(where);
   switch (counter_.arrived(where)) {
     case Arrival::complete:
@@ -47,6 +63,35 @@ Result<bool> InputRing::landed(std::uint32_t immediate, std::uint64_t& sequence)
       return false;  // a write of an earlier epoch is nobody's business now
   }
   return false;
+}
+
+Result<bool> InputRing::device_landed(const Immediate& where, std::uint64_t sequence) {
+  if (where.slot >= spec_.slots) {
+    return Error{ErrorCode::corrupt,
+                 "a piece arrived for slot " + std::to_string(where.slot) + " of " + std::to_string(spec_.slots)};
+  }
+  whole_[sequence].push_back(where.sequence);
+  const auto expected = expected_.find(sequence);
+  return expected == expected_.end() ? Result<bool>(false) : count_whole(expected->second, where.sequence);
+}
+
+Result<bool> InputRing::count_whole(const Expected& expected, std::uint32_t piece) {
+  const ArrivalPlan& arrival = expected.arrival;
+  const std::vector<std::uint32_t>& came = whole_[arrival.sequence];
+  if (piece < arrival.pieces.size() && std::ranges::count(came, piece) == 1) {
+    switch (counter_.arrived(immediate_of(arrival.sequence), writes_of(arrival.pieces[piece].rows))) {
+      case Arrival::complete:
+        return true;
+      case Arrival::pending:
+        return false;
+      case Arrival::excess:
+      case Arrival::stale:
+        break;
+    }
+  }
+  return Error{ErrorCode::corrupt, "piece " + std::to_string(piece) + " of sequence " +
+                                       std::to_string(arrival.sequence) + " arrived twice or is none of its " +
+                                       std::to_string(arrival.pieces.size()) + " pieces"};
 }
 
 Result<bool> InputRing::handed_over(std::uint64_t sequence, HandedRows rows) {
@@ -65,58 +110,98 @@ Result<bool> InputRing::handed_over(std::uint64_t sequence, HandedRows rows) {
                                         ", which is outside the window or full"};
 }
 
-Status InputRing::check_header(const Expected& expected, std::uint32_t piece, std::int64_t target_row) const {
+Result<PiecePlace> InputRing::check_header(const Expected& expected, std::uint32_t piece,
+                                           std::int64_t target_row) const {
   PieceHeader header;
-  std::memcpy(&header, memory_.data() + layout_.header_offset(layout_.slot_of(expected.arrival.sequence), piece),
-              sizeof header);
+  const std::uint64_t sequence = expected.arrival.sequence;
+  std::memcpy(&header, memory_.data() + layout_.header_offset(layout_.slot_of(sequence), piece), sizeof header);
+  const auto came_whole = whole_.find(sequence);
+  const bool whole =
+      came_whole != whole_.end() && std::ranges::find(came_whole->second, piece) != came_whole->second.end();
+  const bool may_be_there = device_memory() != nullptr && header.place == static_cast<std::uint8_t>(PiecePlace::device);
   PieceInfo info;
   info.epoch = spec_.epoch;
   info.edge = spec_.edge;
-  info.seq = expected.arrival.sequence;
+  info.seq = sequence;
   info.step = expected.step;
   info.source_replica = expected.arrival.pieces[piece].sender;
   info.row_offset = static_cast<std::uint64_t>(target_row);
   info.rows = static_cast<std::uint64_t>(expected.arrival.pieces[piece].rows);
   info.row_bytes = static_cast<std::uint32_t>(spec_.row_bytes());
   info.dtype = spec_.dtype;
-  return validate(header, info);
+  info.place = whole || may_be_there ? PiecePlace::device : PiecePlace::host;
+  if (Status checked = validate(header, info); !checked) return checked.error();
+  return info.place;
+}
+
+Result<std::vector<InputRing::Written>> InputRing::written(const Expected& expected,
+                                                           const std::vector<HandedRows>& handed) const {
+  std::vector<Written> pieces;
+  std::int64_t rows = 0;
+  auto next_handed = handed.begin();
+  for (std::uint32_t piece = 0; piece < expected.arrival.pieces.size(); ++piece) {
+    if (next_handed != handed.end() && next_handed->index == piece) {
+      ++next_handed;
+    } else {
+      const Result<PiecePlace> place = check_header(expected, piece, rows);
+      if (!place) return place.error();
+      pieces.push_back({piece, *place, rows});
+    }
+    rows += expected.arrival.pieces[piece].rows;
+  }
+  return pieces;
+}
+
+std::byte* InputRing::payload(PiecePlace place, std::uint64_t sequence, std::int64_t row) const {
+  const std::uint32_t slot = layout_.slot_of(sequence);
+  const std::size_t byte = static_cast<std::size_t>(row) * spec_.row_bytes();
+  return place == PiecePlace::host ? memory_.data() + layout_.payload_offset(slot, byte)
+                                   : device_memory() + layout_.device_offset(slot, byte);
+}
+
+bool InputRing::in_one_row(const std::vector<HandedRows>& handed) const {
+  const auto start = [](const HandedRows& part) { return part.buffer.data() + part.offset; };
+  for (std::size_t at = 1; at < handed.size(); ++at) {
+    const std::size_t bytes = static_cast<std::size_t>(handed[at - 1].rows) * spec_.row_bytes();
+    if (start(handed[at]) != start(handed[at - 1]) + bytes) return false;
+    if (&handed[at].buffer.space() != &handed[at - 1].buffer.space()) return false;
+  }
+  return !handed.empty();
 }
 
 Result<ArrivedTensor> InputRing::open(std::uint64_t sequence) {
   const Expected& expected = expected_.at(sequence);
   auto& handed = handed_[sequence];
   std::sort(handed.begin(), handed.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
-  std::byte* payload = memory_.data() + layout_.payload_offset(layout_.slot_of(sequence));
+  const Result<std::vector<Written>> pieces = written(expected, handed);
+  if (!pieces) return pieces.error();
   std::int64_t rows = 0;
-  auto next_handed = handed.begin();
-  for (std::uint32_t piece = 0; piece < expected.arrival.pieces.size(); ++piece) {
-    if (next_handed != handed.end() && next_handed->index == piece) {
-      ++next_handed;
-    } else if (Status checked = check_header(expected, piece, rows); !checked) {
-      return checked.error();
-    }
-    rows += expected.arrival.pieces[piece].rows;
-  }
-  ArrivedTensor arrived;
+  for (const ArrivalPiece& piece : expected.arrival.pieces) rows += piece.rows;
   const Shape shape{rows, spec_.columns};
-  const bool all_handed = handed.size() == expected.arrival.pieces.size();
-  const auto start = [](const HandedRows& part) { return part.buffer.data() + part.offset; };
-  bool contiguous = all_handed;
-  for (std::size_t at = 1; contiguous && at < handed.size(); ++at) {  // IR-2
-    const std::size_t bytes = static_cast<std::size_t>(handed[at - 1].rows) * spec_.row_bytes();
-    contiguous = start(handed[at]) == start(handed[at - 1]) + bytes &&
-                 &handed[at].buffer.space() == &handed[at - 1].buffer.space();
-  }
-  if (contiguous && !handed.empty()) {
-    arrived.tensor = Tensor(start(handed.front()), spec_.dtype, shape);
+  ArrivedTensor arrived;
+  if (pieces->empty() && in_one_row(handed)) {  // IR-2
+    arrived.tensor = Tensor(handed.front().buffer.data() + handed.front().offset, spec_.dtype, shape);
     arrived.space = &handed.front().buffer.space();
     return arrived;
   }
-  for (const HandedRows& part : handed) {
-    arrived.copies.push_back({start(part), payload + static_cast<std::size_t>(part.target_row) * spec_.row_bytes(),
-                              static_cast<std::size_t>(part.rows) * spec_.row_bytes(), part.buffer.space().host()});
+  const bool all_on_host =
+      handed.empty() && std::ranges::all_of(*pieces, [](const Written& it) { return it.place == PiecePlace::host; });
+  const PiecePlace into = device_memory() == nullptr || all_on_host ? PiecePlace::host : PiecePlace::device;
+  const bool to_host = into == PiecePlace::host;
+  for (const Written& piece : *pieces) {
+    if (piece.place == into) continue;
+    const std::int64_t piece_rows = expected.arrival.pieces[piece.piece].rows;
+    arrived.copies.push_back(
+        {payload(piece.place, sequence, piece.target_row), payload(into, sequence, piece.target_row),
+         static_cast<std::size_t>(piece_rows) * spec_.row_bytes(), piece.place == PiecePlace::host, to_host});
   }
-  arrived.tensor = Tensor(payload, spec_.dtype, shape);
+  for (const HandedRows& part : handed) {
+    arrived.copies.push_back({part.buffer.data() + part.offset, payload(into, sequence, part.target_row),
+                              static_cast<std::size_t>(part.rows) * spec_.row_bytes(), part.buffer.space().host(),
+                              to_host});
+  }
+  arrived.tensor = Tensor(payload(into, sequence), spec_.dtype, shape);
+  if (!to_host) arrived.space = spec_.device;
   return arrived;
 }
 
@@ -125,6 +210,7 @@ Result<bool> InputRing::release(std::uint64_t sequence) {
   if (Status freed = counter_.release(sequence); !freed) return freed.error();
   expected_.erase(sequence);
   handed_.erase(sequence);
+  whole_.erase(sequence);
   // Nothing can have arrived for the sequences that enter the window now: their credit is yet to be sent.
   for (std::uint64_t entered = before; entered < window_end(); ++entered) {
     const auto found = expected_.find(entered);

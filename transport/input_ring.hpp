@@ -2,9 +2,12 @@
 // handed over inside the process.
 //
 // IR-1: a sequence is complete when every write of every piece has been counted, RMA and hand-over alike.
-// IR-2: a hand-over of a whole sequence, or of neighbouring rows of one buffer, is read in place; only mixed arrivals
-//       are gathered into the slot.
+// IR-2: a hand-over of a whole sequence, or of neighbouring rows of one buffer, is read in place, and so is a sequence
+//       all of which was written into one payload of its slot; only mixed arrivals are gathered, in the device's
+//       payload where there is one.
 // IR-3: slots and buffers are given back at release(), in any order; credits count the released prefix.
+// IR-4: a piece whose rows were put into the device's payload by other means than counted writes is complete with its
+//       header, which then counts for all of its writes.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +28,8 @@ struct InputRingSpec {
   EdgeId edge;
   bool gradient = false;
   ReplicaIndex receiver;
-  std::uint32_t ring = 0;  ///< number inside this process
+  std::uint32_t ring = 0;         ///< number inside this process
+  std::uint32_t device_ring = 0;  ///< its second number, of whole pieces in the device's payload
   std::uint32_t slots = 1;
   std::uint32_t max_pieces = 1;  ///< per sequence
   std::int64_t max_rows = 1;     ///< per sequence
@@ -33,6 +37,7 @@ struct InputRingSpec {
   DType dtype = DType::f32;
   std::size_t chunk_bytes = 0;
   Epoch epoch;
+  MemorySpace* device = nullptr;  ///< where slots have a second payload (SL-4); null: nowhere
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
 };
 
@@ -52,6 +57,7 @@ struct ArrivedTensor {
     std::byte* to = nullptr;
     std::size_t bytes = 0;
     bool from_host = true;  ///< else from a device's memory
+    bool to_host = true;    ///< else to the ring's device
   };
   Tensor tensor;
   const MemorySpace* space = &host_memory();  ///< of tensor
@@ -68,11 +74,17 @@ class InputRing {
   [[nodiscard]] const SlotLayout& layout() const { return layout_; }
   [[nodiscard]] std::byte* memory() const { return memory_.data(); }
   [[nodiscard]] std::size_t memory_bytes() const { return memory_.size(); }
+  /// The payloads in the device's memory; null where there are none.
+  [[nodiscard]] std::byte* device_memory() const { return device_memory_.data(); }
+  [[nodiscard]] std::size_t device_bytes() const { return device_memory_.size(); }
+  /// Nobody can write there: only the processor's memory is left. Before anything arrives.
+  void drop_device_memory() { device_memory_.reset(); }
 
   /// A token says what to wait for; tokens may run ahead of the ring's window. True when all of it is here already, as
   /// it always is of a sequence without pieces.
   Result<bool> expect(const ArrivalPlan& arrival, StepId step);
-  /// A remote write has landed. True when it was the last one of a sequence, which `sequence` then names.
+  /// A remote write has landed, with either of the ring's numbers. True when it was the last one of a sequence, which
+  /// `sequence` then names.
   Result<bool> landed(std::uint32_t immediate, std::uint64_t& sequence);
   /// Rows came by hand-over. True when they complete the sequence.
   Result<bool> handed_over(std::uint64_t sequence, HandedRows rows);
@@ -98,7 +110,23 @@ class InputRing {
   [[nodiscard]] std::size_t writes_of(std::int64_t rows) const;
   [[nodiscard]] bool in_window(std::uint64_t sequence) const { return sequence < window_end(); }
   Result<bool> count(const Expected& expected);
-  Status check_header(const Expected& expected, std::uint32_t piece, std::int64_t target_row) const;
+  Result<bool> device_landed(const Immediate& where, std::uint64_t sequence);
+  /// Counts a whole piece (IR-4) of a sequence that is expected.
+  Result<bool> count_whole(const Expected& expected, std::uint32_t piece);
+  [[nodiscard]] std::uint64_t sequence_in(std::uint32_t slot) const;
+  /// Which payload a piece's header names, once that is checked.
+  [[nodiscard]] Result<PiecePlace> check_header(const Expected& expected, std::uint32_t piece,
+                                                std::int64_t target_row) const;
+  /// Where the pieces are that were written, in their order.
+  struct Written {
+    std::uint32_t piece = 0;
+    PiecePlace place = PiecePlace::host;
+    std::int64_t target_row = 0;
+  };
+  [[nodiscard]] Result<std::vector<Written>> written(const Expected& expected,
+                                                     const std::vector<HandedRows>& handed) const;
+  [[nodiscard]] std::byte* payload(PiecePlace place, std::uint64_t sequence, std::int64_t row = 0) const;
+  [[nodiscard]] bool in_one_row(const std::vector<HandedRows>& handed) const;
 
   InputRingSpec spec_;
   SlotLayout layout_;
@@ -106,6 +134,8 @@ class InputRing {
   AlignedMemory memory_;                        // pages that nobody writes to cost nothing
   std::map<std::uint64_t, Expected> expected_;  // those beyond the window are not yet told to the counter
   std::map<std::uint64_t, std::vector<HandedRows>> handed_;
+  SpaceMemory device_memory_;
+  std::map<std::uint64_t, std::vector<std::uint32_t>> whole_;  // pieces that came so (IR-4)
 };
 
 }  // namespace maestro

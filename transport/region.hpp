@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 namespace maestro {
 
@@ -13,6 +15,13 @@ struct RemoteRegion {
   std::uint64_t base = 0;  ///< address of the first byte as the provider counts: virtual address, or 0
   std::uint64_t bytes = 0;
   friend bool operator==(const RemoteRegion&, const RemoteRegion&) = default;
+};
+
+/// Where memory that is registered lies.
+struct MemoryPlace {
+  std::optional<int> cuda;  ///< K of "cuda:K", as this process counts its devices; nothing: the host
+  /// "cuda:K" or "the host"
+  [[nodiscard]] std::string text() const { return cuda ? "cuda:" + std::to_string(*cuda) : "the host"; }
 };
 
 /// A registration, move-only. It does not own the memory, which must outlive it. It may outlive its endpoint.

@@ -41,6 +41,7 @@ PieceHeader make_header(const PieceInfo& piece) {
   header.rows = piece.rows;
   header.row_bytes = piece.row_bytes;
   header.dtype = static_cast<std::uint8_t>(piece.dtype);
+  header.place = static_cast<std::uint8_t>(piece.place);
   header.checksum = checksum_of(header);
   return header;
 }
@@ -64,6 +65,7 @@ Status validate(const PieceHeader& header, const PieceInfo& expected) {
       {"rows", header.rows, wanted.rows},
       {"row bytes", header.row_bytes, wanted.row_bytes},
       {"dtype", header.dtype, wanted.dtype},
+      {"place", header.place, wanted.place},
   };
   for (const auto& field : fields) {
     if (field.found == field.expected) continue;
@@ -95,6 +97,15 @@ std::size_t SlotLayout::header_offset(std::uint32_t slot, std::uint32_t piece) c
 std::size_t SlotLayout::payload_offset(std::uint32_t slot, std::size_t byte) const {
   assert(slot < slots_ && byte <= payload_bytes_);
   return slot * slot_bytes_ + max_pieces_ * sizeof(PieceHeader) + byte;
+}
+
+std::size_t SlotLayout::device_offset(std::uint32_t slot, std::size_t byte) const {
+  assert(slot < slots_ && byte <= payload_bytes_);
+  return slot * (device_bytes() / slots_) + byte;
+}
+
+std::size_t SlotLayout::device_bytes() const {
+  return slots_ * ((payload_bytes_ + device_alignment - 1) / device_alignment * device_alignment);
 }
 
 }  // namespace maestro

@@ -5,6 +5,9 @@
 // SL-1: no two headers, payloads or slots overlap, and all lie inside [0, total_bytes).
 // SL-2: every header, payload and slot starts at a multiple of 64 bytes.
 // SL-3: a header whose checksum holds and that agrees with its expectation in every field describes that very piece.
+// SL-4: a ring may have a second payload for every slot in memory of a device; they lie there one behind the other,
+// each
+//       on a 256-byte border. Headers say in which of the two a piece lies.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +20,9 @@
 
 namespace maestro {
 
+/// Which payload of its slot a piece lies in.
+enum class PiecePlace : std::uint8_t { host, device };
+
 /// What a piece is: rows [row_offset, row_offset + rows) of one consumer replica's micro-batch.
 struct PieceInfo {
   Epoch epoch;
@@ -28,6 +34,7 @@ struct PieceInfo {
   std::uint64_t rows = 0;
   std::uint32_t row_bytes = 0;
   DType dtype = DType::f32;
+  PiecePlace place = PiecePlace::host;
   [[nodiscard]] std::uint64_t payload_bytes() const { return rows * row_bytes; }
 };
 
@@ -43,7 +50,8 @@ struct PieceHeader {
   std::uint64_t rows = 0;
   std::uint32_t row_bytes = 0;
   std::uint8_t dtype = 0;
-  std::uint8_t reserved[3] = {0, 0, 0};
+  std::uint8_t place = 0;  ///< PiecePlace
+  std::uint8_t reserved[2] = {0, 0};
   std::uint64_t checksum = 0;  ///< FNV-1a (64 bits) of the 56 bytes before it
 };
 static_assert(sizeof(PieceHeader) == 64 && std::is_trivially_copyable_v<PieceHeader>);
@@ -59,6 +67,7 @@ Status validate(const PieceHeader& header, const PieceInfo& expected);
 class SlotLayout {
  public:
   static constexpr std::size_t alignment = 64;
+  static constexpr std::size_t device_alignment = 256;
 
   /// Errors, `invalid_argument`: no slots, no pieces, or a ring too large to address.
   static Result<SlotLayout> make(std::uint32_t slots, std::uint32_t max_pieces, std::size_t payload_bytes);
@@ -74,6 +83,9 @@ class SlotLayout {
   /// Offsets in bytes from the start of the ring; arguments inside the layout.
   [[nodiscard]] std::size_t header_offset(std::uint32_t slot, std::uint32_t piece) const;
   [[nodiscard]] std::size_t payload_offset(std::uint32_t slot, std::size_t byte = 0) const;
+  /// From the start of the payloads in a device's memory (SL-4).
+  [[nodiscard]] std::size_t device_offset(std::uint32_t slot, std::size_t byte = 0) const;
+  [[nodiscard]] std::size_t device_bytes() const;
 
  private:
   SlotLayout(std::uint32_t slots, std::uint32_t max_pieces, std::size_t payload_bytes, std::size_t slot_bytes)

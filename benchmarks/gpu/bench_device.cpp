@@ -13,7 +13,7 @@
 
 namespace maestro::bench {
 
-BenchDevice::BenchDevice(const std::string& name, double share, Priority priority) {
+BenchDevice::BenchDevice(const std::string& name, double share, Priority priority, GraphUse graphs) {
   constexpr std::string_view cuda = "cuda:";
   if (name == "cpu") {
     cpu_ops_ = std::make_unique<cpu::CpuOperatorTable>();
@@ -29,6 +29,7 @@ BenchDevice::BenchDevice(const std::string& name, double share, Priority priorit
   options.share = share;
   options.deterministic = false;  // as PyTorch's attention beside it
   options.priority = priority;
+  options.graphs = graphs;
   options.log = [](const std::string& line) { std::cerr << line << '\n'; };
   device_ = status.backend->open(options);
   cuda_index_ = static_cast<std::ptrdiff_t>(options.index);

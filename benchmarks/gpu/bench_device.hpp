@@ -7,13 +7,15 @@
 #include <utility>
 
 #include "runtime/device/device.hpp"
+#include "runtime/device/graph_policy.hpp"
 
 namespace maestro::bench {
 
 class BenchDevice {
  public:
   /// `share` of its multiprocessors. Throws JobError that says what is missing.
-  explicit BenchDevice(const std::string& name, double share = 1, Priority priority = Priority::critical);
+  explicit BenchDevice(const std::string& name, double share = 1, Priority priority = Priority::critical,
+                       GraphUse graphs = GraphUse::where_they_pay);
   /// One that somebody else has opened.
   explicit BenchDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
   ~BenchDevice();

@@ -9,26 +9,41 @@ namespace maestro {
 
 /// Known at once, or read from memory that a device writes: get() may be called when the work that was queued before is
 /// complete (Device::finish). Copies refer to the same memory and keep it. Converts from and to the plain value, so
-/// that whoever works on a processor need not know of it. The third kind is what `promised` holds when get() is called:
-/// whoever made it puts that there when the work is queued.
+/// that whoever works on a processor need not know of it.
 template <class T>
 class Pending {
  public:
   Pending(const T& known) : known_(known) {}  // NOLINT(google-explicit-constructor): see above
   explicit Pending(std::shared_ptr<const T> later) : later_(std::move(later)) {}
+  /// The sum of parts, formed by += in their order when it is read. T() is zero.
+  explicit Pending(std::vector<Pending> parts)
+      : parts_(std::make_shared<const std::vector<Pending>>(std::move(parts))) {}
+  /// What `promised` holds when get() is called: whoever made it puts that there when the work is queued.
   explicit Pending(std::shared_ptr<const Pending> promised) : promised_(std::move(promised)) {}
-  [[nodiscard]] const T& get() const {
+  [[nodiscard]] T get() const {
     if (promised_) return promised_->get();
-    return later_ ? *later_ : known_;
+    if (!parts_) return later_ ? *later_ : known_;
+    T sum{};
+    for (const Pending& part : *parts_) sum += part.get();
+    return sum;
   }
-  /// Whether get() may be called at any time, and the value stays what it is.
-  [[nodiscard]] bool known() const { return promised_ ? promised_->known() : later_ == nullptr; }
-  operator const T&() const { return get(); }  // NOLINT(google-explicit-constructor)
+  /// The same value out of other memory: of each piece that a device writes, `copy` gives another by its pointer.
+  template <class Copy>
+  [[nodiscard]] Pending copied(Copy copy) const {
+    if (promised_) return promised_->copied(copy);
+    if (later_) return Pending(std::shared_ptr<const T>(copy(*later_)));
+    if (!parts_) return *this;
+    std::vector<Pending> parts;
+    for (const Pending& part : *parts_) parts.push_back(part.copied(copy));
+    return Pending(std::move(parts));
+  }
+  operator T() const { return get(); }  // NOLINT(google-explicit-constructor)
 
  private:
   T known_{};
   std::shared_ptr<const T> later_;
   std::shared_ptr<const Pending> promised_;
+  std::shared_ptr<const std::vector<Pending>> parts_;  // never changed, so that copies share them
 };
 
 /// A sum of such values, formed in the order of add(). Converts to the plain sum.

@@ -46,7 +46,8 @@ struct GroupRank {
   std::shared_ptr<AbortReason> abort;
 };
 
-/// Memory of another process' device as a device of this one reaches it, until its end.
+/// Memory of another process' device as a device of this one reaches it, until its end. That comes after the end of all
+/// copies to and from it, and before that of the memory and of the process that exported it.
 class ImportedMemory {
  public:
   virtual ~ImportedMemory() = default;
@@ -69,9 +70,11 @@ class DeviceBackend {
   /// Called on the device's own thread, by all ranks at once: waits for them. The device outlives the result.
   [[nodiscard]] virtual std::unique_ptr<Communicator> join(Device& device, const GroupRank& rank) const = 0;
   /// What another process of this host needs to reach `block` of the device's memory (MemorySpace::allocate) with
-  /// import_memory(): plain bytes, good while the block lives. Empty where the system does not share memory so.
+  /// import_memory(): plain bytes, good while the block lives. Empty where the system does not share memory so. Throws
+  /// for what is no whole block.
   [[nodiscard]] virtual std::vector<std::byte> export_memory(Device& device, const std::byte* block) const = 0;
   /// For Device::move() of `device`. Null where it cannot reach that memory; `why_not` then says so in a few words.
+  /// What this process itself has exported is not imported: its devices reach that as it is.
   [[nodiscard]] virtual std::unique_ptr<ImportedMemory> import_memory(Device& device,
                                                                       std::span<const std::byte> exported,
                                                                       std::string& why_not) const = 0;

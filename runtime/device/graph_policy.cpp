@@ -2,6 +2,13 @@
 
 namespace maestro {
 
+std::optional<GraphUse> graph_use(std::string_view name) {
+  if (name == "never") return GraphUse::never;
+  if (name == "auto") return GraphUse::where_they_pay;
+  if (name == "always") return GraphUse::always;
+  return std::nullopt;
+}
+
 GraphPolicyOptions graph_options(GraphUse use) {
   GraphPolicyOptions options;
   if (use == GraphUse::always) {
@@ -56,10 +63,9 @@ std::optional<GraphKey> GraphPolicy::evict(GraphKey keep) {
     if (oldest == work_.end() || each->second.used < oldest->second.used) oldest = each;
   }
   if (oldest == work_.end()) return std::nullopt;
-  const GraphKey gone = oldest->first;
-  work_.erase(oldest);
+  oldest->second.state = State::plain;  // GP-3: or graphs of more work than there may be would be made for ever
   --graphs_;
-  return gone;
+  return oldest->first;
 }
 
 bool RepeatingPlaces::worth_a_look(std::uint64_t place) const {

@@ -5,8 +5,8 @@
 //       timed, unless `least_issue_time` is zero. It is recorded the next time if the host took that long or longer and
 //       no less than half of the device's time for it; else it is issued plainly from then on.
 // GP-2: work whose recording failed once is issued plainly from then on.
-// GP-3: at most `most_graphs` graphs are kept; the one that was used longest ago goes first. Of work that has none, at
-//       most `most_keys` keys are remembered.
+// GP-3: at most `most_graphs` graphs are kept; the one that was used longest ago goes first, and its work is issued
+//       plainly from then on. Of work that has none, at most `most_keys` keys are remembered.
 // GP-4: a place whose work was issued plainly `most_plain` times in a row is not looked at any more.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 
 namespace maestro {
@@ -23,6 +24,8 @@ using GraphKey = std::uint64_t;
 
 /// Where graphs are used: nowhere, where GP-1 finds that they pay, for whatever repeats.
 enum class GraphUse : std::uint8_t { never, where_they_pay, always };
+/// By the name that jobs have for it: "never", "auto", "always"; nothing for others.
+[[nodiscard]] std::optional<GraphUse> graph_use(std::string_view name);
 
 struct GraphPolicyOptions {
   std::size_t most_graphs = 64;

@@ -14,10 +14,10 @@ class EdgePaths : public ::testing::Test {
   EdgePaths() {
     const Port tokens{"tokens", DType::i32, 1, false, false};
     const Port hidden{"hidden", DType::f32, 8, false, false};
-    const Port teacher{"teacher", DType::f32, 8, false, false};
+    const Port wanted{"teacher", DType::f32, 8, false, false};
     add("data", {{}, {tokens}});
     add("teacher", {{tokens}, {hidden}});
-    add("student", {{teacher}, {}});
+    add("student", {{wanted}, {}});
     graph_.connect("data", "tokens", "teacher", "tokens");
     graph_.connect("teacher", "hidden", "student", "teacher");
   }
@@ -32,45 +32,94 @@ class EdgePaths : public ::testing::Test {
     return {SectionId(section), ReplicaIndex(replica), ProcessRank(process), {device}};
   }
 
+  std::vector<std::string> describe(const std::vector<ReplicaPlace>& places) const {
+    return JobPaths(graph_, places, false).describe();
+  }
+  /// Of hidden states.
+  bool leaves_by_host(const std::vector<ReplicaPlace>& places, const EdgeEnd& sender) const {
+    return JobPaths(graph_, places, false).leaves_by_host({EdgeId(1)}, sender);
+  }
+
+  static constexpr EdgeEnd teacher{SectionId(1), ReplicaIndex(0)};
+  static constexpr EdgeEnd student{SectionId(2), ReplicaIndex(0)};
   SectionGraph graph_;
 };
 
 TEST_F(EdgePaths, two_sections_on_one_device_hand_over_in_its_memory) {
   const std::vector<ReplicaPlace> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0")};
-  EXPECT_THAT(direct_edges(graph_, places, false), ElementsAre(false, true));
-  EXPECT_THAT(describe_paths(graph_, places, false),
-              ElementsAre("data.tokens to teacher.tokens: by page-locked memory",
-                          "teacher.hidden to student.teacher: in memory of the device"));
+  EXPECT_THAT(describe(places), ElementsAre("data.tokens to teacher.tokens: by page-locked memory",
+                                            "teacher.hidden to student.teacher: in memory of the device"));
+  EXPECT_FALSE(leaves_by_host(places, teacher));
 }
 
 TEST_F(EdgePaths, devices_of_one_process_copy_between_each_other) {
   const std::vector<ReplicaPlace> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0"), at(2, 1, "cuda:1")};
-  EXPECT_THAT(direct_edges(graph_, places, false), ElementsAre(false, true));
-  EXPECT_EQ(describe_paths(graph_, places, false)[1],
+  EXPECT_EQ(describe(places)[1],
             "teacher.hidden to student.teacher: in memory of the device, by copies between devices");
+  EXPECT_FALSE(leaves_by_host(places, teacher));
 }
 
-TEST_F(EdgePaths, what_any_receiver_needs_in_memory_of_the_processor_goes_there_for_all) {
-  const std::vector<ReplicaPlace> mixed{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0"), at(2, 1, "cpu:1")};
-  EXPECT_THAT(direct_edges(graph_, mixed, false), ElementsAre(false, false));
-  EXPECT_EQ(describe_paths(graph_, mixed, false)[1], "teacher.hidden to student.teacher: by page-locked memory");
-  const std::vector<ReplicaPlace> apart{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0"),
-                                        at(2, 1, "cuda:1", 1)};
-  EXPECT_THAT(direct_edges(graph_, apart, false), ElementsAre(false, false));
-  EXPECT_EQ(describe_paths(graph_, apart, false)[1],
+TEST_F(EdgePaths, what_a_processor_of_the_process_reads_goes_to_its_memory_for_all) {
+  std::vector<ReplicaPlace> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0"), at(2, 1, "cpu:1")};
+  EXPECT_EQ(describe(places)[1], "teacher.hidden to student.teacher: by page-locked memory");
+  EXPECT_TRUE(leaves_by_host(places, teacher));
+  places.push_back(at(2, 2, "cuda:0", 1));
+  EXPECT_EQ(describe(places)[1],
             "teacher.hidden to student.teacher: by page-locked memory, by page-locked memory and RMA");
 }
 
-TEST_F(EdgePaths, forced_rma_is_rma_and_processors_are_not_spoken_of) {
-  const std::vector<ReplicaPlace> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0")};
-  EXPECT_THAT(direct_edges(graph_, places, true), ElementsAre(false, false));
-  EXPECT_EQ(describe_paths(graph_, places, true)[1],
+TEST_F(EdgePaths, so_does_what_a_processor_reads_from_the_same_port_by_another_edge) {
+  add("probe", {{{"seen", DType::f32, 8, false, false}}, {}});
+  graph_.connect("teacher", "hidden", "probe", "seen");
+  const std::vector<ReplicaPlace> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0"), at(3, 0, "cpu:0")};
+  EXPECT_EQ(describe(places)[1], "teacher.hidden to student.teacher: by page-locked memory");
+  EXPECT_TRUE(leaves_by_host(places, teacher));
+}
+
+TEST_F(EdgePaths, devices_of_two_processes_share_memory_on_one_host_and_write_to_another_host) {
+  std::vector<ReplicaPlace> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:1", 1)};
+  EXPECT_EQ(describe(places)[1], "teacher.hidden to student.teacher: by CUDA IPC");
+  EXPECT_FALSE(leaves_by_host(places, teacher));
+  EXPECT_THAT(JobPaths(graph_, places, false).arriving({EdgeId(1)}, student), ElementsAre(EdgePath::ipc));
+  EXPECT_THAT(JobPaths(graph_, places, false).leaving({EdgeId(1)}, teacher), ElementsAre(EdgePath::ipc));
+  places[2].host = 1;
+  EXPECT_EQ(describe(places)[1],
+            "teacher.hidden to student.teacher: from device to device by RMA where it registers, else by page-locked "
+            "memory in chunks");
+}
+
+TEST_F(EdgePaths, a_device_and_a_processor_of_two_processes_meet_in_page_locked_memory) {
+  EXPECT_EQ(describe({at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cpu:0", 1)})[1],
+            "teacher.hidden to student.teacher: by page-locked memory in chunks");
+  EXPECT_EQ(describe({at(0, 0, "host"), at(1, 0, "cpu:0"), at(2, 0, "cuda:0", 1)})[0],
             "teacher.hidden to student.teacher: by page-locked memory and RMA");
-  const std::vector<ReplicaPlace> processors{at(0, 0, "host"), at(1, 0, "cpu:0"), at(2, 0, "cpu:1")};
-  EXPECT_THAT(describe_paths(graph_, processors, false), ElementsAre());
-  EXPECT_THAT(direct_edges(graph_, processors, false), ElementsAre(false, false));
-  EXPECT_EQ(edge_path(processors[1], 0, processors[2], 0, false), EdgePath::hand_over);
-  EXPECT_EQ(edge_path(processors[1], 0, at(2, 0, "cpu:0", 1), 0, false), EdgePath::rma);
+}
+
+TEST_F(EdgePaths, gradients_go_by_the_host_where_those_that_made_the_values_work_on_a_processor) {
+  const std::vector<ReplicaPlace> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(1, 1, "cpu:0", 1), at(2, 0, "cuda:1"),
+                                         at(2, 1, "cuda:1", 1)};
+  const JobPaths paths(graph_, places, false);
+  const EdgeEnd beside{SectionId(2), ReplicaIndex(1)};  // of the teacher on a processor
+  EXPECT_FALSE(paths.leaves_by_host({EdgeId(1), true}, student));
+  EXPECT_TRUE(paths.leaves_by_host({EdgeId(1), true}, beside));
+  EXPECT_EQ(paths.path({EdgeId(1), true}, student, teacher), EdgePath::between_gpus);
+  EXPECT_EQ(paths.path({EdgeId(1), true}, beside, teacher), EdgePath::staged_rma);
+  EXPECT_EQ(paths.name_of({EdgeId(1), true}), "the gradient of student.teacher to teacher.hidden");
+}
+
+TEST_F(EdgePaths, forced_rma_is_rma_and_processors_are_not_spoken_of) {
+  const std::vector<ReplicaPlace> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0"), at(2, 1, "cpu:0")};
+  const JobPaths forced(graph_, places, true);
+  EXPECT_EQ(forced.path({EdgeId(1)}, teacher, student), EdgePath::device_rma);
+  EXPECT_EQ(forced.path({EdgeId(1)}, teacher, {SectionId(2), ReplicaIndex(1)}), EdgePath::chunked_rma);
+  EXPECT_FALSE(forced.leaves_by_host({EdgeId(1)}, teacher));
+  const std::vector<ReplicaPlace> processors{at(0, 0, "host"), at(1, 0, "cpu:0"), at(2, 0, "cpu:1"),
+                                             at(2, 1, "cpu:0", 1)};
+  EXPECT_THAT(describe(processors), ElementsAre());
+  EXPECT_TRUE(leaves_by_host(processors, teacher));
+  const JobPaths paths(graph_, processors, false);
+  EXPECT_EQ(paths.path({EdgeId(1)}, teacher, student), EdgePath::hand_over);
+  EXPECT_EQ(paths.path({EdgeId(1)}, teacher, {SectionId(2), ReplicaIndex(1)}), EdgePath::rma);
 }
 
 }  // namespace

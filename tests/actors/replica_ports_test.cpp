@@ -36,7 +36,7 @@ class ReplicaPortsTest : public ::testing::Test {
     options.section = SectionId(1);
     options.limits.slots = slots;
     options.limits.train_samples = 64;
-    ReplicaPorts ports(options, network_, [] {});
+    ReplicaPorts ports(options, network_, {[] {}, {}});
     Directory directory;
     directory.processes.emplace_back();
     for (std::uint32_t sender = 0; sender < senders; ++sender) {

@@ -103,6 +103,13 @@ class OnDevices(WithDevices, SystemTest):
     def assert_same(self, expected, finished, tolerance=FP32_TOLERANCE):
         self.assert_close(figures_of(expected), figures_of(finished), tolerance)
 
+    def check_graphs(self, job, settings):
+        """That CUDA graphs change no bit of what a job finds."""
+        curves = [figures_of(self.train(job, settings={**settings, "train.cuda_graphs": choice}))
+                  for choice in ("never", "always", "auto")]
+        self.assertEqual(curves[0], curves[1])
+        self.assertEqual(curves[0], curves[2])
+
     def check(self, job, devices, *options, settings=None, tolerance=FP32_TOLERANCE):
         """`settings` are of the run on devices only."""
         expected = self.train(job)
@@ -117,6 +124,12 @@ class ALanguageModel(OnDevices):
                 with self.subTest(family, precision=precision):
                     job = language_model(family, {"steps": STEPS}, precision=precision)
                     self.check(job, {"teacher": [ONE]}, tolerance=tolerance)
+
+    def test_whose_passes_are_replayed_as_graphs_trains_to_the_same_bits(self):
+        one, two = {"teacher.devices": [ONE]}, {"teacher.devices": [ONE, OTHER], "teacher.pipeline": 2}
+        for settings in (one, two):
+            with self.subTest(**settings):
+                self.check_graphs(language_model(tied=True, micro_batch=1), settings)
 
     def test_of_two_stages_with_one_tied_embedding_trains_as_on_one_processor(self):
         for family in FAMILIES:
@@ -141,6 +154,10 @@ class ADistillation(OnDevices):
                 self.check(distillation(teacher=boundary, student=boundary), {"teacher": [ONE], "student": [ONE]},
                            settings=self.SHARES)
 
+    def test_whose_passes_are_replayed_as_graphs_trains_to_the_same_bits(self):
+        placed = {"teacher.devices": [ONE], "student.devices": [ONE]}
+        self.check_graphs(distillation(), {**placed, **self.SHARES})
+
     def test_of_a_bf16_student_with_logits_of_either_precision_trains_as_on_processors(self):
         """An odd vocabulary: rows of 122 bytes beside rows of 244."""
         bf16 = {"boundary": "logits", "precision": "bf16"}
@@ -159,7 +176,7 @@ class OneReplica(OnDevices):
     """Cut over devices: heads and rows are exchanged by the group's own calls."""
 
     CUT = {"width": 64, "heads": 4}
-    LAYOUTS = ({"context": 2},)
+    LAYOUTS = ({"context": 2}, {"tensor": 2}, {"context": 2, "tensor": 2})
 
     def check_cut(self, job, section, layout, **settings):
         devices = DEVICES[:math.prod(layout.values())]
@@ -171,6 +188,85 @@ class OneReplica(OnDevices):
             for family, changes in (("gpt2", {}), ("llama", {"kv_heads": 4})):
                 with self.subTest(family, **layout):
                     self.check_cut(language_model(family, **self.CUT, **changes), "teacher", layout)
+
+
+class BetweenProcesses(OnDevices):
+    """Teacher and student in processes of their own."""
+
+    APART = ("--processes", 2)
+    EDGE = "teacher.hidden to student.teacher_hidden: "
+    BY_IPC = EDGE + "by CUDA IPC"
+    IN_CHUNKS = EDGE + "by page-locked memory in chunks"
+    OPEN = EDGE + "from device to device by RMA where it registers, else by page-locked memory in chunks"
+    PROVIDERS = ("shm", "tcp")
+    CHUNK = {"transport.chunk_kib": 1}
+
+    def check_path(self, expected, teacher, student, *lines, **settings):
+        """Returns the run, which has printed one line that begins with each of `lines`."""
+        settings = {f"transport.{name}": value for name, value in {"chunk_kib": 1, **settings}.items()}
+        finished = self.train_on(distillation(), {"teacher": [teacher], "student": [student]}, *self.APART,
+                                 settings=settings)
+        self.assert_same(expected, finished)
+        printed = [line.strip() for line in finished.out.splitlines()]
+        for line in lines:
+            self.assertEqual(sum(each.startswith(line) for each in printed), 1, finished.describe())
+        return finished
+
+    def test_devices_of_one_host_share_memory_and_write_a_header_a_piece(self):
+        expected = self.train(distillation())
+        for provider in self.PROVIDERS:
+            with self.subTest(provider):
+                shared = self.check_path(expected, ONE, OTHER, self.BY_IPC, provider=provider)
+                self.assertNotIn("not by CUDA IPC", shared.out)
+                staged = self.check_path(expected, ONE, OTHER, self.OPEN, provider=provider, force_rma=True)
+                writes = [run.report["transfers"]["writes"] for run in (shared, staged)]
+                self.assertLess(writes[0], writes[1])
+
+    def test_one_device_in_two_processes_shares_memory_with_itself(self):
+        self.assertNotIn("not by CUDA IPC", self.check_path(self.train(distillation()), ONE, ONE, self.BY_IPC).out)
+
+    def test_what_cannot_be_shared_is_staged_in_chunks_and_the_reason_told(self):
+        """`MAESTRO_CUDA_DOUBLE_IPC` is how far the double goes."""
+        expected = self.train(distillation())
+        reasons = {"none": "the receiver does not share its memory",
+                   "export": "the driver does not open it: an error of the double"}
+        for far, reason in reasons.items():
+            with self.subTest(far), mock.patch.dict(os.environ, MAESTRO_CUDA_DOUBLE_IPC=far):
+                told = f"note: {self.EDGE}not by CUDA IPC ({reason}), by page-locked memory in chunks"
+                self.check_path(expected, ONE, OTHER, self.BY_IPC, told)
+
+    def test_what_the_network_does_not_reach_is_staged_in_chunks_and_the_reason_told(self):
+        expected = self.train(distillation())
+        reasons = {"shm": "cannot register", "tcp": "provider tcp has no FI_HMEM)"}
+        for provider, reason in reasons.items():
+            with self.subTest(provider):
+                told = f"note: {self.IN_CHUNKS} ({reason}"
+                self.check_path(expected, ONE, OTHER, self.OPEN, told, provider=provider, force_rma=True)
+
+    def test_a_device_and_a_processor_meet_in_page_locked_memory(self):
+        expected = self.train(distillation())
+        for provider in self.PROVIDERS:
+            with self.subTest(provider):
+                self.check_path(expected, ONE, "cpu:0", self.IN_CHUNKS, provider=provider)
+                self.check_path(expected, "cpu:0", ONE, self.EDGE + "by page-locked memory and RMA", provider=provider)
+
+    def test_gradients_go_back_the_same_ways(self):
+        part = gpt2(tied=False, **LEARNS)
+        job = job_of("split_language_model", {"clip": "global"}, trunk=part, head=part)
+        for forced in (False, True):
+            with self.subTest(forced=forced):
+                self.check(job, {"trunk": [ONE], "head": [OTHER]}, *self.APART,
+                           settings={**self.CHUNK, "transport.force_rma": forced})
+
+    def test_pieces_of_several_ways_meet_in_one_micro_batch(self):
+        """Two teachers, one beside the student and one apart, send halves of its micro-batches."""
+        job = distillation({"global_batch": 8}, teacher={"micro_batch": 2}, student={"micro_batch": 4})
+        expected = self.train(job)
+        for devices in ([ONE, OTHER], [ONE, "cpu:0"], ["cpu:0", ONE]):
+            with self.subTest(devices=devices):
+                placed = {"teacher": devices, "student": [ONE]}
+                self.assert_same(expected, self.train_on(job, placed, *self.APART,
+                                                         settings={**self.CHUNK, "teacher.replicas": 2}))
 
 
 class TwoReplicas(OnDevices):
@@ -294,14 +390,8 @@ class WrongInput(WithDevices, bad_input_test.Refusals):
             self.refuse_model("teacher.devices: the ranks of replica 0", f"{ONE} and cpu:0", "GPUs for all",
                               devices=[ONE, "cpu:0"], **{degree: 2})
 
-    def test_a_size_of_heads_that_no_kernel_has_ends_the_run_before_its_first_step(self):
-        run = self.start(language_model(devices=[ONE], heads=4))
-        finished = run.wait()
-        self.assertEqual(finished.status, 2, finished.describe())
-        self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
-        for text in ("error: teacher: ", "head size 8", "the nearest is 16"):
-            self.assertIn(text, finished.err)
-        self.assert_nothing_left(run)
+    def test_a_size_of_heads_that_no_kernel_has_is_refused(self):
+        self.refuse_model("teacher: ", "head size 8", "the nearest is 16", devices=[ONE], heads=4)
 
     def test_a_library_that_is_not_there_is_named(self):
         self.use_library("/nowhere")

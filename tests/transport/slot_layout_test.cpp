@@ -52,6 +52,18 @@ TEST(SlotLayout, a_byte_offset_counts_from_the_start_of_the_slot_payload) {
   EXPECT_EQ(layout->slot_of(5), 1u);
 }
 
+TEST(SlotLayout, payloads_in_memory_of_a_device_lie_one_behind_the_other) {  // SL-4
+  for (std::size_t payload : {std::size_t{0}, std::size_t{1}, std::size_t{256}, std::size_t{1000}}) {
+    const auto layout = SlotLayout::make(3, 2, payload);
+    for (std::uint32_t slot = 0; slot < 3; ++slot) {
+      EXPECT_EQ(layout->device_offset(slot) % SlotLayout::device_alignment, 0u);
+      EXPECT_GE(layout->device_offset(slot), slot * payload);
+      EXPECT_EQ(layout->device_offset(slot, payload), layout->device_offset(slot) + payload);
+    }
+    EXPECT_GE(layout->device_bytes(), layout->device_offset(2, payload));
+  }
+}
+
 TEST(SlotLayout, impossible_rings_are_refused) {
   EXPECT_FALSE(SlotLayout::make(0, 1, 64).ok());
   EXPECT_FALSE(SlotLayout::make(1, 0, 64).ok());
@@ -74,6 +86,7 @@ TEST(PieceHeader, the_first_field_that_differs_is_named_with_both_values) {  // 
       {"rows is 63, expected 64", [](PieceInfo& p) { p.rows = 63; }},
       {"row bytes is 1024, expected 2048", [](PieceInfo& p) { p.row_bytes = 1024; }},
       {"dtype is 0, expected 1", [](PieceInfo& p) { p.dtype = DType::f32; }},
+      {"place is 1, expected 0", [](PieceInfo& p) { p.place = PiecePlace::device; }},
   };
   for (const auto& [text, change] : changes) {
     auto piece = example_piece();

@@ -71,7 +71,9 @@ std::unique_ptr<Device> CudaBackend::open(const DeviceOptions& options) const {
   if (!make_table_) throw JobError(options.name + ": this CUDA backend has no operators", ErrorCode::unavailable);
   check_capability(static_cast<int>(options.index));
   try {
-    return std::make_unique<CudaDevice>(options, poller_, parts_[options.index], make_table_);
+    auto device = std::make_unique<CudaDevice>(options, poller_, parts_[options.index], make_table_);
+    peers_.opened(device->index());
+    return device;
   } catch (const DeviceError& failed) {
     throw JobError(options.name + ": " + failed.what(), ErrorCode::unavailable);
   }
@@ -99,13 +101,16 @@ std::unique_ptr<Communicator> CudaBackend::join(Device& device, const GroupRank&
   return std::make_unique<NcclCommunicator>(nccl);
 }
 
-std::vector<std::byte> CudaBackend::export_memory(Device& /*device*/, const std::byte* /*block*/) const {
-  return {};
+std::vector<std::byte> CudaBackend::export_memory(Device& device, const std::byte* block) const {
+  const auto* own = dynamic_cast<CudaDevice*>(&device);
+  return own == nullptr ? std::vector<std::byte>() : sharing_.export_block(*own, block);
 }
 
-std::unique_ptr<ImportedMemory> CudaBackend::import_memory(Device& /*device*/, std::span<const std::byte> /*exported*/,
+std::unique_ptr<ImportedMemory> CudaBackend::import_memory(Device& device, std::span<const std::byte> exported,
                                                            std::string& why_not) const {
-  why_not = "memory is not shared between processes";
+  const auto* own = dynamic_cast<CudaDevice*>(&device);
+  if (own != nullptr) return sharing_.import_block(*own, exported, why_not);
+  why_not = device.name() + " is no CUDA device";
   return nullptr;
 }
 

@@ -6,6 +6,8 @@
 
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cuda/cuda_device.hpp"
+#include "runtime/device/cuda/memory_sharing.hpp"
+#include "runtime/device/cuda/peer_access.hpp"
 
 namespace maestro::cuda {
 
@@ -27,6 +29,8 @@ class CudaBackend final : public DeviceBackend {
   TableMaker make_table_;
   std::vector<std::string> texts_;  // by device
   mutable std::deque<DeviceParts> parts_;
+  mutable PeerAccess peers_;
+  MemorySharing sharing_;
   mutable Poller poller_;
 };
 

@@ -18,6 +18,7 @@ class StreamTimer final : public WorkTimer {
     check(cudaEventRecord(marks_.back().get(), stream_), "a mark of time");
   }
   [[nodiscard]] double milliseconds(std::size_t from, std::size_t to) const override {
+    const CurrentDevice current(events_->device());
     float passed = 0;
     check(cudaEventElapsedTime(&passed, marks_.at(from).get(), marks_.at(to).get()), "the time between marks");
     return passed;
@@ -50,6 +51,7 @@ cudaError_t try_work(cudaStream_t stream) {
 
 EventState AskEvent::operator()(const PolledEvent& asked) const {
   if (!asked.failure.empty()) return {false, asked.device + ": " + asked.failure};
+  CurrentDevice::keep(asked.event->device());  // the thread is the poller's own
   const cudaError_t result = cudaEventQuery(asked.event->get());
   if (result == cudaSuccess) return {true, {}};
   static_cast<void>(cudaGetLastError());
@@ -91,11 +93,14 @@ CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts
       index_(static_cast<int>(options.index)),
       poller_(poller),
       number_(poller.new_stream()),
+      copy_number_(poller.new_stream()),
       outstanding_(std::make_shared<Outstanding>()),
       events_(std::make_shared<EventPool>(index_)),
-      timed_events_(std::make_shared<EventPool>(index_, true)) {
+      timed_events_(std::make_shared<EventPool>(index_, true)),
+      pinned_(index_) {
   const CurrentDevice current(index_);
   work_ = std::make_unique<WorkStream>(open_stream(options, parts));
+  copies_ = Stream(Priority::critical);  // whoever copies has somebody waiting
   memory_ = std::make_unique<DeviceSpace>(index_, *work_, events_);
   const auto say = [log = options.log, name = name_](const std::string& line) {
     if (log) log(name + ": " + line);
@@ -103,7 +108,7 @@ CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts
   graphs_ = std::make_unique<GraphCache>(*work_, events_, timed_events_, say, graph_options(options.graphs));
   table_ = make_table(
       {index_, stream(), multiprocessors_, *memory_, pinned_, *graphs_, say, options.deterministic, options.graphs});
-  thread_ = std::make_unique<WorkThread>([device = index_] { static_cast<void>(cudaSetDevice(device)); });
+  thread_ = std::make_unique<WorkThread>([device = index_] { CurrentDevice::keep(device); });
 }
 
 Stream CudaDevice::open_stream(const DeviceOptions& options, DeviceParts& parts) {
@@ -137,25 +142,45 @@ CudaDevice::~CudaDevice() {
   table_.reset();
   graphs_.reset();
   memory_.reset();
+  copies_ = Stream(nullptr);
   work_.reset();
   part_.reset();
 }
 
-void CudaDevice::finish(std::function<void(const std::string& failure)> done) {
+PolledEvent CudaDevice::mark_behind(cudaStream_t stream, const std::function<void()>& queue) {
   PolledEvent mark{std::nullopt, name_, {}, groups_};
   try {
+    queue();
     PooledEvent event = events_->take();
-    check(cudaEventRecord(event.get(), stream()), "the end of work");
+    check(cudaEventRecord(event.get(), stream), "the end of work");
     mark.event = std::move(event);
   } catch (const DeviceError& failed) {
     mark.failure = failed.what();
   }
+  return mark;
+}
+
+void CudaDevice::deliver(StreamNumber number, PolledEvent mark, std::function<void(const std::string& failure)> done) {
   outstanding_->begin();
-  poller_.add(number_, std::move(mark),
+  poller_.add(number, std::move(mark),
               [outstanding = outstanding_, done = std::move(done)](const std::string& failure) mutable {
                 std::exchange(done, {})(failure);  // ends before the device may: it holds what uses the device
                 outstanding->end();
               });
+}
+
+void CudaDevice::finish(std::function<void(const std::string& failure)> done) {
+  deliver(number_, mark_behind(stream(), [] {}), std::move(done));
+}
+
+void CudaDevice::move(const std::byte* from, std::byte* to, std::size_t bytes,
+                      std::function<void(const std::string& failure)> done) {
+  const CurrentDevice current(index_);
+  const auto queue = [&] {
+    if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copy_stream()), "a copy beside the work");
+  };
+  const std::lock_guard lock(copy_order_);  // CD-4
+  deliver(copy_number_, mark_behind(copy_stream(), queue), std::move(done));
 }
 
 std::unique_ptr<WorkTimer> CudaDevice::timer() {
@@ -166,6 +191,7 @@ void CudaDevice::stop() {
   thread_->stop();
   const CurrentDevice current(index_);
   static_cast<void>(cudaStreamSynchronize(stream()));  // its failure is that of the completions
+  static_cast<void>(cudaStreamSynchronize(copy_stream()));
   outstanding_->wait();
 }
 

@@ -1,14 +1,19 @@
 // A CUDA device, or a share of one, as a section sees it: a thread that queues work, one stream that does it in order,
-// memory, and completions that come from the process' poller.
+// one for copies beside it, memory, and completions that come from the process' poller.
 //
 // CD-1: operators of the table queue on the device's one stream only; nothing waits for it in the steady state.
 // CD-2: finish() is told of by an event on that stream: completions come in the order of its calls, a failure of the
 //       device as the failure of every completion that is outstanding or comes later.
-// CD-3: stop() returns when the stream is idle and every completion is delivered and gone, with all that it held.
+// CD-3: stop() returns when both streams are idle and every completion, of work and of copies, is delivered and gone,
+//       with all that it held.
+// CD-4: move() copies on a stream of its own, in the order of the calls; neither stream waits for the other. Memory
+// that
+//       a copy uses stays its caller's until `done`: released before, it may be given out again meanwhile (DS-3).
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -63,12 +68,17 @@ class CudaDevice final : public Device {
   void submit(Priority priority, std::function<void()> work) override { thread_->submit(priority, std::move(work)); }
   void finish(std::function<void(const std::string& failure)> done) override;
   [[nodiscard]] std::unique_ptr<WorkTimer> timer() override;
+  /// Also memory of other devices of this process: directly where PeerAccess has them, else the driver's way. Memory of
+  /// the host that is not page-locked makes the call wait.
+  void move(const std::byte* from, std::byte* to, std::size_t bytes,
+            std::function<void(const std::string& failure)> done) override;
   void stop() override;
 
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] cudaStream_t stream() const { return work_->stream.get(); }
+  [[nodiscard]] cudaStream_t copy_stream() const { return copies_.get(); }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  [[nodiscard]] DeviceSpace& memory() { return *memory_; }
+  [[nodiscard]] DeviceSpace& memory() const { return *memory_; }
   [[nodiscard]] PinnedSpace& pinned() { return pinned_; }
   [[nodiscard]] GraphCache& graphs() { return *graphs_; }
   /// What completions that do not come ask for what has failed.
@@ -78,18 +88,24 @@ class CudaDevice final : public Device {
   class Outstanding;
   /// The device's part and stream, or without green contexts a stream among others.
   [[nodiscard]] Stream open_stream(const DeviceOptions& options, DeviceParts& parts);
+  /// Calls `queue`, then marks the end of what `stream` has been given, or tells what has failed.
+  [[nodiscard]] PolledEvent mark_behind(cudaStream_t stream, const std::function<void()>& queue);
+  void deliver(StreamNumber number, PolledEvent mark, std::function<void(const std::string& failure)> done);
 
   std::string name_;
   int index_;
   int multiprocessors_ = 0;
   Poller& poller_;
   StreamNumber number_;
+  StreamNumber copy_number_;
   std::shared_ptr<Outstanding> outstanding_;  // with the completions, whose last may come from the poller's thread
   std::shared_ptr<GroupWatch> groups_ = std::make_shared<GroupWatch>();
   std::shared_ptr<EventPool> events_;  // with the events that the poller still holds
   std::shared_ptr<EventPool> timed_events_;
   std::unique_ptr<DevicePart> part_;  // before the stream that is made of it
   std::unique_ptr<WorkStream> work_;
+  std::mutex copy_order_;  // of copies, their events and their completions alike
+  Stream copies_{nullptr};
   std::unique_ptr<DeviceSpace> memory_;
   PinnedSpace pinned_;
   std::unique_ptr<GraphCache> graphs_;

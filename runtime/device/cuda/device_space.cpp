@@ -49,6 +49,7 @@ std::byte* DeviceSpace::allocate(std::size_t bytes) {
   }
   settle(cudaMemsetAsync(block, 0, BlockCache::rounded(bytes), setup_.get()), "clearing memory");
   settle(cudaStreamSynchronize(setup_.get()), "waiting for the device");
+  given_.insert(block);
   return block;
 }
 
@@ -83,6 +84,7 @@ void DeviceSpace::release(std::byte* block, std::size_t bytes) noexcept {
   const CurrentDevice current(device_);
   const std::lock_guard capture(work_.capture);
   const std::lock_guard lock(mutex_);
+  given_.erase(block);
   parked_.push_back(block);
   cache_.release(block, bytes);
   try {
@@ -150,12 +152,18 @@ void DeviceSpace::unpin(std::byte* host_begin) {
   if (pinned_.erase(host_begin) > 0 && cudaHostUnregister(host_begin) != cudaSuccess) forget_error();
 }
 
+bool DeviceSpace::holds(const std::byte* block) const {
+  const std::lock_guard lock(mutex_);
+  return given_.contains(block);
+}
+
 SpaceFigures DeviceSpace::figures() const {
   const std::lock_guard lock(mutex_);
   return figures_of(cache_);
 }
 
 PinnedSpace::~PinnedSpace() {
+  const CurrentDevice current(device_);
   for (std::byte* block : cache_.drain()) static_cast<void>(cudaFreeHost(block));
 }
 
@@ -164,6 +172,7 @@ std::byte* PinnedSpace::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   std::byte* block = cache_.take(bytes);
   if (block == nullptr) {
+    const CurrentDevice current(device_);
     void* made = nullptr;
     const cudaError_t result = cudaHostAlloc(&made, size, cudaHostAllocPortable | cudaHostAllocMapped);
     if (result != cudaSuccess) {

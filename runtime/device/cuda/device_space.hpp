@@ -3,6 +3,8 @@
 // DS-1: a block is given out again only behind the work that was queued on the device's stream before its release.
 // DS-2: nothing is recorded on the device's stream while it is being captured: blocks that are released then are
 //       ordered at the next call.
+// DS-3: DS-1 is all the order there is: what copies beside that stream (Device::move) are still reading or writing is
+//       not released.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "runtime/core/memory_space.hpp"
@@ -59,6 +62,8 @@ class DeviceSpace final : public MemorySpace {
   }
   void pin(std::byte* host_begin, std::size_t bytes) override;
   void unpin(std::byte* host_begin) override;
+  /// Whether allocate() gave out `block`, and release() did not get it back yet.
+  [[nodiscard]] bool holds(const std::byte* block) const;
   [[nodiscard]] SpaceFigures figures() const;
 
  private:
@@ -77,16 +82,18 @@ class DeviceSpace final : public MemorySpace {
   mutable std::mutex mutex_;
   Stream setup_;
   BlockCache cache_;
+  std::unordered_set<const std::byte*> given_;
   StreamOrder<PooledEvent> order_;
   std::vector<std::byte*> parked_;  // released while captured (DS-2)
   std::set<std::byte*> pinned_;     // by pin()
 };
 
 /// Page-locked memory of the host that devices read and write: host memory as any other, blocks cached by size. What is
-/// released must not be in use by a device any more.
+/// released must not be in use by a device any more. `device` is the one whose part of the runtime allocates it; every
+/// device reaches it.
 class PinnedSpace final : public MemorySpace {
  public:
-  PinnedSpace() = default;
+  explicit PinnedSpace(int device = 0) : device_(device) {}
   ~PinnedSpace() override;
   PinnedSpace(const PinnedSpace&) = delete;
   PinnedSpace& operator=(const PinnedSpace&) = delete;
@@ -100,6 +107,7 @@ class PinnedSpace final : public MemorySpace {
   [[nodiscard]] SpaceFigures figures() const;
 
  private:
+  int device_;
   mutable std::mutex mutex_;
   BlockCache cache_;
 };

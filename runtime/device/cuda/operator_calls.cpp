@@ -191,17 +191,18 @@ std::shared_ptr<void> OperatorCalls::record() {
 
 void OperatorCalls::replayed(void* kept) {
   const std::vector<Pending<LossSums>>& recorded = static_cast<const Kept*>(kept)->figures;
-  for (std::size_t at = 0; at < figures_.size(); ++at) *figures_[at] = copy_of(recorded[at]);
+  for (std::size_t at = 0; at < figures_.size(); ++at) {
+    *figures_[at] = recorded[at].copied([this](const LossSums& figure) { return copy_of(figure); });
+  }
 }
 
-Pending<LossSums> OperatorCalls::copy_of(const Pending<LossSums>& figure) const {
-  if (figure.known()) return figure;
+std::shared_ptr<const LossSums> OperatorCalls::copy_of(const LossSums& figure) const {
   auto release = [pinned = pinned_](LossSums* value) {
     pinned->release(reinterpret_cast<std::byte*>(value), sizeof(LossSums));
   };
   const std::shared_ptr<LossSums> copy(new (pinned_->allocate(sizeof(LossSums))) LossSums(), std::move(release));
-  copy_figure(stream_, &figure.get(), copy.get());
-  return Pending<LossSums>(std::shared_ptr<const LossSums>(copy));
+  copy_figure(stream_, &figure, copy.get());
+  return copy;
 }
 
 }  // namespace maestro::cuda

@@ -116,7 +116,7 @@ class OperatorCalls final : public GraphWork {
   }
   template <class Make>
   [[nodiscard]] Pending<LossSums> add_figure(Make make);
-  [[nodiscard]] Pending<LossSums> copy_of(const Pending<LossSums>& figure) const;
+  [[nodiscard]] std::shared_ptr<const LossSums> copy_of(const LossSums& figure) const;
 
   const OperatorTable* table_;
   MemorySpace* pinned_;

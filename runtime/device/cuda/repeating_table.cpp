@@ -156,6 +156,12 @@ void RepeatingTable::embedding_backward(const Tensor& dy, const Tensor& ids, std
                                         const Tensor& dtable, const Tensor& dpositions) const {
   call(&OperatorTable::embedding_backward, dy, ids, positions, dtable, dpositions);
 }
+void RepeatingTable::shift_ids(const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) const {
+  call(&OperatorTable::shift_ids, ids, by, limit, out);
+}
+void RepeatingTable::pick_columns(const Tensor& from, const Tensor& columns, const Tensor& to) const {
+  call(&OperatorTable::pick_columns, from, columns, to);
+}
 void RepeatingTable::gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const {
   call(&OperatorTable::gather_rows, from, index, to);
 }

@@ -76,6 +76,8 @@ class RepeatingTable final : public OperatorTable {
                  std::span<const std::int32_t> positions, const Tensor& y) const override;
   void embedding_backward(const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
                           const Tensor& dtable, const Tensor& dpositions) const override;
+  void shift_ids(const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) const override;
+  void pick_columns(const Tensor& from, const Tensor& columns, const Tensor& to) const override;
   void gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const override;
   void scatter_add_rows(const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to) const override;
   void rotary(const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions, double theta,

@@ -1,6 +1,8 @@
-// What a device that has failed says, which only the double can show.
+// What a device that has failed says, and what becomes of devices that nobody uses: only the double can show them.
 #include <atomic>
 #include <future>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "runtime/core/result.hpp"
@@ -87,6 +89,27 @@ TEST_F(FailingDevice, completions_behind_a_group_whose_network_has_failed_are_to
   EXPECT_EQ(finish(*device), "");
 }
 
+TEST_F(FailingDevice, copies_are_told_of_the_failure_and_those_behind_it_too) {  // CD-2, CD-4
+  const std::unique_ptr<CudaDevice> device = open();
+  std::byte* const block = device->memory().allocate(100);
+  std::vector<std::string> failures;
+  const auto note = [&failures](const std::string& failure) { failures.push_back(failure); };
+  device->move(block, block + 50, 50, note);
+  ASSERT_EQ(cudaStreamSynchronize(device->copy_stream()), cudaSuccess);
+  cuda_double::enqueue_step([] { cuda_double::break_device("uncorrectable NVLink error"); }, device->copy_stream());
+  device->move(block, block + 50, 50, note);
+  device->move(block, block + 50, 50, note);
+  ASSERT_NE(cudaStreamSynchronize(device->copy_stream()), cudaSuccess);
+  device->move(block, block + 50, 50, note);  // refused at once
+  device->memory().release(block, 100);
+  device->stop();
+  ASSERT_EQ(failures.size(), 4u);
+  for (std::size_t at = 1; at < failures.size(); ++at) {
+    EXPECT_EQ(failures[at].rfind("cuda:0: ", 0), 0u) << failures[at];
+    EXPECT_NE(failures[at].find("uncorrectable NVLink error"), std::string::npos) << failures[at];
+  }
+}
+
 TEST_F(FailingDevice, memory_of_it_is_refused_with_its_words_and_still_taken_back) {
   const std::unique_ptr<CudaDevice> device = open();
   std::byte* const block = device->memory().allocate(100);
@@ -98,6 +121,35 @@ TEST_F(FailingDevice, memory_of_it_is_refused_with_its_words_and_still_taken_bac
   } catch (const JobError& error) {
     EXPECT_NE(std::string(error.what()).find("uncorrectable ECC error"), std::string::npos) << error.what();
   }
+}
+
+TEST(StartedDevices, a_process_that_uses_one_device_starts_no_other) {
+  cuda_double::reset_device();
+  std::thread([] {  // a thread that has set no device
+    DeviceParts no_cuts(1, GreenContextCalls{});
+    Poller poller;
+    DeviceOptions options;
+    options.index = 1;
+    options.name = "cuda:1";
+    CudaDevice device(options, poller, no_cuts, any_table);
+    std::thread([&device] {
+      const SpaceMemory block(device.memory(), 64);
+      const SpaceMemory host(device.pinned(), 64);
+      std::promise<void> moved;
+      device.move(host.data(), block.data(), 64, [&moved](const std::string&) { moved.set_value(); });
+      moved.get_future().wait();
+    }).join();
+    const std::unique_ptr<WorkTimer> timer = device.timer();
+    std::promise<void> worked;
+    device.submit(Priority::critical, [&] {
+      timer->mark();
+      device.finish([&worked](const std::string&) { worked.set_value(); });
+    });
+    worked.get_future().wait();
+    std::thread([&timer] { static_cast<void>(timer->milliseconds(0, 0)); }).join();
+  })
+      .join();
+  EXPECT_EQ(cuda_double::started_devices(), std::set<int>{1});
 }
 
 }  // namespace

@@ -9,7 +9,10 @@
 //         written past an allocation ends, at the latest when it is freed (AddressSanitizer sees reads, too);
 //   HR-4  the first failure of a kernel stays: every later call returns it, and cudaGetErrorString() tells what it was,
 //         until reset_device();
-//   HR-5  the thread that captures a stream may meanwhile take and give back no memory and ask for no event: such a
+//   HR-5  another process that is over the double as well reaches device memory by cudaIpcOpenMemHandle(), while the
+//   one
+//         that owns it lives; its own memory a process cannot open.
+//   HR-6  the thread that captures a stream may meanwhile take and give back no memory and ask for no event: such a
 //         call is refused, and the capture fails.
 // All calls are thread-safe: one lock is held while a step runs, so host functions on a stream must not wait for
 // another thread that makes CUDA calls.
@@ -17,7 +20,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstddef>
+#include <functional>
+#include <memory>
+#include <set>
 #include <string>
 
 #include "tests/support/cuda_double/kernel_run.hpp"
@@ -34,6 +41,9 @@ void enqueue_kernel(KernelCall call, const void* function, cudaStream_t stream);
 /// Puts a step of the test's own on the stream, such as the double of a library's call.
 void enqueue_step(std::function<void()> step, cudaStream_t stream);
 
+/// What is queued on the stream from now on waits until `open` is true.
+void hold_stream(cudaStream_t stream, std::shared_ptr<const std::atomic<bool>> open);
+
 [[nodiscard]] std::size_t pending_steps(cudaStream_t stream);
 /// Device and pinned bytes given out and not returned.
 [[nodiscard]] std::size_t allocated_bytes();
@@ -42,9 +52,12 @@ void enqueue_step(std::function<void()> step, cudaStream_t stream);
 [[nodiscard]] std::size_t waits();
 /// Calls so far that put something on a stream: a graph is one.
 [[nodiscard]] std::size_t queued();
+/// Devices that the process has started: by cudaSetDevice, or by a call that works on the one that is current, which is
+/// device 0 in a thread that has set none.
+[[nodiscard]] std::set<int> started_devices();
 /// From now on every call fails with `text`, as after a kernel's failure.
 void break_device(const std::string& text);
-/// Forgets failures and all pending work; memory and streams stay.
+/// Forgets failures, all pending work, and that devices were started; memory and streams stay.
 void reset_device();
 
 }  // namespace maestro::cuda_double

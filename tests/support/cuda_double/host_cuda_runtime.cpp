@@ -9,15 +9,15 @@
 #include "tests/support/cuda_double/host_cuda.hpp"
 #include "tests/support/cuda_double/streams.hpp"
 
-using maestro::cuda_double::Allocation;
 using maestro::cuda_double::answer;
 using maestro::cuda_double::Lock;
 using maestro::cuda_double::push;
 using maestro::cuda_double::runtime;
+using maestro::cuda_double::start_device;
+using maestro::cuda_double::total_memory;
 
 namespace {
 
-constexpr std::size_t total_memory = std::size_t{1} << 34;
 constexpr int version = 13000;
 constexpr int highest_priority = -5;
 
@@ -25,8 +25,7 @@ thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 bool device_side(const void* memory, std::size_t bytes) {
-  const Allocation* found = runtime().find(memory, bytes);
-  return bytes == 0 || (found != nullptr && found->type == cudaMemoryTypeDevice);
+  return bytes == 0 || runtime().type_of(memory, bytes) == cudaMemoryTypeDevice;
 }
 
 bool copy_allowed(const void* to, std::size_t to_bytes, const void* from, std::size_t from_bytes, cudaMemcpyKind kind) {
@@ -45,7 +44,13 @@ cudaError_t answer(cudaError_t result) {
   return result;
 }
 
+void start_device() {
+  const Lock lock(runtime().mutex);
+  runtime().started.insert(current_device);
+}
+
 cudaError_t push(cudaStream_t stream, std::function<void()> work) {
+  start_device();
   if (runtime().failure != cudaSuccess) return answer();
   runtime().push(stream, [work = std::move(work)] {
     work();
@@ -80,6 +85,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= maestro::cuda_double::device_count) return answer(cudaErrorInvalidDevice);
   current_device = device;
+  start_device();  // from CUDA 12 on
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
@@ -95,6 +101,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->warpSize = maestro::cuda_double::warp_lanes;
   properties->maxThreadsPerBlock = 1024;
   properties->pciDeviceID = device;
+  properties->uuid.bytes[0] = static_cast<char>(device);
   return answer();
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
@@ -126,13 +133,29 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *greatest = highest_priority;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceCanAccessPeer(int* possible, int device, int peer) {
+  const int count = maestro::cuda_double::device_count;
+  if (device < 0 || device >= count || peer < 0 || peer >= count) return answer(cudaErrorInvalidDevice);
+  *possible = device == peer ? 0 : 1;
+  return answer();
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  const Lock lock(runtime().mutex);
+  if (peer < 0 || peer >= maestro::cuda_double::device_count || peer == current_device) {
+    return answer(cudaErrorInvalidDevice);
+  }
+  const bool first = runtime().peers.emplace(current_device, peer).second;
+  return answer(first ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
+}
 cudaError_t cudaDeviceSynchronize() {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
   runtime().run_device();
   return answer();
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  start_device();
   *total = total_memory;
   *free = total_memory - maestro::cuda_double::allocated_bytes();
   return answer();
@@ -175,14 +198,17 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
 // ---- memory ----
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
   if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   if (bytes > total_memory - maestro::cuda_double::allocated_bytes()) return answer(cudaErrorMemoryAllocation);
   *memory = bytes == 0 ? nullptr : runtime().allocate(bytes, cudaMemoryTypeDevice);
-  return answer();
+  return answer(bytes > 0 && *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFree(void* memory) {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
   if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
@@ -199,8 +225,10 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return push(stream, [memory] { runtime().release(memory); });
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
   if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   *memory = runtime().allocate(bytes, cudaMemoryTypeHost);
   return answer();
@@ -209,6 +237,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
 }
 cudaError_t cudaFreeHost(void* memory) {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
   if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
@@ -222,10 +251,10 @@ cudaError_t cudaHostGetDevicePointer(void** on_device, void* on_host, unsigned) 
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
   const Lock lock(runtime().mutex);
-  const Allocation* found = runtime().find(memory, 1);
+  const auto found = runtime().type_of(memory, 1);
   *attributes = cudaPointerAttributes{};
-  attributes->type = found == nullptr ? cudaMemoryTypeUnregistered : found->type;
-  attributes->devicePointer = found == nullptr ? nullptr : const_cast<void*>(memory);
+  attributes->type = found.value_or(cudaMemoryTypeUnregistered);
+  attributes->devicePointer = found ? const_cast<void*>(memory) : nullptr;
   return answer();
 }
 
@@ -255,7 +284,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   const Lock lock(runtime().mutex);
-  if (runtime().find(memory, bytes) == nullptr && bytes > 0) return answer(cudaErrorInvalidValue);
+  if (!runtime().type_of(memory, bytes) && bytes > 0) return answer(cudaErrorInvalidValue);
   return push(stream, [=] {
     if (bytes > 0) std::memset(memory, value, bytes);
   });

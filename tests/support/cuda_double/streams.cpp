@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <thread>
 
 #include "tests/support/cuda_double/host_cuda.hpp"
@@ -17,9 +18,15 @@ namespace maestro::cuda_double {
 namespace {
 
 constexpr int poison = 0xFF;
-constexpr std::size_t alignment = 256;  // as cudaMalloc's
+constexpr std::size_t alignment = DeviceArena::alignment;
 constexpr std::byte guard{0xA5};
 constexpr std::size_t guard_bytes = 128;
+// Virtual: room for twice what is given out at a time, since blocks leave gaps.
+constexpr std::size_t arena_bytes = 2 * total_memory;
+
+std::size_t with_guard(std::size_t bytes) {
+  return (bytes + guard_bytes + alignment - 1) / alignment * alignment;
+}
 
 }  // namespace
 
@@ -104,46 +111,68 @@ void Runtime::fail(cudaError_t error, const std::string& text) {
   failure_text = text;
 }
 
+DeviceArena& Runtime::arena() {
+  if (!arena_) arena_.emplace(arena_bytes);
+  return *arena_;
+}
+
 void* Runtime::allocate(std::size_t bytes, cudaMemoryType type) {
-  const std::size_t rounded = (bytes + guard_bytes + alignment - 1) / alignment * alignment;
-  void* address = std::aligned_alloc(alignment, rounded);
+  const bool on_device = type == cudaMemoryTypeDevice;
+  const std::size_t rounded = with_guard(bytes);
+  void* address = on_device ? arena().take(rounded) : std::aligned_alloc(alignment, rounded);
+  if (address == nullptr) return nullptr;
   std::memset(address, poison, bytes);
   std::byte* end = static_cast<std::byte*>(address) + bytes;
   std::fill_n(end, guard_bytes, guard);
 #if defined(__SANITIZE_ADDRESS__)
   __asan_poison_memory_region(end, rounded - bytes);
 #endif
-  memory[static_cast<const std::byte*>(address)] = {bytes, type};
+  memory[static_cast<const std::byte*>(address)] = {bytes, type, on_device ? std::malloc(1) : nullptr};
   return address;
 }
 
 void Runtime::release(void* address) {
   const auto found = memory.find(static_cast<const std::byte*>(address));
   if (found == memory.end()) std::abort();  // not from here, or freed twice
-  const std::byte* end = found->first + found->second.bytes;
+  const auto [bytes, type, leak_mark] = found->second;
+  const std::byte* end = found->first + bytes;
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(end, guard_bytes);
 #endif
   if (std::any_of(end, end + guard_bytes, [](std::byte value) { return value != guard; })) {
-    std::fprintf(stderr, "wrote past an allocation of %zu bytes\n", found->second.bytes);
+    std::fprintf(stderr, "wrote past an allocation of %zu bytes\n", bytes);
     std::abort();
   }
   memory.erase(found);
-  std::free(address);
+  if (type == cudaMemoryTypeDevice) {
+    arena().give_back(static_cast<std::byte*>(address), with_guard(bytes));
+    std::free(leak_mark);
+  } else {
+    std::free(address);
+  }
 }
 
-const Allocation* Runtime::find(const void* address, std::size_t bytes) const {
+std::optional<cudaMemoryType> Runtime::type_of(const void* address, std::size_t bytes) const {
   const auto* first = static_cast<const std::byte*>(address);
-  auto after = memory.upper_bound(first);
-  if (after == memory.begin()) return nullptr;
-  const auto& [begin, allocation] = *--after;
-  return first + bytes <= begin + allocation.bytes ? &allocation : nullptr;
+  const auto within = [&](const std::byte* begin, std::size_t size) {
+    return begin <= first && first + bytes <= begin + size;
+  };
+  const auto after = memory.upper_bound(first);
+  if (after != memory.begin()) {
+    const auto& [begin, allocation] = *std::prev(after);
+    if (within(begin, allocation.bytes)) return allocation.type;
+  }
+  const bool imported =
+      std::ranges::any_of(imports, [&](const Import& each) { return within(each.memory, each.bytes); });
+  return imported ? std::optional(cudaMemoryTypeDevice) : std::nullopt;
 }
 
 void enqueue_kernel(KernelCall call, const void* function, cudaStream_t stream) {
   const std::lock_guard lock(runtime().mutex);
   const auto asked = runtime().shared_bytes.find(function);
-  const std::size_t granted = asked == runtime().shared_bytes.end() ? shared_bytes_without_asking : asked->second;
+  const bool has_asked = asked != runtime().shared_bytes.end();
+  const std::size_t granted = has_asked ? asked->second : shared_bytes_without_asking;
+  call.most_shared_bytes = has_asked ? shared_bytes_per_block : shared_bytes_without_asking;
   const std::size_t threads = std::size_t{call.block.x} * call.block.y * call.block.z;
   const std::size_t blocks = std::size_t{call.grid.x} * call.grid.y * call.grid.z;
   if (threads == 0 || threads > 1024 || blocks == 0 || call.shared_bytes > granted) {
@@ -164,6 +193,11 @@ void enqueue_step(std::function<void()> step, cudaStream_t stream) {
   });
 }
 
+void hold_stream(cudaStream_t stream, std::shared_ptr<const std::atomic<bool>> open) {
+  const std::lock_guard lock(runtime().mutex);
+  runtime().push(stream, [open = std::move(open)] { return open->load(); });
+}
+
 std::size_t pending_steps(cudaStream_t stream) {
   const std::lock_guard lock(runtime().mutex);
   return runtime().at(stream)->steps.size();
@@ -176,6 +210,11 @@ std::size_t allocated_bytes() {
   return sum;
 }
 
+std::set<int> started_devices() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().started;
+}
+
 void break_device(const std::string& text) {
   const std::lock_guard lock(runtime().mutex);
   runtime().fail(cudaErrorLaunchFailure, text);
@@ -185,6 +224,7 @@ void reset_device() {
   const std::lock_guard lock(runtime().mutex);
   runtime().failure = cudaSuccess;
   runtime().failure_text.clear();
+  runtime().started.clear();
   runtime().default_stream.steps.clear();
   for (CUstream_st* stream : runtime().streams) stream->steps.clear();
 }

@@ -1,5 +1,5 @@
-// Streams, events and graphs of the double: queues of steps that run later. Pure bookkeeping; host_cuda_runtime.cpp is
-// CUDA's interface to it, and holds `runtime().mutex` around every call.
+// Streams, events, graphs and memory of the double: queues of steps that run later. Bookkeeping; host_cuda_runtime.cpp
+// is CUDA's interface to it, and holds `runtime().mutex` around every call.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,10 +11,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "tests/support/cuda_double/device_arena.hpp"
 
 /// One step of a stream; false while it has to wait for another stream.
 using Step = std::function<bool()>;
@@ -49,13 +53,30 @@ namespace maestro::cuda_double {
 struct Allocation {
   std::size_t bytes = 0;
   cudaMemoryType type = cudaMemoryTypeDevice;
+  void* leak_mark = nullptr;  ///< of device memory: what leak checkers find lost when the memory is never freed
 };
+
+/// A block of another process' device memory, opened by a device.
+struct Import {
+  std::byte* memory = nullptr;
+  std::size_t bytes = 0;
+  std::byte* mapping = nullptr;  ///< of the pages that hold it
+  std::size_t mapped_bytes = 0;
+  std::string handle;  ///< bytes of the cudaIpcMemHandle_t
+  int device = 0;
+  int opened = 0;  ///< so many times
+};
+
+inline constexpr std::size_t total_memory = std::size_t{1} << 34;  ///< of all devices together
 
 struct Runtime {
   std::recursive_mutex mutex;
   std::set<CUstream_st*> streams;
   CUstream_st default_stream;
   std::map<const std::byte*, Allocation> memory;
+  std::vector<Import> imports;
+  std::set<std::pair<int, int>> peers;              // devices, and whose memory they reach
+  std::set<int> started;                            // devices, started_devices()
   std::map<const void*, std::size_t> shared_bytes;  // by kernel, from cudaFuncSetAttribute
   cudaError_t failure = cudaSuccess;                // HR-4
   std::string failure_text;
@@ -77,16 +98,24 @@ struct Runtime {
   void run_device();
   void let_others_queue();
   void fail(cudaError_t error, const std::string& text);
+  /// Made when it is first asked for: what a process did before, a fork too, leaves it alone.
+  [[nodiscard]] DeviceArena& arena();
+  /// Null where the arena has no room.
   void* allocate(std::size_t bytes, cudaMemoryType type);
   void release(void* memory);
-  /// The allocation that holds [memory, memory + bytes), or null.
-  [[nodiscard]] const Allocation* find(const void* memory, std::size_t bytes) const;
+  /// The type of the memory that holds [memory, memory + bytes): an allocation, or opened memory of another process.
+  [[nodiscard]] std::optional<cudaMemoryType> type_of(const void* memory, std::size_t bytes) const;
+
+ private:
+  std::optional<DeviceArena> arena_;
 };
 Runtime& runtime();
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 /// What a call returns: the failure that stays (HR-4), else `result`, which cudaGetLastError() tells too.
 cudaError_t answer(cudaError_t result = cudaSuccess);
+/// For calls that work on the device that is current: starts it.
+void start_device();
 /// Puts a step that never waits on the stream, unless the device has failed.
 cudaError_t push(cudaStream_t stream, std::function<void()> work);
 

@@ -1,0 +1,27 @@
+// A stream that stands still until a test lets it go on.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <memory>
+
+namespace maestro::cuda {
+
+/// Holds what is queued on `stream` from now on until open(), or its own end.
+class StreamGate {
+ public:
+  explicit StreamGate(cudaStream_t stream);
+  ~StreamGate() { open(); }
+  StreamGate(const StreamGate&) = delete;
+  StreamGate& operator=(const StreamGate&) = delete;
+  void open() {
+    open_->store(true);
+    open_->notify_all();
+  }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);  // with the stream
+};
+
+}  // namespace maestro::cuda

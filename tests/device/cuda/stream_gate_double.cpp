@@ -1,0 +1,11 @@
+// Over the double, whose streams must not wait for a thread that makes calls of CUDA.
+#include "tests/device/cuda/stream_gate.hpp"
+#include "tests/support/cuda_double/host_cuda.hpp"
+
+namespace maestro::cuda {
+
+StreamGate::StreamGate(cudaStream_t stream) {
+  cuda_double::hold_stream(stream, open_);
+}
+
+}  // namespace maestro::cuda
