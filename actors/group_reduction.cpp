@@ -62,7 +62,7 @@ void GroupReduction::join(const std::vector<std::uint8_t>& id, Broken broken) co
     try {
       group->communicator = backend->join(*device, rank);
     } catch (const std::exception& problem) {
-      broken(group->error(problem.what()));  // GRD-4
+      broken(group->error(problem.what()));  // DG-4
     }
   });
 }
@@ -86,7 +86,7 @@ RankJob GroupReduction::job(Exchange exchange) const {
     try {
       exchange(*group->communicator);
     } catch (const std::runtime_error& problem) {
-      throw ExchangeBroken(group->error(problem.what()));  // GRD-4
+      throw ExchangeBroken(group->error(problem.what()));  // DG-4
     }
     return WorkResult::of_exchange([group] {
       const std::string failure = group->communicator->failure();

@@ -1,14 +1,14 @@
 // A reduction whose members all work on devices that form a group of their own (NCCL): the exchanges of one rank, which
 // the devices do among themselves, in the order of their work. Plain class; RankReductions says what is exchanged when.
 //
-// GRD-1: members make the same exchanges in the same order: marks reach all lanes in one order (CO-1), a mark is passed
+// DG-1: members make the same exchanges in the same order: marks reach all lanes in one order (CO-1), a mark is passed
 //        by one after another, and one has ties, replicas, distribution, or moments in this order.
-// GRD-2: members announce each exchange, and none is queued on a device before all have announced it. So no device
+// DG-2: members announce each exchange, and none is queued on a device before all have announced it. So no device
 //        spends its time waiting for a member that is late, which would take from the sections that share it and may
 //        hold up what the late one waits for; and a member that is lost is waited for in messages.
-// GRD-3: groups are formed on the devices' own threads, those of ties before those of replicas on every rank, before
+// DG-3: groups are formed on the devices' own threads, those of ties before those of replicas on every rank, before
 //        any other work: no two ranks wait for each other in different groups.
-// GRD-4: results are used only when nothing had failed behind them (Communicator::failure()). Whoever finds a failure
+// DG-4: results are used only when nothing had failed behind them (Communicator::failure()). Whoever finds a failure
 //        tells it, for the first to notice may be any member; that the run is ending already, others know.
 #pragma once
 
@@ -55,7 +55,7 @@ class GroupReduction {
   /// This member's work is ready for the next exchange.
   void announce();
   void announced(std::size_t member) { ++announced_.at(member); }
-  /// GRD-2: what was announced last may be queued.
+  /// DG-2: what was announced last may be queued.
   [[nodiscard]] bool may_exchange() const;
   /// The work: `exchange` queues it, on the device's thread.
   [[nodiscard]] RankJob job(Exchange exchange) const;

@@ -80,7 +80,6 @@ RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
 }
 
 int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
-  groups_end->give("the run has failed");
   console.finish();
   if (control) control->stop();  // its socket is not to stay behind
   if (!ended.error.empty()) console.error(ended.error);
@@ -93,6 +92,7 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
   departure.lost_pids = ended.lost_pids;
   departure.close = [this] {
     if (network) network->stop();  // there is none when building failed
+    groups_end->give("the run has failed");
   };
   depart(launcher, departure);
 }
@@ -105,7 +105,6 @@ void ProcessRun::State::stop_in_order() {
 
 void ProcessRun::State::interrupted(int count, Launcher& launcher) {
   if (count == 1 && begun) return stop_in_order();
-  groups_end->give("the run was interrupted");
   console.finish();
   Departure departure;
   departure.status = 130;

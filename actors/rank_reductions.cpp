@@ -138,7 +138,7 @@ std::vector<std::uint32_t> RankReductions::ring_numbers() const {
 
 void RankReductions::connect(const Directory& directory, const ReductionOutbox& outbox) {
   for (ReplicaReduction& reduction : by_host_) reduction.connect(directory, outbox.deliver);
-  tie_.connect(directory, outbox.ready, outbox.broken);  // GRD-3
+  tie_.connect(directory, outbox.ready, outbox.broken);  // DG-3
   replicas_.connect(directory, outbox.ready, outbox.broken);
 }
 
@@ -309,7 +309,7 @@ void RankReductions::exchanged() {
   const bool summed = at_ == ReductionKind::replicas && parameters().shares_moments() && !holding_;
   holding_ = summed;
   if (!summed) return finish();
-  state_ = State::held;  // RKR-2
+  state_ = State::held;  // RX-2
 }
 
 void RankReductions::taken_out() {

@@ -2,12 +2,12 @@
 // stage that holds it, gradients with the other replicas; and of replicas that share their moments new values and, for
 // a checkpoint, moments. Plain class; the replica's actor passes messages in and runs the work.
 //
-// Each reduction goes one of two ways, which all its members choose alike (RDP-1): in a group of the members' devices
+// Each reduction goes one of two ways, which all its members choose alike (WR-1): in a group of the members' devices
 // (GroupReduction), when each has a CUDA device of its own, or in memory of the processor in a fixed order
 // (ReplicaReduction), to and from which gradients of a device are copied (GradientMirror).
 //
-// RKR-1: at any time at most one reduction runs, and at most one piece of its work is handed out.
-// RKR-2: between the sum of gradients and begin_distribution() a rank that shares its moments has the sum of its own
+// RX-1: at any time at most one reduction runs, and at most one piece of its work is handed out.
+// RX-2: between the sum of gradients and begin_distribution() a rank that shares its moments has the sum of its own
 //        shard only.
 #pragma once
 

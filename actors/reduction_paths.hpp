@@ -1,6 +1,6 @@
 // Whose gradients are added up, and by which way, as far as the plan decides it. Pure.
 //
-// RDP-1: every member of a reduction comes to the same answer: it depends on the plan alone.
+// WR-1: every member of a reduction comes to the same answer: it depends on the plan alone.
 #pragma once
 
 #include <cstdint>

@@ -65,7 +65,7 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlace& place, const S
   std::shared_ptr<Section> section = planned.factory(made_from);
   share_moments(place, section->parameters());
   if (resumed) {
-    restore_snapshot(*section, *made_from.ops, start_->checkpoint, made_from.name).or_throw();
+    restore_snapshot(*section, start_->checkpoint, made_from.name).or_throw();
   } else if (!planned.config.weights.empty()) {
     load_weights(*section, planned.config.weights).or_throw();
   }

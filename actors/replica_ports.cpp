@@ -56,7 +56,7 @@ void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
   spec.chunk_bytes = network_->options().chunk_bytes;
   spec.epoch = options_.epoch;
   if (offers_device_memory({edge, gradient}) && spec.max_pieces <= max_immediate_pieces) {
-    spec.device = &options_.device.memory();
+    spec.device = options_.device.memory;
     spec.device_ring = network_->next_ring();
   }
   const std::uint32_t last = std::max(spec.ring, spec.device_ring);
@@ -129,7 +129,7 @@ void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
       static_cast<std::size_t>(gradient ? gradient_blocks(*options_.graph, edge, options_.limits)
                                         : send_blocks(*options_.graph, options_.section, options_.limits));
   const bool by_host = !options_.device.apart() || options_.device.paths.leaves_by_host({edge, gradient}, self());
-  MemorySpace& memory = by_host ? host_memory() : options_.device.memory();
+  MemorySpace& memory = by_host ? host_memory() : *options_.device.memory;
   const std::size_t headers = by_host ? pieces * PieceWriter::header_bytes : 0;
   auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + headers, blocks, on_buffer_free_, memory),
                                           nullptr,
@@ -180,7 +180,7 @@ Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> Rep
     const GraphEdge& joined = options_.graph->edge(arrival.edge);
     PortTensor tensor{gradients ? joined.from_port : joined.to_port, arrived->tensor, joined.gradient};
     if (!arrived->space->host()) {
-      const bool here = options_.device.memory().reaches(*arrived->space);
+      const bool here = options_.device.memory->reaches(*arrived->space);
       tensor.place = here ? PortTensor::Place::here : PortTensor::Place::other_device;
     }
     tensors.emplace_back(std::move(tensor), std::move(arrived->copies));

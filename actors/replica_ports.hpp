@@ -31,9 +31,10 @@
 
 namespace maestro {
 
-/// A device with memory of its own, as the ports use it.
+/// The device that a rank works on, as its ports use it.
 struct PortDevice {
-  Device* device = nullptr;  ///< null: the section works in the processor's memory
+  Device* device = nullptr;              ///< of copies; where `memory` is its own
+  MemorySpace* memory = &host_memory();  ///< that the section works in
   JobPaths paths;
   /// As in DeviceBackend. May be empty: nothing is shared.
   std::function<std::string(const std::byte* block)> export_memory;
@@ -41,8 +42,7 @@ struct PortDevice {
   /// For writes by the network; an error says in a few words why not. May be empty: none of it.
   std::function<Result<std::unique_ptr<Region>>(std::byte* block, std::size_t bytes)> register_memory;
   std::function<void(const std::string& line)> log;  ///< may be empty
-  [[nodiscard]] MemorySpace& memory() const { return device == nullptr ? host_memory() : device->ops().memory(); }
-  [[nodiscard]] bool apart() const { return !memory().host(); }
+  [[nodiscard]] bool apart() const { return !memory->host(); }
 };
 
 /// What happens outside of the calls of ReplicaPorts: called from any thread, and must only enqueue.

@@ -24,6 +24,7 @@ Result<std::unique_ptr<Region>> register_on(Device& device, Network& network, st
 PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
   PortDevice made;
   made.device = spec.ranks[rank].device;
+  made.memory = &made.device->ops().memory();
   made.paths = spec.paths;
   made.log = spec.log;
   if (spec.backend == nullptr || !made.apart()) return made;

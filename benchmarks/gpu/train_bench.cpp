@@ -86,7 +86,7 @@ nlohmann::json report_of(const Settings& settings, const Training& training, con
 int main(int count, char** words) {
   try {
     const maestro::bench::Settings settings = maestro::bench::read(count, words);
-    maestro::bench::BenchDevice device(settings.device, 1, maestro::Priority::critical,
+    maestro::bench::BenchDevice device(settings.device, 1, maestro::Priority::critical, false,
                                        maestro::graph_use(settings.graphs).value());
     maestro::bench::Training training(settings, device);
     training.run();

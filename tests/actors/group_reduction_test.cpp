@@ -103,7 +103,7 @@ TEST_F(GroupReductionTest, members_join_on_their_devices_by_the_id_of_the_first)
   EXPECT_TRUE(broken_.empty());
 }
 
-TEST_F(GroupReductionTest, an_exchange_is_queued_only_when_all_members_have_announced_it) {  // GRD-2
+TEST_F(GroupReductionTest, an_exchange_is_queued_only_when_all_members_have_announced_it) {  // DG-2
   make_members();
   members_[0]->announce();
   members_[1]->announce();
@@ -118,7 +118,7 @@ TEST_F(GroupReductionTest, an_exchange_is_queued_only_when_all_members_have_anno
   EXPECT_TRUE(members_[1]->may_exchange());
 }
 
-TEST_F(GroupReductionTest, a_member_that_is_one_exchange_ahead_is_not_counted_twice) {  // GRD-2
+TEST_F(GroupReductionTest, a_member_that_is_one_exchange_ahead_is_not_counted_twice) {  // DG-2
   make_members();
   for (const auto& member : members_) member->announce();
   deliver();
@@ -131,7 +131,7 @@ TEST_F(GroupReductionTest, a_member_that_is_one_exchange_ahead_is_not_counted_tw
   EXPECT_FALSE(members_[0]->may_exchange()) << "the third exchange is nobody else's yet";
 }
 
-TEST_F(GroupReductionTest, results_are_there_when_the_device_tells_and_good_unless_the_group_had_failed) {  // GRD-4
+TEST_F(GroupReductionTest, results_are_there_when_the_device_tells_and_good_unless_the_group_had_failed) {  // DG-4
   make_members();
   for (const auto& device : devices_) device->run_all();
   for (const std::string why : {"", "the link is down"}) {

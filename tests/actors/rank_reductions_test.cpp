@@ -181,7 +181,7 @@ class RankReductionsTest : public ::testing::Test {
   int handed_over_ = 0;
 };
 
-TEST_F(RankReductionsTest, ties_are_added_before_replicas_each_in_a_group_of_its_own) {  // GRD-1, GRD-3
+TEST_F(RankReductionsTest, ties_are_added_before_replicas_each_in_a_group_of_its_own) {  // DG-1, DG-3
   make(own_devices_, true, false);
   EXPECT_EQ(backend_.joined().size(), 4u) << "two stages' replicas, two replicas' ties";
   set_gradients();
@@ -195,7 +195,7 @@ TEST_F(RankReductionsTest, ties_are_added_before_replicas_each_in_a_group_of_its
   EXPECT_TRUE(broken_.empty());
 }
 
-TEST_F(RankReductionsTest, replicas_that_share_moments_have_their_shards_and_then_all_that_was_offered) {  // RKR-2
+TEST_F(RankReductionsTest, replicas_that_share_moments_have_their_shards_and_then_all_that_was_offered) {  // RX-2
   make(own_devices_, true, true);
   set_gradients();
   for (const auto& rank : ranks_) rank->begin();
@@ -235,7 +235,7 @@ TEST_F(RankReductionsTest, moments_are_gathered_in_the_group_of_replicas) {
   EXPECT_THAT(backend_.exchanges(), ElementsAre("gather_shards", "gather_shards"));
 }
 
-TEST_F(RankReductionsTest, a_tie_of_stages_that_share_a_device_goes_by_the_host_and_replicas_by_a_group) {  // RDP-1
+TEST_F(RankReductionsTest, a_tie_of_stages_that_share_a_device_goes_by_the_host_and_replicas_by_a_group) {  // WR-1
   make({"cuda:0", "cuda:1", "cuda:0", "cuda:1"}, true, false);
   EXPECT_EQ(backend_.joined().size(), 2u);
   set_gradients();
@@ -246,7 +246,7 @@ TEST_F(RankReductionsTest, a_tie_of_stages_that_share_a_device_goes_by_the_host_
   EXPECT_THAT(backend_.exchanges(), ElementsAre("all_reduce_sum", "all_reduce_sum"));
 }
 
-TEST_F(RankReductionsTest, one_replica_on_a_processor_takes_all_of_its_section_to_the_host) {  // RDP-1
+TEST_F(RankReductionsTest, one_replica_on_a_processor_takes_all_of_its_section_to_the_host) {  // WR-1
   make({"cuda:0", "cpu:0", "cuda:1", "cuda:2"}, false, true);
   EXPECT_EQ(backend_.joined().size(), 1u);
   set_gradients();
@@ -257,7 +257,7 @@ TEST_F(RankReductionsTest, one_replica_on_a_processor_takes_all_of_its_section_t
   EXPECT_THAT(backend_.exchanges(), ElementsAre("reduce_to_shards"));
 }
 
-TEST_F(RankReductionsTest, several_steps_follow_each_other) {  // GRD-1, RR-2
+TEST_F(RankReductionsTest, several_steps_follow_each_other) {  // DG-1, RR-2
   make(own_devices_, true, false);
   constexpr int steps = 3;
   for (int step = 0; step < steps; ++step) {

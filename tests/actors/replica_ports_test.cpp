@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/actors/actor_bench.hpp"
+#include "tests/support/apart_memory.hpp"
 
 namespace maestro::testing {
 namespace {
@@ -122,6 +123,144 @@ TEST_F(ReplicaPortsTest, slots_released_out_of_order_are_told_once_with_the_pref
   EXPECT_TRUE(credits_.empty());
   take_and_release(ports, token(0, 0));
   EXPECT_EQ(credits_, (Credits{{2, 2}}));  // both of its sequences are let in by one credit
+}
+
+class Imported final : public ImportedMemory {
+ public:
+  explicit Imported(std::byte* data) : data_(data) {}
+  [[nodiscard]] std::byte* data() const override { return data_; }
+
+ private:
+  std::byte* data_;
+};
+
+/// A teacher on a device, and a student that the test places.
+class DevicePortsTest : public ::testing::Test {
+ protected:
+  DevicePortsTest() {
+    GraphNode teacher;
+    teacher.name = "teacher";
+    teacher.ports.outputs.push_back({"hidden", DType::f32, 8, false, false});
+    GraphNode student;
+    student.name = "student";
+    student.ports.inputs.push_back({"wanted", DType::f32, 8, false, false});
+    graph_.add(std::move(teacher));
+    graph_.add(std::move(student));
+    graph_.connect("teacher", "hidden", "student", "wanted");
+    device_.export_memory = [](const std::byte*) { return std::string("a handle"); };
+    device_.import_memory = [this](std::string_view exported, std::string&) {
+      imported_.emplace_back(exported);
+      return std::make_unique<Imported>(nullptr);
+    };
+    device_.log = [this](const std::string& line) { said_.push_back(line); };
+  }
+  static ReplicaPlace at(std::uint32_t section, const std::string& device, std::uint32_t process,
+                         std::uint32_t host = 0) {
+    return {SectionId(section), ReplicaIndex(0), ProcessRank(process), {device}, host};
+  }
+  std::unique_ptr<ReplicaPorts> ports(std::uint32_t section, const ReplicaPlace& student, MemorySpace& memory) {
+    places_ = {at(0, "cuda:0", 0), student};
+    ReplicaPortsOptions options;
+    options.graph = &graph_;
+    options.section = SectionId(section);
+    options.rank = places_[section].rank;
+    options.limits.slots = 2;
+    options.limits.train_samples = 64;
+    options.remote = true;
+    options.device = device_;
+    options.device.memory = &memory;
+    options.device.paths = JobPaths(graph_, places_, false);
+    return std::make_unique<ReplicaPorts>(options, network_, PortEvents{[] {}, {}});
+  }
+  /// The ports of the teacher, connected with the student's.
+  std::unique_ptr<ReplicaPorts> connected(const ReplicaPlace& student) {
+    const bool there = is_cuda_device(student.devices[0]);
+    const auto receiver = ports(1, student, there ? static_cast<MemorySpace&>(other_) : host_memory());
+    ReplicaAddress peer;
+    peer.section = SectionId(1);
+    peer.rank = student.rank;
+    peer.rings = receiver->rings();
+    Directory directory;
+    directory.processes.emplace_back();
+    directory.processes.front().replicas.push_back(peer);
+    auto sender = ports(0, student, own_);
+    sender->connect(directory, {});
+    return sender;
+  }
+  /// Where the teacher's hidden states lie when they leave.
+  static PortTensor::Place place_of(ReplicaPorts& sender) {
+    MicroBatchPlan plan;
+    plan.samples = {{SampleId(0), 1}};
+    PieceOut piece;
+    piece.rows = 1;
+    plan.pieces.push_back(piece);
+    return sender.acquire(plan, false).front().place();
+  }
+
+  SectionGraph graph_;
+  Network network_{NetworkOptions(), false};
+  ApartMemory own_;
+  ApartMemory other_;
+  std::vector<ReplicaPlace> places_;
+  PortDevice device_;
+  std::vector<std::string> imported_;
+  std::vector<std::string> said_;
+};
+
+using Place = PortTensor::Place;
+using Lines = std::vector<std::string>;
+
+TEST_F(DevicePortsTest, what_a_processor_of_the_process_reads_is_made_in_its_memory) {  // RP-4
+  const auto sender = connected(at(1, "cpu:0", 0));
+  EXPECT_EQ(place_of(*sender), Place::host);
+  EXPECT_EQ(sender->memory().size(), 1U);  // the pool; nothing is staged
+}
+
+TEST_F(DevicePortsTest, what_goes_to_a_processor_of_another_process_is_staged_and_nothing_is_offered_for_it) {  // RP-4
+  const auto sender = connected(at(1, "cpu:0", 1));
+  EXPECT_EQ(place_of(*sender), Place::here);
+  ASSERT_EQ(sender->memory().size(), 1U);  // the blocks for chunks
+  EXPECT_EQ(said_, Lines());
+  const RingAddress ring = ports(1, at(1, "cpu:0", 1), host_memory())->rings().front();
+  EXPECT_EQ(ring.device_memory, "");
+  EXPECT_EQ(ring.device_region, RemoteRegion());
+}
+
+TEST_F(DevicePortsTest, a_device_of_another_process_offers_memory_which_the_sender_opens) {  // RP-4
+  const auto sender = connected(at(1, "cuda:1", 1));
+  EXPECT_EQ(place_of(*sender), Place::here);
+  EXPECT_EQ(imported_, Lines{"a handle"});
+  EXPECT_EQ(said_, Lines());
+  const auto receiver = ports(1, at(1, "cuda:1", 1), other_);
+  const RingAddress ring = receiver->rings().front();
+  EXPECT_NE(ring.device_ring, ring.ring);
+  EXPECT_TRUE(receiver->owns_ring(ring.ring));
+  EXPECT_TRUE(receiver->owns_ring(ring.device_ring));
+}
+
+TEST_F(DevicePortsTest, what_is_not_shared_is_staged_and_told_once_with_the_reason) {  // RP-4
+  device_.import_memory = [](std::string_view, std::string& why_not) {
+    why_not = "it is on another host";
+    return nullptr;
+  };
+  (void)connected(at(1, "cuda:1", 1));
+  device_.export_memory = [](const std::byte*) { return std::string(); };
+  (void)connected(at(1, "cuda:1", 1));
+  EXPECT_EQ(said_, (Lines{"teacher.hidden to student.wanted: not by CUDA IPC (it is on another host), by page-locked "
+                          "memory in chunks",
+                          "teacher.hidden to student.wanted: not by CUDA IPC (the receiver does not share its memory), "
+                          "by page-locked memory in chunks"}));
+  EXPECT_EQ(other_.blocks(), 0U);  // what nobody can reach is given back
+}
+
+TEST_F(DevicePortsTest, what_the_network_does_not_reach_is_staged_and_told_with_the_reason) {  // RP-4
+  device_.register_memory = [](std::byte*, std::size_t) -> Result<std::unique_ptr<Region>> {
+    return Error{ErrorCode::unavailable, "provider tcp has no FI_HMEM"};
+  };
+  (void)connected(at(1, "cuda:1", 1, 1));
+  EXPECT_EQ(said_, Lines{"teacher.hidden to student.wanted: by page-locked memory in chunks (provider tcp has no "
+                         "FI_HMEM)"});
+  EXPECT_EQ(imported_, Lines());
 }
 
 }  // namespace

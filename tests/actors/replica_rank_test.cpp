@@ -102,7 +102,7 @@ TEST_F(ReplicaRankTest, a_rank_that_fails_wakes_the_one_that_waits_for_it_and_is
   for (const auto& group : groups_) EXPECT_THROW(group->all_reduce_sum(values), CommunicatorAborted);  // CM-2
 }
 
-TEST_F(ReplicaRankTest, an_exchange_that_breaks_is_left_to_whoever_knows_of_lost_peers) {  // GRD-4
+TEST_F(ReplicaRankTest, an_exchange_that_breaks_is_left_to_whoever_knows_of_lost_peers) {  // DG-4
   const auto nothing = [] { return WorkDone(); };
   const auto breaks_later = [] { return WorkResult::of_exchange([] { return std::string("the link is down"); }); };
   ASSERT_TRUE(run({breaks_later, nothing}));

@@ -173,7 +173,7 @@ TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_w
   }
 }
 
-TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_by_the_host) {  // GRD-1, GRD-2, RDP-1
+TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_by_the_host) {  // DG-1, DG-2, WR-1
   TempFolder folder;
   std::set<std::string> exchanges;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -258,7 +258,7 @@ TEST(SimulatedJob, one_micro_batch_fewer_in_flight_than_the_bound_is_an_error_th
 }
 
 TEST(SimulatedJob,
-     an_exchange_that_fails_is_told_with_section_replica_step_and_peers_and_its_sums_are_not_used) {  // GRD-4
+     an_exchange_that_fails_is_told_with_section_replica_step_and_peers_and_its_sums_are_not_used) {  // DG-4
   SectionGraph graph;
   GraphNode data;
   data.name = "data";

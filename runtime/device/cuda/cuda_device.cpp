@@ -36,12 +36,16 @@ int multiprocessors_of(int device) {
   return count;
 }
 
-/// What a driver that cuts a device leaves to be seen: whether work of the runtime runs on a part's stream.
+/// What a driver that cuts a device leaves to be seen: whether work of the runtime runs on a part's stream, and whether
+/// events of the device mark it there, which the driver says of events of the stream's own context alone.
 cudaError_t try_work(cudaStream_t stream) {
+  const Event mark;
   void* word = nullptr;
   cudaError_t result = cudaMalloc(&word, sizeof(int));
   if (result == cudaSuccess) result = cudaMemsetAsync(word, 0, sizeof(int), stream);
+  if (result == cudaSuccess) result = cudaEventRecord(mark.get(), stream);
   if (result == cudaSuccess) result = cudaStreamSynchronize(stream);
+  if (result == cudaSuccess) result = cudaEventQuery(mark.get());
   static_cast<void>(cudaFree(word));
   if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
   return result;

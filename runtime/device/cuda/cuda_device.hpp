@@ -6,9 +6,8 @@
 //       device as the failure of every completion that is outstanding or comes later.
 // CD-3: stop() returns when both streams are idle and every completion, of work and of copies, is delivered and gone,
 //       with all that it held.
-// CD-4: move() copies on a stream of its own, in the order of the calls; neither stream waits for the other. Memory
-// that
-//       a copy uses stays its caller's until `done`: released before, it may be given out again meanwhile (DS-3).
+// CD-4: move() copies on a stream of its own, in the order of the calls; neither stream waits for the other.
+//       Memory that a copy uses stays its caller's until `done`: released before, it may be given out again (DS-3).
 #pragma once
 
 #include <functional>

@@ -5,6 +5,8 @@
 //       and that cuDNN builds plans of new shapes.
 // GT-2: with Options::deterministic equal calls give equal bits.
 // GT-3: attention of a forward pass and its backward pass are done by the same backend.
+// GT-4: an output layer that is cut over ranks is done in blocks of as many rows on all of them, whatever tokens each
+//       has: a block is a sequence of collectives.
 //
 // Products take weights as they lie: pack() makes a view. Logits of output layers live in row blocks of at most
 // Options::logits_bytes, in the dtype of the hidden states, as in PyTorch under autocast; sums are in f32 and f64.

@@ -150,7 +150,7 @@ class StudentBlocks {
   bool some_;
 };
 
-/// Rows of a block, the same on all ranks: each block is a sequence of collectives.
+/// Rows of a block, of what all ranks know: GT-4.
 std::int64_t rows_of_block(const DistillationHead& head, const Columns& columns, std::size_t logits_bytes) {
   std::int64_t bytes_of_row = row_bytes(columns.widest_student(), head.student.hidden.dtype());
   if (columns.widest_teacher() > 0) bytes_of_row += row_bytes(columns.widest_teacher(), head.teacher_hidden.dtype());

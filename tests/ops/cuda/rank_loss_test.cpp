@@ -28,7 +28,7 @@ const Sizes sizes[] = {
     {"fewer_tokens_than_ranks", 3, 2, 2, 2, 1},
     {"one_token", 2, 1, 5, 1, 1},
     {"a_teacher_of_fewer_tokens_than_ranks", 5, 7, 2, 2, 2},
-    {"more_blocks_of_rows_than_a_rank_alone_would_need", 150, 129, 129, 127, 4},
+    {"more_blocks_of_rows_than_a_rank_alone_would_need", 150, 129, 129, 127, 4},  // GT-4
 };
 
 class LossOverDevices : public ::testing::TestWithParam<std::tuple<std::int64_t, Sizes>> {

@@ -4,14 +4,12 @@
 //         it when the host waits (cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize), frees device
 //         memory or destroys the stream;
 //   HR-2  a copy reads its source when its step runs, also from host memory;
-//   HR-3  memory is filled with NaN when it is given out; cudaFreeAsync returns it when its step runs; a program that
-//   has
-//         written past an allocation ends, at the latest when it is freed (AddressSanitizer sees reads, too);
+//   HR-3  memory is filled with NaN when it is given out; cudaFreeAsync returns it when its step runs; a program ends
+//         that has written past an allocation, at the latest when it is freed (AddressSanitizer sees reads, too);
 //   HR-4  the first failure of a kernel stays: every later call returns it, and cudaGetErrorString() tells what it was,
 //         until reset_device();
-//   HR-5  another process that is over the double as well reaches device memory by cudaIpcOpenMemHandle(), while the
-//   one
-//         that owns it lives; its own memory a process cannot open.
+//   HR-5  another process over the double reaches device memory by cudaIpcOpenMemHandle() while its owner lives; its
+//         own memory a process cannot open.
 //   HR-6  the thread that captures a stream may meanwhile take and give back no memory and ask for no event: such a
 //         call is refused, and the capture fails.
 // All calls are thread-safe: one lock is held while a step runs, so host functions on a stream must not wait for
