@@ -105,6 +105,13 @@ class OnDevices(WithDevices, SystemTest):
     def assert_same(self, expected, finished, tolerance=FP32_TOLERANCE):
         self.assert_close(figures_of(expected), figures_of(finished), tolerance)
 
+    def check_graphs(self, job, settings):
+        """That CUDA graphs change no bit of what a job finds."""
+        curves = [figures_of(self.train(job, settings={**settings, "train.cuda_graphs": choice}))
+                  for choice in ("never", "always", "auto")]
+        self.assertEqual(curves[0], curves[1])
+        self.assertEqual(curves[0], curves[2])
+
     def check(self, job, devices, *options, settings=None, tolerance=FP32_TOLERANCE):
         """`settings` are of the run on devices only."""
         expected = self.train(job)
@@ -119,6 +126,12 @@ class ALanguageModel(OnDevices):
                 with self.subTest(family, precision=precision):
                     job = language_model(family, {"steps": STEPS}, precision=precision)
                     self.check(job, {"teacher": [ONE]}, tolerance=tolerance)
+
+    def test_whose_passes_are_replayed_as_graphs_trains_to_the_same_bits(self):
+        one, two = {"teacher.devices": [ONE]}, {"teacher.devices": [ONE, OTHER], "teacher.pipeline": 2}
+        for settings in (one, two):
+            with self.subTest(**settings):
+                self.check_graphs(language_model(tied=True, micro_batch=1), settings)
 
     def test_of_two_stages_with_one_tied_embedding_trains_as_on_one_processor(self):
         for family in FAMILIES:
@@ -142,6 +155,10 @@ class ADistillation(OnDevices):
             with self.subTest(**boundary):
                 self.check(distillation(teacher=boundary, student=boundary), {"teacher": [ONE], "student": [ONE]},
                            settings=self.SHARES)
+
+    def test_whose_passes_are_replayed_as_graphs_trains_to_the_same_bits(self):
+        placed = {"teacher.devices": [ONE], "student.devices": [ONE]}
+        self.check_graphs(distillation(), {**placed, **self.SHARES})
 
     def test_of_a_bf16_student_with_logits_of_either_precision_trains_as_on_processors(self):
         """An odd vocabulary: rows of 122 bytes beside rows of 244."""
