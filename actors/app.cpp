@@ -180,6 +180,7 @@ SectionContext App::prototype_context(const PlannedSection& planned, const Graph
   context.passes_gradient = passes.backward && !passes.trained;
   context.prototype = true;
   context.ops = plan.prototype_ops.get();
+  context.for_cuda = std::ranges::any_of(planned.config.devices, is_cuda_device);
   context.parallel.layout = node.layout;
   context.stage = planned.stage;
   return context;
@@ -288,7 +289,6 @@ JobPlan App::resolve() {
     };
   }
   check_emulated(plan);
-  check_cuda(plan);
   for (std::uint32_t index = 0; index < plan.prototypes.size(); ++index) {
     const PassCost cost = plan.cost(SectionId(index), plan.largest);
     plan.flops_per_token.push_back((cost.forward + cost.backward) / static_cast<double>(plan.largest.tokens));
@@ -302,6 +302,7 @@ JobPlan App::resolve() {
   check_devices(plan, (request.cores + request.cuda.of_host) * (request.hosts.back() + 1));
   for (const PlannedSection& section : plan.sections) request.devices.push_back(section.config.devices);
   plan.places = place(plan.graph, request);
+  check_cuda(plan);
   plan.effective_job = document_.to_toml();
   return plan;
 }

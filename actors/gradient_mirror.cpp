@@ -6,8 +6,8 @@ namespace maestro {
 
 namespace {
 
-Tensor part_of(std::span<float> values, std::size_t first, std::size_t count) {
-  return {values.data() + first, DType::f32, Shape{static_cast<std::int64_t>(count)}};
+Tensor as_tensor(std::span<float> values) {
+  return {values.data(), DType::f32, Shape{static_cast<std::int64_t>(values.size())}};
 }
 
 }  // namespace
@@ -34,12 +34,12 @@ std::span<float> GradientMirror::values_of(std::span<const float> part) const {
   return values().subspan(first, part.size());
 }
 
-void GradientMirror::take_out(std::size_t first, std::size_t count) const {
-  if (count > 0) ops_->download(part_of(gradients_, first, count), part_of(values(), first, count));
+void GradientMirror::take_out(std::span<float> part) const {
+  if (!part.empty()) ops_->download(as_tensor(part), as_tensor(values_of(part)));
 }
 
-void GradientMirror::put_back(std::size_t first, std::size_t count) const {
-  if (count > 0) ops_->upload(part_of(values(), first, count), part_of(gradients_, first, count));
+void GradientMirror::put_back(std::span<float> part) const {
+  if (!part.empty()) ops_->upload(as_tensor(values_of(part)), as_tensor(part));
 }
 
 }  // namespace maestro

@@ -26,9 +26,9 @@ class GradientMirror {
   [[nodiscard]] std::span<float> values() const;
   /// What values() has of `part`, which lies in the gradients.
   [[nodiscard]] std::span<float> values_of(std::span<const float> part) const;
-  /// values() [first, first + count) = the gradients, and back.
-  void take_out(std::size_t first, std::size_t count) const;
-  void put_back(std::size_t first, std::size_t count) const;
+  /// values_of(part) = part, and back.
+  void take_out(std::span<float> part) const;
+  void put_back(std::span<float> part) const;
 
  private:
   const OperatorTable* ops_;

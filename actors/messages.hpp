@@ -40,12 +40,13 @@ struct RingAddress {
 enum class ReductionKind : std::uint8_t { replicas, tie, moments };
 constexpr std::size_t reduction_kinds = 3;
 
-/// Memory that the other members of a reduction write gradients into.
+/// Memory that the other members of a reduction write gradients into; or the group in which their devices add them.
 struct ReductionAddress {
-  std::uint32_t parts_ring = 0;  ///< immediate of a part of the shard; slot = sending member
-  std::uint32_t sums_ring = 0;   ///< immediate of a finished sum; slot = sending member
-  RemoteRegion parts;            ///< one shard per sending member
-  RemoteRegion gradients;        ///< the flat gradient itself
+  std::uint32_t parts_ring = 0;     ///< immediate of a part of the shard; slot = sending member
+  std::uint32_t sums_ring = 0;      ///< immediate of a finished sum; slot = sending member
+  RemoteRegion parts;               ///< one shard per sending member
+  RemoteRegion gradients;           ///< the flat gradient itself
+  std::vector<std::uint8_t> group;  ///< DeviceBackend::make_group_id() of member 0; of others empty
 };
 
 struct ReplicaAddress {
@@ -199,6 +200,13 @@ struct BatchMetadata {
   std::vector<std::string> left_out;  ///< samples that could not be read, with the reason
 };
 
+/// A member of a reduction in a group of devices has its work for the next exchange ready.
+struct ReductionReady {
+  ReductionKind kind = ReductionKind::replicas;
+  std::uint32_t layout_rank = 0;  ///< of sender and receiver
+  std::uint32_t member = 0;       ///< the sender
+};
+
 // ---- checkpoints ----
 
 struct StoredFile {
@@ -218,7 +226,8 @@ struct CheckpointCommitted {
 
 // ---- ends ----
 
-/// A write to a peer failed; the cause may be a death that the supervisor is about to hear of.
+/// A write to peers, or an exchange with them, failed; the cause may be a death that the supervisor is about to hear
+/// of.
 struct TransferBroken {
   std::string message;
 };
@@ -341,7 +350,7 @@ struct WorkDone {
 MAESTRO_INSPECT(RemoteRegion, x.key, x.base, x.bytes)
 MAESTRO_INSPECT(RingAddress, x.edge, x.gradient, x.receiver, x.layout_rank, x.ring, x.slots, x.max_pieces,
                 x.payload_bytes, x.region, x.device_ring, x.device_memory, x.device_region)
-MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients)
+MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients, x.group)
 MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reductions)
 MAESTRO_INSPECT(ProcessJoined, x.rank, x.pid, x.host, x.supervisor)
 MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.actors_host, x.actors_port, x.supervisor,
@@ -371,6 +380,7 @@ MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm,
 MAESTRO_INSPECT(NormReport, x.section, x.replica, x.reporters, x.step, x.sum_of_squares)
 MAESTRO_INSPECT(NormTotal, x.step, x.sum_of_squares, x.sum_of_squares_of_section)
 MAESTRO_INSPECT(Credit, x.edge, x.gradient, x.receiver, x.layout_rank, x.epoch, x.released)
+MAESTRO_INSPECT(ReductionReady, x.kind, x.layout_rank, x.member)
 MAESTRO_INSPECT(BatchRequest, x.step, x.pass)
 MAESTRO_INSPECT(BatchMetadata, x.step, x.pass, x.samples, x.target_tokens, x.left_out)
 MAESTRO_INSPECT(StoredFile, x.path, x.bytes, x.checksum)
@@ -434,6 +444,7 @@ CAF_ADD_TYPE_ID(maestro, (maestro::WriteFinished))
 CAF_ADD_TYPE_ID(maestro, (maestro::WriteBroken))
 CAF_ADD_TYPE_ID(maestro, (maestro::PhaseOpen))
 CAF_ADD_TYPE_ID(maestro, (maestro::PhasePassDone))
+CAF_ADD_TYPE_ID(maestro, (maestro::ReductionReady))
 CAF_END_TYPE_ID_BLOCK(maestro)
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::PlanStep)

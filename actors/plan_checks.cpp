@@ -129,24 +129,27 @@ void check_shares(const JobPlan& plan) {
   }
 }
 
+/// A group is over the processor's memory, or over that of GPUs.
+void check_one_kind(const SectionConfig& config, const ReplicaPlace& place) {
+  const auto other = std::ranges::find_if(place.devices, [&](const std::string& device) {
+    return is_cuda_device(device) != is_cuda_device(place.devices.front());
+  });
+  if (other == place.devices.end()) return;
+  throw JobError(config.name + ".devices: the ranks of replica " + std::to_string(place.replica.value()) + " are on " +
+                 place.devices.front() + " and " + *other +
+                 "; name cores for all ranks of a replica, or GPUs for all of them");
+}
+
 }  // namespace
 
 void check_cuda(const JobPlan& plan) {
   for (const PlannedSection& section : plan.sections) {
     const SectionConfig& config = section.config;
-    const auto first = std::ranges::find_if(config.devices, is_cuda_device);
-    if (first == config.devices.end()) {
-      if (config.share == 1) continue;
-      throw JobError(config.name +
-                     ".share is of a CUDA device's multiprocessors, and the section has none; leave it out");
-    }
-    if (config.tensor == 1 && config.context == 1) continue;
-    const std::string key = config.tensor > 1 ? "tensor" : "context";
-    throw JobError(config.name + "." + key + " = " + std::to_string(std::max(config.tensor, config.context)) + " on " +
-                       *first + ": one replica's layers cannot be cut over CUDA devices yet; use " + key +
-                       " = 1 with replicas or pipeline",
-                   ErrorCode::unavailable);
+    if (config.share == 1 || std::ranges::any_of(config.devices, is_cuda_device)) continue;
+    throw JobError(config.name +
+                   ".share is of a CUDA device's multiprocessors, and the section has none; leave it out");
   }
+  for (const ReplicaPlace& place : plan.places) check_one_kind(plan.sections[place.section.value()].config, place);
   check_shares(plan);
 }
 

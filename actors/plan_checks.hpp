@@ -19,7 +19,7 @@ void check_devices(const JobPlan& plan, std::int64_t devices);
 void check_memory(const JobPlan& plan);
 /// Nothing is learnt on emulated devices, so there is nothing to keep, and nothing to start from.
 void check_emulated(JobPlan& plan);
-/// What sections on CUDA devices cannot do.
+/// What sections on CUDA devices cannot do. After placement.
 void check_cuda(const JobPlan& plan);
 void check_trained(const JobPlan& plan);
 

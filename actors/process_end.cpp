@@ -28,6 +28,7 @@ bool appears(const fs::path& file, Clock::time_point deadline) {
 
 void ProcessRun::State::stop() {
   control.reset();
+  groups_end->give("the run has ended");  // before devices stop: their streams may wait for a peer
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
   for (auto& [name, made] : devices) made->stop();
   opened.let_go();
@@ -92,6 +93,7 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
   departure.lost_pids = ended.lost_pids;
   departure.close = [this] {
     if (network) network->stop();  // there is none when building failed
+    groups_end->give("the run has failed");
   };
   depart(launcher, departure);
 }

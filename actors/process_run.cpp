@@ -9,6 +9,7 @@
 #include "actors/planning_options.hpp"
 #include "actors/preflight.hpp"
 #include "actors/process_state.hpp"
+#include "actors/reduction_paths.hpp"
 #include "actors/signal_watcher.hpp"
 #include "sections/model_config.hpp"
 
@@ -135,6 +136,9 @@ void ProcessRun::State::print_header() const {
                  (node.trained() ? ", trained" : ", frozen"));
   }
   for (const std::string& line : JobPaths(plan.graph, plan.places, plan.transport.force_rma).describe()) {
+    console.note("  " + line);
+  }
+  for (const std::string& line : describe_reductions(plan.graph, plan.places, plan.transport.force_rma)) {
     console.note("  " + line);
   }
   for (const std::string& note : plan.notes) console.note("  note: " + note);

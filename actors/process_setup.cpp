@@ -186,6 +186,9 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     for (std::size_t index = 0; index < built.runners.size(); ++index) {
       spec.ranks.push_back({built.runners[index], device(at, index)});
     }
+    if (std::ranges::any_of(at.devices, is_cuda_device)) {
+      spec.groups = {cuda_status().backend, &plan.places, groups_end};
+    }
     spec.host_ops = &ops;
     spec.gang = &gang;
     spec.network = network.get();

@@ -21,6 +21,7 @@
 #include "actors/run_report.hpp"
 #include "actors/snapshot_writer.hpp"
 #include "actors/supervisor.hpp"
+#include "runtime/collective/abort_reason.hpp"
 #include "runtime/device/emulated_device.hpp"
 #include "runtime/observe/trace.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -65,11 +66,13 @@ struct ProcessRun::State {
   std::map<std::string, std::unique_ptr<Device>> devices;
   std::mutex gang;  // ReplicaSpec::gang
   OpenedMemory opened;
+  /// Given when the run ends, before devices stop: nothing that is queued waits for other ranks any more.
+  std::shared_ptr<AbortReason> groups_end = std::make_shared<AbortReason>();
   StartPoint start;
   Meeting meeting;
-  ReplicaBuilder builder{plan, ops, start, [this](const ReplicaPlace& at, std::size_t layout_rank) -> Device& {
-                           return *device(at, layout_rank);
-                         }};
+  ReplicaBuilder builder{
+      plan, ops, start, groups_end,
+      [this](const ReplicaPlace& at, std::size_t layout_rank) -> Device& { return *device(at, layout_rank); }};
   std::vector<BuiltReplica> replicas;
   std::unique_ptr<Network> network;
   std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <exception>
-#include <future>
 
+#include "actors/device_groups.hpp"
 #include "actors/snapshot_writer.hpp"
 #include "runtime/collective/thread_group.hpp"
 #include "runtime/state/checkpoint.hpp"
@@ -17,16 +17,7 @@ namespace {
 /// Operators of a device that has memory of its own are called on its thread.
 void on_device(Device& device, const std::function<void()>& call) {
   if (device.ops().memory().host()) return call();
-  std::promise<void> done;
-  device.submit(Priority::critical, [&] {
-    try {
-      call();
-      done.set_value();
-    } catch (...) {
-      done.set_exception(std::current_exception());
-    }
-  });
-  done.get_future().get();
+  call_on(device, call).get();
 }
 
 }  // namespace
@@ -74,7 +65,7 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlace& place, const S
   std::shared_ptr<Section> section = planned.factory(made_from);
   share_moments(place, section->parameters());
   if (resumed) {
-    restore_snapshot(*section, *made_from.ops, start_->checkpoint, made_from.name).or_throw();
+    restore_snapshot(*section, start_->checkpoint, made_from.name).or_throw();
   } else if (!planned.config.weights.empty()) {
     load_weights(*section, planned.config.weights).or_throw();
   }
@@ -90,6 +81,22 @@ void ReplicaBuilder::share_moments(const ReplicaPlace& place, Parameters& parame
   parameters.keep_moments(shard_range(elements, replicas, place.replica.value()));  // its shard of the reduction
 }
 
+std::vector<std::unique_ptr<Communicator>> ReplicaBuilder::make_group(const ReplicaPlace& place, std::int64_t first,
+                                                                      std::int64_t stride, std::int64_t size) const {
+  if (!is_cuda_device(place.devices[static_cast<std::size_t>(first)])) return make_thread_group(size);
+  std::vector<Device*> devices;
+  for (std::int64_t member = 0; member < size; ++member) {
+    devices.push_back(&device_of_(place, static_cast<std::size_t>(first + member * stride)));
+  }
+  try {
+    return join_devices(*cuda_status().backend, devices, groups_end_);
+  } catch (const std::exception& failed) {
+    throw JobError(plan_->graph.node(place.section).name + " replica " + std::to_string(place.replica.value()) +
+                       ": its devices do not come together: " + failed.what(),
+                   ErrorCode::unavailable);
+  }
+}
+
 std::vector<ParallelContext> ReplicaBuilder::ranks_of(const ReplicaPlace& place,
                                                       std::vector<std::unique_ptr<Communicator>>& groups) const {
   const Layout layout = plan_->graph.node(place.section).layout;
@@ -99,13 +106,13 @@ std::vector<ParallelContext> ReplicaBuilder::ranks_of(const ReplicaPlace& place,
     return ranks[static_cast<std::size_t>(context * layout.tensor + tensor)];
   };
   for (std::int64_t context = 0; layout.tensor > 1 && context < layout.context; ++context) {
-    auto group = make_thread_group(layout.tensor);
+    auto group = make_group(place, context * layout.tensor, 1, layout.tensor);
     for (std::int64_t tensor = 0; tensor < layout.tensor; ++tensor) {
       at(context, tensor).tensor_group = groups.emplace_back(std::move(group[static_cast<std::size_t>(tensor)])).get();
     }
   }
   for (std::int64_t tensor = 0; layout.context > 1 && tensor < layout.tensor; ++tensor) {
-    auto group = make_thread_group(layout.context);
+    auto group = make_group(place, tensor, layout.tensor, layout.context);
     for (std::int64_t context = 0; context < layout.context; ++context) {
       at(context, tensor).context_group =
           groups.emplace_back(std::move(group[static_cast<std::size_t>(context)])).get();

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "actors/job_plan.hpp"
-#include "runtime/device/device.hpp"
+#include "runtime/device/backend.hpp"
 #include "runtime/ops/operator_table.hpp"
 #include "sections/section_runner.hpp"
 
@@ -40,9 +40,14 @@ class ReplicaBuilder {
  public:
   /// The device that a rank of a replica is built for and will work on.
   using DeviceOf = std::function<Device&(const ReplicaPlace&, std::size_t rank)>;
-  /// `host_ops`: for what is loaded only to see whether it can be.
-  ReplicaBuilder(const JobPlan& plan, const OperatorTable& host_ops, const StartPoint& start, DeviceOf device_of)
-      : plan_(&plan), host_ops_(&host_ops), start_(&start), device_of_(std::move(device_of)) {}
+  /// `host_ops`: for what is loaded only to see whether it can be. `groups_end` ends groups of devices.
+  ReplicaBuilder(const JobPlan& plan, const OperatorTable& host_ops, const StartPoint& start,
+                 std::shared_ptr<AbortReason> groups_end, DeviceOf device_of)
+      : plan_(&plan),
+        host_ops_(&host_ops),
+        start_(&start),
+        groups_end_(std::move(groups_end)),
+        device_of_(std::move(device_of)) {}
 
   /// The replicas of one process, with weights or checkpointed state in place; replicas of a frozen section that is
   /// shareable() share it. Throws JobError for what cannot be loaded.
@@ -60,11 +65,15 @@ class ReplicaBuilder {
   /// The ranks of one replica and the groups they work in, which `groups` then owns.
   [[nodiscard]] std::vector<ParallelContext> ranks_of(const ReplicaPlace& place,
                                                       std::vector<std::unique_ptr<Communicator>>& groups) const;
+  /// Of the ranks first, first + stride, ... of a replica: threads over the processor's memory, or devices.
+  [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_group(const ReplicaPlace& place, std::int64_t first,
+                                                                      std::int64_t stride, std::int64_t size) const;
   void build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const;
 
   const JobPlan* plan_;
   const OperatorTable* host_ops_;
   const StartPoint* start_;
+  std::shared_ptr<AbortReason> groups_end_;
   DeviceOf device_of_;
 };
 

@@ -59,64 +59,6 @@ ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
   return options;
 }
 
-ReplicaReductionOptions common_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client) {
-  ReplicaReductionOptions options;
-  options.layout_rank = rank;
-  options.rank = spec.rank;
-  options.remote = spec.remote;
-  options.client = client;
-  return options;
-}
-
-ReplicaReductionOptions reduction_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client,
-                                          const GradientMirror& mirror) {
-  const GraphNode& node = spec.graph->node(spec.section);
-  const Parameters& parameters = spec.ranks[rank].runner->section().parameters();
-  ReplicaReductionOptions options = common_options(spec, rank, client);
-  options.held = parameters.shares_moments();
-  options.gradients = mirror.values();
-  options.self = spec.replica.value();
-  if (!node.trained() || options.gradients.empty()) return options;
-  for (std::uint32_t replica = 0; replica < static_cast<std::uint32_t>(node.replicas); ++replica) {
-    options.members.push_back({spec.section, ReplicaIndex(replica)});
-  }
-  return options;
-}
-
-/// Of the first and the last stage of a section that hold one parameter: its gradients are added up replica by replica.
-ReplicaReductionOptions tie_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client,
-                                    const GradientMirror& mirror) {
-  const GraphNode& node = spec.graph->node(spec.section);
-  ReplicaReductionOptions options = common_options(spec, rank, client);
-  options.kind = ReductionKind::tie;
-  const Parameter* tied = spec.ranks[rank].runner->section().tied();
-  if (!node.trained() || node.stages == 1 || tied == nullptr) return options;
-  options.gradients = mirror.values_of(tied->gradient().span<float>());
-  const std::vector<SectionId> stages = spec.graph->stages_of(node.section_name());
-  options.members = {{stages.front(), spec.replica}, {stages.back(), spec.replica}};
-  options.self = node.stage == 0 ? 0 : 1;
-  return options;
-}
-
-/// Of replicas that share their moments, for a checkpoint. Context parts hold the same: the first one is enough.
-ReplicaReductionOptions moments_options(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client,
-                                        const GradientMirror& mirror) {
-  ReplicaReductionOptions options = reduction_options(spec, rank, client, mirror);
-  options.kind = ReductionKind::moments;
-  const Layout& layout = spec.graph->node(spec.section).layout;
-  if (!std::exchange(options.held, false) || layout.context_of(rank) != 0) options.members.clear();
-  return options;
-}
-
-/// Empty where no other replica or stage has any of them: nothing of them ever moves.
-std::span<float> exchanged_gradients(const ReplicaSpec& spec, std::uint32_t rank) {
-  const GraphNode& node = spec.graph->node(spec.section);
-  Section& section = spec.ranks[rank].runner->section();
-  const bool tied = node.stages > 1 && section.tied() != nullptr;
-  if (!node.trained() || (node.replicas == 1 && !tied)) return {};
-  return section.parameters().gradients();
-}
-
 std::vector<Metric> as_messages(const std::vector<MetricSum>& sums) {
   std::vector<Metric> metrics;
   for (const MetricSum& sum : sums) metrics.push_back({sum.name, sum.sum, sum.weight});
@@ -126,6 +68,15 @@ std::vector<Metric> as_messages(const std::vector<MetricSum>& sums) {
 void abort_groups(const ParallelContext& parallel, const std::string& why) {
   if (parallel.tensor_group != nullptr) parallel.tensor_group->abort(why);
   if (parallel.context_group != nullptr) parallel.context_group->abort(why);
+}
+
+/// Why what complete work gives means nothing: an exchange with peers has failed behind it. Empty when all is well.
+std::string breach_of(const WorkResult& given, const ParallelContext& parallel) {
+  std::string broken = given.broken();  // first: it names the peers
+  for (const Communicator* group : {parallel.tensor_group, parallel.context_group}) {
+    if (broken.empty() && group != nullptr) broken = group->failure();
+  }
+  return broken;
 }
 
 /// Rows that came in several pieces join in one memory.
@@ -146,10 +97,7 @@ ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, PortEvent
     : spec_(&spec),
       index_(index),
       ports_(ports_options(spec, index), *spec.network, std::move(events)),
-      mirror_(spec.ranks[index].device->ops(), exchanged_gradients(spec, index)),
-      reductions_{ReplicaReduction(reduction_options(spec, index, ports_.client(), mirror_), *spec.network),
-                  ReplicaReduction(tie_options(spec, index, ports_.client(), mirror_), *spec.network),
-                  ReplicaReduction(moments_options(spec, index, ports_.client(), mirror_), *spec.network)},
+      reductions_(spec, index, ports_.client()),
       trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, index}) {
   MemorySpace& memory = spec.ranks[index].device->ops().memory();
   for (const std::span<std::byte> block : ports_.memory()) memory.pin(block.data(), block.size());
@@ -162,29 +110,8 @@ ReplicaRank::~ReplicaRank() {
 
 void ReplicaRank::route(const caf::actor& self) const {
   for (const std::uint32_t ring : ports_.ring_numbers()) spec_->network->route_ring(ring, self);
-  for (const ReplicaReduction& reduction : reductions_) {
-    for (const std::uint32_t ring : reduction.ring_numbers()) spec_->network->route_ring(ring, self);
-  }
+  for (const std::uint32_t ring : reductions_.ring_numbers()) spec_->network->route_ring(ring, self);
   spec_->network->route_client(ports_.client(), self);
-}
-
-std::vector<ReductionAddress> ReplicaRank::reduction_addresses() const {
-  std::vector<ReductionAddress> addresses;
-  for (const ReplicaReduction& reduction : reductions_) addresses.push_back(reduction.address());
-  return addresses;
-}
-
-void ReplicaRank::connect_reductions(const Directory& directory, const ReplicaReduction::Deliver& deliver) {
-  for (ReplicaReduction& reduction : reductions_) reduction.connect(directory, deliver);
-}
-
-bool ReplicaRank::reduction_landed(std::uint32_t immediate) {
-  return std::ranges::any_of(reductions_, [&](ReplicaReduction& reduction) { return reduction.landed(immediate); });
-}
-
-bool ReplicaRank::reduction_write_finished(std::uint64_t cookie) {
-  return std::ranges::any_of(reductions_,
-                             [&](ReplicaReduction& reduction) { return reduction.write_finished(cookie); });
 }
 
 Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool forward, bool backward) {
@@ -247,142 +174,20 @@ Status ReplicaRank::send(const MicroBatchPlan& plan) {
   return sent;
 }
 
-void ReplicaRank::begin(ReductionKind kind) {
-  at_ = kind;
-  holding_ = false;
-  reducing_ = Reducing::no;
-  if (!reduction(kind).needed()) return;
-  // Moments are offered when they are asked for; gradients are as they are now.
-  if (mirror_.apart() && kind != ReductionKind::moments) {
-    reducing_ = Reducing::leaving;
-    return;
-  }
-  reducing_ = Reducing::moving;
-  reduction(kind).begin();
-}
-
-void ReplicaRank::begin_reduction() {
-  begin(reduction(ReductionKind::tie).needed() ? ReductionKind::tie : ReductionKind::replicas);
-}
-
-void ReplicaRank::begin_distribution() {
-  if (reducing_ == Reducing::moving) reduction(at_).release();
-  if (reducing_ == Reducing::held) reducing_ = Reducing::leaving;
-}
-
-void ReplicaRank::begin_gather(ParameterBuffer which) {
-  offered_ = which;
-  begin(ReductionKind::moments);
-}
-
-ReplicaRank::Job ReplicaRank::sum_job() {
-  if (at_ == ReductionKind::moments) {
-    return [this, runner = runner(), which = offered_] {
-      Parameters& parameters = runner->section().parameters();
-      parameters.offer(*runner->context().ops, which);
-      const ShardRange kept = parameters.kept_moments();
-      if (mirror_.apart()) mirror_.take_out(kept.first, kept.count);
-      return WorkDone();
-    };
-  }
-  return [this, &now = reduction(at_)] {
-    now.sum(*spec_->host_ops);
-    return WorkDone();
-  };
-}
-
-ShardRange ReplicaRank::moved_range() const {
-  const Parameters& parameters = runner()->section().parameters();
-  return holding_ ? parameters.kept_moments() : ShardRange{0, static_cast<std::size_t>(parameters.elements())};
-}
-
-ReplicaRank::Job ReplicaRank::copy_job(Doing doing) {
-  return [this, doing, range = moved_range()] {
-    if (doing == Doing::take_out) {
-      mirror_.take_out(range.first, range.count);
-    } else {
-      mirror_.put_back(range.first, range.count);
-    }
-    return WorkDone();
-  };
-}
-
-std::optional<std::pair<std::string_view, ReplicaRank::Job>> ReplicaRank::reduction_work() {
-  const auto work = [this](Doing doing, std::string_view label, Job job) {
-    reducing_ = Reducing::working;
-    doing_ = doing;
-    return std::pair<std::string_view, Job>(label, std::move(job));
-  };
-  if (reducing_ == Reducing::leaving) return work(Doing::take_out, "to host", copy_job(Doing::take_out));
-  if (reducing_ == Reducing::returning) return work(Doing::put_back, "to device", copy_job(Doing::put_back));
-  if (reducing_ != Reducing::moving) return std::nullopt;
-  ReplicaReduction& now = reduction(at_);
-  if (now.may_sum()) return work(Doing::sum, "reduce", sum_job());
-  if (!now.may_copy()) return std::nullopt;
-  return work(Doing::copy, "gather", [&now] {
-    now.copy_sums();
-    return WorkDone();
-  });
-}
-
-void ReplicaRank::reduction_worked(const std::function<void(const caf::actor&, ShardRead)>& tell_read) {
-  if (reducing_ != Reducing::working) return;
-  reducing_ = Reducing::moving;
-  switch (doing_) {
-    case Doing::take_out:
-      return taken_out();
-    case Doing::sum:
-      return reduction(at_).summed();
-    case Doing::copy:
-      return reduction(at_).copied(tell_read);
-    case Doing::put_back:
-      return put_back();
-  }
-}
-
-void ReplicaRank::taken_out() {
-  if (std::exchange(holding_, false)) return reduction(at_).release();
-  reduction(at_).begin();
-}
-
-void ReplicaRank::put_back() {
-  if (holding_) {
-    reducing_ = Reducing::held;
-  } else {
-    finish_reduction();
-  }
-}
-
-void ReplicaRank::finish_reduction() {
-  reduction(at_).finish();
-  reducing_ = Reducing::no;
-  if (at_ == ReductionKind::tie) begin(ReductionKind::replicas);
-}
-
-bool ReplicaRank::reduced() {
-  if (reducing_ == Reducing::no || reducing_ == Reducing::held) return true;  // held: until begin_distribution()
-  if (reducing_ != Reducing::moving) return false;
-  const bool holds = reduction(at_).holds_sum();
-  if (!holds && !reduction(at_).complete()) return false;
-  if (mirror_.apart()) {
-    holding_ = holds;
-    reducing_ = Reducing::returning;
-    return false;
-  }
-  if (holds) return true;
-  finish_reduction();
-  return reduced();
-}
-
 void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {
   // Ranks that meet in collectives need one order on all devices, and priorities would break it (RK-2).
   const bool first = node().mode == Mode::forward_backward || spec_->ranks.size() > 1;
   Device* const device = spec_->ranks[index_].device;
-  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_, device] {
+  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_, device,
+               groups_end = spec_->groups.end] {
     const auto begin = Clock::now();
     try {
-      device->finish([self, traced, begin, index, given = job()](const std::string& failure) {
+      device->finish([self, traced, begin, index, runner, groups_end, given = job()](const std::string& failure) {
         traced.finished(begin);
+        const std::string broken = breach_of(given, runner->context().parallel);
+        if (!broken.empty()) return tell_from_outside(self, TransferBroken{broken});
+        const bool ended = groups_end != nullptr && groups_end->given();  // then devices fail in consequence
+        if (!failure.empty() && ended) return tell_from_outside(self, TransferBroken{failure});
         if (!failure.empty()) return tell_from_outside(self, Failure{failure});
         WorkDone result = given.get();
         result.layout_rank = index;
@@ -390,6 +195,8 @@ void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds la
       });
     } catch (const CommunicatorAborted& aborted) {
       abort_groups(runner->context().parallel, aborted.what());  // RK-3; the one that failed first has told
+    } catch (const ExchangeBroken& broken) {
+      tell_from_outside(self, TransferBroken{broken.what()});
     } catch (const std::exception& problem) {
       tell_from_outside(self, Failure{problem.what()});
       abort_groups(runner->context().parallel, problem.what());

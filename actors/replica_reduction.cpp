@@ -41,8 +41,7 @@ void ReplicaReduction::connect(const Directory& directory, Deliver deliver) {
   deliver_ = std::move(deliver);
   for (const ProcessHello& process : directory.processes) {
     for (const ReplicaAddress& peer : process.replicas) {
-      const auto member =
-          std::ranges::find(options_.members, ReplicaReductionOptions::Member{peer.section, peer.replica});
+      const auto member = std::ranges::find(options_.members, ReductionMember{peer.section, peer.replica});
       if (!needed() || member == options_.members.end()) continue;
       const bool local = peer.rank == options_.rank && !network_->options().force_rma;
       const std::size_t address = options_.layout_rank * reduction_kinds + static_cast<std::size_t>(options_.kind);

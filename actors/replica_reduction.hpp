@@ -20,6 +20,7 @@
 
 #include "actors/messages.hpp"
 #include "actors/network.hpp"
+#include "actors/reduction_paths.hpp"
 #include "runtime/collective/sharded_reduction.hpp"
 #include "runtime/core/aligned_memory.hpp"
 #include "runtime/ops/operator_table.hpp"
@@ -27,13 +28,8 @@
 namespace maestro {
 
 struct ReplicaReductionOptions {
-  struct Member {
-    SectionId section;
-    ReplicaIndex replica;
-    friend bool operator==(const Member&, const Member&) = default;
-  };
-  std::vector<Member> members;  ///< in the order in which gradients are added; fewer than two: nothing to do
-  std::size_t self = 0;         ///< index in members
+  std::vector<ReductionMember> members;  ///< in the order in which gradients are added; fewer than two: nothing to do
+  std::size_t self = 0;                  ///< index in members
   ReductionKind kind = ReductionKind::replicas;
   bool held = false;  ///< the sum waits for release()
   std::uint32_t layout_rank = 0;

@@ -59,7 +59,7 @@ ReplicaAddress SectionReplica::address() const {
   address.actor = caf::actor_cast<caf::actor>(const_cast<SectionReplica*>(this));
   for (const auto& rank : ranks_) {
     std::ranges::copy(rank->ports().rings(), std::back_inserter(address.rings));
-    std::ranges::copy(rank->reduction_addresses(), std::back_inserter(address.reductions));
+    std::ranges::copy(rank->reductions().addresses(), std::back_inserter(address.reductions));
   }
   return address;
 }
@@ -67,6 +67,7 @@ ReplicaAddress SectionReplica::address() const {
 void SectionReplica::on_exit() {
   coordinator_ = nullptr;
   snapshot_.reset();  // it knows this actor
+  for (const auto& rank : ranks_) rank->reductions().leave();
 }
 
 caf::behavior SectionReplica::make_behavior() {
@@ -108,12 +109,19 @@ caf::behavior SectionReplica::make_behavior() {
         pump();
       },
       [this](const WriteBroken& broken) { tell(this, spec_.bridge, TransferBroken{where() + ": " + broken.message}); },
+      [this](const TransferBroken& broken) {
+        tell(this, spec_.bridge, TransferBroken{where() + ": " + broken.message});
+      },
       [this](const ShardHandOver& shard) {
-        ranks_[shard.layout_rank]->reduction(shard.kind).handed_over(shard);
+        ranks_[shard.layout_rank]->reductions().handed_over(shard);
         pump();
       },
       [this](const ShardRead& read) {
-        ranks_[read.layout_rank]->reduction(read.kind).shard_read(read.round);
+        ranks_[read.layout_rank]->reductions().shard_read(read);
+        pump();
+      },
+      [this](const ReductionReady& ready) {
+        ranks_[ready.layout_rank]->reductions().ready(ready);
         pump();
       },
       [this](const PhaseOpen& open) {
@@ -132,6 +140,12 @@ caf::behavior SectionReplica::make_behavior() {
 
 void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
+  ReductionOutbox reductions;
+  reductions.deliver = [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); };
+  reductions.ready = [this](const caf::actor& to, ReductionReady ready) { tell(this, to, ready); };
+  reductions.broken = [self = caf::actor_cast<caf::actor>(this)](const std::string& message) {
+    tell_from_outside(self, TransferBroken{message});
+  };
   for (const auto& rank : ranks_) {
     Outbox outbox;
     outbox.hand_over = [this](const caf::actor& to, PieceHandOver piece) { tell(this, to, std::move(piece)); };
@@ -140,7 +154,7 @@ void SectionReplica::connect(const Directory& directory) {
     }
     outbox.credit = [this](const caf::actor& to, Credit credit) { tell(this, to, std::move(credit)); };
     rank->ports().connect(directory, std::move(outbox));
-    rank->connect_reductions(directory, [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); });
+    rank->reductions().connect(directory, reductions);
   }
 }
 
@@ -153,7 +167,7 @@ ReplicaPorts::Arrived SectionReplica::arrived(std::uint32_t layout_rank) {
 void SectionReplica::ring_event(std::uint32_t immediate) {
   const std::uint32_t ring = unpack_immediate(immediate).edge.value();
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank]->reduction_landed(immediate)) return;
+    if (ranks_[rank]->reductions().landed(immediate)) return;
     if (ranks_[rank]->ports().owns_ring(ring)) return check(ranks_[rank]->ports().landed(immediate, arrived(rank)));
   }
 }
@@ -165,7 +179,7 @@ bool SectionReplica::owns(const ReplicaRank& rank, std::uint64_t cookie) {
 void SectionReplica::write_finished(std::uint64_t cookie) {
   for (const auto& rank : ranks_) {
     if (!owns(*rank, cookie)) continue;
-    if (!rank->reduction_write_finished(cookie)) rank->ports().write_finished(cookie);
+    if (!rank->reductions().write_finished(cookie)) rank->ports().write_finished(cookie);
   }
 }
 
@@ -256,7 +270,7 @@ void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, st
 
 void SectionReplica::rank_done(WorkDone result) {
   if (exchanging()) {
-    ranks_[result.layout_rank]->reduction_worked(
+    ranks_[result.layout_rank]->reductions().worked(
         [this](const caf::actor& to, ShardRead read) { tell(this, to, read); });
     return continue_exchange();
   }

@@ -21,7 +21,7 @@ void SectionReplica::start_mark(const LaneMark& mark) {
 
 void SectionReplica::start_reduction() {
   stage_ = Stage::reducing;
-  for (const auto& rank : ranks_) rank->begin_reduction();
+  for (const auto& rank : ranks_) rank->reductions().begin();
   continue_exchange();
 }
 
@@ -33,8 +33,8 @@ void SectionReplica::continue_exchange() {
   if (!exchanging()) return;
   bool reduced = true;
   for (const auto& rank : ranks_) {
-    reduced = rank->reduced() && reduced;  // first: it may begin another reduction that has work
-    if (auto work = rank->reduction_work()) {
+    reduced = rank->reductions().done() && reduced;  // first: it may begin another reduction that has work
+    if (auto work = rank->reductions().work()) {
       rank->submit(rank->trace().work(work->first, TraceCategory::step, step_), std::move(work->second), {},
                    caf::actor_cast<caf::actor>(this));
     }
@@ -104,7 +104,7 @@ void SectionReplica::stepped() {
   lr_ = gathered_.lr;
   if (!shares_moments()) return step_passed();
   stage_ = Stage::distributing;
-  for (const auto& rank : ranks_) rank->begin_distribution();
+  for (const auto& rank : ranks_) rank->reductions().begin_distribution();
   continue_exchange();
 }
 
@@ -125,7 +125,7 @@ void SectionReplica::start_snapshot() {
 void SectionReplica::start_gather(ParameterBuffer which) {
   stage_ = Stage::gathering;
   gathering_ = which;
-  for (const auto& rank : ranks_) rank->begin_gather(which);
+  for (const auto& rank : ranks_) rank->reductions().begin_gather(which);
   continue_exchange();
 }
 

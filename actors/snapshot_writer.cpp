@@ -40,8 +40,7 @@ Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_r
   return {};
 }
 
-Status restore_snapshot(Section& section, const OperatorTable& ops, const std::filesystem::path& checkpoint,
-                        const std::string& name) {
+Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name) {
   Result<StoredSection> stored = read_section(checkpoint, name);
   if (!stored) return stored.error();
   Parameters& parameters = section.parameters();
@@ -61,7 +60,7 @@ Status restore_snapshot(Section& section, const OperatorTable& ops, const std::f
     const bool shared = parameters.shares_moments();
     const std::span<float> into = shared ? parameters.gradients() : parameters.buffer(which);
     Status status = import_tensors(section, into, tensors, optimizer, prefix);
-    if (status && shared) parameters.take_moments(ops, which);
+    if (status && shared) parameters.take_moments(which);
     return status;
   };
   if (Status status = import_moments(ParameterBuffer::first_moments, first, first_prefix); !status) return status;

@@ -33,8 +33,7 @@ Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, co
 Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
                    ParameterBuffer from);
 /// Puts a stored state back, whatever the number of parts it was written in. On the starting thread, before any work.
-Status restore_snapshot(Section& section, const OperatorTable& ops, const std::filesystem::path& checkpoint,
-                        const std::string& name);
+Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name);
 
 /// Thread-safe.
 class SnapshotWriter {

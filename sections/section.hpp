@@ -208,6 +208,8 @@ struct SectionContext {
   /// Only ports, cost, notes and config will be asked for: check the settings, but allocate and load nothing.
   bool prototype = false;
   const OperatorTable* ops = nullptr;
+  /// Of a prototype: the section itself will work on a CUDA device, whose limits are checked without one.
+  bool for_cuda = false;
   ParallelContext parallel;
   Stage stage;
 

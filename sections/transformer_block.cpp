@@ -4,13 +4,16 @@
 #include <string>
 #include <utility>
 
-#include "runtime/core/result.hpp"
 #include "runtime/collective/rank_part.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/ops/cuda_head_sizes.hpp"
 
 namespace maestro {
 
 void check_attention(const SectionContext& context, const AttentionShape& shape) {
-  const std::string refusal = context.ops == nullptr ? "" : context.ops->attention_refusal(shape);
+  const std::string refusal = context.for_cuda         ? cuda_head_size_refusal(shape.head_size)
+                              : context.ops == nullptr ? ""
+                                                       : context.ops->attention_refusal(shape);
   if (!refusal.empty()) throw JobError(context.name + ": " + refusal);
 }
 

@@ -13,7 +13,7 @@
 
 namespace maestro::bench {
 
-BenchDevice::BenchDevice(const std::string& name, double share, Priority priority) {
+BenchDevice::BenchDevice(const std::string& name, double share, Priority priority, bool deterministic) {
   constexpr std::string_view cuda = "cuda:";
   if (name == "cpu") {
     cpu_ops_ = std::make_unique<cpu::CpuOperatorTable>();
@@ -27,7 +27,7 @@ BenchDevice::BenchDevice(const std::string& name, double share, Priority priorit
   options.index = std::stoul(name.substr(cuda.size()));
   options.name = name;
   options.share = share;
-  options.deterministic = false;  // as PyTorch's attention beside it
+  options.deterministic = deterministic;
   options.priority = priority;
   options.log = [](const std::string& line) { std::cerr << line << '\n'; };
   device_ = status.backend->open(options);

@@ -12,8 +12,10 @@ namespace maestro::bench {
 
 class BenchDevice {
  public:
-  /// `share` of its multiprocessors. Throws JobError that says what is missing.
-  explicit BenchDevice(const std::string& name, double share = 1, Priority priority = Priority::critical);
+  /// `share` of its multiprocessors. Unless `deterministic`, products are tuned and attention is as fast as it can be,
+  /// as PyTorch's beside it. Throws JobError that says what is missing.
+  explicit BenchDevice(const std::string& name, double share = 1, Priority priority = Priority::critical,
+                       bool deterministic = false);
   /// One that somebody else has opened.
   explicit BenchDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
   ~BenchDevice();

@@ -1,20 +1,48 @@
 // Why a group was aborted: the first reason that is given stays.
+//
+// AB-1: a listener is called once when a reason is given, on the thread that gives it, or at once where one has been
+//       given; never after its registration has ended, and that end waits for a call that runs.
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 namespace maestro {
 
 /// Thread-safe.
 class AbortReason {
  public:
+  using Call = std::function<void()>;
+
+  /// A listener's registration: ends with this object, which the reason outlives. Listeners neither give a reason nor
+  /// end registrations, and nobody does so with a lock that a listener takes.
+  class Listener {
+   public:
+    Listener(AbortReason& reason, Call call) : reason_(&reason), call_(std::move(call)) { reason.add(*this); }
+    ~Listener() { reason_->remove(*this); }
+    Listener(const Listener&) = delete;
+    Listener& operator=(const Listener&) = delete;
+
+   private:
+    friend class AbortReason;
+    AbortReason* reason_;
+    Call call_;
+  };
+
   void give(const std::string& why) {
-    const std::lock_guard lock(mutex_);
-    if (given_.load(std::memory_order_relaxed)) return;
-    why_ = why.empty() ? "no reason was given" : why;
-    given_.store(true, std::memory_order_release);
+    {
+      const std::lock_guard lock(mutex_);
+      if (given_.load(std::memory_order_relaxed)) return;
+      why_ = why.empty() ? "no reason was given" : why;
+      given_.store(true, std::memory_order_release);
+    }
+    const std::lock_guard lock(listeners_mutex_);
+    for (const Listener* listener : std::exchange(listeners_, {})) listener->call_();
   }
   /// Cheap: for loops that wait.
   [[nodiscard]] bool given() const { return given_.load(std::memory_order_acquire); }
@@ -24,9 +52,22 @@ class AbortReason {
   }
 
  private:
+  void add(const Listener& listener) {
+    const std::lock_guard lock(listeners_mutex_);
+    // give() sets the reason first: either it is seen here, or give() sees the listener.
+    if (given()) return listener.call_();
+    listeners_.push_back(&listener);
+  }
+  void remove(const Listener& listener) {
+    const std::lock_guard lock(listeners_mutex_);
+    listeners_.remove(&listener);
+  }
+
   mutable std::mutex mutex_;
   std::string why_;
   std::atomic<bool> given_ = false;
+  std::mutex listeners_mutex_;
+  std::list<const Listener*> listeners_;  // that have not been called
 };
 
 }  // namespace maestro

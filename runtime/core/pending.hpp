@@ -15,12 +15,21 @@ class Pending {
  public:
   Pending(const T& known) : known_(known) {}  // NOLINT(google-explicit-constructor): see above
   explicit Pending(std::shared_ptr<const T> later) : later_(std::move(later)) {}
-  [[nodiscard]] const T& get() const { return later_ ? *later_ : known_; }
-  operator const T&() const { return get(); }  // NOLINT(google-explicit-constructor)
+  /// The sum of parts, formed by += in their order when it is read. T() is zero.
+  explicit Pending(std::vector<Pending> parts)
+      : parts_(std::make_shared<const std::vector<Pending>>(std::move(parts))) {}
+  [[nodiscard]] T get() const {
+    if (!parts_) return later_ ? *later_ : known_;
+    T sum{};
+    for (const Pending& part : *parts_) sum += part.get();
+    return sum;
+  }
+  operator T() const { return get(); }  // NOLINT(google-explicit-constructor)
 
  private:
   T known_{};
   std::shared_ptr<const T> later_;
+  std::shared_ptr<const std::vector<Pending>> parts_;  // never changed, so that copies share them
 };
 
 /// A sum of such values, formed in the order of add(). Converts to the plain sum.

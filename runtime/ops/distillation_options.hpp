@@ -28,6 +28,14 @@ struct LossSums {
   double total = 0;
   double teacher_ce = 0;  ///< -log softmax(u)[target]; 0 without a teacher
   std::int64_t tokens = 0;
+  LossSums& operator+=(const LossSums& more) {
+    ce += more.ce;
+    kl += more.kl;
+    total += more.total;
+    teacher_ce += more.teacher_ce;
+    tokens += more.tokens;
+    return *this;
+  }
 };
 
 /// hidden (M, C) act times head (V, C), then softmax cross-entropy against targets (M) i32 (-1: ignored).

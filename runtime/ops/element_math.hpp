@@ -1,13 +1,18 @@
-// The per-element mathematics of device kernels, compiled for the processor too: there tests hold it against the CPU
-// backend, whose vector code has forms of its own. Plain functions of numbers; loads, stores and sums are the kernels'.
+// The per-element mathematics of both backends: formulas of numbers, for a device's threads, and of vectors of them,
+// for the processor's. Loads, stores and sums are the kernels'.
+//
+// `Math` has the elementary functions of its Value, which is float or a vector of floats (of gcc, so that numbers and
+// vectors mix): exponential, logarithm, sigmoid, square_root, larger. Everything is inlined by force: the processor's
+// kernels are compiled once per instruction set, and a function of their own must not be linked into others.
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #if defined(__CUDACC__)
 #define MAESTRO_HD __host__ __device__ __forceinline__
 #else
-#define MAESTRO_HD inline
+#define MAESTRO_HD inline __attribute__((always_inline))
 #endif
 
 namespace maestro::element {
@@ -44,40 +49,58 @@ MAESTRO_HD float sigmoid(float x) {
   return reciprocal(1.0F + exponential(-x));
 }
 
+/// Of a device's thread; on the processor for tests.
+struct Scalar {
+  using Value = float;
+  MAESTRO_HD static float exponential(float x) { return element::exponential(x); }
+  MAESTRO_HD static float logarithm(float x) { return element::logarithm(x); }
+  MAESTRO_HD static float sigmoid(float x) { return element::sigmoid(x); }
+  MAESTRO_HD static float square_root(float x) { return sqrtf(x); }
+  MAESTRO_HD static float larger(float a, float b) { return element::larger(a, b); }
+};
+
 /// Tanh-approximated GELU (Hendrycks & Gimpel 2016): 0.5 x (1 + tanh u) = x sigmoid(2 u) with
 /// u = sqrt(2 / pi) (x + 0.044715 x^3); the sigmoid form has no cancellation for negative x.
-struct Gelu {
+template <class Math>
+struct GeluOf {
+  using Value = typename Math::Value;
   static constexpr float twice_root = 1.5957691216057308F;  // 2 sqrt(2 / pi)
   static constexpr float cubic = 0.044715F;
 
-  MAESTRO_HD static float value(float x) { return x * sigmoid(twice_root * x * (1.0F + cubic * x * x)); }
-  MAESTRO_HD static float slope(float x) {
-    const float square = x * x;
-    const float s = sigmoid(twice_root * x * (1.0F + cubic * square));
+  MAESTRO_HD static Value value(Value x) { return x * Math::sigmoid(twice_root * x * (1.0F + cubic * x * x)); }
+  MAESTRO_HD static Value slope(Value x) {
+    const Value square = x * x;
+    const Value s = Math::sigmoid(twice_root * x * (1.0F + cubic * square));
     return s + x * s * (1.0F - s) * (twice_root * (1.0F + 3.0F * cubic * square));
   }
 };
+using Gelu = GeluOf<Scalar>;
 
 /// SwiGLU (Shazeer 2020): silu(gate) up.
-struct Swiglu {
-  float dgate = 0;
-  float dup = 0;
+template <class Math>
+struct SwigluOf {
+  using Value = typename Math::Value;
+  Value dgate;
+  Value dup;
 
-  MAESTRO_HD static float value(float gate, float up) { return gate * sigmoid(gate) * up; }
-  MAESTRO_HD static Swiglu gradient(float d, float gate, float up) {
-    const float s = sigmoid(gate);
+  MAESTRO_HD static Value value(Value gate, Value up) { return gate * Math::sigmoid(gate) * up; }
+  MAESTRO_HD static SwigluOf gradient(Value d, Value gate, Value up) {
+    const Value s = Math::sigmoid(gate);
     return {d * up * s * (1.0F + gate * (1.0F - s)), d * gate * s};
   }
 };
+using Swiglu = SwigluOf<Scalar>;
 
 /// The rotation of a pair (Su et al. 2021, eq. 34).
-struct RotaryPair {
-  float first = 0;
-  float second = 0;
-  MAESTRO_HD RotaryPair rotated(float cosine, float sine) const {
+template <class Value>
+struct RotaryPairOf {
+  Value first;
+  Value second;
+  MAESTRO_HD RotaryPairOf rotated(Value cosine, Value sine) const {
     return {first * cosine - second * sine, second * cosine + first * sine};
   }
 };
+using RotaryPair = RotaryPairOf<float>;
 
 /// AdamW (Loshchilov & Hutter 2019, algorithm 2) of one parameter, with what is the same for all of a step beforehand.
 struct AdamW {
@@ -91,13 +114,21 @@ struct AdamW {
   float epsilon = 0;
   float gradient_scale = 1;
 
-  MAESTRO_HD void update(float& value, float gradient, float& mean, float& variance) const {
-    const float g = gradient * gradient_scale;
+  template <class Math = Scalar>
+  MAESTRO_HD void update(typename Math::Value& value, typename Math::Value gradient, typename Math::Value& mean,
+                         typename Math::Value& variance) const {
+    const typename Math::Value g = gradient * gradient_scale;
     mean = beta1 * mean + one_less_beta1 * g;
     variance = beta2 * variance + one_less_beta2 * (g * g);
-    value = value * keep - step_size * mean / (sqrtf(variance) * inverse_root + epsilon);
+    value = value * keep - step_size * mean / (Math::square_root(variance) * inverse_root + epsilon);
   }
 };
+
+/// An id among others of which only those in [0, limit) count after the shift: -1 for the rest.
+MAESTRO_HD std::int32_t shifted_id(std::int32_t id, std::int64_t by, std::int64_t limit) {
+  const std::int64_t shifted = id + by;
+  return shifted >= 0 && shifted < limit ? static_cast<std::int32_t>(shifted) : -1;
+}
 
 /// What is known of one distribution of a row: softmax at temperature T is exp((x - max) / T - log_sum).
 struct Normaliser {
@@ -105,29 +136,37 @@ struct Normaliser {
   float log_sum = 0;      ///< log of the sum of exp((x - max) / T)
   float log_sum_one = 0;  ///< the same at T = 1
 
-  MAESTRO_HD float log_probability(float x, float inverse_t) const { return (x - max) * inverse_t - log_sum; }
+  template <class Value>
+  MAESTRO_HD Value log_probability(Value x, float inverse_t) const {
+    return (x - max) * inverse_t - log_sum;
+  }
   MAESTRO_HD float probability_at_one(float x) const { return exponential(x - max - log_sum_one); }
 };
 
 /// Derivatives of the divergences with respect to the student's logit z / T, for p = exp(log_p) of the teacher and
 /// q = exp(log_q) of the student, and the mixture m = beta p + (1 - beta) q; see distillation_options.hpp.
-struct Divergences {
+template <class Math>
+struct DivergencesOf {
+  using Value = typename Math::Value;
   static constexpr float smallest_normal = 1.17549435e-38F;
 
   /// log m; finite where both underflow, since it is only ever multiplied with p or q.
-  MAESTRO_HD static float log_mixture(float p, float q, float beta) {
-    return logarithm(larger(p * beta + q * (1.0F - beta), smallest_normal));
+  MAESTRO_HD static Value log_mixture(Value p, Value q, float beta) {
+    return Math::logarithm(Math::larger(p * beta + q * (1.0F - beta), smallest_normal - Value{}));
   }
-  MAESTRO_HD static float forward_kl(float log_p, float log_q) { return exponential(log_q) - exponential(log_p); }
+  MAESTRO_HD static Value forward_kl(Value log_p, Value log_q) {
+    return Math::exponential(log_q) - Math::exponential(log_p);
+  }
   /// `divergence` is KL(q || p).
-  MAESTRO_HD static float reverse_kl(float log_p, float log_q, float divergence) {
-    return exponential(log_q) * (log_q - log_p - divergence);
+  MAESTRO_HD static Value reverse_kl(Value log_p, Value log_q, float divergence) {
+    return Math::exponential(log_q) * (log_q - log_p - divergence);
   }
   /// `divergence` is KL(q || m).
-  MAESTRO_HD static float js(float log_p, float log_q, float beta, float divergence) {
-    const float q = exponential(log_q);
-    return (1.0F - beta) * q * (log_q - log_mixture(exponential(log_p), q, beta) - divergence);
+  MAESTRO_HD static Value js(Value log_p, Value log_q, float beta, float divergence) {
+    const Value q = Math::exponential(log_q);
+    return (1.0F - beta) * q * (log_q - log_mixture(Math::exponential(log_p), q, beta) - divergence);
   }
 };
+using Divergences = DivergencesOf<Scalar>;
 
 }  // namespace maestro::element

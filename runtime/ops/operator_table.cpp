@@ -3,6 +3,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "runtime/ops/element_math.hpp"
+
 namespace maestro {
 
 namespace {
@@ -36,6 +38,24 @@ void OperatorTable::download(const Tensor& from, const Tensor& host_to) const {
 void OperatorTable::put(std::span<const std::byte> values, const Tensor& to) const {
   assert(memory().host() && values.size() == to.bytes());
   copy_bytes(to.raw(), values.data(), values.size());
+}
+
+void OperatorTable::shift_ids(const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) const {
+  assert(memory().host() && ids.elements() == out.elements());
+  const std::span<const std::int32_t> from = ids.span<std::int32_t>();
+  const std::span<std::int32_t> to = out.span<std::int32_t>();
+  for (std::size_t i = 0; i < from.size(); ++i) to[i] = element::shifted_id(from[i], by, limit);
+}
+
+void OperatorTable::pick_columns(const Tensor& from, const Tensor& columns, const Tensor& to) const {
+  const std::int64_t picked = columns.columns();
+  assert(memory().host() && from.rows() == columns.rows() && columns.elements() == to.elements());
+  for (std::int64_t row = 0; row < columns.rows(); ++row) {
+    const std::int32_t* values = from.data<std::int32_t>() + row * from.columns();
+    const std::int32_t* chosen = columns.data<std::int32_t>() + row * picked;
+    std::int32_t* result = to.data<std::int32_t>() + row * picked;
+    for (std::int64_t i = 0; i < picked; ++i) result[i] = values[chosen[i]];
+  }
 }
 
 void OperatorTable::linear_gelu(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& pre,

@@ -151,6 +151,11 @@ class OperatorTable {
   /// that is undefined is left out. dy (M, C) f32.
   virtual void embedding_backward(const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
                                   const Tensor& dtable, const Tensor& dpositions) const = 0;
+  /// out = ids + by where that lies in [0, limit), -1 elsewhere. ids, out of as many elements, i32; out may be ids.
+  virtual void shift_ids(const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) const;
+  /// to (M, k) i32 = of each row of from (M, W) i32 the columns that `columns` (M, k) i32 names, all below W. to may be
+  /// columns.
+  virtual void pick_columns(const Tensor& from, const Tensor& columns, const Tensor& to) const;
   /// to (N, C) = the rows `index` of from (M, C); index (N) i32, below M. Any mix of f32 and bf16.
   virtual void gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const = 0;
   /// to (M, C)[index] += rows (N, C), in row order (deterministic). Any mix of f32 and bf16.

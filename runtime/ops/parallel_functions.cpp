@@ -183,12 +183,8 @@ Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* p
   if (part.group == nullptr)
     return embedding(tape, table, ids, positions_table, {.offsets = {}, .positions = positions});
   if (part.group->rank() != 0) positions_table = nullptr;
-  const std::int64_t tokens = table.shape()[0];
-  Block own_ids = tape.scratch({ids.elements()}, DType::i32);
-  for (std::int64_t row = 0; row < ids.elements(); ++row) {
-    const std::int64_t id = ids.data<std::int32_t>()[row] - part.first;
-    own_ids.tensor().data<std::int32_t>()[row] = id >= 0 && id < tokens ? static_cast<std::int32_t>(id) : -1;
-  }
+  const Block own_ids = tape.scratch({ids.elements()}, DType::i32);
+  tape.ops().shift_ids(ids, -part.first, table.shape()[0], own_ids.tensor());
   Var y = tape.output({ids.elements(), table.shape().columns()}, DType::f32, table.trained());
   tape.ops().embedding(table.value(), own_ids.tensor(),
                        positions_table == nullptr ? Tensor() : positions_table->value(), positions, y.value());

@@ -181,11 +181,13 @@ void Parameters::take_values(const OperatorTable& ops) {
   values_changed();
 }
 
-void Parameters::take_moments(const OperatorTable& ops, ParameterBuffer which) {
+void Parameters::take_moments(ParameterBuffer which) {
   const std::span<float> here = buffer(which);
   assert(shares_moments_ && here.size() == kept_.count);
-  ops.copy(as_tensor(gradients().subspan(kept_.first, kept_.count)), as_tensor(here));
-  clear_gradients(ops);
+  std::vector<std::byte> moments(here.size_bytes());
+  memory_->read(moments.data(), gradients_.data() + kept_.first * sizeof(float), moments.size());
+  memory_->write(reinterpret_cast<std::byte*>(here.data()), moments.data(), moments.size());
+  memory_->zero(gradients_.data(), gradients_.size());
 }
 
 void Parameters::clear_gradients(const OperatorTable& ops) {

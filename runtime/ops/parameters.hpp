@@ -155,8 +155,9 @@ class Parameters {
   void offer(const OperatorTable& ops, ParameterBuffer which);
   /// Takes the values of all other ranges out of gradients(), which are zero afterwards; packed forms are out of date.
   void take_values(const OperatorTable& ops);
-  /// Takes the kept range of `which`, moments, out of gradients(), which are zero afterwards.
-  void take_moments(const OperatorTable& ops, ParameterBuffer which);
+  /// Takes the kept range of `which`, moments, out of gradients(), which are zero afterwards. For setting up: done when
+  /// it returns (MS-2).
+  void take_moments(ParameterBuffer which);
   void clear_gradients(const OperatorTable& ops);
   /// One of the four by name. Empty when it is not there.
   [[nodiscard]] std::span<float> buffer(ParameterBuffer which) const;

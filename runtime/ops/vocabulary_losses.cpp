@@ -114,22 +114,17 @@ Tensor slice(const Tensor& rows, std::int64_t first, std::int64_t count) {
   return rows.elements() > 0 && rows.defined() ? rows.row_slice(first, count) : rows;
 }
 
-bool any_target(const Tensor& targets) {
+/// False: a block of rows has nothing to learn, and its losses need no logits. The same on all ranks, each of which has
+/// all targets. Those in memory of a device are not looked at: that would have to wait for it.
+bool may_have_targets(const OperatorTable& ops, const Tensor& targets) {
+  if (!ops.memory().host()) return true;
   const std::span<const std::int32_t> values = targets.span<std::int32_t>();
   return std::any_of(values.begin(), values.end(), [](std::int32_t target) { return target >= 0; });
 }
 
-void add_sums(LossSums& sums, const LossSums& more) {
-  sums.ce += more.ce;
-  sums.kl += more.kl;
-  sums.total += more.total;
-  sums.teacher_ce += more.teacher_ce;
-  sums.tokens += more.tokens;
-}
-
 /// `call` block by block of rows, with the teacher's logits moved to the ranks that have the student's.
-LossSums distillation_of_moved_logits(Tape& tape, const DistillationHead& call, const VocabularyPart& student,
-                                      const TwoVocabularies& vocabularies) {
+Pending<LossSums> distillation_of_moved_logits(Tape& tape, const DistillationHead& call, const VocabularyPart& student,
+                                               const TwoVocabularies& vocabularies) {
   const OperatorTable& ops = tape.ops();
   const std::int64_t rows = call.student.hidden.rows();
   const std::int64_t step = std::min(rows, vocabularies.block_rows());
@@ -139,7 +134,7 @@ LossSums distillation_of_moved_logits(Tape& tape, const DistillationHead& call, 
   const Block logits_memory = computed ? tape.scratch({step, teacher_tokens}, DType::f32) : Block();
   const Block moved_memory = tape.scratch({step, vocabularies.own().student.count}, dtype);
   const Tensor targets = call.student.targets.reshaped(Shape{rows, 1});
-  LossSums sums;
+  std::vector<Pending<LossSums>> sums;
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t count = std::min(step, rows - first);
     DistillationHead block = call;
@@ -148,7 +143,7 @@ LossSums distillation_of_moved_logits(Tape& tape, const DistillationHead& call, 
     block.student.dhidden = slice(call.student.dhidden, first, count);
     block.boundary = Boundary::logits;
     block.teacher_logits = slice(moved_memory.tensor(), 0, count);
-    if (any_target(block.student.targets)) {  // else the call only clears dhidden
+    if (may_have_targets(ops, block.student.targets)) {  // else the call only clears dhidden
       const Tensor logits =
           computed ? slice(logits_memory.tensor(), 0, count) : slice(call.teacher_logits, first, count);
       if (computed && call.teacher_head != nullptr) {
@@ -156,9 +151,9 @@ LossSums distillation_of_moved_logits(Tape& tape, const DistillationHead& call, 
       }
       vocabularies.move(count, logits, block.teacher_logits);
     }
-    add_sums(sums, ops.distillation_head(block, student));
+    sums.push_back(ops.distillation_head(block, student));
   }
-  return sums;
+  return Pending<LossSums>(std::move(sums));
 }
 
 }  // namespace
@@ -214,8 +209,8 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
   return sums;
 }
 
-void top_k(const OperatorTable& ops, const Tensor& logits, const Tensor& values, const Tensor& indices,
-           const VocabularyPart& part) {
+void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor& indices, const VocabularyPart& part) {
+  const OperatorTable& ops = tape.ops();
   if (part.group == nullptr) return ops.top_k(logits, values, indices);
   Communicator& group = *part.group;
   const std::int64_t rows = values.rows();  // a part without tokens has no rows to count
@@ -223,34 +218,26 @@ void top_k(const OperatorTable& ops, const Tensor& logits, const Tensor& values,
   assert(k <= part.vocabulary && part.first == rank_part(part.vocabulary, group).first);
   // Each rank's best, then the best of those. Ranks and their best stand side by side in the order of tokens among
   // equals, so that the first of equals is the lowest token here too.
+  const std::int64_t own = std::min(k, rank_part(part.vocabulary, group).count);
   std::vector<BlockTransfer> sends;
   std::vector<BlockTransfer> receives;
   std::int64_t width = 0;
-  std::int64_t own = 0;
   for (std::int64_t peer = 0; peer < group.size(); ++peer) {
     const std::int64_t count = std::min(k, rank_part(part.vocabulary, group.size(), peer).count);
-    if (peer == group.rank()) own = count;
+    sends.push_back({peer, {0, rows, 0, own}});
     receives.push_back({peer, {0, rows, width, count}});
     width += count;
   }
-  for (std::int64_t peer = 0; peer < group.size(); ++peer) sends.push_back({peer, {0, rows, 0, own}});
-
-  std::vector<float> own_values(static_cast<std::size_t>(rows * own));
-  std::vector<std::int32_t> own_tokens(own_values.size());
-  std::vector<float> all_values(static_cast<std::size_t>(rows * width));
-  std::vector<std::int32_t> all_tokens(all_values.size());
-  const Tensor best(own_values.data(), DType::f32, Shape{rows, own});
-  const Tensor best_tokens(own_tokens.data(), DType::i32, Shape{rows, own});
-  const Tensor candidates(all_values.data(), DType::f32, Shape{rows, width});
-  if (own > 0) ops.top_k(logits, best, best_tokens);
-  for (std::int32_t& token : own_tokens) token += static_cast<std::int32_t>(part.first);
-  group.exchange(best, sends, candidates, receives);
-  group.exchange(best_tokens, sends, Tensor(all_tokens.data(), DType::i32, Shape{rows, width}), receives);
-  ops.top_k(candidates, values, indices);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::int32_t* index = indices.data<std::int32_t>() + row * k;
-    for (std::int64_t i = 0; i < k; ++i) index[i] = all_tokens[static_cast<std::size_t>(row * width + index[i])];
-  }
+  const Block best = tape.scratch({rows, own}, DType::f32);
+  const Block best_tokens = tape.scratch({rows, own}, DType::i32);
+  const Block candidates = tape.scratch({rows, width}, DType::f32);
+  const Block candidate_tokens = tape.scratch({rows, width}, DType::i32);
+  if (own > 0) ops.top_k(logits, best.tensor(), best_tokens.tensor());
+  ops.shift_ids(best_tokens.tensor(), part.first, part.vocabulary, best_tokens.tensor());
+  group.exchange(best.tensor(), sends, candidates.tensor(), receives);
+  group.exchange(best_tokens.tensor(), sends, candidate_tokens.tensor(), receives);
+  ops.top_k(candidates.tensor(), values, indices);
+  ops.pick_columns(candidate_tokens.tensor(), indices, indices);
 }
 
 }  // namespace maestro

@@ -28,8 +28,7 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
 
 /// The k largest logits of each row over the whole vocabulary, from each rank's logits (M, tokens of the part) f32.
 /// All ranks get values (M, k) f32, descending, and indices (M, k) i32 of the whole vocabulary; ties: lower index
-/// first. k <= part.vocabulary.
-void top_k(const OperatorTable& ops, const Tensor& logits, const Tensor& values, const Tensor& indices,
-           const VocabularyPart& part);
+/// first. k <= part.vocabulary. What it needs beside them is scratch of the tape.
+void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor& indices, const VocabularyPart& part);
 
 }  // namespace maestro

@@ -100,7 +100,7 @@ void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
     const std::int64_t count = std::min(block, rows - row);
     const Tensor part = logits.tensor().row_slice(0, count);
     tape.ops().linear(hidden.value().row_slice(row, count), weight, Tensor(), part);
-    top_k(tape.ops(), part, values.value().row_slice(row, count), indices.value().row_slice(row, count), head_part());
+    top_k(tape, part, values.value().row_slice(row, count), indices.value().row_slice(row, count), head_part());
   }
   outputs.set("top_values", own_rows(tape, values));
   outputs.set("top_indices", own_rows(tape, indices));

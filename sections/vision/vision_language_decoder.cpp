@@ -180,65 +180,80 @@ void VisionLanguageDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& o
   }
   const HeadLoss loss{&targets, inputs.loss_scale()};
   report_losses(outputs, cross_entropy_loss(tape, hidden, head(), loss, head_part()), false, parallel);
-  if (inputs.pass() == Pass::evaluate) put_exact_match(tape, inputs, hidden, rows, outputs);
+  if (inputs.pass() == Pass::evaluate) put_exact_match(tape, inputs, hidden, outputs);
 }
 
-void VisionLanguageDecoder::put_exact_match(Tape& tape, const Inputs& inputs, const Var& states,
-                                            std::span<const std::int32_t> rows, Outputs& outputs) {
-  const ParallelContext& parallel = context().parallel;
+void VisionLanguageDecoder::put_exact_match(Tape& tape, const Inputs& inputs, const Var& states, Outputs& outputs) {
+  const Block best = best_of_parts(tape, inputs, best_of(tape, states));
+  if (context().parallel.rank > 0) return;
   const std::int64_t asked = asked_samples(inputs.layout(), integers(inputs.host("targets")));
   // The layout is gone when a device has found its answers: what is needed of it is noted now.
-  const auto answers = std::make_shared<const Answers>(best_of(tape, inputs, states, rows));
-  const auto metric_of = [asked](const std::vector<float>& missed) {
-    return MetricSum{"exact_match", static_cast<double>(asked - std::ranges::count(missed, 1.0f)),
-                     static_cast<double>(asked)};
-  };
-  if (parallel.context_group == nullptr) {
-    if (parallel.rank == 0) outputs.metric([answers, metric_of] { return metric_of(answers->missed()); });
-    return;
-  }
-  std::vector<float> missed = answers->missed();
-  parallel.context_group->all_reduce_max(missed);
-  if (parallel.rank > 0) return;
-  const MetricSum metric = metric_of(missed);
-  outputs.metric(metric.name, metric.sum, metric.weight);
+  const auto answers = std::make_shared<const Answers>(answers_of(tape, inputs, best));
+  outputs.metric([answers, asked] {
+    return MetricSum{"exact_match", static_cast<double>(asked - answers->missed()), static_cast<double>(asked)};
+  });
 }
 
-std::vector<float> VisionLanguageDecoder::Answers::missed() const {
-  std::vector<float> missed(samples, 0.0f);
+std::int64_t VisionLanguageDecoder::Answers::missed() const {
+  std::vector<std::int8_t> missed(samples, 0);
   for (std::size_t i = 0; i < best.size(); ++i) {
     if (best[i] != wanted[i]) missed[sample_of[i]] = 1;
   }
-  return missed;
+  return std::ranges::count(missed, 1);
 }
 
-VisionLanguageDecoder::Answers VisionLanguageDecoder::best_of(Tape& tape, const Inputs& inputs, const Var& states,
-                                                              std::span<const std::int32_t> rows) {
+Block VisionLanguageDecoder::best_of(Tape& tape, const Var& states) {
+  const std::int64_t count = states.value().rows();
+  Block best = tape.scratch({count, 1}, DType::i32);
+  if (count == 0) return best;
   const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
-  const auto count = static_cast<std::int64_t>(rows.size());
   const std::int64_t most = std::min(count, logits_block_rows);
   const Block logits = tape.scratch({most, head().shape()[0]}, DType::f32);
-  const Block values = tape.scratch({most, 1}, DType::f32), best = tape.scratch({count, 1}, DType::i32);
+  const Block values = tape.scratch({most, 1}, DType::f32);
   for (std::int64_t first = 0; first < count; first += most) {
     const std::int64_t size = std::min(most, count - first);
     const Tensor part = logits.tensor().row_slice(0, size);
     tape.ops().linear(states.value().row_slice(first, size), weight, Tensor(), part);
-    top_k(tape.ops(), part, values.tensor().row_slice(0, size), best.tensor().row_slice(first, size), head_part());
+    top_k(tape, part, values.tensor().row_slice(0, size), best.tensor().row_slice(first, size), head_part());
   }
-  Answers answers;
-  answers.samples = inputs.samples().size();
-  answers.best.resize(rows.size());
-  tape.ops().download(best.tensor(), Tensor(answers.best.data(), DType::i32, Shape{count, 1}));
+  return best;
+}
+
+Block VisionLanguageDecoder::best_of_parts(Tape& tape, const Inputs& inputs, const Block& best) const {
+  Communicator* const group = context().parallel.context_group;
+  if (group == nullptr) return best;
+  std::vector<BlockTransfer> receives;
+  std::int64_t rows = 0;
+  if (group->rank() == 0) {
+    const auto targets = integers(inputs.host("targets"));
+    for (std::int64_t peer = 0; peer < group->size(); ++peer) {
+      const RowRange part = row_part(inputs.layout().rows(), group->size(), peer);
+      const auto begin = targets.begin() + part.first;
+      const std::int64_t count = std::count_if(begin, begin + part.count, is_asked);
+      receives.push_back({peer, {rows, count, 0, 1}});
+      rows += count;
+    }
+  }
+  Block all = tape.scratch({rows, 1}, DType::i32);
+  const BlockTransfer send{0, {0, best.tensor().rows(), 0, 1}};
+  group->exchange(best.tensor(), {&send, 1}, all.tensor(), receives);
+  return all;
+}
+
+VisionLanguageDecoder::Answers VisionLanguageDecoder::answers_of(const Tape& tape, const Inputs& inputs,
+                                                                 const Block& best) {
   const auto targets = integers(inputs.host("targets"));
   const SequenceLayout& layout = inputs.layout();
-  const auto first_row = static_cast<std::int32_t>(context_rows(context().parallel, layout).first);
+  Answers answers;
+  answers.samples = inputs.samples().size();
   std::size_t sample = 0;
-  for (const std::int32_t own_row : rows) {
-    const std::int32_t row = first_row + own_row;
+  for (const std::int32_t row : rows_where(targets, is_asked)) {
     while (layout.offsets[sample + 1] <= row) ++sample;
     answers.sample_of.push_back(sample);
     answers.wanted.push_back(targets[static_cast<std::size_t>(row)]);
   }
+  answers.best.resize(answers.wanted.size());
+  tape.ops().download(best.tensor(), Tensor(answers.best.data(), DType::i32, best.tensor().shape()));
   return answers;
 }
 

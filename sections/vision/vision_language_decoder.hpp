@@ -67,19 +67,22 @@ class VisionLanguageDecoder final : public DecoderSection {
   /// Last stage only: (N, width) act behind the final norm, of the rows `wanted` (N) i32 of the context part, or (M_c,
   /// width) of all when that is undefined.
   [[nodiscard]] Var states(Tape& tape, const Inputs& inputs, const Block& wanted);
-  /// From states() of `rows`, those rows of the context part that have a target.
-  void put_exact_match(Tape& tape, const Inputs& inputs, const Var& states, std::span<const std::int32_t> rows,
-                       Outputs& outputs);
-  /// The token of the largest logit of rows with a target, once the device has found it; and what it should be.
+  /// From states() of those rows of the context part that have a target.
+  void put_exact_match(Tape& tape, const Inputs& inputs, const Var& states, Outputs& outputs);
+  /// (N, 1) i32, N rows of states(): the tokens of the largest logits.
+  [[nodiscard]] Block best_of(Tape& tape, const Var& states);
+  /// The same of all context parts, in row order, on the first of them; the others get no rows.
+  [[nodiscard]] Block best_of_parts(Tape& tape, const Inputs& inputs, const Block& best) const;
+  /// The token of the largest logit of each row with a target, once the device has found it; and what it should be.
   struct Answers {
     std::vector<std::int32_t> best, wanted;
     std::vector<std::size_t> sample_of;  ///< of each row
     std::size_t samples = 0;
-    /// By sample: 1 when one of its rows has another token than it should, 0 otherwise.
-    [[nodiscard]] std::vector<float> missed() const;
+    /// How many samples have a row with another token than it should have.
+    [[nodiscard]] std::int64_t missed() const;
   };
-  [[nodiscard]] Answers best_of(Tape& tape, const Inputs& inputs, const Var& states,
-                                std::span<const std::int32_t> rows);
+  /// `best` of all rows with a target.
+  [[nodiscard]] static Answers answers_of(const Tape& tape, const Inputs& inputs, const Block& best);
 
   DType visual_;
 };

@@ -83,8 +83,10 @@ class ReplicaRankTest : public ::testing::Test {
   ReplicaSpec spec_;
   ActorBench bench_;
   std::vector<std::string> failures_;
+  std::vector<std::string> broken_;
   caf::actor replica_ =
-      bench_.stand_in([this](const Failure& failure) { failures_.push_back(failure.message); }, [](WorkDone) {});
+      bench_.stand_in([this](const Failure& failure) { failures_.push_back(failure.message); },
+                      [this](const TransferBroken& broken) { broken_.push_back(broken.message); }, [](WorkDone) {});
 };
 
 TEST_F(ReplicaRankTest, a_rank_that_fails_wakes_the_one_that_waits_for_it_and_is_the_only_one_to_tell) {  // RK-3
@@ -98,6 +100,17 @@ TEST_F(ReplicaRankTest, a_rank_that_fails_wakes_the_one_that_waits_for_it_and_is
   EXPECT_EQ(failures_, std::vector<std::string>{"out of memory"});
   std::vector<float> values(8, 1.0f);
   for (const auto& group : groups_) EXPECT_THROW(group->all_reduce_sum(values), CommunicatorAborted);  // CM-2
+}
+
+TEST_F(ReplicaRankTest, an_exchange_that_breaks_is_left_to_whoever_knows_of_lost_peers) {  // DG-4
+  const auto nothing = [] { return WorkDone(); };
+  const auto breaks_later = [] { return WorkResult::of_exchange([] { return std::string("the link is down"); }); };
+  ASSERT_TRUE(run({breaks_later, nothing}));
+  EXPECT_EQ(broken_, std::vector<std::string>{"the link is down"});
+  const auto breaks_at_once = []() -> WorkResult { throw ExchangeBroken("the peer is gone"); };
+  ASSERT_TRUE(run({nothing, breaks_at_once}));
+  EXPECT_EQ(broken_.back(), "the peer is gone");
+  EXPECT_TRUE(failures_.empty());
 }
 
 }  // namespace

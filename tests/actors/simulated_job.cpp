@@ -147,13 +147,6 @@ TraceOptions no_trace() {
 
 }  // namespace
 
-void SimulatedDevice::run_one() {
-  auto& queue = critical_.empty() ? background_ : critical_;
-  const auto work = std::move(queue.front());
-  queue.pop_front();
-  work();
-}
-
 SimulatedJob::SimulatedJob(std::uint64_t seed, SectionGraph graph, const SimulationOptions& options)
     : random_(seed),
       graph_(std::move(graph)),
@@ -163,8 +156,9 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, SectionGraph graph, const Simulat
       console_(ConsoleStreams{terminal_, terminal_, false, {}}) {
   supervisor_ = bench_.stand_in([this](const Failure& failure) { problems_.push_back(failure.message); },
                                 [this](Finish) { finished_ = true; });
+  bridge_ = bench_.stand_in([this](const TransferBroken& broken) { problems_.push_back(broken.message); });
   if (!options_.folder.empty()) snapshots_ = std::make_unique<SnapshotWriter>(CheckpointStore(options_.folder));
-  for (std::int64_t at = 0; at < options_.devices; ++at) devices_.push_back(std::make_unique<SimulatedDevice>(ops_));
+  places_ = draw_places();
   spawn_replicas(options);
 }
 
@@ -175,8 +169,35 @@ bool SimulatedJob::shares_moments(SectionId section) const {
 
 SimulatedJob::~SimulatedJob() {
   if (snapshots_) snapshots_->stop();
-  for (const auto& device : devices_) device->stop();
+  for (const auto& [name, device] : devices_) device->stop();
   network_.stop();
+}
+
+std::vector<ReplicaPlace> SimulatedJob::draw_places() {
+  std::vector<ReplicaPlace> places;
+  for (std::uint32_t index = 0; index < graph_.nodes().size(); ++index) {
+    const GraphNode& node = graph_.node(SectionId(index));
+    for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
+      ReplicaPlace place{SectionId(index), ReplicaIndex(replica), ProcessRank(0), {}};
+      for (std::int64_t rank = 0; rank < node.layout.ranks(); ++rank) {
+        // The ranks of one section have devices of their own while there are enough.
+        const std::int64_t at = replica * node.layout.ranks() + rank;
+        const std::int64_t device =
+            at < options_.devices ? (index + at) % options_.devices : draw(random_, 0, options_.devices - 1);
+        place.devices.push_back("cuda:" + std::to_string(device));
+      }
+      places.push_back(std::move(place));
+    }
+  }
+  return places;
+}
+
+Device* SimulatedJob::device_of(const ReplicaPlace& place, std::size_t rank) {
+  // Sections that share a GPU open it twice.
+  const std::string own = options_.groups ? " of " + std::to_string(place.section.value()) : "";
+  auto& found = devices_[place.devices[rank] + own];
+  if (found == nullptr) found = std::make_unique<SimulatedDevice>(ops_);
+  return found.get();
 }
 
 void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
@@ -190,6 +211,7 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
     return PassCost{work, 2 * work};
   });
   planning.limits = {options.slots, options.global_batch, options.validation_samples};
+  auto next_place = places_.cbegin();
   for (std::uint32_t index = 0; index < graph_.nodes().size(); ++index) {
     const SectionId section(index);
     const GraphNode& node = graph_.node(section);
@@ -202,6 +224,8 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
     row.problems = &problems_;
     row.rows = &rows_forwarded_[section];
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
+      const ReplicaPlace& place = *next_place++;
+      planning.devices.back().push_back(std::stoi(place.devices.front().substr(std::string("cuda:").size())));
       ReplicaSpec spec;
       spec.graph = &graph_;
       spec.section = section;
@@ -211,11 +235,6 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
       spec.epoch = Epoch(1);
       spec.global_clip = options.global_clip;
       for (std::int64_t rank = 0; rank < node.layout.ranks(); ++rank) {
-        // The ranks of one section have devices of their own while there are enough.
-        const std::int64_t place = replica * node.layout.ranks() + rank;
-        const auto device = static_cast<std::size_t>(place < options.devices ? (index + place) % options.devices
-                                                                             : draw(random_, 0, options.devices - 1));
-        if (rank == 0) planning.devices.back().push_back(static_cast<int>(device));
         row.rank = rank;
         SectionContext context;
         context.name = node.name;
@@ -231,14 +250,16 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
         const auto runner = std::make_shared<SectionRunner>(std::move(made), context, OptimizerConfig(),
                                                             static_cast<std::int64_t>(options.steps));
         if (node.trained()) runners_[section].push_back(runner);
-        spec.ranks.push_back({runner, devices_[device].get()});
+        spec.ranks.push_back({runner, device_of(place, static_cast<std::size_t>(rank))});
       }
+      if (options.groups) spec.groups = {&backend_, &places_, std::make_shared<AbortReason>()};
       spec.host_ops = &ops_;
       spec.snapshots = snapshots_.get();
       spec.network = &network_;
       spec.trace = &trace_;
       spec.current_step = &current_step_;
       spec.supervisor = supervisor_;
+      spec.bridge = bridge_;
       replicas_.push_back(bench_.spawn<SectionReplica>(std::move(spec)));
       hello_.replicas.push_back(bench_.ask<ReplicaAddress>(replicas_.back(), AddressRequest{}));
     }
@@ -310,7 +331,7 @@ bool SimulatedJob::run() {
   bench_.send(coordinator_, Begin{});
   while (true) {
     std::vector<SimulatedDevice*> busy;
-    for (const auto& device : devices_) {
+    for (const auto& [name, device] : devices_) {
       if (!device->idle()) busy.push_back(device.get());
     }
     if (busy.empty() && bench_.idle()) return finished_;

@@ -14,6 +14,7 @@
 #include "actors/section_replica.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "tests/actors/actor_bench.hpp"
+#include "tests/actors/simulated_device.hpp"
 #include "tests/schedule/random_graph.hpp"
 
 namespace maestro::testing {
@@ -32,29 +33,7 @@ struct SimulationOptions {
   std::filesystem::path folder;        ///< of checkpoints; empty: none are made
   std::string policy = "arrival";
   bool measure = false;  ///< plans follow measured times
-};
-
-/// Work waits until the simulation runs it; critical work first, as WT-2 has it.
-class SimulatedDevice final : public Device {
- public:
-  explicit SimulatedDevice(const OperatorTable& ops) : ops_(&ops) {}
-  [[nodiscard]] const std::string& name() const override { return name_; }
-  [[nodiscard]] const OperatorTable& ops() const override { return *ops_; }
-  void submit(Priority priority, std::function<void()> work) override {
-    (priority == Priority::critical ? critical_ : background_).push_back(std::move(work));
-  }
-  void stop() override {
-    critical_.clear();
-    background_.clear();
-  }
-  [[nodiscard]] bool idle() const { return critical_.empty() && background_.empty(); }
-  void run_one();
-
- private:
-  std::string name_ = "simulated";
-  const OperatorTable* ops_;
-  std::deque<std::function<void()>> critical_;
-  std::deque<std::function<void()>> background_;
+  bool groups = false;   ///< gradients are reduced in groups of devices where replicas have devices of their own
 };
 
 class SimulatedJob {
@@ -82,6 +61,7 @@ class SimulatedJob {
   }
   /// Whether replicas of a section share their moments in this job.
   [[nodiscard]] bool shares_moments(SectionId section) const;
+  [[nodiscard]] SimulatedBackend& backend() { return backend_; }
   /// Elements of a section's gradient, each of which adds up the values of all rows.
   static constexpr std::int64_t parameters = 40;
 
@@ -89,6 +69,9 @@ class SimulatedJob {
   BatchMetadata read(const BatchRequest& request);
   /// The writer's thread has done all it was given; then messages are this thread's alone again.
   void drain_writer();
+  /// By section and replica: the devices of its ranks.
+  [[nodiscard]] std::vector<ReplicaPlace> draw_places();
+  [[nodiscard]] Device* device_of(const ReplicaPlace& place, std::size_t rank);
   void spawn_replicas(const SimulationOptions& options);
   void spawn_coordinator(const SimulationOptions& options, StepPlannerOptions planning);
 
@@ -107,10 +90,13 @@ class SimulatedJob {
   std::atomic<std::uint64_t> current_step_ = 0;
   std::ostringstream terminal_;
   Console console_;
-  std::vector<std::unique_ptr<SimulatedDevice>> devices_;
+  SimulatedBackend backend_;
+  std::vector<ReplicaPlace> places_;
+  std::map<std::string, std::unique_ptr<SimulatedDevice>> devices_;  // by name; in groups by section, too
   ActorBench bench_;
   std::unique_ptr<SnapshotWriter> snapshots_;  // before the actors it tells
   caf::actor supervisor_;
+  caf::actor bridge_;
   caf::actor coordinator_;
   std::vector<caf::actor> replicas_;
   ProcessHello hello_;

@@ -1,9 +1,11 @@
 // Whole jobs under random interleavings of messages and device work: everything arrives where it should, nothing hangs.
 #include "tests/actors/simulated_job.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
@@ -171,6 +173,34 @@ TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_w
   }
 }
 
+TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_by_the_host) {  // DG-1, DG-2, WR-1
+  TempFolder folder;
+  std::set<std::string> exchanges;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Generator random(seed);
+    SimulationOptions options = random_options(random);
+    options.groups = true;
+    options.devices = draw(random, 2, 9);  // too few for some sections, whose gradients go by the host
+    options.folder = folder.path() / std::to_string(seed);
+    options.checkpoint_every = seed % 3;
+    GraphLimits limits;
+    limits.replicas = 5;
+    limits.tensor = seed % 2 == 0 ? 1 : 2;
+    limits.context = limits.tensor;
+    const SectionGraph graph =
+        with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));
+    SimulatedJob job(seed, graph, options);
+    expect_complete(job, graph, options);
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(job.backend().problems(), std::vector<std::string>());
+    exchanges.insert(job.backend().exchanges().begin(), job.backend().exchanges().end());
+    expect_whole_moments(job, graph);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_EQ(exchanges, (std::set<std::string>{"all_reduce_sum", "gather_shards", "reduce_to_shards"}));
+}
+
 struct ChainPart {
   const char* name;
   Mode mode;
@@ -224,6 +254,39 @@ TEST(SimulatedJob, one_micro_batch_fewer_in_flight_than_the_bound_is_an_error_th
     EXPECT_NE(job.problems()[0].find("planning step 1"), std::string::npos) << job.problems()[0];
     EXPECT_NE(job.problems()[0].find("encoder"), std::string::npos) << job.problems()[0];
     EXPECT_NE(job.problems()[0].find("max_in_flight"), std::string::npos) << job.problems()[0];
+  }
+}
+
+TEST(SimulatedJob,
+     an_exchange_that_fails_is_told_with_section_replica_step_and_peers_and_its_sums_are_not_used) {  // DG-4
+  SectionGraph graph;
+  GraphNode data;
+  data.name = "data";
+  data.mode = Mode::source;
+  data.ports.outputs.push_back({"out", DType::f32, 1, false, false});
+  graph.add(data);
+  GraphNode student;
+  student.name = "student";
+  student.mode = Mode::forward_backward;
+  student.replicas = 2;
+  student.ports.inputs.push_back({"in", DType::f32, 1, false, false});
+  student.ports.outputs.push_back({"out", DType::f32, 1, true, false});
+  graph.add(student);
+  graph.connect("data", "out", "student", "in");
+  SimulationOptions options;
+  options.groups = true;
+  SimulatedJob job(1, graph, options);
+  job.backend().break_next("the link is down");
+  EXPECT_FALSE(job.run());
+  EXPECT_THAT(job.problems(),
+              ::testing::UnorderedElementsAre("section 'student' replica 0, step 1: exchange of gradients with section "
+                                              "'student' replica 1 (process 0): the "
+                                              "link is down",
+                                              "section 'student' replica 1, step 1: exchange of gradients with section "
+                                              "'student' replica 0 (process 0): the "
+                                              "link is down"));
+  for (const auto& runner : job.runners(SectionId(1))) {
+    EXPECT_EQ(runner->section().parameters().updates(), 0);
   }
 }
 

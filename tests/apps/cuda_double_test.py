@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Whole jobs on CUDA devices train as on processors, and what devices cannot do is told in one line.
 
-MAESTRO_CUDA_DOUBLE names the backend over doubles of CUDA's runtime and of cuBLASLt: it has two devices, and runs every
+MAESTRO_CUDA_DOUBLE names the backend over doubles of CUDA's runtime and of cuBLASLt: it has four devices, and runs every
 kernel on the processor, thread by thread. So models and runs are tiny.
 """
 
 import ctypes
+import math
 import os
 import signal
 import unittest
@@ -25,7 +26,8 @@ VOCABULARY = 61
 # Kernels add fp32 products in another order, 6e-8 each; some steps of a distillation amplify it to 3e-6.
 FP32_TOLERANCE = 2e-5
 BF16_TOLERANCE = 2e-2  # of 8 significant bits, which both round at places of their own
-ONE, OTHER = "cuda:0", "cuda:1"
+DEVICES = [f"cuda:{index}" for index in range(4)]
+ONE, OTHER = DEVICES[:2]
 
 
 def gpt2(**changes):
@@ -155,6 +157,24 @@ class ADistillation(OnDevices):
         self.check(distillation(), {"teacher": [ONE], "student": ["cpu:0"]}, "--processes", 2)
 
 
+class OneReplica(OnDevices):
+    """Cut over devices: heads and rows are exchanged by the group's own calls."""
+
+    CUT = {"width": 64, "heads": 4}
+    LAYOUTS = ({"context": 2}, {"tensor": 2}, {"context": 2, "tensor": 2})
+
+    def check_cut(self, job, section, layout, **settings):
+        devices = DEVICES[:math.prod(layout.values())]
+        wanted = {f"{section}.{key}": degree for key, degree in layout.items()}
+        self.check(job, {section: devices}, settings={**wanted, **settings})
+
+    def test_cut_over_devices_trains_as_on_one_processor(self):
+        for layout in self.LAYOUTS:
+            for family, changes in (("gpt2", {}), ("llama", {"kv_heads": 4})):
+                with self.subTest(family, **layout):
+                    self.check_cut(language_model(family, **self.CUT, **changes), "teacher", layout)
+
+
 class BetweenProcesses(OnDevices):
     """Teacher and student in processes of their own."""
 
@@ -208,6 +228,10 @@ class BetweenProcesses(OnDevices):
                 told = f"note: {self.IN_CHUNKS} ({reason}"
                 self.check_path(expected, ONE, OTHER, self.OPEN, told, provider=provider, force_rma=True)
 
+    def test_forced_rma_within_one_process_is_staged_too(self):
+        self.check(distillation(), {"teacher": [ONE], "student": [OTHER]},
+                   settings={**self.CHUNK, "transport.force_rma": True, "transport.provider": "tcp"})
+
     def test_a_device_and_a_processor_meet_in_page_locked_memory(self):
         expected = self.train(distillation())
         for provider in self.PROVIDERS:
@@ -234,7 +258,7 @@ class BetweenProcesses(OnDevices):
                                                          settings={**self.CHUNK, "teacher.replicas": 2}))
 
 
-class ALostProcess(WithDevices, failure_test.LosesProcesses):
+class ALostEndOfAnEdge(WithDevices, failure_test.LosesProcesses):
     def lose_one(self, rank):
         """With copies into its memory, or out of the other's, under way at any time."""
         for forced in (False, True):
@@ -251,17 +275,29 @@ class ALostProcess(WithDevices, failure_test.LosesProcesses):
         self.lose_one(0)
 
 
-class TwoReplicas(OnDevices):
+BY_NCCL = "gradients of 2 replicas by NCCL"
+BY_HOST = "gradients of 2 replicas in memory of the processor"
+
+
+class Replicas(OnDevices):
     PLACES = {"one process": (1, "auto"), "two processes over shm": (2, "shm"), "two processes over tcp": (2, "tcp")}
+
+    def check_way(self, finished, way):
+        self.assertIn(f"teacher: {way}", finished.out, finished.describe())
+
+
+class TwoReplicas(Replicas):
+    PAIR = {"teacher.replicas": 2}
 
     def check_everywhere(self, zero):
         job = language_model()
         expected = self.train(job)
         for name, (processes, provider) in self.PLACES.items():
             with self.subTest(name):
-                settings = {"teacher.replicas": 2, "teacher.zero": zero, "transport.provider": provider}
+                settings = {**self.PAIR, "teacher.zero": zero, "transport.provider": provider}
                 finished = self.train_on(job, {"teacher": [ONE, OTHER]}, "--processes", processes, settings=settings)
                 self.assert_same(expected, finished)
+                self.check_way(finished, BY_NCCL)
 
     def test_train_as_one(self):
         self.check_everywhere(False)
@@ -270,7 +306,108 @@ class TwoReplicas(OnDevices):
         self.check_everywhere(True)
 
     def test_of_which_one_is_on_a_processor_train_as_one(self):
-        self.check(language_model(), {"teacher": ["cpu:0", ONE]}, settings={"teacher.replicas": 2})
+        job = language_model()
+        expected = self.train(job)
+        finished = self.train_on(job, {"teacher": ["cpu:0", ONE]}, settings=self.PAIR)
+        self.assert_same(expected, finished)
+        self.check_way(finished, BY_HOST)
+
+    def test_give_the_bits_of_a_reduction_in_memory_of_the_processor(self):
+        job = language_model()
+        for zero in (False, True):
+            with self.subTest(zero=zero):
+                settings = {**self.PAIR, "teacher.zero": zero}
+                places = {"teacher": [ONE, OTHER]}
+                by_nccl = self.train_on(job, places, settings=settings)
+                by_host = self.train_on(job, places, settings={**settings, "transport.force_rma": True})
+                self.check_way(by_nccl, BY_NCCL)
+                self.check_way(by_host, BY_HOST)
+                self.assertEqual(by_nccl.curve(), by_host.curve())
+
+    def test_that_share_the_optimizer_state_are_resumed_bitwise(self):
+        for processes in (1, 2):
+            with self.subTest(processes=processes):
+                out = f"of{processes}"
+                job = language_model(train={"checkpoint_every": HALF, "keep_checkpoints": 3, "out": out})
+                settings = {**self.PAIR, "teacher.zero": True}
+                places = {"teacher": [ONE, OTHER]}
+                options = ("--processes", processes)
+                whole = self.train_on(job, places, *options, settings=settings).curve(after=HALF)
+                self.assertEqual(len(whole), FEW - HALF)
+                half = f"{out}/checkpoints/step-{HALF:08}"
+                more = {**settings, "train.out": f"more{processes}"}
+                resumed = self.train_on(job, places, *options, "--resume", half, settings=more)
+                self.assertEqual(resumed.curve(), whole)
+
+    def test_of_two_sections_that_share_their_devices_train_as_one(self):
+        """Each section has a group of its own on each device."""
+        part = gpt2(tied=False, **LEARNS)
+        job = job_of("split_language_model", {"clip": "global"}, trunk=part, head=part)
+        both = {"trunk": [ONE, OTHER], "head": [ONE, OTHER]}
+        settings = {"trunk.replicas": 2, "head.replicas": 2, "head.zero": True}
+        expected = self.train(job)
+        for processes in (1, 2):
+            with self.subTest(processes=processes):
+                self.assert_same(expected, self.train_on(job, both, "--processes", processes, settings=settings))
+
+
+class FourDevices(Replicas):
+    def test_of_two_stages_with_one_tied_embedding_and_two_replicas_train_as_one(self):
+        job = language_model(tied=True)
+        expected = self.train(job)
+        for processes, zero in ((1, False), (1, True), (2, False), (2, True)):
+            with self.subTest(processes=processes, zero=zero):
+                settings = {"teacher.pipeline": 2, "teacher.replicas": 2, "teacher.zero": zero}
+                finished = self.train_on(job, {"teacher": DEVICES}, "--processes", processes, settings=settings)
+                self.assert_same(expected, finished)
+                for stage in ("stage0", "stage1"):
+                    self.assertIn(f"teacher.{stage}: {BY_NCCL}", finished.out)
+
+    def test_of_two_replicas_cut_over_two_devices_each_train_as_one(self):
+        """Each rank has a group with the same rank of the other replica, beside that of its own."""
+        job = language_model(**OneReplica.CUT)
+        expected = self.train(job)
+        for processes, zero in ((1, False), (2, True)):
+            with self.subTest(processes=processes, zero=zero):
+                settings = {"teacher.context": 2, "teacher.replicas": 2, "teacher.zero": zero}
+                finished = self.train_on(job, {"teacher": DEVICES}, "--processes", processes, settings=settings)
+                self.assert_same(expected, finished)
+                self.check_way(finished, BY_NCCL)
+
+    def test_of_as_many_replicas_train_as_one(self):
+        """More than two: sums in an order of the group's own."""
+        job = language_model()
+        job["teacher"]["micro_batch"] = 1
+        for zero in (False, True):
+            with self.subTest(zero=zero):
+                self.check(job, {"teacher": DEVICES}, settings={"teacher.replicas": 4, "teacher.zero": zero})
+
+
+class ALostProcess(WithDevices, failure_test.LosesProcesses):
+    """The other one may wait for it in a group."""
+
+    def lose_one(self, rank, how):
+        job = language_model(train={"steps": interrupt_test.LONG})
+        job["teacher"] |= {"replicas": 2, "devices": [ONE, OTHER]}
+        self.lose(self.start(job, "--processes", 2), 2, rank, how)
+
+    def test_rank_0_killed_ends_the_other_with_one_error(self):
+        self.lose_one(0, signal.SIGKILL)
+
+    def test_rank_1_killed_ends_the_other_with_one_error(self):
+        self.lose_one(1, signal.SIGKILL)
+
+    def test_rank_1_stopped_ends_the_other_with_one_error(self):
+        self.lose_one(1, signal.SIGSTOP)
+
+
+class AReplicaThatFails(WithDevices, failure_test.ARankFails):
+    def test_by_divergence_ends_the_run_with_one_error(self):
+        for processes in (1, 2):
+            with self.subTest(processes=processes):
+                job = language_model(train={"steps": interrupt_test.LONG}, lr=1e30, clip_norm=0)
+                job["teacher"] |= {"replicas": 2, "devices": [ONE, OTHER]}
+                self.fail(self.start(job, "--processes", processes), "section 'teacher", "training diverged")
 
 
 class ACheckpoint(OnDevices):
@@ -348,7 +485,7 @@ class WrongInput(WithDevices, bad_input_test.Refusals):
             self.refuse_job(language_model(**changes), "teacher", *wanted)
 
     def test_a_device_that_is_not_there_is_refused(self):
-        self.refuse_model('"cuda:9"', "cuda:0 to cuda:1", devices=["cuda:9"])
+        self.refuse_model('"cuda:9"', "cuda:0 to cuda:3", devices=["cuda:9"])
         for name in ("cuda:", "cuda:x", "cuda:-1", f"cuda:{2 ** 64}"):
             self.refuse_model(f'"{name}"', "cuda:K", devices=[name])
 
@@ -367,19 +504,13 @@ class WrongInput(WithDevices, bad_input_test.Refusals):
         checked = self.call("check", name, *bad_input_test.options_of(split(apart)))
         self.assertEqual(checked.status, 0, checked.describe())
 
-    def test_layers_cut_over_devices_are_refused_with_what_may_be_used(self):
+    def test_a_replica_cut_over_a_device_and_a_core_is_refused(self):
         for degree in ("tensor", "context"):
-            self.refuse_model(f"teacher.{degree} = 2 on {ONE}", "replicas or pipeline", devices=[ONE, OTHER],
-                              **{degree: 2})
+            self.refuse_model("teacher.devices: the ranks of replica 0", f"{ONE} and cpu:0", "GPUs for all",
+                              devices=[ONE, "cpu:0"], **{degree: 2})
 
-    def test_a_size_of_heads_that_no_kernel_has_ends_the_run_before_its_first_step(self):
-        run = self.start(language_model(devices=[ONE], heads=4))
-        finished = run.wait()
-        self.assertEqual(finished.status, 2, finished.describe())
-        self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
-        for text in ("error: teacher: ", "head size 8", "the nearest is 16"):
-            self.assertIn(text, finished.err)
-        self.assert_nothing_left(run)
+    def test_a_size_of_heads_that_no_kernel_has_is_refused(self):
+        self.refuse_model("teacher: ", "head size 8", "the nearest is 16", devices=[ONE], heads=4)
 
     def test_a_library_that_is_not_there_is_named(self):
         self.use_library("/nowhere")

@@ -88,9 +88,7 @@ class ALostProcessOfALaidOutJob(LosesProcesses):
         self.lose_one_of_two(1, signal.SIGSTOP)
 
 
-class ARankThatFails(SystemTest):
-    """The other ranks of its replica may wait for it in a collective, those of other stages for its tensors."""
-
+class ARankFails(SystemTest):
     def fail(self, run, *wanted):
         finished = run.wait()
         self.assertEqual(finished.status, 1, finished.describe())
@@ -98,6 +96,10 @@ class ARankThatFails(SystemTest):
         for text in wanted:
             self.assertIn(text, finished.error_lines()[0])
         self.assert_nothing_left(run)
+
+
+class ARankThatFails(ARankFails):
+    """The other ranks of its replica may wait for it in a collective, those of other stages for its tensors."""
 
     def test_by_divergence_ends_the_run_with_one_error(self):
         for section in ("student", "plain"):

@@ -56,7 +56,8 @@ class RunScript(unittest.TestCase):
         self.state.mkdir()
         (self.state / "missing").touch()
         (self.state / "uid").write_text("0\n")
-        self.environment = {"PATH": str(self.tools), "STATE": str(self.state), "HOME": str(self.top / "home")}
+        self.environment = {"PATH": str(self.tools), "STATE": str(self.state), "HOME": str(self.top / "home"),
+                            "CUDA_PATH": str(self.top / "toolkit")}
 
     def make_tools(self):
         self.tools = self.top / "tools"
@@ -132,6 +133,22 @@ class RunScript(unittest.TestCase):
         self.assertIn("run: cuda:0: a device\n", done.stderr)
         self.assertIn("--no-tests=error -L gpu -R Attention", done.stdout)
         self.assertIn("compute-sanitizer is not installed; left out", done.stderr)
+
+    def test_gpu_tests_are_checked_by_the_toolkits_sanitizer_for_what_kernels_do(self):
+        self.device("cuda:0: a device", 0)
+        sanitizer = self.top / "toolkit" / "bin" / "compute-sanitizer"
+        self.make_script(sanitizer, 'cat; echo "$*" >>"$STATE/checks"\n[ "$2" != "$(cat "$STATE/finds")" ]')
+        self.run_it("gpu-test")
+        checked = self.clone / "build" / "gpu" / "device_checked_tests"
+        checked.write_text("/a/first_tests -Slow.*\n/a/second_tests *\n")
+        for finds, status in (("nothing", 0), ("memcheck", 1), ("racecheck", 1)):
+            (self.state / "finds").write_text(finds)
+            (self.state / "checks").write_text("")
+            self.assertEqual(self.run_it("gpu-test").returncode, status)
+            checks = (self.state / "checks").read_text().splitlines()
+            self.assertEqual([line.split()[1] for line in checks], ["memcheck"] * 2 + ["racecheck"] * 2)
+            self.assertIn("--report-api-errors no --error-exitcode 9 /a/first_tests", checks[0])
+            self.assertIn("--gtest_filter=-Slow.*", checks[0])
 
     def test_gpu_tests_need_neither_the_actors_packages_nor_those_that_are_carried(self):
         self.device("no NVIDIA driver", 1)

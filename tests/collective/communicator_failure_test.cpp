@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 
+#include "runtime/collective/abort_reason.hpp"
 #include "runtime/collective/group_barrier.hpp"
 #include "runtime/collective/thread_group.hpp"
 #include "tests/collective/rank_threads.hpp"
@@ -265,6 +266,25 @@ const auto name_of_case = [](const auto& info) { return std::string(info.param.n
 INSTANTIATE_TEST_SUITE_P(Reduction, CommunicatorMismatch, testing::ValuesIn(reduction_mismatches()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Gather, CommunicatorMismatch, testing::ValuesIn(gather_mismatches()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Exchange, CommunicatorMismatch, testing::ValuesIn(exchange_mismatches()), name_of_case);
+
+TEST(AbortReason, listeners_are_called_once_whenever_they_come) {  // AB-1
+  AbortReason reason;
+  int early = 0, late = 0, gone = 0;
+  const AbortReason::Listener before(reason, [&] { ++early; });
+  {
+    const AbortReason::Listener ended(reason, [&] { ++gone; });
+  }
+  EXPECT_EQ(early, 0);
+  reason.give("the first");
+  reason.give("the second");
+  const AbortReason::Listener after(reason, [&] {
+    EXPECT_EQ(reason.why(), "the first");
+    ++late;
+  });
+  EXPECT_EQ(early, 1);
+  EXPECT_EQ(late, 1);
+  EXPECT_EQ(gone, 0);
+}
 
 }  // namespace
 }  // namespace maestro

@@ -6,7 +6,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <future>
 #include <thread>
+
+#include "runtime/collective/rank_part.hpp"
+#include "runtime/collective/sharded_reduction.hpp"
 
 namespace maestro {
 namespace {
@@ -52,7 +56,9 @@ class OnDevice {
   }
   [[nodiscard]] Tensor tensor() const { return {memory_.data(), DType::f32, shape_}; }
   [[nodiscard]] std::span<float> span() const { return tensor().span<float>(); }
+  /// Once all work of the device is done.
   [[nodiscard]] std::vector<float> values() {
+    must(cudaDeviceSynchronize());
     must(cudaMemcpy(values_.data(), memory_.data(), values_.size() * sizeof(float), cudaMemcpyDeviceToHost));
     return values_;
   }
@@ -63,10 +69,11 @@ class OnDevice {
   std::vector<float> values_;
 };
 
+using Work = std::function<void(Communicator&, cudaStream_t)>;
+
 /// Runs `work` on every rank of a new group; the texts of what they threw, by rank.
-std::vector<std::string> on_devices(int ranks, const std::function<void(Communicator&)>& work) {
+std::vector<std::string> on_devices(int ranks, const Work& work, const std::shared_ptr<AbortReason>& reason) {
   const ncclUniqueId id = make_nccl_id();
-  const auto reason = std::make_shared<AbortReason>();
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -75,7 +82,7 @@ std::vector<std::string> on_devices(int ranks, const std::function<void(Communic
         must(cudaSetDevice(rank));
         const Stream stream;
         NcclCommunicator communicator({.id = id, .size = ranks, .rank = rank, .stream = stream.get(), .abort = reason});
-        work(communicator);
+        work(communicator, stream.get());
       } catch (const std::exception& error) {
         reason->give(error.what());
         errors[static_cast<std::size_t>(rank)] = error.what();
@@ -84,6 +91,11 @@ std::vector<std::string> on_devices(int ranks, const std::function<void(Communic
   }
   for (std::thread& thread : threads) thread.join();
   return errors;
+}
+
+std::vector<std::string> on_devices(int ranks, const std::function<void(Communicator&)>& work) {
+  const Work alone = [&work](Communicator& rank, cudaStream_t /*stream*/) { work(rank); };
+  return on_devices(ranks, alone, std::make_shared<AbortReason>());
 }
 
 void expect_no_errors(const std::vector<std::string>& errors) {
@@ -120,38 +132,51 @@ TEST_F(OnDevices, sums_and_maxima_reach_every_rank) {
   }));
 }
 
-/// Rank r has `rows(r)` rows.
-void check_rows(const std::function<std::int64_t(std::int64_t)>& rows) {
+void check_rows(std::int64_t total) {
   expect_no_errors(on_devices(ranks_here(), [&](Communicator& rank) {
     constexpr std::int64_t columns = 5;
-    std::int64_t first = 0, total = 0;
-    for (std::int64_t peer = 0; peer < rank.size(); ++peer) {
-      if (peer < rank.rank()) first += rows(peer);
-      total += rows(peer);
-    }
-    const std::int64_t own = rows(rank.rank());
+    const RankPart own = rank_part(total, rank);
     const std::vector<float> expected = numbers(total * columns, 1);
-    const OnDevice part(own, columns, numbers(own * columns, 1 + first * columns));
+    const OnDevice part(own.count, columns, numbers(own.count * columns, 1 + own.first * columns));
     OnDevice whole(total, columns);
     rank.all_gather_rows(part.tensor(), whole.tensor());
+    OnDevice sums(own.count, columns);
+    rank.reduce_scatter_rows(whole.tensor(), sums.tensor());  // of what has just been queued
     EXPECT_EQ(whole.values(), expected);
-    rank.all_gather_rows(whole.tensor().row_slice(first, own), whole.tensor());
+    rank.all_gather_rows(whole.tensor().row_slice(own.first, own.count), whole.tensor());
     EXPECT_EQ(whole.values(), expected);
-
-    OnDevice sums(own, columns);
-    rank.reduce_scatter_rows(whole.tensor(), sums.tensor());
-    std::vector<float> added = numbers(own * columns, 1 + first * columns);
+    std::vector<float> added = numbers(own.count * columns, 1 + own.first * columns);
     for (float& value : added) value *= static_cast<float>(rank.size());
     EXPECT_EQ(sums.values(), added);
   }));
 }
 
 TEST_F(OnDevices, even_parts_are_gathered_and_scattered) {
-  check_rows([](std::int64_t) { return 3; });
+  check_rows(3 * ranks_here());
 }
 
 TEST_F(OnDevices, uneven_and_empty_parts_are_gathered_and_scattered) {
-  check_rows([](std::int64_t rank) { return rank == 1 ? 0 : 2 + rank; });
+  check_rows(3 * ranks_here() + 1);
+  check_rows(1);
+  check_rows(0);
+}
+
+TEST_F(OnDevices, shards_hold_the_sums_and_come_together) {
+  for (const std::int64_t count : {0, 1, 64 * 4, 1000}) {  // none, one shard, equal shards, a shorter last one
+    expect_no_errors(on_devices(ranks_here(), [&](Communicator& rank) {
+      OnDevice values(1, count, numbers(count, rank.rank()));
+      const std::span<float> span(values.tensor().data<float>(), static_cast<std::size_t>(count));
+      rank.reduce_to_shards(span);
+      const auto size = static_cast<std::size_t>(rank.size());
+      const ShardRange own = shard_range(span.size(), size, static_cast<std::size_t>(rank.rank()));
+      const auto sum_at = [&](std::size_t i) { return static_cast<float>(size * i + size * (size - 1) / 2); };
+      const std::vector<float> reduced = values.values();
+      for (std::size_t i = own.first; i < own.first + own.count; ++i) EXPECT_EQ(reduced[i], sum_at(i));
+      rank.gather_shards(span);
+      const std::vector<float> whole = values.values();
+      for (std::size_t i = 0; i < span.size(); ++i) EXPECT_EQ(whole[i], sum_at(i));
+    }));
+  }
 }
 
 TEST_F(OnDevices, blocks_go_from_rows_to_columns) {
@@ -192,15 +217,57 @@ TEST_F(OnDevices, whole_rows_go_in_the_order_of_their_blocks) {
   }));
 }
 
-TEST_F(OnDevices, abort_ends_calls_that_wait_and_calls_to_come) {  // CM-2, NC-2
+TEST_F(OnDevices, abort_ends_what_is_queued_and_calls_to_come) {  // CM-2, NQ-2
   const std::string missing = missing_devices(2);
   if (!missing.empty()) GTEST_SKIP() << missing;
-  const std::vector<std::string> errors = on_devices(2, [](Communicator& rank) {
-    OnDevice values(1, 100);
-    if (rank.rank() == 1) rank.abort("the disk is full");
-    rank.all_reduce_sum(values.span());
+  const auto reason = std::make_shared<AbortReason>();
+  std::promise<void> queued;
+  const std::vector<std::string> errors = on_devices(
+      2,
+      [&](Communicator& rank, cudaStream_t stream) {
+        OnDevice values(1, 100);
+        rank.all_reduce_sum(values.span());  // NCCL connects the ranks
+        if (rank.rank() == 1) {              // never comes to the sum that the other has queued
+          queued.get_future().wait();
+          return rank.abort("the disk is full");
+        }
+        rank.all_reduce_sum(values.span());
+        EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
+        EXPECT_EQ(rank.failure(), "");
+        queued.set_value();
+        must(cudaStreamSynchronize(stream));
+        EXPECT_EQ(rank.failure(), "the disk is full");
+        rank.all_reduce_sum(values.span());
+      },
+      reason);
+  EXPECT_EQ(errors[0], "all_reduce_sum on rank 0 of 2: the group was aborted: the disk is full");
+  EXPECT_EQ(errors[1], "");
+}
+
+TEST_F(OnDevices, abort_ends_a_rank_that_waits_for_the_others_to_join) {  // NQ-2
+  const auto reason = std::make_shared<AbortReason>();
+  const ncclUniqueId id = make_nccl_id();
+  std::string error;
+  std::thread first([&] {
+    try {
+      must(cudaSetDevice(0));
+      const Stream stream;
+      NcclCommunicator({.id = id, .size = 2, .rank = 0, .stream = stream.get(), .abort = reason});
+    } catch (const CommunicatorAborted& aborted) {
+      error = aborted.what();
+    }
   });
-  for (const std::string& error : errors) EXPECT_NE(error.find("the disk is full"), std::string::npos) << error;
+  reason->give("the other has failed");
+  first.join();
+  EXPECT_EQ(error, "ncclCommInitRankConfig on rank 0 of 2: the group was aborted: the other has failed");
+}
+
+TEST_F(OnDevices, a_part_that_is_cut_in_another_way_is_refused) {  // NC-4
+  const std::vector<std::string> errors = on_devices(1, [](Communicator& rank) {
+    const OnDevice part(2, 3), whole(3, 3);
+    rank.all_gather_rows(part.tensor(), whole.tensor());
+  });
+  EXPECT_EQ(errors[0], "all_gather_rows: rank 0 of 1 has a part of 2 rows; its part of 3 rows is 3");
 }
 
 TEST_F(OnDevices, a_call_that_is_wrong_by_itself_is_named) {  // NC-4

@@ -115,5 +115,15 @@ TEST(Pending, a_value_that_comes_later_is_read_when_it_is_asked_for) {
   EXPECT_EQ(sum.get(), 5.0);
 }
 
+TEST(Pending, a_sum_of_parts_is_formed_when_it_is_asked_for) {
+  const auto written = std::make_shared<double>(0);
+  const Pending<double> sum(std::vector<Pending<double>>{2.0, Pending<double>{std::shared_ptr<const double>(written)}});
+  const Pending<double> copy = sum;
+  *written = 3;
+  EXPECT_EQ(sum.get(), 5.0);
+  EXPECT_EQ(copy.get(), 5.0);
+  EXPECT_EQ(Pending<double>(std::vector<Pending<double>>()).get(), 0.0);
+}
+
 }  // namespace
 }  // namespace maestro

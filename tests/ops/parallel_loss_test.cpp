@@ -2,169 +2,11 @@
 //
 // Tolerances, relative to the largest value: f32 partial sums are only grouped otherwise, 1e-5 for sums and gradients;
 // bf16 rounds dlogits and each rank's dhidden (2^-9 each), 1.5e-2.
-#include <gtest/gtest.h>
+#include "tests/ops/parallel_loss.hpp"
 
-#include <optional>
-
-#include "runtime/ops/cpu/cpu_operator_table.hpp"
-#include "runtime/ops/parallel_functions.hpp"
-#include "tests/ops/loss_problem.hpp"
-#include "tests/ops/parallel_ranks.hpp"
-
-namespace maestro {
+namespace maestro::testing {
 namespace {
 
-using cpu::LossProblem;
-using testing::copy_of;
-using testing::on_ranks;
-using testing::OwnedTensor;
-using testing::rows_of;
-using testing::Values;
-using testing::worst_error;
-
-/// A parameter with the rows `range` of `values`.
-struct HeadPart {
-  HeadPart(const OwnedTensor& values, RowRange range, bool trained) {
-    const OwnedTensor own = rows_of(values, range);
-    parameter = &parameters.add({"head", own.tensor().shape(), true, [values = own.values()](std::span<float> to) {
-                                   std::copy(values.begin(), values.end(), to.begin());
-                                 }});
-    parameters.allocate(trained);
-  }
-  Parameters parameters;
-  Parameter* parameter = nullptr;
-};
-
-OwnedTensor columns_of(const OwnedTensor& whole, RowRange range) {
-  OwnedTensor part(whole.tensor().dtype(), Shape{whole.tensor().rows(), range.count});
-  for (std::int64_t r = 0; r < part.tensor().rows(); ++r) {
-    for (std::int64_t c = 0; c < range.count; ++c) {
-      part.set(r * range.count + c, whole.get(r * whole.tensor().columns() + range.first + c));
-    }
-  }
-  return part;
-}
-
-struct Answer {
-  LossSums sums;
-  Values dhidden;
-  Values dhead;
-};
-
-struct Setting {
-  DType act = DType::f32;
-  bool record = true;
-  bool head_trained = true;
-};
-
-class ParallelLoss {
- public:
-  ParallelLoss(const LossProblem& problem, const Setting& setting)
-      : p_(problem),
-        setting_(setting),
-        hidden_(setting.act, {p_.rows, p_.width}, p_.hidden),
-        head_(DType::f32, {p_.vocabulary, p_.width}, p_.head),
-        targets_(DType::i32, {p_.rows}, p_.targets),
-        teacher_hidden_(setting.act, {p_.rows, p_.teacher_width}, p_.teacher_hidden),
-        teacher_head_(DType::f32, {p_.teacher_vocabulary, p_.teacher_width}, p_.teacher_head),
-        logits_(p_.logits_dtype, {p_.rows, p_.teacher_vocabulary}, p_.teacher_logits),
-        values_(DType::f32, {p_.rows, p_.k}, p_.teacher_values),
-        indices_(DType::i32, {p_.rows, p_.k}, p_.teacher_indices) {}
-
-  [[nodiscard]] Answer answer(Communicator* group) const {
-    const VocabularyPart student = part_of(p_.vocabulary, group);
-    const VocabularyPart teacher = part_of(p_.teacher_vocabulary, group);
-    const HeadPart head(head_, range_of(p_.vocabulary, group), setting_.head_trained);
-    const HeadPart teacher_head(teacher_head_, range_of(p_.teacher_vocabulary, group), false);
-    const OwnedTensor logits = columns_of(logits_, range_of(p_.teacher_vocabulary, group));
-    Arena arena;
-    Tape tape(ops_, arena, setting_.act, setting_.record);
-    const Var hidden = tape.input(hidden_, true);
-    const HeadLoss loss{&targets_.tensor(), p_.scale};
-    Answer answer;
-    if (p_.with_teacher) {
-      TeacherSignal signal{p_.boundary, {}, nullptr, {}, {}, {}, p_.teacher_vocabulary};
-      if (p_.boundary == Boundary::hidden) {
-        signal.hidden = tape.input(teacher_hidden_);
-        signal.head = teacher_head.parameter;
-      }
-      if (p_.boundary == Boundary::logits) signal.logits = logits;
-      if (p_.boundary == Boundary::top_k) signal.values = values_;
-      if (p_.boundary == Boundary::top_k) signal.indices = indices_;
-      const DistillationTerms terms{p_.divergence, p_.temperature, p_.alpha, p_.beta, p_.shared};
-      answer.sums = distillation_loss(tape, hidden, *head.parameter, signal, terms, loss, student, teacher);
-    } else {
-      answer.sums = cross_entropy_loss(tape, hidden, *head.parameter, loss, student);
-    }
-    tape.backward();
-    if (hidden.gradient().defined()) answer.dhidden = copy_of(hidden.gradient()).values();
-    if (head.parameter->trained()) answer.dhead = copy_of(head.parameter->gradient()).values();
-    return answer;
-  }
-
-  /// Of every rank.
-  [[nodiscard]] std::vector<Answer> answers(std::int64_t ranks) const {
-    std::vector<Answer> all(static_cast<std::size_t>(ranks));
-    on_ranks(ranks, [&](Communicator& group) { all[static_cast<std::size_t>(group.rank())] = answer(&group); });
-    return all;
-  }
-
- private:
-  [[nodiscard]] static RowRange range_of(std::int64_t vocabulary, const Communicator* group) {
-    return group == nullptr ? RowRange{0, vocabulary} : row_part(vocabulary, group->size(), group->rank());
-  }
-  [[nodiscard]] static VocabularyPart part_of(std::int64_t vocabulary, Communicator* group) {
-    return {group, vocabulary, range_of(vocabulary, group).first};
-  }
-
-  LossProblem p_;
-  Setting setting_;
-  cpu::CpuOperatorTable ops_;
-  OwnedTensor hidden_, head_, targets_, teacher_hidden_, teacher_head_, logits_, values_, indices_;
-};
-
-void expect_near(const LossSums& got, const LossSums& wanted) {
-  const auto near = [](double a, double b, const char* what) {
-    EXPECT_LE(std::abs(a - b), 1e-5 * std::max(1.0, std::abs(b))) << what << " " << a << ", wanted " << b;
-  };
-  near(got.ce, wanted.ce, "ce");
-  near(got.kl, wanted.kl, "kl");
-  near(got.total, wanted.total, "total");
-  near(got.teacher_ce, wanted.teacher_ce, "teacher_ce");
-  EXPECT_EQ(got.tokens, wanted.tokens);
-}
-
-void expect_same_bits(const LossSums& got, const LossSums& wanted) {
-  EXPECT_EQ(got.ce, wanted.ce);
-  EXPECT_EQ(got.kl, wanted.kl);
-  EXPECT_EQ(got.total, wanted.total);
-  EXPECT_EQ(got.teacher_ce, wanted.teacher_ce);
-  EXPECT_EQ(got.tokens, wanted.tokens);
-}
-
-/// What the ranks have together against what one rank has.
-void expect_agreement(const std::vector<Answer>& parts, const Answer& whole, DType act) {
-  const double tolerance = act == DType::f32 ? 1e-5 : 1.5e-2;
-  Values dhidden(whole.dhidden.size());
-  Values dhead;
-  for (const Answer& part : parts) {
-    expect_same_bits(part.sums, parts.front().sums);
-    ASSERT_EQ(part.dhidden.size(), dhidden.size());
-    for (std::size_t i = 0; i < dhidden.size(); ++i) dhidden[i] += part.dhidden[i];
-    dhead.insert(dhead.end(), part.dhead.begin(), part.dhead.end());
-  }
-  expect_near(parts.front().sums, whole.sums);
-  EXPECT_LE(worst_error(dhidden, whole.dhidden), tolerance);
-  EXPECT_LE(worst_error(dhead, whole.dhead), tolerance);
-}
-
-struct Sizes {
-  const char* name;
-  std::int64_t rows, vocabulary, teacher_vocabulary, shared, k;
-};
-void PrintTo(const Sizes& of, std::ostream* out) {
-  *out << of.name;
-}
 const Sizes sizes[] = {
     {"parts_that_line_up", 9, 37, 37, 37, 4},
     {"parts_that_do_not_line_up", 9, 37, 33, 31, 4},
@@ -176,25 +18,8 @@ const Sizes sizes[] = {
     {"panels_within_parts", 12, 16400, 16400, 16390, 40},
 };
 
-using Terms = std::tuple<Boundary, Divergence>;
-const Terms every_terms[] = {
-    {Boundary::hidden, Divergence::forward_kl}, {Boundary::hidden, Divergence::reverse_kl},
-    {Boundary::hidden, Divergence::js},         {Boundary::logits, Divergence::forward_kl},
-    {Boundary::logits, Divergence::reverse_kl}, {Boundary::logits, Divergence::js},
-    {Boundary::top_k, Divergence::forward_kl},  {Boundary::top_k, Divergence::js},
-};
-
-LossProblem problem_of(const Sizes& of, std::int64_t width = 6) {
-  LossProblem p;
-  p.rows = of.rows;
-  p.width = width;
-  p.teacher_width = width - 1;
-  p.vocabulary = of.vocabulary;
-  p.teacher_vocabulary = of.teacher_vocabulary;
-  p.shared = of.shared;
-  p.k = of.k;
-  p.scale = 0.25;
-  return cpu::random_loss_problem(p, 5);
+Tolerances tolerances_of(DType act) {
+  return act == DType::f32 ? Tolerances() : Tolerances{.gradients = 1.5e-2};
 }
 
 class LossOverRanks : public ::testing::TestWithParam<std::tuple<std::int64_t, Sizes>> {
@@ -215,11 +40,11 @@ TEST_P(LossOverRanks, of_every_divergence_and_boundary_is_that_of_one_rank) {
       p.alpha = 0.7;
       p.beta = 0.3;
       const ParallelLoss loss(p, {});
-      const Answer whole = loss.answer(nullptr);
+      const Answer whole = loss.whole();
       ASSERT_TRUE(p.shared == 1 || whole.sums.total > 0);
-      const std::vector<Answer> parts = loss.answers(ranks());
-      expect_agreement(parts, whole, DType::f32);
-      const std::vector<Answer> again = loss.answers(ranks());  // PF-2
+      const std::vector<Answer> parts = loss.over(ranks());
+      expect_agreement(parts, whole, {});
+      const std::vector<Answer> again = loss.over(ranks());  // PF-2
       for (std::size_t rank = 0; rank < parts.size(); ++rank) {
         expect_same_bits(again[rank].sums, parts[rank].sums);
         EXPECT_EQ(again[rank].dhidden, parts[rank].dhidden);
@@ -234,7 +59,7 @@ TEST_P(LossOverRanks, of_cross_entropy_is_that_of_one_rank) {
   p.with_teacher = false;
   for (const DType act : {DType::f32, DType::bf16}) {
     const ParallelLoss loss(p, {.act = act});
-    expect_agreement(loss.answers(ranks()), loss.answer(nullptr), act);
+    expect_agreement(loss.over(ranks()), loss.whole(), tolerances_of(act));
   }
 }
 
@@ -245,7 +70,7 @@ TEST_P(LossOverRanks, in_bf16_is_that_of_one_rank) {
     p.boundary = boundary;
     p.divergence = divergence;
     const ParallelLoss loss(p, {.act = DType::bf16});
-    expect_agreement(loss.answers(ranks()), loss.answer(nullptr), DType::bf16);
+    expect_agreement(loss.over(ranks()), loss.whole(), tolerances_of(DType::bf16));
   }
 }
 
@@ -254,9 +79,9 @@ TEST_P(LossOverRanks, without_a_tape_or_with_a_frozen_head_has_the_same_sums) {
     LossProblem p = problem();
     p.with_teacher = with_teacher;
     p.divergence = Divergence::js;
-    const std::vector<Answer> recorded = ParallelLoss(p, {}).answers(ranks());
-    const std::vector<Answer> forward = ParallelLoss(p, {.record = false}).answers(ranks());
-    const std::vector<Answer> frozen = ParallelLoss(p, {.head_trained = false}).answers(ranks());
+    const std::vector<Answer> recorded = ParallelLoss(p, {}).over(ranks());
+    const std::vector<Answer> forward = ParallelLoss(p, {.record = false}).over(ranks());
+    const std::vector<Answer> frozen = ParallelLoss(p, {.head_trained = false}).over(ranks());
     for (std::size_t rank = 0; rank < recorded.size(); ++rank) {
       expect_same_bits(forward[rank].sums, recorded[rank].sums);
       expect_same_bits(frozen[rank].sums, recorded[rank].sums);
@@ -272,7 +97,7 @@ TEST_P(LossOverRanks, of_rows_without_targets_is_nothing) {
     p.boundary = boundary;
     p.divergence = divergence;
     for (double& target : p.targets) target = -1;
-    for (const Answer& answer : ParallelLoss(p, {}).answers(ranks())) {
+    for (const Answer& answer : ParallelLoss(p, {}).over(ranks())) {
       expect_same_bits(answer.sums, LossSums{});
       EXPECT_EQ(answer.dhidden, Values(p.hidden.size()));
     }
@@ -291,7 +116,7 @@ TEST(LossOfNoRows, is_nothing) {
     LossProblem p = problem_of({"", 0, 37, 33, 31, 4});
     p.boundary = boundary;
     p.divergence = divergence;
-    for (const Answer& answer : ParallelLoss(p, {}).answers(2)) {
+    for (const Answer& answer : ParallelLoss(p, {}).over(2)) {
       expect_same_bits(answer.sums, LossSums{});
       EXPECT_TRUE(answer.dhidden.empty());
     }
@@ -305,7 +130,7 @@ TEST(LossOverManyBlocks, is_that_of_one_rank) {
     p.boundary = boundary;
     p.divergence = Divergence::js;
     const ParallelLoss loss(p, {});
-    expect_agreement(loss.answers(2), loss.answer(nullptr), DType::f32);
+    expect_agreement(loss.over(2), loss.whole(), tolerances_of(DType::f32));
   }
 }
 
@@ -315,14 +140,14 @@ TEST(LossOverAHugeVocabulary, is_that_of_one_rank) {
     LossProblem p = problem_of({"", 13, 360001, line_up ? 360001 : 360200, 360000, 1}, 4);
     p.divergence = Divergence::js;
     const ParallelLoss loss(p, {});
-    expect_agreement(loss.answers(2), loss.answer(nullptr), DType::f32);
+    expect_agreement(loss.over(2), loss.whole(), tolerances_of(DType::f32));
   }
 }
 
 TEST(LossOverRanksOfRows, gives_every_rank_the_gradient_of_its_rows) {
   LossProblem p = problem_of({"", 10, 23, 23, 23, 1});
   p.with_teacher = false;
-  const Answer whole = ParallelLoss(p, {}).answer(nullptr);
+  const Answer whole = ParallelLoss(p, {}).whole();
   const OwnedTensor wanted(DType::f32, {p.rows, p.width}, whole.dhidden);
   const cpu::CpuOperatorTable ops;
   const OwnedTensor hidden(DType::f32, {p.rows, p.width}, p.hidden);
@@ -330,7 +155,7 @@ TEST(LossOverRanksOfRows, gives_every_rank_the_gradient_of_its_rows) {
   const OwnedTensor targets(DType::i32, {p.rows}, p.targets);
   on_ranks(3, [&](Communicator& group) {
     const RowRange range = row_part(p.vocabulary, group.size(), group.rank());
-    const HeadPart head(values, range, true);
+    const TablePart head(ops, values, range, true);
     const OwnedTensor own = rows_of(hidden, group);
     Arena arena;
     Tape tape(ops, arena, DType::f32, true);
@@ -355,7 +180,9 @@ class TopKOverRanks : public ::testing::TestWithParam<std::int64_t> {
       const RowRange range = row_part(vocabulary, group.size(), group.rank());
       const OwnedTensor own_values(DType::f32, best);
       const OwnedTensor own_indices(DType::i32, best);
-      top_k(ops, columns_of(logits, range), own_values, own_indices, {&group, vocabulary, range.first});
+      Arena arena;
+      Tape tape(ops, arena, DType::f32, false);
+      top_k(tape, columns_of(logits, range), own_values, own_indices, {&group, vocabulary, range.first});
       EXPECT_EQ(own_indices.values(), indices.values());
       for (std::int64_t i = 0; i < best.elements(); ++i) {
         const bool both_nan = std::isnan(own_values.get(i)) && std::isnan(values.get(i));
@@ -390,4 +217,4 @@ TEST_P(TopKOverRanks, of_tiny_vocabularies_and_no_rows_exist) {
 INSTANTIATE_TEST_SUITE_P(Ranks, TopKOverRanks, ::testing::Values(1, 2, 3, 4));
 
 }  // namespace
-}  // namespace maestro
+}  // namespace maestro::testing

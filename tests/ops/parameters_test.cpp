@@ -174,7 +174,7 @@ TEST(Parameters, moments_go_out_and_in_by_way_of_the_gradients) {  // PA-4
   add_some(parameters);
   parameters.keep_moments({16, 32});
   for (std::size_t at = 0; at < 64; ++at) parameters.gradients()[at] = static_cast<float>(at);
-  parameters.take_moments(host_table(), ParameterBuffer::second_moments);
+  parameters.take_moments(ParameterBuffer::second_moments);
   for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0);
   parameters.offer(host_table(), ParameterBuffer::second_moments);
   for (std::size_t at = 0; at < 32; ++at) {

@@ -207,7 +207,7 @@ TEST(StateIo, moments_that_replicas_share_go_by_way_of_the_gradients_and_never_i
   ASSERT_TRUE(whole.ok()) << whole.error().message;
   parameters.clear_gradients(*bench.ops);
   ASSERT_TRUE(import_tensors(section, parameters.gradients(), whole->tensors, "optimizer", "exp_avg.").ok());
-  parameters.take_moments(*bench.ops, ParameterBuffer::first_moments);
+  parameters.take_moments(ParameterBuffer::first_moments);
   const ShardRange own = parameters.kept_moments();
   for (Parameter& parameter : parameters.all()) {
     const auto first = static_cast<std::size_t>(parameter.gradient().data<float>() - parameters.gradients().data());

@@ -5,33 +5,35 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 namespace maestro {
 
-/// Memory on one device that grows and never shrinks. Not thread-safe.
+/// Memory on one device that grows and never shrinks. What it was before it grew stays until the end: work that is
+/// queued may still use it, and to free it would wait for the device. Not thread-safe.
 class DeviceMemory {
  public:
-  /// At least `bytes` on the current device; contents are lost when it grows, which waits for the device. The result of
-  /// cudaMalloc.
+  /// At least `bytes` on the current device; contents are lost when it grows. The result of cudaMalloc.
   [[nodiscard]] cudaError_t reserve(std::size_t bytes) {
     if (bytes <= size_) return cudaSuccess;
-    memory_.reset();
-    size_ = 0;
+    const std::size_t size = bytes > 2 * size_ ? bytes : 2 * size_;  // so that all that was adds up to no more
     void* memory = nullptr;
-    const cudaError_t result = cudaMalloc(&memory, bytes);
+    const cudaError_t result = cudaMalloc(&memory, size);
     if (result != cudaSuccess) return result;
-    memory_.reset(memory);
-    size_ = bytes;
+    blocks_.emplace_back(memory);
+    size_ = size;
     return cudaSuccess;
   }
-  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
+  [[nodiscard]] std::byte* data() const {
+    return blocks_.empty() ? nullptr : static_cast<std::byte*>(blocks_.back().get());
+  }
 
  private:
   struct Free {
     // A device that has failed refuses to free; its context takes the memory along.
     void operator()(void* memory) const { static_cast<void>(cudaFree(memory)); }
   };
-  std::unique_ptr<void, Free> memory_;
+  std::vector<std::unique_ptr<void, Free>> blocks_;
   std::size_t size_ = 0;
 };
 

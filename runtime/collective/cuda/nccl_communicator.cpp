@@ -1,9 +1,10 @@
 #include "runtime/collective/cuda/nccl_communicator.hpp"
 
-#include "runtime/collective/sharded_reduction.hpp"
-
 #include <algorithm>
-#include <thread>
+#include <stdexcept>
+
+#include "runtime/collective/rank_part.hpp"
+#include "runtime/collective/sharded_reduction.hpp"
 
 namespace maestro {
 namespace {
@@ -12,8 +13,12 @@ ncclDataType_t nccl_type(DType dtype) {
   return dtype == DType::bf16 ? ncclBfloat16 : ncclFloat32;
 }
 
-bool all_equal(std::span<const std::int64_t> rows) {
-  return std::all_of(rows.begin(), rows.end(), [&](std::int64_t count) { return count == rows[0]; });
+bool all_equal(std::span<const Tensor> parts) {
+  return std::ranges::all_of(parts, [&](const Tensor& part) { return part.rows() == parts[0].rows(); });
+}
+
+bool all_equal(std::span<const std::span<float>> shards) {
+  return std::ranges::all_of(shards, [&](std::span<float> shard) { return shard.size() == shards[0].size(); });
 }
 
 std::size_t element_index(const Tensor& tensor, const TensorBlock& block) {
@@ -42,34 +47,6 @@ ncclUniqueId make_nccl_id() {
                            ncclGetLastError(nullptr));
 }
 
-NcclCommunicator::NcclCommunicator(const NcclRank& rank) : rank_(rank) {
-  if (rank.size < 1 || rank.rank < 0 || rank.rank >= rank.size) {
-    throw std::invalid_argument("NcclCommunicator: rank " + std::to_string(rank.rank) + " of " +
-                                std::to_string(rank.size));
-  }
-  cuda(cudaGetDevice(&device_), "cudaGetDevice");
-  cuda(counts_.reserve(static_cast<std::size_t>(rank.size) * sizeof(std::int64_t)), "cudaMalloc");
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  const ncclResult_t result = ncclCommInitRankConfig(&communicator_, static_cast<int>(rank.size), rank.id,
-                                                     static_cast<int>(rank.rank), &config);
-  settle(result, "ncclCommInitRankConfig");
-}
-
-NcclCommunicator::~NcclCommunicator() {
-  if (communicator_ == nullptr) return;
-  ncclResult_t state = rank_.abort->given() ? ncclSystemError : ncclCommFinalize(communicator_);
-  while (state == ncclInProgress && !rank_.abort->given()) {
-    std::this_thread::yield();
-    if (ncclCommGetAsyncError(communicator_, &state) != ncclSuccess) state = ncclSystemError;
-  }
-  if (state != ncclSuccess) {
-    end();
-    return;
-  }
-  static_cast<void>(ncclCommDestroy(communicator_));  // nothing is left to be lost, and nobody to be told
-}
-
 void NcclCommunicator::all_reduce_sum(std::span<float> values) {
   all_reduce(values, CollectiveKind::all_reduce_sum, ncclSum);
 }
@@ -81,109 +58,104 @@ void NcclCommunicator::all_reduce_max(std::span<float> values) {
 void NcclCommunicator::all_reduce(std::span<float> values, CollectiveKind kind, ncclRedOp_t operation) {
   begin({.kind = kind, .values = values});
   if (values.empty()) return;
-  settle(
-      ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, operation, communicator_, rank_.stream),
-      "ncclAllReduce");
-  finish("ncclAllReduce");
+  queue_.one("ncclAllReduce", [&](ncclComm_t group) {
+    return ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, operation, group, queue_.stream());
+  });
 }
 
 void NcclCommunicator::all_gather_rows(const Tensor& part, const Tensor& whole) {
   begin({.kind = CollectiveKind::all_gather_rows, .from = part, .to = whole});
-  const auto rows = part_rows(part.rows(), whole.rows(), CollectiveKind::all_gather_rows);
   if (whole.elements() == 0) return;
-  if (!all_equal(rows)) return gather_uneven(part, whole, rows);
-  settle(ncclAllGather(part.raw(), whole.raw(), part.bytes(), ncclUint8, communicator_, rank_.stream), "ncclAllGather");
-  finish("ncclAllGather");
+  const std::vector<Tensor> places = places_of(part, whole, CollectiveKind::all_gather_rows);
+  if (!all_equal(places)) return gather_uneven(part, places);
+  queue_.one("ncclAllGather", [&](ncclComm_t group) {
+    return ncclAllGather(part.raw(), whole.raw(), part.bytes(), ncclUint8, group, queue_.stream());
+  });
 }
 
-void NcclCommunicator::gather_uneven(const Tensor& part, const Tensor& whole, std::span<const std::int64_t> rows) {
-  std::vector<Tensor> places;
-  std::int64_t first = 0;
-  for (const std::int64_t count : rows) {
-    places.push_back(whole.row_slice(first, count));
-    first += count;
-  }
+void NcclCommunicator::gather_uneven(const Tensor& part, std::span<const Tensor> places) {
   const Tensor& own = places[static_cast<std::size_t>(rank())];
   if (part.bytes() > 0 && part.raw() != own.raw()) {
-    cuda(cudaMemcpyAsync(own.raw(), part.raw(), part.bytes(), cudaMemcpyDeviceToDevice, rank_.stream),
-         "cudaMemcpyAsync");
+    queue_.cuda(cudaMemcpyAsync(own.raw(), part.raw(), part.bytes(), cudaMemcpyDeviceToDevice, queue_.stream()),
+                "cudaMemcpyAsync");
   }
-  grouped("all_gather_rows", [&](GroupResult& group) {
+  queue_.group("all_gather_rows", [&](ncclComm_t group, NcclQueue::GroupResult& result) {
     for (int peer = 0; peer < static_cast<int>(size()); ++peer) {
       const Tensor& place = places[static_cast<std::size_t>(peer)];
       if (peer == rank()) continue;
       if (part.bytes() > 0) {
-        group.add(ncclSend(part.raw(), part.bytes(), ncclUint8, peer, communicator_, rank_.stream), "ncclSend");
+        result.add(ncclSend(part.raw(), part.bytes(), ncclUint8, peer, group, queue_.stream()), "ncclSend");
       }
       if (place.bytes() > 0) {
-        group.add(ncclRecv(place.raw(), place.bytes(), ncclUint8, peer, communicator_, rank_.stream), "ncclRecv");
+        result.add(ncclRecv(place.raw(), place.bytes(), ncclUint8, peer, group, queue_.stream()), "ncclRecv");
       }
     }
   });
-  finish("all_gather_rows");
 }
 
 void NcclCommunicator::reduce_scatter_rows(const Tensor& whole, const Tensor& part) {
   begin({.kind = CollectiveKind::reduce_scatter_rows, .from = whole, .to = part});
-  const auto rows = part_rows(part.rows(), whole.rows(), CollectiveKind::reduce_scatter_rows);
   if (whole.elements() == 0) return;
-  if (!all_equal(rows)) return reduce_uneven(whole, part, rows);
-  settle(ncclReduceScatter(whole.raw(), part.raw(), static_cast<std::size_t>(part.elements()), nccl_type(part.dtype()),
-                           ncclSum, communicator_, rank_.stream),
-         "ncclReduceScatter");
-  finish("ncclReduceScatter");
+  const std::vector<Tensor> places = places_of(part, whole, CollectiveKind::reduce_scatter_rows);
+  if (!all_equal(places)) return reduce_uneven(part, places);
+  queue_.one("ncclReduceScatter", [&](ncclComm_t group) {
+    return ncclReduceScatter(whole.raw(), part.raw(), static_cast<std::size_t>(part.elements()),
+                             nccl_type(part.dtype()), ncclSum, group, queue_.stream());
+  });
 }
 
-void NcclCommunicator::reduce_uneven(const Tensor& whole, const Tensor& part, std::span<const std::int64_t> rows) {
-  grouped("reduce_scatter_rows", [&](GroupResult& group) {
-    std::int64_t first = 0;
-    for (std::int64_t owner = 0; owner < size(); ++owner) {
-      const Tensor piece = whole.row_slice(first, rows[static_cast<std::size_t>(owner)]);
-      first += piece.rows();
+void NcclCommunicator::reduce_uneven(const Tensor& part, std::span<const Tensor> places) {
+  queue_.group("reduce_scatter_rows", [&](ncclComm_t group, NcclQueue::GroupResult& result) {
+    for (int owner = 0; owner < static_cast<int>(size()); ++owner) {
+      const Tensor& piece = places[static_cast<std::size_t>(owner)];
       if (piece.elements() == 0) continue;
       void* target = owner == rank() ? part.raw() : nullptr;  // only the root receives
-      group.add(ncclReduce(piece.raw(), target, static_cast<std::size_t>(piece.elements()), nccl_type(piece.dtype()),
-                           ncclSum, static_cast<int>(owner), communicator_, rank_.stream),
-                "ncclReduce");
+      result.add(ncclReduce(piece.raw(), target, static_cast<std::size_t>(piece.elements()), nccl_type(piece.dtype()),
+                            ncclSum, owner, group, queue_.stream()),
+                 "ncclReduce");
     }
   });
-  finish("reduce_scatter_rows");
 }
 
 void NcclCommunicator::reduce_to_shards(std::span<float> values) {
   begin({.kind = CollectiveKind::reduce_to_shards, .values = values});
+  const std::vector<std::span<float>> shards = shards_of(values);
   if (values.empty() || size() == 1) return;
-  grouped("reduce_to_shards", [&](GroupResult& group) {
+  float* const own = shards[static_cast<std::size_t>(rank())].data();
+  if (all_equal(shards)) {
+    return queue_.one("ncclReduceScatter", [&](ncclComm_t group) {
+      return ncclReduceScatter(values.data(), own, shards[0].size(), ncclFloat32, ncclSum, group, queue_.stream());
+    });
+  }
+  queue_.group("reduce_to_shards", [&](ncclComm_t group, NcclQueue::GroupResult& result) {
     for (int owner = 0; owner < static_cast<int>(size()); ++owner) {
-      const std::span<float> shard = shard_of(values, owner);
+      const std::span<float> shard = shards[static_cast<std::size_t>(owner)];
       if (shard.empty()) continue;
-      group.add(ncclReduce(shard.data(), owner == rank() ? shard.data() : nullptr, shard.size(), ncclFloat32, ncclSum,
-                           owner, communicator_, rank_.stream),
-                "ncclReduce");
+      result.add(ncclReduce(shard.data(), owner == rank() ? own : nullptr, shard.size(), ncclFloat32, ncclSum, owner,
+                            group, queue_.stream()),
+                 "ncclReduce");
     }
   });
-  finish("reduce_to_shards");
 }
 
 void NcclCommunicator::gather_shards(std::span<float> values) {
   begin({.kind = CollectiveKind::gather_shards, .values = values});
+  const std::vector<std::span<float>> shards = shards_of(values);
   if (values.empty() || size() == 1) return;
-  grouped("gather_shards", [&](GroupResult& group) {
+  if (all_equal(shards)) {
+    float* const own = shards[static_cast<std::size_t>(rank())].data();
+    return queue_.one("ncclAllGather", [&](ncclComm_t group) {
+      return ncclAllGather(own, values.data(), shards[0].size(), ncclFloat32, group, queue_.stream());
+    });
+  }
+  queue_.group("gather_shards", [&](ncclComm_t group, NcclQueue::GroupResult& result) {
     for (int owner = 0; owner < static_cast<int>(size()); ++owner) {
-      const std::span<float> shard = shard_of(values, owner);
+      const std::span<float> shard = shards[static_cast<std::size_t>(owner)];
       if (shard.empty()) continue;
-      group.add(
-          ncclBroadcast(shard.data(), shard.data(), shard.size(), ncclFloat32, owner, communicator_, rank_.stream),
-          "ncclBroadcast");
+      result.add(ncclBroadcast(shard.data(), shard.data(), shard.size(), ncclFloat32, owner, group, queue_.stream()),
+                 "ncclBroadcast");
     }
   });
-  finish("gather_shards");
-}
-
-std::span<float> NcclCommunicator::shard_of(std::span<float> values, std::int64_t owner) const {
-  const ShardRange shard =
-      shard_range(values.size(), static_cast<std::size_t>(size()), static_cast<std::size_t>(owner));
-  return values.subspan(shard.first, shard.count);
 }
 
 void NcclCommunicator::exchange(const Tensor& from, std::span<const BlockTransfer> sends, const Tensor& to,
@@ -197,26 +169,27 @@ void NcclCommunicator::exchange(const Tensor& from, std::span<const BlockTransfe
   for (const Strip& strip : out) {
     if (!strip.staged) continue;
     const std::size_t width = width_of(from, strip.block);
-    cuda(cudaMemcpy2DAsync(strip.memory, width, place_of(from, strip.block), pitch_of(from), width,
-                           static_cast<std::size_t>(strip.block.rows), cudaMemcpyDeviceToDevice, rank_.stream),
-         "cudaMemcpy2DAsync");
+    queue_.cuda(
+        cudaMemcpy2DAsync(strip.memory, width, place_of(from, strip.block), pitch_of(from), width,
+                          static_cast<std::size_t>(strip.block.rows), cudaMemcpyDeviceToDevice, queue_.stream()),
+        "cudaMemcpy2DAsync");
   }
-  grouped("exchange", [&](GroupResult& group) {
+  queue_.group("exchange", [&](ncclComm_t group, NcclQueue::GroupResult& result) {
     for (const Strip& strip : out) {
-      group.add(ncclSend(strip.memory, strip.bytes, ncclUint8, strip.peer, communicator_, rank_.stream), "ncclSend");
+      result.add(ncclSend(strip.memory, strip.bytes, ncclUint8, strip.peer, group, queue_.stream()), "ncclSend");
     }
     for (const Strip& strip : in) {
-      group.add(ncclRecv(strip.memory, strip.bytes, ncclUint8, strip.peer, communicator_, rank_.stream), "ncclRecv");
+      result.add(ncclRecv(strip.memory, strip.bytes, ncclUint8, strip.peer, group, queue_.stream()), "ncclRecv");
     }
   });
   for (const Strip& strip : in) {
     if (!strip.staged) continue;
     const std::size_t width = width_of(to, strip.block);
-    cuda(cudaMemcpy2DAsync(place_of(to, strip.block), pitch_of(to), strip.memory, width, width,
-                           static_cast<std::size_t>(strip.block.rows), cudaMemcpyDeviceToDevice, rank_.stream),
-         "cudaMemcpy2DAsync");
+    queue_.cuda(
+        cudaMemcpy2DAsync(place_of(to, strip.block), pitch_of(to), strip.memory, width, width,
+                          static_cast<std::size_t>(strip.block.rows), cudaMemcpyDeviceToDevice, queue_.stream()),
+        "cudaMemcpy2DAsync");
   }
-  finish("exchange");
 }
 
 std::vector<NcclCommunicator::Strip> NcclCommunicator::strips_of(const Tensor& tensor,
@@ -233,7 +206,7 @@ std::vector<NcclCommunicator::Strip> NcclCommunicator::strips_of(const Tensor& t
     if (strip.staged) staged += (strip.bytes + alignment - 1) / alignment * alignment;
     strips.push_back(strip);
   }
-  cuda(staging.reserve(staged), "cudaMalloc");
+  queue_.cuda(staging.reserve(staged), "cudaMalloc");
   std::byte* next = staging.data();
   for (Strip& strip : strips) {
     strip.memory = strip.staged ? next : place_of(tensor, strip.block);
@@ -247,114 +220,44 @@ void NcclCommunicator::copy_own_blocks(const CollectiveCall& call) {
     const bool fits =
         sent != nullptr && received != nullptr && sent->rows == received->rows && sent->columns == received->columns;
     if (!fits) {
-      refuse("exchange: rank " + std::to_string(rank()) + " sends itself other blocks than it receives from itself");
+      queue_.refuse("exchange: rank " + std::to_string(rank()) +
+                    " sends itself other blocks than it receives from itself");
     }
     if (sent->rows == 0 || sent->columns == 0) return;
-    cuda(cudaMemcpy2DAsync(place_of(call.to, *received), pitch_of(call.to), place_of(call.from, *sent),
-                           pitch_of(call.from), width_of(call.from, *sent), static_cast<std::size_t>(sent->rows),
-                           cudaMemcpyDeviceToDevice, rank_.stream),
-         "cudaMemcpy2DAsync");
+    queue_.cuda(cudaMemcpy2DAsync(place_of(call.to, *received), pitch_of(call.to), place_of(call.from, *sent),
+                                  pitch_of(call.from), width_of(call.from, *sent), static_cast<std::size_t>(sent->rows),
+                                  cudaMemcpyDeviceToDevice, queue_.stream()),
+                "cudaMemcpy2DAsync");
   });
 }
 
-std::vector<std::int64_t> NcclCommunicator::part_rows(std::int64_t own, std::int64_t rows, CollectiveKind kind) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(size()), rows - own);
-  counts[static_cast<std::size_t>(rank())] = own;
-  if (size() > 2) {
-    auto* gathered = reinterpret_cast<std::int64_t*>(counts_.data());
-    cuda(cudaMemcpyAsync(gathered + rank(), &own, sizeof own, cudaMemcpyHostToDevice, rank_.stream), "cudaMemcpyAsync");
-    settle(ncclAllGather(gathered + rank(), gathered, 1, ncclInt64, communicator_, rank_.stream), "ncclAllGather");
-    finish("ncclAllGather of the rows of all parts");
-    // Only now: a copy to the host waits for the stream without looking for abort().
-    cuda(cudaMemcpyAsync(counts.data(), gathered, counts.size() * sizeof own, cudaMemcpyDeviceToHost, rank_.stream),
-         "cudaMemcpyAsync");
-    finish("cudaMemcpyAsync of the rows of all parts");
+std::vector<Tensor> NcclCommunicator::places_of(const Tensor& part, const Tensor& whole, CollectiveKind kind) {
+  std::vector<Tensor> places;
+  for (std::int64_t owner = 0; owner < size(); ++owner) {
+    const RankPart rows = rank_part(whole.rows(), size(), owner);
+    places.push_back(whole.row_slice(rows.first, rows.count));
   }
-  std::int64_t sum = 0;
-  for (const std::int64_t count : counts) sum += count;
-  if (sum == rows && own <= rows) return counts;
-  refuse(std::string(name_of(kind)) + ": the parts of all ranks have " + std::to_string(std::max(sum, own)) +
-         " rows, the whole of rank " + std::to_string(rank()) + " has " + std::to_string(rows));
+  const std::int64_t own = places[static_cast<std::size_t>(rank())].rows();
+  if (part.rows() == own) return places;
+  queue_.refuse(std::string(name_of(kind)) + ": rank " + std::to_string(rank()) + " of " + std::to_string(size()) +
+                " has a part of " + std::to_string(part.rows()) + " rows; its part of " + std::to_string(whole.rows()) +
+                " rows is " + std::to_string(own));
+}
+
+std::vector<std::span<float>> NcclCommunicator::shards_of(std::span<float> values) const {
+  std::vector<std::span<float>> shards;
+  for (std::int64_t owner = 0; owner < size(); ++owner) {
+    const ShardRange shard =
+        shard_range(values.size(), static_cast<std::size_t>(size()), static_cast<std::size_t>(owner));
+    shards.push_back(values.subspan(shard.first, shard.count));
+  }
+  return shards;
 }
 
 void NcclCommunicator::begin(const CollectiveCall& call) {
-  look_for_abort(name_of(call.kind));
+  queue_.begin(name_of(call.kind));
   const std::string wrong = side_violation(call, rank(), size());
-  if (!wrong.empty()) refuse(wrong);
-  cuda(cudaSetDevice(device_), "cudaSetDevice");
-}
-
-void NcclCommunicator::finish(std::string_view call) {
-  cudaError_t state = cudaStreamQuery(rank_.stream);
-  for (; state == cudaErrorNotReady; state = cudaStreamQuery(rank_.stream)) {
-    look_for_abort(call);
-    ncclResult_t error = ncclSuccess;
-    settle(ncclCommGetAsyncError(communicator_, &error), "ncclCommGetAsyncError");
-    settle(error, call);
-    std::this_thread::yield();
-  }
-  cuda(state, call);
-  look_for_abort(call);
-}
-
-void NcclCommunicator::GroupResult::add(ncclResult_t next, std::string_view next_call) {
-  if (result != ncclSuccess || next == ncclSuccess || next == ncclInProgress) return;
-  result = next;
-  call = next_call;
-}
-
-template <class Issue>
-void NcclCommunicator::grouped(std::string_view call, const Issue& issue) {
-  settle(ncclGroupStart(), "ncclGroupStart");
-  GroupResult group;
-  issue(group);
-  const ncclResult_t ended = ncclGroupEnd();
-  settle(group.result, group.call);
-  settle(ended, call);
-}
-
-void NcclCommunicator::settle(ncclResult_t result, std::string_view call) {
-  while (result == ncclInProgress) {
-    look_for_abort(call);
-    std::this_thread::yield();
-    const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &result);
-    if (asked != ncclSuccess) result = asked;
-  }
-  if (result == ncclSuccess) return;
-  fail(call, std::string(ncclGetErrorString(result)) + ": " + ncclGetLastError(communicator_));
-}
-
-void NcclCommunicator::cuda(cudaError_t result, std::string_view call) {
-  if (result != cudaSuccess) fail(call, cudaGetErrorString(result));
-}
-
-void NcclCommunicator::look_for_abort(std::string_view call) {
-  if (!rank_.abort->given()) return;
-  end();
-  throw CommunicatorAborted(at_rank(call) + "the group was aborted: " + rank_.abort->why());
-}
-
-std::string NcclCommunicator::at_rank(std::string_view call) const {
-  return std::string(call) + " on rank " + std::to_string(rank()) + " of " + std::to_string(size()) + ": ";
-}
-
-void NcclCommunicator::fail(std::string_view call, const std::string& text) {
-  const std::string error = at_rank(call) + text;
-  rank_.abort->give(error);
-  end();
-  throw std::runtime_error(error);
-}
-
-void NcclCommunicator::refuse(const std::string& wrong) {
-  rank_.abort->give(wrong);
-  end();
-  throw std::logic_error(wrong);
-}
-
-void NcclCommunicator::end() {
-  if (communicator_ == nullptr) return;
-  static_cast<void>(ncclCommAbort(communicator_));  // what failed is told by whoever ends it
-  communicator_ = nullptr;
+  if (!wrong.empty()) queue_.refuse(wrong);
 }
 
 }  // namespace maestro

@@ -97,6 +97,7 @@ std::unique_ptr<Communicator> CudaBackend::join(Device& device, const GroupRank&
   nccl.rank = rank.rank;
   nccl.stream = own->stream();
   if (rank.abort) nccl.abort = rank.abort;
+  nccl.watch = own->groups();
   return std::make_unique<NcclCommunicator>(nccl);
 }
 

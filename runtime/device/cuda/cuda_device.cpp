@@ -18,6 +18,7 @@ class StreamTimer final : public WorkTimer {
     check(cudaEventRecord(marks_.back().get(), stream_), "a mark of time");
   }
   [[nodiscard]] double milliseconds(std::size_t from, std::size_t to) const override {
+    const CurrentDevice current(events_->device());
     float passed = 0;
     check(cudaEventElapsedTime(&passed, marks_.at(from).get(), marks_.at(to).get()), "the time between marks");
     return passed;
@@ -35,12 +36,16 @@ int multiprocessors_of(int device) {
   return count;
 }
 
-/// What a driver that cuts a device leaves to be seen: whether work of the runtime runs on a part's stream.
+/// What a driver that cuts a device leaves to be seen: whether work of the runtime runs on a part's stream, and whether
+/// events of the device mark it there, which the driver says of events of the stream's own context alone.
 cudaError_t try_work(cudaStream_t stream) {
+  const Event mark;
   void* word = nullptr;
   cudaError_t result = cudaMalloc(&word, sizeof(int));
   if (result == cudaSuccess) result = cudaMemsetAsync(word, 0, sizeof(int), stream);
+  if (result == cudaSuccess) result = cudaEventRecord(mark.get(), stream);
   if (result == cudaSuccess) result = cudaStreamSynchronize(stream);
+  if (result == cudaSuccess) result = cudaEventQuery(mark.get());
   static_cast<void>(cudaFree(word));
   if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
   return result;
@@ -50,10 +55,14 @@ cudaError_t try_work(cudaStream_t stream) {
 
 EventState AskEvent::operator()(const PolledEvent& asked) const {
   if (!asked.failure.empty()) return {false, asked.device + ": " + asked.failure};
+  CurrentDevice::keep(asked.event->device());  // the thread is the poller's own
   const cudaError_t result = cudaEventQuery(asked.event->get());
   if (result == cudaSuccess) return {true, {}};
   static_cast<void>(cudaGetLastError());
-  if (result == cudaErrorNotReady) return {};
+  if (result == cudaErrorNotReady) {
+    const std::string failed = asked.groups ? asked.groups->failure() : std::string();
+    return failed.empty() ? EventState{} : EventState{false, asked.device + ": " + failed};
+  }
   return {false, asked.device + ": " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) +
                      ", found behind the work that failed)"};
 }
@@ -91,7 +100,8 @@ CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts
       copy_number_(poller.new_stream()),
       outstanding_(std::make_shared<Outstanding>()),
       events_(std::make_shared<EventPool>(index_)),
-      timed_events_(std::make_shared<EventPool>(index_, true)) {
+      timed_events_(std::make_shared<EventPool>(index_, true)),
+      pinned_(index_) {
   const CurrentDevice current(index_);
   work_ = std::make_unique<WorkStream>(open_stream(options, parts));
   copies_ = Stream(Priority::critical);  // whoever copies has somebody waiting
@@ -101,7 +111,7 @@ CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts
   };
   graphs_ = std::make_unique<GraphCache>(*work_, events_, say);
   table_ = make_table({index_, stream(), multiprocessors_, *memory_, pinned_, *graphs_, say, options.deterministic});
-  thread_ = std::make_unique<WorkThread>([device = index_] { static_cast<void>(cudaSetDevice(device)); });
+  thread_ = std::make_unique<WorkThread>([device = index_] { CurrentDevice::keep(device); });
 }
 
 Stream CudaDevice::open_stream(const DeviceOptions& options, DeviceParts& parts) {
@@ -141,7 +151,7 @@ CudaDevice::~CudaDevice() {
 }
 
 PolledEvent CudaDevice::mark_behind(cudaStream_t stream, const std::function<void()>& queue) {
-  PolledEvent mark{std::nullopt, name_, {}};
+  PolledEvent mark{std::nullopt, name_, {}, groups_};
   try {
     queue();
     PooledEvent event = events_->take();

@@ -6,9 +6,8 @@
 //       device as the failure of every completion that is outstanding or comes later.
 // CD-3: stop() returns when both streams are idle and every completion, of work and of copies, is delivered and gone,
 //       with all that it held.
-// CD-4: move() copies on a stream of its own, in the order of the calls; neither stream waits for the other. Memory
-// that
-//       a copy uses stays its caller's until `done`: released before, it may be given out again meanwhile (DS-3).
+// CD-4: move() copies on a stream of its own, in the order of the calls; neither stream waits for the other.
+//       Memory that a copy uses stays its caller's until `done`: released before, it may be given out again (DS-3).
 #pragma once
 
 #include <functional>
@@ -17,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/collective/group_watch.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/device/completion_poller.hpp"
 #include "runtime/device/cuda/device_space.hpp"
@@ -31,6 +31,7 @@ struct PolledEvent {
   std::optional<PooledEvent> event;
   std::string device;  ///< its name, for what failed
   std::string failure;
+  std::shared_ptr<GroupWatch> groups = {};  ///< that the work before the mark may wait in
 };
 struct AskEvent {
   EventState operator()(const PolledEvent& asked) const;
@@ -78,6 +79,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] DeviceSpace& memory() const { return *memory_; }
   [[nodiscard]] PinnedSpace& pinned() { return pinned_; }
   [[nodiscard]] GraphCache& graphs() { return *graphs_; }
+  /// What completions that do not come ask for what has failed.
+  [[nodiscard]] const std::shared_ptr<GroupWatch>& groups() const { return groups_; }
 
  private:
   class Outstanding;
@@ -94,7 +97,8 @@ class CudaDevice final : public Device {
   StreamNumber number_;
   StreamNumber copy_number_;
   std::shared_ptr<Outstanding> outstanding_;  // with the completions, whose last may come from the poller's thread
-  std::shared_ptr<EventPool> events_;         // with the events that the poller still holds
+  std::shared_ptr<GroupWatch> groups_ = std::make_shared<GroupWatch>();
+  std::shared_ptr<EventPool> events_;  // with the events that the poller still holds
   std::shared_ptr<EventPool> timed_events_;
   std::unique_ptr<DevicePart> part_;  // before the stream that is made of it
   std::unique_ptr<WorkStream> work_;

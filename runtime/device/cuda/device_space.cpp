@@ -163,6 +163,7 @@ SpaceFigures DeviceSpace::figures() const {
 }
 
 PinnedSpace::~PinnedSpace() {
+  const CurrentDevice current(device_);
   for (std::byte* block : cache_.drain()) static_cast<void>(cudaFreeHost(block));
 }
 
@@ -171,6 +172,7 @@ std::byte* PinnedSpace::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   std::byte* block = cache_.take(bytes);
   if (block == nullptr) {
+    const CurrentDevice current(device_);
     void* made = nullptr;
     const cudaError_t result = cudaHostAlloc(&made, size, cudaHostAllocPortable | cudaHostAllocMapped);
     if (result != cudaSuccess) {

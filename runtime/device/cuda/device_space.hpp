@@ -89,10 +89,11 @@ class DeviceSpace final : public MemorySpace {
 };
 
 /// Page-locked memory of the host that devices read and write: host memory as any other, blocks cached by size. What is
-/// released must not be in use by a device any more.
+/// released must not be in use by a device any more. `device` is the one whose part of the runtime allocates it; every
+/// device reaches it.
 class PinnedSpace final : public MemorySpace {
  public:
-  PinnedSpace() = default;
+  explicit PinnedSpace(int device = 0) : device_(device) {}
   ~PinnedSpace() override;
   PinnedSpace(const PinnedSpace&) = delete;
   PinnedSpace& operator=(const PinnedSpace&) = delete;
@@ -106,6 +107,7 @@ class PinnedSpace final : public MemorySpace {
   [[nodiscard]] SpaceFigures figures() const;
 
  private:
+  int device_;
   mutable std::mutex mutex_;
   BlockCache cache_;
 };

@@ -13,20 +13,34 @@
 
 namespace maestro::cuda {
 
-/// Makes a device current for this thread, and the one before it again at the end. Never throws: the calls in between
-/// fail where it could not.
+/// Makes a device current for this thread, and the one before it again at the end, if it was made current by this
+/// class. Else the thread is left as it is: to make device 0 current is to start it, with all the memory that takes,
+/// also where nobody uses it. Never throws: the calls in between fail where it could not.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device) {
-    static_cast<void>(cudaGetDevice(&before_));
-    static_cast<void>(cudaSetDevice(device));
+    if (given()) static_cast<void>(cudaGetDevice(&before_));
+    keep(device);
   }
-  ~CurrentDevice() { static_cast<void>(cudaSetDevice(before_)); }
+  ~CurrentDevice() {
+    if (before_ != none) static_cast<void>(cudaSetDevice(before_));
+  }
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;
+  /// For good.
+  static void keep(int device) {
+    static_cast<void>(cudaSetDevice(device));
+    given() = true;
+  }
 
  private:
-  int before_ = 0;
+  static constexpr int none = -1;
+  /// Whether this thread has been given a device.
+  static bool& given() {
+    thread_local bool given_one = false;
+    return given_one;
+  }
+  int before_ = none;
 };
 
 /// What CUDA calls a priority: the device's range for critical and background work.
@@ -96,6 +110,7 @@ class PooledEvent {
     return *this;
   }
   [[nodiscard]] cudaEvent_t get() const { return event_.get(); }
+  [[nodiscard]] int device() const;
 
  private:
   std::shared_ptr<EventPool> pool_;
@@ -107,6 +122,13 @@ class PooledEvent {
 class EventPool : public std::enable_shared_from_this<EventPool> {
  public:
   explicit EventPool(int device, bool timed = false) : device_(device), timed_(timed) {}
+  ~EventPool() {
+    const CurrentDevice current(device_);
+    free_.clear();
+  }
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+  [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] PooledEvent take() {
     {
       const std::lock_guard lock(mutex_);
@@ -130,6 +152,10 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   std::mutex mutex_;
   std::vector<Event> free_;
 };
+
+inline int PooledEvent::device() const {
+  return pool_->device();
+}
 
 inline PooledEvent::~PooledEvent() {
   if (pool_ != nullptr && event_.get() != nullptr) pool_->give_back(std::move(event_));

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/core/result.hpp"
+#include "runtime/ops/adamw_coefficients.hpp"
 #include "runtime/ops/cpu/flat_kernels.hpp"
 #include "runtime/ops/cpu/norm_kernels.hpp"
 #include "runtime/ops/cpu/rotary_kernels.hpp"
@@ -267,21 +268,12 @@ void CpuOperatorTable::top_k(const Tensor& logits, const Tensor& values, const T
 void CpuOperatorTable::adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean,
                              std::span<float> variance, const AdamWStep& step) const {
   assert(gradient.size() == value.size() && mean.size() == value.size() && variance.size() == value.size());
-  const auto steps = static_cast<double>(step.step);
   flat_kernels(isa_).adamw({.value = value.data(),
                             .gradient = gradient.data(),
                             .mean = mean.data(),
                             .variance = variance.data(),
                             .count = static_cast<std::int64_t>(value.size()),
-                            .keep = static_cast<float>(1.0 - step.lr * step.weight_decay),
-                            .step_size = static_cast<float>(step.lr / (1.0 - std::pow(step.beta1, steps))),
-                            .inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(step.beta2, steps))),
-                            .beta1 = static_cast<float>(step.beta1),
-                            .beta2 = static_cast<float>(step.beta2),
-                            .one_less_beta1 = static_cast<float>(1.0 - step.beta1),
-                            .one_less_beta2 = static_cast<float>(1.0 - step.beta2),
-                            .epsilon = static_cast<float>(step.epsilon),
-                            .gradient_scale = static_cast<float>(step.gradient_scale)});
+                            .step = adamw_coefficients(step)});
 }
 
 Pending<double> CpuOperatorTable::sum_of_squares(std::span<const float> values) const {

@@ -6,7 +6,6 @@ namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
 
 constexpr float lowest = -3.402823466e38F;
-constexpr float smallest_normal = 1.17549435e-38F;
 
 /// The lanes that hold elements; the others become `otherwise`.
 MAESTRO_INLINE Vec keep(Whole, Vec value, float) {
@@ -14,26 +13,6 @@ MAESTRO_INLINE Vec keep(Whole, Vec value, float) {
 }
 MAESTRO_INLINE Vec keep(Part part, Vec value, float otherwise) {
   return select(lane_numbers() < static_cast<std::int32_t>(part.count), value, broadcast(otherwise));
-}
-
-/// Natural logarithm of positive normal numbers with relative error below 2e-7: mantissa reduced to [sqrt(1/2),
-/// sqrt(2)), minimax polynomial of Cephes `logf` (Moshier 1992).
-MAESTRO_INLINE Vec log_positive(Vec x) {
-  const IVec bits = float_to_bits(x);
-  const IVec reduced = bits - 0x3f3504f3;  // sqrt(1/2)
-  const Vec exponent = __builtin_convertvector(reduced >> 23, Vec);
-  const Vec m = bits_to_float((reduced & 0x007fffff) + 0x3f3504f3) - 1.0F;
-  Vec p = m * 7.0376836292e-2F - 1.1514610310e-1F;
-  p = p * m + 1.1676998740e-1F;
-  p = p * m - 1.2420140846e-1F;
-  p = p * m + 1.4249322787e-1F;
-  p = p * m - 1.6668057665e-1F;
-  p = p * m + 2.0000714765e-1F;
-  p = p * m - 2.4999993993e-1F;
-  p = p * m + 3.3333331174e-1F;
-  const Vec square = m * m;
-  p = p * m * square - exponent * 2.12194440e-4F - square * 0.5F;
-  return m + p + exponent * 0.693359375F;
 }
 
 float segment_maximum(const float* values, std::int64_t count) {
@@ -105,22 +84,15 @@ SegmentSums scan_segment(const SegmentScan& call) {
   return call.inverse_t == 1.0F ? scan_at<true>(call) : scan_at<false>(call);
 }
 
-/// log(beta p + (1 - beta) q); where both underflow it stays finite, and is only ever multiplied with p or q.
-inline Vec log_mixture(Vec p, Vec q, float beta) {
-  return log_positive(maximum(p * broadcast(beta) + q * broadcast(1.0F - beta), broadcast(smallest_normal)));
-}
-
 SegmentMixture mix_segment(const SegmentGradient& call) {
   Vec teacher{};
   Vec student{};
   for_vectors(call.segment.count, [&](std::int64_t at, auto lanes) {
-    const Vec log_q = (lanes.load(call.segment.z + at) - broadcast(call.z.max)) * broadcast(call.inverse_t) -
-                      broadcast(call.z.log_sum);
-    const Vec log_p = (lanes.load(call.segment.u + at) - broadcast(call.u.max)) * broadcast(call.inverse_t) -
-                      broadcast(call.u.log_sum);
+    const Vec log_q = call.z.log_probability(lanes.load(call.segment.z + at), call.inverse_t);
+    const Vec log_p = call.u.log_probability(lanes.load(call.segment.u + at), call.inverse_t);
     const Vec q = exp(log_q);
     const Vec p = exp(log_p);
-    const Vec log_m = log_mixture(p, q, call.beta);
+    const Vec log_m = Divergences::log_mixture(p, q, call.beta);
     teacher += keep(lanes, p * (log_p - log_m), 0);
     student += keep(lanes, q * (log_q - log_m), 0);
   });
@@ -136,13 +108,12 @@ void differentiate(const SegmentGradient& call) {
     const Vec q = exp(log_q);
     Vec dz = q * broadcast(call.weight);
     if constexpr (Form != GradientForm::student_only) {
-      const Vec u = lanes.load(call.segment.u + at) - broadcast(call.u.max);
-      const Vec log_p = u * broadcast(call.inverse_t) - broadcast(call.u.log_sum);
+      const Vec log_p = call.u.log_probability(lanes.load(call.segment.u + at), call.inverse_t);
       if constexpr (Form == GradientForm::forward_kl) dz -= exp(log_p) * broadcast(call.weight);
       if constexpr (Form == GradientForm::reverse_kl) dz *= log_q - log_p - broadcast(call.divergence);
       if constexpr (Form == GradientForm::js) {
-        dz *=
-            (log_q - log_mixture(exp(log_p), q, call.beta) - broadcast(call.divergence)) * broadcast(1.0F - call.beta);
+        dz *= (log_q - Divergences::log_mixture(exp(log_p), q, call.beta) - broadcast(call.divergence)) *
+              broadcast(1.0F - call.beta);
       }
     }
     if constexpr (Unit) {

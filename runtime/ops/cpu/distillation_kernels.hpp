@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"
+#include "runtime/ops/element_math.hpp"
 
 namespace maestro::cpu {
 
@@ -16,12 +17,7 @@ struct RowSegment {
   std::int64_t count = 0;
 };
 
-/// What is known of one distribution of a row after scanning it: softmax at T is exp((x - max) * inverse_t - log_sum).
-struct Normaliser {
-  float max = 0;
-  float log_sum = 0;      ///< log S_t
-  float log_sum_one = 0;  ///< log S at temperature 1
-};
+using element::Normaliser;
 
 enum class CrossTerm : std::uint8_t {
   none,

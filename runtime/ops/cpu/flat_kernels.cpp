@@ -7,13 +7,13 @@ namespace {
 
 void adamw(const AdamWCall& call) {
   for_vectors(call.count, [c = call](std::int64_t i, auto part) {
-    const Vec g = part.load(c.gradient + i) * c.gradient_scale;
-    const Vec m = c.beta1 * part.load(c.mean + i) + c.one_less_beta1 * g;
-    const Vec v = c.beta2 * part.load(c.variance + i) + c.one_less_beta2 * (g * g);
-    const Vec step = c.step_size * m / (square_root(v) * c.inverse_root + c.epsilon);
-    part.store(c.value + i, part.load(c.value + i) * c.keep - step);
-    part.store(c.mean + i, m);
-    part.store(c.variance + i, v);
+    Vec value = part.load(c.value + i);
+    Vec mean = part.load(c.mean + i);
+    Vec variance = part.load(c.variance + i);
+    c.step.template update<VectorMath>(value, part.load(c.gradient + i), mean, variance);
+    part.store(c.value + i, value);
+    part.store(c.mean + i, mean);
+    part.store(c.variance + i, variance);
     part.store(c.gradient + i, Vec{});
   });
 }

@@ -2,26 +2,18 @@
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"
+#include "runtime/ops/element_math.hpp"
 
 namespace maestro::cpu {
 
-/// value -= lr decay value; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
-/// value -= step_size m / (sqrt(v) inverse_root + epsilon); gradient = 0, with g = gradient gradient_scale.
+/// A step of each parameter; then gradient = 0.
 struct AdamWCall {
   float* value;
   float* gradient;
   float* mean;
   float* variance;
   std::int64_t count;
-  float keep;          ///< 1 - lr * weight_decay
-  float step_size;     ///< lr / (1 - beta1^step)
-  float inverse_root;  ///< 1 / sqrt(1 - beta2^step)
-  float beta1;
-  float beta2;
-  float one_less_beta1;  ///< 1 - beta1, rounded once from f64
-  float one_less_beta2;
-  float epsilon;
-  float gradient_scale;
+  element::AdamW step;
 };
 
 struct FlatKernels {

@@ -1,7 +1,7 @@
 #include "runtime/ops/cpu/matrix_kernels.hpp"
 
-#include "runtime/ops/cpu/gelu.hpp"
 #include "runtime/ops/cpu/storage.hpp"
+#include "runtime/ops/cpu/vector_math.hpp"
 
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
@@ -46,7 +46,7 @@ void round_to_bf16(const float* from, float* to, std::int64_t count) {
   for_vectors(count, [=](std::int64_t i, auto part) { part.store(to + i, rounded(part.load(from + i))); });
 }
 
-template <bool Bias, bool Gelu, bool Accumulate, class T>
+template <bool Bias, bool WithGelu, bool Accumulate, class T>
 void finish_rows(const EpilogueCall& call, T* to) {
   for (std::int64_t row = 0; row < call.rows; ++row) {
     const float* from = call.from + row * call.from_stride;
@@ -55,7 +55,7 @@ void finish_rows(const EpilogueCall& call, T* to) {
     for_vectors(call.columns, [=](std::int64_t i, auto part) {
       Vec value = part.load(from + i);
       if constexpr (Bias) value += part.load(bias + i);
-      if constexpr (Gelu) value = gelu_of(value);
+      if constexpr (WithGelu) value = Gelu::value(value);
       if constexpr (Accumulate) value += part.load(out + i);
       part.store(out + i, value);
     });

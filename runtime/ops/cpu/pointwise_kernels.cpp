@@ -1,6 +1,5 @@
 #include "runtime/ops/cpu/pointwise_kernels.hpp"
 
-#include "runtime/ops/cpu/gelu.hpp"
 #include "runtime/ops/cpu/storage.hpp"
 
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
@@ -32,7 +31,7 @@ void add(In a, In b, Out out, std::int64_t count) {
 void gelu(In x, Out y, std::int64_t count) {
   typed(x, [&](const auto* from) {
     typed(y, [&](auto* to) {
-      for_vectors(count, [=](std::int64_t i, auto part) { part.store(to + i, gelu_of(part.load(from + i))); });
+      for_vectors(count, [=](std::int64_t i, auto part) { part.store(to + i, Gelu::value(part.load(from + i))); });
     });
   });
 }
@@ -43,7 +42,7 @@ void gelu_backward(In dy, In x, Out dx, std::int64_t count) {
     typed(x, [&](const auto* input) {
       typed(dx, [&](auto* to) {
         for_vectors(count, [=](std::int64_t i, auto part) {
-          part.store(to + i, part.load(gradient + i) * gelu_slope(part.load(input + i)));
+          part.store(to + i, part.load(gradient + i) * Gelu::slope(part.load(input + i)));
         });
       });
     });
@@ -58,8 +57,7 @@ void swiglu(In x, Out y, std::int64_t rows, std::int64_t features) {
         const auto* up = gate + features;
         auto* to = out + row * features;
         for_vectors(features, [=](std::int64_t i, auto part) {
-          const Vec g = part.load(gate + i);
-          part.store(to + i, g * sigmoid(g) * part.load(up + i));
+          part.store(to + i, Swiglu::value(part.load(gate + i), part.load(up + i)));
         });
       }
     });
@@ -75,12 +73,10 @@ void swiglu_backward(In dy, In x, Out dx, std::int64_t rows, std::int64_t featur
           const auto* gate = in + row * 2 * features;
           auto* dgate = out + row * 2 * features;
           for_vectors(features, [=](std::int64_t i, auto part) {
-            const Vec d = part.load(gradient + i);
-            const Vec g = part.load(gate + i);
-            const Vec u = part.load(gate + features + i);
-            const Vec s = sigmoid(g);
-            part.store(dgate + i, d * u * s * (1.0F + g * (1.0F - s)));
-            part.store(dgate + features + i, d * g * s);
+            const Swiglu found =
+                Swiglu::gradient(part.load(gradient + i), part.load(gate + i), part.load(gate + features + i));
+            part.store(dgate + i, found.dgate);
+            part.store(dgate + features + i, found.dup);
           });
         }
       });

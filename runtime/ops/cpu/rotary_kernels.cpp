@@ -13,12 +13,10 @@ void rotate_head(const RotaryCall& call, std::int64_t table_row, T* head) {
   T* second = head + call.half;
   const float direction = call.direction;
   for_vectors(call.half, [=](std::int64_t i, auto part) {
-    const Vec a = part.load(first + i);
-    const Vec b = part.load(second + i);
-    const Vec c = part.load(cosines + i);
-    const Vec s = part.load(sines + i) * direction;
-    part.store(first + i, a * c - b * s);
-    part.store(second + i, b * c + a * s);
+    const RotaryPair pair{part.load(first + i), part.load(second + i)};
+    const RotaryPair rotated = pair.rotated(part.load(cosines + i), part.load(sines + i) * direction);
+    part.store(first + i, rotated.first);
+    part.store(second + i, rotated.second);
   });
 }
 

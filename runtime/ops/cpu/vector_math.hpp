@@ -12,6 +12,8 @@
 
 #include <cstdint>
 
+#include "runtime/ops/element_math.hpp"
+
 #ifndef MAESTRO_ISA_NAMESPACE
 #error "include this from sources given to maestro_isa_sources only"
 #endif
@@ -287,5 +289,39 @@ MAESTRO_INLINE Vec sigmoid(Vec x) {
 MAESTRO_INLINE Vec tanh(Vec x) {
   return 2.0F * sigmoid(2.0F * x) - 1.0F;
 }
+
+/// Natural logarithm of positive normal numbers with relative error below 2e-7: mantissa reduced to [sqrt(1/2),
+/// sqrt(2)), minimax polynomial of Cephes `logf` (Moshier 1992).
+MAESTRO_INLINE Vec log_positive(Vec x) {
+  const IVec bits = float_to_bits(x);
+  const IVec reduced = bits - 0x3f3504f3;  // sqrt(1/2)
+  const Vec exponent = __builtin_convertvector(reduced >> 23, Vec);
+  const Vec m = bits_to_float((reduced & 0x007fffff) + 0x3f3504f3) - 1.0F;
+  Vec p = m * 7.0376836292e-2F - 1.1514610310e-1F;
+  p = p * m + 1.1676998740e-1F;
+  p = p * m - 1.2420140846e-1F;
+  p = p * m + 1.4249322787e-1F;
+  p = p * m - 1.6668057665e-1F;
+  p = p * m + 2.0000714765e-1F;
+  p = p * m - 2.4999993993e-1F;
+  p = p * m + 3.3333331174e-1F;
+  const Vec square = m * m;
+  p = p * m * square - exponent * 2.12194440e-4F - square * 0.5F;
+  return m + p + exponent * 0.693359375F;
+}
+
+/// What the formulas of element_math.hpp are made of here.
+struct VectorMath {
+  using Value = Vec;
+  MAESTRO_INLINE static Vec exponential(Vec x) { return exp(x); }
+  MAESTRO_INLINE static Vec logarithm(Vec x) { return log_positive(x); }
+  MAESTRO_INLINE static Vec sigmoid(Vec x) { return MAESTRO_ISA_NAMESPACE::sigmoid(x); }
+  MAESTRO_INLINE static Vec square_root(Vec x) { return MAESTRO_ISA_NAMESPACE::square_root(x); }
+  MAESTRO_INLINE static Vec larger(Vec a, Vec b) { return maximum(a, b); }
+};
+using Gelu = element::GeluOf<VectorMath>;
+using Swiglu = element::SwigluOf<VectorMath>;
+using RotaryPair = element::RotaryPairOf<Vec>;
+using Divergences = element::DivergencesOf<VectorMath>;
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

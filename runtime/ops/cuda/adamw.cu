@@ -2,7 +2,7 @@
 
 #include "runtime/ops/cuda/element_access.cuh"
 #include "runtime/ops/cuda/kernels.hpp"
-#include "runtime/ops/element_math.hpp"
+#include "runtime/ops/adamw_coefficients.hpp"
 
 namespace maestro::cuda {
 
@@ -46,19 +46,6 @@ __global__ void __launch_bounds__(flat_threads) adamw_kernel(AdamWVectors vector
   }
 }
 
-element::AdamW coefficients(const AdamWStep& step) {
-  const auto steps = static_cast<double>(step.step);
-  return {.keep = static_cast<float>(1.0 - step.lr * step.weight_decay),
-          .step_size = static_cast<float>(step.lr / (1.0 - std::pow(step.beta1, steps))),
-          .inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(step.beta2, steps))),
-          .beta1 = static_cast<float>(step.beta1),
-          .beta2 = static_cast<float>(step.beta2),
-          .one_less_beta1 = static_cast<float>(1.0 - step.beta1),
-          .one_less_beta2 = static_cast<float>(1.0 - step.beta2),
-          .epsilon = static_cast<float>(step.epsilon),
-          .gradient_scale = static_cast<float>(step.gradient_scale)};
-}
-
 }  // namespace
 
 void adamw(const Launch& at, const AdamWVectors& vectors, const AdamWStep& step) {
@@ -69,7 +56,7 @@ void adamw(const Launch& at, const AdamWVectors& vectors, const AdamWStep& step)
   with_flag(packed, [&](auto flag) {
     constexpr bool Packed = decltype(flag)::value;
     const unsigned blocks = flat_blocks(vectors.count, flat_threads * (Packed ? adamw_width : 1), at.multiprocessors);
-    launch({"adamw", blocks, flat_threads, 0, at.stream}, adamw_kernel<Packed>, vectors, coefficients(step));
+    launch({"adamw", blocks, flat_threads, 0, at.stream}, adamw_kernel<Packed>, vectors, adamw_coefficients(step));
   });
 }
 

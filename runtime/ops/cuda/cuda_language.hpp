@@ -40,8 +40,10 @@ namespace maestro::cuda {
 inline constexpr unsigned all_lanes = 0xffffffffU;
 inline constexpr int warp_size = 32;
 inline constexpr int most_warps = 32;  ///< of a block
-/// Of dynamic shared memory; more has to be asked for per kernel.
+/// Of a block; more has to be asked for per kernel. Static and dynamic shared memory count together.
 inline constexpr std::size_t shared_bytes_without_asking = std::size_t{48} * 1024;
+/// Of kernels that have dynamic shared memory beside it: what reductions over a block keep.
+inline constexpr std::size_t most_static_shared_bytes = std::size_t{2} * 1024;
 
 /// The block's dynamic shared memory, 16-byte aligned and uninitialised.
 template <class T>
@@ -191,7 +193,7 @@ struct LaunchShape {
 /// while the kernel runs shows in a later call.
 template <class... Parameters, class... Arguments>
 void launch(const LaunchShape& shape, void (*kernel)(Parameters...), Arguments... arguments) {
-  if (shape.shared_bytes > shared_bytes_without_asking) {
+  if (shape.shared_bytes > shared_bytes_without_asking - most_static_shared_bytes) {
     check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shape.shared_bytes)),
           shape.kernel);

@@ -16,6 +16,15 @@ std::span<std::byte> bytes_of(const SpaceMemory& memory) {
   return {memory.data(), memory.size()};
 }
 
+/// What products are planned for: 0, all of the device, unless the stream has a part of it only.
+int planned_multiprocessors(int of_stream) {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  int all = 0;
+  check(cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, device), "multiprocessors");
+  return of_stream < all ? of_stream : 0;
+}
+
 void copy_bytes(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
 }
@@ -30,20 +39,22 @@ SequenceLayout device_layout(const SequenceLayout& layout) {
 CudaOperatorTable::Engines::Engines(const CudaTableOptions& options)
     : products_memory(*options.memory, products_bytes),
       launch{options.stream, options.multiprocessors, &workspace},
-      products(launch, bytes_of(products_memory), {options.tf32, options.multiprocessors}),
+      products(launch, bytes_of(products_memory), {options.tf32, planned_multiprocessors(options.multiprocessors)}),
       staging(options.stream, *options.pinned) {
   CudnnAttentionOptions cudnn;
   cudnn.deterministic = options.deterministic;
   attention.emplace(launch, cudnn);
   products.tune(options.tune);
+  products.say_slow(options.say);
 }
 
 CudaOperatorTable::CudaOperatorTable(const CudaTableOptions& options)
     : options_(options), engines_(std::make_unique<Engines>(options)) {}
 
 void CudaOperatorTable::say_once(const std::string& refusal) const {
-  if (refusal.empty() || engines_->refusal_said == refusal) return;
-  engines_->refusal_said = refusal;
+  constexpr std::size_t most = 8;  // reasons have figures of the micro-batch in them
+  auto& said = engines_->refusals_said;
+  if (refusal.empty() || said.size() == most || !said.insert(refusal).second) return;
   if (options_.say) options_.say("attention is done by own kernels: " + refusal);
 }
 
@@ -178,6 +189,14 @@ void CudaOperatorTable::embedding(const Tensor& table, const Tensor& ids, const 
 void CudaOperatorTable::embedding_backward(const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
                                            const Tensor& dtable, const Tensor& dpositions) const {
   cuda::embedding_backward(at(), dy, ids, positions, dtable, dpositions);
+}
+
+void CudaOperatorTable::shift_ids(const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) const {
+  cuda::shift_ids(at(), ids, by, limit, out);
+}
+
+void CudaOperatorTable::pick_columns(const Tensor& from, const Tensor& columns, const Tensor& to) const {
+  cuda::pick_columns(at(), from, columns, to);
 }
 
 void CudaOperatorTable::gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const {

@@ -5,6 +5,8 @@
 //       and that cuDNN builds plans of new shapes.
 // GT-2: with Options::deterministic equal calls give equal bits.
 // GT-3: attention of a forward pass and its backward pass are done by the same backend.
+// GT-4: an output layer that is cut over ranks is done in blocks of as many rows on all of them, whatever tokens each
+//       has: a block is a sequence of collectives.
 //
 // Products take weights as they lie: pack() makes a view. Logits of output layers live in row blocks of at most
 // Options::logits_bytes, in the dtype of the hidden states, as in PyTorch under autocast; sums are in f32 and f64.
@@ -13,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "runtime/ops/cuda/cudnn_attention.hpp"
@@ -33,7 +36,8 @@ struct CudaTableOptions {
   bool deterministic = true;
   bool tf32 = false;  ///< products of f32 may round their operands to TF32
   std::size_t logits_bytes = std::size_t{512} << 20;
-  /// Says once, in one line, what a person may want to know: why attention is not done by cuDNN.
+  /// Says once, in one line, what a person may want to know: why attention is not done by cuDNN, or a product not by
+  /// cuBLASLt.
   std::function<void(const std::string&)> say;
 };
 
@@ -89,6 +93,8 @@ class CudaOperatorTable final : public OperatorTable {
                  std::span<const std::int32_t> positions, const Tensor& y) const override;
   void embedding_backward(const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
                           const Tensor& dtable, const Tensor& dpositions) const override;
+  void shift_ids(const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) const override;
+  void pick_columns(const Tensor& from, const Tensor& columns, const Tensor& to) const override;
   void gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const override;
   void scatter_add_rows(const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to) const override;
   void rotary(const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions, double theta,
@@ -102,7 +108,7 @@ class CudaOperatorTable final : public OperatorTable {
 
   Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head) const override;
   Pending<LossSums> distillation_head(const DistillationHead& head) const override;
-  /// Throw DeviceError: an output layer cut over devices is refused when a job is planned.
+  /// The group works in the order of the stream, on memory().
   Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const override;
   Pending<LossSums> distillation_head(const DistillationHead& head, const VocabularyPart& part) const override;
   void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const override;
@@ -115,6 +121,7 @@ class CudaOperatorTable final : public OperatorTable {
   void add_into(std::span<float> into, std::span<const float> values) const override;
 
  private:
+  Pending<LossSums> output_loss(const DistillationHead& head, const VocabularyPart& part, bool with_teacher) const;
   /// What may be changed by calls that the interface has as const: scratch, plans, staging.
   struct Engines {
     explicit Engines(const CudaTableOptions& options);
@@ -124,7 +131,7 @@ class CudaOperatorTable final : public OperatorTable {
     LtProducts products;
     std::optional<CudnnAttention> attention;
     PinnedStaging staging;
-    std::string refusal_said;
+    std::set<std::string> refusals_said;
   };
   [[nodiscard]] const Launch& at() const { return engines_->launch; }
   /// GT-3: of the arguments alone.

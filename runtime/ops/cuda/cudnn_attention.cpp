@@ -49,7 +49,7 @@ class Sketch {
 
   void describe_forward() {
     auto options = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true);
-    set_common(options);
+    set_common(options, !key_.dense);
     auto [of_out, of_stats] =
         graph_->sdpa(input(q, part_of_qkv(key_, HeadPart::query)), input(k, part_of_qkv(key_, HeadPart::key)),
                      input(v, part_of_qkv(key_, HeadPart::value)), options);
@@ -59,7 +59,7 @@ class Sketch {
   void describe_backward(bool deterministic) {
     auto options = fe::graph::SDPA_backward_attributes().set_name("attention_backward");
     options.set_deterministic_algorithm(deterministic);
-    set_common(options);
+    set_common(options, !key_.dense || masks_last_keys(key_));
     if (!key_.dense) options.set_max_total_seq_len_q(key_.rows).set_max_total_seq_len_kv(key_.rows);
     auto [of_dq, of_dk, of_dv] = graph_->sdpa_backward(
         input(q, part_of_qkv(key_, HeadPart::query)), input(k, part_of_qkv(key_, HeadPart::key)),
@@ -87,12 +87,12 @@ class Sketch {
 
  private:
   template <class Options>
-  void set_common(Options& options) {
+  void set_common(Options& options, bool with_lengths) {
     options.set_attn_scale(static_cast<float>(1.0 / std::sqrt(static_cast<double>(key_.head_size))));
     if (key_.causal) {
       options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
     }
-    if (key_.dense) return;
+    if (!with_lengths) return;
     options.set_padding_mask(true).set_seq_len_q(lengths(q_lengths)).set_seq_len_kv(lengths(k_lengths));
   }
   [[nodiscard]] TensorHandle column(std::int64_t id, std::int64_t count, fe::DataType_t type) {
@@ -155,7 +155,7 @@ class CudnnAttention::Library {
     const auto& [key, plan] = usable(shape, sequences.summary);
     const Workspace::Scope scope(*at_.workspace);
     Pointers pointers = pointers_of(key, tensors);
-    add_sequences(key, sequences, pointers);
+    if (!key.dense) add_ragged(key, sequences, pointers);
     execute(key, *plan.forward, plan.forward_bytes, pointers);
   }
 
@@ -168,7 +168,8 @@ class CudnnAttention::Library {
     pointers[dq] = part(gradients.dqkv, key, HeadPart::query);
     pointers[dk] = part(gradients.dqkv, key, HeadPart::key);
     pointers[dv] = part(gradients.dqkv, key, HeadPart::value);
-    add_sequences(key, sequences, pointers);
+    if (!key.dense) add_ragged(key, sequences, pointers);
+    if (masks_last_keys(key)) add_lengths(make_arrays(key, sequences), pointers);
     execute(key, *plan.backward, plan.backward_bytes, pointers);
   }
 
@@ -182,7 +183,7 @@ class CudnnAttention::Library {
 
   [[nodiscard]] Plan make(const CudnnKey& key) {
     Plan plan;
-    plan.refusal = unusable_;
+    plan.refusal = unusable_.empty() ? version_refusal(key, cudnnGetVersion()) : unusable_;
     if (!plan.refusal.empty()) return plan;
     Sketch forward(key);
     forward.describe_forward();
@@ -221,9 +222,8 @@ class CudnnAttention::Library {
             {stats, tensors.lse.raw()}};
   }
 
-  /// Lengths and offsets of a ragged plan, made in the workspace.
-  void add_sequences(const CudnnKey& key, const CudnnSequences& sequences, Pointers& pointers) {
-    if (key.dense) return;
+  /// Lengths and offsets of a plan's sequences, made in the workspace.
+  [[nodiscard]] RaggedArrays make_arrays(const CudnnKey& key, const CudnnSequences& sequences) {
     const auto count = static_cast<std::size_t>(key.batch) + 1;
     RaggedArrays arrays{.lengths = at_.workspace->take_array<std::int32_t>(count),
                         .qkv = at_.workspace->take_array<std::int64_t>(count),
@@ -231,11 +231,21 @@ class CudnnAttention::Library {
                         .stats = at_.workspace->take_array<std::int64_t>(count)};
     ragged_arrays(at_, sequences.offsets, sequences.summary.sequences, key.batch,
                   {.qkv = key.qkv_columns(), .out = key.out_columns(), .stats = key.heads}, arrays);
-    Pointers added = {{q_lengths, arrays.lengths}, {k_lengths, arrays.lengths}};
+    return arrays;
+  }
+  static void add_lengths(const RaggedArrays& arrays, Pointers& pointers) {
+    pointers[q_lengths] = arrays.lengths;
+    pointers[k_lengths] = arrays.lengths;
+  }
+  /// What a ragged plan wants beside its tensors.
+  void add_ragged(const CudnnKey& key, const CudnnSequences& sequences, Pointers& pointers) {
+    const RaggedArrays arrays = make_arrays(key, sequences);
+    Pointers added;
     for (const auto& [id, memory] : pointers) {
       const bool is_out = id == out || id == dout;
       added[id + offsets_of] = id == stats ? arrays.stats : is_out ? arrays.out : arrays.qkv;
     }
+    add_lengths(arrays, added);
     pointers.merge(added);
   }
 

@@ -18,10 +18,11 @@
 namespace maestro::cuda {
 
 struct CudnnAttentionOptions {
-  /// On Hopper cuDNN before 9.25 makes the gradients of queries in a fixed order only by way of a (B, H, S, S) bf16
-  /// workspace; without, it adds them up by atomics, in linear memory, and is faster. Workspaces of cuDNN 9.19 on an
-  /// H200, with and without: 769 and 97 MiB for 32 sequences of 1024 and 12 heads of 64, 1089 and 129 MiB for 4
-  /// sequences of 2048 and 32 heads of 64.
+  /// On Hopper the gradients of queries are made in a fixed order by way of a (B, H, S, S) bf16 workspace; without,
+  /// they are added up by atomics, in linear memory, and faster. From cuDNN 9.25 on the frontend adds them up in order
+  /// in linear memory where CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT (bytes) forbids that workspace. Workspaces of
+  /// cuDNN 9.19 on an H200, with and without: 769 and 97 MiB for 32 sequences of 1024 and 12 heads of 64, 1089 and 129
+  /// MiB for 4 sequences of 2048 and 32 heads of 64.
   bool deterministic = true;
   /// Plans that want more are refused.
   std::size_t most_workspace_bytes = std::size_t{2} << 30;

@@ -8,6 +8,18 @@ namespace {
 constexpr std::int64_t least_batch = 4;
 constexpr std::int64_t least_length = 128;  // tiles of the library's kernels are as large
 constexpr std::int64_t least_rows = 512;
+constexpr std::int64_t key_step = 128;  // keys that a kernel for Hopper takes at a time
+
+// Ragged statistics came with 9.6 and offsets of 64 bits with 9.5; until 9.18 ragged backward passes on Hopper read
+// workspace that nothing had written.
+constexpr std::size_t least_ragged_version = 91800;
+// Versions whose attention has known faults.
+constexpr std::array<std::size_t, 2> faulty_versions = {91000, 91001};
+
+std::string version_text(std::size_t version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
 
 CudnnKey key_of(const AttentionShape& shape) {
   return {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_size = shape.head_size, .causal = shape.causal};
@@ -69,6 +81,21 @@ std::string describe(const CudnnKey& key) {
   return std::string(key.causal ? "causal" : "bidirectional") + " attention of " + text(key.heads) + " heads of " +
          text(key.head_size) + " over " + text(key.kv_heads) + " key heads, " + text(key.batch) + " sequences of " +
          (key.dense ? "" : "up to ") + text(key.length);
+}
+
+std::string version_refusal(const CudnnKey& key, std::size_t version) {
+  if (std::ranges::find(faulty_versions, version) != faulty_versions.end()) {
+    return "attention of cuDNN " + version_text(version) + " is faulty; the next that is not is 9.10.2";
+  }
+  if (!key.dense && version < least_ragged_version) {
+    return "sequences of several lengths need cuDNN " + version_text(least_ragged_version) + " or newer, and this is " +
+           version_text(version);
+  }
+  return {};
+}
+
+bool masks_last_keys(const CudnnKey& key) {
+  return key.dense && !key.causal && key.length % key_step != 0;
 }
 
 HeadView part_of_qkv(const CudnnKey& key, HeadPart part) {

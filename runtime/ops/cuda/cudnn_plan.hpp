@@ -10,6 +10,7 @@
 
 #include <array>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -46,6 +47,14 @@ struct CudnnKey {
 [[nodiscard]] CudnnKey dense_key(const AttentionShape& shape, const SequenceSummary& summary);
 [[nodiscard]] CudnnKey ragged_key(const AttentionShape& shape, const SequenceSummary& summary);
 [[nodiscard]] std::string describe(const CudnnKey& key);
+
+/// Why a cuDNN of this version (9.18.1 is 91801) is not asked for a plan, in words; empty: it is.
+[[nodiscard]] std::string version_refusal(const CudnnKey& key, std::size_t version);
+
+/// Whether the backward pass is told how long each sequence is although its plan has just that length. Kernels for
+/// Hopper step over keys 128 at a time and before cuDNN 9.26 mask what is behind the last one in steps of 64 only: with
+/// log-sum-exps below -88.7 = -ln(FLT_MAX) gradients became NaN. A causal mask covers those keys anyway.
+[[nodiscard]] bool masks_last_keys(const CudnnKey& key);
 
 /// The smallest of least, 1.5 least, 2 least, 3 least, 4 least, ... that is not below `value`. least is even.
 [[nodiscard]] std::int64_t bucket(std::int64_t value, std::int64_t least);

@@ -66,6 +66,8 @@ void embedding(const Launch& at, const Tensor& table, const Tensor& ids, const T
                std::span<const std::int32_t> positions, const Tensor& y);
 void embedding_backward(const Launch& at, const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
                         const Tensor& dtable, const Tensor& dpositions);
+void shift_ids(const Launch& at, const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out);
+void pick_columns(const Launch& at, const Tensor& from, const Tensor& columns, const Tensor& to);
 void gather_rows(const Launch& at, const Tensor& from, std::span<const std::int32_t> index, const Tensor& to);
 /// Rows of one index are added up in f32 before they are added to `to`.
 void scatter_add_rows(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to);

@@ -11,6 +11,13 @@ namespace {
 constexpr int most_candidates = 8;  // the heuristic's order is good: later ones are seldom the fastest
 constexpr int timed_runs = 5;
 
+/// Whether a status says that the library does not have this product, and not that something is broken. An epilogue
+/// that a combination of dtypes does not have is called an invalid value.
+bool is_refusal(cublasStatus_t status, const ProductRequest& request) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ||
+         (status == CUBLAS_STATUS_INVALID_VALUE && request.epilogue != ProductEpilogue::none);
+}
+
 }  // namespace
 
 LtEngine::LtEngine(cudaStream_t stream, std::span<std::byte> workspace, const LtArithmetic& arithmetic)
@@ -21,7 +28,7 @@ bool LtEngine::run(const ProductRequest& request, const ProductPointers& pointer
   if (!product.usable) return false;
   point(product, pointers);
   const cublasStatus_t status = enqueue(product, pointers, product.algorithm);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+  if (is_refusal(status, request)) {
     product.usable = false;
     return false;
   }
@@ -81,9 +88,7 @@ std::vector<cublasLtMatmulAlgo_t> LtEngine::candidates(const Ready& ready, const
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle_.get(), ready.matmul.get(), ready.a.get(), ready.b.get(), ready.d.get(),
                                      ready.d.get(), preference.get(), most_candidates, results.data(), &count);
-  // An epilogue that a combination of dtypes does not have is called an invalid value.
-  const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED ||
-                       (status == CUBLAS_STATUS_INVALID_VALUE && key.request.epilogue != ProductEpilogue::none);
+  const bool refused = is_refusal(status, key.request);
   if (!refused && status != CUBLAS_STATUS_SUCCESS) {
     check_lt(status, "cublasLtMatmulAlgoGetHeuristic", describe(key.request));
   }

@@ -1,6 +1,7 @@
 #include "runtime/ops/cuda/lt_products.hpp"
 
 #include <cassert>
+#include <utility>
 
 #include "runtime/ops/cuda/lt_plain_product.hpp"
 #include "runtime/ops/cuda/lt_timer.hpp"
@@ -172,6 +173,10 @@ void LtProducts::run_plain(const ProductRequest& request, const Factors& factors
   if (engine_.run(request, pointers)) return;
   if (bias.defined() && engine_.run(without_epilogue(request), pointers)) {
     return add_bias(at_, product_plan(request), pointers);
+  }
+  if (say_slow_) {
+    const auto say = std::exchange(say_slow_, nullptr);
+    say("cuBLASLt has no algorithm for " + describe(request) + "; own kernels do this and others like it, slowly");
   }
   plain_product(at_, product_plan(request), pointers);
 }

@@ -10,8 +10,10 @@
 // Errors: shapes and dtypes are the caller's contract (asserted). DeviceError names the failed call and the product.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/cuda/kernels.hpp"
@@ -28,6 +30,8 @@ class LtProducts {
 
   /// See LtEngine::tune. Where GELU or column sums can be fused, also chooses between that and own kernels.
   void tune(bool on);
+  /// Gets one line, once, when a product falls to own kernels, which do not use tensor cores and are slow.
+  void say_slow(std::function<void(const std::string&)> say) { say_slow_ = std::move(say); }
 
   /// In the three plain products rows of y or dy may be longer than N: what is behind N is neither read nor written.
   /// y act or f32 = x w^T + bias; bias (N) f32, bf16 or undefined. A bias in the dtype of y costs nothing; another is
@@ -72,7 +76,8 @@ class LtProducts {
   Launch at_;
   LtEngine engine_;
   bool tune_ = false;
-  std::map<ProductRequest, bool> fused_pays_;  // of what was timed
+  std::function<void(const std::string&)> say_slow_;  // empty when there is nothing more to say
+  std::map<ProductRequest, bool> fused_pays_;         // of what was timed
 };
 
 }  // namespace maestro::cuda

@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <cassert>
 
+#include "runtime/collective/rank_part.hpp"
 #include "runtime/ops/cuda/cuda_operator_table.hpp"
-#include "runtime/ops/cuda/device_error.hpp"
+#include "runtime/ops/cuda/cut_loss.hpp"
 #include "runtime/ops/cuda/plain_weight.hpp"
 
 namespace maestro::cuda {
@@ -17,14 +18,16 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Rows of logits, longer than the vocabulary so that each begins aligned.
+/// Rows of logits, longer than the vocabulary so that each begins aligned. Of no tokens: without columns, yet defined.
 class Logits {
  public:
   Logits(Workspace& workspace, std::int64_t rows, std::int64_t vocabulary, DType dtype) {
     const Tensor sized(nullptr, dtype, Shape{rows, rounded_up(vocabulary, column_multiple)});
     memory_ = Tensor(workspace.take(sized.bytes()), dtype, sized.shape());
   }
-  [[nodiscard]] Tensor rows(std::int64_t count) const { return memory_.row_slice(0, count); }
+  [[nodiscard]] Tensor rows(std::int64_t count) const {
+    return {memory_.raw(), memory_.dtype(), Shape{count, memory_.columns()}};
+  }
 
  private:
   Tensor memory_;
@@ -53,128 +56,167 @@ RowLosses part_of(const RowLosses& losses, std::int64_t first, std::int64_t coun
   return {part_of(losses.ce, first, count), part_of(losses.kl, first, count), part_of(losses.teacher_ce, first, count)};
 }
 
+/// Which columns of the output layer are this rank's work. Of a whole vocabulary a group of one.
+class Columns {
+ public:
+  Columns(const DistillationHead& head, const VocabularyPart& part, bool computed_teacher)
+      : ranks_(part.group == nullptr ? 1 : part.group->size()) {
+    const bool whole = part.group == nullptr;
+    first_ = whole ? 0 : part.first;
+    softmax_ = std::clamp<std::int64_t>(head.shared_vocabulary - first_, 0, head.student.vocabulary);
+    student_ = softmax_ == 0 ? 0 : head.student.vocabulary;
+    widest_student_ = widest(whole ? head.student.vocabulary : part.vocabulary);
+    if (!computed_teacher) return;
+    widest_teacher_ = widest(head.teacher_vocabulary);
+    if (softmax_ > 0)
+      teacher_ = whole ? head.teacher_vocabulary : rank_part(head.teacher_vocabulary, *part.group).count;
+  }
+  [[nodiscard]] std::int64_t first() const { return first_; }
+  /// Of the student's logits in memory, and among them from the left those of the softmax. Without any of the softmax
+  /// there is nothing to compute, and no logits.
+  [[nodiscard]] std::int64_t student() const { return student_; }
+  [[nodiscard]] std::int64_t softmax() const { return softmax_; }
+  /// Of teacher logits that are computed here; at least softmax() or none.
+  [[nodiscard]] std::int64_t teacher() const { return teacher_; }
+  /// The most of any rank, which all ranks know.
+  [[nodiscard]] std::int64_t widest_student() const { return widest_student_; }
+  [[nodiscard]] std::int64_t widest_teacher() const { return widest_teacher_; }
+
+ private:
+  [[nodiscard]] std::int64_t widest(std::int64_t vocabulary) const { return (vocabulary + ranks_ - 1) / ranks_; }
+  std::int64_t ranks_;
+  std::int64_t first_ = 0;
+  std::int64_t student_ = 0;
+  std::int64_t softmax_ = 0;
+  std::int64_t teacher_ = 0;
+  std::int64_t widest_student_ = 0;
+  std::int64_t widest_teacher_ = 0;
+};
+
 /// The teacher's side of a block of rows; its logits may have to be computed.
 class TeacherBlocks {
  public:
-  TeacherBlocks(const DistillationHead& head, Workspace& workspace, std::int64_t rows) : head_(head) {
-    if (head.boundary != Boundary::hidden) return;
-    logits_.emplace(workspace, rows, head.teacher_vocabulary, head.teacher_hidden.dtype());
+  TeacherBlocks(const DistillationHead& head, const Columns& columns, Workspace& workspace, std::int64_t rows)
+      : head_(head) {
+    if (head.boundary == Boundary::hidden) {
+      logits_.emplace(workspace, rows, columns.teacher(), head.teacher_hidden.dtype());
+    } else if (head.boundary == Boundary::logits && columns.softmax() == 0) {
+      logits_.emplace(workspace, rows, 0, head.teacher_logits.dtype());  // what is given may be undefined
+    }
+    computed_ = head.boundary == Boundary::hidden && columns.softmax() > 0;
   }
   [[nodiscard]] TeacherRows rows(LtProducts& products, std::int64_t first, std::int64_t count) const {
-    switch (head_.boundary) {
-      case Boundary::hidden: {
-        const Tensor logits = logits_->rows(count);
-        products.linear(head_.teacher_hidden.row_slice(first, count), plain(*head_.teacher_head), {}, logits);
-        return {logits, {}, {}};
-      }
-      case Boundary::logits:
-        return {head_.teacher_logits.row_slice(first, count), {}, {}};
-      case Boundary::top_k:
-        break;
-    }
-    return {{}, head_.teacher_values.row_slice(first, count), head_.teacher_indices.row_slice(first, count)};
+    if (head_.boundary == Boundary::top_k)
+      return {{}, head_.teacher_values.row_slice(first, count), head_.teacher_indices.row_slice(first, count)};
+    if (!logits_) return {head_.teacher_logits.row_slice(first, count), {}, {}};
+    const Tensor logits = logits_->rows(count);
+    if (computed_)
+      products.linear(head_.teacher_hidden.row_slice(first, count), plain(*head_.teacher_head), {}, logits);
+    return {logits, {}, {}};
   }
 
  private:
   const DistillationHead& head_;
   std::optional<Logits> logits_;
+  bool computed_ = false;
 };
 
 /// The student's side.
 class StudentBlocks {
  public:
-  StudentBlocks(const CrossEntropyHead& head, LtProducts& products, const Logits& logits)
-      : head_(head), products_(products), logits_(logits) {}
+  StudentBlocks(const CrossEntropyHead& head, const Columns& columns, Workspace& workspace, std::int64_t rows)
+      : head_(head), logits_(workspace, rows, columns.student(), head.hidden.dtype()), some_(columns.student() > 0) {}
   [[nodiscard]] bool gradient() const { return head_.dhidden.defined() || head_.dhead.defined(); }
-  [[nodiscard]] Tensor forward(std::int64_t first, std::int64_t count) const {
+  [[nodiscard]] Tensor forward(LtProducts& products, std::int64_t first, std::int64_t count) const {
     const Tensor logits = logits_.rows(count);
-    products_.linear(head_.hidden.row_slice(first, count), plain(*head_.head), {}, logits);
+    if (some_) products.linear(head_.hidden.row_slice(first, count), plain(*head_.head), {}, logits);
     return logits;
   }
   /// With the gradient of the logits in their place.
-  void backward(const Tensor& dlogits, std::int64_t first, std::int64_t count) const {
+  void backward(LtProducts& products, const Tensor& dlogits, std::int64_t first, std::int64_t count) const {
+    if (!some_) return;
     if (head_.dhidden.defined()) {
-      products_.linear_backward_input(dlogits, plain(*head_.head_backward), head_.dhidden.row_slice(first, count),
-                                      false);
+      products.linear_backward_input(dlogits, plain(*head_.head_backward), head_.dhidden.row_slice(first, count),
+                                     false);
     }
     if (head_.dhead.defined()) {
-      products_.linear_backward_weight(dlogits, head_.hidden.row_slice(first, count), head_.dhead, {});
+      products.linear_backward_weight(dlogits, head_.hidden.row_slice(first, count), head_.dhead, {});
     }
   }
 
  private:
   const CrossEntropyHead& head_;
-  LtProducts& products_;
-  const Logits& logits_;
+  Logits logits_;
+  bool some_;
 };
 
-[[noreturn]] void refuse_parts() {
-  throw DeviceError("an output layer that is cut over several devices is not done by this backend");
+/// Rows of a block, of what all ranks know: GT-4.
+std::int64_t rows_of_block(const DistillationHead& head, const Columns& columns, std::size_t logits_bytes) {
+  std::int64_t bytes_of_row = row_bytes(columns.widest_student(), head.student.hidden.dtype());
+  if (columns.widest_teacher() > 0) bytes_of_row += row_bytes(columns.widest_teacher(), head.teacher_hidden.dtype());
+  return block_rows(logits_bytes, bytes_of_row, head.student.hidden.rows());
 }
 
 }  // namespace
 
-Pending<LossSums> CudaOperatorTable::cross_entropy_head(const CrossEntropyHead& head) const {
-  const std::int64_t rows = head.hidden.rows();
+Pending<LossSums> CudaOperatorTable::output_loss(const DistillationHead& head, const VocabularyPart& part,
+                                                 bool with_teacher) const {
+  const CrossEntropyHead& call = head.student;
+  const std::int64_t rows = call.hidden.rows();
   if (rows == 0) return LossSums();
   Workspace& workspace = engines_->workspace;
   const Workspace::Scope scope(workspace);
-  const DType act = head.hidden.dtype();
-  const std::int64_t most = block_rows(options_.logits_bytes, row_bytes(head.vocabulary, act), rows);
-  const Logits memory(workspace, most, head.vocabulary, act);
-  const StudentBlocks student(head, engines_->products, memory);
-  const RowLosses losses{column(workspace, rows), {}, {}};
+  const Columns columns(head, part, with_teacher && head.boundary == Boundary::hidden);
+  const std::int64_t most = rows_of_block(head, columns, options_.logits_bytes);
+  const StudentBlocks student(call, columns, workspace, most);
+  std::optional<TeacherBlocks> teacher;
+  RowLosses losses{column(workspace, rows), {}, {}};
+  DistillationWeights weights;
+  if (with_teacher) {
+    teacher.emplace(head, columns, workspace, most);
+    losses.kl = column(workspace, rows);
+    losses.teacher_ce = column(workspace, rows);
+    weights = {head.divergence, head.temperature, head.alpha, head.beta};
+  }
+  if (call.dhidden.defined() && columns.student() == 0) zero(call.dhidden);
   for (std::int64_t first = 0; first < rows; first += most) {
     const std::int64_t count = std::min(most, rows - first);
-    const Tensor logits = student.forward(first, count);
-    cross_entropy_rows(at(), {logits, head.vocabulary, part_of(head.targets, first, count), head.scale,
-                              student.gradient(), part_of(losses, first, count)});
-    if (student.gradient()) student.backward(logits, first, count);
+    const TeacherRows teacher_rows = teacher ? teacher->rows(engines_->products, first, count) : TeacherRows();
+    const Tensor logits = student.forward(engines_->products, first, count);
+    const LossRows block{logits,     columns.softmax(),  part_of(call.targets, first, count),
+                         call.scale, student.gradient(), part_of(losses, first, count)};
+    if (part.group != nullptr) {
+      cut_loss_rows(at(), {block, teacher_rows, weights, columns.first(), head.shared_vocabulary}, *part.group);
+    } else if (teacher) {
+      distillation_rows(at(), block, teacher_rows, weights);
+    } else {
+      cross_entropy_rows(at(), block);
+    }
+    if (student.gradient()) student.backward(engines_->products, logits, first, count);
   }
   const auto sums = engines_->staging.figure<LossSums>();
-  sum_rows(at(), head.targets, losses, {}, sums.get(), false);
+  sum_rows(at(), call.targets, losses, weights, sums.get(), false);
   return Pending<LossSums>(std::shared_ptr<const LossSums>(sums));
 }
 
+Pending<LossSums> CudaOperatorTable::cross_entropy_head(const CrossEntropyHead& head) const {
+  return cross_entropy_head(head, VocabularyPart());
+}
+
 Pending<LossSums> CudaOperatorTable::distillation_head(const DistillationHead& head) const {
-  const std::int64_t rows = head.student.hidden.rows();
-  if (rows == 0) return LossSums();
-  Workspace& workspace = engines_->workspace;
-  const Workspace::Scope scope(workspace);
-  const DType act = head.student.hidden.dtype();
-  std::int64_t bytes_of_row = row_bytes(head.student.vocabulary, act);
-  if (head.boundary == Boundary::hidden)
-    bytes_of_row += row_bytes(head.teacher_vocabulary, head.teacher_hidden.dtype());
-  const std::int64_t most = block_rows(options_.logits_bytes, bytes_of_row, rows);
-  const Logits memory(workspace, most, head.student.vocabulary, act);
-  const TeacherBlocks teacher(head, workspace, most);
-  const StudentBlocks student(head.student, engines_->products, memory);
-  const RowLosses losses{column(workspace, rows), column(workspace, rows), column(workspace, rows)};
-  const DistillationWeights weights{head.divergence, head.temperature, head.alpha, head.beta};
-  for (std::int64_t first = 0; first < rows; first += most) {
-    const std::int64_t count = std::min(most, rows - first);
-    const TeacherRows teacher_rows = teacher.rows(engines_->products, first, count);
-    const Tensor logits = student.forward(first, count);
-    distillation_rows(at(),
-                      {logits, head.shared_vocabulary, part_of(head.student.targets, first, count), head.student.scale,
-                       student.gradient(), part_of(losses, first, count)},
-                      teacher_rows, weights);
-    if (student.gradient()) student.backward(logits, first, count);
-  }
-  const auto sums = engines_->staging.figure<LossSums>();
-  sum_rows(at(), head.student.targets, losses, weights, sums.get(), false);
-  return Pending<LossSums>(std::shared_ptr<const LossSums>(sums));
+  return output_loss(head, VocabularyPart(), true);
 }
 
 Pending<LossSums> CudaOperatorTable::cross_entropy_head(const CrossEntropyHead& head,
                                                         const VocabularyPart& part) const {
-  if (part.group != nullptr) refuse_parts();
-  return cross_entropy_head(head);
+  DistillationHead call;
+  call.student = head;
+  call.shared_vocabulary = part.group == nullptr ? head.vocabulary : part.vocabulary;
+  return output_loss(call, part, false);
 }
 
 Pending<LossSums> CudaOperatorTable::distillation_head(const DistillationHead& head, const VocabularyPart& part) const {
-  if (part.group != nullptr) refuse_parts();
-  return distillation_head(head);
+  return output_loss(head, part, true);
 }
 
 void CudaOperatorTable::top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const {

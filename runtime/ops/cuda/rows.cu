@@ -31,6 +31,19 @@ void embedding_backward(const Launch& at, const Tensor& dy, const Tensor& ids, s
   if (dpositions.defined()) add_rows_by_key(at, dy, positions.data(), dpositions);
 }
 
+void shift_ids(const Launch& at, const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) {
+  assert(ids.elements() == out.elements());
+  launch_rows(at, "shift_ids", ids.elements(), 1,
+              ShiftedIds{ids.data<std::int32_t>(), out.data<std::int32_t>(), by, limit});
+}
+
+void pick_columns(const Launch& at, const Tensor& from, const Tensor& columns, const Tensor& to) {
+  assert(from.rows() == columns.rows() && columns.elements() == to.elements());
+  launch_rows(at, "pick_columns", columns.rows(), columns.columns(),
+              PickedColumns{from.data<std::int32_t>(), columns.data<std::int32_t>(), to.data<std::int32_t>(),
+                            from.columns(), columns.columns()});
+}
+
 void gather_rows(const Launch& at, const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) {
   const std::int64_t columns = from.columns();
   assert(to.columns() == columns && to.rows() == static_cast<std::int64_t>(index.size()));

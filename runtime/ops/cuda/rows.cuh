@@ -30,6 +30,29 @@ struct EmbeddingRows {
   }
 };
 
+/// A row is one id.
+struct ShiftedIds {
+  const std::int32_t* ids;
+  std::int32_t* out;
+  std::int64_t by;
+  std::int64_t limit;
+
+  __device__ void operator()(std::int64_t row, int) const { out[row] = element::shifted_id(ids[row], by, limit); }
+};
+
+/// An item is one picked column.
+struct PickedColumns {
+  const std::int32_t* from;     // (M, width)
+  const std::int32_t* columns;  // (M, picked)
+  std::int32_t* to;             // (M, picked)
+  std::int64_t width;
+  std::int64_t picked;
+
+  __device__ void operator()(std::int64_t row, int item) const {
+    to[row * picked + item] = from[row * width + columns[row * picked + item]];
+  }
+};
+
 template <int V, class From, class To>
 struct GatheredRows {
   const From* from;  // (M, C)

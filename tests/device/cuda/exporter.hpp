@@ -1,4 +1,4 @@
-// What tests see of a process that shows a block of its device memory.
+// What tests see of a process that shows blocks of its device memory.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +19,29 @@ inline Bytes of_hex(const std::string& digits) {
   return bytes;
 }
 
-/// A process (memory_exporter.cpp) that shows a block of `bytes` bytes of `value`.
+/// A process (memory_exporter.cpp) that shows two blocks of `bytes` bytes, of `value` and of one more.
 struct Exporter : testing::ChildProcess {
   Exporter(std::size_t bytes, int value)
-      : ChildProcess({MEMORY_EXPORTER, std::to_string(bytes), std::to_string(value)}), introduction(read_line()) {}
+      : ChildProcess({MEMORY_EXPORTER, std::to_string(bytes), std::to_string(value)}),
+        introduction(read_line()),
+        second_introduction(shares() ? read_line() : std::string()) {}
   [[nodiscard]] bool shares() const { return introduction.find(' ') == std::string::npos && !introduction.empty(); }
-  [[nodiscard]] std::vector<std::byte> exported() const {
-    const Bytes bytes = of_hex(introduction);
-    const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
-    return {first, first + bytes.size()};
-  }
-  /// The block, as its owner sees it.
+  [[nodiscard]] std::vector<std::byte> exported() const { return exported_by(introduction); }
+  [[nodiscard]] std::vector<std::byte> exported_second() const { return exported_by(second_introduction); }
+  /// The first block, as its owner sees it.
   [[nodiscard]] Bytes bytes() {
     send("bytes");
     return of_hex(read_line());
   }
   std::string introduction;
+  std::string second_introduction;
+
+ private:
+  [[nodiscard]] static std::vector<std::byte> exported_by(const std::string& digits) {
+    const Bytes bytes = of_hex(digits);
+    const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
+    return {first, first + bytes.size()};
+  }
 };
 
 }  // namespace maestro::cuda

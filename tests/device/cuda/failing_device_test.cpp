@@ -1,9 +1,14 @@
-// What a device that has failed says, which only the double can show.
+// What a device that has failed says, and what becomes of devices that nobody uses: only the double can show them.
+#include <atomic>
 #include <future>
+#include <set>
+#include <thread>
+#include <utility>
 
 #include "runtime/core/result.hpp"
 #include "tests/device/cuda/site.hpp"
 #include "tests/support/cuda_double/host_cuda.hpp"
+#include "tests/support/cuda_double/streams.hpp"
 
 namespace maestro::cuda {
 namespace {
@@ -56,6 +61,34 @@ TEST_F(FailingDevice, completions_that_were_outstanding_are_told_too_and_stop_en
   }
 }
 
+/// A group whose network fails once.
+class FailingGroup final : public WatchedGroup {
+ public:
+  [[nodiscard]] std::string network_failure() const override { return std::exchange(text_, {}); }
+
+ private:
+  mutable std::string text_ = "the cable is out";
+};
+
+TEST_F(FailingDevice, completions_behind_a_group_whose_network_has_failed_are_told) {
+  const std::unique_ptr<CudaDevice> device = open();
+  const FailingGroup group;
+  device->groups()->add(group);
+  std::atomic<bool> ended = false;
+  std::promise<std::string> told;
+  device->submit(Priority::critical, [&] {
+    {
+      const cuda_double::Lock lock(cuda_double::runtime().mutex);
+      cuda_double::runtime().push(device->stream(), [&ended] { return ended.load(); });  // waits for a peer
+    }
+    device->finish([&](const std::string& failure) { told.set_value(failure); });
+  });
+  EXPECT_EQ(told.get_future().get(), "cuda:0: the cable is out");
+  device->groups()->remove(group);
+  ended = true;
+  EXPECT_EQ(finish(*device), "");
+}
+
 TEST_F(FailingDevice, copies_are_told_of_the_failure_and_those_behind_it_too) {  // CD-2, CD-4
   const std::unique_ptr<CudaDevice> device = open();
   std::byte* const block = device->memory().allocate(100);
@@ -88,6 +121,35 @@ TEST_F(FailingDevice, memory_of_it_is_refused_with_its_words_and_still_taken_bac
   } catch (const JobError& error) {
     EXPECT_NE(std::string(error.what()).find("uncorrectable ECC error"), std::string::npos) << error.what();
   }
+}
+
+TEST(StartedDevices, a_process_that_uses_one_device_starts_no_other) {
+  cuda_double::reset_device();
+  std::thread([] {  // a thread that has set no device
+    DeviceParts no_cuts(1, GreenContextCalls{});
+    Poller poller;
+    DeviceOptions options;
+    options.index = 1;
+    options.name = "cuda:1";
+    CudaDevice device(options, poller, no_cuts, any_table);
+    std::thread([&device] {
+      const SpaceMemory block(device.memory(), 64);
+      const SpaceMemory host(device.pinned(), 64);
+      std::promise<void> moved;
+      device.move(host.data(), block.data(), 64, [&moved](const std::string&) { moved.set_value(); });
+      moved.get_future().wait();
+    }).join();
+    const std::unique_ptr<WorkTimer> timer = device.timer();
+    std::promise<void> worked;
+    device.submit(Priority::critical, [&] {
+      timer->mark();
+      device.finish([&worked](const std::string&) { worked.set_value(); });
+    });
+    worked.get_future().wait();
+    std::thread([&timer] { static_cast<void>(timer->milliseconds(0, 0)); }).join();
+  })
+      .join();
+  EXPECT_EQ(cuda_double::started_devices(), std::set<int>{1});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// A process that shows a block of its device memory to another: prints what is needed to reach it as one line of hex
-// digits, or a line that says why not; then answers every line that it reads with the block's bytes, in hex. argv: the
-// block's size, and the value of its bytes.
+// A process that shows two blocks of its device memory to another: prints what is needed to reach each as a line of hex
+// digits, or a line that says why not; then answers every line that it reads with the first block's bytes, in hex.
+// argv: the blocks' size, and the value of the first one's bytes; those of the second are one more.
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 #include <sstream>
@@ -23,11 +24,18 @@ int serve(std::size_t bytes, int value) {
   DeviceParts parts(0, GreenContextCalls{});
   Poller poller;
   const CudaDevice device(options, poller, parts, any_table);
+  const MemorySharing sharing;
+  std::vector<std::byte> host(bytes);
+  const auto show = [&](const SpaceMemory& block, int filled_with) {
+    std::fill(host.begin(), host.end(), static_cast<std::byte>(filled_with));
+    device.memory().write(block.data(), host.data(), bytes);
+    const std::vector<std::byte> exported = sharing.export_block(device, block.data());
+    std::cout << (exported.empty() ? "this system does not share device memory" : hex(exported)) << std::endl;
+  };
   const SpaceMemory block(device.memory(), bytes);
-  std::vector<std::byte> host(bytes, static_cast<std::byte>(value));
-  device.memory().write(block.data(), host.data(), bytes);
-  const std::vector<std::byte> exported = MemorySharing().export_block(device, block.data());
-  std::cout << (exported.empty() ? "this system does not share device memory" : hex(exported)) << std::endl;
+  const SpaceMemory neighbour(device.memory(), bytes);
+  show(block, value);
+  show(neighbour, value + 1);
   for (std::string line; std::getline(std::cin, line);) {
     device.memory().read(host.data(), block.data(), bytes);
     std::cout << hex(host) << std::endl;

@@ -79,6 +79,20 @@ TEST_F(MemorySharingTest, a_block_is_imported_as_often_as_one_likes_and_stays_un
   EXPECT_EQ(bytes_of(*device_, block.data(), small), Bytes(small, 3));
 }
 
+TEST_F(MemorySharingTest, small_blocks_that_lie_side_by_side_are_each_reached_at_their_place) {  // MH-1
+  Exporter exporter(small, 20);
+  if (!exporter.shares()) GTEST_SKIP() << exporter.introduction;
+  const auto first = sharing_.import_block(*device_, exporter.exported(), why_not_);
+  ASSERT_NE(first, nullptr) << why_not_;
+  const auto second = sharing_.import_block(*device_, exporter.exported_second(), why_not_);
+  ASSERT_NE(second, nullptr) << why_not_;
+  const SpaceMemory block(device_->memory(), small);
+  EXPECT_EQ(move(*device_, first->data(), block.data(), small), "");
+  EXPECT_EQ(bytes_of(*device_, block.data(), small), Bytes(small, 20));
+  EXPECT_EQ(move(*device_, second->data(), block.data(), small), "");
+  EXPECT_EQ(bytes_of(*device_, block.data(), small), Bytes(small, 21));
+}
+
 TEST_F(MemorySharingTest, another_device_of_the_process_imports_it_too) {
   int devices = 0;
   ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);

@@ -103,6 +103,33 @@ TEST(CudnnPlan, statistics_of_either_kind_fill_M_H_numbers_once) {
   EXPECT_EQ(*places.rbegin(), 59);
 }
 
+TEST(CudnnPlan, versions_that_cannot_do_it_right_are_not_asked) {
+  const CudnnKey dense = dense_key(shape, summary_of({0, 5, 10}));
+  const CudnnKey ragged = ragged_key(shape, summary_of({0, 5, 11}));
+  for (const std::size_t version : {90100, 91700, 91800, 91900, 92600}) EXPECT_EQ(version_refusal(dense, version), "");
+  for (const std::size_t version : {91800, 91900, 92600}) EXPECT_EQ(version_refusal(ragged, version), "");
+  EXPECT_EQ(version_refusal(ragged, 91501),
+            "sequences of several lengths need cuDNN 9.18.0 or newer, and this is 9.15.1");
+  for (const std::size_t version : {91000, 91001}) {
+    EXPECT_NE(version_refusal(dense, version).find("is faulty"), std::string::npos);
+    EXPECT_NE(version_refusal(ragged, version).find("is faulty"), std::string::npos);
+  }
+  EXPECT_EQ(version_refusal(dense, 91002), "");
+}
+
+TEST(CudnnPlan, keys_behind_the_last_are_masked_where_neither_length_nor_cause_does_it) {
+  const AttentionShape both_ways{4, 4, 64, false};
+  const auto masks = [](const AttentionShape& of, std::int32_t length) {
+    return masks_last_keys(dense_key(of, summary_of({0, length, 2 * length})));
+  };
+  for (const std::int32_t length : {1, 64, 129, 192, 577}) {
+    EXPECT_TRUE(masks(both_ways, length)) << length;
+    EXPECT_FALSE(masks(shape, length)) << length << " in causal attention";
+  }
+  for (const std::int32_t length : {128, 256, 1024}) EXPECT_FALSE(masks(both_ways, length)) << length;
+  EXPECT_FALSE(masks_last_keys(ragged_key(both_ways, summary_of({0, 5, 11})))) << "it has lengths anyway";
+}
+
 TEST(CudnnPlan, messages_name_the_shape) {
   EXPECT_EQ(describe(dense_key(shape, summary_of({0, 5, 10}))),
             "causal attention of 6 heads of 16 over 2 key heads, 2 sequences of 5");

@@ -233,6 +233,17 @@ TEST_F(LossKernels, a_top_k_teacher) {
   }
 }
 
+TEST_F(LossKernels, rows_that_fill_what_shared_memory_is_had_without_asking) {
+  constexpr std::int64_t floats = 48 * 1024 / 4;
+  Problem problem{.rows = 2, .vocabulary = floats, .columns = floats};
+  problem.with_teacher = false;
+  expect_agreement(problem);
+  problem.with_teacher = true;
+  problem.vocabulary = problem.columns = floats / 2;
+  problem.weights = {Divergence::forward_kl, 2, 0.5, 0.5};
+  expect_agreement(problem);
+}
+
 TEST_F(LossKernels, rows_that_shared_memory_does_not_hold) {
   Problem problem{.rows = 2, .vocabulary = 30000, .columns = 30000};
   problem.with_teacher = false;

@@ -114,6 +114,30 @@ TEST_F(LtCalls, a_product_whose_bias_is_refused_is_still_the_librarys) {
   EXPECT_EQ(download(y_), Values(192, 16 * 0.125 + 1));
 }
 
+TEST_F(LtCalls, an_epilogue_that_is_invalid_only_when_it_runs_is_done_apart) {
+  LtProducts lt = products();
+  lt_double().invalid_at_run = {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_BIAS};
+  for (int i = 0; i < 2; ++i) lt.linear_gelu(x_, w_, bias_, pre_, y_);
+  finish();
+  ASSERT_EQ(lt_double().runs.size(), 2U);
+  EXPECT_EQ(lt_double().runs[0].plan.epilogue, ProductEpilogue::none);
+  EXPECT_EQ(download(pre_), Values(192, 16 * 0.125 + 1));
+}
+
+TEST_F(LtCalls, a_product_without_an_algorithm_is_said_once) {
+  LtProducts lt = products();
+  std::vector<std::string> said;
+  lt.say_slow([&said](const std::string& line) { said.push_back(line); });
+  lt.linear(x_, w_, bias_, y_);
+  EXPECT_TRUE(said.empty());
+  lt_double().has_no_algorithm = true;
+  lt.linear(x_, w_, {}, y_);
+  lt.linear(x_.row_slice(0, 23), w_, {}, y_.row_slice(0, 23));
+  finish();
+  EXPECT_EQ(said, std::vector<std::string>{"cuBLASLt has no algorithm for y (24, 8) bf16 = x (24, 16) bf16 "
+                                           "w (8, 16) bf16^T; own kernels do this and others like it, slowly"});
+}
+
 TEST_F(LtCalls, refused_products_are_named) {
   LtProducts lt = products();
   lt_double().refused = {CUBLASLT_EPILOGUE_GELU_AUX_BIAS};

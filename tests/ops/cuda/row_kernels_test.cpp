@@ -28,6 +28,49 @@ TEST_F(RowKernels, embedding_of_tokens_and_positions) {
   }
 }
 
+TEST_F(RowKernels, ids_are_shifted_into_a_range_in_place_or_not) {
+  for (const std::int64_t rows : odd_rows) {
+    for (const std::int64_t by : {-7, 0, 5}) {
+      const OwnedTensor ids = random_ids(rows, -1, 20);
+      const OwnedTensor shifted(DType::i32, Shape{rows});
+      constexpr std::int64_t limit = 11;
+      reference_.shift_ids(ids, by, limit, shifted);
+      const Tensor device_ids = upload(ids);
+      const Tensor out = empty(DType::i32, Shape{rows});
+      run([&] { shift_ids(at_, device_ids, by, limit, out); });
+      EXPECT_EQ(download(out), shifted.values());
+      shift_ids(at_, device_ids, by, limit, device_ids);
+      check(cudaStreamSynchronize(stream_), "kernels");
+      EXPECT_EQ(download(device_ids), shifted.values());
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const double wanted = ids.get(row) + static_cast<double>(by);
+        EXPECT_EQ(shifted.get(row), wanted >= 0 && wanted < static_cast<double>(limit) ? wanted : -1);
+      }
+    }
+  }
+}
+
+TEST_F(RowKernels, columns_are_picked_row_by_row) {
+  constexpr std::int64_t width = 13;
+  for (const std::int64_t rows : odd_rows) {
+    for (const std::int64_t picked : {1, 3, 300}) {
+      OwnedTensor from(DType::i32, {rows, width});
+      for (std::int64_t i = 0; i < rows * width; ++i) from.set(i, static_cast<double>(1000 + i));
+      OwnedTensor columns(DType::i32, {rows, picked});
+      columns.fill(random_ids(rows * picked, 0, width - 1).values());
+      const OwnedTensor result(DType::i32, {rows, picked});
+      reference_.pick_columns(from, columns, result);
+      for (std::int64_t i = 0; i < rows * picked; ++i) {
+        EXPECT_EQ(result.get(i), 1000 + static_cast<float>(i / picked * width) + columns.get(i));
+      }
+      const Tensor device_from = upload(from), device_columns = upload(columns);
+      const Tensor to = empty(DType::i32, {rows, picked});
+      run([&] { pick_columns(at_, device_from, device_columns, to); });
+      EXPECT_EQ(download(to), result.values());
+    }
+  }
+}
+
 /// Ids of few tokens make runs that span several chunks of sorted rows; those of many fill several digits.
 TEST_F(RowKernels, gradients_of_an_embedding_of_frequent_and_of_rare_tokens) {
   struct Case {

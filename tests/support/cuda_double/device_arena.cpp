@@ -43,6 +43,9 @@ DeviceArena::DeviceArena(std::size_t bytes) : size_(page_up(bytes)) {
 }
 
 DeviceArena::~DeviceArena() {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(base_, used_);  // for whoever is given these addresses next
+#endif
   munmap(base_, size_);
   close(file_);
 }
@@ -68,6 +71,7 @@ std::byte* DeviceArena::take_of(Gaps::iterator gap, std::size_t begin, std::size
   if (first < begin) gaps_.emplace(first, begin);
   next_ = begin + bytes;
   if (next_ < last) gaps_.emplace(next_, last);
+  used_ = std::max(used_, next_);
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(base_ + begin, bytes);
 #endif

@@ -1,9 +1,8 @@
 // Where the memory of the double's devices lies: one sparse file that has no name, so that other processes can map
 // parts of it (host_cuda_ipc.cpp).
 //
-// DA-1: a block that was given back is given out again as late as possible, and its pages go back to the system, so
-// that
-//       what still uses it is found out.
+// DA-1: a block that was given back is given out again as late as possible, and its pages go back to the system:
+//       so what still uses it is found out.
 // DA-2: AddressSanitizer lets nobody touch a block that was given back.
 #pragma once
 
@@ -41,6 +40,7 @@ class DeviceArena {
   std::byte* base_ = nullptr;
   Gaps gaps_;
   std::size_t next_ = 0;  // where the search for a gap begins (DA-1)
+  std::size_t used_ = 0;  // no block has ever ended behind it
 };
 
 }  // namespace maestro::cuda_double

@@ -248,7 +248,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   const bool promised = aligned(a, algorithm.alignments[0]) && aligned(b, algorithm.alignments[1]) &&
                         aligned(c, algorithm.alignments[2]) && aligned(d, algorithm.alignments[3]) &&
                         aligned(workspace, 256) && workspace_bytes >= algorithm.workspace;
-  if (!valid || !promised || one != 1) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!valid || !promised || one != 1 || state.invalid_at_run.contains(described.epilogue))
+    return CUBLAS_STATUS_INVALID_VALUE;
   if (state.fails_at_run) return CUBLAS_STATUS_NOT_SUPPORTED;
   {
     const std::lock_guard lock(counting);

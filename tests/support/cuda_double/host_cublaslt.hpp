@@ -26,8 +26,9 @@ struct LtRun {
 struct LtDouble {
   // Set by tests.
   bool has_no_algorithm = false;
-  std::set<cublasLtEpilogue_t> refused;  ///< epilogues that no algorithm has
-  bool fails_at_run = false;             ///< cublasLtMatmul answers "not supported"
+  std::set<cublasLtEpilogue_t> refused;         ///< epilogues that no algorithm has
+  bool fails_at_run = false;                    ///< cublasLtMatmul answers "not supported"
+  std::set<cublasLtEpilogue_t> invalid_at_run;  ///< epilogues that cublasLtMatmul calls an invalid value
   int candidates = 3;
   // Read by tests.
   int heuristic_calls = 0;

@@ -4,14 +4,12 @@
 //         it when the host waits (cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize), frees device
 //         memory or destroys the stream;
 //   HR-2  a copy reads its source when its step runs, also from host memory;
-//   HR-3  memory is filled with NaN when it is given out; cudaFreeAsync returns it when its step runs; a program that
-//   has
-//         written past an allocation ends, at the latest when it is freed (AddressSanitizer sees reads, too);
+//   HR-3  memory is filled with NaN when it is given out; cudaFreeAsync returns it when its step runs; a program ends
+//         that has written past an allocation, at the latest when it is freed (AddressSanitizer sees reads, too);
 //   HR-4  the first failure of a kernel stays: every later call returns it, and cudaGetErrorString() tells what it was,
 //         until reset_device();
-//   HR-5  another process that is over the double as well reaches device memory by cudaIpcOpenMemHandle(), while the
-//   one
-//         that owns it lives; its own memory a process cannot open.
+//   HR-5  another process over the double reaches device memory by cudaIpcOpenMemHandle() while its owner lives; its
+//         own memory a process cannot open.
 // All calls are thread-safe: one lock is held while a step runs, so host functions on a stream must not wait for
 // another thread that makes CUDA calls.
 #pragma once
@@ -22,13 +20,14 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "tests/support/cuda_double/kernel_run.hpp"
 
 namespace maestro::cuda_double {
 
-inline constexpr int device_count = 2;
+inline constexpr int device_count = 4;
 inline constexpr int multiprocessors = 4;
 
 /// Puts the kernel on the stream; refuses (as a launch does, in cudaGetLastError()) limits KD-4. `function` is the
@@ -47,9 +46,12 @@ void hold_stream(cudaStream_t stream, std::shared_ptr<const std::atomic<bool>> o
 /// Calls so far in which a host waits for a device, or may: synchronisations, blocking copies, and what gives out or
 /// takes back memory.
 [[nodiscard]] std::size_t waits();
+/// Devices that the process has started: by cudaSetDevice, or by a call that works on the one that is current, which is
+/// device 0 in a thread that has set none.
+[[nodiscard]] std::set<int> started_devices();
 /// From now on every call fails with `text`, as after a kernel's failure.
 void break_device(const std::string& text);
-/// Forgets failures and all pending work; memory and streams stay.
+/// Forgets failures, all pending work, and that devices were started; memory and streams stay.
 void reset_device();
 
 }  // namespace maestro::cuda_double

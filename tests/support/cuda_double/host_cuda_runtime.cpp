@@ -13,6 +13,7 @@ using maestro::cuda_double::answer;
 using maestro::cuda_double::Lock;
 using maestro::cuda_double::push;
 using maestro::cuda_double::runtime;
+using maestro::cuda_double::start_device;
 using maestro::cuda_double::total_memory;
 
 namespace {
@@ -43,7 +44,13 @@ cudaError_t answer(cudaError_t result) {
   return result;
 }
 
+void start_device() {
+  const Lock lock(runtime().mutex);
+  runtime().started.insert(current_device);
+}
+
 cudaError_t push(cudaStream_t stream, std::function<void()> work) {
+  start_device();
   if (runtime().failure != cudaSuccess) return answer();
   runtime().push(stream, [work = std::move(work)] {
     work();
@@ -73,6 +80,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= maestro::cuda_double::device_count) return answer(cudaErrorInvalidDevice);
   current_device = device;
+  start_device();  // from CUDA 12 on
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
@@ -135,12 +143,14 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return answer(first ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
 }
 cudaError_t cudaDeviceSynchronize() {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
-  runtime().run_everything();
+  runtime().run_device();
   return answer();
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  start_device();
   *total = total_memory;
   *free = total_memory - maestro::cuda_double::allocated_bytes();
   return answer();
@@ -183,16 +193,19 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
 // ---- memory ----
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
   if (bytes > total_memory - maestro::cuda_double::allocated_bytes()) return answer(cudaErrorMemoryAllocation);
   *memory = bytes == 0 ? nullptr : runtime().allocate(bytes, cudaMemoryTypeDevice);
   return answer(bytes > 0 && *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFree(void* memory) {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
-  runtime().run_everything();
+  runtime().run_device();
   if (memory != nullptr) runtime().release(memory);
   return answer();
 }
@@ -205,8 +218,10 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return push(stream, [memory] { runtime().release(memory); });
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
   *memory = runtime().allocate(bytes, cudaMemoryTypeHost);
   return answer();
 }
@@ -214,9 +229,10 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
 }
 cudaError_t cudaFreeHost(void* memory) {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
-  runtime().run_everything();
+  runtime().run_device();
   if (memory != nullptr) runtime().release(memory);
   return answer();
 }
@@ -253,7 +269,6 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   ++runtime().waits;
-  const Lock lock(runtime().mutex);
   const cudaError_t result = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
   if (result != cudaSuccess) return result;
   return cudaStreamSynchronize(nullptr);

@@ -7,12 +7,16 @@ using maestro::cuda_double::answer;
 using maestro::cuda_double::Lock;
 using maestro::cuda_double::push;
 using maestro::cuda_double::runtime;
+using maestro::cuda_double::start_device;
 
 namespace {
 
 cudaError_t create(cudaStream_t* stream, unsigned flags, int priority) {
+  start_device();
   const Lock lock(runtime().mutex);
+  if (runtime().failure != cudaSuccess) return answer();
   *stream = new CUstream_st;
+  static_cast<void>(cudaGetDevice(&(*stream)->device));
   (*stream)->flags = flags;
   (*stream)->priority = priority;
   runtime().streams.insert(*stream);
@@ -39,6 +43,7 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   return answer();
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  start_device();
   const Lock lock(runtime().mutex);
   runtime().run_all(stream);
   runtime().streams.erase(stream);
@@ -46,6 +51,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return answer();
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
   if (runtime().at(stream)->capture != nullptr) return answer(cudaErrorStreamCaptureUnsupported);
@@ -53,6 +59,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return answer();
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  start_device();
   const Lock lock(runtime().mutex);
   if (runtime().at(stream)->steps.empty()) return answer();
   runtime().run_one(runtime().at(stream));
@@ -66,6 +73,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 // ---- events ----
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  start_device();
+  if (runtime().failure != cudaSuccess) return answer();
   *event = new CUevent_st;
   return answer();
 }
@@ -73,6 +82,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
   return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  start_device();
   delete event;
   return answer();
 }
@@ -84,24 +94,28 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return push(stream, [recording] { *recording = Recording{true, nullptr}; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  start_device();
   const Lock lock(runtime().mutex);
   if (event->latest->done) return answer();
   runtime().run_one(event->latest->stream);
   return answer(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
   runtime().run_until(event->latest);
   return answer();
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t last) {
+  start_device();
   const Lock lock(runtime().mutex);
   if (!first->latest->done || !last->latest->done) return answer(cudaErrorNotReady);
   *milliseconds = 1;  // steps take no time that means anything
   return answer();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  start_device();
   const Lock lock(runtime().mutex);
   if (runtime().failure != cudaSuccess) return answer();
   const auto recording = event->latest;
@@ -127,6 +141,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return answer();
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  start_device();
   const Lock lock(runtime().mutex);
   const bool capturing = runtime().at(stream)->capture != nullptr;
   *status = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;

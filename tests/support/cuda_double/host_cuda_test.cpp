@@ -24,6 +24,12 @@ __global__ void fill_shared(float* value) {
   value[0] = shared_memory<float>()[threadIdx.x];
 }
 
+/// Has 32 floats of static shared memory beside the dynamic.
+__global__ void fill_both() {
+  MAESTRO_SHARED(float, variable, 32);
+  variable[threadIdx.x] = shared_memory<float>()[threadIdx.x] = 1;
+}
+
 class HostCuda : public ::testing::Test {
  protected:
   HostCuda() {
@@ -38,6 +44,11 @@ class HostCuda : public ::testing::Test {
     cudaStreamDestroy(other_);
   }
   void add(cudaStream_t stream) const { launch({"add_one", 1, 32, 0, stream}, add_one, device_); }
+  /// Without asking for shared memory, as launch() would.
+  void put_fill_both(std::size_t shared_bytes) const {
+    cuda_double::enqueue_kernel({"fill_both", 1, 32, shared_bytes, fill_both},
+                                reinterpret_cast<const void*>(&fill_both), stream_);
+  }
   float read() const {
     float value = 0;
     check(cudaMemcpy(&value, device_, sizeof value, cudaMemcpyDeviceToHost), "read");
@@ -116,6 +127,21 @@ TEST_F(HostCuda, refuses_launches_outside_of_the_limits_KD_4) {
   cuda_double::reset_device();
   EXPECT_THROW(launch({"add_one", 1, 32, 228 * 1024, stream_}, add_one, device_), DeviceError);
   EXPECT_NO_THROW(launch({"fill_shared", 1, 32, 100 * 1024, stream_}, fill_shared, device_));
+}
+
+TEST_F(HostCuda, fails_a_kernel_whose_static_and_dynamic_shared_memory_are_more_than_it_has_asked_for_KD_4) {
+  constexpr std::size_t all = cuda_double::shared_bytes_without_asking;
+  constexpr std::size_t beside = 32 * sizeof(float);
+  put_fill_both(all - beside);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  put_fill_both(all);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
+  cuda_double::reset_device();
+  const auto* function = reinterpret_cast<const void*>(&fill_both);
+  check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(all)), "asking");
+  put_fill_both(all);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }
 
 TEST_F(HostCuda, replays_a_captured_graph) {

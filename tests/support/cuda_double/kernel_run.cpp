@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/cuda_double/fiber.hpp"
@@ -70,6 +71,7 @@ class BlockRun {
   bool release_warp(std::size_t first, std::size_t last);
   [[nodiscard]] std::string stuck() const;
   void check_guard();
+  void count_static(std::size_t bytes);
 
   const KernelCall* call_ = nullptr;
   std::function<void()> body_;
@@ -83,9 +85,11 @@ class BlockRun {
   struct Variable {
     std::vector<std::byte> memory;
     std::size_t bytes = 0;
+    bool used = false;  // by this block
     [[nodiscard]] std::byte* first() { return aligned_in(memory); }
   };
   std::map<const void*, Variable> variables_;
+  std::size_t static_bytes_ = 0;    // of those that this block has used
   std::vector<LaneValue> arrived_;  // by thread; what its last warp operation brought
 };
 
@@ -135,7 +139,11 @@ void BlockRun::prepare(const uint3& block) {
   }
   dynamic_.assign(call_->shared_bytes + guard_bytes + alignment, poison);
   std::fill_n(dynamic_shared() + call_->shared_bytes, guard_bytes, guard);
-  for (auto& [key, variable] : variables_) std::fill_n(variable.first(), variable.bytes, poison);
+  static_bytes_ = 0;
+  for (auto& [key, variable] : variables_) {
+    std::fill_n(variable.first(), variable.bytes, poison);
+    variable.used = false;
+  }
 }
 
 void BlockRun::step_all(Order order) {
@@ -253,7 +261,16 @@ std::byte* BlockRun::variable(const void* key, std::size_t bytes) {
     variable.memory.assign(bytes + guard_bytes + alignment, poison);
     std::fill_n(variable.first() + bytes, guard_bytes, guard);
   }
+  if (!std::exchange(variable.used, true)) count_static(bytes);
   return variable.first();
+}
+
+void BlockRun::count_static(std::size_t bytes) {
+  static_bytes_ += bytes;
+  const std::size_t sum = static_bytes_ + call_->shared_bytes;
+  if (sum <= call_->most_shared_bytes) return;
+  fault(std::to_string(sum) + " bytes of shared memory, static and dynamic, are more than the " +
+        std::to_string(call_->most_shared_bytes) + " that the function may have");
 }
 
 void BlockRun::fault(const std::string& what) {

@@ -4,7 +4,8 @@
 //   KD-1  every thread of a block arrives at every block barrier, all at the same place of the source;
 //   KD-2  all lanes of a warp operation's mask arrive at it with that mask; the caller and the lane read are in it;
 //   KD-3  shared variables are used within their bytes, dynamic shared memory within those that the launch asked for;
-//   KD-4  grid and block are within the device's limits, shared memory within what was asked of the function.
+//   KD-4  grid and block are within the device's limits, shared memory, static and dynamic together, within what was
+//         asked of the function.
 // Shared memory is filled with NaN before every block, so that nothing is read from the block before. `Order::reverse`
 // runs blocks and threads backwards: results that differ from those of `forward` depend on the order of threads.
 #pragma once
@@ -24,12 +25,16 @@ class KernelError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+inline constexpr std::size_t shared_bytes_per_block = 227 * 1024;  // compute capability 9.0
+inline constexpr std::size_t shared_bytes_without_asking = 48 * 1024;
+
 struct KernelCall {
   const char* name = "";
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes = 0;
-  std::function<void()> body;  ///< the kernel with its arguments, as one thread runs it
+  std::function<void()> body;                              ///< the kernel with its arguments, as one thread runs it
+  std::size_t most_shared_bytes = shared_bytes_per_block;  ///< of a block, static and dynamic together
 };
 
 /// Runs all blocks on the calling host thread; several host threads may run kernels at once.
@@ -39,8 +44,6 @@ void run_kernel(const KernelCall& call);
 enum class Order : std::uint8_t { forward, reverse };
 void set_order(Order order);
 
-inline constexpr std::size_t shared_bytes_per_block = 227 * 1024;  // compute capability 9.0
-inline constexpr std::size_t shared_bytes_without_asking = 48 * 1024;
 inline constexpr unsigned warp_lanes = 32;
 
 // ---- for device_language.hpp: called by the thread that runs ----

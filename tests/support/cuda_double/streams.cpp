@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <thread>
 
 #include "tests/support/cuda_double/host_cuda.hpp"
 
@@ -43,27 +44,48 @@ void Runtime::push(cudaStream_t stream, Step step) {
   }
 }
 
-void Runtime::run_one(CUstream_st* stream) {
-  if (failure != cudaSuccess || stream->steps.empty()) return;
+bool Runtime::run_one(CUstream_st* stream) {
+  if (failure != cudaSuccess || stream->steps.empty()) return true;
   try {
     const Step step = stream->steps.front();
-    if (step()) stream->steps.pop_front();
+    if (!step()) return false;
+    stream->steps.pop_front();
   } catch (const KernelError& error) {
     fail(cudaErrorLaunchFailure, error.what());
   }
+  return true;
+}
+
+void Runtime::let_others_queue() {
+  mutex.unlock();
+  std::this_thread::yield();
+  mutex.lock();
 }
 
 void Runtime::run_all(CUstream_st* stream) {
-  while (failure == cudaSuccess && !stream->steps.empty()) run_one(stream);
+  while (failure == cudaSuccess && !stream->steps.empty()) {
+    if (!run_one(stream)) let_others_queue();
+  }
 }
 
 void Runtime::run_until(const std::shared_ptr<Recording>& recording) {
-  while (failure == cudaSuccess && !recording->done) run_one(recording->stream);
+  while (failure == cudaSuccess && !recording->done) {
+    if (!run_one(recording->stream)) let_others_queue();
+  }
 }
 
-void Runtime::run_everything() {
+void Runtime::run_device() {
+  int device = 0;
+  static_cast<void>(cudaGetDevice(&device));
   run_all(&default_stream);
-  for (CUstream_st* stream : streams) run_all(stream);
+  const auto busy = [&] {
+    return std::ranges::find_if(
+        streams, [&](const CUstream_st* stream) { return stream->device == device && !stream->steps.empty(); });
+  };
+  // A stream may go while others queue: it is looked for anew.
+  for (auto found = busy(); failure == cudaSuccess && found != streams.end(); found = busy()) {
+    if (!run_one(*found)) let_others_queue();
+  }
 }
 
 void Runtime::fail(cudaError_t error, const std::string& text) {
@@ -131,7 +153,9 @@ std::optional<cudaMemoryType> Runtime::type_of(const void* address, std::size_t 
 void enqueue_kernel(KernelCall call, const void* function, cudaStream_t stream) {
   const std::lock_guard lock(runtime().mutex);
   const auto asked = runtime().shared_bytes.find(function);
-  const std::size_t granted = asked == runtime().shared_bytes.end() ? shared_bytes_without_asking : asked->second;
+  const bool has_asked = asked != runtime().shared_bytes.end();
+  const std::size_t granted = has_asked ? asked->second : shared_bytes_without_asking;
+  call.most_shared_bytes = has_asked ? shared_bytes_per_block : shared_bytes_without_asking;
   const std::size_t threads = std::size_t{call.block.x} * call.block.y * call.block.z;
   const std::size_t blocks = std::size_t{call.grid.x} * call.grid.y * call.grid.z;
   if (threads == 0 || threads > 1024 || blocks == 0 || call.shared_bytes > granted) {
@@ -169,6 +193,11 @@ std::size_t allocated_bytes() {
   return sum;
 }
 
+std::set<int> started_devices() {
+  const std::lock_guard lock(runtime().mutex);
+  return runtime().started;
+}
+
 void break_device(const std::string& text) {
   const std::lock_guard lock(runtime().mutex);
   runtime().fail(cudaErrorLaunchFailure, text);
@@ -178,6 +207,7 @@ void reset_device() {
   const std::lock_guard lock(runtime().mutex);
   runtime().failure = cudaSuccess;
   runtime().failure_text.clear();
+  runtime().started.clear();
   runtime().default_stream.steps.clear();
   for (CUstream_st* stream : runtime().streams) stream->steps.clear();
 }

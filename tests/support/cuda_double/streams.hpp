@@ -36,6 +36,7 @@ struct CUgraphExec_st {
 };
 struct CUstream_st {
   std::deque<Step> steps;
+  int device = 0;
   unsigned flags = 0;
   int priority = 0;
   std::unique_ptr<CUgraph_st> capture;  ///< set while steps are captured instead of queued
@@ -72,6 +73,7 @@ struct Runtime {
   std::map<const std::byte*, Allocation> memory;
   std::vector<Import> imports;
   std::set<std::pair<int, int>> peers;              // devices, and whose memory they reach
+  std::set<int> started;                            // devices, started_devices()
   std::map<const void*, std::size_t> shared_bytes;  // by kernel, from cudaFuncSetAttribute
   cudaError_t failure = cudaSuccess;                // HR-4
   std::string failure_text;
@@ -79,11 +81,15 @@ struct Runtime {
 
   CUstream_st* at(cudaStream_t stream) { return stream == nullptr ? &default_stream : stream; }
   void push(cudaStream_t stream, Step step);
-  /// Runs the first step, or one of the stream it waits for. Pending work stays where a step fails.
-  void run_one(CUstream_st* stream);
+  /// Runs the first step, or one of the stream it waits for; false where the step has to wait. Pending work stays where
+  /// a step fails.
+  bool run_one(CUstream_st* stream);
+  /// These wait with the lock open, which their caller holds once: a step may wait for what another thread queues.
   void run_all(CUstream_st* stream);
   void run_until(const std::shared_ptr<Recording>& recording);
-  void run_everything();
+  /// All streams of the current device.
+  void run_device();
+  void let_others_queue();
   void fail(cudaError_t error, const std::string& text);
   /// Made when it is first asked for: what a process did before, a fork too, leaves it alone.
   [[nodiscard]] DeviceArena& arena();
@@ -101,6 +107,8 @@ Runtime& runtime();
 using Lock = std::lock_guard<std::recursive_mutex>;
 /// What a call returns: the failure that stays (HR-4), else `result`, which cudaGetLastError() tells too.
 cudaError_t answer(cudaError_t result = cudaSuccess);
+/// For calls that work on the device that is current: starts it.
+void start_device();
 /// Puts a step that never waits on the stream, unless the device has failed.
 cudaError_t push(cudaStream_t stream, std::function<void()> work);
 

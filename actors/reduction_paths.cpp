@@ -1,0 +1,70 @@
+#include "actors/reduction_paths.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace maestro {
+
+namespace {
+
+const ReplicaPlace* place_of(const std::vector<ReplicaPlace>& places, const ReductionMember& member) {
+  const auto found = std::ranges::find_if(places, [&](const ReplicaPlace& place) {
+    return place.section == member.section && place.replica == member.replica;
+  });
+  return found == places.end() ? nullptr : &*found;
+}
+
+bool touches_device(const std::vector<ReplicaPlace>& places, SectionId section) {
+  return std::ranges::any_of(places, [&](const ReplicaPlace& place) {
+    return place.section == section && std::ranges::any_of(place.devices, is_cuda_device);
+  });
+}
+
+}  // namespace
+
+std::vector<ReductionMember> replicas_of(const SectionGraph& graph, SectionId section) {
+  std::vector<ReductionMember> members;
+  for (std::uint32_t replica = 0; replica < static_cast<std::uint32_t>(graph.node(section).replicas); ++replica) {
+    members.push_back({section, ReplicaIndex(replica)});
+  }
+  return members;
+}
+
+std::vector<ReductionMember> end_stages_of(const SectionGraph& graph, SectionId stage, ReplicaIndex replica) {
+  const std::vector<SectionId> stages = graph.stages_of(graph.node(stage).section_name());
+  return {{stages.front(), replica}, {stages.back(), replica}};
+}
+
+bool on_devices_of_their_own(const std::vector<ReplicaPlace>& places, std::span<const ReductionMember> members,
+                             std::uint32_t layout_rank) {
+  std::set<std::pair<std::uint32_t, std::string>> taken;  // of a host, by name
+  for (const ReductionMember& member : members) {
+    const ReplicaPlace* place = place_of(places, member);
+    if (place == nullptr || layout_rank >= place->devices.size()) return false;
+    const std::string& device = place->devices[layout_rank];
+    if (!is_cuda_device(device) || !taken.emplace(place->host, device).second) return false;
+  }
+  return !members.empty();
+}
+
+std::vector<std::string> describe_reductions(const SectionGraph& graph, const std::vector<ReplicaPlace>& places,
+                                             bool by_host) {
+  std::vector<std::string> lines;
+  for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
+    const SectionId section(index);
+    const GraphNode& node = graph.node(section);
+    if (!node.trained() || node.replicas < 2 || !touches_device(places, section)) continue;
+    const std::vector<ReductionMember> members = replicas_of(graph, section);
+    std::int64_t in_groups = 0;
+    for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(node.layout.ranks()); ++rank) {
+      in_groups += !by_host && on_devices_of_their_own(places, members, rank) ? 1 : 0;
+    }
+    std::string way = in_groups > 0 ? "by NCCL" : "in memory of the processor";
+    if (in_groups > 0 && in_groups < node.layout.ranks()) way += " and, of some ranks, in memory of the processor";
+    lines.push_back(node.name + ": gradients of " + std::to_string(node.replicas) + " replicas " + way);
+  }
+  return lines;
+}
+
+}  // namespace maestro

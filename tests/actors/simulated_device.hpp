@@ -1,0 +1,83 @@
+// Devices that work when a test says so, and the groups that they form.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/device/backend.hpp"
+
+namespace maestro::testing {
+
+/// Work waits until the simulation runs it; critical work first, as WT-2 has it. What was queued in a group is done
+/// when all members have it; until then finish() tells of nothing.
+class SimulatedDevice final : public Device {
+ public:
+  explicit SimulatedDevice(const OperatorTable& ops) : ops_(&ops) {}
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] const OperatorTable& ops() const override { return *ops_; }
+  void submit(Priority priority, std::function<void()> work) override {
+    (priority == Priority::critical ? critical_ : background_).push_back(std::move(work));
+  }
+  void finish(std::function<void(const std::string& failure)> done) override;
+  void stop() override {
+    critical_.clear();
+    background_.clear();
+  }
+  [[nodiscard]] bool idle() const { return critical_.empty() && background_.empty(); }
+  void run_one();
+  void run_all() {
+    while (!idle()) run_one();
+  }
+
+  void exchange_queued() { ++exchanges_; }
+  void exchange_done();
+
+ private:
+  std::string name_ = "simulated";
+  const OperatorTable* ops_;
+  std::deque<std::function<void()>> critical_;
+  std::deque<std::function<void()>> background_;
+  std::int64_t exchanges_ = 0;  // queued and not done
+  std::deque<std::function<void(const std::string&)>> held_;
+};
+
+/// Groups of simulated devices in one thread. A join waits for nobody.
+class SimulatedBackend final : public DeviceBackend {
+ public:
+  /// By group, in the order of make_group_id(): ranks in the order in which they joined.
+  [[nodiscard]] const std::map<int, std::vector<std::int64_t>>& joined() const { return joined_; }
+  /// Of all groups: operations, in the order in which they were done.
+  [[nodiscard]] const std::vector<std::string>& exchanges() const { return exchanges_; }
+  /// Calls of members that do not fit together.
+  [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
+  /// The next exchange that is done has failed so, and its group with it.
+  void break_next(std::string why) { breaks_ = std::move(why); }
+
+  [[nodiscard]] std::size_t devices() const override { return 0; }
+  [[nodiscard]] std::string describe(std::size_t /*index*/) const override { return "simulated"; }
+  [[nodiscard]] std::size_t used_bytes(std::size_t /*index*/) const override { return 0; }
+  [[nodiscard]] std::unique_ptr<Device> open(const DeviceOptions& options) const override;
+  [[nodiscard]] std::vector<std::byte> make_group_id() const override;
+  [[nodiscard]] std::unique_ptr<Communicator> join(Device& device, const GroupRank& rank) const override;
+  [[nodiscard]] std::vector<std::byte> export_memory(Device& device, const std::byte* block) const override;
+  [[nodiscard]] std::unique_ptr<ImportedMemory> import_memory(Device& device, std::span<const std::byte> exported,
+                                                              std::string& why_not) const override;
+
+ private:
+  class Group;
+  class Member;
+  // What a group does it does in calls of a const backend; all in the test's one thread.
+  mutable std::map<int, std::shared_ptr<Group>> groups_;
+  mutable std::map<int, std::vector<std::int64_t>> joined_;
+  mutable std::vector<std::string> exchanges_;
+  mutable std::vector<std::string> problems_;
+  mutable std::string breaks_;
+};
+
+}  // namespace maestro::testing

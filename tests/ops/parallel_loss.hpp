@@ -1,0 +1,220 @@
+// Losses over a vocabulary that ranks have in parts: one problem, solved by any table on any number of ranks, and what
+// the answers have in common.
+#pragma once
+
+#include <functional>
+#include <tuple>
+
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/ops/parallel_functions.hpp"
+#include "tests/ops/loss_problem.hpp"
+#include "tests/ops/parallel_ranks.hpp"
+
+namespace maestro::testing {
+
+using cpu::LossProblem;
+
+/// Where a rank computes, and with whom.
+struct RankPlace {
+  const OperatorTable& ops;
+  Communicator* group = nullptr;         ///< null: alone, with everything
+  std::function<void()> settle = [] {};  ///< waits for what the table has queued
+};
+
+inline constexpr std::size_t arena_bytes = std::size_t{1} << 20;
+
+/// A copy of `host` in memory of the tape's table; `host` stays as it is until the work is complete.
+inline Block given(Tape& tape, const Tensor& host) {
+  Block block = tape.scratch(host.shape(), host.dtype());
+  tape.ops().upload(host, block.tensor());
+  return block;
+}
+
+/// The values of `tensor`, once its work is done.
+inline Values fetched(const RankPlace& at, const Tensor& tensor) {
+  const OwnedTensor copy(tensor.dtype(), tensor.shape());
+  at.ops.download(tensor, copy);
+  at.settle();
+  return copy.values();
+}
+
+/// A parameter with the rows `range` of `values`.
+struct TablePart {
+  TablePart(const OperatorTable& ops, const OwnedTensor& values, RowRange range, bool trained) {
+    const OwnedTensor own = rows_of(values, range);
+    parameter = &parameters.add({"head", own.tensor().shape(), true, [values = own.values()](std::span<float> to) {
+                                   std::copy(values.begin(), values.end(), to.begin());
+                                 }});
+    parameters.allocate(trained, ops.memory());
+  }
+  Parameters parameters;
+  Parameter* parameter = nullptr;
+};
+
+inline OwnedTensor columns_of(const OwnedTensor& whole, RowRange range) {
+  OwnedTensor part(whole.tensor().dtype(), Shape{whole.tensor().rows(), range.count});
+  for (std::int64_t r = 0; r < part.tensor().rows(); ++r) {
+    for (std::int64_t c = 0; c < range.count; ++c) {
+      part.set(r * range.count + c, whole.get(r * whole.tensor().columns() + range.first + c));
+    }
+  }
+  return part;
+}
+
+struct Answer {
+  LossSums sums;
+  Values dhidden;
+  Values dhead;
+};
+
+struct Setting {
+  DType act = DType::f32;
+  bool record = true;
+  bool head_trained = true;
+};
+
+class ParallelLoss {
+ public:
+  ParallelLoss(const LossProblem& problem, const Setting& setting)
+      : p_(problem),
+        setting_(setting),
+        hidden_(setting.act, {p_.rows, p_.width}, p_.hidden),
+        head_(DType::f32, {p_.vocabulary, p_.width}, p_.head),
+        targets_(DType::i32, {p_.rows}, p_.targets),
+        teacher_hidden_(setting.act, {p_.rows, p_.teacher_width}, p_.teacher_hidden),
+        teacher_head_(DType::f32, {p_.teacher_vocabulary, p_.teacher_width}, p_.teacher_head),
+        logits_(p_.logits_dtype, {p_.rows, p_.teacher_vocabulary}, p_.teacher_logits),
+        values_(DType::f32, {p_.rows, p_.k}, p_.teacher_values),
+        indices_(DType::i32, {p_.rows, p_.k}, p_.teacher_indices) {}
+
+  [[nodiscard]] Answer answer(const RankPlace& at) const {
+    const TablePart head(at.ops, head_, range_of(p_.vocabulary, at.group), setting_.head_trained);
+    const TablePart teacher_head(at.ops, teacher_head_, range_of(p_.teacher_vocabulary, at.group), false);
+    const OwnedTensor own_logits = columns_of(logits_, range_of(p_.teacher_vocabulary, at.group));
+    Arena arena(arena_bytes, at.ops.memory());
+    Tape tape(at.ops, arena, setting_.act, setting_.record);
+    const Block hidden_memory = given(tape, hidden_), targets = given(tape, targets_);
+    const Block teacher_hidden = given(tape, teacher_hidden_), logits = given(tape, own_logits);
+    const Block values = given(tape, values_), indices = given(tape, indices_);
+    const Var hidden = tape.input(hidden_memory.tensor(), true);
+    const HeadLoss loss{&targets.tensor(), p_.scale};
+    const VocabularyPart student = part_of(p_.vocabulary, at.group);
+    Pending<LossSums> sums = LossSums();
+    if (p_.with_teacher) {
+      TeacherSignal signal{p_.boundary, {}, nullptr, {}, {}, {}, p_.teacher_vocabulary};
+      if (p_.boundary == Boundary::hidden) {
+        signal.hidden = tape.input(teacher_hidden.tensor());
+        signal.head = teacher_head.parameter;
+      }
+      if (p_.boundary == Boundary::logits) signal.logits = logits.tensor();
+      if (p_.boundary == Boundary::top_k) signal.values = values.tensor();
+      if (p_.boundary == Boundary::top_k) signal.indices = indices.tensor();
+      const DistillationTerms terms{p_.divergence, p_.temperature, p_.alpha, p_.beta, p_.shared};
+      sums = distillation_loss(tape, hidden, *head.parameter, signal, terms, loss, student,
+                               part_of(p_.teacher_vocabulary, at.group));
+    } else {
+      sums = cross_entropy_loss(tape, hidden, *head.parameter, loss, student);
+    }
+    tape.backward();
+    Answer answer;
+    if (hidden.gradient().defined()) answer.dhidden = fetched(at, hidden.gradient());
+    if (head.parameter->trained()) answer.dhead = fetched(at, head.parameter->gradient());
+    at.settle();
+    answer.sums = sums;
+    return answer;
+  }
+
+  /// On a processor: of the whole vocabulary, and of every rank.
+  [[nodiscard]] Answer whole() const { return answer({processor_}); }
+  [[nodiscard]] std::vector<Answer> over(std::int64_t ranks) const {
+    std::vector<Answer> all(static_cast<std::size_t>(ranks));
+    on_ranks(ranks, [&](Communicator& group) {
+      all[static_cast<std::size_t>(group.rank())] = answer({processor_, &group});
+    });
+    return all;
+  }
+
+ private:
+  [[nodiscard]] static RowRange range_of(std::int64_t vocabulary, const Communicator* group) {
+    return group == nullptr ? RowRange{0, vocabulary} : row_part(vocabulary, group->size(), group->rank());
+  }
+  [[nodiscard]] static VocabularyPart part_of(std::int64_t vocabulary, Communicator* group) {
+    return {group, vocabulary, range_of(vocabulary, group).first};
+  }
+
+  LossProblem p_;
+  Setting setting_;
+  cpu::CpuOperatorTable processor_;
+  OwnedTensor hidden_, head_, targets_, teacher_hidden_, teacher_head_, logits_, values_, indices_;
+};
+
+inline void expect_near(const LossSums& got, const LossSums& wanted, double tolerance) {
+  const auto near = [tolerance](double a, double b, const char* what) {
+    EXPECT_LE(std::abs(a - b), tolerance * std::max(1.0, std::abs(b))) << what << " " << a << ", wanted " << b;
+  };
+  near(got.ce, wanted.ce, "ce");
+  near(got.kl, wanted.kl, "kl");
+  near(got.total, wanted.total, "total");
+  near(got.teacher_ce, wanted.teacher_ce, "teacher_ce");
+  EXPECT_EQ(got.tokens, wanted.tokens);
+}
+
+inline void expect_same_bits(const LossSums& got, const LossSums& wanted) {
+  EXPECT_EQ(got.ce, wanted.ce);
+  EXPECT_EQ(got.kl, wanted.kl);
+  EXPECT_EQ(got.total, wanted.total);
+  EXPECT_EQ(got.teacher_ce, wanted.teacher_ce);
+  EXPECT_EQ(got.tokens, wanted.tokens);
+}
+
+/// Relative to the largest value.
+struct Tolerances {
+  double sums = 1e-5;
+  double gradients = 1e-5;
+  double least_gradient = 1e-30;  ///< what the largest value of a gradient counts for at least
+};
+
+/// What the ranks have together against what one rank has.
+inline void expect_agreement(const std::vector<Answer>& parts, const Answer& whole, const Tolerances& within) {
+  Values dhidden(whole.dhidden.size());
+  Values dhead;
+  for (const Answer& part : parts) {
+    expect_same_bits(part.sums, parts.front().sums);
+    ASSERT_EQ(part.dhidden.size(), dhidden.size());
+    for (std::size_t i = 0; i < dhidden.size(); ++i) dhidden[i] += part.dhidden[i];
+    dhead.insert(dhead.end(), part.dhead.begin(), part.dhead.end());
+  }
+  expect_near(parts.front().sums, whole.sums, within.sums);
+  EXPECT_LE(worst_error(dhidden, whole.dhidden, within.least_gradient), within.gradients);
+  EXPECT_LE(worst_error(dhead, whole.dhead, within.least_gradient), within.gradients);
+}
+
+struct Sizes {
+  const char* name;
+  std::int64_t rows, vocabulary, teacher_vocabulary, shared, k;
+};
+inline void PrintTo(const Sizes& of, std::ostream* out) {
+  *out << of.name;
+}
+using Terms = std::tuple<Boundary, Divergence>;
+inline const Terms every_terms[] = {
+    {Boundary::hidden, Divergence::forward_kl}, {Boundary::hidden, Divergence::reverse_kl},
+    {Boundary::hidden, Divergence::js},         {Boundary::logits, Divergence::forward_kl},
+    {Boundary::logits, Divergence::reverse_kl}, {Boundary::logits, Divergence::js},
+    {Boundary::top_k, Divergence::forward_kl},  {Boundary::top_k, Divergence::js},
+};
+
+inline LossProblem problem_of(const Sizes& of, std::int64_t width = 6) {
+  LossProblem p;
+  p.rows = of.rows;
+  p.width = width;
+  p.teacher_width = width - 1;
+  p.vocabulary = of.vocabulary;
+  p.teacher_vocabulary = of.teacher_vocabulary;
+  p.shared = of.shared;
+  p.k = of.k;
+  p.scale = 0.25;
+  return cpu::random_loss_problem(p, 5);
+}
+
+}  // namespace maestro::testing
