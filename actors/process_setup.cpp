@@ -51,6 +51,7 @@ Device* ProcessRun::State::device(const ReplicaPlace& at, std::size_t layout_ran
     DeviceOptions options;
     options.priority = forward_only ? Priority::background : Priority::critical;
     options.deterministic = plan.train.deterministic;
+    options.graphs = graph_use(plan.train.cuda_graphs).value_or(options.graphs);  // one of its names: it was read so
     options.log = [this](const std::string& line) { note(line); };
     options.share = plan.sections[at.section.value()].config.share;
     options.index = std::stoul(name.substr(5));  // place() has seen that it is there

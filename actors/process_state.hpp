@@ -65,9 +65,9 @@ struct ProcessRun::State {
   std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
   std::map<std::string, std::unique_ptr<Device>> devices;
   std::mutex gang;  // ReplicaSpec::gang
-  OpenedMemory opened;
   /// Given when the run ends, before devices stop: nothing that is queued waits for other ranks any more.
   std::shared_ptr<AbortReason> groups_end = std::make_shared<AbortReason>();
+  OpenedMemory opened;
   StartPoint start;
   Meeting meeting;
   ReplicaBuilder builder{

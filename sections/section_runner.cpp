@@ -164,7 +164,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
       if (keep) batch->inputs.emplace_back(input.port, var);
       given.set(input.port, std::move(var), input.place == PortTensor::Place::host ? input.tensor : Tensor());
     }
-    section_->forward(tape, given, results);
+    repeat(keep ? PassKind::forward_kept : PassKind::forward_only, [&] { section_->forward(tape, given, results); });
   }
   for (const PortTensor& output : outputs) {
     const Var* value = results.find(output.port);
@@ -199,7 +199,7 @@ void SectionRunner::backward(const MicroBatchPlan& plan, std::span<const PortTen
     }
   }
   batch->outputs.clear();
-  batch->recording.backward();
+  repeat(PassKind::backward, [&] { batch->recording.backward(); });
   for (const PortTensor& wanted : input_gradients) {
     for (const auto& [port, var] : batch->inputs) {
       if (port != wanted.port) continue;
@@ -214,6 +214,11 @@ void SectionRunner::backward(const MicroBatchPlan& plan, std::span<const PortTen
   }
   batch->retire();
   free_.push_back(std::move(batch));
+}
+
+void SectionRunner::repeat(PassKind kind, const std::function<void()>& calls) const {
+  if (context_.parallel.layout.ranks() > 1) return calls();  // groups work in the order of the calls
+  context_.ops->repeat(reinterpret_cast<std::uintptr_t>(this) + static_cast<std::uintptr_t>(kind), calls);
 }
 
 void SectionRunner::add_over_ranks() {

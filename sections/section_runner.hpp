@@ -9,7 +9,9 @@
 //       handed in stays until then.
 #pragma once
 
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -71,7 +73,10 @@ class SectionRunner {
  private:
   struct MicroBatch;  // tape, arena and layout of one micro-batch
   using Key = std::pair<std::uint64_t, std::uint32_t>;
+  enum class PassKind : std::uint8_t { forward_kept, forward_only, backward };
   std::unique_ptr<MicroBatch> take(const MicroBatchPlan& plan);
+  /// A pass of the section that may come again (OperatorTable::repeat).
+  void repeat(PassKind kind, const std::function<void()>& calls) const;
   [[nodiscard]] std::vector<std::span<float>> counted_gradients() const;
 
   SectionContext context_;

@@ -13,7 +13,8 @@
 
 namespace maestro::bench {
 
-BenchDevice::BenchDevice(const std::string& name, double share, Priority priority, bool deterministic) {
+BenchDevice::BenchDevice(const std::string& name, double share, Priority priority, bool deterministic,
+                         GraphUse graphs) {
   constexpr std::string_view cuda = "cuda:";
   if (name == "cpu") {
     cpu_ops_ = std::make_unique<cpu::CpuOperatorTable>();
@@ -29,6 +30,7 @@ BenchDevice::BenchDevice(const std::string& name, double share, Priority priorit
   options.share = share;
   options.deterministic = deterministic;
   options.priority = priority;
+  options.graphs = graphs;
   options.log = [](const std::string& line) { std::cerr << line << '\n'; };
   device_ = status.backend->open(options);
   cuda_index_ = static_cast<std::ptrdiff_t>(options.index);

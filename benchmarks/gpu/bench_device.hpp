@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/device/device.hpp"
+#include "runtime/device/graph_policy.hpp"
 
 namespace maestro::bench {
 
@@ -15,7 +16,7 @@ class BenchDevice {
   /// `share` of its multiprocessors. Unless `deterministic`, products are tuned and attention is as fast as it can be,
   /// as PyTorch's beside it. Throws JobError that says what is missing.
   explicit BenchDevice(const std::string& name, double share = 1, Priority priority = Priority::critical,
-                       bool deterministic = false);
+                       bool deterministic = false, GraphUse graphs = GraphUse::where_they_pay);
   /// One that somebody else has opened.
   explicit BenchDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
   ~BenchDevice();

@@ -15,8 +15,11 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-WORKLOADS = {"gpt2-124m": (32, 1024), "llama-1b": (4, 2048)}
-TINY = {"gpt2-tiny": (4, 64), "llama-tiny": (4, 64)}
+# By name: the model, the sequences of a step, and their tokens. In small steps the GPU waits for the host.
+WORKLOADS = {"gpt2-124m": ("gpt2-124m", 32, 1024), "llama-1b": ("llama-1b", 4, 2048),
+             "gpt2-124m, small steps": ("gpt2-124m", 2, 256)}
+TINY = {"gpt2-tiny": ("gpt2-tiny", 4, 64), "llama-tiny": ("llama-tiny", 4, 64)}
+WITHOUT_GRAPHS = "maestro, no graphs"
 WANTED_SHARE = 0.8  # of a copy's bandwidth, or of the measured matrix rate
 
 
@@ -38,7 +41,9 @@ def programs(arguments, model, batch, sequence):
     """(name, command) of every program that trains the model."""
     common = ["--device", arguments.device, "--model", model, "--batch", batch, "--sequence", sequence, "--steps",
               arguments.steps, "--warmup", arguments.warmup]
-    yield "maestro", [arguments.binaries / "train_bench", *common]
+    own = [arguments.binaries / "train_bench", *common]
+    yield "maestro", own
+    yield WITHOUT_GRAPHS, [*own, "--graphs", "never"]
     if arguments.python:
         peer = [arguments.python, HERE / "torch_train.py", *common, *(["--eager"] if arguments.tiny else [])]
         yield "PyTorch", peer
@@ -46,12 +51,12 @@ def programs(arguments, model, batch, sequence):
 
 
 def train_all(arguments, log):
-    """{model: {program: fastest run}}; FLOPs of a step come from our own program."""
+    """{workload: {program: fastest run}}; FLOPs of a step come from our own program."""
     best = {}
-    for model, (batch, sequence) in (TINY if arguments.tiny else WORKLOADS).items():
-        if arguments.models and model not in arguments.models:
+    for workload, (model, batch, sequence) in (TINY if arguments.tiny else WORKLOADS).items():
+        if arguments.models and workload not in arguments.models:
             continue
-        runs = best.setdefault(model, {})
+        runs = best.setdefault(workload, {})
         for _ in range(arguments.rounds):
             for name, command in programs(arguments, model, batch, sequence):
                 for result in run(command, log):
@@ -71,7 +76,7 @@ def training_table(best, peaks):
                 share = f"{flops / result['step_ms'] / 1e9 / peaks['matrix_tflops']:.2f}"
             memory = f"{result['memory_mib']:.0f}" if "memory_mib" in result else "-"
             print(f"| {model} | {name} | {result['tokens_per_s']:.0f} | {result['step_ms']:.2f} | {share} | {memory} |")
-        peers = [result["tokens_per_s"] for name, result in runs.items() if name != "maestro"]
+        peers = [result["tokens_per_s"] for name, result in runs.items() if not name.startswith("maestro")]
         if peers and "maestro" in runs:
             print(f"\n{model}: {runs['maestro']['tokens_per_s'] / max(peers):.2f} x the fastest PyTorch run\n")
 
@@ -104,7 +109,7 @@ def main():
     parser.add_argument("--binaries", type=pathlib.Path, required=True, help="folder of train_bench and kernel_bench")
     parser.add_argument("--python", help="interpreter with torch (default: $MAESTRO_TORCH_PYTHON, then python3)")
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--models", nargs="*", help="of " + ", ".join(WORKLOADS))
+    parser.add_argument("--models", nargs="*", help="of " + "; ".join(WORKLOADS))
     for name, default in (("steps", 20), ("warmup", 5), ("rounds", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--tiny", action="store_true", help="try the comparison itself: small models, any device")

@@ -17,18 +17,21 @@ namespace {
 
 struct Settings : TrainingSettings {
   std::string device = "cuda:0";
-  std::int64_t timed = 20;  ///< steps, behind those to warm up
+  std::string graphs = "auto";  ///< as train.cuda_graphs
+  std::int64_t timed = 20;      ///< steps, behind those to warm up
   std::int64_t warmup = 5;
 };
 
 constexpr const char* usage =
     "usage: train_bench [--device cuda:0|cpu] [--model NAME] [--precision bf16|fp32] [--batch N] [--sequence N]\n"
-    "                   [--micro-batches N] [--steps N] [--warmup N] [--clip NORM]\n";
+    "                   [--micro-batches N] [--steps N] [--warmup N] [--clip NORM] [--graphs auto|always|never]\n";
 
 Settings read(int count, char** words) {
   Settings settings;
-  const std::map<std::string, std::string*> texts{
-      {"--device", &settings.device}, {"--model", &settings.model}, {"--precision", &settings.precision}};
+  const std::map<std::string, std::string*> texts{{"--device", &settings.device},
+                                                  {"--model", &settings.model},
+                                                  {"--precision", &settings.precision},
+                                                  {"--graphs", &settings.graphs}};
   const std::map<std::string, std::int64_t*> numbers{{"--batch", &settings.batch},
                                                      {"--sequence", &settings.sequence},
                                                      {"--micro-batches", &settings.micro_batches},
@@ -47,6 +50,7 @@ Settings read(int count, char** words) {
       throw JobError("there is no " + name + "\n" + usage);
     }
   }
+  if (!graph_use(settings.graphs)) throw JobError("--graphs " + settings.graphs + ": use auto, always or never");
   if (settings.batch % settings.micro_batches != 0) throw JobError("--micro-batches divides --batch");
   settings.steps = settings.warmup + settings.timed;
   return settings;
@@ -62,6 +66,7 @@ nlohmann::json report_of(const Settings& settings, const Training& training, con
           {"model", settings.model},
           {"device", settings.device},
           {"precision", settings.precision},
+          {"graphs", settings.graphs},
           {"batch", settings.batch},
           {"sequence", settings.sequence},
           {"micro_batches", settings.micro_batches},
@@ -81,7 +86,8 @@ nlohmann::json report_of(const Settings& settings, const Training& training, con
 int main(int count, char** words) {
   try {
     const maestro::bench::Settings settings = maestro::bench::read(count, words);
-    maestro::bench::BenchDevice device(settings.device);
+    maestro::bench::BenchDevice device(settings.device, 1, maestro::Priority::critical, false,
+                                       maestro::graph_use(settings.graphs).value());
     maestro::bench::Training training(settings, device);
     training.run();
     std::cout << maestro::bench::report_of(settings, training, device).dump() << '\n';

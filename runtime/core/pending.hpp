@@ -18,17 +18,31 @@ class Pending {
   /// The sum of parts, formed by += in their order when it is read. T() is zero.
   explicit Pending(std::vector<Pending> parts)
       : parts_(std::make_shared<const std::vector<Pending>>(std::move(parts))) {}
+  /// What `promised` holds when get() is called: whoever made it puts that there when the work is queued.
+  explicit Pending(std::shared_ptr<const Pending> promised) : promised_(std::move(promised)) {}
   [[nodiscard]] T get() const {
+    if (promised_) return promised_->get();
     if (!parts_) return later_ ? *later_ : known_;
     T sum{};
     for (const Pending& part : *parts_) sum += part.get();
     return sum;
+  }
+  /// The same value out of other memory: of each piece that a device writes, `copy` gives another by its pointer.
+  template <class Copy>
+  [[nodiscard]] Pending copied(Copy copy) const {
+    if (promised_) return promised_->copied(copy);
+    if (later_) return Pending(std::shared_ptr<const T>(copy(*later_)));
+    if (!parts_) return *this;
+    std::vector<Pending> parts;
+    for (const Pending& part : *parts_) parts.push_back(part.copied(copy));
+    return Pending(std::move(parts));
   }
   operator T() const { return get(); }  // NOLINT(google-explicit-constructor)
 
  private:
   T known_{};
   std::shared_ptr<const T> later_;
+  std::shared_ptr<const Pending> promised_;
   std::shared_ptr<const std::vector<Pending>> parts_;  // never changed, so that copies share them
 };
 

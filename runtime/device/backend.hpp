@@ -20,6 +20,7 @@
 #include "runtime/collective/abort_reason.hpp"
 #include "runtime/collective/communicator.hpp"
 #include "runtime/device/device.hpp"
+#include "runtime/device/graph_policy.hpp"
 
 namespace maestro {
 
@@ -30,6 +31,7 @@ struct DeviceOptions {
   Priority priority = Priority::critical;
   /// Equal work gives equal bits; attention on Hopper pays for that with memory and time (cuDNN before 9.25).
   bool deterministic = true;
+  GraphUse graphs = GraphUse::where_they_pay;  ///< for passes that repeat, where the device has graphs
   double share = 1;  ///< of the device's multiprocessors, in (0, 1]; all that are open together ask for at most 1
   std::function<void(const std::string& line)> log;  ///< gets what the device has to say, from any thread; may be empty
 };

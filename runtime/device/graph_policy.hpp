@@ -2,28 +2,40 @@
 // it costs a recording, and memory. Pure.
 //
 // GP-1: work is issued plainly the first time, when libraries choose algorithms and allocate, and once more to be
-//       timed, unless `least_issue_time` is zero; if it took long enough it is recorded the next time.
+//       timed, unless `least_issue_time` is zero. It is recorded the next time if the host took that long or longer and
+//       no less than half of the device's time for it; else it is issued plainly from then on.
 // GP-2: work whose recording failed once is issued plainly from then on.
-// GP-3: at most `most_graphs` graphs are kept; the one that was used longest ago goes first. Of work that has none, at
-//       most `most_keys` keys are remembered.
+// GP-3: at most `most_graphs` graphs are kept; the one that was used longest ago goes first, and its work is issued
+//       plainly from then on. Of work that has none, at most `most_keys` keys are remembered.
+// GP-4: a place whose work was issued plainly `most_plain` times in a row is not looked at any more.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 
 namespace maestro {
 
 using GraphKey = std::uint64_t;
 
+/// Where graphs are used: nowhere, where GP-1 finds that they pay, for whatever repeats.
+enum class GraphUse : std::uint8_t { never, where_they_pay, always };
+/// By the name that jobs have for it: "never", "auto", "always"; nothing for others.
+[[nodiscard]] std::optional<GraphUse> graph_use(std::string_view name);
+
 struct GraphPolicyOptions {
   std::size_t most_graphs = 64;
   std::size_t most_keys = 4096;
   /// Work that the host issues faster is not recorded: a launch of a graph itself takes some microseconds.
   std::chrono::microseconds least_issue_time{40};
+  /// Micro-batches in flight and addresses of inputs make several keys of one place, each of which needs three runs.
+  std::size_t most_plain = 96;
 };
+[[nodiscard]] GraphPolicyOptions graph_options(GraphUse use);
 
 enum class GraphAction : std::uint8_t { plain, record, replay };
 
@@ -33,15 +45,19 @@ class GraphPolicy {
   explicit GraphPolicy(const GraphPolicyOptions& options = {}) : options_(options) {}
   /// What to do with the work `key`, which is about to run.
   [[nodiscard]] GraphAction next(GraphKey key);
-  /// It was issued plainly, in so long.
-  void issued(GraphKey key, std::chrono::nanoseconds host_time);
+  /// Whether timed() would decide about it.
+  [[nodiscard]] bool wants_times(GraphKey key) const;
+  /// It was issued plainly.
+  void issued(GraphKey key);
+  /// How long that took the host, and the device from the first call's work to the end of the last one's.
+  void timed(GraphKey key, std::chrono::nanoseconds host, std::chrono::nanoseconds device);
   /// It was recorded and is kept. Returns the key whose graph has to go for it, if any.
   [[nodiscard]] std::optional<GraphKey> recorded(GraphKey key);
   void failed(GraphKey key);
   [[nodiscard]] std::size_t graphs() const { return graphs_; }
 
  private:
-  enum class State : std::uint8_t { fresh, seen, worth, kept, refused };
+  enum class State : std::uint8_t { fresh, seen, worth, kept, plain };
   struct Work {
     State state = State::fresh;
     std::uint64_t used = 0;
@@ -52,6 +68,19 @@ class GraphPolicy {
   std::unordered_map<GraphKey, Work> work_;
   std::size_t graphs_ = 0;
   std::uint64_t clock_ = 0;
+};
+
+/// Where it is worth to look for work that repeats (GP-4). Not thread-safe.
+class RepeatingPlaces {
+ public:
+  explicit RepeatingPlaces(std::size_t most_plain) : most_plain_(most_plain) {}
+  [[nodiscard]] bool worth_a_look(std::uint64_t place) const;
+  /// What was done with its work.
+  void ran(std::uint64_t place, GraphAction action);
+
+ private:
+  std::size_t most_plain_;
+  std::unordered_map<std::uint64_t, std::size_t> plain_;  // runs in a row, by place
 };
 
 }  // namespace maestro

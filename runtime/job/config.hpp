@@ -20,6 +20,7 @@ struct TrainConfig {
   std::int64_t seed = 1;
   std::int64_t global_batch = 16;       ///< samples per step, over all replicas
   bool deterministic = true;            ///< two runs of one plan give bitwise equal losses
+  std::string cuda_graphs = "auto";     ///< for passes that repeat: "auto" where they pay, "always" or "never"
   std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: only at the end and on Ctrl-C
   bool checkpoint_at_end = true;        ///< also where the trained weights are kept
   std::int64_t keep_checkpoints = 2;    ///< older ones are removed

@@ -100,6 +100,7 @@ TrainConfig read_train(const JobTable& train) {
   out.seed = train.integer("seed", out.seed, at_least_zero);
   out.global_batch = train.integer("global_batch", out.global_batch, at_least_one);
   out.deterministic = train.flag("deterministic", out.deterministic);
+  out.cuda_graphs = train.choice("cuda_graphs", out.cuda_graphs, {"auto", "always", "never"});
   out.checkpoint_every = train.integer("checkpoint_every", out.checkpoint_every, at_least_zero);
   out.checkpoint_at_end = train.flag("checkpoint_at_end", out.checkpoint_at_end);
   out.keep_checkpoints = train.integer("keep_checkpoints", out.keep_checkpoints, at_least_one);

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -86,6 +87,14 @@ class OperatorTable {
   virtual void download(const Tensor& from, const Tensor& host_to) const;
   /// to = these bytes of the host, which may change when this has returned. For small lists, such as indices.
   virtual void put(std::span<const std::byte> values, const Tensor& to) const;
+
+  // ---- work that comes again ----
+  /// Runs `calls`, a pass that may come again with the same operators, tensors and scalars, once. Its calls of this
+  /// table may be put off until all have been made, or be done by replaying what was recorded of equal ones; so nothing
+  /// else of the device happens in it that depends on their order: no work of groups, no memory of the table's space
+  /// given back (that of arenas is), no results read. What it throws is thrown; its calls may then be left out.
+  /// `place` tells passes of different kinds apart.
+  virtual void repeat(std::uint64_t /*place*/, const std::function<void()>& calls) const { calls(); }
 
   // ---- matrix products (w is (N, K) row-major, as in Hugging Face `nn.Linear`) ----
   /// Repacks f32 `w` (N, K) for products in `compute` (f32 or bf16). `reuse` may be an older pack of the same weight.

@@ -105,6 +105,13 @@ class OnDevices(WithDevices, SystemTest):
     def assert_same(self, expected, finished, tolerance=FP32_TOLERANCE):
         self.assert_close(figures_of(expected), figures_of(finished), tolerance)
 
+    def check_graphs(self, job, settings):
+        """That CUDA graphs change no bit of what a job finds."""
+        curves = [figures_of(self.train(job, settings={**settings, "train.cuda_graphs": choice}))
+                  for choice in ("never", "always", "auto")]
+        self.assertEqual(curves[0], curves[1])
+        self.assertEqual(curves[0], curves[2])
+
     def check(self, job, devices, *options, settings=None, tolerance=FP32_TOLERANCE):
         """`settings` are of the run on devices only."""
         expected = self.train(job)
@@ -119,6 +126,12 @@ class ALanguageModel(OnDevices):
                 with self.subTest(family, precision=precision):
                     job = language_model(family, {"steps": STEPS}, precision=precision)
                     self.check(job, {"teacher": [ONE]}, tolerance=tolerance)
+
+    def test_whose_passes_are_replayed_as_graphs_trains_to_the_same_bits(self):
+        one, two = {"teacher.devices": [ONE]}, {"teacher.devices": [ONE, OTHER], "teacher.pipeline": 2}
+        for settings in (one, two):
+            with self.subTest(**settings):
+                self.check_graphs(language_model(tied=True, micro_batch=1), settings)
 
     def test_of_two_stages_with_one_tied_embedding_trains_as_on_one_processor(self):
         for family in FAMILIES:
@@ -142,6 +155,10 @@ class ADistillation(OnDevices):
             with self.subTest(**boundary):
                 self.check(distillation(teacher=boundary, student=boundary), {"teacher": [ONE], "student": [ONE]},
                            settings=self.SHARES)
+
+    def test_whose_passes_are_replayed_as_graphs_trains_to_the_same_bits(self):
+        placed = {"teacher.devices": [ONE], "student.devices": [ONE]}
+        self.check_graphs(distillation(), {**placed, **self.SHARES})
 
     def test_of_a_bf16_student_with_logits_of_either_precision_trains_as_on_processors(self):
         """An odd vocabulary: rows of 122 bytes beside rows of 244."""
@@ -173,6 +190,16 @@ class OneReplica(OnDevices):
             for family, changes in (("gpt2", {}), ("llama", {"kv_heads": 4})):
                 with self.subTest(family, **layout):
                     self.check_cut(language_model(family, **self.CUT, **changes), "teacher", layout)
+
+    def test_of_each_section_of_a_distillation_is_cut_in_its_own_way(self):
+        for boundary in ({"boundary": "hidden"}, {"boundary": "logits"}, {"boundary": "top_k", "top_k": 7}):
+            cuts = [{"teacher.tensor": 2, "student.tensor": 2}]
+            if boundary["boundary"] != "logits":  # that one wants the same degree on both sides
+                cuts.append({"teacher.tensor": 2, "student.context": 2})
+            sections = {"teacher": {**boundary, **self.CUT, "kv_heads": 2}, "student": {**boundary, **self.CUT}}
+            for cut in cuts:
+                with self.subTest(**boundary, **cut):
+                    self.check(distillation(**sections), {"teacher": DEVICES[:2], "student": DEVICES[2:]}, settings=cut)
 
 
 class BetweenProcesses(OnDevices):
@@ -471,15 +498,18 @@ class AVisionLanguageModel(WithDevices, vlm_test.VisionLanguageTest):
     def test_learns_and_answers_as_on_processors(self):
         self.write_questions()
         curves = []
-        for device in ("cpu:0", ONE):
-            placed = {f"{section}.devices": [device] for section in vlm_test.SECTIONS}
-            finished = self.train(self.job(), settings=placed)
-            self.assertEqual({lane["device"] for lane in finished.report["plan"]["lanes"]}, {"host", device})
+        for devices, cut in ((["cpu:0"], {}), ([ONE], {}), ([ONE, OTHER], {"tensor": 2}), ([ONE, OTHER], {"context": 2})):
+            settings = {f"{section}.devices": devices[:1] for section in vlm_test.SECTIONS}
+            settings |= {"llm.devices": devices, **{f"llm.{key}": degree for key, degree in cut.items()}}
+            finished = self.train(self.job(), settings=settings)
+            used = {device for lane in finished.report["plan"]["lanes"] for device in lane["devices"]}
+            self.assertEqual(used, {"host", *devices})
             self.assertEqual(self.sections_with_steps(finished), set(vlm_test.SECTIONS))
             validation = finished.report["validation"]
             curves.append({**figures_of(finished), "answers": [validation["exact_match"]]})
         self.assertGreater(curves[0]["answers"][0], 0.0)
-        self.assert_close(*curves, FP32_TOLERANCE)
+        for curve in curves[1:]:
+            self.assert_close(curves[0], curve, FP32_TOLERANCE)
 
 
 class WrongInput(WithDevices, bad_input_test.Refusals):

@@ -30,6 +30,7 @@ steps = 7
 seed = 3
 global_batch = 32
 deterministic = false
+cuda_graphs = "always"
 checkpoint_every = 5
 keep_checkpoints = 4
 validate_every = 6
@@ -44,6 +45,7 @@ out = "runs/x"
   EXPECT_EQ(train.seed, 3);
   EXPECT_EQ(train.global_batch, 32);
   EXPECT_FALSE(train.deterministic);
+  EXPECT_EQ(train.cuda_graphs, "always");
   EXPECT_EQ(train.checkpoint_every, 5);
   EXPECT_EQ(train.keep_checkpoints, 4);
   EXPECT_EQ(train.validate_every, 6);

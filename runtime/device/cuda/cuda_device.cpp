@@ -109,8 +109,9 @@ CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts
   const auto say = [log = options.log, name = name_](const std::string& line) {
     if (log) log(name + ": " + line);
   };
-  graphs_ = std::make_unique<GraphCache>(*work_, events_, say);
-  table_ = make_table({index_, stream(), multiprocessors_, *memory_, pinned_, *graphs_, say, options.deterministic});
+  graphs_ = std::make_unique<GraphCache>(*work_, events_, timed_events_, say, graph_options(options.graphs));
+  table_ = make_table(
+      {index_, stream(), multiprocessors_, *memory_, pinned_, *graphs_, say, options.deterministic, options.graphs});
   thread_ = std::make_unique<WorkThread>([device = index_] { CurrentDevice::keep(device); });
 }
 

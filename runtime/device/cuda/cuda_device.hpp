@@ -49,6 +49,7 @@ struct TableSite {
   GraphCache& graphs;
   std::function<void(const std::string&)> say;  ///< one line for a person
   bool deterministic = true;
+  GraphUse use_of_graphs = GraphUse::where_they_pay;
 };
 /// Called with the device current.
 using TableMaker = std::function<std::unique_ptr<OperatorTable>(const TableSite& site)>;

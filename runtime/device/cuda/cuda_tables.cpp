@@ -1,11 +1,12 @@
 #include "runtime/device/cuda/cuda_tables.hpp"
 
+#include "runtime/device/cuda/repeating_table.hpp"
 #include "runtime/ops/cuda/cuda_operator_table.hpp"
 
 namespace maestro::cuda {
 
 TableMaker cuda_tables() {
-  return [](const TableSite& site) {
+  return [](const TableSite& site) -> std::unique_ptr<OperatorTable> {
     CudaTableOptions options;
     options.stream = site.stream;
     options.multiprocessors = site.multiprocessors;
@@ -14,7 +15,11 @@ TableMaker cuda_tables() {
     options.say = site.say;
     options.deterministic = site.deterministic;
     options.tune = !site.deterministic;  // what is fastest differs from run to run
-    return std::make_unique<CudaOperatorTable>(options);
+    auto table = std::make_unique<CudaOperatorTable>(options);
+    if (site.use_of_graphs == GraphUse::never) return table;
+    const std::size_t most_plain = graph_options(site.use_of_graphs).most_plain;
+    return std::make_unique<RepeatingTable>(std::move(table),
+                                            RepeatingSite{site.graphs, site.pinned, site.stream, most_plain});
   };
 }
 

@@ -1,7 +1,7 @@
 #include "runtime/device/cuda/graph_cache.hpp"
 
-#include <chrono>
 #include <exception>
+#include <utility>
 
 namespace maestro::cuda {
 
@@ -13,44 +13,81 @@ struct DestroyGraph {
 
 }  // namespace
 
-GraphCache::GraphCache(WorkStream& work, std::shared_ptr<EventPool> events, std::function<void(const std::string&)> say,
-                       const GraphPolicyOptions& options)
-    : work_(work), events_(std::move(events)), say_(std::move(say)), policy_(options) {}
+GraphCache::GraphCache(WorkStream& work, std::shared_ptr<EventPool> events, std::shared_ptr<EventPool> timed,
+                       std::function<void(const std::string&)> say, const GraphPolicyOptions& options)
+    : work_(work), events_(std::move(events)), timed_(std::move(timed)), say_(std::move(say)), policy_(options) {}
 
 GraphCache::~GraphCache() {
   static_cast<void>(cudaStreamSynchronize(work_.stream.get()));  // GR-3
 }
 
-void GraphCache::run(GraphKey key, const std::function<void()>& issue) {
+GraphAction GraphCache::run(GraphKey key, GraphWork& work) {
   destroy_retired();
+  settle_timing();
   const GraphAction action = policy_.next(key);
-  if (action == GraphAction::plain) return issue_plainly(key, issue);
+  if (action == GraphAction::plain) {
+    issue_plainly(key, work);
+    return action;
+  }
   if (action == GraphAction::record) {
     std::string why;
-    Graph graph = record(issue, why);
-    if (graph == nullptr) {
+    Graph graph = record(work, why);
+    if (graph.executable == nullptr) {
       policy_.failed(key);
       if (!std::exchange(failure_said_, true)) say_("some work of the device is not replayed as a graph: " + why);
-      return issue();  // GR-2
+      work.issue();  // GR-2
+      return GraphAction::plain;
     }
     graphs_.insert_or_assign(key, std::move(graph));
     if (const auto gone = policy_.recorded(key)) retire(*gone);
   }
-  check(cudaGraphLaunch(graphs_.at(key).get(), work_.stream.get()), "replaying a graph");
+  const Graph& graph = graphs_.at(key);
+  check(cudaGraphLaunch(graph.executable.get(), work_.stream.get()), "replaying a graph");
+  work.replayed(graph.kept.get());
+  return action;
 }
 
-void GraphCache::issue_plainly(GraphKey key, const std::function<void()>& issue) {
+void GraphCache::issue_plainly(GraphKey key, GraphWork& work) {
+  if (timing_ || !policy_.wants_times(key)) {
+    work.issue();
+    return policy_.issued(key);
+  }
+  PooledEvent first = mark();
   const auto begin = std::chrono::steady_clock::now();
-  issue();
-  policy_.issued(key, std::chrono::steady_clock::now() - begin);
+  work.issue();
+  const auto host = std::chrono::steady_clock::now() - begin;
+  timing_.emplace(Timing{key, host, std::move(first), mark()});
 }
 
-GraphCache::Graph GraphCache::record(const std::function<void()>& issue, std::string& why) {
+PooledEvent GraphCache::mark() {
+  PooledEvent event = timed_->take();
+  check(cudaEventRecord(event.get(), work_.stream.get()), "a mark of time");
+  return event;
+}
+
+void GraphCache::settle_timing() {
+  if (!timing_) return;
+  const cudaError_t reached = cudaEventQuery(timing_->end.get());
+  if (reached == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());  // no error of this thread's next call
+    return;
+  }
+  check(reached, "the time of work");
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, timing_->begin.get(), timing_->end.get()), "the time of work");
+  const std::chrono::duration<float, std::milli> device(milliseconds);
+  policy_.timed(timing_->key, timing_->host, std::chrono::duration_cast<std::chrono::nanoseconds>(device));
+  timing_.reset();
+}
+
+GraphCache::Graph GraphCache::record(GraphWork& work, std::string& why) {
+  work.prepare();
   const std::lock_guard capture(work_.capture);  // DS-2
+  std::shared_ptr<void> kept;
   cudaError_t result = cudaStreamBeginCapture(work_.stream.get(), cudaStreamCaptureModeThreadLocal);
   if (result == cudaSuccess) {
     try {
-      issue();
+      kept = work.record();
     } catch (const std::exception& failed) {
       why = failed.what();
     }
@@ -59,11 +96,11 @@ GraphCache::Graph GraphCache::record(const std::function<void()>& issue, std::st
     const std::unique_ptr<CUgraph_st, DestroyGraph> graph(captured);
     cudaGraphExec_t executable = nullptr;
     if (result == cudaSuccess && why.empty()) result = cudaGraphInstantiate(&executable, captured, 0);
-    if (result == cudaSuccess && why.empty()) return Graph(executable);
+    if (result == cudaSuccess && why.empty()) return {std::move(kept), {executable, Destroy()}};
   }
   static_cast<void>(cudaGetLastError());  // the work is issued plainly now, and must not be blamed for it
   if (why.empty()) why = cudaGetErrorString(result);
-  return nullptr;
+  return {};
 }
 
 void GraphCache::retire(GraphKey key) {

@@ -3,11 +3,14 @@
 // GR-1: run() queues the same work whether it issues, records or replays it.
 // GR-2: a recording that fails leaves nothing queued; the work is issued plainly, then and later, and that is said
 //       once.
-// GR-3: a graph that has to go is destroyed when its last replay is complete.
+// GR-3: a graph that has to go is destroyed when its last replay is complete, and what it keeps with it.
+// GR-4: nothing waits for the device: times that a decision needs are asked for when the work comes again.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -17,43 +20,73 @@
 
 namespace maestro::cuda {
 
+/// What a graph may be made of.
+class GraphWork {
+ public:
+  virtual ~GraphWork() = default;
+  /// Queues it.
+  virtual void issue() = 0;
+  /// Does what a recording does not allow, such as taking memory from the system.
+  virtual void prepare() {}
+  /// Queues it where it is recorded, on the stream and on no other. What it returns lives as long as the graph.
+  [[nodiscard]] virtual std::shared_ptr<void> record() {
+    issue();
+    return {};
+  }
+  /// Its graph was queued, for the first time or again; `kept` is what record() returned.
+  virtual void replayed(void* /*kept*/) {}
+};
+
 /// Belongs to the device's thread.
 class GraphCache {
  public:
-  /// `say` gets the one line of GR-2. `work` outlives the cache.
-  GraphCache(WorkStream& work, std::shared_ptr<EventPool> events, std::function<void(const std::string&)> say,
-             const GraphPolicyOptions& options = {});
+  /// `say` gets the one line of GR-2. `work` outlives the cache. Events of `timed` tell times.
+  GraphCache(WorkStream& work, std::shared_ptr<EventPool> events, std::shared_ptr<EventPool> timed,
+             std::function<void(const std::string&)> say, const GraphPolicyOptions& options = {});
   ~GraphCache();
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  /// `issue` queues work on the stream and on no other. It may be called once more when a recording fails, so it has no
-  /// other effect; what it throws while it is issued plainly is thrown. Equal keys mean equal calls with equal
-  /// arguments, addresses and contents of host arguments included. Memory spaces are not used in it.
-  void run(GraphKey key, const std::function<void()>& issue);
+  /// Equal keys mean equal calls with equal arguments, addresses and contents of host arguments included. Memory spaces
+  /// are not used in them. What they throw while they are issued plainly is thrown. Returns what was done.
+  GraphAction run(GraphKey key, GraphWork& work);
   [[nodiscard]] std::size_t graphs() const { return graphs_.size(); }
 
  private:
   struct Destroy {
     void operator()(cudaGraphExec_t graph) const { static_cast<void>(cudaGraphExecDestroy(graph)); }
   };
-  using Graph = std::unique_ptr<CUgraphExec_st, Destroy>;
+  struct Graph {
+    std::shared_ptr<void> kept;  // before the graph that refers to it
+    std::unique_ptr<CUgraphExec_st, Destroy> executable;
+  };
   struct Retired {
     Graph graph;
     PooledEvent last_use;
   };
+  struct Timing {
+    GraphKey key;
+    std::chrono::nanoseconds host;
+    PooledEvent begin;
+    PooledEvent end;
+  };
 
-  void issue_plainly(GraphKey key, const std::function<void()>& issue);
+  void issue_plainly(GraphKey key, GraphWork& work);
+  [[nodiscard]] PooledEvent mark();
+  /// Tells the policy what has been measured, if the device has come so far.
+  void settle_timing();
   /// Null and a text in `why` where it failed.
-  [[nodiscard]] Graph record(const std::function<void()>& issue, std::string& why);
+  [[nodiscard]] Graph record(GraphWork& work, std::string& why);
   void retire(GraphKey key);
   void destroy_retired();
 
   WorkStream& work_;
   std::shared_ptr<EventPool> events_;
+  std::shared_ptr<EventPool> timed_;
   std::function<void(const std::string&)> say_;
   GraphPolicy policy_;
   bool failure_said_ = false;
+  std::optional<Timing> timing_;  // one at a time
   std::unordered_map<GraphKey, Graph> graphs_;
   std::vector<Retired> retired_;
 };

@@ -7,6 +7,15 @@
 namespace maestro::cuda {
 namespace {
 
+class Issued final : public GraphWork {
+ public:
+  explicit Issued(const std::function<void()>& issue) : issue_(issue) {}
+  void issue() override { issue_(); }
+
+ private:
+  const std::function<void()>& issue_;
+};
+
 class GraphCacheTest : public SiteTest {
  protected:
   void SetUp() override {
@@ -24,7 +33,7 @@ class GraphCacheTest : public SiteTest {
     options.most_graphs = most_graphs;
     options.least_issue_time = std::chrono::microseconds(0);
     return std::make_unique<GraphCache>(
-        *work_, events_, [this](const std::string& line) { lines_.push_back(line); }, options);
+        *work_, events_, timed_events_, [this](const std::string& line) { lines_.push_back(line); }, options);
   }
   /// Queues a copy of what host_ holds when the device comes to it.
   void issue_copy() {
@@ -34,7 +43,8 @@ class GraphCacheTest : public SiteTest {
   /// Runs the copy with another value; true when it arrived.
   [[nodiscard]] bool copies(GraphCache& cache, GraphKey key, int value, const std::function<void()>& issue) {
     std::memcpy(host_.data(), &value, sizeof value);
-    cache.run(key, issue);
+    Issued work(issue);
+    cache.run(key, work);
     work_->stream.synchronize();
     int arrived = 0;
     space_->read(reinterpret_cast<std::byte*>(&arrived), device_.data(), sizeof arrived);

@@ -28,11 +28,13 @@ class SiteTest : public ::testing::Test {
     if (const std::string missing = missing_device(); !missing.empty()) GTEST_SKIP() << missing;
     work_ = std::make_unique<WorkStream>(Stream());
     events_ = std::make_shared<EventPool>(0);
+    timed_events_ = std::make_shared<EventPool>(0, true);
     space_ = std::make_unique<DeviceSpace>(0, *work_, events_);
   }
   void TearDown() override {
     space_.reset();
     events_.reset();
+    timed_events_.reset();
     work_.reset();
   }
   [[nodiscard]] cudaStream_t stream() const { return work_->stream.get(); }
@@ -44,6 +46,7 @@ class SiteTest : public ::testing::Test {
 
   std::unique_ptr<WorkStream> work_;
   std::shared_ptr<EventPool> events_;
+  std::shared_ptr<EventPool> timed_events_;
   std::unique_ptr<DeviceSpace> space_;
 };
 

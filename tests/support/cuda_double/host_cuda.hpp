@@ -10,6 +10,8 @@
 //         until reset_device();
 //   HR-5  another process over the double reaches device memory by cudaIpcOpenMemHandle() while its owner lives; its
 //         own memory a process cannot open.
+//   HR-6  the thread that captures a stream may meanwhile take and give back no memory and ask for no event: such a
+//         call is refused, and the capture fails.
 // All calls are thread-safe: one lock is held while a step runs, so host functions on a stream must not wait for
 // another thread that makes CUDA calls.
 #pragma once
@@ -46,6 +48,8 @@ void hold_stream(cudaStream_t stream, std::shared_ptr<const std::atomic<bool>> o
 /// Calls so far in which a host waits for a device, or may: synchronisations, blocking copies, and what gives out or
 /// takes back memory.
 [[nodiscard]] std::size_t waits();
+/// Calls so far that put something on a stream: a graph is one.
+[[nodiscard]] std::size_t queued();
 /// Devices that the process has started: by cudaSetDevice, or by a call that works on the one that is current, which is
 /// device 0 in a thread that has set none.
 [[nodiscard]] std::set<int> started_devices();

@@ -65,6 +65,11 @@ std::size_t maestro::cuda_double::waits() {
   return runtime().waits;
 }
 
+std::size_t maestro::cuda_double::queued() {
+  const Lock lock(runtime().mutex);
+  return runtime().queued;
+}
+
 extern "C" {
 
 // ---- devices ----
@@ -197,6 +202,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   ++runtime().waits;
   const Lock lock(runtime().mutex);
   if (runtime().failure != cudaSuccess) return answer();
+  if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   if (bytes > total_memory - maestro::cuda_double::allocated_bytes()) return answer(cudaErrorMemoryAllocation);
   *memory = bytes == 0 ? nullptr : runtime().allocate(bytes, cudaMemoryTypeDevice);
   return answer(bytes > 0 && *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
@@ -205,6 +211,7 @@ cudaError_t cudaFree(void* memory) {
   start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   runtime().run_device();
   if (memory != nullptr) runtime().release(memory);
   return answer();
@@ -222,6 +229,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   ++runtime().waits;
   const Lock lock(runtime().mutex);
   if (runtime().failure != cudaSuccess) return answer();
+  if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   *memory = runtime().allocate(bytes, cudaMemoryTypeHost);
   return answer();
 }
@@ -232,6 +240,7 @@ cudaError_t cudaFreeHost(void* memory) {
   start_device();
   ++runtime().waits;
   const Lock lock(runtime().mutex);
+  if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   runtime().run_device();
   if (memory != nullptr) runtime().release(memory);
   return answer();

@@ -96,6 +96,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   start_device();
   const Lock lock(runtime().mutex);
+  if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   if (event->latest->done) return answer();
   runtime().run_one(event->latest->stream);
   return answer(cudaErrorNotReady);
@@ -132,12 +133,17 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const Lock lock(runtime().mutex);
   if (stream == nullptr || stream->capture != nullptr) return answer(cudaErrorStreamCaptureUnsupported);
   stream->capture = std::make_unique<CUgraph_st>();
+  stream->capturer = std::this_thread::get_id();
+  stream->capture_failed = false;
   return answer();
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const Lock lock(runtime().mutex);
   if (stream == nullptr || stream->capture == nullptr) return answer(cudaErrorIllegalState);
-  *graph = stream->capture.release();
+  const std::unique_ptr<CUgraph_st> captured = std::move(stream->capture);
+  *graph = nullptr;
+  if (stream->capture_failed) return answer(cudaErrorStreamCaptureInvalidated);
+  *graph = new CUgraph_st(*captured);
   return answer();
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
@@ -153,7 +159,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   const Lock lock(runtime().mutex);
-  for (const Step& step : executable->steps) runtime().push(stream, step);
+  runtime().replay(*executable, stream);
   return answer();
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {

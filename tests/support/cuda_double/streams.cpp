@@ -41,7 +41,24 @@ void Runtime::push(cudaStream_t stream, Step step) {
     to->capture->steps.push_back(std::move(step));
   } else {
     to->steps.push_back(std::move(step));
+    ++queued;
   }
+}
+
+void Runtime::replay(const CUgraphExec_st& graph, cudaStream_t stream) {
+  CUstream_st* to = at(stream);
+  to->steps.insert(to->steps.end(), graph.steps.begin(), graph.steps.end());
+  ++queued;
+}
+
+bool Runtime::disturbs_capture() {
+  bool disturbed = false;
+  for (CUstream_st* stream : streams) {
+    if (stream->capture == nullptr || stream->capturer != std::this_thread::get_id()) continue;
+    stream->capture_failed = true;
+    disturbed = true;
+  }
+  return disturbed;
 }
 
 bool Runtime::run_one(CUstream_st* stream) {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct CUstream_st {
   unsigned flags = 0;
   int priority = 0;
   std::unique_ptr<CUgraph_st> capture;  ///< set while steps are captured instead of queued
+  std::thread::id capturer;
+  bool capture_failed = false;  ///< HR-5
 };
 struct CUevent_st {
   std::shared_ptr<Recording> latest = std::make_shared<Recording>(Recording{true, nullptr});
@@ -78,9 +81,13 @@ struct Runtime {
   cudaError_t failure = cudaSuccess;                // HR-4
   std::string failure_text;
   std::atomic<std::size_t> waits = 0;  // waits()
+  std::size_t queued = 0;              // queued()
 
   CUstream_st* at(cudaStream_t stream) { return stream == nullptr ? &default_stream : stream; }
   void push(cudaStream_t stream, Step step);
+  void replay(const CUgraphExec_st& graph, cudaStream_t stream);
+  /// True, and the capture has failed, while this thread captures a stream.
+  bool disturbs_capture();
   /// Runs the first step, or one of the stream it waits for; false where the step has to wait. Pending work stays where
   /// a step fails.
   bool run_one(CUstream_st* stream);
