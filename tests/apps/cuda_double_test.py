@@ -255,6 +255,10 @@ class BetweenProcesses(OnDevices):
                 told = f"note: {self.IN_CHUNKS} ({reason}"
                 self.check_path(expected, ONE, OTHER, self.OPEN, told, provider=provider, force_rma=True)
 
+    def test_forced_rma_within_one_process_is_staged_too(self):
+        self.check(distillation(), {"teacher": [ONE], "student": [OTHER]},
+                   settings={**self.CHUNK, "transport.force_rma": True, "transport.provider": "tcp"})
+
     def test_a_device_and_a_processor_meet_in_page_locked_memory(self):
         expected = self.train(distillation())
         for provider in self.PROVIDERS:
@@ -265,10 +269,13 @@ class BetweenProcesses(OnDevices):
     def test_gradients_go_back_the_same_ways(self):
         part = gpt2(tied=False, **LEARNS)
         job = job_of("split_language_model", {"clip": "global"}, trunk=part, head=part)
-        for forced in (False, True):
-            with self.subTest(forced=forced):
-                self.check(job, {"trunk": [ONE], "head": [OTHER]}, *self.APART,
-                           settings={**self.CHUNK, "transport.force_rma": forced})
+        expected = self.train(job)
+        for far, told in (("all", 0), ("none", 1)):
+            with self.subTest(far), mock.patch.dict(os.environ, MAESTRO_CUDA_DOUBLE_IPC=far):
+                finished = self.train_on(job, {"trunk": [ONE], "head": [OTHER]}, *self.APART, settings=self.CHUNK)
+                self.assert_same(expected, finished)
+                self.assertEqual(finished.out.count("the gradient of head.hidden to trunk.hidden: not by CUDA IPC"),
+                                 told, finished.describe())
 
     def test_pieces_of_several_ways_meet_in_one_micro_batch(self):
         """Two teachers, one beside the student and one apart, send halves of its micro-batches."""
