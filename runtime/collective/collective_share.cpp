@@ -37,9 +37,9 @@ void store(const Chunk& total, T* values, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(total[i]);
 }
 
+/// Combines the shard of `rank` in the values of all; the result goes to those of `to`.
 template <class Operation>
-void all_reduce(std::span<const CollectiveCall> calls, std::size_t rank) {
-  if (calls.size() == 1) return;
+void combine_shard(std::span<const CollectiveCall> calls, std::size_t rank, std::span<const CollectiveCall> to) {
   const ShardRange shard = shard_range(calls[0].values.size(), calls.size(), rank);
   Chunk total;
   for (std::size_t done = 0; done < shard.count; done += chunk) {
@@ -49,21 +49,18 @@ void all_reduce(std::span<const CollectiveCall> calls, std::size_t rank) {
     for (const CollectiveCall& call : calls.subspan(1)) {
       combine_into<Operation>(total, call.values.data() + first, count);
     }
-    for (const CollectiveCall& call : calls) store(total, call.values.data() + first, count);
+    for (const CollectiveCall& call : to) store(total, call.values.data() + first, count);
   }
+}
+
+template <class Operation>
+void all_reduce(std::span<const CollectiveCall> calls, std::size_t rank) {
+  if (calls.size() > 1) combine_shard<Operation>(calls, rank, calls);
 }
 
 /// What a rank writes no other reads: they read the shards of their own.
 void reduce_to_shards(std::span<const CollectiveCall> calls, std::size_t rank) {
-  const ShardRange shard = shard_range(calls[0].values.size(), calls.size(), rank);
-  Chunk total;
-  for (std::size_t done = 0; done < shard.count; done += chunk) {
-    const std::size_t first = shard.first + done;
-    const std::size_t count = std::min(chunk, shard.count - done);
-    load(total, calls[0].values.data() + first, count);
-    for (const CollectiveCall& call : calls.subspan(1)) combine_into<Add>(total, call.values.data() + first, count);
-    store(total, calls[rank].values.data() + first, count);
-  }
+  combine_shard<Add>(calls, rank, calls.subspan(rank, 1));
 }
 
 void gather_shards(std::span<const CollectiveCall> calls, std::size_t rank) {
