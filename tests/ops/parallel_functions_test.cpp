@@ -5,8 +5,8 @@
 
 #include <numeric>
 
-#include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/collective/rank_part.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "tests/ops/parallel_ranks.hpp"
 
 namespace maestro {

@@ -1,8 +1,8 @@
 #include <cmath>
 
+#include "runtime/ops/adamw_coefficients.hpp"
 #include "runtime/ops/cuda/element_access.cuh"
 #include "runtime/ops/cuda/kernels.hpp"
-#include "runtime/ops/adamw_coefficients.hpp"
 
 namespace maestro::cuda {
 
