@@ -25,6 +25,11 @@ bool is_live_terminal() {
   return ::isatty(STDERR_FILENO) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
 }
 
+/// In one piece: a line that a kill or another process's line may cut in two would be taken for part of the next one.
+void write(std::ostream& stream, const std::string& text) {
+  stream << text << std::flush;
+}
+
 }  // namespace
 
 ConsoleStreams standard_streams() {
@@ -61,7 +66,7 @@ void Console::finish() {
   const std::lock_guard lock(mutex_);
   if (line_.empty()) return;
   if (!shown_) show();
-  if (streams_.live) streams_.err << '\n' << std::flush;
+  if (streams_.live) write(streams_.err, "\n");
   line_.clear();
   last_.reset();
 }
@@ -69,7 +74,7 @@ void Console::finish() {
 void Console::message(std::ostream& stream, std::string_view prefix, std::string_view text) {
   const std::lock_guard lock(mutex_);
   erase();
-  stream << prefix << text << '\n' << std::flush;
+  write(stream, std::string(prefix).append(text).append(1, '\n'));
   draw();
 }
 
@@ -77,7 +82,7 @@ void Console::show() {
   if (streams_.live) {
     draw();
   } else {
-    streams_.err << line_ << '\n' << std::flush;
+    write(streams_.err, line_ + '\n');
   }
   shown_ = true;
 }
@@ -87,13 +92,13 @@ void Console::draw() {
   const std::size_t columns = streams_.columns ? streams_.columns() : usual_columns;
   // One column stays free: many terminals break the line on writing the last one.
   const auto visible = truncated(line_, columns > 0 ? columns - 1 : 0);
-  streams_.err << erase_line << visible << std::flush;
+  write(streams_.err, std::string(erase_line).append(visible));
   shown_ = true;
 }
 
 void Console::erase() {
   if (!streams_.live || line_.empty()) return;
-  streams_.err << erase_line << std::flush;
+  write(streams_.err, std::string(erase_line));
 }
 
 }  // namespace maestro
