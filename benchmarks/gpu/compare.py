@@ -127,8 +127,13 @@ def main():
     print(f"\n{datetime.date.today()}, {arguments.device}; peaks: {json.dumps(peaks)}")
     training_table(best, peaks)
     operator_table(operators, peaks)
-    complete = all("maestro" in runs for runs in best.values()) and operators
-    return 0 if complete else 1
+    missing = [f"{name} of {workload}" for workload, runs in best.items()
+               for name, _ in programs(arguments, workload, 0, 0) if name not in runs]
+    if not operators:
+        missing.append("the operators")
+    for what in missing:
+        print(f"compare: there are no figures of {what}; see above", file=sys.stderr)
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

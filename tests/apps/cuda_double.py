@@ -73,7 +73,8 @@ class WithDevices:
         self.use_library(DOUBLE)
 
     def use_library(self, path):
-        change = mock.patch.dict(os.environ, MAESTRO_CUDA_LIBRARY=path)
+        # What the double of NCCL writes goes with the test, also when a process is killed.
+        change = mock.patch.dict(os.environ, MAESTRO_CUDA_LIBRARY=path, TMPDIR=str(self.folder))
         change.start()
         self.addCleanup(change.stop)
 
