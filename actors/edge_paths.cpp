@@ -63,10 +63,8 @@ std::string_view text_of(EdgePath path) {
 
 const ReplicaPlace* JobPaths::place(const EdgeEnd& end) const {
   if (places_ == nullptr) return nullptr;
-  const auto found = std::ranges::find_if(*places_, [&](const ReplicaPlace& each) {
-    return each.section == end.section && each.replica == end.replica && end.rank < each.devices.size();
-  });
-  return found == places_->end() ? nullptr : &*found;
+  const ReplicaPlace* found = find_place(*places_, end.section, end.replica);
+  return found != nullptr && end.rank < found->devices.size() ? found : nullptr;
 }
 
 bool JobPaths::on_device(const EdgeEnd& end) const {
@@ -139,18 +137,14 @@ bool JobPaths::may_take(EdgePath wanted) const {
     if (!touches_device(graph_->edge(EdgeId(index)))) continue;
     for (const bool gradient : {false, true}) {
       const EdgeWay way{EdgeId(index), gradient};
-      for (const EdgeEnd& to : ends(receiver(way))) {
-        if (arriving(way, to).contains(wanted)) return true;
-      }
+      if (all(way).contains(wanted)) return true;
     }
   }
   return false;
 }
 
 bool JobPaths::touches_device(const GraphEdge& edge) const {
-  return std::ranges::any_of(*places_, [&](const ReplicaPlace& each) {
-    return (each.section == edge.from || each.section == edge.to) && std::ranges::any_of(each.devices, is_cuda_device);
-  });
+  return touches_cuda(*places_, edge.from) || touches_cuda(*places_, edge.to);
 }
 
 std::string JobPaths::name_of(const EdgeWay& way) const {
@@ -160,20 +154,31 @@ std::string JobPaths::name_of(const EdgeWay& way) const {
   return way.gradient ? "the gradient of " + to + " to " + from : from + " to " + to;
 }
 
+std::set<EdgePath> JobPaths::all(const EdgeWay& way) const {
+  std::set<EdgePath> paths;
+  for (const EdgeEnd& to : ends(receiver(way))) paths.merge(arriving(way, to));
+  return paths;
+}
+
+std::string JobPaths::line_of(const EdgeWay& way) const {
+  std::string line = name_of(way) + ":";
+  const char* separator = " ";
+  for (const EdgePath path : all(way)) {
+    line += separator + std::string(text_of(path));
+    separator = ", ";
+  }
+  return line;
+}
+
 std::vector<std::string> JobPaths::describe() const {
   std::vector<std::string> lines;
   for (std::uint32_t index = 0; index < graph_->edges().size(); ++index) {
-    const EdgeWay way{EdgeId(index), false};
-    if (!touches_device(graph_->edge(way.edge))) continue;
-    std::set<EdgePath> paths;
-    for (const EdgeEnd& to : ends(receiver(way))) paths.merge(arriving(way, to));
-    std::string line = name_of(way) + ":";
-    const char* separator = " ";
-    for (const EdgePath path : paths) {
-      line += separator + std::string(text_of(path));
-      separator = ", ";
-    }
-    lines.push_back(std::move(line));
+    const EdgeWay values{EdgeId(index), false};
+    const EdgeWay gradients{EdgeId(index), true};
+    const GraphEdge& edge = graph_->edge(values.edge);
+    if (!touches_device(edge)) continue;
+    lines.push_back(line_of(values));
+    if (edge.gradient && all(gradients) != all(values)) lines.push_back(line_of(gradients));
   }
   return lines;
 }

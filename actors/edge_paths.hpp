@@ -57,7 +57,7 @@ class JobPaths {
   /// Some edge may take that way, or the gradients that come back along it.
   [[nodiscard]] bool may_take(EdgePath path) const;
   /// One line per edge that touches a device with memory of its own, each way named once:
-  /// "teacher.hidden to student.teacher: in memory of the device".
+  /// "teacher.hidden to student.teacher: in memory of the device". One more where gradients come back another way.
   [[nodiscard]] std::vector<std::string> describe() const;
   /// "teacher.hidden to student.teacher", or the other way round for gradients.
   [[nodiscard]] std::string name_of(const EdgeWay& way) const;
@@ -71,6 +71,9 @@ class JobPaths {
   /// Some rank of the section works on a processor of that process.
   [[nodiscard]] bool read_by_processor(SectionId section, ProcessRank process) const;
   [[nodiscard]] bool touches_device(const GraphEdge& edge) const;
+  /// Between all ends.
+  [[nodiscard]] std::set<EdgePath> all(const EdgeWay& way) const;
+  [[nodiscard]] std::string line_of(const EdgeWay& way) const;
 
   const SectionGraph* graph_ = nullptr;
   const std::vector<ReplicaPlace>* places_ = nullptr;

@@ -180,7 +180,6 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.epoch = meeting.epoch;
     spec.remote = network->open();
     spec.paths = JobPaths(plan.graph, plan.places, plan.transport.force_rma);
-    if (std::ranges::any_of(at.devices, is_cuda_device)) spec.backend = cuda_status().backend;
     spec.opened = &opened;
     spec.log = [this](const std::string& line) { note(line); };
     spec.global_clip = plan.train.clip == "global";
@@ -188,7 +187,8 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
       spec.ranks.push_back({built.runners[index], device(at, index)});
     }
     if (std::ranges::any_of(at.devices, is_cuda_device)) {
-      spec.groups = {cuda_status().backend, &plan.places, groups_end};
+      spec.backend = cuda_status().backend;
+      spec.groups = {&plan.places, groups_end};
     }
     spec.host_ops = &ops;
     spec.gang = &gang;

@@ -16,7 +16,7 @@ struct Place {
 };
 
 bool wants_groups(const ReplicaSpec& spec) {
-  return spec.groups.backend != nullptr && !spec.network->options().force_rma;
+  return spec.groups.places != nullptr && !spec.network->options().force_rma;
 }
 
 Place found_place(const ReplicaSpec& spec, std::uint32_t rank, std::vector<ReductionMember> members, std::size_t self) {
@@ -66,7 +66,7 @@ GroupReductionOptions group_options(const ReplicaSpec& spec, std::uint32_t rank,
   options.kind = kind;
   options.layout_rank = rank;
   options.device = spec.ranks[rank].device;
-  options.backend = spec.groups.backend;
+  options.backend = spec.backend;
   options.end = spec.groups.end;
   return options;
 }

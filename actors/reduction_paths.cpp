@@ -1,27 +1,9 @@
 #include "actors/reduction_paths.hpp"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
 namespace maestro {
-
-namespace {
-
-const ReplicaPlace* place_of(const std::vector<ReplicaPlace>& places, const ReductionMember& member) {
-  const auto found = std::ranges::find_if(places, [&](const ReplicaPlace& place) {
-    return place.section == member.section && place.replica == member.replica;
-  });
-  return found == places.end() ? nullptr : &*found;
-}
-
-bool touches_device(const std::vector<ReplicaPlace>& places, SectionId section) {
-  return std::ranges::any_of(places, [&](const ReplicaPlace& place) {
-    return place.section == section && std::ranges::any_of(place.devices, is_cuda_device);
-  });
-}
-
-}  // namespace
 
 std::vector<ReductionMember> replicas_of(const SectionGraph& graph, SectionId section) {
   std::vector<ReductionMember> members;
@@ -40,7 +22,7 @@ bool on_devices_of_their_own(const std::vector<ReplicaPlace>& places, std::span<
                              std::uint32_t layout_rank) {
   std::set<std::pair<std::uint32_t, std::string>> taken;  // of a host, by name
   for (const ReductionMember& member : members) {
-    const ReplicaPlace* place = place_of(places, member);
+    const ReplicaPlace* place = find_place(places, member.section, member.replica);
     if (place == nullptr || layout_rank >= place->devices.size()) return false;
     const std::string& device = place->devices[layout_rank];
     if (!is_cuda_device(device) || !taken.emplace(place->host, device).second) return false;
@@ -54,7 +36,7 @@ std::vector<std::string> describe_reductions(const SectionGraph& graph, const st
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
     const SectionId section(index);
     const GraphNode& node = graph.node(section);
-    if (!node.trained() || node.replicas < 2 || !touches_device(places, section)) continue;
+    if (!node.trained() || node.replicas < 2 || !touches_cuda(places, section)) continue;
     const std::vector<ReductionMember> members = replicas_of(graph, section);
     std::int64_t in_groups = 0;
     for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(node.layout.ranks()); ++rank) {

@@ -39,8 +39,7 @@ struct RankSpec {
 
 /// The groups that devices form for reductions.
 struct GroupSpec {
-  const DeviceBackend* backend = nullptr;             ///< null: there are none
-  const std::vector<ReplicaPlace>* places = nullptr;  ///< of all replicas of the job
+  const std::vector<ReplicaPlace>* places = nullptr;  ///< of all replicas of the job; null: there are no groups
   std::shared_ptr<AbortReason> end;                   ///< ends all groups of the process, which share it
 };
 

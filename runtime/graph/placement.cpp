@@ -177,6 +177,18 @@ class Placer {
 
 }  // namespace
 
+const ReplicaPlace* find_place(const std::vector<ReplicaPlace>& places, SectionId section, ReplicaIndex replica) {
+  const auto found = std::ranges::find_if(
+      places, [&](const ReplicaPlace& each) { return each.section == section && each.replica == replica; });
+  return found == places.end() ? nullptr : &*found;
+}
+
+bool touches_cuda(const std::vector<ReplicaPlace>& places, SectionId section) {
+  return std::ranges::any_of(places, [&](const ReplicaPlace& each) {
+    return each.section == section && std::ranges::any_of(each.devices, is_cuda_device);
+  });
+}
+
 Degrees nearest_fit(const Degrees& wanted, std::int64_t devices) {
   Degrees fit = wanted;
   fit.layout.context = largest_divisor(wanted.layout.context, devices / wanted.layout.tensor);

@@ -27,6 +27,12 @@ struct ReplicaPlace {
   return device.starts_with("cuda:");
 }
 
+/// Null when there is none.
+[[nodiscard]] const ReplicaPlace* find_place(const std::vector<ReplicaPlace>& places, SectionId section,
+                                             ReplicaIndex replica);
+/// Some rank of the section works on a GPU.
+[[nodiscard]] bool touches_cuda(const std::vector<ReplicaPlace>& places, SectionId section);
+
 /// What "cuda:K" may name in a job.
 struct CudaDevices {
   std::int64_t of_host = 0;                                ///< on each host

@@ -21,9 +21,10 @@ class EdgePaths : public ::testing::Test {
     graph_.connect("data", "tokens", "teacher", "tokens");
     graph_.connect("teacher", "hidden", "student", "teacher");
   }
-  void add(const char* name, Ports ports) {
+  void add(const char* name, Ports ports, Mode mode = Mode::forward_only) {
     GraphNode node;
     node.name = name;
+    node.mode = mode;
     node.ports = std::move(ports);
     graph_.add(std::move(node));
   }
@@ -93,6 +94,17 @@ TEST_F(EdgePaths, a_device_and_a_processor_of_two_processes_meet_in_page_locked_
             "teacher.hidden to student.teacher: by page-locked memory in chunks");
   EXPECT_EQ(describe({at(0, 0, "host"), at(1, 0, "cpu:0"), at(2, 0, "cuda:0", 1)})[0],
             "teacher.hidden to student.teacher: by page-locked memory and RMA");
+}
+
+TEST_F(EdgePaths, gradients_are_described_where_they_come_back_another_way) {
+  add("trunk", {{}, {{"states", DType::f32, 8, true, false}}}, Mode::forward_backward);
+  add("head", {{{"states", DType::f32, 8, true, false}}, {}}, Mode::forward_backward);
+  graph_.connect("trunk", "states", "head", "states");
+  EXPECT_THAT(describe({at(3, 0, "cuda:0"), at(4, 0, "cpu:0", 1)}),
+              ElementsAre("trunk.states to head.states: by page-locked memory in chunks",
+                          "the gradient of head.states to trunk.states: by page-locked memory and RMA"));
+  EXPECT_THAT(describe({at(3, 0, "cuda:0"), at(4, 0, "cuda:1", 1)}),
+              ElementsAre("trunk.states to head.states: by CUDA IPC"));
 }
 
 TEST_F(EdgePaths, gradients_go_by_the_host_where_those_that_made_the_values_work_on_a_processor) {

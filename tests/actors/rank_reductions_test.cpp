@@ -86,7 +86,8 @@ class RankReductionsTest : public ::testing::Test {
     spec.replica = place.replica;
     spec.ranks.push_back(
         {std::make_shared<SectionRunner>(std::move(section), context, OptimizerConfig(), 1), devices_.back().get()});
-    spec.groups = {&backend_, &places_, std::make_shared<AbortReason>()};
+    spec.backend = &backend_;
+    spec.groups = {&places_, std::make_shared<AbortReason>()};
     spec.host_ops = &ops_;
     spec.network = &network_;
     ranks_.push_back(std::make_unique<RankReductions>(spec, 0, network_.next_client()));

@@ -252,7 +252,10 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
         if (node.trained()) runners_[section].push_back(runner);
         spec.ranks.push_back({runner, device_of(place, static_cast<std::size_t>(rank))});
       }
-      if (options.groups) spec.groups = {&backend_, &places_, std::make_shared<AbortReason>()};
+      if (options.groups) {
+        spec.backend = &backend_;
+        spec.groups = {&places_, std::make_shared<AbortReason>()};
+      }
       spec.host_ops = &ops_;
       spec.snapshots = snapshots_.get();
       spec.network = &network_;

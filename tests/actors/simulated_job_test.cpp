@@ -150,6 +150,15 @@ TEST(SimulatedJob, every_row_reaches_the_ranks_that_hold_it_whatever_the_layouts
   }
 }
 
+/// Every other one with ranks.
+SectionGraph graph_of_many_replicas(std::uint64_t seed, Generator& random, const SimulationOptions& options) {
+  GraphLimits limits;
+  limits.replicas = 5;  // more than there are shards: some are empty
+  limits.tensor = seed % 2 == 0 ? 1 : 2;
+  limits.context = limits.tensor;
+  return with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
+}
+
 TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_whole) {  // RR-1..3, SR-5, PA-4, CO-3
   TempFolder folder;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -158,12 +167,7 @@ TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_w
     options.zero = true;
     options.folder = folder.path() / std::to_string(seed);
     options.checkpoint_every = seed % 3;
-    GraphLimits limits;
-    limits.replicas = 5;  // more than there are shards: some are empty
-    limits.tensor = seed % 2 == 0 ? 1 : 2;
-    limits.context = limits.tensor;
-    const SectionGraph graph =
-        with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
+    const SectionGraph graph = graph_of_many_replicas(seed, random, options);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));
     SimulatedJob job(seed, graph, options);
     expect_complete(job, graph, options);
@@ -183,12 +187,7 @@ TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_
     options.devices = draw(random, 2, 9);  // too few for some sections, whose gradients go by the host
     options.folder = folder.path() / std::to_string(seed);
     options.checkpoint_every = seed % 3;
-    GraphLimits limits;
-    limits.replicas = 5;
-    limits.tensor = seed % 2 == 0 ? 1 : 2;
-    limits.context = limits.tensor;
-    const SectionGraph graph =
-        with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
+    const SectionGraph graph = graph_of_many_replicas(seed, random, options);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));
     SimulatedJob job(seed, graph, options);
     expect_complete(job, graph, options);

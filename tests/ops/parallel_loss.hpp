@@ -189,6 +189,17 @@ inline void expect_agreement(const std::vector<Answer>& parts, const Answer& who
   EXPECT_LE(worst_error(dhead, whole.dhead, within.least_gradient), within.gradients);
 }
 
+/// By rank: what a pass that records gives, one that does not, and one whose head is frozen.
+inline void expect_same_losses(const std::vector<Answer>& recorded, const std::vector<Answer>& forward,
+                               const std::vector<Answer>& frozen) {
+  for (std::size_t rank = 0; rank < recorded.size(); ++rank) {
+    expect_same_bits(forward[rank].sums, recorded[rank].sums);
+    expect_same_bits(frozen[rank].sums, recorded[rank].sums);
+    EXPECT_TRUE(forward[rank].dhidden.empty());
+    EXPECT_EQ(frozen[rank].dhidden, recorded[rank].dhidden);
+  }
+}
+
 struct Sizes {
   const char* name;
   std::int64_t rows, vocabulary, teacher_vocabulary, shared, k;

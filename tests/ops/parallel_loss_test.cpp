@@ -82,12 +82,7 @@ TEST_P(LossOverRanks, without_a_tape_or_with_a_frozen_head_has_the_same_sums) {
     const std::vector<Answer> recorded = ParallelLoss(p, {}).over(ranks());
     const std::vector<Answer> forward = ParallelLoss(p, {.record = false}).over(ranks());
     const std::vector<Answer> frozen = ParallelLoss(p, {.head_trained = false}).over(ranks());
-    for (std::size_t rank = 0; rank < recorded.size(); ++rank) {
-      expect_same_bits(forward[rank].sums, recorded[rank].sums);
-      expect_same_bits(frozen[rank].sums, recorded[rank].sums);
-      EXPECT_TRUE(forward[rank].dhidden.empty());
-      EXPECT_EQ(frozen[rank].dhidden, recorded[rank].dhidden);
-    }
+    expect_same_losses(recorded, forward, frozen);
   }
 }
 

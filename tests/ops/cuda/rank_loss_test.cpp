@@ -90,12 +90,7 @@ TEST_P(LossOverDevices, without_a_tape_or_with_a_frozen_head_has_the_same_sums) 
   const std::vector<Answer> recorded = answers_of_devices(ParallelLoss(p, {}));
   const std::vector<Answer> forward = answers_of_devices(ParallelLoss(p, {.record = false}));
   const std::vector<Answer> frozen = answers_of_devices(ParallelLoss(p, {.head_trained = false}));
-  for (std::size_t rank = 0; rank < recorded.size(); ++rank) {
-    expect_same_bits(forward[rank].sums, recorded[rank].sums);
-    expect_same_bits(frozen[rank].sums, recorded[rank].sums);
-    EXPECT_TRUE(forward[rank].dhidden.empty());
-    EXPECT_EQ(frozen[rank].dhidden, recorded[rank].dhidden);
-  }
+  expect_same_losses(recorded, forward, frozen);
 }
 
 TEST_P(LossOverDevices, of_rows_without_targets_is_nothing) {
