@@ -33,11 +33,10 @@ ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(s
   config.set("logger.verbosity", caf::atom("quiet"));
   if (options.networked) {
     config.load<caf::io::middleman>();
-    // CAF looks for silent connections as often as it sends heartbeats, and takes a new one for silent until its first
-    // message: opening one must fit between two looks at both ends.
-    const int looks = options.several_hosts ? 3 : 8;
-    config.set("middleman.heartbeat-interval", caf::timespan(options.peer_timeout / looks));
-    config.set("middleman.connection-timeout", caf::timespan(options.peer_timeout));
+    // Supervisors send heartbeats of their own (PeerWatch): CAF takes a new connection for silent until its first
+    // message, and after a pause of this process all others.
+    config.set("middleman.heartbeat-interval", caf::timespan(0));
+    config.set("middleman.connection-timeout", caf::timespan(0));
     // Automatic connections would listen on all interfaces, without TLS (AE-1, AE-2).
     config.set("middleman.enable-automatic-connections", false);
     config.set("middleman.app-identifiers", std::vector<std::string>{"maestro " + options.application});

@@ -7,6 +7,7 @@
 
 #include "actors/caf_compat.hpp"
 #include "runtime/core/ids.hpp"
+#include "runtime/core/process_identity.hpp"
 #include "transport/region.hpp"
 
 namespace maestro {
@@ -54,17 +55,17 @@ struct ReplicaAddress {
 /// A process is there: rank 0 watches it from now on, while it builds its sections.
 struct ProcessJoined {
   ProcessRank rank;
-  std::int64_t pid = 0;
+  ProcessIdentity process;
   std::string host;  ///< as people call it; empty where the job has one host only
   caf::actor supervisor;
 };
 /// A process introduces itself to rank 0 when it is built.
 struct ProcessHello {
   ProcessRank rank;
-  std::int64_t pid = 0;
-  std::string host;      ///< as in ProcessJoined
-  std::string build;     ///< version and job; all processes must agree
-  std::string endpoint;  ///< opaque address; empty without a network
+  ProcessIdentity process;  ///< pid 0: not known yet
+  std::string host;         ///< as in ProcessJoined
+  std::string build;        ///< version and job; all processes must agree
+  std::string endpoint;     ///< opaque address; empty without a network
   std::string actors_host;
   std::uint16_t actors_port = 0;  ///< where its supervisor is published
   caf::actor supervisor;
@@ -91,6 +92,11 @@ struct NeighboursMet {
   ProcessRank rank;
 };
 
+/// Between supervisors, several times in each `peer_timeout`: the sender runs.
+struct Heartbeat {
+  ProcessRank rank;
+};
+
 /// Rank 0 tells everyone about everyone.
 struct Directory {
   std::vector<ProcessHello> processes;
@@ -102,19 +108,21 @@ struct ProcessReady {
   ProcessRank rank;
 };
 
+MAESTRO_INSPECT(ProcessIdentity, x.pid_namespace, x.pid, x.started)
 MAESTRO_INSPECT(RemoteRegion, x.key, x.base, x.bytes)
 MAESTRO_INSPECT(RingAddress, x.edge, x.gradient, x.receiver, x.layout_rank, x.ring, x.slots, x.max_pieces,
                 x.payload_bytes, x.region, x.device_ring, x.device_memory, x.device_region)
 MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients, x.group)
 MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reductions)
-MAESTRO_INSPECT(ProcessJoined, x.rank, x.pid, x.host, x.supervisor)
-MAESTRO_INSPECT(ProcessHello, x.rank, x.pid, x.host, x.build, x.endpoint, x.actors_host, x.actors_port, x.supervisor,
-                x.replicas)
+MAESTRO_INSPECT(ProcessJoined, x.rank, x.process, x.host, x.supervisor)
+MAESTRO_INSPECT(ProcessHello, x.rank, x.process, x.host, x.build, x.endpoint, x.actors_host, x.actors_port,
+                x.supervisor, x.replicas)
 MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
 MAESTRO_INSPECT(Neighbour, x.rank, x.host, x.port)
 MAESTRO_INSPECT(Neighbours, x.all)
 MAESTRO_INSPECT(Greeting, x.rank)
 MAESTRO_INSPECT(NeighboursMet, x.rank)
+MAESTRO_INSPECT(Heartbeat, x.rank)
 MAESTRO_INSPECT(ProcessReady, x.rank)
 
 }  // namespace maestro

@@ -3,11 +3,16 @@
 #pragma once
 
 #include <caf/all.hpp>
+#include <exception>
+#include <string>
 #include <utility>
 
 #include "runtime/core/ids.hpp"
 
 namespace maestro {
+
+/// "out of memory" for std::bad_alloc, else what() of the exception.
+[[nodiscard]] std::string describe(const std::exception_ptr& problem);
 
 /// Inspection of a message struct: `return inspect_fields(f, "PieceOut", x.edge, x.rows);`.
 #if CAF_VERSION < 1800
@@ -51,6 +56,32 @@ void tell(Self* self, const Receiver& receiver, Message&&... message) {
   self->mail(std::forward<Message>(message)...).send(receiver);
 #else
   self->send(receiver, std::forward<Message>(message)...);
+#endif
+}
+
+/// Calls `report` with one line for everything that would end `self` on its own accord or that CAF would print: an
+/// exception, an error message, a message without a handler. The actor ends behind the call, except after a message
+/// without a handler.
+template <class Report>
+void report_every_end(caf::event_based_actor* self, Report report) {
+  self->set_exception_handler([report](caf::scheduled_actor*, std::exception_ptr& problem) -> caf::error {
+    report(describe(problem));
+    return caf::exit_reason::unhandled_exception;
+  });
+  self->set_error_handler([report](caf::scheduled_actor* actor, caf::error& problem) {
+    report("error message: " + actor->home_system().render(problem));
+    actor->quit(problem);
+  });
+#if CAF_VERSION >= 10000
+  self->set_default_handler([report](caf::scheduled_actor*, caf::message& message) -> caf::skippable_result {
+    report("unexpected message " + caf::to_string(message));
+    return caf::make_error(caf::sec::unexpected_message);
+  });
+#else
+  self->set_default_handler([report](caf::scheduled_actor*, caf::message_view& message) -> caf::result<caf::message> {
+    report("unexpected message " + message.content().stringify());
+    return caf::make_error(caf::sec::unexpected_message);
+  });
 #endif
 }
 

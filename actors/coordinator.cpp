@@ -7,7 +7,7 @@ namespace maestro {
 using Clock = std::chrono::steady_clock;
 
 Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
-    : caf::event_based_actor(config),
+    : RunActor(config, options.supervisor),
       options_(std::move(options)),
       schedule_(options_.schedule),
       meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
@@ -17,19 +17,42 @@ caf::behavior Coordinator::make_behavior() {
   return {
       [this](const Directory& directory) { connect(directory); },
       [this](Begin) {
+        moved();
         began_ = true;
         started_ = Clock::now();
         for (const auto& [section, actors] : replicas_) last_step_end_[section] = started_;
         announce();
       },
-      [this](const BatchMetadata& batch) { plan(batch); },
-      [this](const StepPlanned& planned) { announce_step(planned); },
-      [this](const PhasePassDone& message) { phase_pass_done(message); },
-      [this](const MicroBatchDone& message) { micro_batch_done(message); },
-      [this](const StepDone& message) { step_done(message); },
-      [this](const NormReport& report) { norm_reported(report); },
-      [this](const SnapshotWritten& written) { snapshot_written(written); },
+      [this](const BatchMetadata& batch) {
+        moved();
+        plan(batch);
+      },
+      [this](const StepPlanned& planned) {
+        moved();
+        announce_step(planned);
+      },
+      [this](const PhasePassDone& message) {
+        moved();
+        phase_pass_done(message);
+      },
+      [this](const MicroBatchDone& message) {
+        moved();
+        micro_batch_done(message);
+      },
+      [this](const StepDone& message) {
+        moved();
+        step_done(message);
+      },
+      [this](const NormReport& report) {
+        moved();
+        norm_reported(report);
+      },
+      [this](const SnapshotWritten& written) {
+        moved();
+        snapshot_written(written);
+      },
       [this](const CheckpointCommitted& committed) {
+        moved();
         options_.record->checkpoint = committed.path;
         checkpoint_committed(committed);
         close({committed.step.value(), RunUnit::Kind::checkpoint});
@@ -47,12 +70,17 @@ caf::behavior Coordinator::make_behavior() {
   };
 }
 
+std::string Coordinator::where() const {
+  return "coordinator, step " +
+         std::to_string(open_.empty() ? options_.schedule.first_step : open_.begin()->first.first);
+}
+
 void Coordinator::on_exit() {
+  RunActor::on_exit();
   replicas_.clear();
   directory_.reset();
   options_.data_source = nullptr;
   options_.planner = nullptr;
-  options_.supervisor = nullptr;
 }
 
 void Coordinator::connect(const Directory& directory) {
@@ -116,7 +144,7 @@ bool Coordinator::leave_out(const BatchMetadata& batch) {
   if (static_cast<std::int64_t>(all.size()) <= options_.max_left_out) return true;
   std::string list;
   for (const std::string& reason : all) list += (list.empty() ? "" : "; ") + reason;
-  tell(this, options_.supervisor,
+  tell(this, supervisor(),
        Failure{std::to_string(all.size()) + " samples cannot be read and data.max_bad_samples = " +
                std::to_string(options_.max_left_out) + ": " + list});
   return false;
@@ -168,7 +196,7 @@ void Coordinator::announce_checkpoint(StepId step) {
   // Creating one folder is the only file work here; lanes must see the mark before tokens of the next step (CO-1).
   const Result<std::filesystem::path> staging = options_.snapshots->store().begin(step);
   if (!staging) {
-    tell(this, options_.supervisor,
+    tell(this, supervisor(),
          Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + staging.error().message});
     return;
   }
@@ -294,16 +322,19 @@ void Coordinator::commit(Open& open) {
   manifest.random_state = {options_.seed};  // streams are counter-based: (seed, name, step) is all the state there is
   manifest.files = open.files;
   const caf::actor self = caf::actor_cast<caf::actor>(this);
-  const caf::actor supervisor = options_.supervisor;
-  options_.snapshots->run([writer = options_.snapshots, staging = open.staging, manifest, self, supervisor,
-                           step = open.unit.step] {
+  const caf::actor supervisor = RunActor::supervisor();
+  const auto failed = [supervisor, step = open.unit.step](const std::string& problem) {
+    tell_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + problem});
+  };
+  const auto commit = [writer = options_.snapshots, staging = open.staging, manifest, self, failed,
+                       step = open.unit.step] {
     if (const Status committed = writer->store().commit(staging, manifest); !committed) {
-      return tell_from_outside(
-          supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + committed.error().message});
+      return failed(committed.error().message);
     }
     const Result<std::filesystem::path> latest = writer->store().latest();
     tell_from_outside(self, CheckpointCommitted{step, latest ? latest->string() : std::string()});
-  });
+  };
+  options_.snapshots->run(commit, failed);
 }
 
 void Coordinator::close(Key key) {
@@ -333,7 +364,7 @@ void Coordinator::finish_if_done() {
   if (!schedule_.complete()) return answer_pauses();
   finished_ = true;
   answer_pauses();
-  tell(this, options_.supervisor, Finish{});
+  tell(this, supervisor(), Finish{});
 }
 
 }  // namespace maestro

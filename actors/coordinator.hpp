@@ -16,6 +16,7 @@
 
 #include "actors/control/control_messages.hpp"
 #include "actors/messages.hpp"
+#include "actors/run_actor.hpp"
 #include "actors/run_record.hpp"
 #include "actors/run_schedule.hpp"
 #include "actors/snapshot_writer.hpp"
@@ -40,12 +41,13 @@ struct CoordinatorOptions {
   SnapshotWriter* snapshots = nullptr;
   Console* console = nullptr;
   std::atomic<std::uint64_t>* current_step = nullptr;  ///< the oldest unfinished one; may be absent
+  std::atomic<std::uint64_t>* events = nullptr;        ///< moved by every message that is progress; may be absent
   caf::actor data_source;
   caf::actor planner;
   caf::actor supervisor;
 };
 
-class Coordinator : public caf::event_based_actor {
+class Coordinator : public RunActor {
  public:
   Coordinator(caf::actor_config& config, CoordinatorOptions options);
   caf::behavior make_behavior() override;
@@ -53,6 +55,7 @@ class Coordinator : public caf::event_based_actor {
   void on_exit() override;
 
  private:
+  [[nodiscard]] std::string where() const override;
   struct Open {
     RunUnit unit;
     std::size_t replicas_done = 0;
@@ -73,6 +76,9 @@ class Coordinator : public caf::event_based_actor {
     [[nodiscard]] double total() const;
   };
   using Key = std::pair<std::uint64_t, RunUnit::Kind>;
+  void moved() const {
+    if (options_.events != nullptr) options_.events->fetch_add(1, std::memory_order_relaxed);
+  }
   void connect(const Directory& directory);
   void announce();
   void plan(const BatchMetadata& batch);

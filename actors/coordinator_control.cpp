@@ -36,6 +36,10 @@ RunStatus Coordinator::status() const {
   if (watched != latest_.end() && watched->second.metrics.contains("loss")) status.loss = loss_;
   if (!record.scheduling.empty()) status.scheduling = record.scheduling.back();
   status.checkpoint = record.checkpoint;
+  status.announced = began_ && (finished_ || !open_.empty());
+  if (options_.events != nullptr) status.events = options_.events->load(std::memory_order_relaxed);
+  if (awaiting_batch_) status.working = "the next batch is read and planned";
+  if (options_.snapshots->busy()) status.working = "process 0 writes a checkpoint";
   status.directory = directory_;
   return status;
 }

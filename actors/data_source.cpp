@@ -9,9 +9,9 @@ std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit) {
   return limit == 0 ? all : std::min(all, static_cast<std::uint64_t>(limit));
 }
 
-DataSource::DataSource(caf::actor_config& config, std::shared_ptr<const Corpus> corpus, Sampler sampler,
-                       DataSourceOptions options)
-    : caf::event_based_actor(config),
+DataSource::DataSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus,
+                       Sampler sampler, DataSourceOptions options)
+    : RunActor(config, std::move(supervisor)),
       corpus_(std::move(corpus)),
       sampler_(sampler),
       options_(options),
@@ -21,6 +21,7 @@ DataSource::DataSource(caf::actor_config& config, std::shared_ptr<const Corpus> 
 caf::behavior DataSource::make_behavior() {
   return {
       [this](const BatchRequest& request) {
+        step_ = request.step;
         return request.pass == Pass::train ? train_batch(request.step) : validation_batch(request.step);
       },
   };

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "actors/messages.hpp"
+#include "actors/run_actor.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/sampler.hpp"
 
@@ -18,15 +18,16 @@ struct DataSourceOptions {
 /// Samples of a validation pass: all of the split, or at most `limit` unless that is 0.
 [[nodiscard]] std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit);
 
-class DataSource : public caf::event_based_actor {
+class DataSource : public RunActor {
  public:
   /// The corpus is shared with the source section, which reads it on its own thread.
-  DataSource(caf::actor_config& config, std::shared_ptr<const Corpus> corpus, Sampler sampler,
+  DataSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus, Sampler sampler,
              DataSourceOptions options);
   caf::behavior make_behavior() override;
   const char* name() const override { return "maestro.data_source"; }
 
  private:
+  [[nodiscard]] std::string where() const override { return "data source, step " + std::to_string(step_.value()); }
   /// Adds what is known of the sample, or why it is left out: one larger than the corpus said would not fit any buffer.
   void add(BatchMetadata& batch, Split split, SampleId id) const;
   [[nodiscard]] BatchMetadata train_batch(StepId step) const;
@@ -37,6 +38,7 @@ class DataSource : public caf::event_based_actor {
   DataSourceOptions options_;
   std::int64_t most_positions_;
   std::int64_t most_patches_;
+  StepId step_;  // the last one that was asked for
 };
 
 }  // namespace maestro

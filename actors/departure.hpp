@@ -7,17 +7,17 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "actors/launch/launcher.hpp"
+#include "runtime/core/process_identity.hpp"
 
 namespace maestro {
 
 struct Departure {
   int status = 1;
-  std::vector<std::int64_t> lost_pids;      ///< of this job by their own word; stopped ones would stay for ever
+  std::vector<ProcessIdentity> lost;        ///< of this job; those of another PID namespace are left alone (PI-1)
   std::chrono::milliseconds patience{700};  ///< for the started processes to end by themselves
   std::function<void()> close;              ///< the orderly part, which may hang; may be empty
   std::function<void()> last;               ///< just before the process ends; must not hang; may be empty

@@ -146,7 +146,7 @@ struct TransferBroken {
 struct Failure {
   std::string message;
 };
-/// Ctrl-C.
+/// A signal, or `maestro stop`: the run ends in order. From any process, by its supervisor and that of rank 0.
 struct Interrupt {};
 /// The run is over: everyone reports and leaves.
 struct Finish {};
@@ -188,6 +188,7 @@ struct WaitingFor {
   std::string port;               ///< of an input or gradient: this replica's own
   SectionId peer;                 ///< whom it waits for; itself when it is busy
   std::vector<ReplicaIndex> peers;  ///< replicas of that section
+  std::uint64_t events = 0;         ///< messages of progress that the replica has handled
 };
 
 // ---- local ----
@@ -286,7 +287,7 @@ MAESTRO_INSPECT(Failure, x.message)
 MAESTRO_INSPECT(TransferBroken, x.message)
 MAESTRO_INSPECT(ProcessSummary, x.rank, x.max_rss_mb, x.provider, x.bytes, x.writes)
 MAESTRO_INSPECT(WaitingFor, x.section, x.replica, x.kind, x.doing, x.step, x.micro_batch, x.sample, x.port, x.peer,
-                x.peers)
+                x.peers, x.events)
 MAESTRO_INSPECT(WriteFinished, x.cookie)
 MAESTRO_INSPECT(WriteBroken, x.cookie, x.message)
 MAESTRO_INSPECT(RingEvent, x.immediate)
@@ -313,6 +314,7 @@ CAF_ADD_TYPE_ID(maestro, (maestro::Neighbours))
 CAF_ADD_TYPE_ID(maestro, (maestro::Greeting))
 CAF_ADD_TYPE_ID(maestro, (maestro::NeighboursMet))
 CAF_ADD_TYPE_ID(maestro, (maestro::ProcessReady))
+CAF_ADD_TYPE_ID(maestro, (maestro::Heartbeat))
 CAF_ADD_TYPE_ID(maestro, (maestro::Begin))
 CAF_ADD_TYPE_ID(maestro, (maestro::MicroBatchToken))
 CAF_ADD_TYPE_ID(maestro, (maestro::MarkToken))

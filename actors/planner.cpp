@@ -5,7 +5,7 @@
 namespace maestro {
 
 Planner::Planner(caf::actor_config& config, StepPlannerOptions options, caf::actor supervisor)
-    : caf::event_based_actor(config), planner_(std::move(options)), supervisor_(std::move(supervisor)) {}
+    : RunActor(config, std::move(supervisor)), planner_(std::move(options)) {}
 
 caf::behavior Planner::make_behavior() {
   return {[this](const PlanStep& request) { plan(request); }};
@@ -15,10 +15,11 @@ void Planner::plan(const PlanStep& request) {
   const auto begin = std::chrono::steady_clock::now();
   for (const MeasuredPass& pass : request.measured) planner_.costs().measured(pass);
   const BatchMetadata& batch = request.batch;
+  step_ = batch.step;
   const double scale = batch.target_tokens > 0 ? 1.0 / static_cast<double>(batch.target_tokens) : 0.0;
   Result<PlannedStep> planned = planner_.plan(batch.step, batch.pass, batch.samples, scale);
   if (!planned) {
-    return tell(this, supervisor_,
+    return tell(this, supervisor(),
                 Failure{"planning step " + std::to_string(batch.step.value()) + ": " + planned.error().message});
   }
   StepPlanned answer;

@@ -2,23 +2,23 @@
 // never on the path of step k. It answers PlanStep with StepPlanned, one step after the other in the order asked.
 #pragma once
 
-#include "actors/messages.hpp"
+#include "actors/run_actor.hpp"
 #include "runtime/schedule/step_planner.hpp"
 
 namespace maestro {
 
-class Planner : public caf::event_based_actor {
+class Planner : public RunActor {
  public:
   Planner(caf::actor_config& config, StepPlannerOptions options, caf::actor supervisor);
   caf::behavior make_behavior() override;
   const char* name() const override { return "maestro.planner"; }
-  void on_exit() override { supervisor_ = nullptr; }
 
  private:
+  [[nodiscard]] std::string where() const override { return "planner, step " + std::to_string(step_.value()); }
   void plan(const PlanStep& request);
 
   StepPlanner planner_;
-  caf::actor supervisor_;
+  StepId step_;  // the last one that was asked for
 };
 
 }  // namespace maestro

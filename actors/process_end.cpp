@@ -1,9 +1,14 @@
+#include <signal.h>
+
 #include <chrono>
+#include <set>
+#include <system_error>
 #include <thread>
 
 #include "actors/departure.hpp"
 #include "actors/planning_options.hpp"
 #include "actors/process_state.hpp"
+#include "actors/wait_text.hpp"
 #include "runtime/observe/trace.hpp"
 
 namespace maestro {
@@ -13,6 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds failed_limit(2000);
+constexpr milliseconds departure_limit(5000);  // it bounds itself (DE-1)
 
 /// Processes that others started, or of other hosts, may still write theirs, and may write it where it is not seen
 /// here.
@@ -27,6 +35,7 @@ bool appears(const fs::path& file, Clock::time_point deadline) {
 }  // namespace
 
 void ProcessRun::State::stop() {
+  if (questions) questions->close();
   control.reset();
   groups_end->give("the run has ended");  // before devices stop: their streams may wait for a peer
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
@@ -41,6 +50,7 @@ void ProcessRun::State::stop() {
   supervisor = nullptr;
   for (const caf::actor& actor : spawned) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   spawned.clear();
+  questions.reset();
   actors.reset();
 }
 
@@ -82,15 +92,17 @@ RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
 
 int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
   console.finish();
+  if (!ended.error.empty()) console.error(ended.error);  // first: what follows may hang
+  bound("the end of the failed run", several() ? departure_limit : failed_limit);
   if (control) control->stop();  // its socket is not to stay behind
-  if (!ended.error.empty()) console.error(ended.error);
   if (!several()) {
     stop();
+    watchdog->no_limit();
     return 1;
   }
   Departure departure;  // PR-2
   departure.last = [this] { job_start->tidy(); };
-  departure.lost_pids = ended.lost_pids;
+  departure.lost = ended.lost;
   departure.close = [this] {
     if (network) network->stop();  // there is none when building failed
     groups_end->give("the run has failed");
@@ -98,22 +110,92 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
   depart(launcher, departure);
 }
 
-void ProcessRun::State::stop_in_order() {
-  console.note(std::string("stopping after this step") + (has_emulated(plan) ? "" : "; a checkpoint is being written") +
-               " (Ctrl-C again to leave at once)");
+/// Ends what has begun before the caller reports `problem`, which is printed at once when that hangs.
+void ProcessRun::State::close_failed_start(Launcher& launcher, const std::string& problem) {
+  bound(problem + "; the end of the process", failed_limit);
+  stop();
+  launcher.end_all(milliseconds(0));
+  bound({}, milliseconds(0));
+}
+
+void ProcessRun::State::bound(std::string phase, milliseconds most) const {
+  if (watchdog != nullptr) watchdog->limit(std::move(phase), most);
+}
+
+void ProcessRun::State::stop_in_order(const std::string& reason) {
+  if (!stopping.exchange(true)) {
+    console.note((reason.empty() ? "" : reason + ": ") + "stopping after this step" +
+                 (has_emulated(plan) ? "" : "; a checkpoint is being written") + " (Ctrl-C again to leave at once)");
+  }
   tell_from_outside(coordinator, Interrupt{});
 }
 
-void ProcessRun::State::interrupted(int count, Launcher& launcher) {
-  if (count == 1 && begun) return stop_in_order();
-  console.finish();
+void ProcessRun::State::leave(Launcher& launcher, int status) {
   Departure departure;
-  departure.status = 130;
+  departure.status = status;
   departure.last = [this] {
+    std::error_code gone_already;
+    if (!control_socket.empty()) fs::remove(control_socket, gone_already);
     if (job_start) job_start->tidy();
   };
   departure.patience = milliseconds(0);
   depart(launcher, departure);
+}
+
+void ProcessRun::State::signalled(int signal, Launcher& launcher) {
+  const StopRequests::Wish wish = stop_requests.signalled(signal, Clock::now());
+  const bool repeated = wish == StopRequests::Wish::leave_at_once;
+  if (begun && is_root() && !repeated) return stop_in_order(signal == SIGINT ? "" : signal_name(signal));
+  if (begun && !is_root()) return tell_from_outside(supervisor, Interrupt{});  // rank 0 ends all in order
+  console.finish();
+  if (!begun) console.error("ended by " + signal_name(signal) + " before the first step");
+  leave(launcher, 130);
+}
+
+void ProcessRun::State::watch_progress() {
+  questions = std::make_unique<RunQuestions>(actors->system(), coordinator);
+  Watchdog::Progress progress;
+  progress.events = &events;
+  progress.limit = milliseconds(static_cast<std::int64_t>(plan.train.stall_timeout_s * 1000));
+  progress.look = [this] { return look(); };
+  progress.report = [this](const std::string& line) { note(line); };
+  progress.stalled = [this](const std::string& line) {
+    tell_from_outside(supervisor, Failure{line});
+    bound(line + "; the end of the failed run", departure_limit);  // the supervisor may hang, too
+  };
+  if (progress.limit.count() > 0) watchdog->watch(std::move(progress));
+}
+
+/// What the coordinator and all replicas do now, for the watchdog.
+StallLook ProcessRun::State::look() {
+  constexpr milliseconds patience(2000);
+  const RunQuestions::View view = questions->view(patience);
+  StallLook look;
+  look.announced = view.run.announced;
+  look.events = view.run.events;
+  if (!view.fresh) look.silent.emplace_back("the coordinator");
+  if (!view.run.working.empty()) look.working.push_back(view.run.working);
+  std::set<std::pair<SectionId, ReplicaIndex>> answered;
+  for (const WaitingFor& replica : view.replicas) {
+    answered.emplace(replica.section, replica.replica);
+    look.events += replica.events;
+    const std::string name = label_of(replica.section, replica.replica);
+    const std::string wait = wait_text(replica, plan.graph);
+    if (!wait.empty()) look.waiting.push_back(name + " waits for " + wait);
+    if (replica.kind == WaitKind::nothing) {
+      look.working.push_back(name + " has been in " + replica.doing + " of step " +
+                             std::to_string(replica.step.value()));
+    }
+  }
+  if (!view.run.directory) return look;
+  for (const ProcessHello& process : view.run.directory->processes) {
+    for (const ReplicaAddress& replica : process.replicas) {
+      if (answered.contains({replica.section, replica.replica})) continue;
+      look.silent.push_back(label_of(replica.section, replica.replica) + " on process " +
+                            std::to_string(process.rank.value()));
+    }
+  }
+  return look;
 }
 
 }  // namespace maestro

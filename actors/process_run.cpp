@@ -1,7 +1,5 @@
 #include "actors/process_run.hpp"
 
-#include <signal.h>
-
 #include <chrono>
 #include <future>
 
@@ -10,7 +8,6 @@
 #include "actors/preflight.hpp"
 #include "actors/process_state.hpp"
 #include "actors/reduction_paths.hpp"
-#include "actors/signal_watcher.hpp"
 #include "sections/model_config.hpp"
 
 namespace maestro {
@@ -18,6 +15,8 @@ namespace maestro {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr milliseconds closing_limit(30000);
 
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
@@ -101,19 +100,6 @@ std::string ProcessRun::State::build_name() const {
   return std::string("maestro ") + MAESTRO_VERSION + " job " + plan.name;
 }
 
-/// scancel and mpirun tell all processes to end; rank 0 ends the others in order.
-void ProcessRun::State::ignore_termination() const {
-  if (!is_root() && place.launcher != "maestro") signal(SIGTERM, SIG_IGN);
-}
-
-void ProcessRun::State::ignore_signals() const {
-  signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group; rank 0 decides what it means
-  sigset_t term;
-  sigemptyset(&term);
-  sigaddset(&term, SIGTERM);
-  pthread_sigmask(SIG_UNBLOCK, &term, nullptr);
-}
-
 std::string ProcessRun::State::on_host(std::uint32_t host) const {
   const RunPlace& run = plan.options.run_place;
   if (!run.several_hosts()) return {};
@@ -173,42 +159,47 @@ RunResult ProcessRun::run() {
   State& state = *state_;
   std::future<RunOutcome> future = state.outcome->future();
   Launcher launcher([&state](ProcessRank rank, const std::string& how) { state.job_start->child_ended(rank, how); });
-  std::unique_ptr<SignalWatcher> signals;
-  if (state.is_root()) {
-    signals = std::make_unique<SignalWatcher>([&](int count) { state.interrupted(count, launcher); });
-  } else {
-    state.ignore_signals();
-  }
+  Watchdog watchdog([&](const std::string& line) {
+    state.console.error(line);
+    state.leave(launcher, 1);
+  });
+  state.watchdog = &watchdog;
+  const SignalWatcher signals([&](int signal) { state.signalled(signal, launcher); });
   try {
     state.meet(launcher);
   } catch (const JobError& problem) {
+    state.close_failed_start(launcher, problem.what());
     const bool told_to_all = state.job_start != nullptr && problem.code() == ErrorCode::cancelled;
     if (!told_to_all || state.job_start->prints_refusals()) throw;
     RunResult refused;
     refused.status = 2;
     return refused;
   }
-  state.ignore_termination();
   try {
     if (state.job_start) state.job_start->check_shared_folder(state.meeting);
     state.build();
     state.print_header();
     state.introduce();
-  } catch (const JobError& problem) {
-    if (!state.several()) throw;
+  } catch (const std::exception& problem) {
+    if (!state.several()) {
+      state.close_failed_start(launcher, problem.what());
+      throw;
+    }
     const std::string whose = state.is_root() ? std::string() : state.job_start->own_name() + ": ";
-    tell_from_outside(state.supervisor, Failure{whose + problem.what()});
+    tell_from_outside(state.supervisor, Failure{whose + describe(std::current_exception())});
   }
   const RunOutcome ended = future.get();
-  signals.reset();
+  watchdog.stop_watching();
   if (!ended.ok) {
     RunResult failed;
     failed.status = state.fail(ended, launcher);
     return failed;
   }
   if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.place.rank)).or_throw();
+  state.bound("the end of the run", closing_limit);
   state.stop();
   launcher.end_all(milliseconds(10000));
+  watchdog.no_limit();
   RunResult result = state.succeed(ended);
   if (!launcher.all_clean()) {
     state.console.error("the run is complete, but one of its other processes ended with an error");

@@ -6,6 +6,7 @@
 
 #include "actors/data_source.hpp"
 #include "actors/edge_paths.hpp"
+#include "actors/headroom.hpp"
 #include "actors/planner.hpp"
 #include "actors/planning_options.hpp"
 #include "actors/process_state.hpp"
@@ -21,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
+
+constexpr milliseconds start_limit(30000);
 
 NetworkOptions network_options(const TransportConfig& transport, const std::string& listen) {
   NetworkOptions options;
@@ -91,6 +94,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.data_source = source;
   options.supervisor = supervisor;
   options.current_step = const_cast<std::atomic<std::uint64_t>*>(&current_step);
+  options.events = const_cast<std::atomic<std::uint64_t>*>(&events);
   return options;
 }
 
@@ -107,6 +111,8 @@ void ProcessRun::State::open_actors() {
   options.several_hosts = plan.options.run_place.several_hosts();
   if (job_start) options.keys = job_start->keys();
   options.application = meeting.secret;
+  bound("the start of the actor system", start_limit);
+  require_headroom({.threads = 12, .descriptors = 24 + 4 * static_cast<std::size_t>(place.processes)});
   actors = std::make_unique<ActorEnvironment>(options);
 
   SupervisorOptions supervision;
@@ -130,34 +136,42 @@ void ProcessRun::State::open_actors() {
     opened.let_go();  // OM-1
     return summary();
   };
+  supervision.stop_run = [this] { stop_in_order("a signal to another process"); };
   supervisor = actors->system().spawn<Supervisor>(supervision);
   spawned.push_back(supervisor);
+  bound({}, milliseconds(0));
 }
+
 void ProcessRun::State::build() {
   replicas = builder.build_all(rank);
   const std::string listen = job_start ? job_start->listen_address() : plan.transport.listen;
   NetworkOptions options = network_options(plan.transport, listen);
   options.device_memory = JobPaths(plan.graph, plan.places, plan.transport.force_rma).may_take(EdgePath::device_rma);
+  bound("opening the network (transport.provider = " + plan.transport.provider + ")", start_limit);
   network = std::make_unique<Network>(options, several() || plan.transport.force_rma);
+  bound({}, milliseconds(0));
 }
 
 void ProcessRun::State::spawn_bridge(LocalActors& local) {
   const auto grace = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1500));
   local.bridge = actors->system().spawn<TransportBridge>(network.get(), &plan.graph, supervisor, grace);
   network->route_failures(supervisor);
+  local.own.push_back({local.bridge, "transport"});
   spawned.push_back(local.bridge);
 }
 
 void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   caf::actor_system& system = actors->system();
   const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->samples(Split::train));
-  const caf::actor source = system.spawn<DataSource>(
-      plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
+  // A thread of its own: it reads samples, and no heartbeat waits for that.
+  const caf::actor source = system.spawn<DataSource, caf::detached>(
+      supervisor, plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
   const caf::actor planner = system.spawn<Planner, caf::detached>(planner_options(plan), supervisor);
   CoordinatorOptions options = coordinator_options(source);
   options.planner = planner;
   coordinator = system.spawn<Coordinator>(std::move(options));
   local.coordinator = coordinator;
+  local.own.insert(local.own.end(), {{source, "data source"}, {planner, "planner"}, {coordinator, "coordinator"}});
   spawned.insert(spawned.end(), {source, planner, coordinator});
 }
 
@@ -199,6 +213,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.supervisor = supervisor;
     spec.bridge = local.bridge;
     const caf::actor replica = system.spawn<SectionReplica>(std::move(spec));
+    local.own.push_back({replica, label_of(at.section, at.replica)});
     spawned.push_back(replica);
     self->request(replica, std::chrono::seconds(30), AddressRequest{})
         .receive([&](const ReplicaAddress& address) { local.hello.replicas.push_back(address); },
@@ -213,7 +228,7 @@ void ProcessRun::State::introduce() {
   if (is_root()) spawn_coordinator(local);
   spawn_replicas(local);
   local.hello.rank = rank;
-  local.hello.pid = getpid();
+  local.hello.process = own_identity();
   local.hello.build = build_name();
   local.hello.endpoint = network->address();
   local.hello.supervisor = supervisor;
@@ -224,8 +239,9 @@ void ProcessRun::State::introduce() {
     local.hello.actors_port = published_port;
   }
   open_control();
-  begun = is_root();
+  begun = true;
   tell_from_outside(supervisor, local);
+  if (is_root()) watch_progress();
 }
 
 /// Of the job, where it has some.
@@ -245,7 +261,7 @@ void ProcessRun::State::open_control() {
   options.coordinator = coordinator;
   // Answers of other hosts take a round trip; once all have come nothing is waited for.
   if (plan.options.run_place.several_hosts()) options.status_patience = milliseconds(200);
-  options.stop_run = [this] { stop_in_order(); };
+  options.stop_run = [this] { stop_in_order({}); };
   options.console = &console;
   try {
     control = std::make_unique<ControlService>(std::move(options));
@@ -253,6 +269,8 @@ void ProcessRun::State::open_control() {
     if (!plan.options.control.empty()) throw;
     return console.note(std::string("  note: this run cannot be watched or steered: ") + problem.what());
   }
+  constexpr std::string_view local = "unix:";
+  if (control->address().starts_with(local)) control_socket = control->address().substr(local.size());
   if (!plan.options.quiet && !plan.options.control.empty()) console.note("  control at " + control->address());
 }
 

@@ -12,6 +12,7 @@
 
 #include "actors/actor_environment.hpp"
 #include "actors/control/control_service.hpp"
+#include "actors/control/run_questions.hpp"
 #include "actors/coordinator.hpp"
 #include "actors/launch/launcher.hpp"
 #include "actors/network.hpp"
@@ -19,8 +20,10 @@
 #include "actors/process_run.hpp"
 #include "actors/replica_builder.hpp"
 #include "actors/run_report.hpp"
+#include "actors/signal_watcher.hpp"
 #include "actors/snapshot_writer.hpp"
 #include "actors/supervisor.hpp"
+#include "actors/watchdog.hpp"
 #include "runtime/collective/abort_reason.hpp"
 #include "runtime/device/emulated_device.hpp"
 #include "runtime/observe/trace.hpp"
@@ -60,6 +63,7 @@ struct ProcessRun::State {
   SnapshotWriter snapshots;
   std::shared_ptr<RunRecord> record;
   std::atomic<std::uint64_t> current_step = 0;
+  std::atomic<std::uint64_t> events = 0;  // of the coordinator: CoordinatorOptions::events
   std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();
   cpu::CpuOperatorTable ops;
   std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
@@ -82,6 +86,11 @@ struct ProcessRun::State {
   caf::actor coordinator;
   std::atomic<bool> begun = false;          // there is a coordinator to interrupt
   std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Before the actors go (PR-1)
+  std::string control_socket;               // its local socket, removed when this process leaves at once; else empty
+  std::unique_ptr<RunQuestions> questions;  // of the watchdog, on rank 0
+  StopRequests stop_requests;               // of the signal thread
+  std::atomic<bool> stopping = false;       // the orderly end has begun
+  Watchdog* watchdog = nullptr;             // while the run lasts
 
   void check_surroundings() const;
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
@@ -98,17 +107,24 @@ struct ProcessRun::State {
   void spawn_coordinator(LocalActors& local);
   void spawn_replicas(LocalActors& local);
   void introduce();
-  void ignore_signals() const;
-  void ignore_termination() const;
   CoordinatorOptions coordinator_options(const caf::actor& source) const;
   ProcessSummary summary() const;
   void stop();
   RunResult succeed(const RunOutcome& outcome);
   int fail(const RunOutcome& outcome, Launcher& launcher);
-  void stop_in_order();
-  void interrupted(int count, Launcher& launcher);
+  void stop_in_order(const std::string& reason);
+  void signalled(int signal, Launcher& launcher);
+  [[noreturn]] void leave(Launcher& launcher, int status);
+  void bound(std::string phase, std::chrono::milliseconds most) const;
+  void close_failed_start(Launcher& launcher, const std::string& problem);
+  void watch_progress();
+  [[nodiscard]] StallLook look();
   void write_outputs(RunResult& result, const ProcessTotals& totals);
   void print_header() const;
+  /// "section 'student' replica 0".
+  [[nodiscard]] std::string label_of(SectionId section, ReplicaIndex replica) const {
+    return "section '" + plan.graph.node(section).name + "' replica " + std::to_string(replica.value());
+  }
   /// " on host b", where there are several.
   [[nodiscard]] std::string on_host(std::uint32_t host) const;
   /// A line for a person, from any thread.

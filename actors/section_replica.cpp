@@ -34,7 +34,7 @@ void add_to(WorkDone& all, const WorkDone& one) {
 }  // namespace
 
 SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
-    : caf::event_based_actor(config), spec_(std::move(spec)), lane_(lane_options(spec_)) {
+    : RunActor(config, spec.supervisor), spec_(std::move(spec)), lane_(lane_options(spec_)) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
   for (std::uint32_t rank = 0; rank < spec_.ranks.size(); ++rank) {
     // A weak reference: buffers and copies outlive the actor when the run ends early.
@@ -65,6 +65,7 @@ ReplicaAddress SectionReplica::address() const {
 }
 
 void SectionReplica::on_exit() {
+  RunActor::on_exit();
   coordinator_ = nullptr;
   snapshot_.reset();  // it knows this actor
   for (const auto& rank : ranks_) rank->reductions().leave();
@@ -134,7 +135,7 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](WorkDone& result) { rank_done(std::move(result)); },
       [this](const Failure& failure) { fail(failure.message); },
-      [this](StatusRequest) { return waits_for(); },
+      [this](StatusRequest) { return status(); },
   };
 }
 
@@ -194,6 +195,7 @@ BuffersFree SectionReplica::buffers_free() const {
 }
 
 void SectionReplica::pump() {
+  ++events_;
   if (failed_) return;
   if (stage_ != Stage::idle) return continue_exchange();
   const std::optional<Work> next = lane_.next(buffers_free());
@@ -269,6 +271,7 @@ void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, st
 }
 
 void SectionReplica::rank_done(WorkDone result) {
+  ++events_;
   if (exchanging()) {
     ranks_[result.layout_rank]->reductions().worked(
         [this](const caf::actor& to, ShardRead read) { tell(this, to, read); });
@@ -350,7 +353,7 @@ void SectionReplica::check(const Status& status) {
 void SectionReplica::fail(const std::string& message) {
   if (failed_) return;
   failed_ = true;
-  tell(this, spec_.supervisor, Failure{where() + ": " + message});
+  report(message);
 }
 
 }  // namespace maestro

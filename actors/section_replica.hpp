@@ -14,10 +14,11 @@
 #include "actors/messages.hpp"
 #include "actors/pass_log.hpp"
 #include "actors/replica_snapshot.hpp"
+#include "actors/run_actor.hpp"
 
 namespace maestro {
 
-class SectionReplica : public caf::event_based_actor {
+class SectionReplica : public RunActor {
  public:
   SectionReplica(caf::actor_config& config, ReplicaSpec spec);
   caf::behavior make_behavior() override;
@@ -74,7 +75,8 @@ class SectionReplica : public caf::event_based_actor {
   void write_finished(std::uint64_t cookie);
   void check(const Status& status);
   void fail(const std::string& message);
-  [[nodiscard]] std::string where() const;
+  [[nodiscard]] std::string where() const override;
+  [[nodiscard]] WaitingFor status() const;
   [[nodiscard]] WaitingFor waits_for() const;
   [[nodiscard]] WaitingFor idle_waits_for() const;
   [[nodiscard]] BuffersFree buffers_free() const;
@@ -117,6 +119,7 @@ class SectionReplica : public caf::event_based_actor {
   ParameterBuffer gathering_ = ParameterBuffer::first_moments;  // of it
   std::optional<NormTotal> norm_total_;                         // the last one; of step_ when it came early
   bool failed_ = false;
+  std::uint64_t events_ = 0;  // messages of progress so far
   std::optional<TraceTime> idle_since_;
   std::string idle_reason_;
 };

@@ -31,6 +31,17 @@ std::vector<ReplicaIndex> senders(const ArrivalPlan& arrival) {
 
 }  // namespace
 
+WaitingFor SectionReplica::status() const {
+  WaitingFor answer = waits_for();
+  answer.events = events_;
+  const bool idle = answer.kind == WaitKind::token;
+  if (idle && spec_.snapshots != nullptr && spec_.snapshots->busy()) {
+    answer.kind = WaitKind::nothing;
+    answer.doing = "checkpoint";
+  }
+  return answer;
+}
+
 WaitingFor SectionReplica::waits_for() const {
   WaitingFor answer;
   answer.section = answer.peer = spec_.section;

@@ -1,56 +1,129 @@
 #include "actors/signal_watcher.hpp"
 
-#include <poll.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <cstdint>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "runtime/core/result.hpp"
 
 namespace maestro {
 
 namespace {
 
-sigset_t watched_signals() {
+constexpr std::pair<int, const char*> ending_signals[] = {
+    {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}, {SIGXCPU, "SIGXCPU"}};
+constexpr int status_of_a_signal = 130;
+
+/// The pipe of the SignalWatcher; negative: there is none. A signal handler can reach nothing but a global.
+std::atomic<int> watcher_pipe = -1;
+static_assert(std::atomic<int>::is_always_lock_free);
+
+sigset_t set_of_ending_signals() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
+  for (const auto& [signal, name] : ending_signals) sigaddset(&set, signal);
   return set;
+}
+
+/// Calls only async-signal-safe functions.
+void on_ending_signal(int signal) {
+  const int before = errno;
+  const int pipe = watcher_pipe.load();
+  if (pipe >= 0) {
+    const auto number = static_cast<unsigned char>(signal);
+    (void)!write(pipe, &number, 1);
+    errno = before;
+    return;
+  }
+  char line[64] = "error: ended by ";
+  for (const auto& [known, name] : ending_signals) {
+    if (known == signal) std::strcat(line, name);
+  }
+  std::strcat(line, "\n");
+  (void)!write(STDERR_FILENO, line, std::strlen(line));
+  _exit(status_of_a_signal);
+}
+
+void set_mask(int how) {
+  const sigset_t set = set_of_ending_signals();
+  pthread_sigmask(how, &set, nullptr);
 }
 
 }  // namespace
 
-void block_signals() {
-  const sigset_t set = watched_signals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+void prepare_signals() {
+  for (const int fault : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE}) signal(fault, SIG_DFL);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+  struct sigaction action {};
+  action.sa_handler = on_ending_signal;
+  action.sa_mask = set_of_ending_signals();
+  action.sa_flags = SA_RESTART;
+  for (const auto& [signal, name] : ending_signals) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (signal != SIGHUP || before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
+  sigset_t none;  // a launcher or an early start may have blocked any
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);
 }
 
-SignalWatcher::SignalWatcher(std::function<void(int)> on_signal)
-    : on_signal_(std::move(on_signal)), stop_event_(eventfd(0, EFD_CLOEXEC)), thread_([this] { run(); }) {}
+std::string signal_name(int signal) {
+  for (const auto& [known, name] : ending_signals) {
+    if (known == signal) return name;
+  }
+  return "signal " + std::to_string(signal);
+}
+
+StopRequests::Wish StopRequests::signalled(int signal, Time now) {
+  if (!first_) {
+    first_ = now;
+    return Wish::stop_in_order;
+  }
+  return signal == SIGINT && now - *first_ >= repeat_after ? Wish::leave_at_once : Wish::nothing;
+}
+
+SignalWatcher::SignalWatcher(std::function<void(int)> on_signal) : on_signal_(std::move(on_signal)) {
+  if (pipe2(ends_, O_CLOEXEC) != 0) {
+    throw JobError(std::string("cannot watch signals: no pipe: ") + std::strerror(errno), ErrorCode::unavailable);
+  }
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& problem) {
+    close(ends_[0]);
+    close(ends_[1]);
+    throw JobError(std::string("cannot watch signals: no thread: ") + problem.what(), ErrorCode::unavailable);
+  }
+  watcher_pipe = ends_[1];
+  set_mask(SIG_BLOCK);  // for the threads that follow: calls of theirs are not interrupted
+}
 
 SignalWatcher::~SignalWatcher() {
-  const std::uint64_t one = 1;
-  (void)!write(stop_event_, &one, sizeof one);
+  watcher_pipe = -1;
+  const unsigned char end = 0;
+  (void)!write(ends_[1], &end, 1);
   thread_.join();
-  close(stop_event_);
+  set_mask(SIG_UNBLOCK);
+  close(ends_[0]);
+  close(ends_[1]);
 }
 
 void SignalWatcher::run() {
-  const sigset_t set = watched_signals();
-  const int signals = signalfd(-1, &set, SFD_CLOEXEC);
-  int count = 0;
   while (true) {
-    pollfd watched[2] = {{signals, POLLIN, 0}, {stop_event_, POLLIN, 0}};
-    if (poll(watched, 2, -1) < 0) continue;
-    if (watched[1].revents != 0) break;
-    signalfd_siginfo info;
-    if (read(signals, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) on_signal_(++count);
+    unsigned char number = 0;
+    const ssize_t got = read(ends_[0], &number, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got != 1 || number == 0) return;
+    on_signal_(number);
   }
-  close(signals);
 }
 
 }  // namespace maestro

@@ -1,26 +1,54 @@
-// Ctrl-C and SIGTERM as calls on a thread of their own. Signals must be blocked before any other thread starts.
+// Signals that end a run, as calls on a thread of their own: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU. Schedulers
+// send the last two before a limit; SIGHUP comes from a terminal that is closed.
+//
+// SW-1 (never deaf): without a SignalWatcher, such a signal ends the process with one line and status 130.
+// SW-2 (stop once): every signal but a second SIGINT asks for the orderly end, however many come. A SIGINT counts as
+//       the second only `repeat_after` after the first signal, because `timeout` and shells send one request twice.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
+#include <string>
 #include <thread>
 
 namespace maestro {
 
-/// Blocks SIGINT and SIGTERM in the calling thread and those it starts later; ignores SIGPIPE. Call first in main.
-void block_signals();
+/// Call first in main: threads inherit its effects. Takes the signals back from libraries that set handlers when they
+/// are loaded (libpsm2, which libfabric loads), and ignores SIGPIPE and SIGXFSZ, so that a write reports EPIPE or
+/// EFBIG. SIGHUP stays ignored when it was (nohup).
+void prepare_signals();
 
+/// "SIGTERM"; "signal 99" for one without a name here.
+[[nodiscard]] std::string signal_name(int signal);
+
+/// Decides what a signal asks of a run (SW-2). Not thread-safe.
+class StopRequests {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  enum class Wish { nothing, stop_in_order, leave_at_once };
+  static constexpr std::chrono::seconds repeat_after{1};
+
+  Wish signalled(int signal, Time now);
+
+ private:
+  std::optional<Time> first_;
+};
+
+/// At most one at a time in a process.
 class SignalWatcher {
  public:
-  /// `on_signal` gets 1 for the first signal, 2 for the second and so on.
-  explicit SignalWatcher(std::function<void(int count)> on_signal);
+  /// Calls `on_signal` on a thread of its own, one call after the other. Throws JobError, `unavailable`: no descriptor
+  /// or thread is left.
+  explicit SignalWatcher(std::function<void(int signal)> on_signal);
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;
 
  private:
   void run();
-  std::function<void(int)> on_signal_;
-  int stop_event_;
+  std::function<void(int signal)> on_signal_;
+  int ends_[2] = {-1, -1};  // of a pipe: signal handlers write numbers of signals, 0 ends the thread
   std::thread thread_;
 };
 

@@ -1,5 +1,7 @@
 #include "actors/snapshot_writer.hpp"
 
+#include "actors/caf_compat.hpp"
+
 namespace maestro {
 
 namespace {
@@ -69,7 +71,8 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
 
 void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapshot, Written written) {
   auto held = std::make_shared<SectionSnapshot>(std::move(snapshot));  // std::function wants copyable captures
-  thread_.submit(Priority::critical, [this, staging = std::move(staging), held, written = std::move(written)] {
+  const auto failed = [written](const std::string& problem) { written(Error{ErrorCode::unavailable, problem}); };
+  const auto work = [this, staging = std::move(staging), held, written = std::move(written)] {
     SectionState state;
     state.config = held->config;
     state.parameters = held->values.tensors;
@@ -79,6 +82,19 @@ void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapsh
     state.optimizer_step = held->updates;
     state.part = held->part;
     written(store_.write_section(staging, held->section, state));
+  };
+  run(work, failed);
+}
+
+void SnapshotWriter::run(std::function<void()> work, std::function<void(const std::string&)> failed) {
+  ++pending_;
+  thread_.submit(Priority::critical, [this, work = std::move(work), failed = std::move(failed)] {
+    try {
+      work();
+    } catch (const std::exception&) {
+      failed(describe(std::current_exception()));
+    }
+    --pending_;
   });
 }
 

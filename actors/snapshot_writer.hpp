@@ -1,6 +1,7 @@
 // Writes snapshots of sections beside training: one thread per process, started on first use.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -42,13 +43,16 @@ class SnapshotWriter {
   using Written = std::function<void(Result<std::vector<FileRecord>>)>;
   /// Returns at once; `written` is called on the writer's thread.
   void write(std::filesystem::path staging, SectionSnapshot snapshot, Written written);
-  /// Any other file work that must not block an actor.
-  void run(std::function<void()> work) { thread_.submit(Priority::critical, std::move(work)); }
+  /// Any other file work that must not block an actor. What it throws goes to `failed` as one line.
+  void run(std::function<void()> work, std::function<void(const std::string&)> failed);
+  /// Whether work is queued or under way.
+  [[nodiscard]] bool busy() const { return pending_.load(std::memory_order_relaxed) > 0; }
   [[nodiscard]] const CheckpointStore& store() const { return store_; }
   void stop() { thread_.stop(); }
 
  private:
   CheckpointStore store_;
+  std::atomic<int> pending_ = 0;
   WorkThread thread_;
 };
 

@@ -1,7 +1,6 @@
 #include "actors/supervisor.hpp"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <utility>
 
 #include "actors/wait_text.hpp"
@@ -11,12 +10,14 @@ namespace maestro {
 
 namespace {
 constexpr std::chrono::milliseconds settle_time(250);
+constexpr std::chrono::milliseconds own_settle_time(100);  // for the Failure of an actor that has ended
 constexpr std::chrono::seconds greeting_limit(5);
 constexpr std::chrono::seconds telling_limit(1);
 }  // namespace
 
 std::string process_label(const ProcessHello& process, const SectionGraph& graph) {
-  std::string label = "process " + std::to_string(process.rank.value()) + " (pid " + std::to_string(process.pid);
+  std::string label =
+      "process " + std::to_string(process.rank.value()) + " (pid " + std::to_string(process.process.pid);
   if (!process.host.empty()) label += ", host " + process.host;
   if (process.rank == ProcessRank(0)) label += ", coordinator";
   for (const ReplicaAddress& replica : process.replicas) {
@@ -26,14 +27,16 @@ std::string process_label(const ProcessHello& process, const SectionGraph& graph
 }
 
 Supervisor::Supervisor(caf::actor_config& config, SupervisorOptions options)
-    : caf::event_based_actor(config), options_(std::move(options)) {
-  set_down_handler([this](caf::down_msg& down) { lost(down); });
+    : caf::event_based_actor(config), options_(std::move(options)), peers_(options_.peer_timeout) {
+  set_down_handler([this](caf::down_msg& message) { down(message); });
+  report_every_end(this, [this](const std::string& problem) { fail("supervisor: " + problem, true); });  // SV-6
 }
 
 void Supervisor::on_exit() {
   local_ = LocalActors();
   directory_ = Directory();
   watched_.clear();
+  own_.clear();
   root_ = nullptr;
 }
 
@@ -54,6 +57,11 @@ caf::behavior Supervisor::make_behavior() {
       [this](const ProcessJoined& process) { joined(process); },
       [this](const LocalActors& local) {
         local_ = local;
+        for (const OwnActor& own : local_.own) {
+          own_[own.actor.address()] = own.label;
+          monitor(own.actor);
+        }
+        local_.own.clear();
         tell(this, root_, local_.hello);
       },
       [this](const ProcessHello& hello) { introduced(hello); },
@@ -67,10 +75,18 @@ caf::behavior Supervisor::make_behavior() {
       [this](BridgeReady) { tell(this, root_, ProcessReady{options_.rank}); },
       [this](const ProcessReady& message) { ready(message); },
       [this](StartTimeout) { start_timed_out(); },
+      [this](WiringTimeout) { wiring_timed_out(); },
       [this](const ChildEnded& child) { child_ended(child); },
       [this](LossSettled) { report_loss(); },
+      [this](const Heartbeat& peer) { peers_.heard(peer.rank); },
+      [this](BeatDue) { beat(); },
+      [this](Interrupt) {
+        if (!is_root()) return tell(this, root_, Interrupt{});
+        if (options_.stop_run) options_.stop_run();
+      },
       [this](const NeighbourLost& loss) {
-        fail("process " + std::to_string(options_.rank.value()) + " lost its connection to " + loss.peer +
+        fail("process " + std::to_string(options_.rank.value()) + " lost its connection to " + loss.peer + " in step " +
+                 std::to_string(options_.current_step->load(std::memory_order_relaxed)) +
                  ", which process 0 still reaches; check the network between their hosts",
              prints({}));
       },
@@ -93,7 +109,8 @@ void Supervisor::join(const JoinRoot& message) {
     root.supervisor = root_;
     watch(root);
   }
-  tell(this, root_, ProcessJoined{options_.rank, getpid(), options_.host, caf::actor_cast<caf::actor>(this)});
+  tell(this, root_, ProcessJoined{options_.rank, own_identity(), options_.host, caf::actor_cast<caf::actor>(this)});
+  beat();
   if (is_root()) delayed_send(this, options_.start_timeout, StartTimeout{});
 }
 
@@ -102,7 +119,7 @@ void Supervisor::joined(const ProcessJoined& process) {
   if (process.rank == options_.rank) return;
   ProcessHello known;
   known.rank = process.rank;
-  known.pid = process.pid;
+  known.process = process.process;
   known.host = process.host;
   known.supervisor = process.supervisor;
   watch(known);
@@ -115,10 +132,19 @@ void Supervisor::start_timed_out() {
        true);
 }
 
+void Supervisor::wiring_timed_out() {
+  if (wired_) return;
+  fail("the processes have not connected to each other within " +
+           std::to_string(options_.start_timeout.count() / 1000) + " s: " + std::to_string(ready_) + " of " +
+           std::to_string(options_.processes) + " are ready",
+       true);
+}
+
 void Supervisor::watch(const ProcessHello& process) {
   const bool known = watched_.contains(process.supervisor.address());
   watched_[process.supervisor.address()] = process;
   if (!known) monitor(process.supervisor);
+  peers_.add(process.rank);
 }
 
 void Supervisor::introduced(const ProcessHello& hello) {
@@ -130,6 +156,7 @@ void Supervisor::introduced(const ProcessHello& hello) {
   directory_.processes.push_back(hello);
   if (hello.rank != options_.rank) watch(hello);
   if (static_cast<std::int64_t>(directory_.processes.size()) < options_.processes) return;
+  delayed_send(this, options_.start_timeout, WiringTimeout{});
   Neighbours neighbours;
   for (const ProcessHello& process : directory_.processes) {
     neighbours.all.push_back({process.rank, process.actors_host, process.actors_port});
@@ -217,11 +244,29 @@ void Supervisor::child_ended(const ChildEnded& child) {
   fail("process " + std::to_string(child.rank.value()) + " ended before the job began: " + child.how, true);
 }
 
-void Supervisor::lost(const caf::down_msg& down) {
+/// Sends heartbeats to the processes that this one watches, and judges theirs.
+void Supervisor::beat() {
+  if (ended_ || options_.processes == 1) return;
+  delayed_send(this, PeerWatch::interval_of(options_.peer_timeout), BeatDue{});
+  for (const auto& [address, process] : watched_) tell(this, process.supervisor, Heartbeat{options_.rank});
+  for (const ProcessRank silent : peers_.silent(clock().now())) {
+    const auto found = std::ranges::find_if(watched_, [&](const auto& entry) { return entry.second.rank == silent; });
+    if (found != watched_.end()) lost(found->second);
+  }
+}
+
+void Supervisor::down(const caf::down_msg& message) {
+  if (const auto own = own_.find(message.source); own != own_.end()) return own_ended(own->second, message.reason);
+  if (const auto found = watched_.find(message.source); found != watched_.end()) lost(found->second);
+}
+
+void Supervisor::own_ended(const std::string& label, const caf::error& reason) {
+  if (ended_) return;
+  delayed_send(this, own_settle_time, Failure{label + " ended in mid-run: " + home_system().render(reason)});
+}
+
+void Supervisor::lost(const ProcessHello& process) {
   if (ended_ || loss_) return;
-  const auto found = watched_.find(down.source);
-  if (found == watched_.end()) return;
-  const ProcessHello& process = found->second;
   const bool neighbour = !is_root() && process.rank != ProcessRank(0);
   if (finishing_ && (neighbour || summarised_.contains(process.rank))) return;  // it has left in order
   if (neighbour) return lost_neighbour(process);
@@ -242,8 +287,8 @@ void Supervisor::lost_neighbour(const ProcessHello& process) {
 void Supervisor::note_loss(const ProcessHello& process) {
   Loss loss;
   loss.rank = process.rank;
-  loss.pid = process.pid;
-  loss.peer = process.pid == 0 ? "process 0 (coordinator)" : process_label(process, *options_.graph);
+  loss.process = process.process;
+  loss.peer = process.process.pid == 0 ? "process 0 (coordinator)" : process_label(process, *options_.graph);
   loss.step = std::to_string(options_.current_step->load(std::memory_order_relaxed));
   loss_ = std::move(loss);
   ask_survivors();
@@ -281,7 +326,7 @@ void Supervisor::report_loss() {
     outcome.error = "lost " + loss_->peer + " in step " + loss_->step + ": " + how_lost();
     for (const std::string& waiting : loss_->waiting) outcome.error += "; " + waiting;
   }
-  if (loss_->pid != 0 && on_this_host(loss_->rank)) outcome.lost_pids.push_back(loss_->pid);
+  if (on_this_host(loss_->rank)) outcome.lost.push_back(loss_->process);
   if (is_root()) {
     const std::string told = "lost " + loss_->peer + " in step " + loss_->step + ": " + how_lost();
     for (const auto& [address, process] : watched_) {

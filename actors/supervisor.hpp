@@ -2,12 +2,14 @@
 // others report to it and watch it in turn.
 //
 // SV-1: the outcome of a process is decided once, by the first failure or by the orderly end.
-// SV-2: a death is told by CAF's down message; whoever notices first tells all others.
+// SV-2: a death shows as CAF's down message, silence by PeerWatch; the process that notices first informs all others.
 // SV-3: on every host one process prints the error of a failed run: its first one that was not lost.
 // SV-4: a loss is reported `settle_time` after it was noticed, with what the survivors and the launcher said until
 // then.
 // SV-5: every process has a connection of its own to every other one before handles of actors are exchanged, and
 // watches it. Two that lose each other while rank 0 reaches both end the run, too.
+// SV-6: the end of any actor of the process before the run's end, and an exception in the supervisor itself, fail the
+// run.
 #pragma once
 
 #include <atomic>
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "actors/peer_watch.hpp"
 #include "runtime/graph/section_graph.hpp"
 
 namespace maestro {
@@ -30,7 +33,7 @@ struct RunOutcome {
   bool ok = false;
   std::string error;  ///< one line; empty when another process prints it
   std::vector<ProcessSummary> processes;
-  std::vector<std::int64_t> lost_pids;
+  std::vector<ProcessIdentity> lost;  ///< of this host; stopped ones would stay for ever
 };
 
 /// Set once; read by the process's main thread.
@@ -68,6 +71,7 @@ struct SupervisorOptions {
   std::shared_ptr<OutcomePromise> outcome;  ///< shared with the main thread
   std::atomic<std::uint64_t>* current_step = nullptr;
   std::function<ProcessSummary()> summary;
+  std::function<void()> stop_run;  ///< on rank 0: ends the run in order; may be empty
 };
 
 /// Where to report: the first thing that a supervisor hears.
@@ -75,17 +79,24 @@ struct JoinRoot {
   caf::actor root;  ///< rank 0's supervisor; this actor itself on rank 0
 };
 
-/// The process's own actors, told after they were spawned.
+/// An actor that must not end before the run does.
+struct OwnActor {
+  caf::actor actor;
+  std::string label;  ///< "section 'student' replica 0"
+};
+
+/// The process's own actors, sent after they were spawned.
 struct LocalActors {
   ProcessHello hello;
   caf::actor bridge;
-  caf::actor coordinator;  ///< rank 0 only
+  caf::actor coordinator;     ///< rank 0 only
+  std::vector<OwnActor> own;  ///< all of them
 };
 
 /// A lost process, and what the survivors wait for.
 struct Loss {
   ProcessRank rank;
-  std::int64_t pid = 0;
+  ProcessIdentity process;
   std::string peer;
   std::string step;
   std::vector<std::string> waiting;
@@ -115,9 +126,13 @@ class Supervisor : public caf::event_based_actor {
   void check_met();
   void neighbours_met();
   void start_timed_out();
+  void wiring_timed_out();
   void wire(const Directory& directory);
   void ready(const ProcessReady& ready);
-  void lost(const caf::down_msg& down);
+  void down(const caf::down_msg& down);
+  void own_ended(const std::string& label, const caf::error& reason);
+  void beat();
+  void lost(const ProcessHello& process);
   void lost_neighbour(const ProcessHello& process);
   void note_loss(const ProcessHello& process);
   void ask_survivors();
@@ -134,6 +149,8 @@ class Supervisor : public caf::event_based_actor {
   Directory directory_;
   caf::actor root_;
   std::map<caf::actor_addr, ProcessHello> watched_;
+  std::map<caf::actor_addr, std::string> own_;  // labels of the process's own actors
+  PeerWatch peers_;
   std::size_t joined_ = 0;   // on rank 0
   bool introduced_ = false;  // the neighbours are known
   std::set<ProcessRank> met_;
@@ -152,6 +169,10 @@ class Supervisor : public caf::event_based_actor {
 
 /// To the supervisor itself: what is not known about a loss by now stays unknown.
 struct LossSettled {};
+/// To the supervisor itself: all processes have had the time to connect to each other.
+struct WiringTimeout {};
+/// To the supervisor itself: heartbeats are due.
+struct BeatDue {};
 /// To the supervisor itself: rank 0 has had the time to notice this loss by itself.
 struct NeighbourLost {
   std::string peer;
@@ -161,5 +182,7 @@ struct NeighbourLost {
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LossSettled)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::NeighbourLost)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::BeatDue)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::WiringTimeout)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::JoinRoot)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LocalActors)

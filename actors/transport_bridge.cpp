@@ -7,17 +7,13 @@ namespace maestro {
 
 TransportBridge::TransportBridge(caf::actor_config& config, Network* network, const SectionGraph* graph,
                                  caf::actor supervisor, std::chrono::milliseconds grace)
-    : caf::event_based_actor(config),
-      network_(network),
-      graph_(graph),
-      supervisor_(std::move(supervisor)),
-      grace_(grace) {}
+    : RunActor(config, std::move(supervisor)), network_(network), graph_(graph), grace_(grace) {}
 
 caf::behavior TransportBridge::make_behavior() {
   return {
       [this](const Directory& directory) { connect(directory); },
       [this](const TransferBroken& broken) { delayed_send(this, grace_, Failure{broken.message}); },
-      [this](const Failure& failure) { tell(this, supervisor_, failure); },
+      [this](const Failure& failure) { tell(this, supervisor(), failure); },
   };
 }
 
@@ -26,9 +22,9 @@ void TransportBridge::connect(const Directory& directory) {
     for (const ProcessHello& process : directory.processes) {
       network_->connect(process.rank, process.endpoint, process_label(process, *graph_));
     }
-    tell(this, supervisor_, BridgeReady{});
+    tell(this, supervisor(), BridgeReady{});
   } catch (const JobError& problem) {
-    tell(this, supervisor_, Failure{std::string("transport: ") + problem.what()});
+    report(problem.what());
   }
 }
 

@@ -7,25 +7,25 @@
 
 #include "actors/messages.hpp"
 #include "actors/network.hpp"
+#include "actors/run_actor.hpp"
 #include "runtime/graph/section_graph.hpp"
 
 namespace maestro {
 
-class TransportBridge : public caf::event_based_actor {
+class TransportBridge : public RunActor {
  public:
   /// `grace`: how long a failed write waits for news of a lost peer. The network outlives the actor system.
   TransportBridge(caf::actor_config& config, Network* network, const SectionGraph* graph, caf::actor supervisor,
                   std::chrono::milliseconds grace);
   caf::behavior make_behavior() override;
   const char* name() const override { return "maestro.transport_bridge"; }
-  void on_exit() override { supervisor_ = nullptr; }
 
  private:
+  [[nodiscard]] std::string where() const override { return "transport"; }
   void connect(const Directory& directory);
 
   Network* network_;
   const SectionGraph* graph_;
-  caf::actor supervisor_;
   std::chrono::milliseconds grace_;
 };
 

@@ -1,20 +1,17 @@
 #include "transport/shared_memory_sweep.hpp"
 
-#include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <system_error>
+
+#include "runtime/core/process_identity.hpp"
 
 namespace maestro {
 namespace {
@@ -22,52 +19,14 @@ namespace {
 constexpr std::string_view prefix = "maestro-";
 
 struct Owner {
-  std::uint64_t pid_namespace = 0;  // inode of /proc/<pid>/ns/pid
-  std::uint64_t pid = 0;
-  std::uint64_t started = 0;  // clock ticks after boot; tells processes of one number apart
+  ProcessIdentity process;
   std::uint64_t user = 0;
 
   friend bool operator==(const Owner&, const Owner&) = default;
 };
 
-struct ProcessStat {
-  char state = 0;
-  std::uint64_t started = 0;
-};
-
-// proc(5): "pid (name) state ..." with the start time as field 22; the name may hold anything, parentheses included.
-std::optional<ProcessStat> read_stat(std::uint64_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  const auto name_end = line.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(line.substr(name_end + 1));
-  ProcessStat stat;
-  fields >> stat.state;
-  std::string skipped;
-  for (int field = 4; field < 22; ++field) fields >> skipped;
-  fields >> stat.started;
-  if (!fields) return std::nullopt;
-  return stat;
-}
-
-// A zombie has a number until its parent asks for its status, but maps nothing any more.
-bool is_alive(const Owner& owner) {
-  if (const auto stat = read_stat(owner.pid)) {
-    return stat->started == owner.started && stat->state != 'Z' && stat->state != 'X';
-  }
-  return kill(static_cast<pid_t>(owner.pid), 0) == 0 || errno != ESRCH;  // without /proc: a number in use keeps all
-}
-
 Owner this_process() {
-  Owner own;
-  struct stat pid_namespace {};
-  if (stat("/proc/self/ns/pid", &pid_namespace) == 0) own.pid_namespace = pid_namespace.st_ino;
-  own.pid = static_cast<std::uint64_t>(getpid());
-  if (const auto stat = read_stat(own.pid)) own.started = stat->started;
-  own.user = getuid();
-  return own;
+  return {own_identity(), getuid()};
 }
 
 // A number at the front of `text` with `separator` behind it; takes both off.
@@ -91,7 +50,7 @@ std::optional<Owner> owner_of(std::string_view name) {
   const auto serial = started ? take_number(name, ':') : std::nullopt;
   const auto user = serial ? take_number(name, ':') : std::nullopt;
   if (!user || name.find_first_not_of("0123456789_") != std::string_view::npos) return std::nullopt;
-  return Owner{*pid_namespace, *pid, *started, *user};
+  return Owner{{*pid_namespace, static_cast<std::int64_t>(*pid), *started}, *user};
 }
 
 Result<std::vector<std::string>> sweep(const std::string& folder, const std::function<bool(const Owner&)>& may_go) {
@@ -118,7 +77,7 @@ Result<std::vector<std::string>> sweep(const std::string& folder, const std::fun
 
 std::string new_shared_memory_name() {
   static std::atomic<std::uint64_t> made{0};
-  const Owner own = this_process();
+  const ProcessIdentity own = own_identity();
   return std::string(prefix) + std::to_string(own.pid_namespace) + '-' + std::to_string(own.pid) + '-' +
          std::to_string(own.started) + '-' + std::to_string(made.fetch_add(1));
 }
@@ -126,7 +85,8 @@ std::string new_shared_memory_name() {
 Result<std::vector<std::string>> sweep_shared_memory(const std::string& folder) {
   const Owner own = this_process();
   return sweep(folder, [&own](const Owner& owner) {
-    return owner.pid_namespace == own.pid_namespace && owner.user == own.user && !is_alive(owner);
+    return owner.process.pid_namespace == own.process.pid_namespace && owner.user == own.user &&
+           !is_alive(owner.process);
   });
 }
 

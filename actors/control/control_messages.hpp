@@ -30,6 +30,9 @@ struct RunStatus {
   std::map<std::string, StepRow> latest;       ///< the last row of each section that has some
   std::optional<SchedulingRow> scheduling;     ///< of the last complete step
   std::string checkpoint;                      ///< path of the last one
+  bool announced = false;                      ///< there is work that has not ended
+  std::uint64_t events = 0;                    ///< messages of progress so far
+  std::string working;                         ///< what is done here or for the coordinator alone; empty: nothing
   std::shared_ptr<const Directory> directory;  ///< null until everybody is connected
   std::shared_ptr<const PlannedStep> planned;  ///< of the oldest unit that has a plan; may be null
 };

@@ -63,7 +63,7 @@ control::ReplicaFigures replica_figures(const ReplicaPlace& place, const Waiting
   figures.devices = place.devices;
   if (const auto process = places.processes.find(place.rank); process != places.processes.end()) {
     figures.host = process->second->host;
-    figures.pid = process->second->pid;
+    figures.pid = process->second->process.pid;
   }
   figures.state = control::ReplicaState::NO_ANSWER;
   if (answer == nullptr) return figures;

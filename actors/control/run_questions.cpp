@@ -108,6 +108,7 @@ RunQuestions::View RunQuestions::view(milliseconds patience) {
   }
   if (!told && !last()) view.run = status();
   remember(view.run);
+  view.fresh = told;
   return view;
 }
 

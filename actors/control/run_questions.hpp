@@ -24,6 +24,7 @@ class RunQuestions {
 
   struct View {
     RunStatus run;
+    bool fresh = false;                ///< the coordinator answered in time
     std::vector<WaitingFor> replicas;  ///< of those that answered in time
   };
   /// Within `patience` as far as the coordinator has ever answered: when it is late, with what it said last.

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <sstream>
+#include <system_error>
 
 #include "runtime/core/result.hpp"
 
@@ -206,21 +207,40 @@ void Launcher::start_remote(const std::string& program, const std::vector<std::s
 void Launcher::started(Child child) {
   {
     const std::lock_guard lock(mutex_);
-    running_[child.pid] = true;
+    running_.emplace(child.pid, ProcessHandle(identity_of(child.pid)));
   }
-  watchers_.emplace_back([this, child = std::move(child)] { watch(child); });
+  try {
+    watchers_.emplace_back([this, child] { watch(child); });
+  } catch (const std::system_error& problem) {
+    kill(child.pid, SIGKILL);
+    reap(child.pid);
+    throw JobError("cannot watch process " + std::to_string(child.rank.value()) + ": no thread: " + problem.what(),
+                   ErrorCode::unavailable);
+  }
+}
+
+/// Waits for the end of a child; its number is not free before it has left `running_` (LA-4).
+int Launcher::reap(pid_t pid) {
+  siginfo_t ended;
+  while (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    running_.erase(pid);
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
 }
 
 void Launcher::watch(const Child& child) {
   const std::string said = child.errors < 0 ? std::string() : relay(child.errors, child.host);
-  int status = 0;
-  while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = reap(child.pid);
   std::string how = how_it_ended(status);
   if (!said.empty() && status != 0) how += " (" + said + ")";
   {
     const std::lock_guard lock(mutex_);
-    running_[child.pid] = false;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) clean_ = false;
   }
   if (ended_) ended_(child.rank, how);
@@ -230,10 +250,7 @@ void Launcher::wait(std::chrono::milliseconds patience) const {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   const auto any_running = [this] {
     const std::lock_guard lock(mutex_);
-    for (const auto& [pid, running] : running_) {
-      if (running) return true;
-    }
-    return false;
+    return !running_.empty();
   };
   while (any_running() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));  // children report through waitpid, which has no timeout
@@ -249,16 +266,9 @@ void Launcher::end_all(std::chrono::milliseconds patience) {
 
 void Launcher::kill_all() {
   const std::lock_guard lock(mutex_);
-  for (const auto& [pid, running] : running_) {
-    if (running) kill(pid, SIGKILL);
+  for (const auto& [pid, child] : running_) {
+    if (!child.kill()) kill(pid, SIGKILL);
   }
-}
-
-std::vector<std::int64_t> Launcher::pids() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::int64_t> all;
-  for (const auto& [pid, running] : running_) all.push_back(pid);
-  return all;
 }
 
 bool Launcher::all_clean() const {

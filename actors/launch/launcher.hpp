@@ -5,6 +5,8 @@
 //       itself ends when it loses rank 0.
 // LA-2: secrets go to remote processes by their standard input alone: arguments and variables can be seen by others.
 // LA-3: what a remote process prints as an error comes out here, line by line, behind its host's name.
+// LA-4: a child is ended by its pidfd, or by its number while it has not been waited for; never by a number that may be
+//       another process's by now.
 #pragma once
 
 #include <sys/types.h>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/core/process_identity.hpp"
 
 namespace maestro {
 
@@ -59,8 +62,6 @@ class Launcher {
   void end_all(std::chrono::milliseconds patience);
   /// Kills at once; for a second Ctrl-C. Async-signal-safe enough for a signal thread.
   void kill_all();
-  /// Of all children, running or not. Thread-safe.
-  [[nodiscard]] std::vector<std::int64_t> pids() const;
   /// True when every child that ended so far did so with status 0.
   [[nodiscard]] bool all_clean() const;
 
@@ -77,10 +78,11 @@ class Launcher {
                     const RemoteShell& shell);
   void started(Child child);
   void watch(const Child& child);
+  int reap(pid_t pid);
 
   Ended ended_;
   mutable std::mutex mutex_;
-  std::map<pid_t, bool> running_;  // pid -> still running
+  std::map<pid_t, ProcessHandle> running_;
   bool clean_ = true;
   std::vector<std::thread> watchers_;
 };

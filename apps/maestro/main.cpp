@@ -1,5 +1,7 @@
-// The maestro command line. Exit status: 0 done (also after one Ctrl-C), 1 the run failed, 2 wrong input, 130 left at a
-// second Ctrl-C.
+// The maestro command line. Exit status: 0 done (also after one Ctrl-C or SIGTERM), 1 the run failed, 2 wrong input,
+// 130 left at a second Ctrl-C, or ended by a signal before the first step.
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 
 #include "actors/signal_watcher.hpp"
@@ -7,9 +9,19 @@
 #include "apps/maestro/control_commands.hpp"
 #include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/usage_error.hpp"
+#include "runtime/core/last_words.hpp"
 #include "runtime/core/result.hpp"
 
 namespace {
+
+/// Runs before the constructors of libraries: until main takes them back, libpsm2 answers signals with a backtrace and
+/// exit(1). Those that come meanwhile wait for prepare_signals().
+void hold_signals(int, char**, char**) {
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_BLOCK, &all, nullptr);
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const hold_signals_first)(int, char**, char**) = hold_signals;
 
 void add_run_options(CLI::App& command, maestro::RunOptions& run) {
   CLI::Option* processes =
@@ -33,7 +45,8 @@ void add_run_options(CLI::App& command, maestro::RunOptions& run) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  maestro::block_signals();
+  maestro::prepare_signals();
+  maestro::prepare_last_words();
   CLI::App app("maestro: actor-based dataflow runtime for compound LLM training", "maestro");
   app.set_version_flag("--version", std::string("maestro ") + MAESTRO_VERSION);
   app.require_subcommand(1);

@@ -27,6 +27,7 @@ struct TrainConfig {
   std::int64_t validate_every = 0;      ///< steps between validations; 0: only at the end
   std::int64_t validation_samples = 64; ///< at most; 0: all of the validation split, negative is refused
   std::int64_t ahead = 2;               ///< steps announced beyond the oldest unfinished one
+  double stall_timeout_s = 10.0;        ///< time without any progress after which a run ends; 0: never
   double peer_timeout_s = 2.0;          ///< silence after which a process counts as lost
   std::string clip = "section";         ///< "section": each section by its own norm; "global": one norm over all
   std::string out = "runs/default";     ///< folder for checkpoints, weights, report and trace

@@ -107,6 +107,7 @@ TrainConfig read_train(const JobTable& train) {
   out.validate_every = train.integer("validate_every", out.validate_every, at_least_zero);
   out.validation_samples = train.integer("validation_samples", out.validation_samples, at_least_zero);
   out.ahead = train.integer("ahead", out.ahead, {.min = 1, .max = 1024});
+  out.stall_timeout_s = train.number("stall_timeout_s", out.stall_timeout_s, {.min = 0, .max = 1e6});
   out.peer_timeout_s = train.number("peer_timeout_s", out.peer_timeout_s, positive);
   out.clip = train.choice("clip", out.clip, {"section", "global"});
   out.out = nonempty_text(train, "out", out.out, "a folder for the run's files");

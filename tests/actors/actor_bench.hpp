@@ -44,6 +44,11 @@ class ActorBench {
   void deliver_all() {
     while (!idle()) scheduler().run_once();
   }
+  /// Lets time pass for delayed messages, then delivers all.
+  void advance(caf::timespan time) {
+    scheduler().clock().advance_time(time);
+    deliver_all();
+  }
   /// Lets one actor, chosen at random, handle one message.
   template <class Random>
   void deliver_one(Random& random) {

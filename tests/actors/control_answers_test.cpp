@@ -38,7 +38,7 @@ class ControlAnswersTest : public ::testing::Test {
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
       ProcessHello& process = directory->processes.emplace_back();
       process.rank = ProcessRank(rank);
-      process.pid = 100 + rank;
+      process.process.pid = 100 + rank;
       process.host = "host" + std::to_string(rank);
     }
     run_.state = RunState::running;

@@ -18,14 +18,42 @@ class DataSourceTest : public ::testing::Test {
     return config;
   }
   BatchMetadata ask(std::int64_t validation_samples, std::uint64_t step, Pass pass) {
-    const caf::actor source = bench_.spawn<DataSource>(corpus_, Sampler(3, corpus_->samples(Split::train)),
+    const caf::actor source = bench_.spawn<DataSource>(supervisor_, corpus_, Sampler(3, corpus_->samples(Split::train)),
                                                        DataSourceOptions{8, validation_samples});
     return bench_.ask<BatchMetadata>(source, BatchRequest{StepId(step), pass});
   }
 
   std::shared_ptr<const Corpus> corpus_ = open_corpus(config(), 3);
+  std::vector<std::string> failures_;
   testing::ActorBench bench_;
+  caf::actor supervisor_ = bench_.stand_in([this](const Failure& failure) { failures_.push_back(failure.message); });
 };
+
+/// Throws while samples are prepared, as a corpus may when memory runs out.
+class Throwing final : public Corpus {
+ public:
+  explicit Throwing(std::shared_ptr<const Corpus> real) : real_(std::move(real)) {}
+  [[nodiscard]] std::uint64_t samples(Split split) const override { return real_->samples(split); }
+  [[nodiscard]] std::int64_t length(Split, SampleId) const override { throw std::bad_alloc(); }
+  [[nodiscard]] std::int64_t max_length() const override { return real_->max_length(); }
+  [[nodiscard]] std::int64_t vocabulary() const override { return real_->vocabulary(); }
+  [[nodiscard]] std::string describe() const override { return real_->describe(); }
+
+ private:
+  void read_exact(Split, SampleId, std::span<std::int32_t>, std::span<std::int32_t>) const override {}
+  std::shared_ptr<const Corpus> real_;
+};
+
+TEST_F(DataSourceTest, an_exception_of_the_corpus_reaches_the_supervisor_with_the_step) {  // RN-1
+  corpus_ = std::make_shared<Throwing>(corpus_);
+  const caf::actor source = bench_.spawn<DataSource>(supervisor_, corpus_, Sampler(3, corpus_->samples(Split::train)),
+                                                     DataSourceOptions{8, 0});
+  ::testing::internal::CaptureStdout();
+  bench_.send(source, BatchRequest{StepId(7), Pass::train});
+  bench_.deliver_all();
+  EXPECT_EQ(failures_, std::vector<std::string>{"data source, step 7: out of memory"});
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");  // RN-2
+}
 
 /// Says less of its samples than is true.
 class Understating final : public Corpus {

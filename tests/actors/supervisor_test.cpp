@@ -113,6 +113,7 @@ class SupervisorsTest : public ::testing::Test {
     options.outcome = outcomes_[rank];
     options.current_step = &current_step_;
     options.connected = [this](caf::event_based_actor*) { ++connected_; };
+    options.stop_run = [this] { ++interrupted_; };
     options.connect = [this, rank](caf::event_based_actor*, const std::string& host, std::uint16_t port,
                                    const auto& done, const auto& failed) {
       connections_.emplace_back(rank, host + ":" + std::to_string(port));
@@ -126,7 +127,7 @@ class SupervisorsTest : public ::testing::Test {
     local.bridge = bench_.stand_in([this, rank](const Directory&) { bench_.send(supervisors_[rank], BridgeReady{}); });
     local.coordinator = bench_.stand_in([](const Directory&) {}, [this](Begin) { ++begun_; });
     local.hello.rank = ProcessRank(rank);
-    local.hello.pid = 100 + rank;
+    local.hello.process.pid = 100 + rank;
     local.hello.host = rank == 0 ? "a" : "b";
     local.hello.build = "maestro 1 job test";
     local.hello.actors_host = local.hello.host;
@@ -149,6 +150,7 @@ class SupervisorsTest : public ::testing::Test {
   bool reachable_ = true;
   int connected_ = 0;
   int begun_ = 0;
+  int interrupted_ = 0;
   std::vector<std::pair<std::uint32_t, std::string>> connections_;  // who connected, and where
   testing::ActorBench bench_;
   std::vector<caf::actor> supervisors_;
@@ -199,10 +201,59 @@ TEST_F(SupervisorsTest,
   bench_.send(supervisors_[1], NeighbourLost{"process 2 (pid 102, host b)"});
   bench_.deliver_all();
   const std::string told =
-      "process 1 lost its connection to process 2 (pid 102, host b), which process 0 still reaches; check the network "
+      "process 1 lost its connection to process 2 (pid 102, host b) in step 4, which process 0 still reaches; check "
+      "the network "
       "between their hosts";
   EXPECT_EQ(error_of(0), told);
   EXPECT_EQ(error_of(1), told);
+}
+
+TEST_F(SupervisorsTest, a_process_whose_heartbeats_stay_away_is_lost) {  // SV-2
+  SupervisorOptions options;
+  options.graph = &graph_;
+  options.processes = 2;
+  options.hosts = {0, 0};
+  options.outcome = outcomes_[0];
+  options.current_step = &current_step_;
+  const caf::actor root = bench_.spawn<Supervisor>(options);
+  const caf::actor mute = bench_.stand_in([](const Heartbeat&) {}, [](const Failure&) {});
+  bench_.send(root, JoinRoot{root});
+  bench_.send(root, ProcessJoined{ProcessRank(1), {1, 101, 1}, "", mute});
+  bench_.deliver_all();
+  const auto beat = PeerWatch::interval_of(options.peer_timeout);
+  for (int beats = 0; beats < 8; ++beats) bench_.advance(beat);
+  EXPECT_EQ(error_of(0), std::nullopt);
+  for (int beats = 0; beats < 3; ++beats) bench_.advance(beat);
+  EXPECT_EQ(error_of(0), "lost process 1 (pid 101) in step 4: it was silent for too long");
+}
+
+TEST_F(SupervisorsTest, that_hear_each_other_go_on) {  // SV-2
+  start();
+  for (int beat = 0; beat < 100; ++beat) bench_.advance(PeerWatch::interval_of(std::chrono::milliseconds(2000)));
+  for (std::uint32_t rank = 0; rank < processes; ++rank) EXPECT_EQ(error_of(rank), std::nullopt);
+}
+
+TEST_F(SupervisorsTest, an_interrupt_of_any_process_reaches_rank_0) {
+  start();
+  bench_.send(supervisors_[2], Interrupt{});
+  bench_.deliver_all();
+  EXPECT_EQ(interrupted_, 1);
+}
+
+TEST_F(SupervisorTest, an_actor_of_the_process_that_ends_fails_the_run) {  // SV-6
+  LocalActors local;
+  const caf::actor planner = bench_.stand_in([](Begin) {});
+  local.hello.build = "maestro 1 job test";
+  local.hello.supervisor = supervisor_;
+  local.own.push_back({planner, "planner"});
+  tell_it(local);
+  caf::anon_send_exit(planner, caf::exit_reason::user_shutdown);
+  bench_.deliver_all();
+  EXPECT_FALSE(decided()) << "the actor's own Failure may be on its way";
+  bench_.advance(std::chrono::milliseconds(100));
+  ASSERT_TRUE(decided());
+  const std::string error = ended_.get().error;
+  EXPECT_NE(error.find("planner ended in mid-run"), std::string::npos) << error;
 }
 
 TEST(OutcomePromise, is_set_once) {  // SV-1
@@ -221,7 +272,7 @@ TEST(ProcessLabel, names_the_process_and_what_it_hosts) {
   graph.add(node);
   ProcessHello hello;
   hello.rank = ProcessRank(2);
-  hello.pid = 4711;
+  hello.process.pid = 4711;
   ReplicaAddress replica;
   replica.replica = ReplicaIndex(1);
   hello.replicas.push_back(replica);

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Ctrl-C: the first one ends a run in order, with a checkpoint; the second one leaves at once."""
 
+import json
 import os
 import signal
 import time
 import unittest
+from pathlib import Path
 
-from maestro_program import SystemTest, decoder, distillation
+from maestro_program import Run, SystemTest, decoder, distillation
 
 LONG = 1_000_000
 
@@ -57,8 +59,14 @@ class Interrupted(SystemTest):
             os.kill(members[processes - 1], signal.SIGSTOP)
         run.interrupt()
         self.assertTrue(run.wait_for_text("stopping after this step"), run.text)
-        run.interrupt()
         begin = time.monotonic()
+
+        def pressed_again():  # a Ctrl-C counts as the second one a second after the first
+            if run.process.poll() is None:
+                run.interrupt()
+            return not run.members()
+
+        run.wait_for(pressed_again)
         finished = run.wait()
         self.assertLess(time.monotonic() - begin, 5.0)
         self.assertTrue(run.wait_for(lambda: not run.members()))
@@ -82,6 +90,78 @@ class CtrlC(Interrupted):
     def test_twice_leaves_one_process_at_once(self):
         # The orderly end of one process may be faster than the second Ctrl-C; then it was a clean end.
         self.assertIn(self.leave_at_once(1, "auto").status, (130, 0))
+
+
+class Signals(Interrupted):
+    """What schedulers, `timeout`, a closed terminal and a lost limit send: save, and leave with one line."""
+
+    def stopped_by(self, processes, send):
+        run = self.start(self.job(), "--processes", processes)
+        self.assertTrue(run.wait_for_text("step "), run.text)
+        members = run.members()
+        send(run, members)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.error_lines(), [])
+        self.assertEqual(finished.out.count("stopping after this step"), 1, finished.describe())
+        self.assertTrue((self.folder / finished.report["checkpoint"]).is_dir())
+        self.assert_nothing_left(run)
+
+    def test_to_rank_0_end_a_run_in_order(self):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGXCPU):
+            for processes in (1, 2):
+                with self.subTest(number.name, processes=processes):
+                    self.stopped_by(processes, lambda run, members: os.kill(members[0], number))
+
+    def test_to_another_process_end_the_run_in_order(self):
+        self.stopped_by(2, lambda run, members: os.kill(members[1], signal.SIGTERM))
+
+    def test_to_the_whole_group_end_the_run_in_order(self):
+        def twice(run, members):  # as `timeout` does: first the child, then the group
+            os.kill(members[0], signal.SIGTERM)
+            for pid in members.values():
+                os.kill(pid, signal.SIGTERM)
+
+        for processes in (1, 3):
+            with self.subTest(processes=processes):
+                self.stopped_by(processes, twice)
+
+    def test_before_a_run_end_the_program_with_one_line(self):
+        workload = {"sections": [{"name": "a", "replicas": 2}, {"name": "b", "replicas": 2}],
+                    "edges": [{"from": "a", "to": "b"}],
+                    "samples": [{"id": at, "forward_ms": {"a": 1 + at % 7, "b": 1 + at % 5}} for at in range(200)]}
+        (self.folder / "workload.json").write_text(json.dumps(workload))
+
+        def catches(pid):
+            caught = int(Path("/proc", str(pid), "status").read_text().split("SigCgt:")[1].split()[0], 16)
+            return caught >> (signal.SIGXCPU - 1) & 1
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number.name):
+                run = Run(self.folder, ["simulate", "workload.json", "--budget-ms", "3000000"])
+                self.addCleanup(run.end)
+                self.assertTrue(run.wait_for(lambda: catches(run.process.pid)), run.text)
+                os.kill(run.process.pid, number)
+                finished = run.wait()
+                self.assertEqual(finished.status, 130, finished.describe())
+                self.assertEqual(finished.error_lines(), [f"error: ended by {number.name}"])
+
+    def test_all_processes_suspended_for_longer_than_the_peer_timeout_go_on(self):
+        run = self.start(self.job(), "--processes", 3, settings={"train.peer_timeout_s": 0.5})
+        self.assertTrue(run.wait_for_text("step "), run.text)
+        members = run.members()
+        for pid in members.values():
+            os.kill(pid, signal.SIGSTOP)
+        suspended = time.monotonic()
+        self.assertTrue(run.wait_for(lambda: time.monotonic() - suspended > 2.0))
+        for pid in members.values():
+            os.kill(pid, signal.SIGCONT)
+        resumed = time.monotonic()
+        self.assertTrue(run.wait_for(lambda: time.monotonic() - resumed > 2.0), run.text)
+        run.interrupt()
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.error_lines(), [])
 
 
 class CtrlCOfALaidOutJob(Interrupted):

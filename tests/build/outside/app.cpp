@@ -45,7 +45,7 @@ int train(int argc, char** argv, maestro::Console& console) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  maestro::block_signals();  // first: threads inherit the mask
+  maestro::prepare_signals();  // first: threads inherit the effects
   maestro::Console console(maestro::standard_streams());
   try {
     return train(argc, argv, console);

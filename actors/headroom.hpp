@@ -1,0 +1,18 @@
+// Whether this process may still start threads and open files. Libraries below (CAF, libfabric) hang or end the process
+// when they meet such a limit half-way; a run meets it here, in one line, before they start.
+#pragma once
+
+#include <cstddef>
+
+namespace maestro {
+
+struct Headroom {
+  std::size_t threads = 0;
+  std::size_t descriptors = 0;
+};
+
+/// Starts and ends that many threads, and opens and closes that many descriptors, all at once. Throws JobError,
+/// `unavailable`, with the limit that is in the way.
+void require_headroom(const Headroom& wanted);
+
+}  // namespace maestro

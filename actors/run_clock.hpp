@@ -1,0 +1,32 @@
+// Time in which this process ran. A process that is stopped (Ctrl-Z, docker pause, a snapshot of its machine) or
+// starved finds a gap between two looks at the clock: that time is nobody else's silence.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+namespace maestro {
+
+/// Looked at every `interval`; of a longer gap only twice the interval counts. Not thread-safe.
+class RunClock {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Duration = std::chrono::steady_clock::duration;
+  explicit RunClock(Duration interval) : most_(2 * interval) {}
+
+  /// Returns the time that this process has run since the first look.
+  Duration look(Time now) {
+    if (last_) ran_ += std::clamp(now - *last_, Duration(0), most_);
+    last_ = now;
+    return ran_;
+  }
+  [[nodiscard]] Duration ran() const { return ran_; }
+
+ private:
+  Duration most_;
+  Duration ran_{0};
+  std::optional<Time> last_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,49 @@
+// Which process a number means. Process numbers are reused, and each PID namespace (container) counts its own: a bare
+// number names a stranger sooner or later.
+//
+// PI-1 (never the wrong process): a signal goes only to the process that the identity was made of: one of the same PID
+//       namespace, with the same number and start time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+
+namespace maestro {
+
+struct ProcessIdentity {
+  std::uint64_t pid_namespace = 0;  ///< inode of /proc/<pid>/ns/pid; 0: unknown
+  std::int64_t pid = 0;
+  std::uint64_t started = 0;  ///< clock ticks after boot
+
+  friend bool operator==(const ProcessIdentity&, const ProcessIdentity&) = default;
+};
+
+/// Of the calling process. Thread-safe.
+[[nodiscard]] ProcessIdentity own_identity();
+/// Of a process of this PID namespace, a child for example; `started` is 0 when there is none.
+[[nodiscard]] ProcessIdentity identity_of(pid_t pid);
+/// Returns false for a zombie and for a process of another namespace. Without /proc a number in use counts as alive.
+[[nodiscard]] bool is_alive(const ProcessIdentity& process);
+
+/// A pidfd: it names one process for good. Move-only.
+class ProcessHandle {
+ public:
+  /// Refers to no process when that one is gone, or when it is of another PID namespace (PI-1).
+  explicit ProcessHandle(const ProcessIdentity& process);
+  ~ProcessHandle();
+  ProcessHandle(ProcessHandle&& other) noexcept;
+  ProcessHandle& operator=(ProcessHandle&& other) noexcept;
+
+  [[nodiscard]] explicit operator bool() const { return descriptor_ >= 0; }
+  /// Sends SIGKILL. Returns false when the process is gone already.
+  bool kill() const;
+  /// Blocks until the process has ended, at most until `deadline`. Returns whether it has.
+  bool wait(std::chrono::steady_clock::time_point deadline) const;
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace maestro
