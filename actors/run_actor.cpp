@@ -1,6 +1,7 @@
 #include "actors/run_actor.hpp"
 
 #include <new>
+#include <system_error>
 
 namespace maestro {
 
@@ -9,6 +10,9 @@ std::string describe(const std::exception_ptr& problem) {
     std::rethrow_exception(problem);
   } catch (const std::bad_alloc&) {
     return "out of memory";
+  } catch (const std::system_error& refused) {
+    if (refused.code() != std::errc::resource_unavailable_try_again) return refused.what();
+    return "no further thread can be started: raise `ulimit -u`, the memory limit or the control group's pids.max";
   } catch (const std::exception& known) {
     return known.what();
   } catch (...) {

@@ -1,5 +1,6 @@
 #include "runtime/core/last_words.hpp"
 
+#include <execinfo.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -52,6 +53,8 @@ void release_reserve() {
 
 void prepare_last_words() {
   std::set_terminate(report_and_exit);
+  void* frame = nullptr;
+  backtrace(&frame, 1);  // loads what the unwinder needs now: later there may be no memory for it
   if (void* held = std::malloc(reserve_bytes)) {
     std::memset(held, 1, reserve_bytes);  // memory is there only once it was written
     std::free(reserve.exchange(held));
