@@ -61,11 +61,11 @@ def left_behind(scene, staging=False):
     return [f"left behind: {', '.join(sorted(left)[:4])}{' ...' if len(left) > 4 else ''}"] if left else []
 
 
-def checkpoint_valid(scene):
+def checkpoint_valid(scene, *options):
     """The newest checkpoint, by the program's own `check`."""
     if not scene.checkpoints():
         return []
-    command = [maestro_program.PROGRAM, "check", "job.toml", *DEVICES, "--resume", "out"]
+    command = [maestro_program.PROGRAM, "check", "job.toml", *DEVICES, "--resume", "out", *options]
     done = subprocess.run(command, cwd=scene.folder, env=maestro_program.own_environment(), capture_output=True,
                           text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
     return [] if done.returncode == 0 else [f"invalid checkpoint: {shortened(done.stderr.strip())}"]

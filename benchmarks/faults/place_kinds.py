@@ -83,7 +83,7 @@ class OutIsGone(Kind):
         self.replaced = replaced
 
     def fault(self, scene):
-        scene.await_training(0.6)
+        scene.await_training()
         scene.strike(lambda: self.hit(scene))
 
     def hit(self, scene):
@@ -112,7 +112,7 @@ class OutIsReadOnly(NeedsMounts):
         mount("--bind", scene.out, scene.out)
 
     def fault(self, scene):
-        scene.await_training(0.6)
+        scene.await_training()
         scene.strike(lambda: subprocess.run(["mount", "-o", "remount,bind,ro", str(scene.out)], check=False))
 
     def release(self, scene):
@@ -274,7 +274,7 @@ PLACE_KINDS = [
     OutIsGone("out-removed", replaced=False),
     OutIsGone("out-file", replaced=True),
     OutIsReadOnly("out-read-only"),
-    Limited("descriptors", "nofile", ((5, 30), (10, 40), (40, 110))),
+    Limited("descriptors", "nofile", ((5, 25), (10, 40), (40, 110))),
     Limited("address-space", "as", ((60, 400), (400, 1600)), MIB),
     Limited("file-size", "fsize", ((0, 200), (200, 4000)), 1024),
     FewThreads("threads", "nproc", ((4, 30), (20, 60))),

@@ -1,6 +1,7 @@
 """Faults of processes: signals that end, stop or interrupt them, at a moment of the run or of its start."""
 
 import signal
+import time
 
 import judge
 from kinds import Kind
@@ -71,7 +72,7 @@ class Pauses(Kind):
 
     def fault(self, scene):
         pause = scene.random.uniform(*scene.random.choice(self.ranges))
-        scene.await_training(0.6)
+        scene.await_training()
         pid = scene.pick(self.rank)
         scene.notes.append(f"{pause:.2f} s")
         scene.strike(lambda: scene.run.send(pid, STOP))
@@ -94,7 +95,7 @@ class PausesAll(Kind):
 
     def fault(self, scene):
         pause = scene.random.uniform(self.least, self.most)
-        scene.await_training(0.6)
+        scene.await_training()
         scene.notes.append(f"{pause:.2f} s")
         scene.strike(lambda: scene.run.send_group(STOP))
         if scene.pause(pause):
@@ -173,9 +174,11 @@ class Timeout(AsksToEnd):
     def fault(self, scene):
         self.await_moment(scene)
         pid = scene.pick(0)
+        gap = scene.random.uniform(0, 0.005)  # signals that are pending together count once
 
         def twice():
             scene.run.send(pid, self.how)
+            time.sleep(gap)
             scene.run.send_group(self.how)
         scene.strike(twice)
 

@@ -157,7 +157,7 @@ class Scene:
 
     # Moments. All draw from the case's seed.
 
-    def await_training(self, share=0.8):
+    def await_training(self, share=0.6):
         """A moment between the first step and `share` of all, by the checkpoints that are there."""
         steps = self.random.uniform(0, share) * STEPS
         begun = self.run.wait_for_text("step ", "err")

@@ -8,6 +8,8 @@ import judge
 from kinds import Kind
 from layouts import KEPT, STEPS
 
+OTHER_SEED = ("--set", "train.seed=2")
+
 
 def copy_checkpoints(scene):
     """Those of the undisturbed run, as of a run that ended early."""
@@ -104,7 +106,7 @@ class TwoRuns(Kind):
     def fault(self, scene):
         gap = scene.random.uniform(0, 0.8)
         time.sleep(gap)
-        other = ["--set", "train.seed=2"] if scene.other_seed else []
+        other = OTHER_SEED if scene.other_seed else ()
         scene.notes.append(f"after {gap:.2f} s, {'other' if other else 'same'} seed")
         scene.strike(lambda: scene.start(*other))
 
@@ -116,7 +118,8 @@ class TwoRuns(Kind):
             first, second = second, first  # the later one may have had the folder first
         problems = [f"the one that trains: {problem}" for problem in self.of_the_one(scene, first)]
         problems += [f"the other: {problem}" for problem in judge.refused(second, "out")]
-        return problems + judge.left_behind(scene, staging=True) + judge.checkpoint_valid(scene)
+        return problems + judge.left_behind(scene, staging=True) + \
+            judge.checkpoint_valid(scene, *(OTHER_SEED if scene.other_seed and first is scene.runs[1] else ()))
 
     @staticmethod
     def of_the_one(scene, run):
