@@ -106,6 +106,8 @@ def orderly(scene):
         problems.append(f"no checkpoint of the last step {last}; there are {sorted(scene.checkpoints())}")
     if last < STEPS and not run.report["interrupted"]:
         problems.append(f"ended with step {last}, and the report does not call it interrupted")
+    if last < STEPS and (told := run.text["out"].count("stopping")) != 1:
+        problems.append(f"{told} lines instead of 1 that it is stopping")
     return problems + same_losses(scene, run, last=last)
 
 

@@ -1,4 +1,4 @@
-"""The job that the fault bench trains, in four layouts, and the undisturbed run of each that others are compared with."""
+"""The job that the fault bench trains, in four layouts, and the undisturbed run of each."""
 
 import copy
 import json

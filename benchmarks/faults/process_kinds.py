@@ -212,6 +212,7 @@ PROCESS_KINDS = [
     AsksToEnd("hup", signal.SIGHUP, "group"),
     AsksToEnd("usr1", signal.SIGUSR1),
     AsksToEnd("xcpu", signal.SIGXCPU),
+    AsksToEnd("xfsz", signal.SIGXFSZ),
     Ends("start-kill-worker", KILL, -1, start=True),
     Ends("start-kill-root", KILL, 0, start=True),
     Stops("start-stop-worker", -1, start=True),

@@ -80,9 +80,13 @@ class FaultyRun(Run):
         """Until no process of the run is left but `besides`. Returns (when, {pid: state} of those left after cap_s)."""
         deadline = time.monotonic() + cap_s
         left = {self.process.pid}  # a process that has only just begun does not show its variables yet
+        looked_at = time.monotonic()
         while time.monotonic() < deadline:
             if any(state_of(pid) != "Z" for pid in left - set(besides)):
                 time.sleep(0.01)  # of the end of a process that is not a child nothing reports
+                if time.monotonic() > looked_at + 0.25:
+                    looked_at = time.monotonic()
+                    self.pids_seen.update(self.marked())  # leftovers are attributed by pid
                 continue
             left = set(self.marked())
             if left <= set(besides):

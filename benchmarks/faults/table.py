@@ -65,7 +65,8 @@ def summary(results):
 
 def pattern_of(problem):
     """A problem without its figures, so that equal ones are counted together."""
-    return re.sub(r"(?<!status )(?<!status -)(?<!of )(?<!of -)\b\d+", "N", re.split(r"; |: error:| at PC=", problem)[0])[:120]
+    text = re.split(r"; |: error:| at PC=", problem)[0]
+    return re.sub(r"(?<!status )(?<!status -)(?<!of )(?<!of -)\b\d+", "N", text)[:120]
 
 
 def findings(results):
