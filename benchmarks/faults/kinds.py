@@ -8,6 +8,7 @@ class Kind:
 
     group = "other"  # death, stop, start: their seconds are in the summary
     processes = (1, 2, 3)
+    providers = ("shm", "tcp")
     resumes = True  # whether a run that it ended can go on from its checkpoint
     all_die = False  # nothing can tidy up behind SIGKILL of all
 
@@ -35,9 +36,9 @@ class Kind:
         return judge.survived(scene)
 
     def bound(self, scene):
-        """Seconds from the fault to the end; none for runs that survive."""
+        """Seconds from the fault to the end; those of a run that survives allow for all of its steps."""
         if scene.run.status == 0:
-            return float("inf")
+            return scene.limits.start + 5 * scene.baseline.seconds
         return scene.limits.running if scene.phase == "running" else scene.limits.start
 
     def judge(self, scene):
@@ -49,5 +50,5 @@ class Kind:
         return problems + judge.checkpoint_valid(scene)
 
     def leaves_all(self, scene):
-        """Whether the only process was killed: then nothing can have tidied up."""
-        return scene.case.processes == 1 and scene.run.status < 0
+        """Whether the only process was killed, or the bench ended a stopped one: then nothing can have tidied up."""
+        return scene.ended_here or (scene.case.processes == 1 and scene.run.status < 0)

@@ -222,6 +222,7 @@ class Strangers(Kind):
 
     group = "stranger"
     processes = (2, 3)
+    providers = ("tcp",)  # over shm no port listens after the start
     WORDS = (b"", b"\0" * 64, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
              b"\xff" * 4096, b"\x80\x01\x00\x01\x00\x00\x00\x06status")
 

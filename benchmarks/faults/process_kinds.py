@@ -162,6 +162,8 @@ class AsksToEnd(Kind):
             [f"status {scene.run.status} instead of 1"] * (scene.run.status != judge.STATUS_FAILED)
 
     def bound(self, scene):
+        if self.to == "worker":
+            return super().bound(scene)
         return scene.limits.running if scene.phase != "start" else scene.limits.start
 
 

@@ -39,7 +39,7 @@ class Case:
 def draw_case(kind, number, seed, layouts):
     chosen = random.Random(f"{seed}/{kind.name}/{number}")
     layout, processes = chosen.choice(list(layouts)), chosen.choice(kind.processes)
-    provider = chosen.choice(("shm", "tcp"))
+    provider = chosen.choice(kind.providers)
     return Case(kind.name, number, seed, layout, processes, provider if processes > 1 else "none")
 
 
@@ -59,6 +59,8 @@ class FaultyRun(Run):
         super().__init__(folder, arguments, report, launcher, places)
 
     def send(self, pid, how):
+        if state_of(pid) == "Z":
+            raise NoEffect("the victim had ended")
         try:
             os.kill(pid, how)
         except ProcessLookupError:
@@ -125,6 +127,7 @@ class Scene:
     notes: list = field(default_factory=list)
     victim: tuple = ()  # (rank, pid)
     left_stopped: tuple = ()  # pids that a fault stopped for ever
+    ended_here: bool = False  # what was left of the run was ended by the bench
     fault_at: float = 0.0
     phase: str = "start"  # of the run at the fault: start, running, ending
     dead_at: float = 0.0
@@ -220,6 +223,7 @@ class Scene:
         if run is self.run:
             self.dead_at, self.hung = self.dead_at or dead_at, left
         if not left and self.left_stopped and run.marked():
+            self.ended_here = True
             self.notes.append("the stopped process was left stopped")
         run.collect()
         return left
