@@ -173,6 +173,7 @@ class SmallSharedMemory(NeedsMounts):
 
     group = "limit"
     processes = (2, 3)
+    providers = ("shm",)
 
     def prepare(self, scene):
         size = scene.random.randint(0, 60) * MIB + 65536

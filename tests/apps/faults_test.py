@@ -43,9 +43,6 @@ class Faults(unittest.TestCase):
     def test_a_killed_rank_0_is_named_and_the_run_goes_on_from_its_checkpoint(self):
         self.play("kill-root", "flat", 3, "tcp")
 
-    def test_a_worker_stopped_for_ever_is_ended_by_the_others(self):
-        self.play("stop-worker", "all", 3, "tcp")
-
     def test_processes_that_are_paused_together_go_on_together(self):
         self.play("pause-all-long", "flat", 3, "shm")
 
@@ -69,9 +66,6 @@ class Faults(unittest.TestCase):
 
     def test_strangers_at_all_ports_change_nothing(self):
         self.play("strangers", "all", 2, "tcp")
-
-    def test_a_damaged_checkpoint_is_named_and_the_one_before_is_good(self):
-        self.play("damaged-checkpoint", "flat", 1)
 
 
 if __name__ == "__main__":
