@@ -1,0 +1,54 @@
+"""The kinds of faults, and the base of them all."""
+
+import judge
+
+
+class Kind:
+    """One kind of fault. A kind has a name, a group of the summary, and the numbers of processes that it may hit."""
+
+    group = "other"  # death, stop, start: their seconds are in the summary
+    processes = (1, 2, 3)
+    providers = ("shm", "tcp")
+    resumes = True  # whether a run that it ended can go on from its checkpoint
+    all_die = False  # nothing can tidy up behind SIGKILL of all
+
+    def __init__(self, name):
+        self.name = name
+
+    def why_not(self):
+        """Why it cannot be tried on this machine; nothing where it can."""
+        return ""
+
+    def prepare(self, scene):
+        """Before the run starts: launcher, options, what is in the folder."""
+
+    def start(self, scene):
+        scene.start(*scene.options)
+
+    def fault(self, scene):
+        """Hits the run (Scene.strike). Throws NoEffect."""
+
+    def release(self, scene):
+        """After the run, before anything is looked at."""
+
+    def outcome(self, scene):
+        """What is wrong with how the run ended."""
+        return judge.survived(scene)
+
+    def bound(self, scene):
+        """Seconds from the fault to the end; those of a run that survives allow for all of its steps."""
+        if scene.run.status == 0:
+            return scene.limits.start + 5 * scene.baseline.seconds
+        return scene.limits.running if scene.phase == "running" else scene.limits.start
+
+    def judge(self, scene):
+        if scene.hung:
+            return judge.hang(scene)
+        problems = self.outcome(scene) + judge.noise(scene.run) + judge.late(scene, self.bound(scene))
+        if not (self.all_die or self.leaves_all(scene)):
+            problems += judge.left_behind(scene, staging=scene.run.status == 0)
+        return problems + judge.checkpoint_valid(scene)
+
+    def leaves_all(self, scene):
+        """Whether the only process was killed, or the bench ended a stopped one: then nothing can have tidied up."""
+        return scene.ended_here or (scene.case.processes == 1 and scene.run.status < 0)
