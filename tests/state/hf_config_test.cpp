@@ -145,7 +145,7 @@ TEST(HfConfig, an_unknown_model_type_names_the_supported_ones) {
 }
 
 TEST(HfConfig, text_that_is_no_json_object_is_refused) {
-  EXPECT_THAT(refusal("{\"model_type\": "), HasSubstr("no JSON at byte"));
+  EXPECT_THAT(refusal("{\"model_type\": "), HasSubstr("not valid JSON: parse error at line 1, column 16"));
   EXPECT_THAT(refusal("[]"), HasSubstr("not a JSON object"));
 }
 
