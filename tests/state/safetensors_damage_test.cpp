@@ -132,6 +132,20 @@ TEST(DamagedSafetensors, every_kind_of_lie_in_the_header_is_named) {
   }
 }
 
+TEST(DamagedSafetensors, deep_nesting_and_huge_numbers_in_the_header_are_named) {
+  const TempFolder folder;
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const std::string value : {deep, std::string("1e999"), std::string(400, '9')}) {
+    const std::string header = "{\"w\":{\"dtype\":" + value + ",\"shape\":[2],\"data_offsets\":[0,8]}}";
+    std::string bytes(8, '\0');
+    for (std::size_t at = 0; at < 4; ++at) bytes[at] = static_cast<char>(header.size() >> (8 * at));
+    const Status opened = open_and_touch(folder, bytes + header + "12345678");
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(opened.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(opened.error().message, AllOf(HasSubstr("its header: w.dtype"), IsOneLine()));
+  }
+}
+
 TEST(DamagedSafetensors, a_header_longer_than_the_file_is_refused_without_reading_it) {
   const TempFolder folder;
   const Status opened = open_and_touch(folder, std::string(8, '\xff') + "{}");
