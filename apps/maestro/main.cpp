@@ -1,6 +1,7 @@
 // The maestro command line. Exit status: 0 done (also after one Ctrl-C), 1 the run failed, 2 wrong input, 130 left at a
 // second Ctrl-C.
 #include <CLI/CLI.hpp>
+#include <new>
 
 #include "actors/signal_watcher.hpp"
 #include "apps/maestro/commands.hpp"
@@ -128,6 +129,9 @@ int main(int argc, char** argv) {
   } catch (const maestro::JobError& problem) {
     console.error(problem.what());
     return 2;
+  } catch (const std::bad_alloc&) {
+    console.error("not enough memory: free some, or raise the limit of this process (ulimit -v, cgroup)");
+    return 1;
   } catch (const std::exception& problem) {
     console.error(std::string("internal error: ") + problem.what());
     return 1;

@@ -56,8 +56,11 @@ def changed_png(rng):
         at = rng.randrange(len(chunks))
         kind, body = chunks[at]
         way = rng.randrange(6)
-        if way == 0 and kind == b"IHDR" and len(body) == 13:
+        if way == 0 and chunks[0][0] == b"IHDR" and len(chunks[0][1]) == 13:
+            at, (kind, body) = 0, chunks[0]
             width, height = (rng.choice([16, rng.choice(SIZES)]) for _ in range(2))
+            if rng.random() < 0.3:  # a great picture in a small file
+                width = height = rng.choice([4096, 13000, 16384])
             chunks[at] = (kind, struct.pack(">II", width, height) +
                           bytes(rng.choice([body[8 + i], rng.randrange(256)]) for i in range(5)))
         elif way == 1 and kind == b"IDAT":

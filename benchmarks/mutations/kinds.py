@@ -254,7 +254,7 @@ def launcher(rng, example, folder):
     variables = dict(rng.choice(LAUNCHED))
     for _ in range(rng.choice([1, 1, 2, 3])):
         name = rng.choice(list(variables))
-        old = variables[name].encode()
+        old = variables[name].encode(errors="surrogateescape")
         new = rng.choice([rng.choice(NUMBERS).encode(), rng.choice(STRINGS).encode(), changed_bytes(rng, old), b""])
         variables[name] = new.replace(b"\0", b"").decode(errors="surrogateescape")[:100_000]
     return ["train", "job.toml", "--control", "none"], variables

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <new>
 #include <system_error>
 #include <vector>
 
@@ -25,17 +26,22 @@ std::size_t text_prefix(std::string_view text) {
 }
 
 Result<std::string> file_contents(const fs::path& path) {
+  const std::string failed = "[data] path: cannot read " + printable(path.string()) + ": ";
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text;
   std::array<char, 65536> piece{};
-  while (file) {
-    file.read(piece.data(), piece.size());
-    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  try {
+    while (file) {
+      file.read(piece.data(), piece.size());
+      text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+    }
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::unavailable, failed + "not enough memory"};
   }
   if (file.eof() && !file.bad()) return text;
-  const std::string cause = errno != 0 ? std::generic_category().message(errno) : "read error";
-  return Error{ErrorCode::unavailable, "[data] path: cannot read " + printable(path.string()) + ": " + cause};
+  return Error{ErrorCode::unavailable,
+               failed + (errno != 0 ? std::generic_category().message(errno) : std::string("read error"))};
 }
 
 bool skipped_folder(const fs::path& path) {

@@ -9,7 +9,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from maestro_program import SystemTest, distillation, language_model, options_of
+from maestro_program import PROGRAM, Run, SystemTest, distillation, language_model, options_of
 
 GPT2 = """{"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 32, "vocab_size": 256,
 "initializer_range": 0.02, "layer_norm_epsilon": 1e-5}"""
@@ -107,6 +107,20 @@ class WrongInput(Refusals):
                     finished = self.call("check", name, *options_of({setting: value}))
                     self.assertEqual(finished.status, 2, finished.describe())
                     self.assertRegex(finished.err, r"\Aerror: [^\x00-\x1f]{1,2000}\n\Z")
+
+    def test_a_corpus_larger_than_memory_is_told_as_that(self):
+        with open(self.folder / "huge.txt", "wb") as file:
+            file.truncate(8 << 30)  # a hole: it takes no room
+        job = language_model()
+        job["data"]["path"] = "huge.txt"
+        limited = ["sh", "-c", "ulimit -v 3000000 && exec \"$@\"", "sh"]
+        if subprocess.run([*limited, PROGRAM, "--version"], capture_output=True).returncode != 0:
+            self.skipTest("this build needs more addresses (a sanitizer)")
+        run = Run(self.folder, ["check", self.write_job(job)], launcher=limited)
+        self.addCleanup(run.end)
+        finished = run.wait()
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertEqual(finished.err, "error: [data] path: cannot read huge.txt: not enough memory\n")
 
     def test_a_full_shared_memory_folder_is_told_as_that(self):
         mounted = ["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=64k none /dev/shm && exec \"$@\"", "sh"]

@@ -75,7 +75,7 @@ TEST(JobReader, refuses_impossible_training_settings) {
   EXPECT_EQ(train_error("validation_samples = -1"),
             "job.toml:2: train.validation_samples: must be from 0 to 1099511627776, got -1");
   EXPECT_EQ(train_error("peer_timeout_s = 0"),
-            "job.toml:2: train.peer_timeout_s: must be at least 0.001 and at most 1000000, got 0");
+            "job.toml:2: train.peer_timeout_s: must be at least 0.001 and at most 1e+06, got 0");
   EXPECT_EQ(train_error("clip = \"globl\""),
             "job.toml:2: train.clip: \"globl\" is not one of section, global; did you mean 'global'?");
   EXPECT_EQ(train_error("out = \"\""), "job.toml:2: train.out: must not be empty; give a folder for the run's files");
@@ -101,7 +101,7 @@ TEST(JobReader, refuses_counts_and_times_beyond_any_run_at_once) {
   for (const std::string key : {"timeout_s", "start_timeout_s"}) {
     for (const std::string value : {"1e300", "1e-300", "0", "-1", "inf", "nan"}) {
       EXPECT_THAT(transport_error(key + " = " + value),
-                  HasSubstr("transport." + key + ": must be at least 0.001 and at most 1000000"))
+                  HasSubstr("transport." + key + ": must be at least 0.001 and at most 1e+06"))
           << value;
     }
   }
