@@ -5,7 +5,7 @@
 #include <set>
 
 #include "actors/memory_estimate.hpp"
-#include "runtime/job/printable.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
 

@@ -74,7 +74,8 @@ void check_port_free(const TransportConfig& transport) {
 }
 
 void check_provider(const TransportConfig& transport) {
-  const ProviderChoice choice{transport.provider, provider_override(), reach_of(transport.listen)};
+  const ProviderChoice choice{transport.provider, provider_override(), reach_of(transport.listen),
+                              shared_memory_room()};
   (void)choose_provider(choice, offered_providers()).value_or_throw();
 }
 

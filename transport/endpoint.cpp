@@ -20,7 +20,8 @@ Error stopped() {
 
 Result<std::string> resolve_provider(const EndpointOptions& options) {
   const auto offered = offered_providers();
-  return choose_provider({options.provider, provider_override(), reach_of(options.listen_address)}, offered);
+  return choose_provider(
+      {options.provider, provider_override(), reach_of(options.listen_address), shared_memory_room()}, offered);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "transport/provider.hpp"
 
 #include <rdma/fabric.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +15,8 @@ namespace maestro {
 namespace {
 
 using Names = std::pair<std::string_view, std::string_view>;  // in job files, in libfabric
+
+constexpr std::uint64_t segment_bytes = std::uint64_t{16} << 20;  // of libfabric 1.17 with its 1024 entries a queue
 
 // Network providers in order of preference.
 constexpr std::array<Names, 4> known_providers{
@@ -39,6 +43,10 @@ Result<std::string> first_offered(Reach reach, std::span<const std::string> offe
                "libfabric offers none of efa, verbs;ofi_rxm, tcp;ofi_rxm on this machine; see the output of fi_info"};
 }
 
+std::string megabytes(std::uint64_t bytes) {
+  return std::to_string(bytes >> 20) + " MiB";
+}
+
 }  // namespace
 
 Result<std::string> choose_provider(const ProviderChoice& choice, std::span<const std::string> offered) {
@@ -51,6 +59,12 @@ Result<std::string> choose_provider(const ProviderChoice& choice, std::span<cons
   if (known == known_providers.end()) {
     return Error{ErrorCode::invalid_argument,
                  place + ": unknown provider '" + wanted + "'; available on this machine: " + available_names(offered)};
+  }
+  const bool no_room = choice.room && choice.room->free_bytes < choice.room->needed_bytes;
+  if (!contains(offered, known->second) && known->first == "shm" && no_room) {
+    return Error{ErrorCode::unavailable, place + ": /dev/shm has " + megabytes(choice.room->free_bytes) +
+                                             " free, the shm provider needs " + megabytes(choice.room->needed_bytes) +
+                                             "; mount it larger, or set " + place + " = tcp"};
   }
   if (!contains(offered, known->second)) {
     return Error{ErrorCode::unavailable,
@@ -74,6 +88,13 @@ std::vector<std::string> offered_providers() {
     if (!contains(names, info->fabric_attr->prov_name)) names.emplace_back(info->fabric_attr->prov_name);
   }
   return names;
+}
+
+std::optional<SharedMemoryRoom> shared_memory_room(const std::string& folder) {
+  struct statvfs space {};
+  if (statvfs(folder.c_str(), &space) != 0) return std::nullopt;
+  const auto cores = static_cast<std::uint64_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
+  return SharedMemoryRoom{std::uint64_t{space.f_bavail} * space.f_bsize, cores * segment_bytes};
 }
 
 std::optional<std::string> provider_override() {

@@ -1,6 +1,7 @@
 // Which libfabric provider a process uses. The choice is pure; only offered_providers() asks the machine.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,10 +17,17 @@ enum class Reach {
   network,    ///< some peer may run elsewhere
 };
 
+/// Of the folder that holds the segments of the shm provider.
+struct SharedMemoryRoom {
+  std::uint64_t free_bytes = 0;
+  std::uint64_t needed_bytes = 0;  ///< libfabric offers shm only with a segment's room for every core
+};
+
 struct ProviderChoice {
   std::string requested = "auto";         ///< of the job file: auto, shm, tcp, verbs, efa; or libfabric's full name
   std::optional<std::string> overridden;  ///< of the environment, MAESTRO_PROVIDER; wins, same names
   Reach reach = Reach::network;
+  std::optional<SharedMemoryRoom> room = std::nullopt;  ///< where known, the reason why shm is not offered
 };
 
 /// libfabric's name of the provider to use. "auto" takes shm on one host, else the first of efa, verbs;ofi_rxm and
@@ -33,6 +41,9 @@ struct ProviderChoice {
 /// libfabric's names of the providers that offer reliable RMA with 32-bit immediates here. Thread-safe; loads plug-ins
 /// on the first call, which installs libfabric's signal handlers.
 [[nodiscard]] std::vector<std::string> offered_providers();
+
+/// Nothing where the folder cannot be looked at.
+[[nodiscard]] std::optional<SharedMemoryRoom> shared_memory_room(const std::string& folder = "/dev/shm");
 
 /// MAESTRO_PROVIDER, if set and not empty.
 [[nodiscard]] std::optional<std::string> provider_override();

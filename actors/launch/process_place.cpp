@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/launch/slurm_lists.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -42,8 +43,8 @@ class Variables {
     const char* const end = value->data() + value->size();
     const auto [stop, error] = std::from_chars(value->data(), end, number);
     if (error == std::errc{} && stop == end && number >= least && number <= most) return number;
-    throw JobError(std::string(name) + " = \"" + *value + "\" is no number from " + std::to_string(least) + " to " +
-                   std::to_string(most));
+    throw JobError(std::string(name) + " = \"" + printable(*value) + "\" is no number from " + std::to_string(least) +
+                   " to " + std::to_string(most));
   }
 
   [[nodiscard]] std::int64_t number(std::string_view name, std::int64_t least, std::int64_t most,
@@ -81,14 +82,14 @@ std::vector<std::uint32_t> given_hosts(const Variables& variables, std::int64_t 
     const std::uint32_t next = hosts.empty() ? 0 : hosts.back() + 1;
     const bool in_order = host == next || (!hosts.empty() && host == hosts.back());
     if (error != std::errc{} || stop != word.data() + word.size() || !in_order) {
-      throw JobError("MAESTRO_HOSTS = \"" + *list +
+      throw JobError("MAESTRO_HOSTS = \"" + printable(*list) +
                      "\": expected the host of every rank, numbered from 0 in the order " +
                      "of the ranks, such as \"0,0,1\"; ranks of a host must be neighbours");
     }
     hosts.push_back(host);
   }
   if (std::ssize(hosts) == processes) return hosts;
-  throw JobError("MAESTRO_HOSTS = \"" + *list + "\" names the hosts of " + std::to_string(hosts.size()) +
+  throw JobError("MAESTRO_HOSTS = \"" + printable(*list) + "\" names the hosts of " + std::to_string(hosts.size()) +
                  " processes, but there are " + std::to_string(processes));
 }
 
@@ -156,7 +157,7 @@ std::vector<std::uint32_t> torchrun_hosts(const Variables& variables, const Proc
     return even_hosts(place.processes, *per_host, "LOCAL_WORLD_SIZE");
   }
   if (is_loopback(place.root_host)) return std::vector<std::uint32_t>(static_cast<std::size_t>(place.processes), 0);
-  throw JobError("LOCAL_WORLD_SIZE is not set, and rank 0 is at MASTER_ADDR = \"" + place.root_host +
+  throw JobError("LOCAL_WORLD_SIZE is not set, and rank 0 is at MASTER_ADDR = \"" + printable(place.root_host) +
                  "\": set it to the number of processes on each host");
 }
 
@@ -227,12 +228,12 @@ void check_blocks(const Variables& variables, const ProcessPlace& place) {
   const auto node = variables.number("SLURM_NODEID", 0, most_processes);
   const std::string ranks = variables.text("SLURM_GTIDS").value_or(local_ranks(place));
   if (node.value_or(host) == host && ranks == local_ranks(place)) return;
-  throw JobError("node " + std::to_string(node.value_or(host)) + " of the SLURM step has ranks " + ranks +
+  throw JobError("node " + std::to_string(node.value_or(host)) + " of the SLURM step has ranks " + printable(ranks) +
                  ": ranks of a host must be neighbours; " + remedy);
 }
 
 [[noreturn]] void contradict(const std::string& tasks_per_node, std::int64_t processes) {
-  throw JobError("SLURM_STEP_TASKS_PER_NODE = \"" + tasks_per_node + "\" contradicts " +
+  throw JobError("SLURM_STEP_TASKS_PER_NODE = \"" + printable(tasks_per_node) + "\" contradicts " +
                  shown("SLURM_STEP_NUM_TASKS", processes));
 }
 

@@ -3,13 +3,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/core/json_text.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -62,14 +63,14 @@ RunKeys RunKeys::make(const std::vector<std::string>& hosts) {
 RunKeys RunKeys::unpack(const std::string& line) {
   RunKeys run;
   run.keys_.folder = private_folder();
-  try {
-    const nlohmann::json files = nlohmann::json::parse(line);
-    for (const auto& [name, text] : files.items()) {
-      write_private(run.keys_.folder / fs::path(name).filename(), text.get<std::string>());
-    }
-  } catch (const nlohmann::json::exception&) {
+  const auto is_text = [](const nlohmann::json& text) { return text.is_string(); };
+  const Result<nlohmann::json> files = parse_json(line, "the keys of the run");
+  if (!files || !files->is_object() || !std::ranges::all_of(*files, is_text)) {
     throw JobError("the keys of the run came damaged through the remote shell; does it print something of its own?",
                    ErrorCode::corrupt);
+  }
+  for (const auto& [name, text] : files->items()) {
+    write_private(run.keys_.folder / fs::path(name).filename(), text.get<std::string>());
   }
   run.keys_ = load_key_set(run.keys_.folder);
   return run;

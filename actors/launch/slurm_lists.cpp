@@ -3,6 +3,7 @@
 #include <charconv>
 #include <utility>
 
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -11,7 +12,7 @@ namespace {
 constexpr std::int64_t most_nodes = 1 << 20;
 
 [[noreturn]] void unreadable(std::string_view list, std::string_view variable, std::string_view expected) {
-  throw JobError(std::string(variable) + " = \"" + std::string(list) + "\" cannot be read; it is written like \"" +
+  throw JobError(std::string(variable) + " = \"" + printable(list) + "\" cannot be read; it is written like \"" +
                  std::string(expected) + "\"");
 }
 
@@ -64,7 +65,7 @@ std::vector<std::int64_t> tasks_by_node(std::string_view list, std::string_view 
   std::string_view rest = list;
   do {
     const auto [count, nodes] = take_group(rest);
-    if (nodes == 0 || nodes > most_nodes) unreadable(list, variable, "2(x3),1");
+    if (nodes == 0 || nodes > most_nodes - std::ssize(tasks)) unreadable(list, variable, "2(x3),1");
     tasks.insert(tasks.end(), static_cast<std::size_t>(nodes), count);
   } while (take(rest, ","));
   if (!rest.empty()) unreadable(list, variable, "2(x3),1");

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <new>
 
 #include "actors/signal_watcher.hpp"
 #include "apps/maestro/commands.hpp"
@@ -141,6 +142,9 @@ int main(int argc, char** argv) {
   } catch (const maestro::JobError& problem) {
     console.error(problem.what());
     return 2;
+  } catch (const std::bad_alloc&) {
+    console.error("not enough memory: free some, or raise the limit of this process (ulimit -v, cgroup)");
+    return 1;
   } catch (const std::exception& problem) {
     console.error(std::string("internal error: ") + problem.what());
     return 1;

@@ -3,9 +3,12 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
+
+#include "runtime/core/input_file.hpp"
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/printable.hpp"
 
 namespace maestro {
 
@@ -68,10 +71,11 @@ Result<std::string> turn_of(const json& turn, std::size_t number) {
   if (!from || !value) return wrong(which + " needs the strings \"from\" and \"value\"");
   const bool question = *from == "human" || *from == "user";
   if (!question && *from != "gpt" && *from != "assistant") {
-    return wrong(which + " is from \"" + *from + "\"; valid are human, user, gpt and assistant");
+    return wrong(which + " is from \"" + printable(*from) + "\"; valid are human, user, gpt and assistant");
   }
   if (question != (number % 2 == 0)) {
-    return wrong(which + " is from \"" + *from + "\", but questions and answers must take turns, a question first");
+    return wrong(which + " is from \"" + printable(*from) +
+                 "\", but questions and answers must take turns, a question first");
   }
   if (!question && value->empty()) return wrong(which + " is an empty answer");
   if (!question && placeholders_in(*value) > 0) {
@@ -102,39 +106,14 @@ Result<Conversation> conversation_of(const json& entry, std::string id) {
   return out;
 }
 
-/// nlohmann's message without its "[json.exception.parse_error.101] ".
-std::string words_of(const json::exception& error) {
-  const std::string words = error.what();
-  const auto tag_end = words.find("] ");
-  return tag_end == std::string::npos ? words : words.substr(tag_end + 2);
-}
-
-std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  return text;
-}
-
 }  // namespace
 
 void parse_conversations(std::istream& text, const std::string& name, const ConversationSink& sink) {
-  const JobError no_list(name + " is not a list of conversations: its JSON starts with something other than [");
   std::size_t entries = 0;
-  const auto each = [&](int depth, json::parse_event_t event, json& value) {
-    const bool ends = event == json::parse_event_t::object_end || event == json::parse_event_t::array_end ||
-                      event == json::parse_event_t::value;
-    if (depth == 0 && !ends && event != json::parse_event_t::array_start) throw no_list;
-    if (depth != 1 || !ends) return true;
-    const std::string id = id_of(value, ++entries);
-    sink(id, conversation_of(value, id));
-    return false;  // the parser drops it
-  };
-  try {
-    if (!json::parse(text, each).is_array()) throw no_list;
-  } catch (const json::exception& error) {
-    throw JobError(name + " is not valid JSON: " + one_line(words_of(error)), ErrorCode::corrupt);
-  }
+  parse_json_list({text, name, "conversations"}, [&](const json& entry) {
+    const std::string id = id_of(entry, ++entries);
+    sink(id, conversation_of(entry, id));
+  }).or_throw();
 }
 
 void read_conversations(const std::string& path, const ConversationSink& sink) {
@@ -143,13 +122,16 @@ void read_conversations(const std::string& path, const ConversationSink& sink) {
   if (!fs::exists(path, ignored)) {
     fs::path existing = fs::absolute(path).lexically_normal();
     while (!fs::exists(existing, ignored) && existing.has_relative_path()) existing = existing.parent_path();
-    throw JobError("[data] path: " + path + " does not exist; what does is " + existing.string(), ErrorCode::not_found);
+    throw JobError("[data] path: " + printable(path) + " does not exist; what does is " + printable(existing.string()),
+                   ErrorCode::not_found);
   }
-  if (fs::is_directory(path, ignored)) throw JobError("[data] path: " + path + " is a folder; give its JSON file");
+  if (fs::is_directory(path, ignored))
+    throw JobError("[data] path: " + printable(path) + " is a folder; give its JSON file");
+  check_readable_kind(path).or_throw();
   errno = 0;
   std::ifstream text(path, std::ios::binary);
   if (!text) {
-    throw JobError("[data] path: cannot read " + path + ": " + std::generic_category().message(errno),
+    throw JobError("[data] path: cannot read " + printable(path) + ": " + std::generic_category().message(errno),
                    ErrorCode::unavailable);
   }
   parse_conversations(text, path, sink);

@@ -4,9 +4,11 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <new>
 #include <system_error>
 #include <vector>
 
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/data/utf8.hpp"
 
@@ -24,17 +26,22 @@ std::size_t text_prefix(std::string_view text) {
 }
 
 Result<std::string> file_contents(const fs::path& path) {
+  const std::string failed = "[data] path: cannot read " + printable(path.string()) + ": ";
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text;
   std::array<char, 65536> piece{};
-  while (file) {
-    file.read(piece.data(), piece.size());
-    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  try {
+    while (file) {
+      file.read(piece.data(), piece.size());
+      text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+    }
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::unavailable, failed + "not enough memory"};
   }
   if (file.eof() && !file.bad()) return text;
-  const std::string cause = errno != 0 ? std::generic_category().message(errno) : "read error";
-  return Error{ErrorCode::unavailable, "[data] path: cannot read " + path.string() + ": " + cause};
+  return Error{ErrorCode::unavailable,
+               failed + (errno != 0 ? std::generic_category().message(errno) : std::string("read error"))};
 }
 
 bool skipped_folder(const fs::path& path) {
@@ -96,7 +103,7 @@ TextFilesFound read_folder(const fs::path& root, const std::function<void(std::s
     }
   }
   if (found.read == 0) {
-    throw JobError("[data] path: no text in folder " + root.string() + " (" + std::to_string(found.binary) +
+    throw JobError("[data] path: no text in folder " + printable(root.string()) + " (" + std::to_string(found.binary) +
                        " binary files, " + std::to_string(found.large) + " over 4 MB, " +
                        std::to_string(found.unreadable) + " unreadable)",
                    ErrorCode::not_found);
@@ -106,11 +113,12 @@ TextFilesFound read_folder(const fs::path& root, const std::function<void(std::s
 
 TextFilesFound read_single(const fs::path& path, const std::function<void(std::string_view)>& sink) {
   const std::string text = file_contents(path).value_or_throw();
-  if (text.empty()) throw JobError("[data] path: " + path.string() + " is empty; give a text file or a folder of them");
+  if (text.empty())
+    throw JobError("[data] path: " + printable(path.string()) + " is empty; give a text file or a folder of them");
   const std::size_t good = text_prefix(text);
   if (good != text.size()) {
     const std::string what = text[good] == '\0' ? "a NUL byte" : "no UTF-8";
-    throw JobError("[data] path: " + path.string() + " is not a text file: " + what + " at byte " +
+    throw JobError("[data] path: " + printable(path.string()) + " is not a text file: " + what + " at byte " +
                    std::to_string(good) + "; give UTF-8 text (iconv converts other encodings)");
   }
   sink(text);
@@ -134,12 +142,13 @@ TextFilesFound read_text_files(const fs::path& path, const std::function<void(st
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (!fs::exists(status)) {
-    throw JobError("[data] path: " + path.string() + " does not exist; what does is " + nearest_existing(path),
+    throw JobError("[data] path: " + printable(path.string()) + " does not exist; what does is " +
+                       printable(nearest_existing(path)),
                    ErrorCode::not_found);
   }
   if (fs::is_directory(status)) return read_folder(path, sink);
   if (!fs::is_regular_file(status)) {
-    throw JobError("[data] path: " + path.string() + " is neither a file nor a folder");
+    throw JobError("[data] path: " + printable(path.string()) + " is neither a file nor a folder");
   }
   return read_single(path, sink);
 }

@@ -14,6 +14,12 @@ namespace maestro {
 /// Slots of one ring at most: a write names its slot in 6 bits. Micro-batches in flight have a slot each.
 inline constexpr std::int64_t most_slots = 64;
 
+/// Far above any run, and small enough that a count times a size or a batch fits an int64.
+inline constexpr std::int64_t most_counted = std::int64_t{1} << 40;
+/// The planner cuts a step into micro-batches of whole samples before it begins.
+inline constexpr std::int64_t most_samples_of_a_step = std::int64_t{1} << 20;
+inline constexpr std::int64_t most_tokens_of_a_sample = std::int64_t{1} << 24;
+
 /// [train]
 struct TrainConfig {
   std::int64_t steps = 100;             ///< optimizer steps of every trained section

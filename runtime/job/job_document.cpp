@@ -1,16 +1,14 @@
 #include "runtime/job/job_document.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <system_error>
 
+#include "runtime/core/input_file.hpp"
 #include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_state.hpp"
-#include "runtime/job/printable.hpp"
 
 namespace maestro {
 namespace {
@@ -32,23 +30,14 @@ std::string file_beside(const std::filesystem::path& path) {
 }
 
 std::string read_file(const std::filesystem::path& path) {
-  const std::string shown = printable(path.string());
-  std::error_code status_error;
-  if (std::filesystem::is_directory(path, status_error)) {
-    throw JobError(shown + ": a folder, not a job file; name the .toml file inside it");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw JobError(printable(path.string()) + ": a folder, not a job file; name the .toml file inside it");
   }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    const auto reason = std::error_code(errno, std::generic_category()).message();
-    throw JobError(shown + ": cannot read the job file: " + reason + file_beside(path), ErrorCode::not_found);
-  }
-  // One byte more than is allowed is enough to refuse the rest.
-  std::string text(largest_document + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) throw JobError(shown + ": cannot read the job file: input/output error", ErrorCode::unavailable);
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
+  Result<std::string> text = read_text(path, largest_document);
+  if (text) return *std::move(text);
+  const bool missing = text.error().code == ErrorCode::not_found;
+  throw JobError(text.error().message + (missing ? file_beside(path) : ""), text.error().code);
 }
 
 void check_size(std::string_view text, const std::string& name) {

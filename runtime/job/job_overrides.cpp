@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_state.hpp"
-#include "runtime/job/printable.hpp"
 
 namespace maestro {
 namespace {

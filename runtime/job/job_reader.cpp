@@ -6,14 +6,16 @@
 #include <array>
 #include <cctype>
 
-#include "runtime/job/printable.hpp"
+#include "runtime/core/printable.hpp"
 
 namespace maestro {
 namespace {
 
 constexpr Range at_least_zero{.min = 0};
-constexpr Range at_least_one{.min = 1};
+constexpr Range counts{.min = 1, .max = most_counted};
+constexpr Range counts_or_zero{.min = 0, .max = most_counted};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
+constexpr NumberRange seconds{.min = 1e-3, .max = 1e6};  // a millisecond to 11 days: durations are kept in int64 ns
 constexpr NumberRange proper_fraction{.min = 0.0, .max = 1.0, .min_open = true, .max_open = true};
 
 bool is_address(const std::string& text) {
@@ -62,7 +64,7 @@ void read_pictures(const JobTable& data, DataConfig& out) {
   out.image_size = data.integer("image_size", out.image_size, {.min = noise ? 1 : 0, .max = largest});
   out.max_image_size = data.integer("max_image_size", out.max_image_size, {.min = 1, .max = largest});
   out.image_share = data.number("image_share", out.image_share, {.min = 0.0, .max = 1.0});
-  out.max_bad_samples = data.integer("max_bad_samples", out.max_bad_samples, at_least_zero);
+  out.max_bad_samples = data.integer("max_bad_samples", out.max_bad_samples, counts_or_zero);
   if ((llava || noise) && out.image_size % out.patch != 0) {
     data.fail_among({"image_size", "patch"},
                     "image_size = " + std::to_string(out.image_size) +
@@ -96,19 +98,19 @@ void check_path(const JobTable& data, const DataConfig& read) {
 
 TrainConfig read_train(const JobTable& train) {
   TrainConfig out;
-  out.steps = train.integer("steps", out.steps, at_least_one);
+  out.steps = train.integer("steps", out.steps, counts);
   out.seed = train.integer("seed", out.seed, at_least_zero);
-  out.global_batch = train.integer("global_batch", out.global_batch, at_least_one);
+  out.global_batch = train.integer("global_batch", out.global_batch, {.min = 1, .max = most_samples_of_a_step});
   out.deterministic = train.flag("deterministic", out.deterministic);
   out.cuda_graphs = train.choice("cuda_graphs", out.cuda_graphs, {"auto", "always", "never"});
-  out.checkpoint_every = train.integer("checkpoint_every", out.checkpoint_every, at_least_zero);
+  out.checkpoint_every = train.integer("checkpoint_every", out.checkpoint_every, counts_or_zero);
   out.checkpoint_at_end = train.flag("checkpoint_at_end", out.checkpoint_at_end);
-  out.keep_checkpoints = train.integer("keep_checkpoints", out.keep_checkpoints, at_least_one);
-  out.validate_every = train.integer("validate_every", out.validate_every, at_least_zero);
-  out.validation_samples = train.integer("validation_samples", out.validation_samples, at_least_zero);
+  out.keep_checkpoints = train.integer("keep_checkpoints", out.keep_checkpoints, counts);
+  out.validate_every = train.integer("validate_every", out.validate_every, counts_or_zero);
+  out.validation_samples = train.integer("validation_samples", out.validation_samples, counts_or_zero);
   out.ahead = train.integer("ahead", out.ahead, {.min = 1, .max = 1024});
   out.stall_timeout_s = train.number("stall_timeout_s", out.stall_timeout_s, {.min = 0, .max = 1e6});
-  out.peer_timeout_s = train.number("peer_timeout_s", out.peer_timeout_s, positive);
+  out.peer_timeout_s = train.number("peer_timeout_s", out.peer_timeout_s, seconds);
   out.clip = train.choice("clip", out.clip, {"section", "global"});
   out.out = nonempty_text(train, "out", out.out, "a folder for the run's files");
   return out;
@@ -119,7 +121,7 @@ DataConfig read_data(const JobTable& data) {
   out.kind = data.choice("kind", out.kind, {"text", "llava", "synthetic", "synthetic_images"});
   out.path = data.text("path", out.path);
   out.tokenizer = nonempty_text(data, "tokenizer", out.tokenizer, "\"bytes\"");
-  out.sequence = data.integer("sequence", out.sequence, at_least_one);
+  out.sequence = data.integer("sequence", out.sequence, {.min = 1, .max = most_tokens_of_a_sample});
   out.vocabulary = data.integer("vocabulary", out.vocabulary, {.min = 2, .max = std::int64_t{1} << 31});
   out.validation_fraction = data.number("validation_fraction", out.validation_fraction, proper_fraction);
   read_pictures(data, out);
@@ -136,8 +138,8 @@ EmulationConfig read_emulation(const JobTable& emulation) {
 ScheduleConfig read_schedule(const JobTable& schedule) {
   ScheduleConfig out;
   out.policy = schedule.choice("policy", out.policy, {"arrival", "bulk_synchronous", "wavefront"});
-  out.budget_ms = schedule.number("budget_ms", out.budget_ms, positive);
-  out.evaluations = schedule.integer("evaluations", out.evaluations, at_least_zero);
+  out.budget_ms = schedule.number("budget_ms", out.budget_ms, {.min = 0.0, .max = 3.6e6, .min_open = true});
+  out.evaluations = schedule.integer("evaluations", out.evaluations, counts_or_zero);
   return out;
 }
 
@@ -147,7 +149,7 @@ TransportConfig read_transport(const JobTable& transport) {
   out.force_rma = transport.flag("force_rma", out.force_rma);
   out.slots = transport.integer("slots", out.slots, {.min = 1, .max = most_slots});
   out.chunk_kib = transport.integer("chunk_kib", out.chunk_kib, {.min = 1, .max = std::int64_t{1} << 20});
-  out.timeout_s = transport.number("timeout_s", out.timeout_s, positive);
+  out.timeout_s = transport.number("timeout_s", out.timeout_s, seconds);
   out.listen = transport.text("listen", out.listen);
   if (!is_address(out.listen) && !is_interface(out.listen)) {
     transport.fail("listen",
@@ -157,7 +159,7 @@ TransportConfig read_transport(const JobTable& transport) {
   }
   out.port = transport.integer("port", out.port, {.min = 0, .max = 65535});
   out.keys = transport.text("keys", out.keys);
-  out.start_timeout_s = transport.number("start_timeout_s", out.start_timeout_s, positive);
+  out.start_timeout_s = transport.number("start_timeout_s", out.start_timeout_s, seconds);
   return out;
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/job/printable.hpp"
 
 namespace maestro {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/job/job_state.hpp"
-#include "runtime/job/printable.hpp"
 
 namespace maestro {
 namespace {

@@ -2,14 +2,12 @@
 #include <cstdlib>
 #include <utility>
 
+#include "runtime/core/printable.hpp"
 #include "runtime/job/job_reader.hpp"
-#include "runtime/job/printable.hpp"
 
 namespace maestro {
 namespace {
 
-constexpr Range at_least_zero{.min = 0};
-constexpr Range at_least_one{.min = 1};
 constexpr NumberRange not_negative{.min = 0.0};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
 constexpr NumberRange decay{.min = 0.0, .max = 1.0, .max_open = true};
@@ -101,7 +99,7 @@ OptimizerConfig read_optimizer(const JobTable& section, OptimizerConfig defaults
   OptimizerConfig out = std::move(defaults);
   out.lr = section.number("lr", out.lr, not_negative);
   out.min_lr = section.number("min_lr", out.min_lr, not_negative);
-  out.warmup_steps = section.integer("warmup_steps", out.warmup_steps, at_least_zero);
+  out.warmup_steps = section.integer("warmup_steps", out.warmup_steps, {.min = 0, .max = most_counted});
   out.schedule = section.choice("schedule", out.schedule, {"cosine", "linear", "constant"});
   out.weight_decay = section.number("weight_decay", out.weight_decay, not_negative);
   out.beta1 = section.number("beta1", out.beta1, decay);
@@ -123,14 +121,15 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   out.context = section.integer("context", out.context, degree);
   out.pipeline = section.integer("pipeline", out.pipeline, degree);
   if (section.has("micro_batch_tokens") && !section.has("micro_batch")) out.micro_batch = no_bound;
-  out.micro_batch = section.integer("micro_batch", out.micro_batch, at_least_one);
-  out.micro_batch_tokens = section.integer("micro_batch_tokens", out.micro_batch_tokens, at_least_zero);
+  out.micro_batch = section.integer("micro_batch", out.micro_batch, {.min = 1, .max = no_bound});
+  out.micro_batch_tokens =
+      section.integer("micro_batch_tokens", out.micro_batch_tokens, {.min = 0, .max = most_counted});
   out.devices = section.texts("devices", out.devices);
   const auto precision = section.choice("precision", std::string(name_of(out.precision)), {"fp32", "bf16"});
   out.precision = precision == "bf16" ? DType::bf16 : DType::f32;
   out.weights = section.text("weights", out.weights);
   out.share = section.number("share", out.share, {.min = 0.0, .max = 1.0, .min_open = true});
-  out.memory_mib = section.integer("memory_mib", out.memory_mib, at_least_zero);
+  out.memory_mib = section.integer("memory_mib", out.memory_mib, {.min = 0, .max = most_counted});
   out.max_in_flight = section.integer("max_in_flight", out.max_in_flight, {.min = 1, .max = most_slots});
   if (training == Training::optimized) out.trained = section.flag("trained", out.trained);
   if (training == Training::optimized) out.zero = section.flag("zero", out.zero);

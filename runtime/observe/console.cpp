@@ -7,10 +7,14 @@
 #include <iostream>
 #include <utility>
 
+#include "runtime/core/printable.hpp"
+
 namespace maestro {
 namespace {
 
 constexpr std::size_t usual_columns = 80;
+constexpr std::size_t longest_line = 2000;  // bytes of a warning or an error: CO-4
+constexpr std::string_view entry_start = "\n  ";
 // Carriage return, and erase to the end of the line (ECMA-48 EL).
 constexpr std::string_view erase_line = "\r\x1b[K";
 
@@ -23,6 +27,18 @@ std::size_t terminal_columns() {
 bool is_live_terminal() {
   const char* kind = std::getenv("TERM");
   return ::isatty(STDERR_FILENO) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
+}
+
+/// CO-4.
+std::string as_lines(std::string_view text) {
+  std::string lines;
+  for (;;) {
+    const std::size_t end = text.find(entry_start);
+    lines += printable(text.substr(0, end), longest_line);
+    if (end == std::string_view::npos) return lines;
+    lines += entry_start;
+    text.remove_prefix(end + entry_start.size());
+  }
 }
 
 /// In one piece: a line that a kill or another process's line may cut in two would be taken for part of the next one.
@@ -56,10 +72,10 @@ void Console::note(std::string_view text) {
   message(streams_.out, "", text);
 }
 void Console::warning(std::string_view text) {
-  message(streams_.err, "warning: ", text);
+  message(streams_.err, "warning: ", as_lines(text));
 }
 void Console::error(std::string_view text) {
-  message(streams_.err, "error: ", text);
+  message(streams_.err, "error: ", as_lines(text));
 }
 
 void Console::finish() {

@@ -3,6 +3,8 @@
 // CO-1: a message starts on a line of its own and leaves the live line, if any, redrawn below it.
 // CO-2: the first and the last progress are always shown.
 // CO-3: after `finish`, and after destruction, the cursor stands at the start of an empty line.
+// CO-4: an error or a warning is one line of printable text and of bounded length, whatever the values in it hold. Only
+//       entries of a list, each behind a line break and two spaces, have lines of their own.
 #pragma once
 
 #include <chrono>

@@ -36,9 +36,9 @@ double rope_theta_of(const Keys& keys) {
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
     const json* scaling = keys.find(key);
     if (scaling == nullptr) continue;
-    if (!scaling->is_object()) keys.fail(key, "is " + scaling->dump() + "; it must be an object or null");
+    if (!scaling->is_object()) keys.fail(key, "is " + shown(*scaling) + "; it must be an object or null");
     const std::string type = scaling->value("rope_type", scaling->value("type", json("default"))).dump();
-    if (type != "\"default\"") keys.fail(key, "of type " + type + " is not supported; only \"default\" is");
+    if (type != "\"default\"") keys.fail(key, "of type " + printable(type) + " is not supported; only \"default\" is");
     if (scaling->contains("rope_theta")) return keys.inside(key, *scaling).positive("rope_theta", 10000.0);
   }
   return keys.positive("rope_theta", 10000.0);
@@ -77,7 +77,7 @@ DecoderConfig decoder_of(const json& object, std::string_view where) {
   const json* type = keys.find("model_type");
   if (type == nullptr) keys.fail("model_type", "is missing; it must be gpt2 or llama");
   const bool gpt2 = *type == "gpt2";
-  if (!gpt2 && *type != "llama") keys.fail("model_type", "= " + type->dump() + " is not supported; gpt2 and llama are");
+  if (!gpt2 && *type != "llama") keys.fail("model_type", "= " + shown(*type) + " is not supported; gpt2 and llama are");
   DecoderConfig config = gpt2 ? gpt2_of(keys) : llama_of(keys);
   config.vocabulary = keys.size("vocab_size");
   config.init_std = keys.positive("initializer_range", 0.02);

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -35,19 +37,19 @@ class HfKeys {
     if (value == nullptr) fail(key, "is missing");
     constexpr std::int64_t most = std::int64_t{1} << 31;
     const bool good = value->is_number_integer() && *value >= 1 && *value <= most;
-    if (!good) fail(key, "is " + value->dump() + "; it must be a whole number from 1 to 2^31");
+    if (!good) fail(key, "is " + shown(*value) + "; it must be a whole number from 1 to 2^31");
     return value->get<std::int64_t>();
   }
   [[nodiscard]] double positive(std::string_view key, double absent) const {
     const nlohmann::json* value = find(key);
     if (value == nullptr) return absent;
-    if (!value->is_number() || !(value->get<double>() > 0)) fail(key, "is " + value->dump() + "; it must be above 0");
+    if (!value->is_number() || !(value->get<double>() > 0)) fail(key, "is " + shown(*value) + "; it must be above 0");
     return value->get<double>();
   }
   [[nodiscard]] bool flag(std::string_view key, bool absent) const {
     const nlohmann::json* value = find(key);
     if (value == nullptr) return absent;
-    if (!value->is_boolean()) fail(key, "is " + value->dump() + "; it must be true or false");
+    if (!value->is_boolean()) fail(key, "is " + shown(*value) + "; it must be true or false");
     return value->get<bool>();
   }
   /// Refuses a setting that would make another model than the one this program computes.
@@ -62,7 +64,7 @@ class HfKeys {
     std::string text(absent);
     if (value != nullptr) text = value->is_string() ? value->get<std::string>() : value->dump();
     if (std::ranges::find(supported, text) == supported.end()) {
-      fail(key, "= " + text + " is not supported; the supported one is " + supported.front());
+      fail(key, "= " + printable(text) + " is not supported; the supported one is " + supported.front());
     }
   }
   void require_absent(std::string_view key) const {
@@ -79,11 +81,9 @@ template <class Read>
 auto parse_hf_keys(std::string_view text, std::string_view where, Read read)
     -> Result<decltype(read(nlohmann::json(), where))> {
   try {
-    const nlohmann::json object = nlohmann::json::parse(text);
+    const nlohmann::json object = parse_json(text, std::string(where)).value_or_throw();
     if (!object.is_object()) throw JobError(std::string(where) + " is not a JSON object");
     return read(object, where);
-  } catch (const nlohmann::json::parse_error& error) {
-    return Error{ErrorCode::invalid_argument, std::string(where) + " is no JSON at byte " + std::to_string(error.byte)};
   } catch (const JobError& error) {
     return Error{ErrorCode::invalid_argument, error.what()};
   }

@@ -59,7 +59,7 @@ const json& object_at(const HfKeys& keys, std::string_view key) {
   static const json empty = json::object();
   const json* found = keys.find(key);
   if (found == nullptr) return empty;
-  if (!found->is_object()) keys.fail(key, "is " + found->dump() + "; it must be an object");
+  if (!found->is_object()) keys.fail(key, "is " + shown(*found) + "; it must be an object");
   return *found;
 }
 

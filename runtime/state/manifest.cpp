@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/state/checksum.hpp"
 #include "runtime/state/posix_file.hpp"
 
@@ -76,11 +78,13 @@ std::string manifest_text(const Manifest& manifest) {
 
 Result<Manifest> parse_manifest(std::string_view text, std::string_view where) {
   try {
-    json object = json::parse(text);
+    Result<json> parsed = parse_json(text, std::string(where));
+    if (!parsed) return parsed.error();
+    json object = *std::move(parsed);
     if (!object.is_object()) return corrupt(where, "is not a JSON object");
     const json version = object.value("format_version", json());
     if (version.is_number_integer() && version > format_version) {
-      return Error{ErrorCode::invalid_argument, std::string(where) + ": format_version " + version.dump() +
+      return Error{ErrorCode::invalid_argument, std::string(where) + ": format_version " + shown(version) +
                                                     " is newer than this program, which reads up to " +
                                                     std::to_string(format_version)};
     }
@@ -89,13 +93,12 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view where) {
     if (stored != "\"" + checksum_of(object.dump()) + "\"") return corrupt(where, "was altered: its checksum is wrong");
     Manifest manifest = manifest_of(object);
     for (const FileRecord& file : manifest.files) {
-      if (!stays_inside(file.path)) return corrupt(where, "names a file outside the checkpoint: " + file.path);
+      if (!stays_inside(file.path))
+        return corrupt(where, "names a file outside the checkpoint: " + printable(file.path));
     }
     return manifest;
-  } catch (const json::parse_error& error) {
-    return corrupt(where, "is no JSON at byte " + std::to_string(error.byte) + "; truncated or altered");
   } catch (const json::exception& error) {
-    return corrupt(where, std::string("lacks a key or has one of the wrong type: ") + error.what());
+    return corrupt(where, std::string("lacks a key or has one of the wrong type: ") + printable(error.what()));
   }
 }
 

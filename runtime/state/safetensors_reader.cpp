@@ -2,10 +2,11 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "runtime/core/json_text.hpp"
 #include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/state/safetensors.hpp"
 
 namespace maestro {
@@ -42,15 +43,6 @@ constexpr std::array<KnownDtype, 15> known_dtypes{{{"F32", 4, DType::f32},
 const KnownDtype* known_dtype(std::string_view name) {
   const auto found = std::ranges::find(known_dtypes, name, &KnownDtype::name);
   return found == known_dtypes.end() ? nullptr : &*found;
-}
-
-/// Names come from the file; one line of an error stays one line whatever they hold.
-std::string printable(std::string_view name) {
-  std::string text(name.substr(0, 200));
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
 }
 
 std::uint64_t little_endian(std::span<const std::byte> bytes) {
@@ -92,20 +84,6 @@ Error corrupt_tensor(const fs::path& path, std::string_view name, const std::str
   return corrupt(path, "tensor " + printable(name) + " " + what);
 }
 
-/// Objects with a key twice mean different things to different readers.
-json parsed_strictly(std::string_view text, std::string& repeated_key) {
-  std::vector<std::map<std::string, bool>> seen;
-  const auto watch = [&](int, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::object_start) seen.emplace_back();
-    if (event == json::parse_event_t::object_end) seen.pop_back();
-    if (event == json::parse_event_t::key && !seen.back().emplace(value.get<std::string>(), true).second) {
-      repeated_key = value.get<std::string>();
-    }
-    return true;
-  };
-  return json::parse(text, watch);
-}
-
 }  // namespace
 
 /// Fills a SafetensorsFile from its header, checking everything the header claims.
@@ -128,16 +106,10 @@ class SafetensorsHeader {
 
  private:
   Status parse(std::string_view text) {
-    json header;
-    std::string repeated_key;
-    try {
-      header = parsed_strictly(text, repeated_key);
-    } catch (const json::parse_error& error) {
-      return fail("its header is no JSON at byte " + std::to_string(error.byte));
-    }
-    if (!header.is_object()) return fail("its header is not a JSON object");
-    if (!repeated_key.empty()) return fail("its header has the key " + printable(repeated_key) + " twice");
-    for (const auto& [name, value] : header.items()) {
+    const Result<json> header = parse_json(text, corrupt(file_.path_, "its header").message);
+    if (!header) return header.error();
+    if (!header->is_object()) return fail("its header is not a JSON object");
+    for (const auto& [name, value] : header->items()) {
       const Status added = name == "__metadata__" ? add_metadata(value) : add_tensor(name, value);
       if (!added) return added;
     }
@@ -160,7 +132,7 @@ class SafetensorsHeader {
       return fail(name, "lacks dtype, shape or data_offsets");
     }
     const KnownDtype* known = dtype->is_string() ? known_dtype(dtype->get_ref<const std::string&>()) : nullptr;
-    if (known == nullptr) return fail(name, "has the unknown dtype " + printable(dtype->dump()));
+    if (known == nullptr) return fail(name, "has the unknown dtype " + shown(*dtype));
     SafetensorsFile::Entry entry;
     entry.dtype = known->name;
     const auto is_size = [](const json& size) {
@@ -250,7 +222,7 @@ Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
     const std::string known = nearest            ? "the nearest is " + printable(*nearest)
                               : entries_.empty() ? "it has none at all"
                                                  : "it has for example " + printable(entries_.begin()->first);
-    return Error{ErrorCode::not_found, path_.string() + " has no tensor " + std::string(name) + "; " + known};
+    return Error{ErrorCode::not_found, path_.string() + " has no tensor " + printable(name) + "; " + known};
   }
   const Entry& entry = found->second;
   const KnownDtype* known = known_dtype(entry.dtype);

@@ -14,9 +14,6 @@
 
 namespace maestro {
 
-/// Throws JobError with the file, line and column for what is not JSON, and with the place for a key that stands twice.
-nlohmann::json parse_json(std::string_view text, const std::string& file_name);
-
 /// Views: the value and the file name outlive it. Every reader throws JobError naming file and place.
 class JsonPlace {
  public:

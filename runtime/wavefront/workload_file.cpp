@@ -1,18 +1,15 @@
 #include "runtime/wavefront/workload_file.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "runtime/job/printable.hpp"
+#include "runtime/core/input_file.hpp"
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/wavefront/json_place.hpp"
 
 namespace maestro {
@@ -21,6 +18,7 @@ using nlohmann::json;
 
 namespace {
 
+constexpr std::size_t largest_workload = std::size_t{1} << 30;  // bytes: millions of samples
 constexpr std::int64_t most_lanes = 65'536;
 constexpr std::int64_t most_places = 1'000'000'000;  // slots or tasks in flight; more is no limit
 
@@ -261,7 +259,7 @@ class SampleReader {
 }  // namespace
 
 Workload parse_workload(std::string_view text, const std::string& file_name) {
-  const json document = parse_json(text, file_name);
+  const json document = parse_json(text, file_name).value_or_throw();
   const JsonPlace root(document, file_name);
   root.allow_keys({"sections", "edges", "samples"});
   DraftGraph graph;
@@ -281,17 +279,7 @@ Workload parse_workload(std::string_view text, const std::string& file_name) {
 }
 
 Workload load_workload(const std::filesystem::path& path) {
-  std::error_code problem;
-  if (std::filesystem::is_directory(path, problem)) {
-    throw JobError(path.string() + ": is a folder; give a workload file (JSON)");
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw JobError(path.string() + ": cannot read this workload file: " + std::strerror(errno), ErrorCode::not_found);
-  }
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad()) throw JobError(path.string() + ": reading failed: " + std::strerror(errno));
-  return parse_workload(text, path.string());
+  return parse_workload(read_text(path, largest_workload).value_or_throw(), path.string());
 }
 
 std::string timeline_json(const Workload& workload, const Schedule& schedule) {

@@ -131,6 +131,15 @@ TEST(ProcessPlace, contradictory_own_variables_are_named) {
   }
 }
 
+TEST(ProcessPlace, values_of_variables_are_shown_in_one_short_line) {
+  const std::string odd = "0\n\x1b[2J" + std::string(5000, 'x');
+  for (const char* name : {"MAESTRO_RANK", "MAESTRO_HOSTS", "MAESTRO_LOCAL_RANK", "MAESTRO_PROCESSES"}) {
+    const std::string told = error_of(with(own_rank_2, {{name, odd}}));
+    EXPECT_THAT(told, HasSubstr(std::string(name) + " = \"0\\n\\x1b[2Jxxx")) << name;
+    EXPECT_LT(told.size(), 400u) << name;
+  }
+}
+
 TEST(ProcessPlace, what_is_no_number_is_named) {
   EXPECT_EQ(error_of(with(own_rank_2, {{"MAESTRO_RANK", "two"}})),
             "MAESTRO_RANK = \"two\" is no number from 0 to 1048576");

@@ -5,11 +5,14 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import unittest
 from pathlib import Path
 
-from maestro_program import SystemTest, distillation, language_model, options_of
+from maestro_program import PROGRAM, Run, SystemTest, distillation, language_model, options_of
 
+GPT2 = """{"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 32, "vocab_size": 256,
+"initializer_range": 0.02, "layer_norm_epsilon": 1e-5}"""
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -68,6 +71,66 @@ class WrongInput(Refusals):
                              ("hollow", "hollow")):
             with self.subTest(path):
                 self.refuse_job(language_model(), path, wanted, settings={"data.path": path})
+
+    def test_a_path_to_a_pipe_a_device_or_a_folder_is_refused_at_once(self):
+        os.mkfifo(self.folder / "pipe")
+        (self.folder / "images").mkdir()
+        for odd, kind in (("pipe", "FIFO"), ("/dev/zero", "device"), ("images", "folder")):
+            with self.subTest(odd):
+                self.refuse(["check", odd], odd, kind)
+                self.refuse(["simulate", odd], odd, kind)
+                llava = {"app": "vision_language", "data.kind": "llava", "data.path": odd}
+                self.refuse_job({"name": "test"}, odd, kind, settings=llava)
+                for name in ("config.json", "model.safetensors"):
+                    weights = self.folder / f"weights-{kind}-{name}"
+                    weights.mkdir()
+                    (weights / "config.json").write_text(GPT2)
+                    (weights / name).unlink(missing_ok=True)
+                    (weights / name).symlink_to(self.folder / odd)
+                    self.refuse_job(language_model(), f"{weights.name}/{name}", kind,
+                                    settings={"teacher.weights": weights.name})
+        for odd in ("pipe", "/dev/zero"):
+            self.refuse_job(language_model(), odd, "neither a file nor a folder", settings={"data.path": odd})
+
+    def test_counts_and_times_beyond_any_run_are_refused_before_anything_is_planned(self):
+        for setting, value in (("train.global_batch", 1 << 32), ("train.steps", 1 << 62), ("data.sequence", 1 << 40),
+                               ("transport.timeout_s", 1e300), ("transport.start_timeout_s", 1e300),
+                               ("train.peer_timeout_s", 1e300), ("schedule.budget_ms", 1e300)):
+            with self.subTest(setting):
+                self.refuse_job(language_model(), setting, "must be", settings={setting: value})
+
+    def test_values_are_shown_in_one_short_line(self):
+        for value in ("a\nb", "a\x1b[2Jb", "x" * 3000):
+            for setting in ("data.path", "teacher.weights", "transport.provider", "train.clip"):
+                with self.subTest(setting):
+                    name = self.write_job(language_model())
+                    finished = self.call("check", name, *options_of({setting: value}))
+                    self.assertEqual(finished.status, 2, finished.describe())
+                    self.assertRegex(finished.err, r"\Aerror: [^\x00-\x1f]{1,2000}\n\Z")
+
+    def test_a_corpus_larger_than_memory_is_told_as_that(self):
+        with open(self.folder / "huge.txt", "wb") as file:
+            file.truncate(8 << 30)  # a hole: it takes no room
+        job = language_model()
+        job["data"]["path"] = "huge.txt"
+        limited = ["sh", "-c", "ulimit -v 3000000 && exec \"$@\"", "sh"]
+        if subprocess.run([*limited, PROGRAM, "--version"], capture_output=True).returncode != 0:
+            self.skipTest("this build needs more addresses (a sanitizer)")
+        run = Run(self.folder, ["check", self.write_job(job)], launcher=limited)
+        self.addCleanup(run.end)
+        finished = run.wait()
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertEqual(finished.err, "error: [data] path: cannot read huge.txt: not enough memory\n")
+
+    def test_a_full_shared_memory_folder_is_told_as_that(self):
+        mounted = ["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=64k none /dev/shm && exec \"$@\"", "sh"]
+        if not shutil.which("unshare") or subprocess.run([*mounted, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no private mount namespace here")
+        run = self.start(distillation(), "--processes", 2, settings={"transport.provider": "shm"}, launcher=mounted)
+        finished = run.wait()
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertRegex(finished.err, r"\Aerror: transport.provider: /dev/shm has 0 MiB free, the shm provider needs "
+                                       r"[0-9]+ MiB; mount it larger, or set transport.provider = tcp\n\Z")
 
     def test_more_devices_than_there_are_are_refused(self):
         self.refuse_job(language_model(), "cpu:999", "cpu:0", settings={"teacher.devices": ["cpu:999"]})

@@ -134,7 +134,7 @@ class Simulate(SystemTest):
         (self.folder / "bad.json").write_text(json.dumps(workload))
         self.refuse(["bad.json"], "bad.json: samples[3].forward_ms.vison", "did you mean 'vision'?")
         (self.folder / "cut.json").write_text('{"sections": [')
-        self.refuse(["cut.json"], "cut.json: not a JSON file")
+        self.refuse(["cut.json"], "cut.json is not valid JSON")
         self.refuse(["nowhere.json"], "nowhere.json", "No such file")
         (self.folder / "good.json").write_text(json.dumps(two_sections()))
         self.refuse(["good.json", "--policy", "wavefrnt"], "wavefrnt", 'did you mean "wavefront"?')

@@ -122,6 +122,14 @@ TEST(Conversations, broken_json_is_refused_with_the_place) {
   EXPECT_THAT(refusal("[] []"), HasSubstr("not valid JSON"));
 }
 
+TEST(Conversations, a_speaker_is_shown_in_one_short_line) {
+  const Parsed parsed = parse(entry("", R"({"from": "a\nb)" + std::string(5000, 'x') + R"(", "value": "c"})"));
+  ASSERT_EQ(parsed.bad.size(), 1u);
+  const std::string told = parsed.bad[0];
+  EXPECT_THAT(told, AllOf(HasSubstr("is from \"a\\nbxxx"), HasSubstr("valid are human, user, gpt and assistant")));
+  EXPECT_LT(told.size(), 400u);
+}
+
 TEST(Conversations, a_missing_file_is_named_with_what_does_exist) {
   try {
     read_conversations("/no/such.json", [](const std::string&, const Result<Conversation>&) {});

@@ -24,6 +24,10 @@ std::string transport_error(const std::string& line) {
   return job_error_of([&] { (void)read_transport(root_of("[transport]\n" + line).table("transport")); });
 }
 
+std::string schedule_error(const std::string& line) {
+  return job_error_of([&] { (void)read_schedule(root_of("[schedule]\n" + line).table("schedule")); });
+}
+
 TEST(JobReader, reads_every_key_of_train) {
   const auto root = root_of(R"([train]
 steps = 7
@@ -66,19 +70,42 @@ TEST(JobReader, an_absent_table_gives_the_defaults) {
 }
 
 TEST(JobReader, refuses_impossible_training_settings) {
-  EXPECT_EQ(train_error("global_batch = 0"), "job.toml:2: train.global_batch: must be at least 1, got 0");
+  EXPECT_EQ(train_error("global_batch = 0"), "job.toml:2: train.global_batch: must be from 1 to 1048576, got 0");
   EXPECT_EQ(train_error("ahead = 0"), "job.toml:2: train.ahead: must be from 1 to 1024, got 0");
-  EXPECT_EQ(train_error("validation_samples = -1"), "job.toml:2: train.validation_samples: must be at least 0, got -1");
-  EXPECT_EQ(train_error("peer_timeout_s = 0"), "job.toml:2: train.peer_timeout_s: must be greater than 0, got 0");
+  EXPECT_EQ(train_error("validation_samples = -1"),
+            "job.toml:2: train.validation_samples: must be from 0 to 1099511627776, got -1");
+  EXPECT_EQ(train_error("peer_timeout_s = 0"),
+            "job.toml:2: train.peer_timeout_s: must be at least 0.001 and at most 1e+06, got 0");
   EXPECT_EQ(train_error("clip = \"globl\""),
             "job.toml:2: train.clip: \"globl\" is not one of section, global; did you mean 'global'?");
   EXPECT_EQ(train_error("out = \"\""), "job.toml:2: train.out: must not be empty; give a folder for the run's files");
   for (const std::string key : {"steps", "keep_checkpoints"}) {
-    EXPECT_THAT(train_error(key + " = 0"), HasSubstr("must be at least 1")) << key;
+    EXPECT_THAT(train_error(key + " = 0"), HasSubstr("must be from 1 to ")) << key;
   }
-  for (const std::string key : {"seed", "checkpoint_every", "validate_every"}) {
-    EXPECT_THAT(train_error(key + " = -1"), HasSubstr("must be at least 0")) << key;
+  EXPECT_THAT(train_error("seed = -1"), HasSubstr("must be at least 0"));
+  for (const std::string key : {"checkpoint_every", "validate_every"}) {
+    EXPECT_THAT(train_error(key + " = -1"), HasSubstr("must be from 0 to ")) << key;
   }
+}
+
+TEST(JobReader, refuses_counts_and_times_beyond_any_run_at_once) {
+  EXPECT_EQ(train_error("global_batch = 4294967296"),
+            "job.toml:2: train.global_batch: must be from 1 to 1048576, got 4294967296");
+  const std::string huge = " = " + std::to_string(INT64_MAX);
+  for (const std::string key :
+       {"steps", "global_batch", "checkpoint_every", "keep_checkpoints", "validate_every", "validation_samples"}) {
+    EXPECT_THAT(train_error(key + huge), HasSubstr("must be from")) << key;
+  }
+  EXPECT_THAT(data_error("path = \"x\"\nsequence" + huge), HasSubstr("must be from 1 to 16777216"));
+  EXPECT_THAT(train_error("peer_timeout_s = 1e300"), HasSubstr("train.peer_timeout_s: must be at least 0.001"));
+  for (const std::string key : {"timeout_s", "start_timeout_s"}) {
+    for (const std::string value : {"1e300", "1e-300", "0", "-1", "inf", "nan"}) {
+      EXPECT_THAT(transport_error(key + " = " + value),
+                  HasSubstr("transport." + key + ": must be at least 0.001 and at most 1e+06"))
+          << value;
+    }
+  }
+  EXPECT_THAT(schedule_error("budget_ms = 1e300"), HasSubstr("schedule.budget_ms: must be"));
 }
 
 TEST(JobReader, reads_every_key_of_data) {
@@ -143,7 +170,7 @@ TEST(JobReader, picture_sizes_must_hold_whole_patches) {
   EXPECT_EQ(data_error(llava + "image_size = 0"), "(no error)") << "native size";
   EXPECT_THAT(data_error("kind = \"synthetic_images\"\nimage_size = 0"), HasSubstr("must be"));
   EXPECT_THAT(data_error(llava + "image_size = 0\nmax_image_size = 7"), HasSubstr("holds no patch of 8 pixels"));
-  EXPECT_THAT(data_error(llava + "max_bad_samples = -1"), HasSubstr("must be at least 0"));
+  EXPECT_THAT(data_error(llava + "max_bad_samples = -1"), HasSubstr("must be from 0 to "));
 }
 
 TEST(JobReader, conversations_need_a_path_and_one_way_to_validate) {
@@ -174,7 +201,7 @@ TEST(JobReader, refuses_impossible_transport_settings) {
             "job.toml:2: transport.provider: \"tpc\" is not one of auto, shm, tcp, verbs, efa; did you mean 'tcp'?");
   EXPECT_THAT(transport_error("slots = 0"), HasSubstr("must be from 1 to 64"));
   EXPECT_THAT(transport_error("chunk_kib = 0"), HasSubstr("must be from 1 to"));
-  EXPECT_THAT(transport_error("timeout_s = -1"), HasSubstr("must be greater than 0"));
+  EXPECT_THAT(transport_error("timeout_s = -1"), HasSubstr("must be at least 0.001"));
   for (const std::string address : {"localhost", "256.0.0.1", "127.0.0.1:80", "", "1.2.3", ":::"}) {
     EXPECT_THAT(transport_error("listen = \"" + address + "\""),
                 HasSubstr("job.toml:2: transport.listen: expected an address such as 127.0.0.1"))

@@ -79,7 +79,7 @@ TEST(SectionReader, an_optimizer_key_of_a_forward_only_section_is_unknown) {
 }
 
 TEST(SectionReader, refuses_impossible_section_settings) {
-  EXPECT_EQ(section_error("micro_batch = 0"), "job.toml:2: student.micro_batch: must be at least 1, got 0");
+  EXPECT_EQ(section_error("micro_batch = 0"), "job.toml:2: student.micro_batch: must be from 1 to 2147483648, got 0");
   EXPECT_EQ(section_error("precision = \"fp16\""),
             "job.toml:2: student.precision: \"fp16\" is not one of fp32, bf16; did you mean 'fp32'?");
   EXPECT_THAT(section_error("replicas = 0"), HasSubstr("student.replicas: must be from 1 to 4096"));
@@ -87,7 +87,7 @@ TEST(SectionReader, refuses_impossible_section_settings) {
   EXPECT_THAT(section_error("beta1 = 1.0"), HasSubstr("must be at least 0 and less than 1"));
   EXPECT_THAT(section_error("beta2 = -0.1"), HasSubstr("must be at least 0 and less than 1"));
   EXPECT_THAT(section_error("epsilon = 0"), HasSubstr("must be greater than 0"));
-  EXPECT_THAT(section_error("warmup_steps = -1"), HasSubstr("must be at least 0"));
+  EXPECT_THAT(section_error("warmup_steps = -1"), HasSubstr("must be from 0 to 1099511627776"));
   EXPECT_THAT(section_error("schedule = \"cosin\""), HasSubstr("did you mean 'cosine'?"));
   for (const std::string key : {"lr", "min_lr", "weight_decay", "clip_norm"}) {
     EXPECT_THAT(section_error(key + " = -1"), HasSubstr("student." + key + ": must be at least 0")) << key;

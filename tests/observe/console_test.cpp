@@ -174,6 +174,24 @@ TEST(PlainConsole, holds_no_control_characters_and_keeps_notes_apart) {
   EXPECT_EQ(pipes.err.str(), "step 1/2\nwarning: w\nerror: e\nstep 2/2\n");
 }
 
+TEST(Console, co4_an_error_is_one_printable_line_whatever_its_values_hold) {
+  Pipes pipes;
+  Console console(pipes.streams());
+  console.error("data.path: \"a\nb\x1b[2J\xff\" does not exist");
+  console.warning("c\r\nd");
+  EXPECT_EQ(pipes.err.str(), "error: data.path: \"a\\nb\\x1b[2J\\xff\" does not exist\nwarning: c\\x0d\\nd\n");
+}
+
+TEST(Console, co4_an_error_has_a_bounded_length_and_a_list_in_it_lines_of_its_own) {
+  Pipes pipes;
+  Console console(pipes.streams());
+  console.error(std::string(100'000, 'x'));
+  EXPECT_EQ(pipes.err.str(), "error: " + std::string(2000, 'x') + "...\n");
+  pipes.err.str("");
+  console.error("2 bad samples:\n  first\n  second" + std::string(5000, 'x'));
+  EXPECT_EQ(pipes.err.str(), "error: 2 bad samples:\n  first\n  second" + std::string(1994, 'x') + "...\n");
+}
+
 TEST(Console, progress_starts_anew_after_finish) {
   Pipes pipes;
   Console console(pipes.streams());

@@ -145,8 +145,21 @@ TEST(HfConfig, an_unknown_model_type_names_the_supported_ones) {
 }
 
 TEST(HfConfig, text_that_is_no_json_object_is_refused) {
-  EXPECT_THAT(refusal("{\"model_type\": "), HasSubstr("no JSON at byte"));
+  EXPECT_THAT(refusal("{\"model_type\": "), HasSubstr("not valid JSON: parse error at line 1, column 16"));
   EXPECT_THAT(refusal("[]"), HasSubstr("not a JSON object"));
+}
+
+TEST(HfConfig, hostile_values_are_one_short_line_with_file_and_key) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const std::string key : {"model_type", "vocab_size", "tie_word_embeddings", "activation_function", "n_inner"}) {
+    EXPECT_THAT(refusal("{\"" + key + "\": " + deep + "}"), HasSubstr(": " + key + "[0][0]")) << key;
+    EXPECT_THAT(refusal("{\"" + key + "\": 1e999}"), HasSubstr(": " + key + ": the number 1e999 at byte")) << key;
+    EXPECT_THAT(refusal("{\"" + key + "\": " + std::string(400, '9') + "}"), HasSubstr("is out of range")) << key;
+  }
+  const std::string wide = "\"hidden_act\": \"a\\nb" + std::string(5000, 'x') + "\"";
+  const std::string told = refusal(with(llama_text, "\"hidden_act\": \"silu\"", wide));
+  EXPECT_THAT(told, AllOf(HasSubstr("hidden_act = a\\nbxxx"), HasSubstr("the supported one is silu")));
+  EXPECT_LT(told.size(), 400u);
 }
 
 TEST(HfConfig, reads_the_config_of_a_folder_and_names_it_when_missing) {

@@ -64,6 +64,17 @@ TEST(Manifest, a_newer_format_asks_for_a_newer_program) {
   EXPECT_THAT(manifest.error().message, AllOf(HasSubstr("99"), HasSubstr("newer than this program")));
 }
 
+TEST(Manifest, deep_nesting_and_huge_numbers_are_refused_before_the_checksum_is_looked_at) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const std::string value : {deep, std::string("1e999"), std::string(400, '9')}) {
+    const Result<Manifest> manifest = parse_manifest("{\"step\": " + value + "}", "checkpoint.json");
+    ASSERT_FALSE(manifest.ok());
+    EXPECT_EQ(manifest.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(manifest.error().message, AllOf(HasSubstr("checkpoint.json: step"), IsOneLine()));
+    EXPECT_LT(manifest.error().message.size(), 400u);
+  }
+}
+
 TEST(Manifest, a_file_outside_the_checkpoint_is_refused) {
   for (const char* path : {"../../other", "/etc/passwd", ""}) {
     Manifest manifest = example();

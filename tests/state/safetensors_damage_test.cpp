@@ -98,7 +98,7 @@ TEST(DamagedSafetensors, every_kind_of_lie_in_the_header_is_named) {
   const std::string tail = R"("shape":[2],"data_offsets":[0,8]}})";
   const std::vector<BadHeader> bad{
       {"[1]", "not a JSON object"},
-      {"{\"w\"", "no JSON at byte"},
+      {"{\"w\"", "its header is not valid JSON"},
       {R"({"w":[1]})", "tensor w lacks"},
       {R"({"w":{"shape":[2],"data_offsets":[0,8]}})", "tensor w lacks"},
       {R"({"w":{"dtype":"F33",)" + tail, "tensor w has the unknown dtype \"F33\""},
@@ -115,10 +115,11 @@ TEST(DamagedSafetensors, every_kind_of_lie_in_the_header_is_named) {
       {R"({"v":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F32",)" + tail, "tensor w overlaps"},
       {R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "tensor w leaves a gap"},
       {R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "4 bytes that belong to no tensor"},
-      {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F32",)" + tail, "the key w twice"},
+      {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F32",)" + tail,
+       "its header: w: this key stands twice"},
       {R"({"__metadata__":{"a":1},"w":{"dtype":"F32",)" + tail, "__metadata__ has a number under a"},
       {R"({"__metadata__":"x","w":{"dtype":"F32",)" + tail, "__metadata__ is not an object"},
-      {R"({"a\nb":{"dtype":"?",)" + tail, "tensor a?b"},
+      {R"({"a\nb":{"dtype":"?",)" + tail, "tensor a\\nb"},
   };
   for (const auto& [header, complaint] : bad) {
     SCOPED_TRACE(header);
@@ -128,6 +129,20 @@ TEST(DamagedSafetensors, every_kind_of_lie_in_the_header_is_named) {
     ASSERT_FALSE(opened.ok());
     EXPECT_EQ(opened.error().code, ErrorCode::corrupt);
     EXPECT_THAT(opened.error().message, AllOf(HasSubstr("damaged"), HasSubstr(complaint), IsOneLine()));
+  }
+}
+
+TEST(DamagedSafetensors, deep_nesting_and_huge_numbers_in_the_header_are_named) {
+  const TempFolder folder;
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const std::string value : {deep, std::string("1e999"), std::string(400, '9')}) {
+    const std::string header = "{\"w\":{\"dtype\":" + value + ",\"shape\":[2],\"data_offsets\":[0,8]}}";
+    std::string bytes(8, '\0');
+    for (std::size_t at = 0; at < 4; ++at) bytes[at] = static_cast<char>(header.size() >> (8 * at));
+    const Status opened = open_and_touch(folder, bytes + header + "12345678");
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(opened.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(opened.error().message, AllOf(HasSubstr("its header: w.dtype"), IsOneLine()));
   }
 }
 

@@ -56,6 +56,24 @@ TEST(Provider, a_provider_that_this_machine_lacks_is_refused_with_what_there_is)
             "MAESTRO_PROVIDER: provider 'efa' is not on this machine; available: auto, tcp, shm");
 }
 
+TEST(Provider, shared_memory_without_room_is_told_as_that) {
+  const std::vector<std::string> offered{"tcp;ofi_rxm"};
+  const SharedMemoryRoom full{3 << 20, 32 << 20};
+  EXPECT_EQ(
+      chosen({"shm", {}, Reach::same_host, full}, offered),
+      "error: transport.provider: /dev/shm has 3 MiB free, the shm provider needs 32 MiB; mount it larger, or set "
+      "transport.provider = tcp");
+  EXPECT_EQ(chosen({"auto", {}, Reach::same_host, full}, offered), "tcp;ofi_rxm");
+  EXPECT_NE(chosen({"shm", {}, Reach::same_host, SharedMemoryRoom{64 << 20, 32 << 20}}, offered).find("not on this"),
+            std::string::npos);
+  EXPECT_NE(chosen({"efa", {}, Reach::same_host, full}, offered).find("not on this machine"), std::string::npos);
+}
+
+TEST(Provider, room_is_that_of_the_file_system) {
+  EXPECT_GT(shared_memory_room()->needed_bytes, 0u);
+  EXPECT_FALSE(shared_memory_room("/no/such/folder").has_value());
+}
+
 TEST(Provider, a_machine_with_no_provider_says_where_to_look) {
   const auto result = choose_provider({}, {});
   ASSERT_FALSE(result.ok());

@@ -1,0 +1,55 @@
+// Reading files of users: owned descriptors, and errors that name the path and the reason.
+//
+// IF-1: only regular files are read. Another kind (a FIFO, a device, a socket, a folder) is refused by its name, and
+//       opening it never waits.
+// IF-2: a file that is held in memory as a whole is bounded in size; a failed allocation is an Error.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+/// "<operation> <path>: <text of errno>", with the code that fits the errno (not_found, invalid_argument for a path
+/// that cannot be right, unavailable otherwise).
+[[nodiscard]] Error system_error(std::string_view operation, const std::filesystem::path& path, int errno_value);
+
+/// Move-only owner of a descriptor.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int descriptor) : descriptor_(descriptor) {}
+  ~FileDescriptor() { reset(); }
+  FileDescriptor(FileDescriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    if (this != &other) {
+      reset();
+      descriptor_ = std::exchange(other.descriptor_, -1);
+    }
+    return *this;
+  }
+  explicit operator bool() const { return descriptor_ >= 0; }
+  [[nodiscard]] int get() const { return descriptor_; }
+  void reset();
+
+ private:
+  int descriptor_ = -1;
+};
+
+/// Opens a regular file for reading (IF-1).
+[[nodiscard]] Result<FileDescriptor> open_for_reading(const std::filesystem::path& path);
+/// OK for a regular file and for a path where nothing is; else an Error, "cannot read <path>: it is a FIFO, not a
+/// file".
+[[nodiscard]] Status check_readable_kind(const std::filesystem::path& path);
+
+inline constexpr std::size_t largest_text = std::size_t{64} << 20;  // bytes: far above any configuration or manifest
+
+/// The whole of a small file (IF-2).
+[[nodiscard]] Result<std::string> read_text(const std::filesystem::path& path, std::size_t largest = largest_text);
+
+}  // namespace maestro
