@@ -304,6 +304,7 @@ JobPlan App::resolve() {
   plan.places = place(plan.graph, request);
   check_cuda(plan);
   plan.effective_job = document_.to_toml();
+  plan.settings = document_.settings();
   return plan;
 }
 

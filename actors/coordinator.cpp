@@ -194,7 +194,7 @@ void Coordinator::send_end_marks(const Open& open, Pass pass) {
 
 void Coordinator::announce_checkpoint(StepId step) {
   // Creating one folder is the only file work here; lanes must see the mark before tokens of the next step (CO-1).
-  const Result<std::filesystem::path> staging = options_.snapshots->store().begin(step);
+  const Result<std::filesystem::path> staging = options_.snapshots->store().begin(step, options_.origin.run.id);
   if (!staging) {
     tell(this, supervisor(),
          Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + staging.error().message});
@@ -314,7 +314,7 @@ void Coordinator::snapshot_written(const SnapshotWritten& written) {
 }
 
 void Coordinator::commit(Open& open) {
-  Manifest manifest;
+  Manifest manifest = options_.origin;
   manifest.step = open.unit.step.value();
   manifest.seed = options_.seed;
   manifest.data_position = manifest.step * static_cast<std::uint64_t>(options_.global_batch);
@@ -331,7 +331,7 @@ void Coordinator::commit(Open& open) {
     if (const Status committed = writer->store().commit(staging, manifest); !committed) {
       return failed(committed.error().message);
     }
-    const Result<std::filesystem::path> latest = writer->store().latest();
+    const Result<std::filesystem::path> latest = latest_checkpoint(writer->store().root(), manifest.run.id);
     tell_from_outside(self, CheckpointCommitted{step, latest ? latest->string() : std::string()});
   };
   options_.snapshots->run(commit, failed);

@@ -32,6 +32,7 @@ struct CoordinatorOptions {
   std::int64_t ahead = 2;
   std::int64_t global_batch = 1;
   std::uint64_t seed = 1;
+  Manifest origin;                    ///< run, data and settings that every checkpoint records
   std::uint64_t epoch_samples = 1;    ///< of the training split
   bool synchronous = false;           ///< a unit is announced when the one before it has ended
   bool measure = false;               ///< plans follow measured times

@@ -30,6 +30,8 @@ struct RunOptions {
   std::filesystem::path report;
   std::filesystem::path trace;
   std::filesystem::path resume;
+  bool fresh = false;                ///< an earlier run in train.out is moved aside
+  bool new_data = false;             ///< a resumed run may take other data than its checkpoint was made with
   std::string control;               ///< address of the control service; empty: a local socket; "none": off
   bool check_only = false;           ///< validate everything, start nothing
   bool quiet = false;                ///< no run header
@@ -64,7 +66,8 @@ struct JobPlan {
   double unit_per_ms = 1;               ///< how much of that an emulated device does in a millisecond
   std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward where it has one
   std::vector<std::string> notes;
-  std::string effective_job;  ///< the job file with all overrides, TOML
+  std::string effective_job;                    ///< the job file with all overrides, TOML
+  std::map<std::string, std::string> settings;  ///< the same by key
 };
 
 /// What App::run() hands back.

@@ -189,7 +189,7 @@ void JobStart::start_others(Launcher& launcher) {
 std::string JobStart::write_shared_file(const fs::path& folder) {
   if (!several_hosts() || folder.empty()) return {};
   fs::create_directories(folder);
-  shared_file_ = fs::absolute(folder) / (".maestro-" + random_token().substr(0, 16));
+  shared_file_ = fs::absolute(folder) / (meeting_file_prefix + random_token().substr(0, 16));
   std::ofstream file(shared_file_);
   if (!file) throw JobError("train.out: cannot write to \"" + folder.string() + "\"", ErrorCode::unavailable);
   return shared_file_.string();

@@ -42,6 +42,9 @@ struct JobStartOptions {
   std::vector<std::string> command;  ///< RunOptions::command
 };
 
+/// Of the file in the output folder by which hosts find out that they share it; digits follow.
+inline constexpr const char* meeting_file_prefix = ".maestro-";
+
 /// What all processes must have in common.
 struct JobText {
   std::string job;                      ///< TOML

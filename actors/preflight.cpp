@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "runtime/core/result.hpp"
+#include "runtime/state/atomic_file.hpp"
 #include "transport/provider.hpp"
 
 namespace maestro {
@@ -50,9 +51,16 @@ void check_writable_folder(const fs::path& folder, const std::string& what) {
 }
 
 void check_writable_file(const fs::path& file, const std::string& what) {
-  std::error_code problem;
-  std::string found = obstacle(fs::absolute(file).parent_path());
-  if (found.empty() && fs::is_directory(file, problem)) found = "it is a folder";
+  const Result<WriteTarget> target = find_write_target(file);
+  std::string found;
+  if (!target) {
+    std::error_code problem;
+    found = fs::is_directory(file, problem) ? "it is a folder" : target.error().message;
+  } else if (!target->through) {
+    found = obstacle(fs::absolute(target->path).parent_path());
+  } else if (target->descriptor < 0 && access(target->path.c_str(), W_OK) != 0) {
+    found = std::strerror(errno);
+  }
   if (found.empty()) return;
   throw JobError(what + ": cannot write \"" + file.string() + "\" (" + found + "); choose another file",
                  ErrorCode::unavailable);

@@ -10,7 +10,7 @@ namespace maestro {
 
 /// Throws JobError, which opens with `what` (the key or option), unless `folder` can be written or made.
 void check_writable_folder(const std::filesystem::path& folder, const std::string& what);
-/// The same for a file to be written or replaced.
+/// The same for a file to be written or replaced, or what else is there to be written through (AF-3).
 void check_writable_file(const std::filesystem::path& file, const std::string& what);
 
 /// Throws JobError when nobody can listen on a port that the job names. Another process may still take it in between.

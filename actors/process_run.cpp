@@ -86,7 +86,12 @@ JobText ProcessRun::State::job_text() const {
   JobText text;
   text.job = plan.effective_job +
              "\n[corpus]\ntraining_samples = " + std::to_string(plan.corpus->samples(Split::train)) +
-             "\nvalidation_samples = " + std::to_string(plan.corpus->samples(Split::validation)) + "\n\n[places]\n";
+             "\nvalidation_samples = " + std::to_string(plan.corpus->samples(Split::validation)) + "\n";
+  const DataFingerprint data = plan.corpus->fingerprint();
+  if (const auto content = data.find("content"); content != data.end()) {
+    text.job += "content = \"" + content->second + "\"\n";
+  }
+  text.job += "\n[places]\n";
   for (const ReplicaPlace& at : plan.places) {
     text.job += plan.graph.node(at.section).name + ".replica" + std::to_string(at.replica.value()) + " = \"" +
                 listed(at.devices) + " of process " + std::to_string(at.rank.value()) + "\"\n";
@@ -128,6 +133,7 @@ void ProcessRun::State::print_header() const {
     console.note("  " + line);
   }
   for (const std::string& note : plan.notes) console.note("  note: " + note);
+  for (const std::string& note : claim.notes) console.note("  note: " + note);
   if (start.first_step > 1) console.note("  resuming after step " + std::to_string(start.first_step - 1));
 }
 
@@ -152,7 +158,11 @@ void ProcessRun::prepare() {
     check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
   }
   state.check_surroundings();
-  if (state.is_root()) state.builder.try_stored_states(state.rank);
+  if (!state.is_root()) return;
+  state.builder.try_stored_states(state.rank);
+  state.claim = claim_run(state.plan, state.start);
+  if (!state.plan.options.check_only) return;
+  for (const std::string& note : state.claim.notes) state.note(note);
 }
 
 RunResult ProcessRun::run() {

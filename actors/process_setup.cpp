@@ -83,6 +83,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.ahead = train.ahead;
   options.global_batch = train.global_batch;
   options.seed = static_cast<std::uint64_t>(train.seed);
+  options.origin = claim.origin;
   options.epoch_samples = plan.corpus->samples(Split::train);
   options.synchronous = scheduling_policy(plan)->synchronous();
   options.measure = !train.deterministic;

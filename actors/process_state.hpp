@@ -28,6 +28,7 @@
 #include "runtime/device/emulated_device.hpp"
 #include "runtime/observe/trace.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/state/atomic_file.hpp"
 
 namespace maestro {
 
@@ -51,7 +52,10 @@ struct ProcessRun::State {
   [[nodiscard]] bool is_root() const { return place.rank == 0; }
   [[nodiscard]] bool several() const { return place.processes > 1; }
   [[nodiscard]] std::filesystem::path trace_part(std::int64_t of_rank) const {
-    return plan.options.trace.string() + ".part" + std::to_string(of_rank);
+    const std::filesystem::path& trace_file = plan.options.trace;
+    const bool through = is_written_through(trace_file);  // there is no place beside a device or a pipe
+    const auto base = through ? std::filesystem::path(plan.train.out) / "trace" : trace_file;
+    return base.string() + ".part" + std::to_string(of_rank);
   }
 
   const JobPlan& plan;
@@ -73,6 +77,7 @@ struct ProcessRun::State {
   std::shared_ptr<AbortReason> groups_end = std::make_shared<AbortReason>();
   OpenedMemory opened;
   StartPoint start;
+  RunClaim claim;  // of rank 0
   Meeting meeting;
   ReplicaBuilder builder{
       plan, ops, start, groups_end,

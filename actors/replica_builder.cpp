@@ -6,7 +6,6 @@
 #include "actors/device_groups.hpp"
 #include "actors/snapshot_writer.hpp"
 #include "runtime/collective/thread_group.hpp"
-#include "runtime/state/checkpoint.hpp"
 #include "sections/emulated_runner.hpp"
 #include "sections/state_io.hpp"
 
@@ -21,28 +20,6 @@ void on_device(Device& device, const std::function<void()>& call) {
 }
 
 }  // namespace
-
-StartPoint find_start_point(const JobPlan& plan) {
-  StartPoint start;
-  if (plan.options.resume.empty()) return start;
-  start.checkpoint = resolve_checkpoint(plan.options.resume).value_or_throw();
-  const Manifest manifest = load_checkpoint(start.checkpoint).value_or_throw();
-  verify_checkpoint(start.checkpoint).or_throw();
-  const std::string name = start.checkpoint.string();
-  const auto batch = static_cast<std::uint64_t>(plan.train.global_batch);
-  if (manifest.seed != static_cast<std::uint64_t>(plan.train.seed)) {
-    throw JobError(name + " was made with train.seed = " + std::to_string(manifest.seed) + ", the job has " +
-                   std::to_string(plan.train.seed) + "; resume with the same seed");
-  }
-  if (manifest.data_position != manifest.step * batch) {
-    throw JobError(name + " stands at sample " + std::to_string(manifest.data_position) + " after " +
-                   std::to_string(manifest.step) + " steps; train.global_batch = " + std::to_string(batch) +
-                   " would skip or repeat samples: use " +
-                   std::to_string(manifest.data_position / std::max<std::uint64_t>(manifest.step, 1)));
-  }
-  start.first_step = manifest.step + 1;
-  return start;
-}
 
 SectionContext ReplicaBuilder::context(const ReplicaPlace& place, const ParallelContext& parallel,
                                        const OperatorTable& ops) const {

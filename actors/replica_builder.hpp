@@ -1,4 +1,4 @@
-// From a plan to running sections: where a resumed run goes on, and the sections of this process with their state.
+// From a plan to running sections: the sections of this process with their state.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,12 @@
 #include <vector>
 
 #include "actors/job_plan.hpp"
+#include "actors/start_point.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/ops/operator_table.hpp"
 #include "sections/section_runner.hpp"
 
 namespace maestro {
-
-/// Where a run begins: at step 1, or behind a checkpoint.
-struct StartPoint {
-  std::filesystem::path checkpoint;  ///< empty for a fresh run
-  std::uint64_t first_step = 1;
-};
-
-/// Resolves and verifies --resume. Throws JobError: nothing there, damaged files, another seed, a global batch that
-/// would skip or repeat samples.
-[[nodiscard]] StartPoint find_start_point(const JobPlan& plan);
 
 struct BuiltReplica {
   ReplicaPlace place;

@@ -185,6 +185,7 @@ class NewFiles {
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   const bool there = std::filesystem::exists(folder, error);
+  if (there && !std::filesystem::is_directory(folder, error)) throw JobError(folder.string() + " is no folder");
   if (there && !std::filesystem::is_empty(folder, error) && !error) {
     throw JobError(folder.string() + " is not empty; name a new folder, or remove this one first");
   }

@@ -93,6 +93,7 @@ int distill(const DistillArguments& arguments, Console& console) {
   teacher_job.overrides.insert(teacher_job.overrides.end(), arguments.teacher_overrides.begin(),
                                arguments.teacher_overrides.end());
   teacher_job.run = arguments.run;
+  teacher_job.run.fresh = true;  // this is run again and again; what an earlier one made stays, beside the new
   teacher_job.run.report = arguments.out / "teacher" / "report.json";
   teacher_job.run.trace.clear();
   console.note("[1/2] training the teacher");
@@ -110,6 +111,7 @@ int distill(const DistillArguments& arguments, Console& console) {
   student_job.overrides.push_back("teacher.weights=" + quoted(teacher.weights.at("teacher")));
   student_job.overrides.insert(student_job.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   student_job.run = arguments.run;
+  student_job.run.fresh = true;
   if (student_job.run.report.empty()) student_job.run.report = arguments.out / "distill" / "report.json";
   if (student_job.run.trace.empty()) student_job.run.trace = arguments.out / "distill" / "trace.json";
   console.note("[2/2] distilling it into a student, and training the same student without it");

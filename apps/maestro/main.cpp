@@ -43,6 +43,15 @@ void add_run_options(CLI::App& command, maestro::RunOptions& run) {
       "serve status and steering at unix:/PATH or HOST:PORT (default: a socket of this user); none: off");
 }
 
+void add_start_options(CLI::App& command, maestro::RunOptions& run) {
+  CLI::Option* resume =
+      command.add_option("--resume", run.resume, "go on from the last checkpoint of the run in this folder");
+  command.add_flag("--new-data", run.new_data, "go on with other data than the checkpoint was made with")
+      ->needs(resume);
+  command.add_flag("--fresh", run.fresh, "move an earlier run in train.out to <out>.1 (or .2, ...) and begin anew")
+      ->excludes(resume);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -58,7 +67,7 @@ int main(int argc, char** argv) {
   train_command->add_option("job", train.job, "job file (TOML)")->required();
   train_command->add_option("--set", train.overrides, "override a key: --set student.micro_batch=4")
       ->allow_extra_args(false);
-  train_command->add_option("--resume", train.run.resume, "go on from the last checkpoint in this folder");
+  add_start_options(*train_command, train.run);
   add_run_options(*train_command, train.run);
 
   maestro::TrainArguments check;
@@ -69,7 +78,7 @@ int main(int argc, char** argv) {
   check_command->add_option("--processes", check.run.processes, "processes to plan for")->check(CLI::Range(1, 64));
   check_command->add_option("--cpu-devices", check.run.cpu_devices, "devices laid over the cores that are there")
       ->check(CLI::Range(1, 4096));
-  check_command->add_option("--resume", check.run.resume, "checkpoint to check as well");
+  add_start_options(*check_command, check.run);
 
   maestro::DistillArguments distill;
   CLI::App* distill_command = app.add_subcommand("distill", "train a teacher, distil a student from it, compare");

@@ -11,6 +11,7 @@
 #include "runtime/data/scene_dataset.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/observe/output_file.hpp"
+#include "runtime/state/run_folder.hpp"
 
 namespace maestro {
 
@@ -38,6 +39,7 @@ std::vector<std::string> data_settings(const VisionLanguageArguments& arguments,
     if (!arguments.images.empty()) settings.push_back(setting("data.images", arguments.images));
     return settings;
   }
+  RunFolder(folder).check_free().or_throw();   // a run that lasts reads the scenes there
   const SignalsEndTheProgram nothing_to_save;  // an interrupted data set is drawn anew
   SceneDatasetOptions options;
   options.scenes.seed = static_cast<std::uint64_t>(arguments.seed);
@@ -56,6 +58,11 @@ TrainArguments training_of(const VisionLanguageArguments& arguments, const fs::p
   job.overrides.push_back("train.out=" + quoted(folder.string()));
   job.overrides.insert(job.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   job.run = arguments.run;
+  job.run.fresh = true;  // this is run again and again; what an earlier one made stays, beside the new
+  for (const fs::path& read_again : {job.run.report, job.run.trace}) {
+    if (!is_written_through(read_again)) continue;
+    throw JobError("cannot write " + read_again.string() + ": the page is made of it; name a regular file");
+  }
   if (job.run.report.empty()) job.run.report = folder / "report.json";
   if (job.run.trace.empty()) job.run.trace = folder / "trace.json";
   return job;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +18,10 @@ namespace maestro {
 inline constexpr std::int32_t ignored_target = -1;
 /// The token of a position that an image patch takes.
 inline constexpr std::int32_t image_token = -1;
+
+/// What decides which samples a corpus holds, by name: settings, counts, and under "content" a checksum of the content.
+/// Names of files and folders do not count, so that data may move.
+using DataFingerprint = std::map<std::string, std::string>;
 
 struct SamplePictures {
   std::int64_t images = 0;
@@ -62,6 +67,9 @@ class Corpus {
   [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
   /// One line for the run header: what was read, how much, what was left out.
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// Counts and sizes, unless overridden: every corpus adds what else it is made of. Two corpora with the same
+  /// fingerprint hold the same samples.
+  [[nodiscard]] virtual DataFingerprint fingerprint() const;
 
  private:
   /// Spans have exactly length(split, sample) elements.

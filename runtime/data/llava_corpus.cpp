@@ -7,6 +7,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/data/chat_template.hpp"
 #include "runtime/data/image_resize.hpp"
+#include "runtime/state/checksum.hpp"
 
 namespace maestro {
 
@@ -88,7 +89,7 @@ void LlavaCorpus::load(Side& whole, bool split_off, Opening& opening) {
 Result<LlavaCorpus::Entry> LlavaCorpus::checked(Conversation conversation, const fs::path& folder, Opening& opening) {
   Entry out;
   for (const std::string& name : conversation.images) {
-    const auto number = picture_at(folder / name, opening);
+    const auto number = picture_at(folder, name, opening);
     if (!number) return number.error();
     out.pictures.push_back(*number);
   }
@@ -104,14 +105,17 @@ Result<LlavaCorpus::Entry> LlavaCorpus::checked(Conversation conversation, const
   return out;
 }
 
-Result<std::uint32_t> LlavaCorpus::picture_at(const fs::path& path, Opening& opening) {
+Result<std::uint32_t> LlavaCorpus::picture_at(const fs::path& folder, const std::string& name, Opening& opening) {
+  const fs::path path = folder / name;
   const auto known = opening.numbers.find(path.string());
   if (known != opening.numbers.end()) return known->second;
   const auto size = image_size(path);
   if (!size) return Error{size.error().code, "picture " + size.error().message};
   const auto number = static_cast<std::uint32_t>(pictures_.size());
   opening.numbers.emplace(path.string(), number);
-  pictures_.push_back({path, patch_grid(*size, patch_settings_)});
+  std::error_code failure;  // its header was read: the size is there, or the name has to do
+  const std::uintmax_t bytes = fs::file_size(path, failure);
+  pictures_.push_back({path, patch_grid(*size, patch_settings_), name, failure ? 0 : bytes});
   return number;
 }
 
@@ -204,6 +208,34 @@ ConversationView LlavaCorpus::view(Split split, SampleId sample) const {
 
 std::string LlavaCorpus::decode(std::span<const std::int32_t> tokens) const {
   return chat_text(tokens, *tokenizer_);
+}
+
+DataFingerprint LlavaCorpus::fingerprint() const {
+  Checksum content;
+  const auto add = [&](const std::string& text) {
+    const std::string ended = text + '\0';  // so that a text is not taken for the end of another
+    content.add(std::as_bytes(std::span(ended)));
+  };
+  for (const Side* side : {&train_, &validation_}) {
+    for (const Entry& entry : side->entries) {
+      add(entry.conversation.id);
+      for (const std::string& turn : entry.conversation.turns) add(turn);
+      for (const std::uint32_t number : entry.pictures) {
+        const Picture& picture = pictures_[number];
+        add(picture.name + " " + std::to_string(picture.bytes) + " " + std::to_string(picture.grid.rows) + "x" +
+            std::to_string(picture.grid.columns));
+      }
+    }
+  }
+  DataFingerprint made = Corpus::fingerprint();
+  made.insert({{"data.kind", "llava"},
+               {"data.tokenizer", config_.tokenizer},
+               {"data.sequence", std::to_string(config_.sequence)},
+               {"data.patch", std::to_string(config_.patch)},
+               {"data.image_size", std::to_string(config_.image_size)},
+               {"data.max_image_size", std::to_string(config_.max_image_size)},
+               {"content", content.text()}});
+  return made;
 }
 
 std::string LlavaCorpus::describe() const {

@@ -52,6 +52,9 @@ class LlavaCorpus final : public Corpus {
   /// The tokenizer's and one for the end of a turn.
   [[nodiscard]] std::int64_t vocabulary() const override { return tokenizer_->vocabulary() + 1; }
   [[nodiscard]] std::string describe() const override;
+  /// The content is that of the conversations, and name, size in bytes and grid of each picture: pictures are read only
+  /// when they are wanted.
+  [[nodiscard]] DataFingerprint fingerprint() const override;
 
   /// Throws std::out_of_range when there is no such sample.
   [[nodiscard]] ConversationView view(Split split, SampleId sample) const;
@@ -65,6 +68,8 @@ class LlavaCorpus final : public Corpus {
   struct Picture {
     std::filesystem::path path;
     PatchGrid grid;
+    std::string name = {};     // in the folder of pictures
+    std::uintmax_t bytes = 0;  // of the file, at opening
   };
   struct Entry {
     Conversation conversation;  // its images moved to `pictures`
@@ -86,7 +91,8 @@ class LlavaCorpus final : public Corpus {
   [[nodiscard]] Error about(Split split, const Entry& entry, const Error& error) const;
   void load(Side& whole, bool split_off, Opening& opening);
   [[nodiscard]] Result<Entry> checked(Conversation conversation, const std::filesystem::path& folder, Opening& opening);
-  [[nodiscard]] Result<std::uint32_t> picture_at(const std::filesystem::path& path, Opening& opening);
+  [[nodiscard]] Result<std::uint32_t> picture_at(const std::filesystem::path& folder, const std::string& name,
+                                                 Opening& opening);
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> targets) const override;
 

@@ -23,6 +23,13 @@ std::int64_t Corpus::max_length() const {
   return longest;
 }
 
+DataFingerprint Corpus::fingerprint() const {
+  return {{"training samples", std::to_string(samples(Split::train))},
+          {"validation samples", std::to_string(samples(Split::validation))},
+          {"longest sample", std::to_string(max_length())},
+          {"vocabulary", std::to_string(vocabulary())}};
+}
+
 void Corpus::read(Split split, SampleId sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
   const auto length = static_cast<std::size_t>(this->length(split, sample));
   if (tokens.size() != targets.size() || tokens.size() < length) {

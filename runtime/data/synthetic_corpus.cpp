@@ -41,6 +41,14 @@ void SyntheticCorpus::read_exact(Split split, SampleId sample, std::span<std::in
   }
 }
 
+DataFingerprint SyntheticCorpus::fingerprint() const {
+  DataFingerprint made = Corpus::fingerprint();
+  made.insert({{"data.kind", "synthetic"},
+               {"seed", std::to_string(options_.seed)},
+               {"data.sequence", std::to_string(options_.sequence)}});
+  return made;
+}
+
 std::string SyntheticCorpus::describe() const {
   return "synthetic text: vocabulary " + std::to_string(options_.vocabulary) + ", seed " +
          std::to_string(options_.seed) + ", " + std::to_string(options_.train_samples) + " training and " +

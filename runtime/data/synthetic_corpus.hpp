@@ -25,6 +25,7 @@ class SyntheticCorpus final : public Corpus {
   [[nodiscard]] std::int64_t max_length() const override { return options_.sequence; }
   [[nodiscard]] std::int64_t vocabulary() const override { return options_.vocabulary; }
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] DataFingerprint fingerprint() const override;
 
  private:
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,

@@ -93,6 +93,16 @@ void SyntheticImageCorpus::read_pictures(Split split, SampleId sample, std::span
   }
 }
 
+DataFingerprint SyntheticImageCorpus::fingerprint() const {
+  DataFingerprint made = text_.fingerprint();
+  made["data.kind"] = "synthetic_images";
+  made["longest sample"] = std::to_string(max_length());
+  made["data.patch"] = std::to_string(options_.patch);
+  made["data.image_size"] = std::to_string(options_.image_size);
+  made["data.image_share"] = std::to_string(options_.image_share);
+  return made;
+}
+
 std::string SyntheticImageCorpus::describe() const {
   const std::string side = std::to_string(options_.image_size);
   return text_.describe() + ", " + std::to_string(std::lround(100.0 * options_.image_share)) +

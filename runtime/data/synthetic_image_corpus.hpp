@@ -38,6 +38,7 @@ class SyntheticImageCorpus final : public Corpus {
                      std::span<std::int32_t> places) const override;
   [[nodiscard]] std::int64_t vocabulary() const override { return text_.vocabulary(); }
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] DataFingerprint fingerprint() const override;
 
  private:
   [[nodiscard]] std::int64_t patches() const;

@@ -1,6 +1,7 @@
 #include "runtime/data/text_corpus.hpp"
 
 #include "runtime/core/result.hpp"
+#include "runtime/state/checksum.hpp"
 
 namespace maestro {
 
@@ -39,6 +40,20 @@ void TextCorpus::read_exact(Split split, SampleId sample, std::span<std::int32_t
   const auto begin = static_cast<std::size_t>(index_.window(split, sample).begin);
   tokens_.read(begin, tokens);
   tokens_.read(begin + 1, targets);
+}
+
+DataFingerprint TextCorpus::fingerprint() const {
+  DataFingerprint made = Corpus::fingerprint();
+  Checksum content;
+  content.add(tokens_.bytes());
+  made.insert({{"data.kind", "text"},
+               {"data.tokenizer", std::string(tokenizer_->name())},
+               {"data.sequence", std::to_string(config_.sequence)},
+               {"data.validation_fraction", std::to_string(config_.validation_fraction)},
+               {"folder", found_.folder ? "yes" : "no"},
+               {"tokens", std::to_string(tokens_.size())},
+               {"content", content.text()}});
+  return made;
 }
 
 std::string TextCorpus::describe() const {

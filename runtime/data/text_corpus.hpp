@@ -26,6 +26,8 @@ class TextCorpus final : public Corpus {
   [[nodiscard]] std::int64_t max_length() const override { return config_.sequence; }
   [[nodiscard]] std::int64_t vocabulary() const override { return tokenizer_->vocabulary(); }
   [[nodiscard]] std::string describe() const override;
+  /// The content is that of all tokens.
+  [[nodiscard]] DataFingerprint fingerprint() const override;
   [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
   [[nodiscard]] std::uint64_t tokens() const { return tokens_.size(); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
@@ -40,6 +41,10 @@ class TokenStore {
           for (std::size_t at = 0; at < out.size(); ++at) out[at] = stored[begin + at];
         },
         tokens_);
+  }
+  /// As they are stored.
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return std::visit([](const auto& stored) { return std::as_bytes(std::span(stored)); }, tokens_);
   }
   void shrink() {
     std::visit([](auto& stored) { stored.shrink_to_fit(); }, tokens_);

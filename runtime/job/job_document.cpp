@@ -53,6 +53,31 @@ void check_size(std::string_view text, const std::string& name) {
   }
 }
 
+/// A value as TOML. Only long lists are written over several lines; line breaks inside strings are escaped.
+std::string one_line(const toml::node& node) {
+  if (const auto* number = node.as_floating_point()) return number_text(number->get());
+  std::ostringstream value;
+  value << toml::toml_formatter(node, toml::format_flags::none);
+  std::string text;
+  for (const char c : value.str()) {
+    const bool blank = c == '\n' || c == ' ';
+    if (!blank || !text.ends_with(' ')) text += blank ? ' ' : c;
+  }
+  return text;
+}
+
+void add_settings(const toml::table& table, const JobPath& path, std::map<std::string, std::string>& settings) {
+  for (const auto& [key, node] : table) {
+    JobPath full = path;
+    full.emplace_back(key.str());
+    if (const toml::table* inner = node.as_table()) {
+      add_settings(*inner, full, settings);
+      continue;
+    }
+    settings[label_of(full)] = one_line(node);
+  }
+}
+
 }  // namespace
 
 JobDocument JobDocument::load(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
@@ -85,6 +110,12 @@ std::string JobDocument::to_toml() const {
   std::ostringstream out;
   out << toml::toml_formatter(state_->root) << '\n';
   return out.str();
+}
+
+std::map<std::string, std::string> JobDocument::settings() const {
+  std::map<std::string, std::string> settings;
+  add_settings(state_->root, {}, settings);
+  return settings;
 }
 
 }  // namespace maestro

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ class JobDocument {
   void finish() const;
   /// The document with the overrides in place, as TOML; parses back to the same values.
   [[nodiscard]] std::string to_toml() const;
+  /// Every value that the document and the overrides set, as TOML, by its full key: "student.lr".
+  [[nodiscard]] std::map<std::string, std::string> settings() const;
 
  private:
   explicit JobDocument(std::shared_ptr<JobState> state);

@@ -1,10 +1,12 @@
 #include "runtime/state/atomic_file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <utility>
 
@@ -12,7 +14,64 @@ namespace maestro {
 
 namespace fs = std::filesystem;
 
-Result<AtomicFile> AtomicFile::create(const fs::path& target, OperationHook hook) {
+namespace {
+
+/// The number of an open descriptor of this process that a link in /proc stands for; -1: it stands for none. Opening
+/// such a link anew would write at the beginning of the file, over what the process has written.
+int own_descriptor(const fs::path& link) {
+  std::error_code failure;
+  const fs::path folder = fs::canonical(link.parent_path(), failure);
+  if (failure || folder != "/proc/" + std::to_string(getpid()) + "/fd") return -1;
+  const std::string name = link.filename().string();
+  int number = -1;
+  const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), number);
+  return wrong == std::errc() && end == name.data() + name.size() ? number : -1;
+}
+
+}  // namespace
+
+Result<WriteTarget> find_write_target(const fs::path& given) {
+  constexpr int most_links = 40;  // as Linux has it
+  fs::path path = given;
+  for (int links = 0; links < most_links; ++links) {
+    struct stat status {};
+    if (lstat(path.c_str(), &status) != 0) return WriteTarget{path};  // opening it reports the reason
+    if (S_ISDIR(status.st_mode)) return system_error("cannot write", given, EISDIR);
+    if (!S_ISLNK(status.st_mode)) return WriteTarget{path, !S_ISREG(status.st_mode)};
+    if (const int descriptor = own_descriptor(path); descriptor >= 0) return WriteTarget{given, true, descriptor};
+    std::error_code failure;
+    const fs::path next = fs::read_symlink(path, failure);
+    if (failure) return system_error("cannot write", given, failure.value());
+    path = path.parent_path() / next;  // an absolute one replaces the whole
+  }
+  return system_error("cannot write", given, ELOOP);
+}
+
+bool is_written_through(const fs::path& path) {
+  const Result<WriteTarget> target = find_write_target(path);
+  return target && target->through;
+}
+
+Result<AtomicFile> AtomicFile::open_through(const WriteTarget& target, OperationHook hook) {
+  const int opened = target.descriptor >= 0 ? fcntl(target.descriptor, F_DUPFD_CLOEXEC, 0)
+                                            : open(target.path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  FileDescriptor file(opened);
+  if (!file && errno == ENXIO) {
+    return Error{ErrorCode::unavailable, "cannot write " + target.path.string() + ": no process reads from it"};
+  }
+  if (!file) return system_error("cannot write", target.path, errno);
+  const int flags = fcntl(file.get(), F_GETFL);
+  if ((flags & O_ACCMODE) == O_RDONLY) return system_error("cannot write", target.path, EBADF);
+  // Only opening must not wait. The flags of a duplicate are those of the process's own descriptor, which stay.
+  if (target.descriptor < 0) (void)fcntl(file.get(), F_SETFL, flags & ~O_NONBLOCK);
+  return AtomicFile(target.path, {}, std::move(file), std::move(hook));
+}
+
+Result<AtomicFile> AtomicFile::create(const fs::path& given, OperationHook hook) {
+  const Result<WriteTarget> found = find_write_target(given);
+  if (!found) return found.error();
+  if (found->through) return open_through(*found, std::move(hook));
+  const fs::path& target = found->path;
   // A crash may have left a temporary file of a process with the same number; the next free name is as good.
   constexpr int most_attempts = 1000;
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
@@ -55,6 +114,10 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
 
 Result<WrittenFile> AtomicFile::commit() {
   const std::string name = target_.filename().string();
+  if (temporary_.empty()) {  // written through (AF-3)
+    file_.reset();
+    return WrittenFile{bytes_, checksum_.text()};
+  }
   if (fsync(file_.get()) != 0) {
     const Error error = system_error("cannot write", target_, errno);
     discard();

@@ -2,6 +2,8 @@
 //
 // AF-1: under its final name a file is either the old content or all of the new one, whenever the machine stops.
 // AF-2: an AtomicFile that is destroyed without commit leaves nothing behind.
+// AF-3: only regular files are replaced. A device, a pipe, a terminal or /dev/stdout is written through and stays what
+//       it is; AF-1 and AF-2 do not hold there. A symbolic link stays and its target is replaced. A folder is refused.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,17 @@ namespace maestro {
 /// Called after each operation on the filesystem, with its name; tests stop the process there. May be empty.
 using OperationHook = std::function<void(std::string_view operation)>;
 
+/// Where bytes written to a path end (AF-3).
+struct WriteTarget {
+  std::filesystem::path path;  ///< all symbolic links followed; need not exist
+  bool through = false;        ///< no regular file
+  int descriptor = -1;         ///< the path is an open descriptor of this process, such as /dev/stdout
+};
+/// The error names a folder, or a loop of links.
+[[nodiscard]] Result<WriteTarget> find_write_target(const std::filesystem::path& given);
+/// Whether the path is something to write through; false when find_write_target fails.
+[[nodiscard]] bool is_written_through(const std::filesystem::path& path);
+
 struct WrittenFile {
   std::uint64_t bytes = 0;
   std::string checksum;  ///< XXH3-128 of the content
@@ -27,9 +40,10 @@ struct WrittenFile {
 
 /// Writes to a hidden temporary name in the target's folder; `commit` flushes it, renames it over the target and
 /// flushes the folder. Every error names the path and the system's own text. Not thread-safe; several processes may
-/// write the same target, the last commit wins.
+/// write the same target, the last commit wins. See AF-3 for targets that are no regular files.
 class AtomicFile {
  public:
+  /// Never waits: a pipe that no process reads from is an error.
   [[nodiscard]] static Result<AtomicFile> create(const std::filesystem::path& target, OperationHook hook = {});
   ~AtomicFile() { discard(); }
   AtomicFile(AtomicFile&& other) noexcept;
@@ -43,13 +57,14 @@ class AtomicFile {
 
  private:
   AtomicFile(std::filesystem::path target, std::filesystem::path temporary, FileDescriptor file, OperationHook hook);
+  [[nodiscard]] static Result<AtomicFile> open_through(const WriteTarget& target, OperationHook hook);
   void discard();
   void done(std::string_view operation) const {
     if (hook_) hook_(operation);
   }
 
   std::filesystem::path target_;
-  std::filesystem::path temporary_;  // empty once renamed or removed
+  std::filesystem::path temporary_;  // empty once renamed or removed, and when the target is written through
   FileDescriptor file_;
   Checksum checksum_;
   std::uint64_t bytes_ = 0;

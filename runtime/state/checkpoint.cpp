@@ -1,5 +1,6 @@
 #include "runtime/state/checkpoint.hpp"
 
+#include <map>
 #include <optional>
 #include <system_error>
 
@@ -78,6 +79,35 @@ bool holds_checkpoints(const fs::path& root) {
   return folders && !loadable(*folders).empty();
 }
 
+struct Candidate {
+  const CheckpointFolder* folder = nullptr;
+  Manifest manifest;
+};
+
+/// "runs/a/checkpoints/step-00000009 (job 'real')", of each.
+std::string listed(const std::map<std::string, Candidate>& runs) {
+  std::string text;
+  for (const auto& [id, last] : runs) {
+    text += (text.empty() ? "" : " and ") + last.folder->path.string();
+    if (!last.manifest.run.job.empty()) text += " (job '" + last.manifest.run.job + "')";
+  }
+  return text;
+}
+
+/// Beside the checkpoints folder.
+fs::path run_file_of(const fs::path& root) {
+  return root.parent_path() / run_file;
+}
+
+/// Of the run that run.json names, where there is one.
+Result<fs::path> latest_of_run(const fs::path& root) {
+  std::error_code failure;
+  if (!fs::exists(run_file_of(root), failure)) return latest_checkpoint(root);
+  const Result<RunIdentity> run = read_run_identity(run_file_of(root));
+  if (!run) return run.error();
+  return latest_checkpoint(root, run->id);
+}
+
 }  // namespace
 
 Result<Manifest> load_checkpoint(const fs::path& checkpoint) {
@@ -99,31 +129,38 @@ Result<StoredSection> read_section(const fs::path& checkpoint, std::string_view 
   return map_section(checkpoint, *manifest, section);
 }
 
-Result<fs::path> latest_checkpoint(const fs::path& root) {
+Result<fs::path> latest_checkpoint(const fs::path& root, const std::optional<std::string>& run) {
   const auto folders = list_checkpoint_folders(root);
   if (!folders) return folders.error();
-  const CheckpointFolder* best = nullptr;
   const CheckpointFolder* damaged = nullptr;  // the one of the latest step
-  std::uint64_t best_sequence = 0;
   std::optional<Error> damage;
+  std::map<std::string, Candidate> runs;  // by id: the last one committed
   const std::vector<CheckpointFolder> candidates = loadable(*folders);
   for (const CheckpointFolder& folder : candidates) {
     Result<Manifest> manifest = load_manifest(folder.path);
     if (!manifest) {
       damaged = &folder;
       damage = manifest.error();
-    } else if (best == nullptr || manifest->sequence > best_sequence) {
-      best = &folder;
-      best_sequence = manifest->sequence;
+      continue;
     }
+    Candidate& best = runs[manifest->run.id];
+    if (best.folder == nullptr || manifest->sequence > best.manifest.sequence) best = {&folder, *std::move(manifest)};
   }
+  if (!run && runs.size() > 1) {
+    return Error{ErrorCode::invalid_argument, root.string() + " holds checkpoints of several runs, the last ones " +
+                                                  listed(runs) + "; name the one to resume from"};
+  }
+  const auto found = run ? runs.find(*run) : runs.begin();
+  const CheckpointFolder* best = found == runs.end() ? nullptr : found->second.folder;
   if (damaged != nullptr && (best == nullptr || damaged->step > best->step)) {
     const std::string instead =
         best == nullptr ? "there is no other" : "name an earlier one to resume from it: " + best->path.string();
     return Error{ErrorCode::corrupt, "the latest checkpoint is damaged: " + damage->message + "; " + instead};
   }
-  if (best == nullptr) return Error{ErrorCode::not_found, "no checkpoint in " + root.string()};
-  return best->path;
+  if (best != nullptr) return best->path;
+  if (runs.empty()) return Error{ErrorCode::not_found, "no checkpoint in " + root.string()};
+  return Error{ErrorCode::not_found, "no checkpoint of the run that " + run_file_of(root).string() + " names; " +
+                                         root.string() + " holds " + listed(runs) + "; name the one to resume from"};
 }
 
 Result<fs::path> resolve_checkpoint(const fs::path& given) {
@@ -137,15 +174,15 @@ Result<fs::path> resolve_checkpoint(const fs::path& given) {
   if (!is_folder(path)) return Error{ErrorCode::invalid_argument, where + "it is not a folder"};
   const auto named = parse_checkpoint_folder(path);
   if (named && (named->kind == CheckpointKind::staging || named->kind == CheckpointKind::removed)) {
-    const Result<fs::path> latest = latest_checkpoint(path.parent_path());
+    const Result<fs::path> latest = latest_of_run(path.parent_path());
     return Error{ErrorCode::invalid_argument,
                  where + "it is an unfinished checkpoint" + (latest ? "; the latest is " + latest->string() : "")};
   }
   if (has_manifest(path)) return path;
   if (is_folder(path / "checkpoints") && holds_checkpoints(path / "checkpoints")) {
-    return latest_checkpoint(path / "checkpoints");
+    return latest_of_run(path / "checkpoints");
   }
-  if (holds_checkpoints(path)) return latest_checkpoint(path);
+  if (holds_checkpoints(path)) return latest_of_run(path);
   return Error{ErrorCode::not_found, where + "looked for " + (path / manifest_file).string() + ", " +
                                          (path / "checkpoints" / "step-*").string() + " and " +
                                          (path / "step-*").string() + " and found none"};

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,12 +55,15 @@ struct StoredSection {
 /// above, and for parts that do not make one section (one is missing, a tensor is in two, their steps differ).
 [[nodiscard]] Result<StoredSection> read_section(const std::filesystem::path& checkpoint, std::string_view section);
 
-/// The checkpoint below `root` that was committed last; leftovers of crashes do not count. Errors: not_found when there
-/// is none; corrupt when checkpoint.json of a later step than the best readable one is damaged: going back silently
-/// would lose work, so the message names the checkpoint to resume from instead.
-[[nodiscard]] Result<std::filesystem::path> latest_checkpoint(const std::filesystem::path& root);
+/// The checkpoint below `root` that was committed last, of the run with the id `run` where one is given; leftovers of
+/// crashes do not count. Errors: not_found when there is none; invalid_argument when no run is given and there are
+/// checkpoints of several; corrupt when checkpoint.json of a later step than the best readable one is damaged: going
+/// back silently would lose work, so the message names the checkpoint to resume from instead.
+[[nodiscard]] Result<std::filesystem::path> latest_checkpoint(const std::filesystem::path& root,
+                                                              const std::optional<std::string>& run = std::nullopt);
 
-/// What `--resume` means: a checkpoint, a checkpoints folder, or a run folder with one. Errors (not_found,
+/// What `--resume` means: a checkpoint, or the latest one in a checkpoints folder or a run folder. There run.json names
+/// the run; without it all checkpoints must be of one run. Errors (not_found,
 /// invalid_argument) say what was looked for and name the nearest thing that exists.
 [[nodiscard]] Result<std::filesystem::path> resolve_checkpoint(const std::filesystem::path& path);
 

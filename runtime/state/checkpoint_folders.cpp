@@ -5,6 +5,7 @@
 #include <charconv>
 #include <system_error>
 
+#include "runtime/state/manifest.hpp"
 #include "runtime/state/posix_file.hpp"
 
 namespace maestro {
@@ -26,12 +27,13 @@ constexpr std::array<Suffix, 4> suffixes{{{CheckpointKind::removed, ".removed.tm
 
 }  // namespace
 
-std::string checkpoint_folder_name(std::uint64_t step, CheckpointKind kind) {
+std::string checkpoint_folder_name(std::uint64_t step, CheckpointKind kind, std::string_view run) {
   constexpr std::size_t width = 8;  // so that names sort as steps do
   const std::string digits = std::to_string(step);
   std::string name(prefix);
   if (digits.size() < width) name.append(width - digits.size(), '0');
   name += digits;
+  if (!run.empty()) name.append(".").append(run);
   return name.append(std::ranges::find(suffixes, kind, &Suffix::kind)->text);
 }
 
@@ -42,12 +44,18 @@ std::optional<CheckpointFolder> parse_checkpoint_folder(const fs::path& path) {
   rest.remove_suffix(suffix->text.size());
   if (!rest.starts_with(prefix)) return std::nullopt;
   rest.remove_prefix(prefix.size());
+  std::string run;
+  if (const std::size_t dot = rest.find('.'); suffix->kind == CheckpointKind::staging && dot != std::string::npos) {
+    run = rest.substr(dot + 1);
+    if (!is_run_id(run)) return std::nullopt;
+    rest = rest.substr(0, dot);
+  }
   std::uint64_t step = 0;
   const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), step);
   if (failure != std::errc() || end != rest.data() + rest.size()) return std::nullopt;
   // One step has one name: "step-7" is somebody else's folder.
-  if (name != checkpoint_folder_name(step, suffix->kind)) return std::nullopt;
-  return CheckpointFolder{path, step, suffix->kind};
+  if (name != checkpoint_folder_name(step, suffix->kind, run)) return std::nullopt;
+  return CheckpointFolder{path, step, suffix->kind, std::move(run)};
 }
 
 Result<std::vector<CheckpointFolder>> list_checkpoint_folders(const fs::path& root) {

@@ -2,7 +2,7 @@
 //
 //   step-00000123              complete
 //   step-00000123.old          complete, being replaced by a second checkpoint of the same step
-//   step-00000123.tmp          staging: being written, or left by a crash
+//   step-00000123.tmp          staging: being written, or left by a crash; of the run R it is step-00000123.R.tmp
 //   step-00000123.removed.tmp  being removed
 #pragma once
 
@@ -23,9 +23,10 @@ struct CheckpointFolder {
   std::filesystem::path path;
   std::uint64_t step = 0;
   CheckpointKind kind = CheckpointKind::complete;
+  std::string run;  ///< id of the run that a staging folder is of; else empty
 };
 
-[[nodiscard]] std::string checkpoint_folder_name(std::uint64_t step, CheckpointKind kind);
+[[nodiscard]] std::string checkpoint_folder_name(std::uint64_t step, CheckpointKind kind, std::string_view run = {});
 /// Nothing when the name is none of the four.
 [[nodiscard]] std::optional<CheckpointFolder> parse_checkpoint_folder(const std::filesystem::path& path);
 

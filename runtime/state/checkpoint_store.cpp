@@ -22,6 +22,12 @@ bool is_section_name(std::string_view name) {
   return !name.empty() && name.front() != '.' && std::ranges::all_of(name, allowed);
 }
 
+/// A checkpoint that cannot be read counts as the run's own: a run that goes on from before it replaces it.
+bool is_of_other_run(const fs::path& checkpoint, const std::string& run) {
+  const Result<Manifest> manifest = load_manifest(checkpoint);
+  return manifest && manifest->run.id != run;
+}
+
 Status check_section(const std::string& name, StatePart part) {
   if (!is_section_name(name)) {
     return Error{ErrorCode::invalid_argument,
@@ -43,12 +49,12 @@ CheckpointStore::CheckpointStore(fs::path root, CheckpointStoreOptions options)
   }
 }
 
-Result<fs::path> CheckpointStore::begin(StepId step) const {
+Result<fs::path> CheckpointStore::begin(StepId step, std::string_view run) const {
   std::error_code failure;
   fs::create_directories(root_, failure);
   if (failure) return system_error("cannot create folder", root_, failure.value());
   done("create root");
-  fs::path staging = root_ / checkpoint_folder_name(step.value(), CheckpointKind::staging);
+  fs::path staging = root_ / checkpoint_folder_name(step.value(), CheckpointKind::staging, run);
   if (const Status removed = remove_tree(staging); !removed) return removed.error();
   fs::create_directory(staging, failure);
   if (failure) return system_error("cannot create folder", staging, failure.value());
@@ -98,8 +104,8 @@ Status CheckpointStore::commit(const fs::path& staging, Manifest manifest) const
   manifest.maestro_version = MAESTRO_VERSION;
   const Result<WrittenFile> written = write_file(staging / manifest_file, manifest_text(manifest), options_.after);
   if (!written) return written.error();
-  if (const Status published = publish(staging, manifest.step); !published) return published;
-  const Status removed = remove_superseded(manifest.step);
+  if (const Status published = publish(staging, manifest); !published) return published;
+  const Status removed = remove_superseded(manifest);
   if (removed) return {};
   return Error{removed.error().code, "the checkpoint of step " + std::to_string(manifest.step) +
                                          " is in place, but older ones stay: " + removed.error().message};
@@ -107,7 +113,8 @@ Status CheckpointStore::commit(const fs::path& staging, Manifest manifest) const
 
 Status CheckpointStore::check_staged(const fs::path& staging, const Manifest& manifest) const {
   const auto folder = parse_checkpoint_folder(staging);
-  if (!folder || folder->kind != CheckpointKind::staging || folder->step != manifest.step) {
+  if (!folder || folder->kind != CheckpointKind::staging || folder->step != manifest.step ||
+      folder->run != manifest.run.id) {
     return Error{ErrorCode::internal,
                  staging.string() + " is not the staging folder of step " + std::to_string(manifest.step)};
   }
@@ -138,11 +145,16 @@ Status CheckpointStore::write_indexes(const fs::path& staging, Manifest& manifes
   return {};
 }
 
-Status CheckpointStore::publish(const fs::path& staging, std::uint64_t step) const {
+Status CheckpointStore::publish(const fs::path& staging, const Manifest& manifest) const {
+  const std::uint64_t step = manifest.step;
   const fs::path complete = root_ / checkpoint_folder_name(step, CheckpointKind::complete);
   const fs::path replaced = root_ / checkpoint_folder_name(step, CheckpointKind::replaced);
   std::error_code failure;
   if (fs::exists(complete, failure)) {
+    for (const fs::path& there : {complete, replaced}) {
+      if (!is_of_other_run(there, manifest.run.id)) continue;
+      return Error{ErrorCode::unavailable, there.string() + " is of another run and stays; choose another train.out"};
+    }
     // A folder cannot be renamed over a full one. The old one steps aside under a name that counts as loadable until
     // its successor is in place (CK-2).
     if (fs::exists(replaced, failure)) {
@@ -154,16 +166,15 @@ Status CheckpointStore::publish(const fs::path& staging, std::uint64_t step) con
   return sync_folder(root_);
 }
 
-Status CheckpointStore::remove_superseded(std::uint64_t committed_step) const {
+Status CheckpointStore::remove_superseded(const Manifest& committed) const {
   const auto folders = list_checkpoint_folders(root_);
   if (!folders) return folders.error();
   std::vector<std::pair<std::uint64_t, const CheckpointFolder*>> by_sequence;
   const std::vector<CheckpointFolder> candidates = loadable(*folders);
   for (const CheckpointFolder& folder : candidates) {
     // One that cannot be read is left for a person to look at.
-    if (const Result<Manifest> manifest = load_manifest(folder.path)) {
-      by_sequence.emplace_back(manifest->sequence, &folder);
-    }
+    const Result<Manifest> manifest = load_manifest(folder.path);
+    if (manifest && manifest->run.id == committed.run.id) by_sequence.emplace_back(manifest->sequence, &folder);
   }
   std::ranges::sort(by_sequence, std::greater<>());
   for (std::size_t at = static_cast<std::size_t>(options_.keep); at < by_sequence.size(); ++at) {
@@ -172,8 +183,10 @@ Status CheckpointStore::remove_superseded(std::uint64_t committed_step) const {
   }
   for (const CheckpointFolder& folder : *folders) {
     const auto same_path = [&](const CheckpointFolder& other) { return other.path == folder.path; };
-    const bool stale = folder.kind == CheckpointKind::staging && folder.step < committed_step;
-    const bool replaced = folder.kind == CheckpointKind::replaced && std::ranges::none_of(candidates, same_path);
+    const bool stale =
+        folder.kind == CheckpointKind::staging && folder.step < committed.step && folder.run == committed.run.id;
+    const bool replaced = folder.kind == CheckpointKind::replaced && std::ranges::none_of(candidates, same_path) &&
+                          !is_of_other_run(folder.path, committed.run.id);
     Status removed;
     if (folder.kind == CheckpointKind::removed || stale) removed = remove_tree(folder.path);
     if (replaced) removed = remove_folder(folder.path, folder.step);

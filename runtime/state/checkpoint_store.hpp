@@ -3,7 +3,8 @@
 // CK-1: a folder named step-N or step-N.old was complete, with its checkpoint.json, when it got that name.
 // CK-2: whenever the machine stops, every checkpoint that commit reported and did not remove for age can be loaded.
 // CK-3: after a successful commit at most `keep` checkpoints are left, the last committed ones.
-// CK-4: what a crash leaves behind is never loaded, and is gone after the next commit of a later step.
+// CK-4: what a crash leaves behind is never loaded, and is gone after the run's next commit of a later step.
+// CK-5: no folder of another run is replaced, removed or counted, be it complete, replaced or staging.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ class CheckpointStore {
   /// `root` is the checkpoints folder; begin creates it. Throws JobError when keep < 1.
   explicit CheckpointStore(std::filesystem::path root, CheckpointStoreOptions options = {});
 
-  /// An empty staging folder `step-N.tmp`; what a crashed attempt left there is removed.
-  [[nodiscard]] Result<std::filesystem::path> begin(StepId step) const;
+  /// An empty staging folder of the run with the id `run`; what a crashed attempt left there is removed.
+  [[nodiscard]] Result<std::filesystem::path> begin(StepId step, std::string_view run = {}) const;
 
   /// Writes and flushes the section's three files below `staging`, or those of state.part: its model and optimizer
   /// file, and config.json for part 0. Parts of one section may be written at once, from several processes. Section
@@ -43,11 +44,11 @@ class CheckpointStore {
                                                               std::string_view section,
                                                               const SectionState& state) const;
 
-  /// Makes the staged checkpoint the latest one, then removes those beyond `keep` and leftovers of lower steps.
-  /// `manifest` has the step given to begin and the records of all sections and their parts; sequence, version and the
-  /// index file of every section in parts are added here. A checkpoint of the same step is replaced. An error says
-  /// whether the new checkpoint is in place. Errors (corrupt): a staged file is not as recorded; the parts of a section
-  /// do not make one section, as read_section has it, with section and part.
+  /// Makes the staged checkpoint the latest one, then removes those of its run beyond `keep` and leftovers of lower
+  /// steps. `manifest` has the step and the run given to begin and the records of all sections and their parts;
+  /// sequence, version and the index file of every section in parts are added here. A checkpoint of the same step is
+  /// replaced. An error says whether the new checkpoint is in place. Errors (corrupt): a staged file is not as
+  /// recorded; the parts of a section do not make one section, as read_section has it, with section and part.
   [[nodiscard]] Status commit(const std::filesystem::path& staging, Manifest manifest) const;
 
   [[nodiscard]] Result<std::filesystem::path> latest() const { return latest_checkpoint(root_); }
@@ -56,8 +57,8 @@ class CheckpointStore {
  private:
   [[nodiscard]] Status check_staged(const std::filesystem::path& staging, const Manifest& manifest) const;
   [[nodiscard]] Status write_indexes(const std::filesystem::path& staging, Manifest& manifest) const;
-  [[nodiscard]] Status publish(const std::filesystem::path& staging, std::uint64_t step) const;
-  [[nodiscard]] Status remove_superseded(std::uint64_t committed_step) const;
+  [[nodiscard]] Status publish(const std::filesystem::path& staging, const Manifest& manifest) const;
+  [[nodiscard]] Status remove_superseded(const Manifest& committed) const;
   [[nodiscard]] Status remove_folder(const std::filesystem::path& folder, std::uint64_t step) const;
   [[nodiscard]] Status remove_tree(const std::filesystem::path& folder) const;
   [[nodiscard]] Status rename_folder(const std::filesystem::path& from, const std::filesystem::path& to) const;

@@ -23,8 +23,22 @@ bool stays_inside(const std::string& path) {
          std::ranges::none_of(relative, [](const auto& part) { return part == ".."; });
 }
 
+/// Text that is not UTF-8, such as a setting of the command line, is replaced rather than thrown at.
+std::string dumped(const json& object, int indent = -1) {
+  return object.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+bool has_valid_id(const RunIdentity& run) {
+  return run.id.empty() || is_run_id(run.id);
+}
+
 Error corrupt(std::string_view where, const std::string& what) {
   return {ErrorCode::corrupt, std::string(where) + ": " + what};
+}
+
+/// Throws json::exception for a key of the wrong type.
+RunIdentity run_identity_of(const json& object) {
+  return {object.value("run_id", ""), object.value("job", ""), object.value("started", "")};
 }
 
 /// Throws json::exception for a key that is missing or of the wrong type.
@@ -37,6 +51,10 @@ Manifest manifest_of(const json& object) {
   manifest.random_state = object.at("random_state").get<std::vector<std::uint64_t>>();
   manifest.sequence = object.at("sequence").get<std::uint64_t>();
   manifest.maestro_version = object.at("maestro_version").get<std::string>();
+  // Checkpoints of earlier versions lack these.
+  manifest.run = run_identity_of(object);
+  manifest.data = object.value("data", manifest.data);
+  manifest.settings = object.value("settings", manifest.settings);
   for (const json& file : object.at("files")) {
     manifest.files.push_back({file.at("path").get<std::string>(), file.at("bytes").get<std::uint64_t>(),
                               file.at("xxh3_128").get<std::string>()});
@@ -45,6 +63,10 @@ Manifest manifest_of(const json& object) {
 }
 
 }  // namespace
+
+bool is_run_id(std::string_view text) {
+  return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 std::vector<std::string> Manifest::sections() const {
   std::vector<std::string> names;
@@ -70,10 +92,15 @@ std::string manifest_text(const Manifest& manifest) {
                  {"random_state", manifest.random_state},
                  {"sequence", manifest.sequence},
                  {"maestro_version", manifest.maestro_version},
+                 {"run_id", manifest.run.id},
+                 {"job", manifest.run.job},
+                 {"started", manifest.run.started},
+                 {"data", manifest.data},
+                 {"settings", manifest.settings},
                  {"files", std::move(files)}};
   // Over the compact form without this key, which sorted keys make the same for every reader.
-  object["self_xxh3_128"] = checksum_of(object.dump());
-  return object.dump(2) + "\n";
+  object["self_xxh3_128"] = checksum_of(dumped(object));
+  return dumped(object, 2) + "\n";
 }
 
 Result<Manifest> parse_manifest(std::string_view text, std::string_view where) {
@@ -92,6 +119,7 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view where) {
     object.erase("self_xxh3_128");
     if (stored != "\"" + checksum_of(object.dump()) + "\"") return corrupt(where, "was altered: its checksum is wrong");
     Manifest manifest = manifest_of(object);
+    if (!has_valid_id(manifest.run)) return corrupt(where, "run_id is not 16 hexadecimal digits");
     for (const FileRecord& file : manifest.files) {
       if (!stays_inside(file.path))
         return corrupt(where, "names a file outside the checkpoint: " + printable(file.path));
@@ -100,6 +128,21 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view where) {
   } catch (const json::exception& error) {
     return corrupt(where, std::string("lacks a key or has one of the wrong type: ") + printable(error.what()));
   }
+}
+
+std::string run_identity_text(const RunIdentity& run) {
+  return dumped({{"run_id", run.id}, {"job", run.job}, {"started", run.started}}, 2) + "\n";
+}
+
+Result<RunIdentity> read_run_identity(const std::filesystem::path& file) {
+  const Result<std::string> text = read_text(file);
+  if (!text) return text.error();
+  try {
+    RunIdentity run = run_identity_of(json::parse(*text));
+    if (has_valid_id(run)) return run;
+  } catch (const json::exception&) {
+  }
+  return corrupt(file.string(), "is not the record of a run; name the checkpoint to resume from, or remove the file");
 }
 
 Result<Manifest> load_manifest(const std::filesystem::path& checkpoint) {

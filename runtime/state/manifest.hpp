@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 namespace maestro {
 
 inline constexpr std::string_view manifest_file = "checkpoint.json";
+inline constexpr std::string_view run_file = "run.json";  ///< in the run's folder, beside `checkpoints`
 
 struct FileRecord {
   std::string path;  ///< relative to the checkpoint's folder, with '/'
@@ -20,8 +22,26 @@ struct FileRecord {
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };
 
+/// The run that a checkpoint is of. A run that goes on with --resume keeps all three.
+struct RunIdentity {
+  std::string id;       ///< random, made when the run began; empty in checkpoints of versions that had none
+  std::string job;      ///< its name
+  std::string started;  ///< "2026-11-22 14:30:00 UTC"
+  friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
+};
+
+/// run.json: {"run_id": ..., "job": ..., "started": ...}.
+[[nodiscard]] std::string run_identity_text(const RunIdentity& run);
+/// Errors (corrupt) name the file.
+[[nodiscard]] Result<RunIdentity> read_run_identity(const std::filesystem::path& file);
+/// 16 lower-case hexadecimal digits.
+[[nodiscard]] bool is_run_id(std::string_view text);
+
 struct Manifest {
-  std::uint64_t step = 0;  ///< optimizer steps done
+  RunIdentity run;
+  std::map<std::string, std::string> data;      ///< fingerprint of what was trained on, by name; see actors/run_origin
+  std::map<std::string, std::string> settings;  ///< of the job, by key
+  std::uint64_t step = 0;                       ///< optimizer steps done
   std::uint64_t seed = 0;
   std::uint64_t data_position = 0;          ///< next position of the sampler
   std::uint64_t epoch = 0;                  ///< of the data

@@ -357,14 +357,16 @@ class WrongState(Refusals):
                 self.refuse_job(language_model(), part.name, options=("--resume", "staged"))
             if damage is not self.alter:  # of weights that are no checkpoint there are no checksums
                 with self.subTest("weights", damage=damage.__name__):
-                    self.refuse_job(language_model(), part.name, settings={"teacher.weights": str(part.parent)})
+                    settings = {"teacher.weights": str(part.parent), "train.out": "another"}
+                    self.refuse_job(language_model(), part.name, settings=settings)
             part.write_bytes(whole)
 
     def test_truncated_weights_are_refused(self):
         weights = self.folder / "weights"
         shutil.copytree(self.checkpoint / "teacher", weights)
         self.truncate(weights / "model.safetensors")
-        self.refuse_job(language_model(), "weights", settings={"teacher.weights": "weights"})
+        settings = {"teacher.weights": "weights", "train.out": "another"}
+        self.refuse_job(language_model(), "weights", settings=settings)
 
     def test_weights_of_another_model_are_refused(self):
         changes = {"teacher.weights": str(self.checkpoint / "teacher"), "teacher.layers": 3}

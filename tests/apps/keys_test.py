@@ -35,6 +35,13 @@ class Keys(SystemTest):
         for name, (_, content) in files.items():
             self.assertEqual((self.folder / "keys" / name).read_bytes(), content)
 
+    def test_a_file_in_the_place_of_the_folder_stays_as_it_is(self):
+        file = self.folder / "keys"
+        file.touch(mode=0o640)
+        finished = self.call("keys", "keys")
+        self.assertEqual(finished.error_lines(), ["error: keys is no folder"], finished.describe())
+        self.assertEqual(file.stat().st_mode & 0o777, 0o640)
+
     def test_what_cannot_be_made_is_told_in_one_line(self):
         for arguments, told in ((("keys", "--days", 0), "--days"), (("keys", "--days", -1), "--days"), ((), "folder"),
                                 (("keys", "--hosts", "a b"), "neither a host name nor an address"),

@@ -263,10 +263,13 @@ class SystemTest(unittest.TestCase):
         return name
 
     def start(self, job, *options, settings=None, launcher=(), variables=None):
-        """`maestro train` of a job given as a dictionary; `settings` become --set options."""
+        """`maestro train` of a job given as a dictionary; `settings` become --set options. Runs of one test may follow
+        each other in one folder: what an earlier one left there is moved aside."""
         self.runs += 1
         report = self.folder / f"report{self.runs}.json"
         name = self.write_job(job, f"job{self.runs}.toml")
+        if not {"--resume", "--fresh"} & set(options):
+            options = ("--fresh", *options)
         arguments = ["train", name, *options, *options_of(settings or {}), "--report", report.name]
         run = Run(self.folder, [str(part) for part in arguments], report, launcher, variables)
         self.addCleanup(run.end)

@@ -59,6 +59,28 @@ std::string refusal(const DataConfig& config) {
   return "accepted";
 }
 
+TEST(LlavaCorpus, its_fingerprint_changes_with_texts_and_pictures_and_not_with_the_place) {
+  const TempFolder folder;
+  int number = 0;
+  const auto of = [&](const Writer& conversations, const std::string& picture) {
+    const std::string place = "place" + std::to_string(++number);
+    folder.write(place + "/images/a.png", picture);
+    return LlavaCorpus(settings(folder.write(place + "/data.json", conversations.json()))).fingerprint();
+  };
+  const auto with_answer = [](const std::string& answer) {
+    return many_texts(20).add("seen", "a.png", "<image>What?", answer);
+  };
+  const std::string picture = png_of({16, 16}, 10);
+  const DataFingerprint plain = of(with_answer("A cat."), picture);
+  EXPECT_EQ(of(with_answer("A cat."), picture), plain);
+  DataFingerprint other = of(with_answer("A dog."), picture);
+  EXPECT_NE(other.at("content"), plain.at("content"));
+  other["content"] = plain.at("content");
+  EXPECT_EQ(other, plain) << "only the content differs";
+  EXPECT_NE(of(with_answer("A cat."), picture + "more bytes").at("content"), plain.at("content"));
+  EXPECT_NE(of(many_texts(21), picture).at("content"), plain.at("content"));
+}
+
 std::set<std::string> ids_of(const LlavaCorpus& corpus, Split split) {
   std::set<std::string> ids;
   for (std::uint64_t at = 0; at < corpus.samples(split); ++at) ids.insert(corpus.view(split, SampleId(at)).id);

@@ -22,6 +22,15 @@ Read read(const Corpus& corpus, Split split, std::uint64_t id, std::size_t posit
   return sample;
 }
 
+TEST(SyntheticCorpus, its_fingerprint_changes_with_what_it_is_drawn_from) {
+  const SyntheticOptions plain{.seed = 3, .sequence = 20, .vocabulary = 100};
+  const auto of = [](const SyntheticOptions& options) { return SyntheticCorpus(options).fingerprint(); };
+  EXPECT_EQ(of(plain), of(plain));
+  EXPECT_NE(of({.seed = 4, .sequence = 20, .vocabulary = 100}), of(plain));
+  EXPECT_NE(of({.seed = 3, .sequence = 21, .vocabulary = 100}), of(plain));
+  EXPECT_NE(of({.seed = 3, .sequence = 20, .vocabulary = 101}), of(plain));
+}
+
 TEST(SyntheticCorpus, follows_its_rule) {
   const SyntheticCorpus corpus({.seed = 3, .sequence = 200, .vocabulary = 100});
   const Read sample = read(corpus, Split::train, 5, 200);

@@ -33,6 +33,13 @@ std::uint64_t first_with_picture(const SyntheticImageCorpus& corpus) {
   return id;
 }
 
+TEST(SyntheticImageCorpus, its_fingerprint_changes_with_what_it_is_drawn_from) {
+  const auto of = [](const SyntheticImageOptions& options) { return SyntheticImageCorpus(options).fingerprint(); };
+  EXPECT_EQ(of(options(0.5)), of(options(0.5)));
+  EXPECT_NE(of(options(0.25)), of(options(0.5)));
+  EXPECT_NE(of(options(0.5, 32)), of(options(0.5)));
+}
+
 TEST(SyntheticImageCorpus, every_eight_samples_hold_the_same_number_of_pictures_SY_1) {
   for (const double share : {0.0, 0.25, 0.5, 1.0}) {
     const SyntheticImageCorpus corpus(options(share));

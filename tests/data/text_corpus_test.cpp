@@ -54,6 +54,25 @@ std::string refusal(const DataConfig& config) {
   return "accepted";
 }
 
+TEST(TextCorpus, its_fingerprint_changes_with_text_and_settings_and_not_with_the_place) {
+  const TempFolder folder;
+  const std::string text = numbered_text(400);
+  const auto of = [&](const char* name, const std::string& content, std::int64_t sequence = 8, double fraction = 0.1) {
+    return TextCorpus(settings(folder.write(name, content), sequence, fraction)).fingerprint();
+  };
+  const DataFingerprint plain = of("a.txt", text);
+  EXPECT_EQ(of("there/b.txt", text), plain);
+  std::string altered = text;
+  altered[200] = '#';
+  DataFingerprint other = of("c.txt", altered);
+  EXPECT_NE(other.at("content"), plain.at("content"));
+  other["content"] = plain.at("content");
+  EXPECT_EQ(other, plain) << "only the content differs";
+  EXPECT_NE(of("a.txt", text + numbered_text(100)).at("training samples"), plain.at("training samples"));
+  EXPECT_EQ(of("a.txt", text, 16).at("data.sequence"), "16");
+  EXPECT_NE(of("a.txt", text, 8, 0.3).at("data.validation_fraction"), plain.at("data.validation_fraction"));
+}
+
 TEST(TextCorpus, targets_are_the_tokens_that_follow) {
   const TempFolder folder;
   const std::string text = numbered_text(400);

@@ -39,6 +39,16 @@ TEST(JobOverrides, a_value_that_is_not_toml_is_a_string) {
   EXPECT_FALSE(root.has("f"));
 }
 
+TEST(JobOverrides, are_among_the_settings_with_every_other_value_and_each_in_one_line) {
+  std::string devices = "student.devices=[";
+  for (int core = 0; core < 40; ++core) devices += (core > 0 ? ", " : "") + ("\"cpu:" + std::to_string(core) + "\"");
+  const auto settings = document({"student.lr=0.03", "a.text=two  words\nmore", devices + "]"}).settings();
+  EXPECT_EQ(settings.size(), 4u);
+  EXPECT_EQ(settings.at("student.lr"), "0.03");
+  EXPECT_EQ(settings.at("student.replicas"), "2");
+  for (const auto& [key, value] : settings) EXPECT_EQ(value.find('\n'), std::string::npos) << value;
+}
+
 TEST(JobOverrides, take_lists_and_inline_tables) {
   const auto root = document({"student.devices=[\"cpu:0\", \"cpu:1\"]", "train={steps=3}"}).root();
   EXPECT_THAT(root.table("student").texts("devices", {}), ElementsAre("cpu:0", "cpu:1"));

@@ -1,8 +1,12 @@
 #include "runtime/state/atomic_file.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <vector>
@@ -118,6 +122,85 @@ TEST(AtomicFile, a_target_that_is_a_folder_is_refused_and_nothing_is_left) {
   std::filesystem::create_directory(folder.path() / "target");
   EXPECT_FALSE(write_file(folder.path() / "target", "x").ok());
   EXPECT_THAT(entries_of(folder.path()), testing::ElementsAre("target"));
+}
+
+TEST(AtomicFile, a_pipe_is_written_through_and_stays_a_pipe_AF3) {
+  const TempFolder folder;
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const FileDescriptor reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const Result<WrittenFile> written = write_file(pipe, "a report");
+  ASSERT_TRUE(written.ok()) << written.error().message;
+  EXPECT_EQ(written->bytes, 8u);
+  char text[16] = {};
+  EXPECT_EQ(read(reader.get(), text, sizeof text), 8);
+  EXPECT_STREQ(text, "a report");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_THAT(entries_of(folder.path()), testing::ElementsAre("pipe"));
+}
+
+TEST(AtomicFile, a_pipe_that_no_process_reads_from_is_an_error_and_not_a_wait_AF3) {
+  const TempFolder folder;
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const Result<WrittenFile> written = write_file(pipe, "a report");
+  ASSERT_FALSE(written.ok());
+  EXPECT_THAT(written.error().message, AllOf(HasSubstr(pipe.string()), HasSubstr("no process reads"), IsOneLine()));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
+TEST(AtomicFile, a_device_is_written_through_and_stays_a_device_AF3) {
+  const TempFolder folder;
+  const auto device = folder.path() / "null";
+  // One of the test's own: a program that replaces it must not replace the machine's.
+  if (mknod(device.c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0) GTEST_SKIP() << "only root makes devices";
+  const FileDescriptor usable(open(device.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!usable) GTEST_SKIP() << "no devices in " << folder.path();
+  ASSERT_TRUE(write_file(device, "a report").ok());
+  EXPECT_TRUE(std::filesystem::is_character_file(device));
+}
+
+TEST(AtomicFile, a_symbolic_link_stays_and_its_target_is_replaced_AF3) {
+  const TempFolder folder;
+  const auto target = folder.write("there/report.json", "old");
+  const auto near = folder.path() / "there" / "near";
+  const auto link = folder.path() / "link";
+  std::filesystem::create_symlink("report.json", near);
+  std::filesystem::create_symlink("there/near", link);
+  Result<AtomicFile> file = AtomicFile::create(link);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  ASSERT_TRUE(file->write("new").ok());
+  EXPECT_EQ(contents_of(target), "old");
+  ASSERT_TRUE(file->commit().ok());
+  EXPECT_EQ(contents_of(target), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(std::filesystem::is_symlink(near));
+  EXPECT_THAT(entries_of(folder.path() / "there"), testing::UnorderedElementsAre("report.json", "near"));
+}
+
+TEST(AtomicFile, a_link_to_nothing_gets_its_target_and_one_to_itself_or_a_folder_is_refused_AF3) {
+  const TempFolder folder;
+  std::filesystem::create_symlink("later.txt", folder.path() / "link");
+  ASSERT_TRUE(write_file(folder.path() / "link", "x").ok());
+  EXPECT_EQ(contents_of(folder.path() / "later.txt"), "x");
+  std::filesystem::create_symlink("loop", folder.path() / "loop");
+  EXPECT_THAT(write_file(folder.path() / "loop", "x").error().message, HasSubstr("Too many levels"));
+  std::filesystem::create_symlink(".", folder.path() / "folder");
+  EXPECT_THAT(write_file(folder.path() / "folder", "x").error().message,
+              AllOf(HasSubstr((folder.path() / "folder").string()), HasSubstr("Is a directory")));
+}
+
+TEST(AtomicFile, an_open_descriptor_of_the_process_is_written_where_it_stands_AF3) {
+  const TempFolder folder;
+  const auto log = folder.path() / "log";
+  const FileDescriptor standing(open(log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(write(standing.get(), "before ", 7), 7);
+  const std::string link = "/proc/self/fd/" + std::to_string(standing.get());
+  ASSERT_TRUE(write_file(link, "report").ok());
+  ASSERT_EQ(write(standing.get(), " after", 6), 6);
+  EXPECT_EQ(contents_of(log), "before report after");
+  EXPECT_TRUE(is_written_through(link));
+  EXPECT_FALSE(is_written_through(log));
 }
 
 TEST(Checksum, is_the_published_xxh3_128_whatever_the_pieces) {

@@ -31,6 +31,9 @@ CheckpointStore store_in(const fs::path& root, std::int64_t keep = 2) {
   return CheckpointStore(root, {.keep = keep, .after = {}});
 }
 
+const RunIdentity one{"00000000000000a1", "one", "2026-11-22 14:30:00 UTC"};
+const RunIdentity other{"00000000000000b2", "other", "2026-11-21 14:30:00 UTC"};
+
 void append_to(const fs::path& path, std::string_view text) {
   std::ofstream(path, std::ios::binary | std::ios::app) << text;
 }
@@ -88,6 +91,58 @@ TEST(Checkpoint, after_going_back_the_last_committed_one_counts_whatever_its_ste
   for (const std::uint64_t step : {30u, 40u, 35u}) ASSERT_TRUE(write_checkpoint(store, step).ok());
   EXPECT_THAT(names_in(folder.path()), ElementsAre("step-00000035", "step-00000040"));
   EXPECT_EQ(store.latest().value_or_throw().filename(), "step-00000035");
+}
+
+TEST(Checkpoint, sequence_numbers_go_on_rising_after_going_back_CK3) {
+  const TempFolder folder;
+  const CheckpointStore store = store_in(folder.path(), 2);
+  for (const std::uint64_t step : {30u, 40u, 35u, 36u}) ASSERT_TRUE(write_checkpoint(store, step).ok());
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step-00000035", "step-00000036"));
+  EXPECT_EQ(store.latest().value_or_throw().filename(), "step-00000036");
+}
+
+TEST(Checkpoint, what_a_crash_left_in_the_staging_folder_of_a_step_is_not_in_its_checkpoint_CK4) {
+  const TempFolder folder;
+  const CheckpointStore store = store_in(folder.path());
+  SmallSection section(5);
+  for (const std::string& run : {std::string(), one.id}) {
+    const fs::path left = store.begin(StepId(5), run).value_or_throw();
+    ASSERT_TRUE(store.write_section(left, "ghost", section.state()).ok());
+  }
+  ASSERT_TRUE(write_checkpoint(store, 5).ok());
+  EXPECT_FALSE(fs::exists(folder.path() / "step-00000005" / "ghost"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step-00000005", "step-00000005." + one.id + ".tmp"));
+  ASSERT_TRUE(write_checkpoint(store, 6, 6, one).ok());
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step-00000005", "step-00000006"));
+}
+
+TEST(Checkpoint, nothing_of_another_run_is_counted_replaced_or_removed_CK5) {
+  const TempFolder folder;
+  const CheckpointStore store = store_in(folder.path(), 1);
+  ASSERT_TRUE(write_checkpoint(store, 9, 9).ok());
+  ASSERT_TRUE(write_checkpoint(store, 10, 10, other).ok());
+  const fs::path staged = store.begin(StepId(2), other.id).value_or_throw();
+  for (const std::uint64_t step : {1u, 2u, 3u}) ASSERT_TRUE(write_checkpoint(store, step, step, one).ok());
+  EXPECT_THAT(names_in(folder.path()),
+              ElementsAre(staged.filename().string(), "step-00000003", "step-00000009", "step-00000010"));
+  const Status refused = write_checkpoint(store, 9, 1, one);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("step-00000009"), HasSubstr("another run"), IsOneLine()));
+  EXPECT_EQ(load_checkpoint(folder.path() / "step-00000009").value_or_throw().data_position, 9u);
+}
+
+TEST(Checkpoint, the_latest_one_is_asked_for_by_run_where_there_are_several) {
+  const TempFolder folder;
+  const CheckpointStore store = store_in(folder.path());
+  ASSERT_TRUE(write_checkpoint(store, 683, 1, other).ok());
+  ASSERT_TRUE(write_checkpoint(store, 5, 1, one).ok());
+  EXPECT_EQ(latest_checkpoint(folder.path(), one.id).value_or_throw().filename(), "step-00000005");
+  EXPECT_EQ(latest_checkpoint(folder.path(), other.id).value_or_throw().filename(), "step-00000683");
+  const auto any = latest_checkpoint(folder.path());
+  ASSERT_FALSE(any.ok());
+  EXPECT_THAT(any.error().message,
+              AllOf(HasSubstr("step-00000683 (job 'other')"), HasSubstr("step-00000005 (job 'one')"),
+                    HasSubstr("name the one to resume from"), IsOneLine()));
 }
 
 TEST(Checkpoint, a_second_checkpoint_of_one_step_replaces_the_first) {
@@ -196,6 +251,26 @@ TEST(ResolveCheckpoint, a_run_its_checkpoints_folder_or_one_checkpoint_name_the_
   EXPECT_EQ(resolve_checkpoint(earlier).value_or_throw(), earlier);
 }
 
+TEST(ResolveCheckpoint, a_run_folder_means_the_run_that_its_record_names) {
+  const TempFolder folder;
+  const CheckpointStore store = store_in(folder.path() / "checkpoints");
+  ASSERT_TRUE(write_checkpoint(store, 683, 1, other).ok());
+  ASSERT_TRUE(write_checkpoint(store, 5, 1, one).ok());
+  for (const fs::path& given : {folder.path(), folder.path() / "checkpoints"}) {
+    folder.write("run.json", run_identity_text(one));
+    EXPECT_EQ(resolve_checkpoint(given).value_or_throw().filename(), "step-00000005") << given;
+    folder.write("run.json", run_identity_text(other));
+    EXPECT_EQ(resolve_checkpoint(given).value_or_throw().filename(), "step-00000683") << given;
+    folder.write("run.json", run_identity_text({"00000000000000c3", "third", ""}));
+    EXPECT_THAT(resolve_checkpoint(given).error().message,
+                AllOf(HasSubstr("run.json"), HasSubstr("step-00000005 (job 'one')"), IsOneLine()));
+    folder.write("run.json", "{\"run_id\": \"../..\"}");
+    EXPECT_THAT(resolve_checkpoint(given).error().message, AllOf(HasSubstr("run.json"), IsOneLine()));
+  }
+  const fs::path named = folder.path() / "checkpoints" / "step-00000683";
+  EXPECT_EQ(resolve_checkpoint(named).value_or_throw(), named) << "a checkpoint is what it is";
+}
+
 TEST(ResolveCheckpoint, what_holds_no_checkpoint_is_told_what_was_looked_for) {
   const TempFolder folder;
   fs::create_directories(folder.path() / "run" / "checkpoints" / "step-00000007.tmp");
@@ -224,8 +299,13 @@ TEST(CheckpointFolders, a_name_says_step_and_kind) {
     }
   }
   EXPECT_EQ(checkpoint_folder_name(123, CheckpointKind::complete), "step-00000123");
-  for (const char* other : {"step-7", "step-", "step-0000000x", "step-00000007.bak", "x", "step-00000007.tmp.tmp"}) {
-    EXPECT_FALSE(parse_checkpoint_folder(other).has_value()) << other;
+  const auto staged = parse_checkpoint_folder(checkpoint_folder_name(7, CheckpointKind::staging, one.id));
+  ASSERT_TRUE(staged.has_value());
+  EXPECT_EQ(staged->run, one.id);
+  EXPECT_EQ(staged->step, 7u);
+  for (const char* none : {"step-7", "step-", "step-0000000x", "step-00000007.bak", "x", "step-00000007.tmp.tmp",
+                           "step-00000007.00000000000000a1", "step-00000007.00000000000000a1.old"}) {
+    EXPECT_FALSE(parse_checkpoint_folder(none).has_value()) << none;
   }
 }
 

@@ -38,6 +38,40 @@ TEST(Manifest, reads_back_what_was_written) {
   EXPECT_THAT(back.sections(), testing::ElementsAre("student", "teacher"));
 }
 
+TEST(Manifest, carries_the_run_its_data_and_its_settings) {
+  Manifest manifest = example();
+  manifest.run = {"00112233aabbccdd", "real", "2026-11-22 14:30:00 UTC"};
+  manifest.data = {{"content", "abc"}, {"training samples", "480"}};
+  manifest.settings = {{"student.lr", "0.001"}, {"train.out", "\"bad \xff bytes\""}};
+  const Manifest back = parse_manifest(manifest_text(manifest), "checkpoint.json").value_or_throw();
+  EXPECT_EQ(back.run, manifest.run);
+  EXPECT_EQ(back.data, manifest.data);
+  EXPECT_EQ(back.settings.at("student.lr"), "0.001");
+  EXPECT_EQ(back.settings.size(), 2u);
+}
+
+TEST(Manifest, of_a_version_that_knew_no_runs_is_of_the_run_without_id) {
+  // As version 0.1.0 wrote it.
+  std::string old = R"({"data_position":8,"epoch":0,"files":[],"format_version":1,"maestro_version":"0.1.0",)"
+                    R"("random_state":[],"seed":1,"sequence":1,"step":2})";
+  const std::string checksum = checksum_of(old);
+  old.back() = ',';
+  old += "\"self_xxh3_128\":\"" + checksum + "\"}";
+  const Manifest back = parse_manifest(old, "checkpoint.json").value_or_throw();
+  EXPECT_EQ(back.step, 2u);
+  EXPECT_EQ(back.run, RunIdentity());
+  EXPECT_TRUE(back.data.empty());
+  EXPECT_TRUE(back.settings.empty());
+}
+
+TEST(Manifest, a_run_id_that_is_none_is_refused) {
+  Manifest manifest = example();
+  for (const char* id : {"../../../../x", "00112233aabbccdd0", "00112233AABBCCDD"}) {
+    manifest.run.id = id;
+    EXPECT_FALSE(parse_manifest(manifest_text(manifest), "checkpoint.json").ok()) << id;
+  }
+}
+
 TEST(Manifest, any_altered_character_is_noticed_unless_it_is_white_space) {
   const std::string sound = manifest_text(example());
   for (std::size_t at = 0; at < sound.size(); ++at) {

@@ -35,10 +35,12 @@ class SmallSection {
 };
 
 /// A whole checkpoint with the sections "student" and "teacher", and "deep" in two parts.
-inline Status write_checkpoint(const CheckpointStore& store, std::uint64_t step, std::uint64_t contents) {
-  const Result<std::filesystem::path> staging = store.begin(StepId(step));
+inline Status write_checkpoint(const CheckpointStore& store, std::uint64_t step, std::uint64_t contents,
+                               const RunIdentity& run = {}) {
+  const Result<std::filesystem::path> staging = store.begin(StepId(step), run.id);
   if (!staging) return staging.error();
   Manifest manifest;
+  manifest.run = run;
   manifest.step = step;
   manifest.data_position = contents;
   const auto write = [&](const char* name, StatePart part) -> Status {

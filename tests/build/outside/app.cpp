@@ -27,6 +27,7 @@ int train(int argc, char** argv, maestro::Console& console) {
   options.command.assign(argv + 1, argv + argc);  // how the other processes of the run are started
   if (argc > 2) options.processes = std::stoll(argv[2]);
   options.report = "report.json";
+  options.fresh = true;  // an earlier run in train.out is moved aside
 
   maestro::App app(maestro::JobDocument::load(argv[1]), options, console);
   add_bigram(app.registry());
