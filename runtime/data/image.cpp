@@ -174,7 +174,9 @@ Result<Image> decode(const fs::path& file) {
 void make_room(std::vector<std::uint8_t>& pixels, std::size_t count, std::size_t whole) {
   constexpr std::size_t at_once = std::size_t{16} << 20;
   if (pixels.capacity() - pixels.size() >= count) return;
-  pixels.reserve(std::max(pixels.size() + count, std::min(whole, std::max(at_once, 2 * pixels.capacity()))));
+  // The last step starts from half or less: what is copied and its copy are no more than the whole.
+  const std::size_t next = std::max(at_once, 2 * pixels.capacity());
+  pixels.reserve(std::max(pixels.size() + count, 2 * next > whole ? whole : next));
 }
 
 Result<Image> decode_image(const fs::path& file) {
