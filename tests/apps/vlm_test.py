@@ -272,7 +272,8 @@ class PositionTables(VisionLanguageTest):
 
     def test_of_weights_take_no_larger_picture_and_note_a_smaller_one(self):
         first = self.train(self.learned(), settings={"train.steps": 1})
-        weights = {"vision.weights": str(self.folder / first.report["checkpoint"] / "vision")}
+        weights = {"vision.weights": str(self.folder / first.report["checkpoint"] / "vision"), "data.sequence": 96,
+                   "llm.positions": 96}
         name = self.write_job(self.learned())
         for command in ("check", "train"):
             larger = self.call(command, name, *options_of(weights | {"data.image_size": 32}))
