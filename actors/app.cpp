@@ -34,7 +34,7 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
   shape.vocabulary = corpus.vocabulary();
   shape.tokenizer = data.kind == "text" ? data.tokenizer : data.kind;
   shape.patch_columns = corpus.patch_columns();
-  shape.max_patches = largest.patches;
+  shape.pictures = corpus.picture_grids();
   return shape;
 }
 
@@ -336,6 +336,7 @@ RunResult App::run() {
     throw;
   }
   if (options_.check_only) {
+    for (const std::string& note : plan->notes) console_->note("note: " + note);
     RunResult result;
     result.status = 0;
     return result;

@@ -150,8 +150,23 @@ bool Coordinator::leave_out(const BatchMetadata& batch) {
   return false;
 }
 
+bool Coordinator::trains_something(const BatchMetadata& batch) {
+  if (batch.pass != Pass::train) return true;
+  any_kept_ = any_kept_ || !batch.samples.empty();
+  const std::uint64_t steps = batch.step.value() - options_.schedule.first_step + 1;
+  const bool all_met = batch.step.value() >= options_.schedule.steps ||
+                       steps * static_cast<std::uint64_t>(options_.global_batch) >= options_.epoch_samples;
+  if (any_kept_ || !all_met) return true;
+  const auto& reasons = options_.record->left_out;
+  tell(this, options_.supervisor,
+       Failure{"step " + std::to_string(batch.step.value()) +
+               ": every training sample so far was left out, so there is nothing to train on; the first: " +
+               (reasons.empty() ? "?" : reasons.front())});
+  return false;
+}
+
 void Coordinator::plan(const BatchMetadata& batch) {
-  if (!leave_out(batch)) return;
+  if (!leave_out(batch) || !trains_something(batch)) return;
   const bool train = batch.pass == Pass::train;
   open_[{batch.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}].samples = batch.samples;
   tell(this, options_.planner, PlanStep{batch, std::exchange(measured_, {})});

@@ -84,6 +84,9 @@ class Coordinator : public RunActor {
   void announce();
   void plan(const BatchMetadata& batch);
   bool leave_out(const BatchMetadata& batch);
+  /// False, and the run fails, at the batch by which every training sample was met, or as many as there are steps for,
+  /// and all of them were left out.
+  bool trains_something(const BatchMetadata& batch);
   void announce_step(const StepPlanned& planned);
   void open_phase(const StepWatch::Opening& opening);
   void phase_pass_done(const PhasePassDone& message);
@@ -121,6 +124,7 @@ class Coordinator : public RunActor {
   std::map<SectionId, std::vector<caf::actor>> replicas_;
   std::map<Key, Open> open_;
   bool awaiting_batch_ = false;
+  bool any_kept_ = false;  // of the training samples met so far
   bool finished_ = false;
   std::map<std::uint64_t, std::map<SectionId, Norms>> norms_;  // by step
   std::vector<MeasuredPass> measured_;                         // since the last plan was asked for

@@ -116,8 +116,10 @@ Status check_same_model(const std::string& config_json, const std::filesystem::p
   if (!type) return type.error();
   const auto found = read_hf_config_text(folder);
   if (!found) return found.error();
-  if (*type == "siglip_vision_model") return compare_with<VisionConfig>(config_json, *found, parse_hf_vision_config);
-  if (*type == "llava") return compare_with<ProjectorConfig>(config_json, *found, parse_hf_projector_config);
+  if (*type == "siglip_vision_model" || *type == "maestro_vision")
+    return compare_with<VisionConfig>(config_json, *found, parse_hf_vision_config);
+  if (*type == "maestro_projector")
+    return compare_with<ProjectorConfig>(config_json, *found, parse_hf_projector_config);
   return compare_decoders(config_json, *found);
 }
 

@@ -31,7 +31,7 @@ class TrainedModel {
   TrainedModel(const JobDocument& job, const LlavaCorpus& corpus, const DataConfig& data,
                const std::map<std::string, std::string>& weights)
       : root_(job.root()), registry_(builtin_sections()), weights_(weights) {
-    shape_ = {data.sequence, corpus.vocabulary(), data.kind, corpus.patch_columns(), corpus.max_patches()};
+    shape_ = {data.sequence, corpus.vocabulary(), data.kind, corpus.patch_columns(), corpus.picture_grids()};
     seed_ = static_cast<std::uint64_t>(read_train(root_.table("train")).seed);
     vision_ = load("vision", "vision_encoder");
     projector_ = load("projector", "projector");

@@ -9,6 +9,7 @@
 
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/data/patches.hpp"
 #include "runtime/data/sample_index.hpp"
 #include "runtime/job/config.hpp"
 
@@ -47,6 +48,8 @@ class Corpus {
   [[nodiscard]] virtual std::int64_t patch_columns() const { return 0; }
   /// The most patches that any sample has.
   [[nodiscard]] virtual std::int64_t max_patches() const { return 0; }
+  /// Grids of the pictures of all samples: what position tables are made for.
+  [[nodiscard]] virtual PictureGrids picture_grids() const { return {}; }
   /// Images and patches of one sample. A sample with n patches has exactly n positions whose token is `image_token`.
   [[nodiscard]] virtual SamplePictures pictures(Split /*split*/, SampleId /*sample*/) const { return {}; }
   /// Fills pixels (P, patch_columns), in [-1, 1], and places (P, 3): number of the image in its sample, row and column

@@ -1,13 +1,16 @@
 #include "runtime/data/image.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <new>
 #include <optional>
 #include <sstream>
 #include <system_error>
 
 #include "runtime/data/image_codecs.hpp"
+#include "runtime/data/orientation.hpp"
 
 namespace maestro {
 
@@ -22,7 +25,8 @@ enum class Format { png, jpeg };
 
 struct Header {
   Format format = Format::png;
-  ImageSize size;
+  ImageSize size;  ///< as stored
+  int orientation = as_stored;
 };
 
 Error corrupt(std::string reason) {
@@ -50,11 +54,11 @@ std::int64_t big_endian(const unsigned char* bytes, int count) {
 }
 
 /// PNG specification, 11.2.2: the first chunk is IHDR, of 13 bytes, width and height first.
-Result<ImageSize> png_size(std::istream& stream) {
+Result<Header> png_header(std::istream& stream) {
   const auto chunk = next_bytes<16>(stream);
   if (!chunk) return corrupt("truncated: the file ends inside its PNG header");
   if (big_endian(chunk->data() + 4, 4) != 0x49484452) return corrupt("broken: its first PNG chunk is not a header");
-  return ImageSize{big_endian(chunk->data() + 8, 4), big_endian(chunk->data() + 12, 4)};
+  return Header{Format::png, {big_endian(chunk->data() + 8, 4), big_endian(chunk->data() + 12, 4)}};
 }
 
 /// Markers that carry a frame's size: ITU-T T.81, table B.1 (SOF0 to SOF15 without DHT, JPG and DAC).
@@ -62,8 +66,19 @@ bool starts_frame(int marker) {
   return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
 
-Result<ImageSize> jpeg_size(std::istream& stream) {
+/// What an application segment of `count` bytes says of the picture's orientation; the stream stands at its end then.
+std::optional<int> orientation_in(std::istream& stream, std::int64_t count) {
+  constexpr std::string_view mark("Exif\0\0", 6);
+  std::string segment(static_cast<std::size_t>(count), '\0');
+  stream.read(segment.data(), count);
+  segment.resize(static_cast<std::size_t>(stream.gcount()));
+  if (!segment.starts_with(mark)) return std::nullopt;
+  return exif_orientation(std::string_view(segment).substr(mark.size()));
+}
+
+Result<Header> jpeg_header(std::istream& stream) {
   const Error ended = corrupt("truncated: the file ends inside its JPEG header");
+  std::optional<int> orientation;  // of the first EXIF block
   while (true) {
     int byte = stream.get();
     while (stream && byte != 0xff) byte = stream.get();  // decoders skip what stands between segments
@@ -75,11 +90,18 @@ Result<ImageSize> jpeg_size(std::istream& stream) {
     if (starts_frame(byte)) {
       const auto frame = next_bytes<7>(stream);  // length, precision, height, width
       if (!frame) return ended;
-      return ImageSize{big_endian(frame->data() + 5, 2), big_endian(frame->data() + 3, 2)};
+      const ImageSize size{big_endian(frame->data() + 5, 2), big_endian(frame->data() + 3, 2)};
+      return Header{Format::jpeg, size, orientation.value_or(as_stored)};
     }
     const auto length = next_bytes<2>(stream);
     if (!length) return ended;
-    stream.seekg(std::max<std::int64_t>(big_endian(length->data(), 2) - 2, 0), std::ios::cur);
+    const std::int64_t count = std::max<std::int64_t>(big_endian(length->data(), 2) - 2, 0);
+    const bool application_1 = byte == 0xe1;
+    if (application_1 && !orientation) {
+      orientation = orientation_in(stream, count);
+    } else {
+      stream.seekg(count, std::ios::cur);
+    }
   }
 }
 
@@ -89,6 +111,11 @@ Status check(ImageSize size) {
     return Error{ErrorCode::invalid_argument, "too large: " + std::to_string(size.width) + " x " +
                                                   std::to_string(size.height) + " pixels; the most is " +
                                                   std::to_string(largest_image_side) + " a side"};
+  }
+  if (size.width * size.height > largest_image_pixels) {
+    return Error{ErrorCode::invalid_argument, "too large: " + std::to_string(size.width) + " x " +
+                                                  std::to_string(size.height) + " pixels; the most is " +
+                                                  std::to_string(largest_image_pixels) + " in all"};
   }
   return {};
 }
@@ -107,10 +134,10 @@ Result<Header> read_header(std::istream& stream) {
     return corrupt("not an image: neither PNG nor JPEG");
   }
   stream.seekg(png ? 8 : 2);
-  const auto size = png ? png_size(stream) : jpeg_size(stream);
-  if (!size) return size.error();
-  if (const Status fine = check(*size); !fine) return fine.error();
-  return Header{png ? Format::png : Format::jpeg, *size};
+  const auto header = png ? png_header(stream) : jpeg_header(stream);
+  if (!header) return header.error();
+  if (const Status fine = check(header->size); !fine) return fine.error();
+  return header;
 }
 
 Result<std::ifstream> open(const fs::path& file) {
@@ -137,16 +164,29 @@ Result<Image> decode(const fs::path& file) {
   bytes << stream->rdbuf();
   if (!bytes || stream->bad()) return Error{ErrorCode::unavailable, "cannot be read: read error"};
   auto image = header->format == Format::png ? decode_png(bytes.view()) : decode_jpeg(bytes.view());
-  if (image && image->size() != header->size) return corrupt("broken: the file holds two sizes");
-  return image;
+  if (!image) return image.error();
+  if (image->size() != header->size) return corrupt("broken: the file holds two sizes");
+  return upright(*std::move(image), header->orientation);
 }
 
 }  // namespace
 
+void make_room(std::vector<std::uint8_t>& pixels, std::size_t count, std::size_t whole) {
+  constexpr std::size_t at_once = std::size_t{16} << 20;
+  if (pixels.capacity() - pixels.size() >= count) return;
+  // The last step starts from half or less: what is copied and its copy are no more than the whole.
+  const std::size_t next = std::max(at_once, 2 * pixels.capacity());
+  pixels.reserve(std::max(pixels.size() + count, 2 * next > whole ? whole : next));
+}
+
 Result<Image> decode_image(const fs::path& file) {
-  auto image = decode(file);
-  if (!image) return about(file, image.error());
-  return image;
+  try {
+    auto image = decode(file);
+    if (!image) return about(file, image.error());
+    return image;
+  } catch (const std::bad_alloc&) {  // this is one of many files, and smaller ones may fit
+    return about(file, {ErrorCode::unavailable, "cannot be decoded: out of memory"});
+  }
 }
 
 Result<ImageSize> image_size(const fs::path& file) {
@@ -154,7 +194,7 @@ Result<ImageSize> image_size(const fs::path& file) {
   if (!stream) return about(file, stream.error());
   const auto header = read_header(*stream);
   if (!header) return about(file, header.error());
-  return header->size;
+  return upright(header->size, header->orientation);
 }
 
 }  // namespace maestro

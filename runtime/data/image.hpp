@@ -12,6 +12,8 @@ namespace maestro {
 
 /// Longest side of a picture that is read, pixels.
 inline constexpr std::int64_t largest_image_side = 16384;
+/// Pixels of a picture that is read, as Pillow's limit (twice its MAX_IMAGE_PIXELS); they take 3 bytes each.
+inline constexpr std::int64_t largest_image_pixels = 178'956'970;
 
 struct ImageSize {
   std::int64_t width = 0;
@@ -19,7 +21,7 @@ struct ImageSize {
   friend bool operator==(ImageSize, ImageSize) = default;
 };
 
-/// Red, green, blue, eight bits each, as stored (no colour management); pixels (height, width, 3).
+/// Red, green, blue, eight bits each, as stored (no colour management); pixels (height, width, 3), upright.
 struct Image {
   std::int64_t width = 0;
   std::int64_t height = 0;
@@ -28,9 +30,10 @@ struct Image {
 };
 
 /// The picture in a file. PNG of every colour type and depth, interlaced or not, alpha composited on white (linearly in
-/// the stored values); JPEG in gray, YCbCr, RGB, CMYK and YCCK. Orientation tags are ignored. The error names the file
-/// and what is wrong: missing, not an image, truncated, no pixels, over 16384 pixels a side, or the library's own
-/// words. Any thread.
+/// the stored values); JPEG in gray, YCbCr, RGB, CMYK and YCCK, turned as its EXIF orientation says (that of a PNG is
+/// ignored). Sizes are checked before memory is taken, and pixels take memory as the file delivers rows. The error
+/// names the file and what is wrong: missing, not an image, truncated, no pixels, over 16384 pixels a side or
+/// 178,956,970 in all, or the library's own words. Any thread.
 [[nodiscard]] Result<Image> decode_image(const std::filesystem::path& file);
 
 /// Reads no more than the header, so pixels may still be broken. Errors as decode_image.

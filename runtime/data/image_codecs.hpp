@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/data/image.hpp"
@@ -12,5 +13,9 @@ namespace maestro {
 [[nodiscard]] Result<Image> decode_png(std::string_view bytes);
 /// `bytes` starts with a JPEG header whose size has been checked.
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes);
+
+/// Makes room for `count` more of a picture's `whole` bytes: for all of them up to 32 MB, beyond that in doubling
+/// steps, so that a picture takes memory for the rows that its file delivers.
+void make_room(std::vector<std::uint8_t>& pixels, std::size_t count, std::size_t whole);
 
 }  // namespace maestro

@@ -3,6 +3,7 @@
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
+#include <span>
 
 #include <jpeglib.h>  // wants <cstdio> first
 
@@ -37,17 +38,18 @@ class JpegReader {
     jpeg_start_decompress(&info_);
     return true;
   }
-  /// `pixels` has width x height x channels bytes.
-  [[nodiscard]] bool read(std::uint8_t* pixels) {
+  /// The next row; `to` has width x 3 bytes, or x 4 where there are inks.
+  [[nodiscard]] bool row(std::uint8_t* to) {
     if (setjmp(back_) != 0) return false;
-    while (info_.output_scanline < info_.output_height) {
-      JSAMPROW row = pixels + std::size_t{info_.output_scanline} * info_.output_width * channels();
-      jpeg_read_scanlines(&info_, &row, 1);
-    }
+    JSAMPROW row = to;
+    jpeg_read_scanlines(&info_, &row, 1);
+    return true;
+  }
+  [[nodiscard]] bool finish() {
+    if (setjmp(back_) != 0) return false;
     jpeg_finish_decompress(&info_);
     return true;
   }
-  [[nodiscard]] std::size_t channels() const { return static_cast<std::size_t>(info_.output_components); }
   [[nodiscard]] ImageSize size() const { return {info_.output_width, info_.output_height}; }
   [[nodiscard]] bool inks() const { return info_.out_color_space == JCS_CMYK; }
   /// Adobe's programs store inks inverted, and say who they are.
@@ -81,15 +83,14 @@ Error error_of(const JpegReader& jpeg) {
   return {ErrorCode::corrupt, std::string(jpeg.truncated() ? "truncated: " : "broken: ") + jpeg.words() + " (libjpeg)"};
 }
 
-std::vector<std::uint8_t> from_inks(const std::vector<std::uint8_t>& inks, bool inverted) {
-  std::vector<std::uint8_t> out(inks.size() / 4 * 3);
+/// One row of inks as RGB.
+void from_inks(std::span<const std::uint8_t> inks, bool inverted, std::uint8_t* to) {
   const auto light = [&](std::uint8_t ink) { return inverted ? unsigned{ink} : 255u - ink; };
-  for (std::size_t from = 0, to = 0; from < inks.size(); from += 4, to += 3) {
+  for (std::size_t from = 0; from < inks.size(); from += 4) {
     for (std::size_t channel = 0; channel < 3; ++channel) {
-      out[to + channel] = static_cast<std::uint8_t>((light(inks[from + channel]) * light(inks[from + 3]) + 127) / 255);
+      *to++ = static_cast<std::uint8_t>((light(inks[from + channel]) * light(inks[from + 3]) + 127) / 255);
     }
   }
-  return out;
 }
 
 }  // namespace
@@ -98,9 +99,16 @@ Result<Image> decode_jpeg(std::string_view bytes) {
   JpegReader jpeg;
   if (!jpeg.start(bytes)) return error_of(jpeg);
   const ImageSize size = jpeg.size();
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width * size.height) * jpeg.channels());
-  if (!jpeg.read(pixels.data())) return error_of(jpeg);
-  if (jpeg.inks()) pixels = from_inks(pixels, jpeg.inverted());
+  const auto stride = static_cast<std::size_t>(size.width) * 3;
+  std::vector<std::uint8_t> pixels, inks(jpeg.inks() ? static_cast<std::size_t>(size.width) * 4 : 0);
+  for (std::int64_t row = 0; row < size.height; ++row) {
+    make_room(pixels, stride, stride * static_cast<std::size_t>(size.height));
+    pixels.resize(pixels.size() + stride);
+    std::uint8_t* to = pixels.data() + pixels.size() - stride;
+    if (!jpeg.row(jpeg.inks() ? inks.data() : to)) return error_of(jpeg);
+    if (jpeg.inks()) from_inks(inks, jpeg.inverted(), to);
+  }
+  if (!jpeg.finish()) return error_of(jpeg);
   return Image{size.width, size.height, std::move(pixels)};
 }
 

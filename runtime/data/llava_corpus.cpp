@@ -82,6 +82,7 @@ void LlavaCorpus::load(Side& whole, bool split_off, Opening& opening) {
     Side& to = split_off && share_of(id) < config_.validation_fraction ? validation_ : whole;
     max_patches_ = std::max<std::int64_t>(max_patches_, kept->patches);
     if (kept->patches > 0) ++with_pictures_;
+    for (const std::uint32_t number : kept->pictures) grids_.add(pictures_[number].grid);
     to.entries.push_back(*std::move(kept));
   });
 }

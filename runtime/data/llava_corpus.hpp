@@ -44,6 +44,7 @@ class LlavaCorpus final : public Corpus {
   /// Also when no sample has a picture: the job has a place for them.
   [[nodiscard]] std::int64_t patch_columns() const override { return 3 * config_.patch * config_.patch; }
   [[nodiscard]] std::int64_t max_patches() const override { return max_patches_; }
+  [[nodiscard]] PictureGrids picture_grids() const override { return grids_; }
   [[nodiscard]] SamplePictures pictures(Split split, SampleId sample) const override;
   /// Throws std::runtime_error that names file and sample when a picture broke after `prepare` and left the cache.
   void read_pictures(Split split, SampleId sample, std::span<float> pixels,
@@ -103,6 +104,7 @@ class LlavaCorpus final : public Corpus {
   Side train_;
   Side validation_;
   std::int64_t max_patches_ = 0;
+  PictureGrids grids_;  // of the samples held
   std::uint64_t with_pictures_ = 0;
   std::uint64_t left_out_ = 0;
   std::uint64_t cut_ = 0;

@@ -28,6 +28,13 @@ float* write_patch(const Image& image, std::int64_t patch, std::int64_t top, std
 
 }  // namespace
 
+void PictureGrids::add(const PatchGrid& grid) {
+  one_width = one_width && (columns == 0 || columns == grid.columns);
+  if (grid.patches() > largest.patches()) largest = grid;
+  rows = std::max(rows, grid.rows);
+  columns = std::max(columns, grid.columns);
+}
+
 PatchGrid patch_grid(ImageSize size, const PatchSettings& settings) {
   const std::int64_t longer = std::max(size.width, size.height);
   const std::int64_t wanted = settings.image_size > 0 ? settings.image_size : std::min(longer, settings.max_image_size);

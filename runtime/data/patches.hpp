@@ -21,6 +21,15 @@ struct PatchGrid {
   friend bool operator==(PatchGrid, PatchGrid) = default;
 };
 
+/// Grids of all the pictures of a corpus; zero where it has none.
+struct PictureGrids {
+  PatchGrid largest;         ///< the one of most patches
+  std::int64_t rows = 0;     ///< the most of any
+  std::int64_t columns = 0;  ///< the most of any
+  bool one_width = true;     ///< all have as many columns
+  void add(const PatchGrid& grid);
+};
+
 /// Patches of a picture of this size, each side at least one. The aspect is kept as well as whole patches allow: with
 /// image_size the longer side becomes image_size and the shorter follows, each rounded to the nearest whole patch;
 /// without, both sides are rounded where they are, after shrinking to max_image_size (rounded down to whole patches).

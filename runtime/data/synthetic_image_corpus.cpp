@@ -46,6 +46,13 @@ std::int64_t SyntheticImageCorpus::max_patches() const {
   return options_.image_share > 0.0 ? patches() : 0;
 }
 
+PictureGrids SyntheticImageCorpus::picture_grids() const {
+  PictureGrids grids;
+  const std::int64_t side = options_.image_size / options_.patch;
+  if (options_.image_share > 0.0) grids.add({side, side});
+  return grids;
+}
+
 bool SyntheticImageCorpus::has_picture(Split split, SampleId sample) const {
   const std::uint64_t first = sample.value() / group * group;
   const std::uint64_t seed = mix64(options_.text.seed, choice_stream + static_cast<std::uint64_t>(split));

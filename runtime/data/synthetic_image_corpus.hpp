@@ -32,6 +32,7 @@ class SyntheticImageCorpus final : public Corpus {
   }
   [[nodiscard]] std::int64_t patch_columns() const override { return 3 * options_.patch * options_.patch; }
   [[nodiscard]] std::int64_t max_patches() const override;
+  [[nodiscard]] PictureGrids picture_grids() const override;
   [[nodiscard]] SamplePictures pictures(Split split, SampleId sample) const override;
   /// Pixels are uniform in [-1, 1].
   void read_pictures(Split split, SampleId sample, std::span<float> pixels,

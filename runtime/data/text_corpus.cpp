@@ -17,7 +17,7 @@ SampleIndex TextCorpus::load() {
   options.validation_fraction = config_.validation_fraction;
   SampleIndex::check(options);  // before a long read
   const auto keep = [&](std::span<const std::int32_t> piece) { tokens_.append(piece); };
-  found_ = read_text_files(config_.path, [&](std::string_view text) {
+  found_ = read_text_files(config_.path, config_.max_file_mb, [&](std::string_view text) {
     if (tokens_.size() > 0) tokenizer_->encode("\n", keep);
     tokenizer_->encode(text, keep);
   });
@@ -59,11 +59,7 @@ DataFingerprint TextCorpus::fingerprint() const {
 std::string TextCorpus::describe() const {
   std::string text = config_.path;
   if (found_.folder) {
-    text += ": " + std::to_string(found_.read) + " text files (left out: " + std::to_string(found_.binary) +
-            " binary, " + std::to_string(found_.large) + " over 4 MB, " + std::to_string(found_.unreadable) +
-            " unreadable";
-    if (found_.unreadable > 0) text += ", the first " + found_.first_unreadable;
-    text += ")";
+    text += ": " + std::to_string(found_.read) + " text files (left out: " + found_.left_out() + ")";
   }
   return text + ": " + std::to_string(tokens_.size()) + " tokens (" + std::string(tokenizer_->name()) + "), " +
          std::to_string(train_samples()) + " training and " + std::to_string(validation_samples()) +

@@ -16,7 +16,8 @@ namespace maestro {
 /// splits, and the last sample of a stretch may be shorter than `sequence`.
 class TextCorpus final : public Corpus {
  public:
-  /// Uses path, tokenizer, sequence and validation_fraction. Throws JobError; see read_text_files and SampleIndex.
+  /// Uses path, max_file_mb, tokenizer, sequence and validation_fraction. Throws JobError; see read_text_files and
+  /// SampleIndex.
   explicit TextCorpus(const DataConfig& config);
 
   [[nodiscard]] std::uint64_t samples(Split split) const override { return index_.samples(split); }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <fstream>
 #include <new>
+#include <sstream>
 #include <system_error>
 #include <vector>
 
@@ -18,7 +19,20 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uintmax_t largest_in_folder = 4'000'000;  // bytes: generated tables and logs would drown the sources
+constexpr std::size_t named = 3;  // of each kind that is left out
+
+std::string ending_of(const fs::path& path) {
+  std::string ending = path.extension().string();
+  for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return ending;
+}
+
+/// 4, or 0.5.
+std::string number(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
 
 /// Offset of the first byte that no text has (NUL, or not UTF-8); text.size() when all is well.
 std::size_t text_prefix(std::string_view text) {
@@ -58,9 +72,7 @@ struct Candidate {
 std::vector<Candidate> files_below(const fs::path& root, TextFilesFound& found) {
   std::vector<Candidate> files;
   std::vector<fs::path> folders{root};
-  const auto note_unreadable = [&](const fs::path& path) {
-    if (found.unreadable++ == 0) found.first_unreadable = path.string();
-  };
+  const auto relative = [&](const fs::path& path) { return path.lexically_relative(root).generic_string(); };
   while (!folders.empty()) {
     const fs::path folder = std::move(folders.back());
     folders.pop_back();
@@ -70,32 +82,39 @@ std::vector<Candidate> files_below(const fs::path& root, TextFilesFound& found) 
       std::error_code kind_failure;
       const fs::path& path = entries->path();
       if (entries->is_directory(kind_failure)) {
-        if (!entries->is_symlink(kind_failure) && !skipped_folder(path)) folders.push_back(path);
+        if (entries->is_symlink(kind_failure)) continue;
+        skipped_folder(path) ? found.folders.add(relative(path)) : folders.push_back(path);
       } else if (entries->is_regular_file(kind_failure)) {
-        files.push_back({path.lexically_relative(root).generic_string(), path});
+        files.push_back({relative(path), path});
       }
     }
-    if (failure) note_unreadable(folder);
+    if (failure) found.unreadable.add(relative(folder));
   }
   std::ranges::sort(files, {}, &Candidate::relative);
   return files;
 }
 
-TextFilesFound read_folder(const fs::path& root, const std::function<void(std::string_view)>& sink) {
+TextFilesFound read_folder(const fs::path& root, double max_file_mb,
+                           const std::function<void(std::string_view)>& sink) {
   TextFilesFound found;
   found.folder = true;
+  found.max_file_mb = max_file_mb;
   for (const Candidate& file : files_below(root, found)) {
     std::error_code failure;
     const std::uintmax_t size = fs::file_size(file.path, failure);
-    if (!failure && size > largest_in_folder) {
-      ++found.large;
+    if (is_data_file(file.path)) {
+      found.data.add(file.relative);
+      continue;
+    }
+    if (!failure && static_cast<double>(size) > max_file_mb * 1e6) {
+      found.large.add(file.relative);
       continue;
     }
     const Result<std::string> text = file_contents(file.path);
     if (!text) {
-      if (found.unreadable++ == 0) found.first_unreadable = file.path.string();
+      found.unreadable.add(file.relative);
     } else if (text_prefix(*text) != text->size()) {
-      ++found.binary;
+      found.binary.add(file.relative);
     } else if (!text->empty()) {
       ++found.read;
       found.bytes += text->size();
@@ -103,15 +122,29 @@ TextFilesFound read_folder(const fs::path& root, const std::function<void(std::s
     }
   }
   if (found.read == 0) {
-    throw JobError("[data] path: no text in folder " + printable(root.string()) + " (" + std::to_string(found.binary) +
-                       " binary files, " + std::to_string(found.large) + " over 4 MB, " +
-                       std::to_string(found.unreadable) + " unreadable)",
+    throw JobError("[data] path: no text in folder " + printable(root.string()) + " (left out: " + found.left_out() + ")",
                    ErrorCode::not_found);
   }
   return found;
 }
 
+/// Text of another kind of data would be trained on as it stands, keys, quotes and all.
+void check_ending(const fs::path& path) {
+  const std::string ending = ending_of(path);
+  const std::string start = "[data] path: " + printable(path.string()) + " holds ";
+  if (ending == ".json") {
+    throw JobError(start +
+                   "JSON; set kind = \"llava\" for a list of conversations, or, to train on its text as it "
+                   "stands, give it a name that ends in .txt");
+  }
+  if (!is_data_file(path)) return;
+  throw JobError(start + "records (" + ending + "), not text; write their text to a .txt file" +
+                 (ending == ".parquet" ? "" : " (or, to train on the records as they stand, give it that ending)") +
+                 ", or conversations to a JSON list for kind = \"llava\"");
+}
+
 TextFilesFound read_single(const fs::path& path, const std::function<void(std::string_view)>& sink) {
+  check_ending(path);
   const std::string text = file_contents(path).value_or_throw();
   if (text.empty())
     throw JobError("[data] path: " + printable(path.string()) + " is empty; give a text file or a folder of them");
@@ -137,7 +170,32 @@ std::string nearest_existing(fs::path path) {
 
 }  // namespace
 
-TextFilesFound read_text_files(const fs::path& path, const std::function<void(std::string_view)>& sink) {
+void LeftOut::add(std::string path) {
+  first.push_back(std::move(path));
+  std::ranges::sort(first);  // folders are met in the file system's order
+  if (first.size() > named) first.pop_back();
+  ++count;
+}
+
+std::string LeftOut::text(const std::string& what) const {
+  std::string names;
+  for (const std::string& path : first) names += (names.empty() ? "" : ", ") + path;
+  if (count > first.size()) names += ", ...";
+  return std::to_string(count) + " " + what + (count > 0 ? " (" + names + ")" : "");
+}
+
+std::string TextFilesFound::left_out() const {
+  return binary.text("binary") + ", " + large.text("over " + number(max_file_mb) + " MB") + ", " +
+         data.text("data files") + ", " + unreadable.text("unreadable") + ", " + folders.text("folders");
+}
+
+bool is_data_file(const fs::path& path) {
+  constexpr std::array<std::string_view, 5> endings{".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"};
+  return std::ranges::find(endings, ending_of(path)) != endings.end();
+}
+
+TextFilesFound read_text_files(const fs::path& path, double max_file_mb,
+                               const std::function<void(std::string_view)>& sink) {
   if (path.empty()) throw JobError("[data] path is missing; name a text file or a folder, or set kind = \"synthetic\"");
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
@@ -146,7 +204,7 @@ TextFilesFound read_text_files(const fs::path& path, const std::function<void(st
                        printable(nearest_existing(path)),
                    ErrorCode::not_found);
   }
-  if (fs::is_directory(status)) return read_folder(path, sink);
+  if (fs::is_directory(status)) return read_folder(path, max_file_mb, sink);
   if (!fs::is_regular_file(status)) {
     throw JobError("[data] path: " + printable(path.string()) + " is neither a file nor a folder");
   }

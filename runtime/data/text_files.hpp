@@ -6,26 +6,46 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace maestro {
+
+/// Files or folders of one kind that a folder's reading left out.
+struct LeftOut {
+  std::uint64_t count = 0;
+  std::vector<std::string> first;  ///< paths of the first three, relative to the folder
+  void add(std::string path);
+  /// "2 over 4 MB (a.log, b/c.log)".
+  [[nodiscard]] std::string text(const std::string& what) const;
+};
 
 /// What a folder held and what was left out of it.
 struct TextFilesFound {
   bool folder = false;
-  std::uint64_t read = 0;        ///< files taken
-  std::uint64_t bytes = 0;       ///< of the files taken
-  std::uint64_t binary = 0;      ///< left out: NUL bytes or not UTF-8
-  std::uint64_t large = 0;       ///< left out: over 4 MB
-  std::uint64_t unreadable = 0;  ///< left out: the system refused
-  std::string first_unreadable;  ///< path of the first of them
+  double max_file_mb = 0;   ///< the limit that was applied
+  std::uint64_t read = 0;   ///< files taken
+  std::uint64_t bytes = 0;  ///< of the files taken
+  LeftOut binary;           ///< NUL bytes or not UTF-8
+  LeftOut large;            ///< over the limit
+  LeftOut data;             ///< records, not prose: see is_data_file
+  LeftOut unreadable;       ///< the system refused
+  LeftOut folders;          ///< hidden, or by a name of built files
+  /// All of these, one after another.
+  [[nodiscard]] std::string left_out() const;
 };
+
+/// By its ending (.jsonl, .ndjson, .csv, .tsv, .parquet, in any case): a file of records whose text would be trained on
+/// with its keys and separators.
+[[nodiscard]] bool is_data_file(const std::filesystem::path& path);
 
 /// Calls `sink` with the text of every file, in order of path (bytewise, relative to the folder).
 ///
 /// A folder is read recursively without hidden folders, `build*`, `runs` and `CMakeFiles`, and without following links
-/// to folders; in it files with NUL bytes or invalid UTF-8, files over 4 MB and empty files are left out. A single file
-/// may have any size. Throws JobError: a missing path, a single file that is empty, binary or unreadable, a folder
-/// without any text.
-TextFilesFound read_text_files(const std::filesystem::path& path, const std::function<void(std::string_view)>& sink);
+/// to folders; in it data files, files with NUL bytes or invalid UTF-8, files over `max_file_mb` (10^6 bytes) and empty
+/// files are left out. JSON is read there: sources hold it. A single file may have any size, but is no data file and no
+/// .json. Throws JobError: a missing path, a single file that is empty, binary, unreadable or refused by its ending, a
+/// folder without any text.
+TextFilesFound read_text_files(const std::filesystem::path& path, double max_file_mb,
+                               const std::function<void(std::string_view)>& sink);
 
 }  // namespace maestro

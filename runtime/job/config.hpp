@@ -46,6 +46,7 @@ struct DataConfig {
   std::string tokenizer = "bytes";
   std::int64_t sequence = 128;          ///< tokens per sample
   std::int64_t vocabulary = 256;        ///< of the synthetic corpus; bytes have 256
+  double max_file_mb = 4;               ///< larger text files of a folder are left out; 10^6 bytes
   double validation_fraction = 0.1;     ///< last part of the corpus, never trained on
   std::string images;                   ///< kind = "llava": folder of the pictures; empty: "images" beside the file
   std::string validation_path;          ///< kind = "llava": a file of its own for validation; empty: a fraction

@@ -123,6 +123,8 @@ DataConfig read_data(const JobTable& data) {
   out.tokenizer = nonempty_text(data, "tokenizer", out.tokenizer, "\"bytes\"");
   out.sequence = data.integer("sequence", out.sequence, {.min = 1, .max = most_tokens_of_a_sample});
   out.vocabulary = data.integer("vocabulary", out.vocabulary, {.min = 2, .max = std::int64_t{1} << 31});
+  if (out.kind != "text") refuse_for_kind(data, out.kind, {"max_file_mb"}, "\"text\"");
+  out.max_file_mb = data.number("max_file_mb", out.max_file_mb, positive);
   out.validation_fraction = data.number("validation_fraction", out.validation_fraction, proper_fraction);
   read_pictures(data, out);
   check_path(data, out);

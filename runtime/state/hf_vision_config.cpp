@@ -1,7 +1,5 @@
 #include "runtime/state/hf_vision_config.hpp"
 
-#include <cmath>
-
 #include "runtime/state/hf_config.hpp"
 #include "runtime/state/hf_keys.hpp"
 
@@ -12,11 +10,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* tanh_gelu = "gelu_pytorch_tanh";
-
-std::int64_t square_side(std::int64_t patches) {
-  const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(patches))));
-  return side * side == patches ? side : 0;
-}
+constexpr const char* own_encoder = "maestro_vision";
+constexpr const char* own_projector = "maestro_projector";
 
 void read_positions(const HfKeys& keys, VisionConfig& config) {
   keys.require_text("position_tables", "learned", {"learned", "2d"});
@@ -28,11 +23,13 @@ void read_positions(const HfKeys& keys, VisionConfig& config) {
   }
   if (keys.find("max_patches") != nullptr) {
     config.max_patches = keys.size("max_patches");
+    if (keys.find("table_columns") != nullptr) config.columns = keys.size("table_columns");
     return;
   }
   const std::int64_t side = keys.size("image_size", 224) / config.patch;
   if (side < 1) keys.fail("image_size", "is smaller than patch_size = " + std::to_string(config.patch));
   config.max_patches = side * side;
+  config.columns = side;
 }
 
 VisionConfig encoder_of(const HfKeys& keys) {
@@ -40,6 +37,7 @@ VisionConfig encoder_of(const HfKeys& keys) {
   keys.require_absent("quantization_config");
   if (keys.size("num_channels", 3) != 3) keys.fail("num_channels", "is not supported; only 3 is");
   VisionConfig config;
+  config.stored = true;
   config.layers = keys.size("num_hidden_layers", 12);
   config.width = keys.size("hidden_size", 768);
   config.heads = keys.size("num_attention_heads", 12);
@@ -65,7 +63,7 @@ const json& object_at(const HfKeys& keys, std::string_view key) {
 
 VisionConfig vision_of(const json& object, std::string_view where) {
   const HfKeys keys(object, where);
-  keys.require_text("model_type", "(none)", {"siglip_vision_model", "siglip"});
+  keys.require_text("model_type", "(none)", {"siglip_vision_model", "siglip", own_encoder});
   if (*keys.find("model_type") == "siglip")
     return encoder_of(keys.inside("vision_config", object_at(keys, "vision_config")));
   return encoder_of(keys);
@@ -77,16 +75,32 @@ std::int64_t width_in(const HfKeys& keys, std::string_view part) {
   return inside.find("hidden_size") == nullptr ? 0 : inside.size("hidden_size");
 }
 
+/// Which of the encoder's features a LLaVA's projector takes. Absent keys mean what they mean to transformers, but in
+/// what earlier versions of this program wrote.
+void check_features(const HfKeys& keys) {
+  const json& vision = object_at(keys, "vision_config");
+  const bool of_maestro = keys.find("vision_feature_layer") == nullptr &&
+                          keys.find("vision_feature_select_strategy") == nullptr && !vision.contains("model_type");
+  if (of_maestro) return;
+  const json* layer = keys.find("vision_feature_layer");
+  if (layer == nullptr || *layer != -1) {
+    keys.fail("vision_feature_layer", "= " + (layer == nullptr ? "-2 (absent)" : layer->dump()) +
+                                          " is not supported; only the last layer, -1, is");
+  }
+  keys.require_text("vision_feature_select_strategy", "default", {"full"});
+}
+
 ProjectorConfig projector_of(const json& object, std::string_view where) {
   const HfKeys keys(object, where);
-  keys.require_text("model_type", "(none)", {"llava"});
+  keys.require_text("model_type", "(none)", {"llava", own_projector});
   keys.require_text("projector_hidden_act", "gelu", {tanh_gelu, "gelu_new", "gelu_fast"});
   keys.require_flag("multimodal_projector_bias", true);
-  const json* layer = keys.find("vision_feature_layer");
-  if (layer != nullptr && !layer->is_number_integer()) {
-    keys.fail("vision_feature_layer", "of several layers is not supported; only one is");
-  }
+  keys.require_absent("quantization_config");
   ProjectorConfig config;
+  if (*keys.find("model_type") == "llava") {
+    check_features(keys);
+    config.of_llava = keys.find("vision_feature_layer") != nullptr;
+  }
   config.vision_width = width_in(keys, "vision_config");
   config.width = width_in(keys, "text_config");
   config.init_std = keys.positive("initializer_range", 0.02);
@@ -114,9 +128,11 @@ Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& pa
 }
 
 std::string hf_vision_config_text(const VisionConfig& config) {
+  const bool grid = config.positions == PatchPositions::grid;
+  const bool siglip = !grid && config.columns > 0 && config.columns * config.columns == config.max_patches;
   nlohmann::ordered_json out;
-  out["architectures"] = {"SiglipVisionModel"};
-  out["model_type"] = "siglip_vision_model";
+  if (siglip) out["architectures"] = {"SiglipVisionModel"};
+  out["model_type"] = siglip ? "siglip_vision_model" : own_encoder;
   out["hidden_act"] = tanh_gelu;
   out["num_hidden_layers"] = config.layers;
   out["hidden_size"] = config.width;
@@ -128,13 +144,14 @@ std::string hf_vision_config_text(const VisionConfig& config) {
   out["initializer_range"] = config.init_std;
   out["attention_dropout"] = 0.0;
   out["vision_use_head"] = false;
-  if (config.positions == PatchPositions::grid) {
+  if (grid) {
     out["position_tables"] = "2d";
     out["max_grid"] = config.max_grid;
-  } else if (const std::int64_t side = square_side(config.max_patches); side > 0) {
-    out["image_size"] = side * config.patch;
+  } else if (siglip) {
+    out["image_size"] = config.columns * config.patch;
   } else {
     out["max_patches"] = config.max_patches;
+    if (config.columns > 0) out["table_columns"] = config.columns;
   }
   out["torch_dtype"] = "float32";
   return out.dump(2) + "\n";
@@ -142,7 +159,7 @@ std::string hf_vision_config_text(const VisionConfig& config) {
 
 std::string hf_projector_config_text(const ProjectorConfig& config) {
   nlohmann::ordered_json out;
-  out["model_type"] = "llava";
+  out["model_type"] = own_projector;
   out["projector_hidden_act"] = tanh_gelu;
   out["multimodal_projector_bias"] = true;
   out["initializer_range"] = config.init_std;

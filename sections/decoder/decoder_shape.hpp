@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/data/patches.hpp"
 #include "runtime/job/config.hpp"
 #include "runtime/job/job_table.hpp"
 #include "sections/section.hpp"
@@ -17,7 +18,7 @@ struct DataShape {
   std::int64_t vocabulary = 0;     ///< token ids are below it
   std::string tokenizer;           ///< name of the tokenizer that made the ids
   std::int64_t patch_columns = 0;  ///< elements of a patch of a picture, 3 x patch x patch
-  std::int64_t max_patches = 0;    ///< the most patches of a sample
+  PictureGrids pictures = {};      ///< grids of the pictures
 };
 
 /// `config` with kv_heads and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a multiple of 64

@@ -102,6 +102,13 @@ bool Projector::ignores(std::string_view stored_name) const {
   return !stored_name.starts_with("multi_modal_projector.");
 }
 
+std::vector<std::string> Projector::notes() const {
+  if (!config_.of_llava) return {};
+  return {
+      "these weights are a LLaVA's, whose projector takes hidden states before the encoder's last norm; here it takes "
+      "them behind that norm"};
+}
+
 void Projector::freeze() {
   Parameter* const matrices[] = {first_.weight, second_.weight};
   parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient);

@@ -44,6 +44,7 @@ class Projector final : public Section {
   /// The rest of a whole vision-language model.
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] std::string config_json() const override { return hf_projector_config_text(config_); }
+  [[nodiscard]] std::vector<std::string> notes() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   void freeze() override;
   /// Not over ranks: they meet in collectives, one forward pass at a time.

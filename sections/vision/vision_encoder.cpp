@@ -46,37 +46,15 @@ std::vector<std::int32_t> image_offsets(std::span<const Place> places, const Seq
   return offsets;
 }
 
-struct Grid {
-  std::int32_t rows = 0;
-  std::int32_t columns = 0;
-  bool negative = false;
-};
-
-Grid grid_of(std::span<const Place> image) {
-  Grid grid;
+/// Throws JobError, which begins with `where`, for a negative place.
+PatchGrid grid_of(std::span<const Place> image, const std::string& where) {
+  PatchGrid grid;
   for (const Place& place : image) {
-    grid.rows = std::max(grid.rows, place.row + 1);
-    grid.columns = std::max(grid.columns, place.column + 1);
-    grid.negative = grid.negative || place.row < 0 || place.column < 0;
+    if (place.row < 0 || place.column < 0) throw JobError(where + "has a patch at a negative row or column");
+    grid.rows = std::max<std::int64_t>(grid.rows, place.row + 1);
+    grid.columns = std::max<std::int64_t>(grid.columns, place.column + 1);
   }
   return grid;
-}
-
-/// VE-2: what a position table cannot hold is refused.
-void check_grid(const VisionConfig& config, const Grid& grid, const std::string& where) {
-  const std::string size = std::to_string(grid.rows) + " x " + std::to_string(grid.columns) + " patches";
-  if (grid.negative) throw JobError(where + "has a patch at a negative row or column");
-  if (config.positions == PatchPositions::learned) {
-    const std::int64_t needed = std::int64_t{grid.rows} * grid.columns;
-    if (needed <= config.max_patches) return;
-    throw JobError(where + "has " + size + ", more than max_patches = " + std::to_string(config.max_patches) +
-                   "; raise it to " + std::to_string(needed) + ", or shrink images by data.image_size");
-  }
-  const std::int32_t longer = std::max(grid.rows, grid.columns);
-  if (longer <= config.max_grid) return;
-  throw JobError(where + "has " + size + ", more than max_grid = " + std::to_string(config.max_grid) +
-                 " along one side; raise it to " + std::to_string(longer) +
-                 ", or shrink images by data.max_image_size");
 }
 
 }  // namespace
@@ -103,7 +81,7 @@ struct VisionEncoder::Images {
 };
 
 VisionEncoder::VisionEncoder(const SectionContext& context, const Options& options)
-    : context_(context), config_(checked(context, options)), data_patches_(options.data.max_patches) {
+    : context_(context), config_(checked(context, options)), pictures_(options.data.pictures) {
   const ParallelContext& parallel = context.parallel;
   const std::int64_t heads = config_.heads / parallel.layout.tensor;
   block_.attention.shape = {heads, heads, config_.width / config_.heads, false};
@@ -180,13 +158,14 @@ VisionEncoder::Images VisionEncoder::images_of(Tape& tape, const Inputs& inputs)
   for (std::size_t image = 0; image + 1 < offsets.size(); ++image) {
     const auto begin = static_cast<std::size_t>(offsets[image]), end = static_cast<std::size_t>(offsets[image + 1]);
     while (samples.offsets[sample + 1] <= offsets[image]) ++sample;
-    const Grid grid = grid_of(places.subspan(begin, end - begin));
-    check_grid(config_, grid,
-               context_.name + ": sample " + std::to_string(inputs.samples()[sample].value()) + ": image " +
-                   std::to_string(places[begin].image) + " ");
+    const std::string where = context_.name + ": sample " + std::to_string(inputs.samples()[sample].value()) +
+                              ": image " + std::to_string(places[begin].image) + " ";
+    const PatchGrid grid = grid_of(places.subspan(begin, end - begin), where);
+    check_grid(config_, grid, where + "has ");
+    const auto columns = static_cast<std::int32_t>(config_.columns > 0 ? config_.columns : grid.columns);
     for (std::size_t patch = begin; patch < end; ++patch) {
       const bool learned = config_.positions == PatchPositions::learned;
-      first[patch] = learned ? places[patch].row * grid.columns + places[patch].column : places[patch].row;
+      first[patch] = learned ? places[patch].row * columns + places[patch].column : places[patch].row;
       second[patch] = places[patch].column;
     }
   }
@@ -221,10 +200,8 @@ Cost VisionEncoder::cost(const SampleShape& sample) const {
 }
 
 std::vector<std::string> VisionEncoder::notes() const {
-  if (config_.positions != PatchPositions::learned || data_patches_ <= config_.max_patches) return {};
-  return {context_.name + ": samples have up to " + std::to_string(data_patches_) +
-          " patches; one whose single image " + "has more than max_patches = " + std::to_string(config_.max_patches) +
-          " would end the run"};
+  const std::string note = note_on_grid(config_, pictures_);
+  return note.empty() ? std::vector<std::string>() : std::vector<std::string>{note};
 }
 
 bool VisionEncoder::ignores(std::string_view stored_name) const {

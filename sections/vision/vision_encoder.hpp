@@ -7,9 +7,12 @@
 //
 // VE-1: a patch attends to all patches of its own image and to no others, whatever is packed into the micro-batch.
 //       Images end where the sample or the number of the image changes.
-// VE-2: with positions "learned", a patch takes entry row * columns + column of the table, where columns is its own
-//       image's number of columns: for images that fill the table's grid this is SigLIP's position.
+// VE-2: with positions "learned", a patch takes entry row * columns + column of the table, where columns is that of the
+//       table's own grid: of SigLIP's weights image_size / patch_size (a smaller image takes the entries of the grid's
+//       first rows and columns; none is interpolated), and of a new table that of the data's images. Where these differ
+//       in their columns, a new table has no grid, then or when it is stored: columns is that of the patch's image.
 //       With "2d" it takes the sum of its row's and its column's entry (NaViT, Dehghani et al. 2023, arXiv 2307.06304).
+//       An image beyond the tables is refused, when the job is checked or with its sample's name.
 // VE-3: over ranks both hold however images lie across their patches: places and image boundaries are those of the
 //       whole micro-batch on every rank, pixels and features a rank's own rows. Patch embedding, position tables and
 //       norms are whole on every rank, layers as in transformer_block.hpp.
@@ -63,7 +66,7 @@ class VisionEncoder final : public Section {
 
   SectionContext context_;
   VisionConfig config_;
-  std::int64_t data_patches_;
+  PictureGrids pictures_;  // of the data
   BlockOptions block_;
   Parameters parameters_;
   Affine patch_embedding_;

@@ -1,5 +1,6 @@
 #include "sections/vision/vision_shape.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -21,6 +22,19 @@ std::string setting(const char* key, std::int64_t value) {
   return std::string(key) + " = " + std::to_string(value);
 }
 
+std::string by(std::int64_t rows, std::int64_t columns) {
+  return std::to_string(rows) + " x " + std::to_string(columns);
+}
+
+std::int64_t table_rows(const VisionConfig& config) {
+  return config.max_patches / config.columns;
+}
+
+/// The longer side of pictures that fit the learned table and fill it as far as they can.
+std::int64_t full_size(const VisionConfig& config) {
+  return std::min(table_rows(config), config.columns) * config.patch;
+}
+
 void check_patches(const std::string& section, const VisionConfig& config, const DataShape& data) {
   if (data.patch_columns == 0 || data.patch_columns == patch_columns(config)) return;
   const auto side = std::llround(std::sqrt(static_cast<double>(data.patch_columns) / 3.0));
@@ -33,7 +47,9 @@ void check_patches(const std::string& section, const VisionConfig& config, const
 
 VisionConfig resolved(VisionConfig config, const DataShape& data) {
   if (config.ffn == 0) config.ffn = 4 * config.width;
-  if (config.max_patches == 0) config.max_patches = data.max_patches > 0 ? data.max_patches : unknown_patches;
+  if (config.max_patches == 0) config.max_patches = data.pictures.largest.patches();
+  if (config.max_patches == 0) config.max_patches = unknown_patches;
+  if (!config.stored && config.columns == 0 && data.pictures.one_width) config.columns = data.pictures.columns;
   return config;
 }
 
@@ -75,6 +91,39 @@ void check_vision(const std::string& section, const VisionConfig& config, const 
     refuse(section, setting("heads", config.heads) + " does not divide " + setting("width", config.width));
   }
   check_patches(section, config, data);
+  const bool by_own_columns = config.positions == PatchPositions::learned && config.columns == 0;
+  const PatchGrid most{data.pictures.rows, data.pictures.columns};
+  check_grid(config, by_own_columns ? data.pictures.largest : most, section + ": the data's pictures have up to ");
+}
+
+void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& picture) {
+  const std::string start = picture + by(grid.rows, grid.columns) + " patches, more than ";
+  const auto way_out = [&](std::int64_t needed, const char* key) {
+    const std::string shrink = std::string("shrink images by data.") + key;
+    return config.stored ? "; " + shrink : "; raise it to " + std::to_string(needed) + ", or " + shrink;
+  };
+  if (config.positions == PatchPositions::grid) {
+    const std::int64_t longer = std::max(grid.rows, grid.columns);
+    if (longer <= config.max_grid) return;
+    throw JobError(start + setting("max_grid", config.max_grid) + " along one side" +
+                   way_out(longer, "max_image_size"));
+  }
+  if (config.columns == 0) {
+    if (grid.patches() <= config.max_patches) return;
+    throw JobError(start + setting("max_patches", config.max_patches) + way_out(grid.patches(), "image_size"));
+  }
+  if (grid.columns <= config.columns && grid.rows * config.columns <= config.max_patches) return;
+  throw JobError(start + "the position table's " + by(table_rows(config), config.columns) +
+                 "; set data.image_size = " + std::to_string(full_size(config)) + " at most");
+}
+
+std::string note_on_grid(const VisionConfig& config, const PictureGrids& pictures) {
+  if (!config.stored || config.positions == PatchPositions::grid || config.columns == 0) return "";
+  const bool filled = pictures.columns == config.columns || pictures.rows == table_rows(config);
+  if (pictures.columns == 0 || filled) return "";
+  return "pictures have up to " + by(pictures.rows, pictures.columns) + " patches and take the first of the " +
+         by(table_rows(config), config.columns) +
+         " entries of the stored position table; data.image_size = " + std::to_string(full_size(config)) + " fills it";
 }
 
 double vision_flops(const VisionConfig& config, const SampleShape& sample) {

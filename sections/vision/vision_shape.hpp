@@ -9,7 +9,8 @@
 
 namespace maestro {
 
-/// `config` with ffn filled in, and max_patches: the most patches of a sample, or 256 where `data` does not know.
+/// `config` with ffn filled in, and max_patches: the most patches of a picture, or 256 where `data` has none. Unless
+/// the table is stored, its columns are those of the data's pictures where all have as many, and 0 where they differ.
 [[nodiscard]] VisionConfig resolved(VisionConfig config, const DataShape& data);
 
 /// layers, width, heads, ffn, patch, positions ("learned" or "2d"), max_patches, max_grid, norm_epsilon and init_std of
@@ -18,8 +19,13 @@ namespace maestro {
 [[nodiscard]] VisionConfig read_vision_shape(const JobTable& table);
 
 /// Throws JobError when `config` is no encoder (a size below one, heads that do not divide) or cannot take the patches
-/// that the data source sends.
+/// and the grids of the pictures that the data source sends.
 void check_vision(const std::string& section, const VisionConfig& config, const DataShape& data);
+/// Throws JobError when the position tables have no entry for a patch of a picture of this grid (VE-2); the message is
+/// `picture`, such as "vision: sample 3: image 0 has ", the size, and what to do.
+void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& picture);
+/// What a person should hear about pictures that fill a part of a stored table only; empty where they do not.
+[[nodiscard]] std::string note_on_grid(const VisionConfig& config, const PictureGrids& pictures);
 
 /// FLOPs of a forward pass over a sample whose images have P patches together; with P / images patches in each:
 ///   2 P 3 patch^2 C                              patch embedding

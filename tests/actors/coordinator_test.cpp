@@ -38,13 +38,14 @@ class CoordinatorTest : public ::testing::Test {
     options.console = &console_;
     options.current_step = &current_step_;
     options.max_left_out = max_left_out_;
+    options.epoch_samples = epoch_samples_;
     options.global_clip = global_clip_;
     options.data_source = bench_.stand_in([this](const BatchRequest& request) {
       BatchMetadata batch;
       batch.step = request.step;
       batch.pass = request.pass;
-      batch.samples = {{SampleId(1), 3}, {SampleId(2), 3}};
-      batch.target_tokens = 6;
+      if (!all_left_out_) batch.samples = {{SampleId(1), 3}, {SampleId(2), 3}};
+      batch.target_tokens = all_left_out_ ? 0 : 6;
       batch.left_out = left_out_;
       return batch;
     });
@@ -108,6 +109,8 @@ class CoordinatorTest : public ::testing::Test {
   std::string failure_;
   std::vector<std::string> left_out_;  // of every batch
   std::int64_t max_left_out_ = 0;
+  bool all_left_out_ = false;  // no batch has a sample
+  std::uint64_t epoch_samples_ = 1;
   bool global_clip_ = false;
   bool begins_ = true;
   std::size_t tokens_ = 0;
@@ -370,6 +373,33 @@ TEST_F(CoordinatorTest, more_unreadable_samples_than_allowed_end_the_run_with_th
             "2 samples cannot be read and data.max_bad_samples = 1: sample 'a': a.png is truncated; sample 'b': b.png "
             "is truncated");
   EXPECT_EQ(tokens_, 0u);
+}
+
+TEST_F(CoordinatorTest, a_run_that_leaves_out_all_of_its_samples_fails_before_anything_is_kept) {
+  left_out_ = {"sample 'a': a.png is truncated"};
+  max_left_out_ = 1000;
+  all_left_out_ = true;
+  epoch_samples_ = 1000;
+  RunScheduleOptions schedule = plain(2);
+  schedule.checkpoint_at_end = true;
+  start(1, schedule);
+  finish_step(1);
+  EXPECT_EQ(
+      failure_,
+      "step 2: every training sample so far was left out, so there is nothing to train on; the first: sample 'a': "
+      "a.png is truncated");
+  EXPECT_FALSE(finished_);
+  EXPECT_TRUE(record_->checkpoint.empty());
+}
+
+TEST_F(CoordinatorTest, a_long_run_that_leaves_out_a_whole_epoch_fails_after_it) {
+  left_out_ = {"sample 'a': a.png is truncated"};
+  max_left_out_ = 1000;
+  all_left_out_ = true;
+  epoch_samples_ = 5;  // steps of 2
+  start(1, plain(1000));
+  for (std::uint64_t step = 1; step <= 2; ++step) finish_step(step);
+  EXPECT_EQ(failure_.rfind("step 3: every training sample so far was left out", 0), 0u) << failure_;
 }
 
 }  // namespace

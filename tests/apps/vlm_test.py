@@ -223,6 +223,16 @@ class Pictures(VisionLanguageTest):
         self.assertEqual(len(finished.report["samples"]["left_out"]), 1)
         self.assertIn("torn-one", finished.report["samples"]["left_out"][0])
 
+    def test_that_are_all_broken_end_the_run_though_all_may_be_left_out(self):
+        settings = self.broken(200) | {"data.max_bad_samples": 1000, "train.global_batch": 2}
+        self.write_data("torn.json", [sample(f"torn{number}", "Which?", "red", "torn.png") for number in range(4)])
+        finished = self.start(vision_language(), settings=settings).wait()
+        self.assertEqual(finished.status, 1, finished.describe())
+        self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+        self.assertIn("every training sample so far was left out", finished.err)
+        self.assertIn("torn.png", finished.err)
+        self.assertEqual(list((self.folder / "out").glob("checkpoints/step-*")), [])
+
     def test_must_be_as_many_as_placeholders(self):
         entry = sample("uneven", "Which?", "red", "red.png", "blue.png")
         entry["image"] = "red.png"
@@ -232,6 +242,52 @@ class Pictures(VisionLanguageTest):
         self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
         self.assertIn("uneven.json", finished.err)
         self.assertIn("'uneven'", finished.err)
+
+
+class PositionTables(VisionLanguageTest):
+    """Learned ones, of the pictures' own size or of weights."""
+
+    def learned(self, **data):
+        job = vision_language()
+        del job["vision"]["max_grid"]
+        job["vision"]["positions"] = "learned"
+        job["data"] |= data
+        return job
+
+    def config(self, run, section="vision"):
+        return json.loads((self.folder / run.report["checkpoint"] / section / "config.json").read_text())
+
+    def test_have_the_size_of_one_picture_and_load_as_a_siglips(self):
+        finished = self.train(self.learned(), settings={"train.steps": 1})  # one sample has two pictures
+        self.assertEqual(self.config(finished)["model_type"], "siglip_vision_model")
+        self.assertEqual(self.config(finished)["image_size"], 16)
+        self.assertEqual(self.config(finished, "projector")["model_type"], "maestro_projector")
+
+    def test_that_siglip_does_not_have_are_written_under_a_name_of_their_own_and_read_again(self):
+        first = self.train(vision_language(), settings={"train.steps": 1})
+        self.assertEqual(self.config(first)["model_type"], "maestro_vision")
+        weights = {f"{name}.weights": str(self.folder / first.report["checkpoint"] / name) for name in SECTIONS}
+        again = self.train(vision_language(), settings=weights | {"train.steps": 1, "train.out": "again"})
+        self.assertEqual(self.config(again), self.config(first))
+
+    def test_of_weights_take_no_larger_picture_and_note_a_smaller_one(self):
+        first = self.train(self.learned(), settings={"train.steps": 1})
+        weights = {"vision.weights": str(self.folder / first.report["checkpoint"] / "vision"), "data.sequence": 96,
+                   "llm.positions": 96}
+        name = self.write_job(self.learned())
+        for command in ("check", "train"):
+            larger = self.call(command, name, *options_of(weights | {"data.image_size": 32}))
+            self.assertEqual(larger.status, 2, larger.describe())
+            self.assertEqual(len(larger.err.splitlines()), 1, larger.describe())
+            self.assertIn("vision: the data's pictures have up to 4 x 4 patches, more than the position table's 2 x 2; "
+                          "set data.image_size = 16 at most", larger.err)
+            smaller = self.call(command, name, *options_of(weights | {"data.image_size": 8, "train.steps": 1}))
+            self.assertEqual(smaller.status, 0, smaller.describe())
+            self.assertIn("note: vision: pictures have up to 1 x 1 patches and take the first of the 2 x 2 entries of "
+                          "the stored position table; data.image_size = 16 fills it", smaller.out + smaller.err)
+            fitting = self.call(command, name, *options_of(weights | {"train.steps": 1}))
+            self.assertEqual(fitting.status, 0, fitting.describe())
+            self.assertNotIn("note: vision", fitting.out + fitting.err)
 
 
 class Stages(VisionLanguageTest):

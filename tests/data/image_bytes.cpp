@@ -15,7 +15,43 @@ void append(png_structp png, png_bytep bytes, std::size_t count) {
   static_cast<std::string*>(png_get_io_ptr(png))->append(reinterpret_cast<const char*>(bytes), count);
 }
 
+std::string number(std::uint32_t value, int bytes, bool little = false) {
+  std::string out;
+  for (int at = 0; at < bytes; ++at) {
+    out += static_cast<char>(value >> (8 * (little ? at : bytes - 1 - at)) & 0xff);
+  }
+  return out;
+}
+
+std::string chunk(const std::string& kind, const std::string& body) {
+  std::uint32_t crc = 0xffffffff;  // PNG specification, annex D
+  for (const char c : kind + body) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc & 1) != 0 ? 0xedb88320 ^ crc >> 1 : crc >> 1;
+  }
+  return number(static_cast<std::uint32_t>(body.size()), 4) + kind + body + number(~crc, 4);
+}
+
 }  // namespace
+
+std::string png_promising(int colour_type, bool interlaced, ImageSize size, std::string_view data) {
+  std::string header =
+      number(static_cast<std::uint32_t>(size.width), 4) + number(static_cast<std::uint32_t>(size.height), 4);
+  for (const int byte : {8, colour_type, 0, 0, interlaced ? 1 : 0}) header += static_cast<char>(byte);
+  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + chunk("IDAT", std::string(data)) + chunk("IEND", "");
+}
+
+std::string with_orientation(const std::string& jpeg, int orientation, bool little) {
+  const auto value = [&](std::uint32_t of, int bytes) { return number(of, bytes, little); };
+  const auto entry = [&](std::uint32_t tag, std::uint32_t held) {  // of one short
+    return value(tag, 2) + value(3, 2) + value(1, 4) + value(held, 2) + value(0, 2);
+  };
+  const std::string tiff = (little ? "II" : "MM") + value(42, 2) + value(8, 4) + value(2, 2) + entry(0x0103, 6) +
+                           entry(0x0112, static_cast<std::uint32_t>(orientation)) + value(0, 4);
+  const std::string body = std::string("Exif\0\0", 6) + tiff;
+  return jpeg.substr(0, 2) + "\xff\xe1" + number(static_cast<std::uint32_t>(body.size() + 2), 2) + body +
+         jpeg.substr(2);
+}
 
 std::string png_bytes(const PngForm& form, ImageSize size, const std::vector<std::uint8_t>& samples) {
   std::string out;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/data/image.hpp"
@@ -19,6 +20,12 @@ struct PngForm {
 
 /// `samples` (height, width, channels): one byte each, two of big end for a depth of 16.
 std::string png_bytes(const PngForm& form, ImageSize size, const std::vector<std::uint8_t>& samples);
+
+/// A PNG of eight bits whose header promises `size` and whose one data chunk holds `data` alone.
+std::string png_promising(int colour_type, bool interlaced, ImageSize size, std::string_view data);
+
+/// A JPEG with an EXIF block behind its first marker that holds the orientation; `little`: its byte order.
+std::string with_orientation(const std::string& jpeg, int orientation, bool little);
 
 enum class JpegForm { gray, colour, inks_of_adobe, inks };
 

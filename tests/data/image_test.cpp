@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <array>
 #include <functional>
 #include <random>
 
@@ -169,6 +171,129 @@ TEST(Image, impossible_sizes_are_refused_before_memory_is_taken_for_them) {
   ASSERT_NE(frame, jpeg.npos);
   jpeg.replace(frame + 5, 4, "\xff\xff\xff\xff");
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg)), HasSubstr("too large: 65535 x 65535"));
+}
+
+TEST(Image, more_pixels_than_the_limit_are_refused_though_each_side_is_small_enough) {
+  const TempFolder folder;
+  const auto file = folder.write("a.png", png_promising(0, false, {16384, 10923}, "x"));
+  const std::string wanted = file.string() + ": too large: 16384 x 10923 pixels; the most is 178956970 in all";
+  EXPECT_EQ(reason(file), wanted);
+  EXPECT_EQ(image_size(file).error().message, wanted);
+}
+
+/// The most memory that this process has held so far.
+std::int64_t peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+TEST(Image, a_small_file_that_promises_a_huge_picture_fails_without_memory_for_it) {
+  const TempFolder folder;
+  // A stored block of deflate (RFC 1951, 3.2.4) of 65535 bytes, of which 7 are there.
+  const std::string_view data("\x78\x01\x00\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00", 14);
+  const std::int64_t before = peak_bytes();
+  for (const int colour_type : {0, 2, 4, 6}) {
+    for (const bool interlaced : {false, true}) {
+      const auto file = folder.write("a.png", png_promising(colour_type, interlaced, {16384, 10900}, data));
+      EXPECT_LT(std::filesystem::file_size(file), 80u);
+      EXPECT_TRUE(image_size(file).ok());
+      EXPECT_THAT(reason(file), StartsWith(file.string() + ": "));
+      EXPECT_NE(reason(file), "accepted");
+    }
+  }
+  std::string jpeg = jpeg_bytes(JpegForm::colour, size, samples_of(3, [](int) { return std::uint8_t{1}; }));
+  jpeg.replace(jpeg.find("\xff\xc0") + 5, 4, "\x2a\x94\x40\x01", 4);  // 10900 rows of 16385 columns: one too many
+  EXPECT_THAT(reason(folder.write("a.jpg", jpeg)), HasSubstr("a.jpg: too large"));
+  jpeg.replace(jpeg.find("\xff\xc0") + 7, 2, "\x40\x00", 2);
+  EXPECT_THAT(reason(folder.write("a.jpg", jpeg)), HasSubstr("a.jpg: truncated"));
+  // The picture would take 510 MB; a row, and the first 16 MB, are what is taken.
+  EXPECT_LT(peak_bytes() - before, std::int64_t{100} << 20);
+}
+
+TEST(Image, a_row_after_another_and_interlaced_hold_the_same_picture) {
+  const TempFolder folder;
+  for (std::int64_t height = 1; height <= 17; ++height) {
+    for (std::int64_t width = 1; width <= 17; ++width) {
+      std::vector<std::uint8_t> samples(static_cast<std::size_t>(width * height) * 4);
+      for (std::size_t at = 0; at < samples.size(); ++at) samples[at] = static_cast<std::uint8_t>(at * 151 % 253);
+      const auto rows = decode_image(folder.write("a.png", png_bytes({6, 8, false, {}, {}}, {width, height}, samples)));
+      const auto passes =
+          decode_image(folder.write("b.png", png_bytes({6, 8, true, {}, {}}, {width, height}, samples)));
+      ASSERT_TRUE(rows.ok() && passes.ok()) << width << " x " << height;
+      ASSERT_EQ(passes->pixels, rows->pixels) << width << " x " << height;
+    }
+  }
+}
+
+TEST(Image, a_picture_beyond_the_first_room_reads_whole) {
+  const TempFolder folder;
+  constexpr ImageSize large{4000, 3000};  // 36 MB
+  std::vector<std::uint8_t> samples(static_cast<std::size_t>(large.width * large.height));
+  for (std::size_t at = 0; at < samples.size(); ++at) samples[at] = static_cast<std::uint8_t>(at / 4000 + at % 7);
+  for (const bool interlaced : {false, true}) {
+    const auto image = decode_image(folder.write("a.png", png_bytes({0, 8, interlaced, {}, {}}, large, samples)));
+    ASSERT_TRUE(image.ok());
+    ASSERT_EQ(image->pixels.size(), samples.size() * 3);
+    EXPECT_LE(image->pixels.capacity(), samples.size() * 3) << "a kept picture holds no more than its pixels";
+    std::size_t different = 0;
+    for (std::size_t at = 0; at < samples.size(); ++at) different += image->pixels[at * 3 + at % 3] != samples[at];
+    EXPECT_EQ(different, 0u);
+  }
+}
+
+TEST(Image, a_jpeg_is_turned_as_its_orientation_says) {
+  const TempFolder folder;
+  // Four fields of 16 x 16 pixels and one colour each: a b over c d. Rows of letters as each orientation shows them.
+  constexpr int a = 40, b = 90, c = 150, d = 220;
+  std::vector<std::uint8_t> samples;
+  for (int row = 0; row < 32; ++row) {
+    for (int column = 0; column < 48; ++column) {
+      samples.push_back(static_cast<std::uint8_t>(row < 16 ? (column < 16 ? a : b) : (column < 16 ? c : d)));
+    }
+  }
+  const std::string stored = jpeg_bytes(JpegForm::gray, {48, 32}, samples);
+  struct Shown {
+    int orientation;
+    std::array<int, 4> corners;  // top left, top right, bottom left, bottom right
+  };
+  const Shown shown[] = {{1, {a, b, c, d}}, {2, {b, a, d, c}}, {3, {d, c, b, a}}, {4, {c, d, a, b}}, {5, {a, c, b, d}},
+                         {6, {c, a, d, b}}, {7, {d, b, c, a}}, {8, {b, d, a, c}}, {0, {a, b, c, d}}, {9, {a, b, c, d}}};
+  for (const bool little : {false, true}) {
+    for (const Shown& each : shown) {
+      SCOPED_TRACE("orientation " + std::to_string(each.orientation));
+      const auto file = folder.write("a.jpg", with_orientation(stored, each.orientation, little));
+      const auto image = decode_image(file);
+      ASSERT_TRUE(image.ok()) << image.error().message;
+      const bool turned = each.orientation >= 5 && each.orientation <= 8;
+      EXPECT_EQ(image->size(), (turned ? ImageSize{32, 48} : ImageSize{48, 32}));
+      EXPECT_EQ(*image_size(file), image->size());
+      const auto at = [&](std::int64_t row, std::int64_t column) {
+        return int{image->pixels[static_cast<std::size_t>((row * image->width + column) * 3)]};
+      };
+      const std::array<int, 4> corners{at(0, 0), at(0, image->width - 1), at(image->height - 1, 0),
+                                       at(image->height - 1, image->width - 1)};
+      for (std::size_t corner = 0; corner < 4; ++corner)
+        EXPECT_NEAR(corners[corner], each.corners[corner], 2) << corner;
+    }
+  }
+}
+
+TEST(Image, a_damaged_orientation_turns_nothing) {
+  const TempFolder folder;
+  const std::string plain =
+      jpeg_bytes(JpegForm::gray, size, samples_of(1, [](int at) { return static_cast<std::uint8_t>(at * 7); }));
+  const std::string turned = with_orientation(plain, 6, true);
+  const auto upright = decode_image(folder.write("a.jpg", plain));
+  const std::size_t block = turned.find("II*"), entries = block + 8;
+  for (const auto& [place, byte] :
+       {std::pair{block, 'X'}, {block + 2, '\0'}, {block + 7, '\x7f'}, {entries, '\0'}, {entries + 2 + 12 + 2, '\7'}}) {
+    std::string damaged = turned;
+    damaged[place] = byte;
+    const auto image = decode_image(folder.write("a.jpg", damaged));
+    ASSERT_TRUE(image.ok()) << image.error().message;
+    EXPECT_EQ(image->pixels, upright->pixels) << place - block;
+  }
 }
 
 TEST(Image, damaged_checksums_and_markers_are_errors) {

@@ -117,6 +117,10 @@ TEST(LlavaCorpus, reads_a_sample_with_its_pictures) {
   EXPECT_EQ(corpus.vocabulary(), 257);
   EXPECT_EQ(corpus.patch_columns(), 192);
   EXPECT_EQ(corpus.max_patches(), 4);
+  EXPECT_EQ(corpus.picture_grids().largest, (PatchGrid{1, 2})) << "a picture's, not the sample's";
+  EXPECT_EQ(corpus.picture_grids().rows, 2);
+  EXPECT_EQ(corpus.picture_grids().columns, 2);
+  EXPECT_FALSE(corpus.picture_grids().one_width);
   EXPECT_EQ(corpus.pictures(Split::train, id).images, 2);
   EXPECT_EQ(corpus.pictures(Split::train, id).patches, 4);
   EXPECT_EQ(corpus.targets(Split::train, id), 2);
@@ -139,10 +143,23 @@ TEST(LlavaCorpus, reads_a_sample_with_its_pictures) {
   EXPECT_EQ(view.prompt.size() + 1, length) << "the prompt and one byte of answer";
 }
 
+TEST(LlavaCorpus, pictures_of_samples_that_are_left_out_have_no_grid_in_the_data) {
+  const TempFolder folder;
+  folder.write("images/a.png", png_of({16, 16}, 255));
+  folder.write("images/wide.png", png_of({16, 8}, 0));
+  DataConfig config = with_own_validation(
+      folder, Writer().add("kept", "a.png", "<image>", "b").add("bad", "wide.png", "No place?", "c"));
+  config.max_bad_samples = 1;
+  const LlavaCorpus corpus(config);
+  EXPECT_EQ(corpus.picture_grids().rows, 2);
+  EXPECT_TRUE(corpus.picture_grids().one_width);
+}
+
 TEST(LlavaCorpus, texts_alone_have_no_patches) {
   const TempFolder folder;
   const auto corpus = open_corpus(settings(folder.write("a.json", many_texts(50).json())), 1);
   EXPECT_EQ(corpus->max_patches(), 0);
+  EXPECT_EQ(corpus->picture_grids().columns, 0);
   EXPECT_EQ(corpus->pictures(Split::train, SampleId(0)).patches, 0);
   EXPECT_TRUE(corpus->prepare(Split::train, SampleId(0)));
   EXPECT_NO_THROW(corpus->read_pictures(Split::train, SampleId(0), {}, {}));

@@ -142,6 +142,8 @@ TEST(OpenCorpus, opens_the_synthetic_corpus_with_pictures) {
   config.vocabulary = 4096;
   const auto corpus = open_corpus(config, 9);
   EXPECT_EQ(corpus->max_patches(), 64);
+  EXPECT_EQ(corpus->picture_grids().largest, (PatchGrid{8, 8}));
+  EXPECT_TRUE(corpus->picture_grids().one_width);
   EXPECT_EQ(corpus->vocabulary(), 4096);
 }
 

@@ -119,6 +119,40 @@ TEST(TextCorpus, a_folder_is_read_in_order_of_path_without_what_is_no_source) {
                                        HasSubstr("0 unreadable")));
 }
 
+TEST(TextCorpus, a_folder_names_the_first_three_of_each_kind_that_it_leaves_out) {
+  const TempFolder folder;
+  folder.write("a.txt", "aaaa aaaa");
+  folder.write("config.json", "{}");
+  for (const char* name : {"d.csv", "b/c.JSONL", "z.parquet", "e.tsv", "f.ndjson"}) folder.write(name, "1,2\n3,4\n");
+  folder.write("x.png", std::string_view("x\0y", 3));
+  folder.write("y.log", std::string(3000, 'y'));
+  folder.write("buildings/a.txt", "SKIPPED");
+  DataConfig config = settings(folder.path(), 4, 0.0);
+  config.max_file_mb = 0.002;
+  const TextCorpus corpus(config);
+  EXPECT_EQ(text_of(corpus, Split::train), "aaaa aaaa\n{}");
+  EXPECT_THAT(corpus.describe(),
+              HasSubstr(": 2 text files (left out: 1 binary (x.png), 1 over 0.002 MB (y.log), 5 data files (b/c.JSONL, "
+                        "d.csv, e.tsv, ...), 0 unreadable, 1 folders (buildings)): "));
+  config.max_file_mb = 0.003;
+  EXPECT_THAT(TextCorpus(config).describe(), HasSubstr("0 over 0.003 MB,"));
+}
+
+TEST(TextCorpus, a_file_of_records_given_directly_is_refused_with_a_way_out) {
+  const TempFolder folder;
+  const std::string chat = R"([{"id": "1", "conversations": []}])";
+  EXPECT_THAT(refusal(settings(folder.write("a.json", chat))),
+              AllOf(HasSubstr("a.json holds JSON; set kind = \"llava\""), HasSubstr(".txt")));
+  for (const char* name : {"a.jsonl", "a.NDJSON", "a.csv", "a.tsv"}) {
+    EXPECT_THAT(refusal(settings(folder.write(name, numbered_text(400)))),
+                AllOf(HasSubstr("holds records"), HasSubstr("as they stand"), HasSubstr("kind = \"llava\"")))
+        << name;
+  }
+  EXPECT_THAT(refusal(settings(folder.write("a.parquet", "PAR1"))),
+              AllOf(HasSubstr("holds records (.parquet)"), HasSubstr("write their text to a .txt file")));
+  EXPECT_EQ(refusal(settings(folder.write("a.jsonl.txt", numbered_text(400)))), "accepted");
+}
+
 TEST(TextCorpus, a_folder_is_split_by_blocks_so_that_validation_resembles_training) {
   const TempFolder folder;
   folder.write("a.txt", std::string(4000, 'a'));

@@ -129,6 +129,13 @@ TEST(JobReader, a_text_corpus_needs_a_path_and_a_synthetic_one_takes_none) {
   EXPECT_EQ(data_error("kind = \"synthetic\""), "(no error)");
 }
 
+TEST(JobReader, the_limit_of_a_folders_files_is_of_text_alone_and_above_zero) {
+  EXPECT_EQ(read_data(root_of("[data]\npath = \"x\"\nmax_file_mb = 0.5\n").table("data")).max_file_mb, 0.5);
+  EXPECT_EQ(read_data(root_of("[data]\npath = \"x\"\n").table("data")).max_file_mb, 4);
+  EXPECT_THAT(data_error("path = \"x\"\nmax_file_mb = 0"), HasSubstr("data.max_file_mb: must be greater than 0"));
+  EXPECT_THAT(data_error("kind = \"synthetic\"\nmax_file_mb = 1"), HasSubstr("belongs to kind = \"text\""));
+}
+
 TEST(JobReader, the_validation_fraction_lies_strictly_between_zero_and_one) {
   for (const std::string value : {"0.0", "1.0", "-0.5", "nan", "inf"}) {
     EXPECT_THAT(data_error("path = \"x\"\nvalidation_fraction = " + value),

@@ -79,7 +79,8 @@ def record_projector():
     torch.manual_seed(9)
     folder = ROOT / "projector"
     config = LlavaConfig(vision_config=SiglipVisionConfig(hidden_size=VISION_WIDTH),
-                         projector_hidden_act="gelu_pytorch_tanh",
+                         projector_hidden_act="gelu_pytorch_tanh", vision_feature_layer=-1,
+                         vision_feature_select_strategy="full",
                          text_config=LlamaConfig(hidden_size=WIDTH, num_attention_heads=4, num_key_value_heads=4))
     model = LlavaMultiModalProjector(config)
     randomise_vision(model)

@@ -186,19 +186,122 @@ TEST(VisionEncoder, flops_count_embedding_products_and_pairs_within_each_picture
   EXPECT_EQ(encoder.cost({.tokens = 99, .patches = 12, .images = 3}).bytes, 0) << "nothing is kept for a frozen one";
 }
 
-TEST(VisionEncoder, a_learned_table_is_as_large_as_the_data_unless_stated) {
-  const Bench bench;
+DataShape shape_of(const std::vector<PatchGrid>& pictures) {
   DataShape data;
-  data.max_patches = 20;
+  for (const PatchGrid& grid : pictures) data.pictures.add(grid);
+  return data;
+}
+
+std::string refusal(const VisionConfig& config, const DataShape& data) {
+  const Bench bench;
+  try {
+    VisionEncoder encoder(bench.context("vision", false), {config, data});
+  } catch (const JobError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(VisionEncoder, a_learned_table_is_as_large_as_the_largest_picture_unless_stated) {
+  const Bench bench;
   VisionConfig config = tiny_vision(PatchPositions::learned);
+  const DataShape data = shape_of({{3, 4}, {1, 4}, {2, 4}});
   VisionEncoder stated(bench.context("vision", false), {config, data});
   EXPECT_EQ(stated.vision().max_patches, 12);
-  ASSERT_EQ(stated.notes().size(), 1u) << "a sample may have several images, so this may go well";
-  EXPECT_NE(stated.notes()[0].find("up to 20 patches"), std::string::npos);
   config.max_patches = 0;
   VisionEncoder fitted(bench.context("vision", false), {config, data});
-  EXPECT_EQ(fitted.parameters().find("vision_model.embeddings.position_embedding.weight")->shape(), (Shape{20, 16}));
+  EXPECT_EQ(fitted.parameters().find("vision_model.embeddings.position_embedding.weight")->shape(), (Shape{12, 16}));
+  EXPECT_EQ(fitted.vision().columns, 4) << "all pictures have as many, so the table has a grid";
   EXPECT_TRUE(fitted.notes().empty());
+  VisionEncoder mixed(bench.context("vision", false), {config, shape_of({{3, 4}, {4, 2}})});
+  EXPECT_EQ(mixed.vision().max_patches, 12);
+  EXPECT_EQ(mixed.vision().columns, 0);
+}
+
+TEST(VisionEncoder, pictures_that_a_table_cannot_hold_are_refused_before_the_first_step) {
+  VisionConfig config = tiny_vision(PatchPositions::learned);
+  EXPECT_EQ(refusal(config, shape_of({{3, 4}, {4, 3}})), "accepted");
+  EXPECT_EQ(
+      refusal(config, shape_of({{2, 7}, {4, 3}})),
+      "vision: the data's pictures have up to 2 x 7 patches, more than max_patches = 12; raise it to 14, or shrink "
+      "images by data.image_size");
+  config.stored = true;
+  EXPECT_EQ(refusal(config, shape_of({{2, 7}, {4, 3}})),
+            "vision: the data's pictures have up to 2 x 7 patches, more than max_patches = 12; shrink images by "
+            "data.image_size")
+      << "a stored table cannot grow";
+  config.columns = 3;
+  EXPECT_EQ(refusal(config, shape_of({{4, 3}, {1, 2}})), "accepted");
+  EXPECT_EQ(refusal(config, shape_of({{2, 2}, {1, 4}})),
+            "vision: the data's pictures have up to 2 x 4 patches, more than the position table's 4 x 3; set "
+            "data.image_size = 6 at most");
+  config = tiny_vision(PatchPositions::grid);
+  EXPECT_EQ(refusal(config, shape_of({{6, 6}})), "accepted");
+  EXPECT_EQ(
+      refusal(config, shape_of({{1, 7}})),
+      "vision: the data's pictures have up to 1 x 7 patches, more than max_grid = 6 along one side; raise it to 7, "
+      "or shrink images by data.max_image_size");
+}
+
+TEST(VisionEncoder, a_picture_takes_the_entries_of_its_places_in_the_tables_own_grid) {  // VE-2
+  Bench bench;
+  VisionConfig config = tiny_vision(PatchPositions::learned);
+  config.columns = 4;  // 3 x 4 entries
+  VisionEncoder section(bench.context("vision", true), {config, {}});
+  randomise(section, 3);
+  const Pictures one = Pictures::random(5, {{{2, 3}}, {{3, 1}}}, 2);
+  const Batch batch = one.batch();
+  MicroBatch pass(bench, section, batch);
+  one.connect(pass);
+  pass.forward();
+  std::vector<float> seed(9 * 16);
+  for (std::size_t i = 0; i < seed.size(); ++i) seed[i] = static_cast<float>(i % 7) - 3;
+  pass.seed("features", Tensor(seed.data(), DType::f32, {9, 16}));
+  pass.backward();
+  const Tensor& gradient = section.parameters().find("vision_model.embeddings.position_embedding.weight")->gradient();
+  std::vector<std::int64_t> learning;
+  for (std::int64_t row = 0; row < gradient.rows(); ++row) {
+    const auto values = gradient.row_slice(row, 1).span<float>();
+    if (std::ranges::any_of(values, [](float value) { return value != 0; })) learning.push_back(row);
+  }
+  EXPECT_EQ(learning, (std::vector<std::int64_t>{0, 1, 2, 4, 5, 6, 8}));
+}
+
+TEST(VisionEncoder, a_picture_beyond_the_tables_own_grid_is_refused_though_the_table_has_as_many_entries) {
+  Bench bench;
+  VisionConfig config = tiny_vision(PatchPositions::learned);
+  config.columns = 4;
+  VisionEncoder section(bench.context("vision", false), {config, {}});
+  const Pictures large = Pictures::random(5, {{{1, 1}}, {{4, 3}}}, 2);
+  const Batch batch = large.batch();
+  MicroBatch pass(bench, section, batch, Pass::evaluate);
+  large.connect(pass);
+  try {
+    pass.forward();
+    FAIL() << "not refused";
+  } catch (const JobError& error) {
+    EXPECT_EQ(
+        std::string(error.what()),
+        "vision: sample 1: image 0 has 4 x 3 patches, more than the position table's 3 x 4; set data.image_size = 6 "
+        "at most");
+  }
+}
+
+TEST(VisionEncoder, pictures_that_fill_a_part_of_a_stored_table_are_noted_with_the_size_that_fills_it) {
+  const Bench bench;
+  VisionConfig config = tiny_vision(PatchPositions::learned);
+  config.max_patches = 9;
+  config.columns = 3;
+  const auto notes = [&](const std::vector<PatchGrid>& pictures) {
+    return VisionEncoder(bench.context("vision", false), {config, shape_of(pictures)}).notes();
+  };
+  EXPECT_TRUE(notes({{2, 2}}).empty()) << "a table of the job's own";
+  config.stored = true;
+  EXPECT_EQ(notes({{2, 2}, {1, 2}}),
+            std::vector<std::string>{"pictures have up to 2 x 2 patches and take the first of the 3 x 3 entries of the "
+                                     "stored position table; data.image_size = 6 fills it"});
+  EXPECT_TRUE(notes({{3, 2}, {1, 1}}).empty()) << "a portrait at full size";
+  EXPECT_TRUE(notes({}).empty());
 }
 
 TEST(VisionEncoder, a_shape_that_is_no_encoder_is_refused) {

@@ -1,0 +1,22 @@
+// Which way up a photograph is: cameras store pixels as the sensor lies and add the orientation as an EXIF tag.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/data/image.hpp"
+
+namespace maestro {
+
+/// Value 1 to 8 of the tag Orientation (EXIF 2.3, 4.6.4 A): where the stored first row and first column belong. 1: top
+/// and left, as stored.
+inline constexpr int as_stored = 1;
+
+/// Of an EXIF block in its TIFF form, behind "Exif\0\0"; as_stored where it has no such tag or is damaged.
+[[nodiscard]] int exif_orientation(std::string_view tiff);
+
+/// The size of a picture of `stored` size that is turned upright.
+[[nodiscard]] ImageSize upright(ImageSize stored, int orientation);
+/// The picture turned upright, as Pillow's ImageOps.exif_transpose.
+[[nodiscard]] Image upright(Image stored, int orientation);
+
+}  // namespace maestro
