@@ -4,7 +4,7 @@
 
 #include "actors/job_start.hpp"
 #include "actors/planning_options.hpp"
-#include "runtime/job/printable.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/state/checkpoint.hpp"
 #include "runtime/state/weights_fingerprint.hpp"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "apps/maestro/signals.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -33,7 +32,6 @@ bool ControlCommands::given() const {
 }
 
 int ControlCommands::run(Console& console) const {
-  const SignalsEndTheProgram nothing_to_save;
   const auto command = std::ranges::find_if(commands_, [](const Command& one) { return one.app->parsed(); });
   try {
     ControlClient client(command->target);

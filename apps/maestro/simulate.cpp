@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "apps/maestro/commands.hpp"
-#include "apps/maestro/signals.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
 #include "runtime/wavefront/policy.hpp"
@@ -32,7 +31,6 @@ nlohmann::ordered_json utilization_json(const Workload& workload, const Schedule
 }  // namespace
 
 int simulate(const SimulateArguments& arguments, Console& console) {
-  const SignalsEndTheProgram nothing_to_save;
   PolicyOptions options;
   options.seed = static_cast<std::uint64_t>(arguments.seed);
   if (arguments.budget_ms > 0) {  // a limit of time is one by the clock

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "apps/maestro/commands.hpp"
-#include "apps/maestro/signals.hpp"
 #include "apps/vlm/answers.hpp"
 #include "apps/vlm/markup.hpp"
 #include "apps/vlm/page.hpp"
@@ -40,7 +39,6 @@ std::vector<std::string> data_settings(const VisionLanguageArguments& arguments,
     return settings;
   }
   RunFolder(folder).check_free().or_throw();   // a run that lasts reads the scenes there
-  const SignalsEndTheProgram nothing_to_save;  // an interrupted data set is drawn anew
   SceneDatasetOptions options;
   options.scenes.seed = static_cast<std::uint64_t>(arguments.seed);
   console.note("[1/3] drawing " + std::to_string(options.train_samples) + " scenes to learn from and " +
@@ -140,7 +138,6 @@ int vision_language(const VisionLanguageArguments& arguments, Console& console) 
   const RunResult result = train(training, console);
   if (result.status != 0 || result.interrupted) return result.status;
 
-  const SignalsEndTheProgram all_saved;
   console.note("[3/3] asking the model, and writing the page");
   const RunFigures figures = read_run_figures(training.run.report, model_section).value_or_throw();
   Timeline timeline = read_timeline(training.run.trace, figures.lanes, timeline_steps).value_or_throw();
