@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/state/checkpoint_folders.hpp"
 #include "runtime/state/checksum.hpp"
 #include "runtime/state/section_files.hpp"
@@ -18,15 +19,16 @@ namespace {
 /// What is wrong with one file, if anything.
 std::optional<std::string> problem_of(const fs::path& checkpoint, const FileRecord& record) {
   const fs::path file = checkpoint / record.path;
+  const std::string name = printable(record.path);
   std::error_code failure;
   const std::uintmax_t size = fs::file_size(file, failure);
-  if (failure) return record.path + " is missing or unreadable (" + failure.message() + ")";
+  if (failure) return name + " is missing or unreadable (" + failure.message() + ")";
   if (size != record.bytes) {
-    return record.path + " has " + std::to_string(size) + " bytes instead of " + std::to_string(record.bytes);
+    return name + " has " + std::to_string(size) + " bytes instead of " + std::to_string(record.bytes);
   }
   const Result<std::string> checksum = checksum_of_file(file);
   if (!checksum) return checksum.error().message;
-  if (*checksum != record.checksum) return record.path + " was altered: its checksum is wrong";
+  if (*checksum != record.checksum) return name + " was altered: its checksum is wrong";
   return std::nullopt;
 }
 
@@ -44,7 +46,7 @@ Status find_section(const fs::path& checkpoint, const Manifest& manifest, std::s
   std::string known;
   for (const std::string& name : manifest.sections()) {
     if (name == section) return {};
-    known += (known.empty() ? "" : ", ") + name;
+    known += (known.empty() ? "" : ", ") + printable(name);
   }
   return Error{ErrorCode::not_found, "checkpoint " + checkpoint.string() + " has no section " + std::string(section) +
                                          "; it has " + (known.empty() ? "none" : known)};

@@ -41,23 +41,30 @@ RunIdentity run_identity_of(const json& object) {
   return {object.value("run_id", ""), object.value("job", ""), object.value("started", "")};
 }
 
-/// Throws json::exception for a key that is missing or of the wrong type.
+/// Throws JobError for a value that is no whole number of 64 bits; get() would convert it to another one.
+std::uint64_t count_at(const json& object, const char* key) {
+  const json& value = object.at(key);
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>();
+  throw JobError(std::string("has ") + key + " = " + shown(value) + ", which is no whole number from 0 to 2^64 - 1");
+}
+
+/// Throws json::exception for a key that is missing or of the wrong type, JobError as count_at.
 Manifest manifest_of(const json& object) {
   Manifest manifest;
-  manifest.step = object.at("step").get<std::uint64_t>();
-  manifest.seed = object.at("seed").get<std::uint64_t>();
-  manifest.data_position = object.at("data_position").get<std::uint64_t>();
-  manifest.epoch = object.at("epoch").get<std::uint64_t>();
+  manifest.step = count_at(object, "step");
+  manifest.seed = count_at(object, "seed");
+  manifest.data_position = count_at(object, "data_position");
+  manifest.epoch = count_at(object, "epoch");
   manifest.random_state = object.at("random_state").get<std::vector<std::uint64_t>>();
-  manifest.sequence = object.at("sequence").get<std::uint64_t>();
+  manifest.sequence = count_at(object, "sequence");
   manifest.maestro_version = object.at("maestro_version").get<std::string>();
   // Checkpoints of earlier versions lack these.
   manifest.run = run_identity_of(object);
   manifest.data = object.value("data", manifest.data);
   manifest.settings = object.value("settings", manifest.settings);
   for (const json& file : object.at("files")) {
-    manifest.files.push_back({file.at("path").get<std::string>(), file.at("bytes").get<std::uint64_t>(),
-                              file.at("xxh3_128").get<std::string>()});
+    manifest.files.push_back(
+        {file.at("path").get<std::string>(), count_at(file, "bytes"), file.at("xxh3_128").get<std::string>()});
   }
   return manifest;
 }
@@ -125,6 +132,8 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view where) {
         return corrupt(where, "names a file outside the checkpoint: " + printable(file.path));
     }
     return manifest;
+  } catch (const JobError& error) {
+    return corrupt(where, error.what());
   } catch (const json::exception& error) {
     return corrupt(where, std::string("lacks a key or has one of the wrong type: ") + printable(error.what()));
   }

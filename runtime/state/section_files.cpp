@@ -8,6 +8,8 @@
 #include <optional>
 #include <system_error>
 
+#include "runtime/core/printable.hpp"
+
 namespace maestro {
 
 namespace fs = std::filesystem;
@@ -113,7 +115,7 @@ Result<std::vector<NamedTensor>> merged(const std::vector<SafetensorsFile>& file
     for (NamedTensor& tensor : *tensors) {
       const auto [holder, first] = holders.emplace(tensor.name, &file);
       if (!first) {
-        return place.corrupt("has tensor " + tensor.name + " in two parts, " +
+        return place.corrupt("has tensor " + printable(tensor.name) + " in two parts, " +
                              holder->second->path().filename().string() + " and " + file.path().filename().string());
       }
       all.push_back(std::move(tensor));

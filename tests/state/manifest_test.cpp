@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/state/checksum.hpp"
 #include "tests/state/one_line.hpp"
 
@@ -100,12 +102,25 @@ TEST(Manifest, a_newer_format_asks_for_a_newer_program) {
 
 TEST(Manifest, deep_nesting_and_huge_numbers_are_refused_before_the_checksum_is_looked_at) {
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
-  for (const std::string value : {deep, std::string("1e999"), std::string(400, '9')}) {
+  for (const std::string& value : {deep, std::string("1e999"), std::string(400, '9')}) {
     const Result<Manifest> manifest = parse_manifest("{\"step\": " + value + "}", "checkpoint.json");
     ASSERT_FALSE(manifest.ok());
     EXPECT_EQ(manifest.error().code, ErrorCode::corrupt);
     EXPECT_THAT(manifest.error().message, AllOf(HasSubstr("checkpoint.json: step"), IsOneLine()));
     EXPECT_LT(manifest.error().message.size(), 400u);
+  }
+}
+
+TEST(Manifest, a_number_of_another_kind_is_refused_even_with_a_checksum_that_is_right) {
+  for (const std::string value : {"1e30", "-1", "18446744073709551616", "2.5", "\"7\""}) {
+    std::string text = manifest_text(example());
+    text.replace(text.find("\"step\": 123"), 11, "\"step\": " + value);
+    auto object = nlohmann::json::parse(text);
+    object.erase("self_xxh3_128");
+    object["self_xxh3_128"] = checksum_of(object.dump());
+    const Result<Manifest> manifest = parse_manifest(object.dump(), "checkpoint.json");
+    ASSERT_FALSE(manifest.ok()) << value;
+    EXPECT_THAT(manifest.error().message, AllOf(HasSubstr("checkpoint.json: has step = "), IsOneLine())) << value;
   }
 }
 

@@ -135,7 +135,7 @@ TEST(DamagedSafetensors, every_kind_of_lie_in_the_header_is_named) {
 TEST(DamagedSafetensors, deep_nesting_and_huge_numbers_in_the_header_are_named) {
   const TempFolder folder;
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
-  for (const std::string value : {deep, std::string("1e999"), std::string(400, '9')}) {
+  for (const std::string& value : {deep, std::string("1e999"), std::string(400, '9')}) {
     const std::string header = "{\"w\":{\"dtype\":" + value + ",\"shape\":[2],\"data_offsets\":[0,8]}}";
     std::string bytes(8, '\0');
     for (std::size_t at = 0; at < 4; ++at) bytes[at] = static_cast<char>(header.size() >> (8 * at));
