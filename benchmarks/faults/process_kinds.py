@@ -155,9 +155,11 @@ class AsksToEnd(Kind):
         return judge.orderly(scene)
 
     def outcome_of_a_worker(self, scene):
-        """Workers ignore it, or end by it and are named."""
+        """The run ignores it, or ends in order, or ends with the worker and names it."""
         if scene.run.status == 0:
-            return judge.survived(scene)
+            return judge.orderly(scene)
+        if scene.phase == "start":
+            return judge.left_early(scene)
         return judge.one_named_error(scene) + \
             [f"status {scene.run.status} instead of 1"] * (scene.run.status != judge.STATUS_FAILED)
 

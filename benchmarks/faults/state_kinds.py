@@ -1,6 +1,7 @@
 """Faults of what runs keep: damaged checkpoints, garbage beside them, and two runs in one folder."""
 
 import os
+import re
 import shutil
 import time
 
@@ -15,6 +16,12 @@ def copy_checkpoints(scene):
     """Those of the undisturbed run, as of a run that ended early."""
     for step in KEPT:
         shutil.copytree(scene.baseline.checkpoint(step), scene.out / "checkpoints" / f"step-{step:08}")
+
+
+def run_mark(checkpoint):
+    """What names of staging folders have for the run of a checkpoint; empty where checkpoints name no run."""
+    found = re.search(r'"run(?:_id)?": *"([0-9a-f]{16})"', (checkpoint / "checkpoint.json").read_text())
+    return f".{found[1]}" if found else ""
 
 
 def damage(path, how, random):
@@ -74,14 +81,16 @@ class DamagedCheckpoint(Kind):
 
 
 class GarbageStaging(Kind):
-    """Staging folders that a crash may have left, with garbage; the run resumes and they are gone."""
+    """Staging folders that a crash of the run may have left, with garbage; the run resumes and they are gone."""
 
     group = "state"
 
     def prepare(self, scene):
         copy_checkpoints(scene)
         checkpoints = scene.out / "checkpoints"
-        for name in (f"step-{KEPT[-1] + 4:08}.tmp", f"step-{KEPT[0]:08}.removed.tmp", f"step-{STEPS:08}.tmp"):
+        mark = run_mark(checkpoints / f"step-{KEPT[0]:08}")
+        for name in (f"step-{KEPT[-1] + 4:08}{mark}.tmp", f"step-{KEPT[0]:08}.removed.tmp",
+                     f"step-{STEPS:08}{mark}.tmp"):
             if scene.random.random() < 0.7:
                 garbage = checkpoints / name / scene.random.choice(("student", "plain", "checkpoint.json", "x"))
                 garbage.mkdir(parents=True)

@@ -66,7 +66,7 @@ def summary(results):
 def pattern_of(problem):
     """A problem without its figures, so that equal ones are counted together."""
     text = re.split(r"; |: error:| at PC=", problem)[0]
-    return re.sub(r"(?<!status )(?<!status -)(?<!of )(?<!of -)\b\d+", "N", text)[:120]
+    return re.sub(r"(?<!status )(?<!status -)(?<!of )(?<!of -)\b[0-9a-f]*\d[0-9a-f]*", "N", text)[:120]
 
 
 def findings(results):
