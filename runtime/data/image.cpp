@@ -66,7 +66,7 @@ bool starts_frame(int marker) {
   return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
 
-/// What an application segment of `count` bytes says of the picture's orientation; the stream stands at its end then.
+/// Reads an application segment of `count` bytes; the orientation of the EXIF block in it, if it is one.
 std::optional<int> orientation_in(std::istream& stream, std::int64_t count) {
   constexpr std::string_view mark("Exif\0\0", 6);
   std::string segment(static_cast<std::size_t>(count), '\0');
@@ -184,7 +184,7 @@ Result<Image> decode_image(const fs::path& file) {
     auto image = decode(file);
     if (!image) return about(file, image.error());
     return image;
-  } catch (const std::bad_alloc&) {  // this is one of many files, and smaller ones may fit
+  } catch (const std::bad_alloc&) {  // of one file among many
     return about(file, {ErrorCode::unavailable, "cannot be decoded: out of memory"});
   }
 }

@@ -1,4 +1,4 @@
-// Which way up a photograph is: cameras store pixels as the sensor lies and add the orientation as an EXIF tag.
+// Turns photographs upright: cameras store pixels as the sensor lies and add the orientation as an EXIF tag.
 #pragma once
 
 #include <string_view>

@@ -128,7 +128,7 @@ TextFilesFound read_folder(const fs::path& root, double max_file_mb,
   return found;
 }
 
-/// Text of another kind of data would be trained on as it stands, keys, quotes and all.
+/// Refuses records and JSON: they would be trained on with their keys, quotes and separators.
 void check_ending(const fs::path& path) {
   const std::string ending = ending_of(path);
   const std::string start = "[data] path: " + printable(path.string()) + " holds ";

@@ -75,8 +75,8 @@ std::int64_t width_in(const HfKeys& keys, std::string_view part) {
   return inside.find("hidden_size") == nullptr ? 0 : inside.size("hidden_size");
 }
 
-/// Which of the encoder's features a LLaVA's projector takes. Absent keys mean what they mean to transformers, but in
-/// what earlier versions of this program wrote.
+/// Refuses a LLaVA whose projector takes other features than all of the last layer's. Absent keys have the defaults of
+/// the library, except in files that earlier versions of this program wrote.
 void check_features(const HfKeys& keys) {
   const json& vision = object_at(keys, "vision_config");
   const bool of_maestro = keys.find("vision_feature_layer") == nullptr &&

@@ -24,7 +24,7 @@ void check_vision(const std::string& section, const VisionConfig& config, const 
 /// Throws JobError when the position tables have no entry for a patch of a picture of this grid (VE-2); the message is
 /// `picture`, such as "vision: sample 3: image 0 has ", the size, and what to do.
 void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& picture);
-/// What a person should hear about pictures that fill a part of a stored table only; empty where they do not.
+/// A note for a run whose pictures fill only a part of a stored table; empty where they fill it.
 [[nodiscard]] std::string note_on_grid(const VisionConfig& config, const PictureGrids& pictures);
 
 /// FLOPs of a forward pass over a sample whose images have P patches together; with P / images patches in each:
