@@ -125,6 +125,7 @@ RunClaim claim_run(const JobPlan& plan, const StartPoint& start) {
   if (has_emulated(plan)) return claim;
   const bool resumed = !start.checkpoint.empty();
   claim.origin.run = resumed ? start.stored.run : new_run(plan.name);
+  if (claim.origin.run.job.empty()) claim.origin.run.job = plan.name;  // of a version that recorded none
   claim.origin.data = data_fingerprint(plan);
   claim.origin.settings = plan.settings;
   if (resumed) {
