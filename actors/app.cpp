@@ -28,6 +28,19 @@ CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
   return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
 }
 
+/// Values that a run never learns and never loads are noise, unless the job says that they are meant.
+void check_frozen(const JobPlan& plan, const JobTable& root) {
+  for (std::size_t at = 0; at < plan.sections.size(); ++at) {
+    const GraphNode& node = plan.graph.nodes()[at];
+    const SectionConfig& config = plan.sections[at].config;
+    const bool keeps_random = node.frozen && config.weights.empty() && plan.rank_parameters[at] > 0;
+    if (!keeps_random || config.random || config.emulated()) continue;
+    root.table(node.section_name())
+        .fail("weights", "is not given, and the section is frozen: it would keep random values; name a folder of " +
+                             std::string("weights, or set weights = \"random\" if you mean it"));
+  }
+}
+
 DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef& largest) {
   DataShape shape;
   shape.sequence = largest.tokens;
@@ -270,13 +283,15 @@ JobPlan App::resolve() {
   plan.max_bad_samples = data.max_bad_samples;
   plan.largest = {SampleId(0), plan.corpus->max_length(), plan.corpus->max_patches(), 1};
   plan.validation_samples = static_cast<std::int64_t>(validation_size(*plan.corpus, plan.train.validation_samples));
-  const DataShape shape = shape_of(data, *plan.corpus, plan.largest);
+  DataShape shape = shape_of(data, *plan.corpus, plan.largest);
+  if (corpus_) shape.tokenizer.clear();  // [data] says nothing about an app's own
   const std::map<std::string, Passes> passes = resolve_passes();
   for (const SectionBuilder& builder : builders_) resolve_section(builder, shape, passes.at(builder.name_), plan);
   connect_all(plan);
   document_.finish();
   plan.graph.validate();
   check_trained(plan);
+  check_frozen(plan, document_.root());
   check_batches(plan);
   check_in_flight(plan);
   raise_in_flight(plan);

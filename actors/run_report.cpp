@@ -76,7 +76,7 @@ void describe_validation(const RunRecord& record, Report& report) {
     if (teacher != metrics.end()) report.set("validation.teacher_ce", teacher->second);
     if (ce == metrics.end()) continue;
     // A section with a teacher is the distilled one; without, the plain one, or the teacher while it is trained.
-    if (teacher != metrics.end())
+    if (metrics.contains("kl"))
       report.set("validation.distilled_ce", ce->second);
     else
       report.set("validation." + section + "_ce", ce->second);

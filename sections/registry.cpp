@@ -7,6 +7,7 @@
 #include "runtime/core/result.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
+#include "sections/decoder/foreign_tokens.hpp"
 #include "sections/decoder/language_model_head.hpp"
 #include "sections/distill/distilled_decoder.hpp"
 #include "sections/vision/projector.hpp"
@@ -36,8 +37,23 @@ SectionFactory linked(const SectionTable& section) {
   return factory<Kind>(Kind::Options::read(section.table, section.root), section.data);
 }
 
+/// The same of language models, whose weights must be of the corpus' tokens.
+template <class Kind>
+SectionFactory decoder(const SectionTable& section) {
+  auto options = Kind::Options::read(section.table);
+  check_tokens(section.table, options.decoder.vocabulary, section.data);
+  return factory<Kind>(std::move(options), section.data);
+}
+
+SectionFactory vision_language_decoder(const SectionTable& section) {
+  auto options = VisionLanguageDecoder::Options::read(section.table, section.root);
+  check_tokens(section.table, options.decoder.vocabulary, section.data);
+  return factory<VisionLanguageDecoder>(std::move(options), section.data);
+}
+
 SectionFactory distilled_decoder(const SectionTable& section) {
   auto options = DistilledDecoder::Options::read(section.table);
+  check_tokens(section.table, options.decoder.vocabulary, section.data);
   const std::string teacher = section.table.text("teacher", "teacher");
   if (!section.root.has(teacher)) {
     section.table.fail("teacher", "there is no section [" + teacher +
@@ -77,14 +93,14 @@ std::vector<SectionRegistry::Listing> SectionRegistry::list() const {
 
 SectionRegistry builtin_sections() {
   SectionRegistry registry;
-  registry.add("decoder_trunk", "decoder body that sends hidden states, logits or top-k logits", plain<DecoderTrunk>);
-  registry.add("language_model_head", "output layer and loss behind a decoder_trunk", plain<LanguageModelHead>);
-  registry.add("decoder_lm", "whole language model with its loss", plain<DecoderLm>);
+  registry.add("decoder_trunk", "decoder body that sends hidden states, logits or top-k logits", decoder<DecoderTrunk>);
+  registry.add("language_model_head", "output layer and loss behind a decoder_trunk", decoder<LanguageModelHead>);
+  registry.add("decoder_lm", "whole language model with its loss", decoder<DecoderLm>);
   registry.add("distilled_decoder", "language model that learns from a teacher", distilled_decoder);
   registry.add("vision_encoder", "vision transformer from image patches to features", plain<VisionEncoder>);
   registry.add("projector", "from vision features to a decoder's width", linked<Projector>);
   registry.add("vision_language_decoder", "whole language model with its loss that reads images",
-               linked<VisionLanguageDecoder>);
+               vision_language_decoder);
   return registry;
 }
 

@@ -45,14 +45,14 @@ std::vector<MetricSum> PassMetrics::get() const {
       metrics.push_back((*later)());
       continue;
     }
-    const auto& [pending, with_teacher] = std::get<Losses>(entry);
+    const auto& [pending, with_teacher, with_teacher_ce] = std::get<Losses>(entry);
     const LossSums& sums = pending.get();
     const auto tokens = static_cast<double>(sums.tokens);
     metrics.push_back({"loss", sums.total, tokens});
     metrics.push_back({"ce", sums.ce, tokens});
     if (!with_teacher) continue;
     metrics.push_back({"kl", sums.kl, tokens});
-    metrics.push_back({"teacher_ce", sums.teacher_ce, tokens});
+    if (with_teacher_ce) metrics.push_back({"teacher_ce", sums.teacher_ce, tokens});
   }
   return metrics;
 }

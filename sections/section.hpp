@@ -79,7 +79,9 @@ class PassMetrics {
  public:
   void add(MetricSum metric) { entries_.emplace_back(std::move(metric)); }
   void add(std::function<MetricSum()> later) { entries_.emplace_back(std::move(later)); }
-  void add(const Pending<LossSums>& sums, bool with_teacher) { entries_.emplace_back(Losses{sums, with_teacher}); }
+  void add(const Pending<LossSums>& sums, bool with_teacher, bool with_teacher_ce) {
+    entries_.emplace_back(Losses{sums, with_teacher, with_teacher_ce});
+  }
   [[nodiscard]] std::vector<MetricSum> get() const;
   operator std::vector<MetricSum>() const { return get(); }  // NOLINT(google-explicit-constructor)
 
@@ -87,6 +89,7 @@ class PassMetrics {
   struct Losses {
     Pending<LossSums> sums;
     bool with_teacher = false;
+    bool with_teacher_ce = false;
   };
   std::vector<std::variant<MetricSum, Losses, std::function<MetricSum()>>> entries_;
 };
@@ -99,7 +102,11 @@ class Outputs {
   /// One that can be told when the pass is complete on the device.
   void metric(std::function<MetricSum()> later) { metrics_.add(std::move(later)); }
   /// Reports loss, ce, and with a teacher kl and teacher_ce.
-  void losses(const Pending<LossSums>& sums, bool with_teacher) { metrics_.add(sums, with_teacher); }
+  void losses(const Pending<LossSums>& sums, bool with_teacher) { losses(sums, with_teacher, with_teacher); }
+  /// The same for a teacher whose cross-entropy is unknown: teacher_ce is reported only `with_teacher_ce`.
+  void losses(const Pending<LossSums>& sums, bool with_teacher, bool with_teacher_ce) {
+    metrics_.add(sums, with_teacher, with_teacher_ce);
+  }
 
   [[nodiscard]] const Var* find(std::string_view port) const;
   [[nodiscard]] const std::vector<std::pair<std::string, Var>>& values() const { return values_; }

@@ -169,7 +169,7 @@ Status check_entry(const StateEntry& entry, const std::string& name, const Names
   }
   if (tensor.dtype() != DType::f32 && tensor.dtype() != DType::bf16) {
     return Error{ErrorCode::invalid_argument, file + ": tensor '" + name + "' is " +
-                                                  std::string(name_of(tensor.dtype())) + ", expected fp32 or bf16"};
+                                                  std::string(name_of(tensor.dtype())) + ", expected F32, BF16 or F16"};
   }
   return {};
 }

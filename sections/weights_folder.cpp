@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <system_error>
 
 #include "runtime/core/nearest_name.hpp"
+#include "runtime/job/config.hpp"
+#include "runtime/state/hf_config.hpp"
+#include "sections/decoder/decoder_stack.hpp"
 
 namespace maestro {
 
@@ -33,6 +37,19 @@ Status check_complete(const fs::path& folder, const std::vector<fs::path>& shard
   return {};
 }
 
+/// The files that an index names, all of which are there.
+Result<std::vector<fs::path>> indexed_files(const fs::path& folder, const std::vector<std::string>& names) {
+  std::vector<fs::path> files;
+  for (const std::string& name : names) {
+    files.push_back(folder / name);
+    std::error_code error;
+    if (fs::exists(files.back(), error)) continue;
+    return Error{ErrorCode::not_found,
+                 files.back().string() + " is missing; " + std::string(hf_index_file) + " names it"};
+  }
+  return files;
+}
+
 Result<std::vector<fs::path>> weight_files(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
@@ -40,6 +57,9 @@ Result<std::vector<fs::path>> weight_files(const fs::path& folder) {
   }
   const fs::path whole = folder / "model.safetensors";
   if (fs::exists(whole, error)) return std::vector<fs::path>{whole};
+  const auto index = read_hf_index(folder);
+  if (!index) return index.error();
+  if (!index->empty()) return indexed_files(folder, *index);
   std::vector<fs::path> shards;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     if (is_shard(entry->path())) shards.push_back(entry->path());
@@ -67,7 +87,38 @@ std::string_view missing_prefix(std::string_view name) {
   return {};
 }
 
+std::vector<float> values_of(const Tensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+  if (tensor.dtype() == DType::bf16) {
+    std::ranges::transform(tensor.span<bfloat16>(), values.begin(), [](bfloat16 value) { return float(value); });
+  } else if (tensor.dtype() == DType::f32) {
+    std::ranges::copy(tensor.span<float>(), values.begin());
+  }
+  return values;
+}
+
+bool same_values(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape()) return false;
+  if (a.dtype() == b.dtype()) return std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+  return values_of(a) == values_of(b);
+}
+
 }  // namespace
+
+std::string read_weights_folder(const JobTable& section) {
+  const std::string path = section.text("weights", "");
+  if (path.empty() || path == random_weights) return "";
+  std::error_code error;
+  if (fs::is_directory(path, error)) return path;
+  if (fs::exists(path, error)) {
+    const fs::path parent = fs::path(path).parent_path();
+    section.fail("weights", path + " is a file; name the folder that holds it and config.json: \"" +
+                                (parent.empty() ? "." : parent.string()) + "\"");
+  }
+  section.fail("weights", path +
+                              ": no such folder; weights are a folder with config.json and model.safetensors, such " +
+                              "as `hf download NAME --local-dir DIR` makes, or \"random\"");
+}
 
 Result<WeightsFolder> WeightsFolder::open(const fs::path& folder) {
   const auto paths = weight_files(folder);
@@ -77,7 +128,25 @@ Result<WeightsFolder> WeightsFolder::open(const fs::path& folder) {
   for (const fs::path& path : *paths) {
     if (const Status added = opened.add(path); !added) return added.error();
   }
+  if (const Status joined = opened.join_tied(); !joined) return joined.error();
   return opened;
+}
+
+Status WeightsFolder::join_tied() {
+  const auto config = read_hf_config(folder_);
+  const auto head = places_.find(head_name);
+  if (!config || !config->tied || head == places_.end()) return {};
+  const std::string table(embedding_name(*config));
+  if (places_.try_emplace(table, head->second).second) return {};
+  const auto one = tensor(table), other = tensor(head_name);
+  if (!one) return one.error();
+  if (!other) return other.error();
+  if (same_values(*one, *other)) return {};
+  return Error{ErrorCode::invalid_argument,
+               label() + ": " + std::string(head_name) + " differs from " + table +
+                   ", but tie_word_embeddings is true" + (config->family == "gpt2" ? " (as when it is left out)" : "") +
+                   "; set it to false in config.json if the model has an output layer of its own, or remove " +
+                   std::string(head_name)};
 }
 
 Status WeightsFolder::add(const fs::path& path) {

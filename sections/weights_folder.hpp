@@ -8,15 +8,23 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
+#include "runtime/job/job_table.hpp"
 #include "runtime/state/safetensors.hpp"
 
 namespace maestro {
 
+/// The folder at `weights` of a section's table; empty without one, and for weights = "random". Throws JobError, with
+/// what to give instead, when there is no such folder.
+[[nodiscard]] std::string read_weights_folder(const JobTable& section);
+
 /// Tensors are views into this object's mapped files. Thread-safe.
 class WeightsFolder {
  public:
-  /// Opens model.safetensors, or else every model-*.safetensors (shards). Names without the base model's prefix
-  /// ("h.0.ln_1.weight" for "transformer.h.0.ln_1.weight") get it. Errors name the folder, or the file at fault.
+  /// Opens model.safetensors, or else the files that model.safetensors.index.json names, or else every
+  /// model-*.safetensors (shards). Names without the base model's prefix ("h.0.ln_1.weight" for
+  /// "transformer.h.0.ln_1.weight") get it. Where config.json ties the output layer to the token embedding, the one
+  /// table may stand under either name, or under both when the two are equal. Errors name the folder, or the file at
+  /// fault.
   [[nodiscard]] static Result<WeightsFolder> open(const std::filesystem::path& folder);
 
   /// Full names, sorted.
@@ -34,6 +42,7 @@ class WeightsFolder {
   };
   WeightsFolder() = default;
   [[nodiscard]] Status add(const std::filesystem::path& path);
+  [[nodiscard]] Status join_tied();
 
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 #include "apps/maestro/commands.hpp"
 #include "runtime/core/result.hpp"
@@ -20,11 +21,11 @@ std::string default_corpus() {
       "maestro distill --data PATH");
 }
 
-double metric(const RunResult& result, const std::string& section, const std::string& name) {
+std::optional<double> metric(const RunResult& result, const std::string& section, const std::string& name) {
   const auto found = result.validation.find(section);
-  if (found == result.validation.end()) return 0;
+  if (found == result.validation.end()) return std::nullopt;
   const auto value = found->second.find(name);
-  return value == found->second.end() ? 0 : value->second;
+  return value == found->second.end() ? std::nullopt : std::optional(value->second);
 }
 
 std::string text(const char* format, double value) {
@@ -33,15 +34,20 @@ std::string text(const char* format, double value) {
   return line;
 }
 
+std::string loss_text(const std::optional<double>& loss, const char* absent) {
+  return loss ? text("%.4f", *loss) : absent;
+}
+
 void print_table(const RunResult& teacher, const RunResult& student, Console& console) {
-  const double distilled = metric(student, "student", "ce");
-  const double plain = metric(student, "plain", "ce");
+  const auto distilled = metric(student, "student", "ce");
+  const auto plain = metric(student, "plain", "ce");
+  const auto teacher_ce = metric(student, "student", "teacher_ce");
   console.note("");
   console.note("validation loss (nats per byte, lower is better)");
-  console.note("  teacher             " + text("%.4f", metric(student, "student", "teacher_ce")));
-  console.note("  student, distilled  " + text("%.4f", distilled));
-  console.note("  student, plain      " + text("%.4f", plain) + "   distillation gains " +
-               text("%+.4f", plain - distilled));
+  console.note("  teacher             " + loss_text(teacher_ce, "not known with boundary = \"top_k\""));
+  console.note("  student, distilled  " + loss_text(distilled, "not measured"));
+  console.note("  student, plain      " + loss_text(plain, "not measured") +
+               (plain && distilled ? "   distillation gains " + text("%+.4f", *plain - *distilled) : ""));
   console.note("speed");
   console.note("  teacher training    " + text("%.1f samples/s", teacher.samples_per_s) + ", " +
                text("%.0f s", teacher.train_seconds));

@@ -98,6 +98,9 @@ struct OptimizerConfig {
   double clip_norm = 1.0;               ///< 0: off
 };
 
+/// `weights` of a section that is meant to keep random values.
+inline constexpr const char* random_weights = "random";
+
 struct SectionConfig {
   std::string name;
   bool trained = true;                  ///< false: frozen, though gradients may pass through to sections before it
@@ -106,6 +109,7 @@ struct SectionConfig {
   std::int64_t context = 1;             ///< devices that share the rows of each micro-batch
   std::int64_t pipeline = 1;            ///< stages of consecutive layers
   bool zero = false;                    ///< optimizer state is sharded over the replicas
+  bool random = false;                  ///< weights = "random": random values are meant, also of a frozen section
   std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as those allow
   std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
   std::vector<std::string> devices;     ///< "cpu:K", "cuda:K": per replica, in it per stage, in it per rank (context-major);

@@ -128,6 +128,8 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   const auto precision = section.choice("precision", std::string(name_of(out.precision)), {"fp32", "bf16"});
   out.precision = precision == "bf16" ? DType::bf16 : DType::f32;
   out.weights = section.text("weights", out.weights);
+  out.random = out.weights == random_weights;
+  if (out.random) out.weights.clear();
   out.share = section.number("share", out.share, {.min = 0.0, .max = 1.0, .min_open = true});
   out.memory_mib = section.integer("memory_mib", out.memory_mib, {.min = 0, .max = most_counted});
   out.max_in_flight = section.integer("max_in_flight", out.max_in_flight, {.min = 1, .max = most_slots});

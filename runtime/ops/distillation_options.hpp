@@ -5,7 +5,7 @@
 //   forward_kl   KL(p || q)                                   (Hinton et al. 2015, including the teacher's entropy)
 //   reverse_kl   KL(q || p)                                   (MiniLLM, Gu et al. 2024)
 //   js           beta KL(p || m) + (1 - beta) KL(q || m), m = beta p + (1 - beta) q   (GKD, Agarwal et al. 2024)
-//   ce           -log softmax(z)[target]                      (at temperature 1)
+//   ce           -log softmax(z)[target]                      (at temperature 1, over all of the student's columns)
 //   total        alpha * T^2 * divergence + (1 - alpha) * ce
 // Sums run over rows whose target is >= 0. Gradients are of `scale * sum(total)`; scale is 1 / target tokens of the
 // global batch, so that micro-batches and replicas add up.
@@ -26,7 +26,7 @@ struct LossSums {
   double ce = 0;
   double kl = 0;  ///< the chosen divergence, unweighted, without T^2
   double total = 0;
-  double teacher_ce = 0;  ///< -log softmax(u)[target]; 0 without a teacher
+  double teacher_ce = 0;  ///< -log softmax(u)[target] over the shared columns; 0 without a teacher, and with top_k
   std::int64_t tokens = 0;
   LossSums& operator+=(const LossSums& more) {
     ce += more.ce;
@@ -65,8 +65,8 @@ struct DistillationHead {
   Tensor teacher_logits;
   Tensor teacher_values;
   Tensor teacher_indices;
-  std::int64_t teacher_vocabulary = 0;  ///< Vt; student and teacher may differ by padding only
-  std::int64_t shared_vocabulary = 0;   ///< columns at or above it are masked out of both distributions
+  std::int64_t teacher_vocabulary = 0;  ///< Vt; at least shared_vocabulary, but for top_k
+  std::int64_t shared_vocabulary = 0;   ///< columns at or above it are masked out of p and q, not out of ce
   Divergence divergence = Divergence::forward_kl;
   double temperature = 1;
   double alpha = 0.5;

@@ -196,8 +196,10 @@ class OperatorTable {
   virtual Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const = 0;
   virtual Pending<LossSums> distillation_head(const DistillationHead& head, const VocabularyPart& part) const = 0;
   /// Plain logits (M, V) f32 or act, for boundary = "logits": the same product as `linear` without bias.
-  /// Top-k of each row of logits (M, V) f32: values (M, k) f32 descending, indices (M, k) i32; ties: lower index first.
-  virtual void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const = 0;
+  /// Top-k among the first `columns` (0: all) of each row of logits (M, V) f32: values (M, k) f32 descending, indices
+  /// (M, k) i32; ties: lower index first. 1 <= k <= columns.
+  virtual void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices,
+                     std::int64_t columns = 0) const = 0;
 
   // ---- flat vectors (f32) ----
   /// AdamW (Loshchilov & Hutter 2019) on flat ranges; the gradient is set to zero on the way.

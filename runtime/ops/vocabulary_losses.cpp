@@ -209,21 +209,27 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
   return sums;
 }
 
-void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor& indices, const VocabularyPart& part) {
+void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor& indices, const VocabularyPart& part,
+           std::int64_t tokens) {
   const OperatorTable& ops = tape.ops();
-  if (part.group == nullptr) return ops.top_k(logits, values, indices);
+  if (part.group == nullptr) return ops.top_k(logits, values, indices, tokens);
   Communicator& group = *part.group;
   const std::int64_t rows = values.rows();  // a part without tokens has no rows to count
   const std::int64_t k = values.columns();
-  assert(k <= part.vocabulary && part.first == rank_part(part.vocabulary, group).first);
+  const std::int64_t among = tokens == 0 ? part.vocabulary : tokens;
+  assert(k <= among && part.first == rank_part(part.vocabulary, group).first);
+  const auto own_tokens = [&](std::int64_t rank) {
+    const RankPart whole = rank_part(part.vocabulary, group.size(), rank);
+    return std::clamp<std::int64_t>(among - whole.first, 0, whole.count);
+  };
   // Each rank's best, then the best of those. Ranks and their best stand side by side in the order of tokens among
   // equals, so that the first of equals is the lowest token here too.
-  const std::int64_t own = std::min(k, rank_part(part.vocabulary, group).count);
+  const std::int64_t own = std::min(k, own_tokens(group.rank()));
   std::vector<BlockTransfer> sends;
   std::vector<BlockTransfer> receives;
   std::int64_t width = 0;
   for (std::int64_t peer = 0; peer < group.size(); ++peer) {
-    const std::int64_t count = std::min(k, rank_part(part.vocabulary, group.size(), peer).count);
+    const std::int64_t count = std::min(k, own_tokens(peer));
     sends.push_back({peer, {0, rows, 0, own}});
     receives.push_back({peer, {0, rows, width, count}});
     width += count;
@@ -232,7 +238,7 @@ void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor&
   const Block best_tokens = tape.scratch({rows, own}, DType::i32);
   const Block candidates = tape.scratch({rows, width}, DType::f32);
   const Block candidate_tokens = tape.scratch({rows, width}, DType::i32);
-  if (own > 0) ops.top_k(logits, best.tensor(), best_tokens.tensor());
+  if (own > 0) ops.top_k(logits, best.tensor(), best_tokens.tensor(), own_tokens(group.rank()));
   ops.shift_ids(best_tokens.tensor(), part.first, part.vocabulary, best_tokens.tensor());
   group.exchange(best.tensor(), sends, candidates.tensor(), receives);
   group.exchange(best_tokens.tensor(), sends, candidate_tokens.tensor(), receives);

@@ -26,9 +26,10 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
                                     const DistillationTerms& terms, const HeadLoss& loss, const VocabularyPart& student,
                                     const VocabularyPart& teacher_part);
 
-/// The k largest logits of each row over the whole vocabulary, from each rank's logits (M, tokens of the part) f32.
-/// All ranks get values (M, k) f32, descending, and indices (M, k) i32 of the whole vocabulary; ties: lower index
-/// first. k <= part.vocabulary. What it needs beside them is scratch of the tape.
-void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor& indices, const VocabularyPart& part);
+/// The k largest logits of each row among the first `tokens` (0: all) of the whole vocabulary, from each rank's logits
+/// (M, tokens of the part) f32. All ranks get values (M, k) f32, descending, and indices (M, k) i32 of the whole
+/// vocabulary; ties: lower index first. k <= tokens. What it needs beside them is scratch of the tape.
+void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor& indices, const VocabularyPart& part,
+           std::int64_t tokens = 0);
 
 }  // namespace maestro

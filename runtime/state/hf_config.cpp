@@ -1,6 +1,8 @@
 #include "runtime/state/hf_config.hpp"
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 
 #include "runtime/state/hf_keys.hpp"
 #include "runtime/state/posix_file.hpp"
@@ -21,27 +23,39 @@ DecoderConfig gpt2_of(const Keys& keys) {
   keys.require_absent("quantization_config");
   DecoderConfig config;
   config.family = "gpt2";
-  config.layers = keys.size("n_layer");
-  config.width = keys.size("n_embd");
-  config.heads = keys.size("n_head");
+  config.layers = keys.aliased_size("n_layer", "num_hidden_layers");
+  config.width = keys.aliased_size("n_embd", "hidden_size");
+  config.heads = keys.aliased_size("n_head", "num_attention_heads");
   config.ffn = keys.size("n_inner", 0);
-  config.positions = keys.size("n_positions");
+  config.positions = keys.aliased_size("n_positions", "max_position_embeddings");
   config.tied = keys.flag("tie_word_embeddings", true);
   config.norm_epsilon = keys.positive("layer_norm_epsilon", 1e-5);
   return config;
 }
 
-/// rope_theta stands at the top, or since transformers 5 in rope_parameters.
+/// rope_theta stands at the top, or since transformers 5 in rope_parameters. Where it stands twice, the values agree.
 double rope_theta_of(const Keys& keys) {
+  std::optional<double> theta;
+  std::string place;
+  const auto take = [&](const std::string& where, const Keys& at) {
+    if (at.find("rope_theta") == nullptr) return;
+    const double found = at.positive("rope_theta", 0);
+    if (theta && *theta != found) {
+      keys.fail(where, "= " + at.find("rope_theta")->dump() + " contradicts " + place + "; remove one");
+    }
+    theta = found;
+    place = where + " = " + at.find("rope_theta")->dump();
+  };
+  take("rope_theta", keys);
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
     const json* scaling = keys.find(key);
     if (scaling == nullptr) continue;
     if (!scaling->is_object()) keys.fail(key, "is " + shown(*scaling) + "; it must be an object or null");
     const std::string type = scaling->value("rope_type", scaling->value("type", json("default"))).dump();
     if (type != "\"default\"") keys.fail(key, "of type " + printable(type) + " is not supported; only \"default\" is");
-    if (scaling->contains("rope_theta")) return keys.inside(key, *scaling).positive("rope_theta", 10000.0);
+    take(std::string(key) + ".rope_theta", keys.inside(key, *scaling));
   }
-  return keys.positive("rope_theta", 10000.0);
+  return theta.value_or(10000.0);
 }
 
 DecoderConfig llama_of(const Keys& keys) {
@@ -144,6 +158,26 @@ Result<HfConfigText> read_hf_config_text(const fs::path& path) {
   Result<std::string> text = read_text(file);
   if (!text) return text.error();
   return HfConfigText{file.string(), *std::move(text)};
+}
+
+Result<std::vector<std::string>> read_hf_index(const fs::path& folder) {
+  const fs::path index = folder / hf_index_file;
+  std::error_code failure;
+  if (!fs::exists(index, failure)) return std::vector<std::string>();
+  const Result<std::string> text = read_text(index);
+  if (!text) return text.error();
+  return parse_hf_keys(*text, index.string(), [](const json& object, std::string_view where) {
+    const Keys keys(object, where);
+    const json* map = keys.find("weight_map");
+    if (map == nullptr || !map->is_object()) keys.fail("weight_map", "is no object of tensors and files");
+    std::set<std::string> files;
+    for (const auto& [tensor, file] : map->items()) {
+      const std::string name = file.is_string() ? file.get<std::string>() : "";
+      if (name.empty() || fs::path(name).filename() != name) keys.fail("weight_map", "names the file " + file.dump());
+      files.insert(name);
+    }
+    return std::vector<std::string>(files.begin(), files.end());
+  });
 }
 
 Result<std::string> hf_model_type(std::string_view text, std::string_view where) {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/job/config.hpp"
@@ -18,7 +19,8 @@ namespace maestro {
 
 /// Errors (invalid_argument) name `where` and the key: no JSON, a key missing or of the wrong type or out of range, a
 /// model_type other than the two, a variant this program would compute wrongly (another activation, scaled rotary
-/// positions, biases, quantised weights). Optional keys take the defaults of the transformers library.
+/// positions, biases, quantised weights), a value that stands under two names and contradicts itself. Optional keys
+/// take the defaults of the transformers library.
 [[nodiscard]] Result<DecoderConfig> parse_hf_config(std::string_view text, std::string_view where);
 
 /// The same from a file, or from the config.json of a folder.
@@ -31,6 +33,10 @@ struct HfConfigText {
 };
 /// Of a file, or of the config.json of a folder.
 [[nodiscard]] Result<HfConfigText> read_hf_config_text(const std::filesystem::path& path);
+inline constexpr std::string_view hf_index_file = "model.safetensors.index.json";
+/// The files of weights that the index of a folder names, sorted; none: there is no index. Errors name the index: no
+/// JSON, no weight_map of file names, a name outside of the folder.
+[[nodiscard]] Result<std::vector<std::string>> read_hf_index(const std::filesystem::path& folder);
 /// model_type of a config.json, of any family.
 [[nodiscard]] Result<std::string> hf_model_type(std::string_view text, std::string_view where);
 

@@ -40,6 +40,15 @@ class HfKeys {
     if (!good) fail(key, "is " + shown(*value) + "; it must be a whole number from 1 to 2^31");
     return value->get<std::int64_t>();
   }
+  /// The size under `key` or `alias`, another name of it. Both: they must agree.
+  [[nodiscard]] std::int64_t aliased_size(std::string_view key, std::string_view alias) const {
+    if (find(alias) == nullptr) return size(key);
+    if (find(key) != nullptr && *find(key) != *find(alias)) {
+      fail(key, "= " + find(key)->dump() + " contradicts " + std::string(alias) + " = " + find(alias)->dump() +
+                    ", another name of it; remove one");
+    }
+    return size(alias);
+  }
   [[nodiscard]] double positive(std::string_view key, double absent) const {
     const nlohmann::json* value = find(key);
     if (value == nullptr) return absent;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,8 +47,8 @@ class SafetensorsFile {
   /// In the order of the data.
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(std::string_view name) const { return entries_.contains(name); }
-  /// Errors: not_found with the nearest name; invalid_argument for a dtype (F16, F64, BOOL, ...) or a rank (over 4)
-  /// this program does not compute with.
+  /// An F16 tensor comes as f32 (exact), in memory of this object from the first call on. Errors: not_found with the
+  /// nearest name; invalid_argument for a dtype (F64, BOOL, ...) or a rank (over 4) this program does not compute with.
   [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
   /// Every tensor; the first error of `tensor` otherwise. In the order of the data.
   [[nodiscard]] Result<std::vector<NamedTensor>> tensors() const;
@@ -62,14 +64,23 @@ class SafetensorsFile {
     std::uint64_t end = 0;
     AlignedMemory realigned;  // a copy, where an old file has the data at an address its type cannot have
   };
+  /// F16 tensors as f32, by name.
+  struct Widened {
+    std::mutex mutex;
+    std::map<std::string, AlignedMemory, std::less<>> memory;
+  };
   SafetensorsFile() = default;
   void realign();
+  [[nodiscard]] const std::byte* bytes_of(const Entry& entry) const;
+  /// `entry` is F16.
+  [[nodiscard]] std::byte* widened(const std::string& name, const Entry& entry) const;
 
   std::filesystem::path path_;
   MappedFile file_;
   std::span<const std::byte> data_;  // of file_, behind the header
   std::map<std::string, Entry, std::less<>> entries_;
   Metadata metadata_;
+  std::unique_ptr<Widened> widened_ = std::make_unique<Widened>();  // apart: it stays where it is when this is moved
 };
 
 }  // namespace maestro

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -29,7 +30,7 @@ constexpr std::array<KnownDtype, 15> known_dtypes{{{"F32", 4, DType::f32},
                                                    {"I64", 8, DType::i64},
                                                    {"I32", 4, DType::i32},
                                                    {"U8", 1, DType::u8},
-                                                   {"F16", 2, std::nullopt},
+                                                   {"F16", 2, DType::f32},  // widened when read
                                                    {"F64", 8, std::nullopt},
                                                    {"BOOL", 1, std::nullopt},
                                                    {"I8", 1, std::nullopt},
@@ -49,6 +50,16 @@ std::uint64_t little_endian(std::span<const std::byte> bytes) {
   std::uint64_t value = 0;
   for (std::size_t at = 0; at < 8; ++at) value |= std::to_integer<std::uint64_t>(bytes[at]) << (8 * at);
   return value;
+}
+
+/// The value of an IEEE binary16, which f32 holds exactly.
+float value_of_half(std::uint16_t half) {
+  const std::uint32_t sign = std::uint32_t{half & 0x8000U} << 16;
+  const std::uint32_t exponent = half >> 10 & 0x1fU, fraction = half & 0x3ffU;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000U | fraction << 13);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
+  const float magnitude = static_cast<float>(fraction) * 0x1p-24F;  // subnormal, or zero
+  return sign != 0 ? -magnitude : magnitude;
 }
 
 /// Product of the sizes times the element's bytes; nothing when it does not fit 63 bits.
@@ -229,14 +240,29 @@ Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
   const std::string where = path_.string() + ": tensor " + printable(name);
   if (!known->dtype) {
     return Error{ErrorCode::invalid_argument,
-                 where + " is " + entry.dtype + "; F32, BF16, I64, I32 and U8 can be used: convert the file"};
+                 where + " is " + entry.dtype + "; weights can be F32, BF16 or F16: convert the file"};
   }
   if (entry.shape.size() > static_cast<std::size_t>(Shape::max_rank)) {
     return Error{ErrorCode::invalid_argument,
                  where + " has " + std::to_string(entry.shape.size()) + " dimensions; at most 4 can be used"};
   }
-  const std::byte* at = entry.realigned.data() != nullptr ? entry.realigned.data() : data_.data() + entry.begin;
-  return Tensor(const_cast<std::byte*>(at), *known->dtype, shape_of(entry.shape));
+  if (entry.dtype == "F16") return Tensor(widened(found->first, entry), DType::f32, shape_of(entry.shape));
+  return Tensor(const_cast<std::byte*>(bytes_of(entry)), *known->dtype, shape_of(entry.shape));
+}
+
+const std::byte* SafetensorsFile::bytes_of(const Entry& entry) const {
+  return entry.realigned.data() != nullptr ? entry.realigned.data() : data_.data() + entry.begin;
+}
+
+std::byte* SafetensorsFile::widened(const std::string& name, const Entry& entry) const {
+  const std::scoped_lock lock(widened_->mutex);
+  const auto [held, added] = widened_->memory.try_emplace(name);
+  if (!added) return held->second.data();
+  const std::size_t count = static_cast<std::size_t>(entry.end - entry.begin) / sizeof(std::uint16_t);
+  held->second = AlignedMemory(count * sizeof(float));
+  const auto* from = reinterpret_cast<const std::uint16_t*>(bytes_of(entry));
+  std::transform(from, from + count, reinterpret_cast<float*>(held->second.data()), value_of_half);
+  return held->second.data();
 }
 
 Result<std::vector<NamedTensor>> SafetensorsFile::tensors() const {

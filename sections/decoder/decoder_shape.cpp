@@ -3,6 +3,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/state/hf_config.hpp"
+#include "sections/weights_folder.hpp"
 
 namespace maestro {
 
@@ -66,7 +67,7 @@ DecoderConfig resolved(DecoderConfig config) {
 }
 
 DecoderConfig read_decoder_shape(const JobTable& table) {
-  const std::string weights = table.text("weights", "");
+  const std::string weights = read_weights_folder(table);
   DecoderConfig defaults;
   if (!weights.empty()) {
     auto stored = read_hf_config(weights);

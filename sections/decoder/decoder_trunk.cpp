@@ -10,15 +10,21 @@ namespace {
 
 constexpr std::int64_t top_k_block_rows = 64;  // logits held at once: rows x vocabulary x 4 bytes
 
+/// Those that the corpus has, where that is known: the others mean nothing to a student.
+std::int64_t tokens_of(const DecoderTrunk::Options& options) {
+  return options.data.vocabulary > 0 ? options.data.vocabulary : options.decoder.vocabulary;
+}
+
 void check(const SectionContext& context, const DecoderTrunk::Options& options) {
   if (context.trained && options.boundary != Boundary::hidden) {
     throw JobError(context.name + ": only boundary = \"hidden\" carries gradients back; set it, or run the section " +
                    "forward only");
   }
   if (options.boundary != Boundary::top_k) return;
-  if (options.top_k < 1 || options.top_k > options.decoder.vocabulary) {
+  const std::int64_t tokens = tokens_of(options);
+  if (options.top_k < 1 || options.top_k > tokens) {
     throw JobError(context.name + ": top_k = " + std::to_string(options.top_k) + " must lie between 1 and the " +
-                   "vocabulary of " + std::to_string(options.decoder.vocabulary));
+                   "vocabulary of " + std::to_string(tokens));
   }
 }
 
@@ -46,7 +52,8 @@ DecoderTrunk::DecoderTrunk(const SectionContext& context, const Options& options
     : DecoderSection(context, options.decoder, options.data,
                      options.boundary == Boundary::hidden ? OutputLayer::none : OutputLayer::own_or_tied),
       boundary_(options.boundary),
-      top_k_(options.top_k) {
+      top_k_(options.top_k),
+      tokens_(tokens_of(options)) {
   check(context, options);
 }
 
@@ -100,7 +107,8 @@ void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
     const std::int64_t count = std::min(block, rows - row);
     const Tensor part = logits.tensor().row_slice(0, count);
     tape.ops().linear(hidden.value().row_slice(row, count), weight, Tensor(), part);
-    top_k(tape, part, values.value().row_slice(row, count), indices.value().row_slice(row, count), head_part());
+    top_k(tape, part, values.value().row_slice(row, count), indices.value().row_slice(row, count), head_part(),
+          tokens_);
   }
   outputs.set("top_values", own_rows(tape, values));
   outputs.set("top_indices", own_rows(tape, indices));

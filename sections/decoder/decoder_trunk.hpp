@@ -4,7 +4,7 @@
 // Output  by boundary (over ranks: rows of each rank, and of logits its columns):
 //   hidden   hidden        (M, width) act, differentiable: the state behind the final norm
 //   logits   logits        (M, vocabulary) f32
-//   top_k    top_values    (M, k) f32, the k largest logits of each row, descending
+//   top_k    top_values    (M, k) f32, the k largest logits of each row among the corpus' tokens, descending
 //            top_indices   (M, k) i32, their token ids
 // In pipeline stages tokens go to the first, the output comes from the last; see decoder_section.hpp.
 // Only boundary = hidden can be trained: no gradient travels back over the others.
@@ -31,7 +31,7 @@ class DecoderTrunk final : public DecoderSection {
     static Options read(const JobTable& table);
   };
   /// Throws JobError for a decoder that does not fit the data, a boundary that cannot be trained, or a top_k beyond
-  /// the vocabulary.
+  /// the corpus' tokens.
   DecoderTrunk(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
@@ -47,6 +47,7 @@ class DecoderTrunk final : public DecoderSection {
 
   Boundary boundary_;
   std::int64_t top_k_;
+  std::int64_t tokens_;  // the first rows of the output layer, of which top_k_ are sent
 };
 
 }  // namespace maestro

@@ -4,13 +4,14 @@
 #include "runtime/state/hf_config.hpp"
 #include "sections/decoder/decoder_section.hpp"
 #include "sections/parallel_fit.hpp"
+#include "sections/weights_folder.hpp"
 
 namespace maestro {
 
 LanguageModelHead::Options LanguageModelHead::Options::read(const JobTable& table) {
   Options options;
   options.decoder = read_decoder_shape(table);
-  if (!table.has("tied") && !table.has("weights")) options.decoder.tied = false;
+  if (!table.has("tied") && read_weights_folder(table).empty()) options.decoder.tied = false;
   return options;
 }
 

@@ -7,6 +7,7 @@
 #include "runtime/ops/distillation_settings.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/parallel_fit.hpp"
+#include "sections/weights_folder.hpp"
 
 namespace maestro {
 
@@ -41,7 +42,8 @@ void check(const std::string& section, const DistilledDecoder::Options& options,
 }
 
 SharedVocabulary matched(const SectionContext& context, const DistilledDecoder::Options& options) {
-  check_tokenizer_files(options.weights, options.teacher.weights);
+  const std::int64_t rows = std::min(options.decoder.vocabulary, options.teacher.decoder.vocabulary);
+  check_tokenizer_files(options.weights, options.teacher.weights, rows);
   const VocabularySide student{context.name, options.decoder.vocabulary, ""};
   const VocabularySide teacher{options.teacher.section, options.teacher.decoder.vocabulary, options.teacher.tokenizer};
   return shared_vocabulary(student, teacher, options.data.vocabulary, options.data.tokenizer);
@@ -58,7 +60,7 @@ DistilledDecoder::Options DistilledDecoder::Options::read(const JobTable& studen
   options.beta = student.number("beta", options.beta, fraction);
   options.boundary = read_boundary(student, options.boundary);
   options.top_k = read_top_k(student, options.top_k);
-  options.weights = student.text("weights", "");
+  options.weights = read_weights_folder(student);
   return options;
 }
 
@@ -162,7 +164,8 @@ void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& output
   const VocabularyPart teacher_part = vocabulary_part(context().parallel, options_.teacher.decoder.vocabulary);
   const Pending<LossSums> sums =
       distillation_loss(tape, state, head(), signal(teacher), terms, loss, head_part(), teacher_part);
-  report_losses(outputs, sums, true, context().parallel);
+  // k tokens alone do not tell what the teacher gives to the target.
+  if (context().parallel.tensor() == 0) outputs.losses(sums, true, options_.boundary != Boundary::top_k);
 }
 
 Cost DistilledDecoder::cost(const SampleShape& sample) const {

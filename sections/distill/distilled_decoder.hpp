@@ -5,9 +5,9 @@
 //                                 here, frozen
 //   logits   teacher_logits       (M, teacher vocabulary) f32
 //   top_k    teacher_top_values   (M, k) f32 and teacher_top_indices (M, k) i32
-// No outputs; reports loss, ce, kl and teacher_ce. Formulas: runtime/ops/distillation_options.hpp. Over ranks teacher_*
-// are spread as the teacher's decoder_trunk spreads them, with this section's layout. In pipeline stages tokens go to
-// the first and all else to the last, which reports; see decoder_section.hpp.
+// No outputs; reports loss, ce, kl and, but for top_k, teacher_ce. Formulas: runtime/ops/distillation_options.hpp. Over
+// ranks teacher_* are spread as the teacher's decoder_trunk spreads them, with this section's layout. In pipeline
+// stages tokens go to the first and all else to the last, which reports; see decoder_section.hpp.
 #pragma once
 
 #include <optional>

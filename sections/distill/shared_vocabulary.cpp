@@ -1,12 +1,9 @@
 #include "sections/distill/shared_vocabulary.hpp"
 
-#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <optional>
 
 #include "runtime/core/result.hpp"
+#include "runtime/state/hf_tokenizer.hpp"
 
 namespace maestro {
 
@@ -30,10 +27,10 @@ std::string sizes(const VocabularySide& student, const VocabularySide& teacher) 
          " has vocabulary = " + std::to_string(teacher.rows);
 }
 
-std::optional<std::string> content(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
+/// The rows of a side that no token of the corpus has; empty: none.
+std::string rows_without_token(const VocabularySide& side, std::int64_t corpus_tokens) {
+  if (side.rows == corpus_tokens) return "";
+  return "rows " + std::to_string(corpus_tokens) + " to " + std::to_string(side.rows - 1) + " of " + side.section;
 }
 
 }  // namespace
@@ -50,21 +47,23 @@ SharedVocabulary shared_vocabulary(const VocabularySide& student, const Vocabula
   }
   check_rows(student, corpus_tokens);
   check_rows(teacher, corpus_tokens);
-  if (student.rows == corpus_tokens && teacher.rows == corpus_tokens) return {corpus_tokens, ""};
+  const std::string own = rows_without_token(student, corpus_tokens);
+  const std::string other = rows_without_token(teacher, corpus_tokens);
+  if (own.empty() && other.empty()) return {corpus_tokens, ""};
   return {corpus_tokens, sizes(student, teacher) + "; the corpus has " + std::to_string(corpus_tokens) +
-                             " tokens, so rows from " + std::to_string(corpus_tokens) +
-                             " on are taken as padding and left out of both distributions"};
+                             " tokens and none for " + own + (own.empty() || other.empty() ? "" : " and ") + other +
+                             ": the divergence leaves them out" +
+                             (own.empty() ? "" : ", the cross-entropy has all rows of " + student.section)};
 }
 
-void check_tokenizer_files(const std::string& student_folder, const std::string& teacher_folder) {
+void check_tokenizer_files(const std::string& student_folder, const std::string& teacher_folder, std::int64_t rows) {
   if (student_folder.empty() || teacher_folder.empty()) return;
-  const std::filesystem::path student_path = std::filesystem::path(student_folder) / "tokenizer.json";
-  const std::filesystem::path teacher_path = std::filesystem::path(teacher_folder) / "tokenizer.json";
-  const auto student = content(student_path);
-  const auto teacher = content(teacher_path);
-  if (!student || !teacher || *student == *teacher) return;
-  throw JobError(student_path.string() + " and " + teacher_path.string() + " differ; distillation needs the same " +
-                 "tokens on both sides, so choose models of one tokenizer");
+  const std::filesystem::path student = std::filesystem::path(student_folder) / "tokenizer.json";
+  const std::filesystem::path teacher = std::filesystem::path(teacher_folder) / "tokenizer.json";
+  std::error_code failure;
+  if (!std::filesystem::exists(student, failure) || !std::filesystem::exists(teacher, failure)) return;
+  const Status same = check_same_tokens(student, teacher, rows);
+  if (!same) throw JobError(same.error().message + "; distillation needs the same tokens on both sides");
 }
 
 }  // namespace maestro

@@ -37,7 +37,7 @@ void load(const TeacherModel& teacher, MemorySpace& memory, const Parameter& int
   }
   if (from.dtype() != DType::bf16 && from.dtype() != DType::f32) {
     throw JobError(stored.label() + ": tensor '" + into.name() + "' is " + std::string(name_of(from.dtype())) +
-                   ", expected fp32 or bf16");
+                   ", expected F32, BF16 or F16");
   }
   const std::vector<float> held =
       from.dtype() == DType::bf16 ? held_rows<bfloat16>(from, into) : held_rows<float>(from, into);

@@ -3,6 +3,7 @@
 #include "runtime/core/result.hpp"
 #include "sections/parallel_fit.hpp"
 #include "sections/section_ranks.hpp"
+#include "sections/weights_folder.hpp"
 
 namespace maestro {
 
@@ -36,7 +37,7 @@ DType read_precision(const JobTable& table) {
 Projector::Options Projector::Options::read(const JobTable& table, const JobTable& root) {
   Options options;
   ProjectorConfig& config = options.projector;
-  if (const std::string weights = table.text("weights", ""); !weights.empty()) {
+  if (const std::string weights = read_weights_folder(table); !weights.empty()) {
     const auto stored = read_hf_projector_config(weights);
     if (!stored) table.fail("weights", stored.error().message);
     config = *stored;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/core/result.hpp"
+#include "sections/weights_folder.hpp"
 
 namespace maestro {
 
@@ -55,7 +56,7 @@ VisionConfig resolved(VisionConfig config, const DataShape& data) {
 
 VisionConfig read_vision_shape(const JobTable& table) {
   VisionConfig config;
-  if (const std::string weights = table.text("weights", ""); !weights.empty()) {
+  if (const std::string weights = read_weights_folder(table); !weights.empty()) {
     auto stored = read_hf_vision_config(weights);
     if (!stored) table.fail("weights", stored.error().message);
     config = *std::move(stored);

@@ -152,6 +152,20 @@ class WrongInput(Refusals):
         self.refuse_job(distillation(), "vocabulary", "250", settings={"student.vocabulary": 250})
         self.refuse_job(distillation(), "vocabulary", "200", settings={"teacher.vocabulary": 200})
 
+    def test_a_frozen_section_without_weights_is_refused_unless_random_ones_are_meant(self):
+        job = distillation()
+        del job["teacher"]["weights"]
+        self.refuse_job(job, "job.toml:", "teacher.weights", "frozen", 'weights = "random"')
+        self.refuse_job(distillation(), "student.weights", "frozen", settings={"student.trained": False})
+        finished = self.call("check", self.write_job(distillation()))  # its teacher has weights = "random"
+        self.assertEqual(finished.status, 0, finished.describe())
+
+    def test_weights_that_are_no_folder_are_refused_with_what_to_give(self):
+        self.refuse_job(language_model(), "teacher.weights", "gpt2: no such folder", "hf download",
+                        settings={"teacher.weights": "gpt2"})
+        self.refuse_job(language_model(), "teacher.weights", "is a file", "name the folder",
+                        settings={"teacher.weights": "corpus.txt"})
+
     def test_an_unknown_app_provider_or_section_type_is_refused(self):
         self.refuse_job(language_model(), "did you mean 'language_model'?", settings={"app": "langauge_model"})
         self.refuse_job(language_model(), "transport.provider", "smoke", settings={"transport.provider": "smoke"})
@@ -374,6 +388,18 @@ class WrongState(Refusals):
         self.truncate(weights / "model.safetensors")
         settings = {"teacher.weights": "weights", "train.out": "another"}
         self.refuse_job(language_model(), "weights", settings=settings)
+
+    def test_weights_with_a_tokenizer_are_refused_unless_foreign_tokens_are_meant(self):
+        weights = self.folder / "weights"
+        shutil.copytree(self.checkpoint / "teacher", weights)
+        given = {"teacher.weights": "weights"}
+        (weights / "tokenizer.json").write_text("{}")
+        self.refuse_job(language_model(), "teacher.weights: weights/tokenizer.json is the tokenizer of these weights",
+                        'data.tokenizer = "bytes"', "foreign_tokens = true in [teacher]", settings=given)
+        meant = self.call("check", "job.toml", *options_of(given | {"teacher.foreign_tokens": True}))
+        self.assertEqual(meant.status, 0, meant.describe())
+        (weights / "tokenizer.json").unlink()
+        self.assertEqual(self.call("check", "job.toml", *options_of(given)).status, 0)
 
     def test_weights_of_another_model_are_refused(self):
         changes = {"teacher.weights": str(self.checkpoint / "teacher"), "teacher.layers": 3}

@@ -52,7 +52,8 @@ def language_model(family="gpt2", train=None, **changes):
 
 
 def distillation(train=None, teacher=None, student=None):
-    return job_of("distillation", train, teacher=llama(**(teacher or {})), student=gpt2(**LEARNS, **(student or {})))
+    return job_of("distillation", train, teacher=llama(**{"weights": "random", **(teacher or {})}),
+                  student=gpt2(**LEARNS, **(student or {})))
 
 
 def split(section):

@@ -65,7 +65,7 @@ def job_of(app, train=None, **sections):
 
 def distillation(family, train=None, teacher=None, student=None):
     other = "llama" if family == "gpt2" else "gpt2"
-    return job_of("distillation", train, teacher=FAMILIES[other](**(teacher or {})),
+    return job_of("distillation", train, teacher=FAMILIES[other](**{"weights": "random", **(teacher or {})}),
                   student=FAMILIES[family](**LEARNS, **(student or {})))
 
 
@@ -145,7 +145,7 @@ class AnApp(Layouts):
                  {"trunk": (2, 2, 1, 2), "head": (3, 2, 1, 2)}, {"trunk": (1, 1, 2, 2), "head": (1, 2, 1, 2)}]
         self.check(self.split(), cases)
         with self.subTest("the head is frozen and passes the gradient on"):
-            self.check(self.split(trained=False), cases[:2])
+            self.check(self.split(trained=False, weights="random"), cases[:2])
 
     def test_of_every_boundary_trains_as_one_device(self):
         mixed = [{"student": (2, 1, 1, 2), "teacher": (3, 1, 2, 1)},

@@ -73,7 +73,8 @@ def distillation(**train):
     """A frozen (random) teacher, a student that learns from it, and a plain student: three sections with work."""
     job = language_model(**train)
     job["app"] = "distillation"
-    job["teacher"] = {"layers": 2, "width": 48, "heads": 2, "positions": 32, "micro_batch": 8, "replicas": 1}
+    job["teacher"] = {"layers": 2, "width": 48, "heads": 2, "positions": 32, "micro_batch": 8, "replicas": 1,
+                      "weights": "random"}
     job["student"] = decoder()
     job["plain"] = decoder()
     return job

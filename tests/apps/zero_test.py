@@ -30,7 +30,7 @@ def job(**train):
         "app": "distillation",
         "train": {"steps": STEPS, "global_batch": 6, "validation_samples": 4, "out": "out", **train},
         "data": {"kind": "synthetic", "sequence": 24, "vocabulary": 64},
-        "teacher": {"layers": 1, "width": 32, "positions": 32, "micro_batch": 6, **sizes},
+        "teacher": {"layers": 1, "width": 32, "positions": 32, "micro_batch": 6, "weights": "random", **sizes},
         "student": decoder(**{**sizes, "micro_batch": 2, "clip_norm": 0.5}),
     }
 

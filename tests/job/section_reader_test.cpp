@@ -46,6 +46,7 @@ clip_norm = 0
   EXPECT_THAT(section.devices, ElementsAre("cpu:0", "cpu:1"));
   EXPECT_EQ(section.precision, DType::bf16);
   EXPECT_EQ(section.weights, "models/gpt2");
+  EXPECT_FALSE(section.random);
   EXPECT_EQ(section.max_in_flight, 3);
   EXPECT_TRUE(section.zero);
   EXPECT_EQ(section.optimizer.lr, 0.5);

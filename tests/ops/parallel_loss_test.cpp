@@ -164,12 +164,13 @@ TEST(LossOverRanksOfRows, gives_every_rank_the_gradient_of_its_rows) {
 
 class TopKOverRanks : public ::testing::TestWithParam<std::int64_t> {
  protected:
-  static void expect_as_on_one_rank(std::int64_t ranks, const OwnedTensor& logits, std::int64_t k) {
+  static void expect_as_on_one_rank(std::int64_t ranks, const OwnedTensor& logits, std::int64_t k,
+                                    std::int64_t tokens = 0) {
     const cpu::CpuOperatorTable ops;
     const Shape best{logits.tensor().rows(), k};
     const OwnedTensor values(DType::f32, best);
     const OwnedTensor indices(DType::i32, best);
-    ops.top_k(logits, values, indices);
+    ops.top_k(logits, values, indices, tokens);
     on_ranks(ranks, [&](Communicator& group) {
       const std::int64_t vocabulary = logits.tensor().columns();
       const RowRange range = row_part(vocabulary, group.size(), group.rank());
@@ -177,7 +178,7 @@ class TopKOverRanks : public ::testing::TestWithParam<std::int64_t> {
       const OwnedTensor own_indices(DType::i32, best);
       Arena arena;
       Tape tape(ops, arena, DType::f32, false);
-      top_k(tape, columns_of(logits, range), own_values, own_indices, {&group, vocabulary, range.first});
+      top_k(tape, columns_of(logits, range), own_values, own_indices, {&group, vocabulary, range.first}, tokens);
       EXPECT_EQ(own_indices.values(), indices.values());
       for (std::int64_t i = 0; i < best.elements(); ++i) {
         const bool both_nan = std::isnan(own_values.get(i)) && std::isnan(values.get(i));
@@ -194,6 +195,7 @@ TEST_P(TopKOverRanks, are_those_of_one_rank_also_among_equals) {
   for (double& value : drawn) value = few(generator);
   const OwnedTensor logits(DType::f32, {7, 19}, drawn);
   for (const std::int64_t k : {1, 2, 6, 10, 19}) expect_as_on_one_rank(GetParam(), logits, k);
+  for (const std::int64_t tokens : {3, 7, 12}) expect_as_on_one_rank(GetParam(), logits, 3, tokens);
 }
 
 TEST_P(TopKOverRanks, of_infinities_and_nan_are_those_of_one_rank) {

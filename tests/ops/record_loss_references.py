@@ -99,9 +99,7 @@ def loss_case(inputs, note):
     active = inputs["targets"] >= 0
     targets = inputs["targets"][active].long()
     z = (hidden @ head.T)[active]
-    if note["boundary"] != "none":
-        z = z[:, :SHARED]
-    ce = F.cross_entropy(z, targets, reduction="sum")
+    ce = F.cross_entropy(z, targets, reduction="sum")  # over all columns of the student; the divergence over shared ones
     kl = teacher_ce = torch.zeros((), dtype=torch.float64)
     total, temperature = ce, note.get("temperature", 1)
     if note["boundary"] != "none":
@@ -111,7 +109,8 @@ def loss_case(inputs, note):
             u = torch.full_like(u, float("-inf")).scatter(1, indices, values)
         else:
             teacher_ce = F.cross_entropy(u, targets, reduction="sum")
-        kl = divergence(note, F.log_softmax(z / temperature, -1), F.log_softmax(u / temperature, -1)).sum()
+        q = F.log_softmax(z[:, :SHARED] / temperature, -1)
+        kl = divergence(note, q, F.log_softmax(u / temperature, -1)).sum()
         total = note["alpha"] * temperature**2 * kl + (1 - note["alpha"]) * ce
     (total * note["scale"]).backward()
     sums = torch.stack([ce, kl, total, teacher_ce]).detach()

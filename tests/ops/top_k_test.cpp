@@ -19,12 +19,12 @@ struct Best {
   Values indices;
 };
 
-Best compute(Isa isa, const Values& logits, std::int64_t rows, std::int64_t k) {
+Best compute(Isa isa, const Values& logits, std::int64_t rows, std::int64_t k, std::int64_t among = 0) {
   const auto columns = static_cast<std::int64_t>(logits.size()) / rows;
   const OwnedTensor in(DType::f32, Shape{rows, columns}, logits);
   const OwnedTensor values(DType::f32, Shape{rows, k});
   const OwnedTensor indices(DType::i32, Shape{rows, k});
-  top_k(isa, in, values, indices);
+  top_k(isa, in, values, indices, among);
   return {values.values(), indices.values()};
 }
 
@@ -87,6 +87,17 @@ TEST_P(TopKOnIsa, a_nan_is_shown_rather_than_hidden) {
   const Best got = compute(GetParam(), logits, 1, 3);
   EXPECT_TRUE(std::isnan(got.values[0]));
   EXPECT_EQ(got.indices, (Values{90, 50, 0}));
+}
+
+TEST_P(TopKOnIsa, columns_behind_those_that_are_asked_for_are_not_looked_at) {
+  Values logits(2 * 50, -3.0);
+  for (std::size_t row = 0; row < 2; ++row) {
+    std::fill_n(logits.begin() + static_cast<std::ptrdiff_t>(row * 50 + 40), 10, 7.0);
+    logits[row * 50 + 11] = 1;
+  }
+  const Best got = compute(GetParam(), logits, 2, 3, 40);
+  EXPECT_EQ(got.values, (Values{1, -3, -3, 1, -3, -3}));
+  EXPECT_EQ(got.indices, (Values{11, 0, 1, 11, 0, 1}));
 }
 
 INSTANTIATE_TEST_SUITE_P(TopK, TopKOnIsa, ::testing::ValuesIn(supported_isas()),

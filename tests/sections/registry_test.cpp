@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "runtime/job/job_document.hpp"
+#include "runtime/state/hf_config.hpp"
+#include "sections/decoder/foreign_tokens.hpp"
 #include "tests/sections/section_bench.hpp"
 
 namespace maestro::testing {
@@ -175,6 +180,67 @@ TEST(SectionRegistry, weights_give_the_shape_that_the_job_leaves_out) {
   const auto lm = factory(bench.context("lm", false));
   EXPECT_NE(lm->parameters().find("model.layers.1.self_attn.qkv_proj.weight"), nullptr);
   EXPECT_EQ(lm->parameters().find("lm_head.weight")->shape(), (Shape{61, 24}));
+}
+
+/// Of a language model with weights in `folder`, for a corpus of that kind with 37 tokens.
+std::string tokens_error(const std::filesystem::path& folder, const std::string& more, const std::string& corpus) {
+  try {
+    const JobDocument document = JobDocument::parse("[lm]\nweights = \"" + folder.string() + "\"\n" + more, "job.toml");
+    const SectionTable table{"lm", document.root().table("lm"), document.root(), {16, 37, corpus}};
+    for (const char* type : {"decoder_lm", "decoder_trunk"}) (void)builtin_sections().build(type, table);
+    document.finish();
+  } catch (const JobError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(SectionRegistry, weights_of_another_tokenizer_than_the_corpus_are_refused_unless_they_are_meant) {
+  const std::vector<std::vector<std::string>> tokenizers = {
+      {"tokenizer.json"}, {"tokenizer.model"}, {"vocab.json", "merges.txt"}};
+  for (const auto& files : tokenizers) {
+    const TemporaryFolder folder;
+    std::filesystem::copy_file(reference_folder("llama_untied") / "config.json", folder.path() / "config.json");
+    EXPECT_EQ(tokens_error(folder.path(), "", "bytes"), "no error");
+    for (const std::string& file : files) std::ofstream(folder.path() / file) << "{}";
+    const std::string path = (folder.path() / files[0]).string();
+    EXPECT_EQ(tokens_error(folder.path(), "", "bytes"),
+              "job.toml:2: lm.weights: " + path +
+                  " is the tokenizer of these weights, but data.tokenizer = \"bytes\"; " +
+                  "use weights that were trained on bytes, or set foreign_tokens = true in [lm] if you mean it");
+    EXPECT_NE(tokens_error(folder.path(), "", "llava").find("data.kind = \"llava\" sends bytes"), std::string::npos);
+    EXPECT_EQ(tokens_error(folder.path(), "foreign_tokens = true\n", "bytes"), "no error");
+    EXPECT_EQ(tokens_error(folder.path(), "", "synthetic"), "no error");
+  }
+}
+
+TEST(SectionRegistry, weights_of_many_more_rows_than_the_corpus_has_tokens_are_refused_unless_they_are_meant) {
+  const TemporaryFolder folder;
+  const auto of_rows = [&](std::int64_t rows) {
+    DecoderConfig config;
+    config.vocabulary = rows;
+    std::ofstream(folder.path() / "config.json") << hf_config_text(config);
+  };
+  of_rows(37 + most_rows_beyond_tokens);
+  EXPECT_EQ(tokens_error(folder.path(), "", "bytes"), "no error");
+  of_rows(38 + most_rows_beyond_tokens);
+  EXPECT_NE(tokens_error(folder.path(), "", "bytes")
+                .find(" has 1062 rows of tokens, but data.tokenizer = \"bytes\", of "
+                      "which there are 37"),
+            std::string::npos);
+  EXPECT_EQ(tokens_error(folder.path(), "foreign_tokens = true\n", "bytes"), "no error");
+}
+
+TEST(SectionRegistry, weights_that_are_no_folder_are_refused_with_what_to_give) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "model.safetensors") << "x";
+  EXPECT_NE(
+      tokens_error("gpt2", "", "bytes").find("job.toml:2: lm.weights: gpt2: no such folder; weights are a folder"),
+      std::string::npos);
+  EXPECT_NE(tokens_error(folder.path() / "model.safetensors", "", "bytes")
+                .find("is a file; name the folder that holds it and config.json: \"" + folder.path().string() + "\""),
+            std::string::npos);
+  EXPECT_EQ(tokens_error("random", "", "bytes"), "no error");
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <deque>
+#include <fstream>
 
 #include "runtime/state/hf_config.hpp"
 #include "sections/decoder/decoder_lm.hpp"
@@ -131,6 +134,108 @@ TEST(StateIo, bf16_files_load_as_the_nearest_fp32) {
       ASSERT_EQ(value.data<float>()[row * value.columns() + column], static_cast<float>(rounded[at]));
     }
   }
+}
+
+TEST(StateIo, a_tied_table_may_stand_under_either_name_or_twice_but_not_differ) {
+  for (const char* model : {"gpt2_tied", "llama_tied"}) {
+    Bench bench;
+    Stored stored(model);
+    DecoderLm expected(bench.context("lm", true), {stored.config, {}}),
+        section(bench.context("lm", true), {stored.config, {}});
+    load_weights(expected, stored.folder).or_throw();
+    const std::string name(embedding_name(stored.config));
+    const NamedTensor table = stored.find(name);
+    {
+      const TemporaryFolder both;
+      stored.tensors.push_back({"lm_head.weight", table.tensor});
+      load_weights(section, stored.write(both)).or_throw();
+      EXPECT_EQ(values_of(section), values_of(expected)) << model;
+    }
+    {
+      const TemporaryFolder alone;
+      std::erase_if(stored.tensors, [&](const NamedTensor& tensor) { return tensor.name == name; });
+      DecoderLm again(bench.context("lm", true), {stored.config, {}});
+      load_weights(again, stored.write(alone)).or_throw();
+      EXPECT_EQ(values_of(again), values_of(expected)) << model;
+    }
+    const TemporaryFolder different;
+    std::vector<float> other(table.tensor.span<float>().begin(), table.tensor.span<float>().end());
+    other.back() += 1;
+    stored.find("lm_head.weight").tensor = Tensor(other.data(), DType::f32, table.tensor.shape());
+    stored.tensors.push_back(table);
+    const Status refused = load_weights(section, stored.write(different));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("lm_head.weight differs from " + name + ", but tie_word_embeddings is true"),
+              std::string::npos)
+        << refused.error().message;
+  }
+}
+
+TEST(StateIo, f16_files_load_as_the_same_values) {
+  const Stored stored("llama_tied");
+  const TemporaryFolder out;
+  // The values that binary16 holds nearest to those of the model, and what they are in binary32.
+  const auto half_of = [](float value) {  // of normal numbers, cut
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t exponent = bits >> 23 & 0xffU;
+    if (exponent < 113 || exponent > 142) return std::uint16_t{0};
+    return static_cast<std::uint16_t>((bits >> 16 & 0x8000U) | (exponent - 112) << 10 | (bits >> 13 & 0x3ffU));
+  };
+  std::string header, data;
+  std::vector<NamedTensor> expected = stored.tensors;
+  std::deque<std::vector<float>> kept;
+  for (NamedTensor& tensor : expected) {
+    const Shape shape = tensor.tensor.shape();
+    const std::size_t begin = data.size();
+    std::vector<float>& values = kept.emplace_back();
+    for (const float value : tensor.tensor.span<float>()) {
+      const std::uint16_t half = half_of(value);
+      data.append({static_cast<char>(half & 0xff), static_cast<char>(half >> 8)});
+      const std::uint32_t wide =
+          (half & 0x8000U) << 16 | ((half & 0x7fffU) == 0 ? 0 : ((half & 0x7fffU) << 13) + (112U << 23));
+      values.push_back(std::bit_cast<float>(wide));
+    }
+    tensor.tensor = Tensor(values.data(), DType::f32, shape);
+    const std::string sizes =
+        shape.rank() == 1 ? std::to_string(shape[0]) : std::to_string(shape[0]) + "," + std::to_string(shape[1]);
+    header += (header.empty() ? "{\"" : ",\"") + tensor.name + "\":{\"dtype\":\"F16\",\"shape\":[" + sizes +
+              "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(data.size()) + "]}";
+  }
+  header += "}";
+  std::string length(8, '\0');
+  for (std::size_t at = 0; at < 8; ++at) length[at] = static_cast<char>(header.size() >> (8 * at) & 0xff);
+  std::ofstream(out.path() / "model.safetensors", std::ios::binary) << length << header << data;
+  std::filesystem::copy_file(stored.folder / "config.json", out.path() / "config.json");
+  Bench bench;
+  DecoderLm section(bench.context("lm", true), {stored.config, {}}),
+      wide(bench.context("lm", true), {stored.config, {}});
+  load_weights(section, out.path()).or_throw();
+  ASSERT_TRUE(import_tensors(wide, wide.parameters().values(), expected, "expected").ok());
+  EXPECT_EQ(values_of(section), values_of(wide));
+}
+
+TEST(StateIo, an_index_names_the_files_of_weights) {
+  Bench bench;
+  const Stored stored("llama_untied");
+  const TemporaryFolder out;
+  const auto middle = stored.tensors.begin() + 5;
+  ASSERT_TRUE(write_safetensors(out.path() / "first.safetensors", {stored.tensors.begin(), middle}).ok());
+  ASSERT_TRUE(write_safetensors(out.path() / "second.safetensors", {middle, stored.tensors.end()}).ok());
+  std::filesystem::copy_file(stored.folder / "config.json", out.path() / "config.json");
+  const auto index = [&](const std::string& text) {
+    std::ofstream(out.path() / "model.safetensors.index.json") << R"({"weight_map": {)" << text << "}}";
+    DecoderLm section(bench.context("lm", true), {stored.config, {}});
+    const Status loaded = load_weights(section, out.path());
+    DecoderLm whole(bench.context("lm", true), {stored.config, {}});
+    load_weights(whole, stored.folder).or_throw();
+    if (loaded.ok()) EXPECT_EQ(values_of(section), values_of(whole));
+    return loaded.ok() ? "loaded" : loaded.error().message;
+  };
+  EXPECT_EQ(index(R"("a": "first.safetensors", "b": "second.safetensors")"), "loaded");
+  EXPECT_EQ(index(R"("a": "first.safetensors", "b": "third.safetensors")"),
+            (out.path() / "third.safetensors").string() + " is missing; model.safetensors.index.json names it");
+  EXPECT_NE(index(R"("a": "../x/first.safetensors")").find("model.safetensors.index.json: weight_map names the file"),
+            std::string::npos);
 }
 
 TEST(StateIo, shards_load_as_one_model) {

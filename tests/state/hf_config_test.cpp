@@ -138,6 +138,20 @@ TEST(HfConfig, variants_that_would_be_computed_wrongly_are_refused) {
   }
 }
 
+TEST(HfConfig, values_that_stand_under_two_names_must_agree) {
+  const auto heads = [](const std::string& to) { return with(gpt2_text, "\"n_head\": 12", to); };
+  EXPECT_EQ(parse_hf_config(heads("\"num_attention_heads\": 12"), "c").value_or_throw().heads, 12);
+  EXPECT_TRUE(parse_hf_config(heads("\"n_head\": 12, \"num_attention_heads\": 12"), "c").ok());
+  EXPECT_THAT(refusal(heads("\"n_head\": 12, \"num_attention_heads\": 6")),
+              HasSubstr("n_head = 12 contradicts num_attention_heads = 6"));
+  const auto rope = [](const std::string& to) { return with(llama_text, "\"rope_scaling\": null", to); };
+  EXPECT_TRUE(parse_hf_config(rope(R"("rope_theta": 5e5, "rope_parameters": {"rope_theta": 500000.0})"), "c").ok());
+  EXPECT_THAT(refusal(rope(R"("rope_theta": 10000.0, "rope_parameters": {"rope_theta": 500000.0})")),
+              HasSubstr("rope_parameters.rope_theta = 500000.0 contradicts rope_theta = 10000.0"));
+  EXPECT_THAT(refusal(rope(R"("rope_scaling": {"rope_theta": 1e3}, "rope_parameters": {"rope_theta": 2e3})")),
+              HasSubstr("rope_parameters.rope_theta = 2000.0 contradicts rope_scaling.rope_theta = 1000.0"));
+}
+
 TEST(HfConfig, an_unknown_model_type_names_the_supported_ones) {
   EXPECT_THAT(refusal(with(gpt2_text, "\"model_type\": \"gpt2\"", "\"model_type\": \"bert\"")),
               AllOf(HasSubstr("model_type = \"bert\""), HasSubstr("gpt2 and llama")));

@@ -202,8 +202,9 @@ Pending<LossSums> RepeatingTable::cross_entropy_head(const CrossEntropyHead& hea
 Pending<LossSums> RepeatingTable::distillation_head(const DistillationHead& head, const VocabularyPart& part) const {
   return part.group == nullptr ? distillation_head(head) : now().distillation_head(head, part);
 }
-void RepeatingTable::top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const {
-  call(&OperatorTable::top_k, logits, values, indices);
+void RepeatingTable::top_k(const Tensor& logits, const Tensor& values, const Tensor& indices,
+                           std::int64_t columns) const {
+  call(&OperatorTable::top_k, logits, values, indices, columns);
 }
 
 // ---- flat vectors: no pass has them ----

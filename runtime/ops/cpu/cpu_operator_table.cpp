@@ -261,8 +261,9 @@ Pending<LossSums> CpuOperatorTable::distillation_head(const DistillationHead& he
   return losses_.distillation(head, part);
 }
 
-void CpuOperatorTable::top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const {
-  cpu::top_k(isa_, logits, values, indices);
+void CpuOperatorTable::top_k(const Tensor& logits, const Tensor& values, const Tensor& indices,
+                             std::int64_t columns) const {
+  cpu::top_k(isa_, logits, values, indices, columns);
 }
 
 void CpuOperatorTable::adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean,

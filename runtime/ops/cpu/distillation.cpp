@@ -30,7 +30,8 @@ void choose_columns(LossCall& call, const VocabularyPart& part) {
   call.group = part.group;
   call.shared = call.head->shared_vocabulary;
   call.first = part.group == nullptr ? 0 : part.first;
-  call.columns = part.group == nullptr ? call.shared : std::clamp<std::int64_t>(call.shared - call.first, 0, own);
+  call.columns = {std::clamp<std::int64_t>(call.shared - call.first, 0, own), own};
+  call.rest = call.shared < (part.group == nullptr ? own : part.vocabulary);
 }
 
 /// The most logits of a row that any rank computes, of one model.
@@ -89,11 +90,11 @@ LossSums OutputLoss::run(const DistillationHead& head, const VocabularyPart& par
   call.head = &head;
   choose_columns(call, part);
   assert(student.targets.elements() == student.hidden.rows());
-  assert(!student.dhidden.defined() || student.head_backward != nullptr || call.columns == 0);
+  assert(!student.dhidden.defined() || student.head_backward != nullptr || call.columns.all == 0);
   LossSums sums;
   ScratchPool::Lease lease = scratch_->lease();
   const std::span<const std::int32_t> rows = rows_with_target(student.targets, lease);
-  const bool untouched = static_cast<std::int64_t>(rows.size()) < student.hidden.rows() || call.columns == 0;
+  const bool untouched = static_cast<std::int64_t>(rows.size()) < student.hidden.rows() || call.columns.all == 0;
   if (student.dhidden.defined() && untouched) {
     std::memset(student.dhidden.raw(), 0, student.dhidden.bytes());
   }

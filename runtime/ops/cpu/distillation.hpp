@@ -5,9 +5,7 @@
 // DL-1: working memory is O(rows of a block x (panel width + C)) when logits do not fit LossLimits, else at most twice
 //       LossLimits::logits_bytes more; it never grows with M x V.
 // DL-2: rows whose target is negative cost no product, add nothing to any sum, and get a zero dhidden.
-// DL-3: rows of dhead at or above shared_vocabulary are left as they are; those columns take part in no softmax, that
-// of
-//       the cross-entropy included.
+// DL-3: columns at or above shared_vocabulary are in the softmax of the cross-entropy, and in no divergence.
 // DL-4: results are the same bit for bit from run to run. Keeping logits or computing them again changes only how
 // products
 //       and f32 partial sums are grouped.
@@ -34,8 +32,8 @@ struct LossLimits {
 /// Thread-safe. `products` and `scratch` must outlive this. Contracts on top of the option structs:
 /// hidden, dhidden and the student's packs have one act dtype; teacher_hidden has that of teacher_head. Logits are f32;
 /// their gradient is rounded to act for the products. targets < shared_vocabulary. top_k: teacher_indices of a row are
-/// distinct; those outside [0, shared_vocabulary) are left out of p, and a row without any other has no divergence.
-/// Settings are to be checked once at start with validate() of distillation_settings.hpp.
+/// distinct; those outside [0, shared_vocabulary) are left out of p, and a row without any other makes kl and the
+/// gradients NaN. Settings are to be checked once at start with validate() of distillation_settings.hpp.
 class OutputLoss {
  public:
   OutputLoss(Isa isa, const MatrixProducts& products, ScratchPool& scratch, const LossLimits& limits = {});

@@ -27,15 +27,17 @@ std::span<T> take(ScratchPool::Lease& lease, std::int64_t count) {
 
 }  // namespace
 
-std::vector<ColumnRun> column_runs(const PackedWeight& student, const PackedWeight* teacher, std::int64_t columns) {
+std::vector<ColumnRun> column_runs(const PackedWeight& student, const PackedWeight* teacher,
+                                   const OwnColumns& columns) {
   std::vector<ColumnRun> runs;
   ColumnRun run;
-  while (run.first < columns) {
+  while (run.first < columns.all) {
+    run.shared = run.first < columns.shared;
     const PanelRange own = panel(student, run.student_panel);
     const std::int64_t own_end = own.first + own.count;
-    std::int64_t end = std::min(columns, own_end);
+    std::int64_t end = std::min(run.shared ? columns.shared : columns.all, own_end);
     std::int64_t other_end = -1;
-    if (teacher != nullptr) {
+    if (teacher != nullptr && run.shared) {
       const PanelRange other = panel(*teacher, run.teacher_panel);
       other_end = other.first + other.count;
       end = std::min(end, other_end);
@@ -49,8 +51,9 @@ std::vector<ColumnRun> column_runs(const PackedWeight& student, const PackedWeig
   return runs;
 }
 
-PanelLogits::PanelLogits(const PackedWeight& weight, const LossCall& call, ScratchPool::Lease& lease)
-    : weight_(&weight), used_panels_(panels_covering(weight, call.columns)), keep_all_(call.keep_logits) {
+PanelLogits::PanelLogits(const PackedWeight& weight, std::int64_t columns, const LossCall& call,
+                         ScratchPool::Lease& lease)
+    : weight_(&weight), used_panels_(panels_covering(weight, columns)), keep_all_(call.keep_logits) {
   std::int64_t all = 0;
   for (int index = 0; index < used_panels_; ++index) {
     widest_ = std::max(widest_, range(index).count);
@@ -83,10 +86,12 @@ float* PanelLogits::at(int index, std::int64_t row, std::int64_t column) const {
 LossBlock::LossBlock(const LossCall& call, ScratchPool::Lease& lease) : call_(&call) {
   const DistillationHead& head = *call.head;
   const bool computed_teacher = call.teacher == LossTerms::Teacher::dense && head.boundary == Boundary::hidden;
-  if (call.columns > 0) {
+  if (call.columns.all > 0) {
     runs_ = column_runs(*head.student.head, computed_teacher ? head.teacher_head : nullptr, call.columns);
-    z_ = PanelLogits(*head.student.head, call, lease);
-    if (computed_teacher) u_ = PanelLogits(*head.teacher_head, call, lease);
+    z_ = PanelLogits(*head.student.head, call.columns.all, call, lease);
+    if (computed_teacher && call.columns.shared > 0) {
+      u_ = PanelLogits(*head.teacher_head, call.columns.shared, call, lease);
+    }
   }
   const DType act = head.student.hidden.dtype();
   const Shape block{call.most_rows, head.student.hidden.columns()};
@@ -103,7 +108,8 @@ LossBlock::LossBlock(const LossCall& call, ScratchPool::Lease& lease) : call_(&c
     support_values_ = lease.floats(head.teacher_indices.columns());
   }
   const std::int64_t most_support = support_.empty() ? 0 : head.teacher_indices.columns();
-  joined_ = JoinedRows(call.group, *call.loss, {call.first, call.columns}, {call.most_rows, most_support}, lease);
+  const JoinedRows::Size size{call.most_rows, most_support, call.rest};
+  joined_ = JoinedRows(call.group, *call.loss, {call.first, call.columns.shared}, size, lease);
   if (!wants_gradient()) return;
   if (act == DType::bf16) rounded_ = lease.tensor(Shape{call.most_rows, z_.widest()}, DType::bf16);
   if (head.student.dhidden.defined()) dhidden_memory_ = lease.tensor(block, DType::f32);
@@ -158,10 +164,10 @@ void LossBlock::run_row_by_row(LossSums& sums) {
   for (const ColumnRun& run : runs_) compute(run);
   for (std::size_t i = 0; i < rows_.size(); ++i) {  // a row stays in the first-level cache through all its steps
     const auto r = static_cast<std::int64_t>(i);
-    for (const ColumnRun& run : runs_) call_->loss->scan(states_[i], columns(r, run));
+    for (const ColumnRun& run : runs_) scan(r, run);
     call_->loss->normalise(states_[i]);
     if (call_->loss->needs_mixture()) {
-      for (const ColumnRun& run : runs_) call_->loss->mix(states_[i], columns(r, run));
+      for (const ColumnRun& run : runs_) mix(r, run);
     }
     call_->loss->finish(states_[i], sums);
     if (!wants_gradient()) continue;
@@ -176,14 +182,14 @@ void LossBlock::run_in_passes(LossSums& sums) {
   const std::span<RowState> states = states_.first(rows_.size());
   for (const ColumnRun& run : runs_) {
     compute(run);
-    for (std::int64_t r = 0; r < rows; ++r) call_->loss->scan(states_[static_cast<std::size_t>(r)], columns(r, run));
+    for (std::int64_t r = 0; r < rows; ++r) scan(r, run);
   }
   joined_.join_scans(states);
   for (RowState& state : states) call_->loss->normalise(state);
   if (call_->loss->needs_mixture()) {
     for (const ColumnRun& run : runs_) {
       compute(run);
-      for (std::int64_t r = 0; r < rows; ++r) call_->loss->mix(states_[static_cast<std::size_t>(r)], columns(r, run));
+      for (std::int64_t r = 0; r < rows; ++r) mix(r, run);
     }
     joined_.join_mixtures(states);
   }
@@ -201,7 +207,17 @@ void LossBlock::run_in_passes(LossSums& sums) {
 
 void LossBlock::compute(const ColumnRun& run) {
   z_.compute(*call_->products, hidden_, run.student_panel);
-  if (teacher_hidden_.defined()) u_.compute(*call_->products, teacher_hidden_, run.teacher_panel);
+  if (teacher_hidden_.defined() && run.shared) u_.compute(*call_->products, teacher_hidden_, run.teacher_panel);
+}
+
+void LossBlock::scan(std::int64_t r, const ColumnRun& run) {
+  RowState& state = states_[static_cast<std::size_t>(r)];
+  if (run.shared) return call_->loss->scan(state, columns(r, run));
+  call_->loss->scan_rest(state, {z_.at(run.student_panel, r, run.first), nullptr, run.count});
+}
+
+void LossBlock::mix(std::int64_t r, const ColumnRun& run) {
+  if (run.shared) call_->loss->mix(states_[static_cast<std::size_t>(r)], columns(r, run));
 }
 
 RowLoss::Columns LossBlock::columns(std::int64_t r, const ColumnRun& run) {
@@ -226,10 +242,9 @@ RowLoss::Columns LossBlock::columns(std::int64_t r, const ColumnRun& run) {
 
 void LossBlock::gradient(std::int64_t r, const ColumnRun& run) {
   float* dz = z_.at(run.student_panel, r, run.first);
-  call_->loss->gradient(states_[static_cast<std::size_t>(r)], columns(r, run), dz);
-  const PanelRange range = z_.range(run.student_panel);
-  const std::int64_t padding = range.first + range.count - call_->columns;
-  if (run.first + run.count == call_->columns && padding > 0) std::fill_n(dz + run.count, padding, 0.0F);
+  const RowState& state = states_[static_cast<std::size_t>(r)];
+  if (run.shared) return call_->loss->gradient(state, columns(r, run), dz);
+  call_->loss->rest_gradient(state, {dz, nullptr, run.count}, dz);
 }
 
 void LossBlock::apply_gradient(int panel_index) {

@@ -14,16 +14,22 @@
 namespace maestro::cpu {
 
 /// A run of vocabulary columns inside one student panel and, where the teacher's logits are computed, one teacher
-/// panel.
+/// panel; all of them shared, or all of the rest.
 struct ColumnRun {
+  bool shared = true;
   int student_panel = 0;
   int teacher_panel = 0;
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
-/// Cuts [0, columns) at the panel edges of both weights; `teacher` may be null.
+/// Columns of one rank, counted from its first.
+struct OwnColumns {
+  std::int64_t shared = 0;  ///< below the shared vocabulary; may be none in a group
+  std::int64_t all = 0;     ///< those and the rest
+};
+/// Cuts [0, columns.all) at columns.shared and at the panel edges of both weights; `teacher` may be null.
 [[nodiscard]] std::vector<ColumnRun> column_runs(const PackedWeight& student, const PackedWeight* teacher,
-                                                 std::int64_t columns);
+                                                 const OwnColumns& columns);
 
 /// What all blocks of a call share.
 struct LossCall {
@@ -33,10 +39,11 @@ struct LossCall {
   const RowLoss* loss = nullptr;
   LossTerms::Teacher teacher = LossTerms::Teacher::none;
   Communicator* group = nullptr;  ///< whose ranks have the other columns; null: none are elsewhere
-  std::int64_t shared = 0;        ///< columns of the softmax, of all ranks: the shared vocabulary
+  std::int64_t shared = 0;        ///< columns of the divergence, of all ranks: the shared vocabulary
+  bool rest = false;              ///< some rank has columns behind it, for the cross-entropy alone
   std::int64_t first = 0;         ///< the first of this rank
-  std::int64_t columns = 0;       ///< how many of them this rank has, counted from its first; may be none in a group
-  std::int64_t most_rows = 0;     ///< of a block
+  OwnColumns columns;
+  std::int64_t most_rows = 0;  ///< of a block
   bool keep_logits = false;
 };
 
@@ -44,8 +51,8 @@ struct LossCall {
 class PanelLogits {
  public:
   PanelLogits() = default;
-  /// Takes memory for up to `rows` rows of the panels that cover [0, columns).
-  PanelLogits(const PackedWeight& weight, const LossCall& call, ScratchPool::Lease& lease);
+  /// Takes memory for a block's rows of the panels that cover [0, columns).
+  PanelLogits(const PackedWeight& weight, std::int64_t columns, const LossCall& call, ScratchPool::Lease& lease);
   /// The next block has `rows` rows; nothing is computed yet.
   void restart(std::int64_t rows);
   /// Fills the panel from hidden (rows, C) unless it is what is held already.
@@ -79,6 +86,8 @@ class LossBlock {
   void run_row_by_row(LossSums& sums);
   void run_in_passes(LossSums& sums);
   void compute(const ColumnRun& run);
+  void scan(std::int64_t r, const ColumnRun& run);
+  void mix(std::int64_t r, const ColumnRun& run);
   [[nodiscard]] RowLoss::Columns columns(std::int64_t r, const ColumnRun& run);
   void gradient(std::int64_t r, const ColumnRun& run);
   void apply_gradient(int panel_index);

@@ -99,6 +99,7 @@ SegmentMixture mix_segment(const SegmentGradient& call) {
   return {reduce_sum(teacher), reduce_sum(student)};
 }
 
+/// `Unit`: q and q1 are the same.
 template <GradientForm Form, bool Unit>
 void differentiate(const SegmentGradient& call) {
   const bool with_one = call.weight_one != 0;
@@ -140,7 +141,8 @@ void differentiate_at(const SegmentGradient& call) {
 }
 
 void differentiate_segment(const SegmentGradient& call) {
-  return call.inverse_t == 1.0F ? differentiate_at<true>(call) : differentiate_at<false>(call);
+  const bool unit = call.inverse_t == 1.0F && call.z.log_sum == call.z.log_sum_one;
+  return unit ? differentiate_at<true>(call) : differentiate_at<false>(call);
 }
 
 }  // namespace

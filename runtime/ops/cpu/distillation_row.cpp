@@ -11,6 +11,11 @@ namespace {
 constexpr float unseen = std::numeric_limits<float>::lowest();
 constexpr float impossible = -std::numeric_limits<float>::infinity();
 
+/// log(e^a + e^b).
+double log_of_sum(double a, double b) {
+  return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b)));
+}
+
 bool holds(const RowLoss::Columns& columns, std::int32_t column) {
   return column >= columns.first && column < columns.first + columns.segment.count;
 }
@@ -26,7 +31,7 @@ RowLoss::RowLoss(const LossKernels& kernels, const LossTerms& terms)
 void RowLoss::begin(RowState& row, std::int32_t target, std::span<SupportToken> support, const float* values) const {
   row = RowState{};
   row.target = target;
-  row.z_max = row.u_max = unseen;
+  row.z_max = row.u_max = row.rest_max = unseen;
   row.z_target = row.u_target = impossible;
   row.support = support;
   if (support.empty()) return;
@@ -84,8 +89,21 @@ void RowLoss::scan(RowState& row, const Columns& columns) const {
   }
 }
 
+void RowLoss::move_rest(RowState& row, float rest_max) {
+  if (row.rest_max != unseen) row.rest_one *= std::exp(double{row.rest_max} - rest_max);
+  row.rest_max = rest_max;
+}
+
+void RowLoss::scan_rest(RowState& row, const RowSegment& segment) const {
+  move_rest(row, std::max(row.rest_max, kernels_->maximum(segment.z, segment.count)));
+  row.rest_one += kernels_->scan({{segment.z, nullptr, segment.count}, row.rest_max, 0, 1, CrossTerm::none}).z_t;
+}
+
 void RowLoss::normalise(RowState& row) const {
-  row.z = {row.z_max, static_cast<float>(std::log(row.z_t)), static_cast<float>(std::log(row.z_one))};
+  row.log_one = std::log(row.z_one);
+  if (row.rest_one > 0)
+    row.log_one = log_of_sum(row.log_one, double{row.rest_max} - row.z_max + std::log(row.rest_one));
+  row.z = {row.z_max, static_cast<float>(std::log(row.z_t)), static_cast<float>(row.log_one)};
   if (dense()) row.u = {row.u_max, static_cast<float>(std::log(row.u_t)), static_cast<float>(std::log(row.u_one))};
 }
 
@@ -103,7 +121,7 @@ void RowLoss::mix(RowState& row, const Columns& columns) const {
 
 void RowLoss::finish(RowState& row, LossSums& sums) const {
   ++sums.tokens;
-  sums.ce += std::log(row.z_one) - (double{row.z_target} - row.z_max);
+  sums.ce += row.log_one - (double{row.z_target} - row.z_max);
   if (terms_.teacher == LossTerms::Teacher::none) return;
   if (dense()) sums.teacher_ce += std::log(row.u_one) - (double{row.u_target} - row.u_max);
   const double divergence = dense() ? dense_divergence(row) : support_divergence(row);
@@ -135,9 +153,9 @@ double RowLoss::log_m(double p, double q) const {
 }
 
 double RowLoss::support_divergence(RowState& row) const {
-  if (row.support.empty()) return 0;
-  if (terms_.divergence == Divergence::reverse_kl) return std::numeric_limits<double>::infinity();
   if (terms_.divergence == Divergence::js && !mixing_) return 0;
+  if (row.support.empty()) return std::numeric_limits<double>::quiet_NaN();
+  if (terms_.divergence == Divergence::reverse_kl) return std::numeric_limits<double>::infinity();
   double forward = 0;
   double teacher = 0;
   double student = 0;
@@ -172,8 +190,10 @@ void RowLoss::gradient(const RowState& row, const Columns& columns, float* dz) c
     call.form = terms_.divergence == Divergence::forward_kl   ? GradientForm::forward_kl
                 : terms_.divergence == Divergence::reverse_kl ? GradientForm::reverse_kl
                                                               : GradientForm::js;
-  } else if (row.support.empty() || nothing || terms_.divergence == Divergence::reverse_kl) {
+  } else if (terms_.teacher == LossTerms::Teacher::none || nothing || terms_.divergence == Divergence::reverse_kl) {
     call.weight = 0;
+  } else if (row.support.empty()) {
+    call.weight = std::numeric_limits<float>::quiet_NaN();
   } else if (terms_.divergence == Divergence::js) {
     const double outside = -std::log1p(-terms_.beta) - row.student_divergence;
     call.weight = static_cast<float>(call.weight * (1 - terms_.beta) * outside);
@@ -182,6 +202,15 @@ void RowLoss::gradient(const RowState& row, const Columns& columns, float* dz) c
   if (!row.support.empty() && call.weight != 0) correct_support(row, columns, dz);
   if (holds(columns, row.target))
     dz[row.target - columns.first] -= static_cast<float>((1 - terms_.alpha) * terms_.scale);
+}
+
+void RowLoss::rest_gradient(const RowState& row, const RowSegment& segment, float* dz) const {
+  SegmentGradient call;
+  call.segment = {segment.z, nullptr, segment.count};
+  call.dz = dz;
+  call.z = {row.z.max, row.z.log_sum_one, row.z.log_sum_one};
+  call.weight_one = static_cast<float>((1 - terms_.alpha) * terms_.scale);
+  kernels_->gradient(call);
 }
 
 void RowLoss::correct_support(const RowState& row, const Columns& columns, float* dz) const {

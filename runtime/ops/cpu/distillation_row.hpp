@@ -2,6 +2,8 @@
 //
 // Order of calls per row: begin, scan every segment, normalise, then (if needs_mixture()) mix every segment, then
 // finish, then gradient of any segment. How a row is cut into segments changes only the grouping of f32 partial sums.
+// Columns behind the shared vocabulary are the rest: they are in the softmax of the cross-entropy, and p and q are over
+// the other columns alone.
 //
 // Values: distillation_options.hpp. Derivatives with respect to z / T:
 //   forward_kl  q - p                                      (Hinton et al. 2015, eq. 2)
@@ -12,6 +14,7 @@
 // Top-k teacher (boundary = top_k): p is the softmax of the k values / T and zero elsewhere; q spans the vocabulary.
 //   forward_kl  sums over the k tokens. js: tokens outside contribute q log(1 / (1 - beta)) to KL(q || m).
 //   reverse_kl  is infinite, since p is zero outside; validate() rejects it. teacher_ce is not known and stays 0.
+// Without any of the k tokens in the shared vocabulary the divergence and the gradient are no numbers.
 #pragma once
 
 #include <span>
@@ -44,13 +47,16 @@ struct RowState {
   std::int32_t target = 0;
   float z_max = 0;
   float u_max = 0;
+  float rest_max = 0;
   float z_target = 0;
   float u_target = 0;
+  double rest_one = 0;  ///< sum of exp(z - rest_max) over the rest
   double z_t = 0;
   double z_one = 0;
   double u_t = 0;
   double u_one = 0;
   double cross = 0;
+  double log_one = 0;  ///< log of the sum of exp(z - z_max) over all columns; valid after normalise()
   double mixture_teacher = 0;
   double mixture_student = 0;
   double divergence = 0;          ///< valid after finish()
@@ -75,14 +81,19 @@ class RowLoss {
   /// `support` (top_k only) has its columns set; values[i] is the teacher's logit of support[i].
   void begin(RowState& row, std::int32_t target, std::span<SupportToken> support, const float* values) const;
   void scan(RowState& row, const Columns& columns) const;
+  /// `segment` is of the rest; its u is not looked at.
+  void scan_rest(RowState& row, const RowSegment& segment) const;
   /// Moves what was scanned so far to maxima that are no smaller, such as those of other ranks' tokens too.
   void move_maxima(RowState& row, float z_max, float u_max) const;
+  static void move_rest(RowState& row, float rest_max);
   void normalise(RowState& row) const;
   void mix(RowState& row, const Columns& columns) const;
   /// Adds the row to ce, kl, teacher_ce and tokens of `sums`; total is the caller's.
   void finish(RowState& row, LossSums& sums) const;
   /// d(scale * total) / dz of the columns, overwriting dz, which may be columns.segment.z.
   void gradient(const RowState& row, const Columns& columns, float* dz) const;
+  /// The same of columns of the rest.
+  void rest_gradient(const RowState& row, const RowSegment& segment, float* dz) const;
 
  private:
   [[nodiscard]] bool dense() const { return terms_.teacher == LossTerms::Teacher::dense; }

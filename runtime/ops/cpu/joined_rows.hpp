@@ -18,13 +18,14 @@ class JoinedRows {
   struct Size {
     std::int64_t rows = 0;     ///< of a block, at most
     std::int64_t support = 0;  ///< support tokens of a row, at most
+    bool rest = false;         ///< some rank has columns of the rest
   };
   struct Tokens {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
   JoinedRows() = default;
-  /// `own`: the tokens that this rank scans. `group` may be null; `loss` must outlive this.
+  /// `own`: the shared tokens that this rank scans. `group` may be null; `loss` must outlive this.
   JoinedRows(Communicator* group, const RowLoss& loss, Tokens own, Size size, ScratchPool::Lease& lease);
 
   /// After RowLoss::scan() of all own segments, before normalise(). Two collectives.
@@ -34,11 +35,14 @@ class JoinedRows {
 
  private:
   void offer_scan(const RowState& row, float* to) const;
+  void take_scan(RowState& row, const float* from) const;
+  [[nodiscard]] std::int64_t values_of(const RowState& row) const;
   [[nodiscard]] bool owns(std::int32_t token) const { return token >= own_.first && token < own_.first + own_.count; }
 
   Communicator* group_ = nullptr;
   const RowLoss* loss_ = nullptr;
   Tokens own_;
+  bool rest_ = false;
   float* values_ = nullptr;
 };
 

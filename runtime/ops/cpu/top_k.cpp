@@ -67,13 +67,13 @@ class WorstFirstHeap {
 
 }  // namespace
 
-void top_k(Isa isa, const Tensor& logits, const Tensor& values, const Tensor& indices) {
+void top_k(Isa isa, const Tensor& logits, const Tensor& values, const Tensor& indices, std::int64_t columns) {
   const TopKKernels& kernels = top_k_kernels(isa);
-  const std::int64_t vocabulary = logits.columns();
+  const std::int64_t vocabulary = columns == 0 ? logits.columns() : columns;
   const std::int64_t k = values.columns();
   assert(k >= 1 && k <= vocabulary && indices.shape() == values.shape() && values.rows() == logits.rows());
   for (std::int64_t r = 0; r < logits.rows(); ++r) {
-    const float* row = logits.data<float>() + r * vocabulary;
+    const float* row = logits.data<float>() + r * logits.columns();
     WorstFirstHeap heap(values.data<float>() + r * k, indices.data<std::int32_t>() + r * k);
     heap.fill(row, k);
     // Later columns lose ties, so only a strictly larger value (or a NaN) can enter.

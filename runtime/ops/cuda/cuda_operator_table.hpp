@@ -111,7 +111,8 @@ class CudaOperatorTable final : public OperatorTable {
   /// The group works in the order of the stream, on memory().
   Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const override;
   Pending<LossSums> distillation_head(const DistillationHead& head, const VocabularyPart& part) const override;
-  void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const override;
+  void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices,
+             std::int64_t columns = 0) const override;
 
   void adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean, std::span<float> variance,
              const AdamWStep& step) const override;

@@ -11,8 +11,8 @@ void cut_loss_rows(const Launch& at, const LossPart& part, Communicator& group) 
     return Tensor(at.workspace->take_array<float>(count), DType::f32, Shape{rows, columns});
   };
   const std::int64_t k = part.teacher.indices.defined() ? part.teacher.indices.columns() : 0;
-  const PartSums own{taken(2), taken(part_sums(k)), taken(2)};
-  const Tensor maxima = taken(2);
+  const PartSums own{taken(part_maxima(part.rest)), taken(part_sums(k, part.rest)), taken(2)};
+  const Tensor maxima = taken(part_maxima(part.rest));
   scan_part(at, part, own);
   cast(at, own.maxima, maxima);
   group.all_reduce_max(maxima.span<float>());

@@ -87,11 +87,12 @@ struct RowLosses {
 };
 struct LossRows {
   Tensor logits;                ///< (R, N) f32 or act; overwritten by dlogits where `gradient`
-  std::int64_t vocabulary = 0;  ///< columns of the softmax; those from here to N get gradient 0
+  std::int64_t vocabulary = 0;  ///< columns of the divergence and of the cross-entropy
   Tensor targets;               ///< (R) i32 below vocabulary; -1: gradient 0
   double scale = 0;             ///< of the gradient
   bool gradient = false;
   RowLosses losses;
+  std::int64_t rest = 0;  ///< columns behind those, of the cross-entropy alone; the others to N get gradient 0
 };
 /// dlogits = scale (softmax - onehot); ce = -log softmax[target].
 void cross_entropy_rows(const Launch& at, const LossRows& rows);
@@ -116,8 +117,9 @@ void distillation_rows(const Launch& at, const LossRows& rows, const TeacherRows
 /// order; with `accumulate` added to what it holds.
 void sum_rows(const Launch& at, const Tensor& targets, const RowLosses& losses, const DistillationWeights& weights,
               LossSums* sums, bool accumulate);
-/// Of logits f32 or bf16; k <= 256. NaN comes first, as on the processor.
-void top_k(const Launch& at, const Tensor& logits, const Tensor& values, const Tensor& indices);
+/// Of the first `columns` (0: all) of logits f32 or bf16; k <= 256. NaN comes first, as on the processor.
+void top_k(const Launch& at, const Tensor& logits, const Tensor& values, const Tensor& indices,
+           std::int64_t columns = 0);
 
 // ---- flat vectors ----
 /// AdamW; the gradient is set to zero on the way. `copy`, where not null, gets the new value in bf16.

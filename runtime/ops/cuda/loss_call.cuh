@@ -24,6 +24,7 @@ LossCall<Z, U> loss_call(const LossRows& rows, const TeacherRows& teacher, const
   call.u_stride = teacher.logits.columns();
   call.k = teacher.indices.defined() ? static_cast<int>(teacher.indices.columns()) : 0;
   call.vocabulary = static_cast<int>(rows.vocabulary);
+  call.rest = static_cast<int>(rows.rest);
   call.copy_columns = static_cast<int>(loss_copy_columns(rows.vocabulary));
   call.whole = call.vocabulary;
   call.divergence = weights.divergence;

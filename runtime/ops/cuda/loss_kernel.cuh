@@ -58,7 +58,22 @@ struct LossRow {
     if constexpr (dense) u_factor = result.u.join(call.numbers);
     if constexpr (Form == LossForm::forward_kl) result.cross = block_sum(result.cross * u_factor);
     if constexpr (Form == LossForm::reverse_kl) result.cross = block_sum(result.cross * z_factor);
+    if (call.rest > 0) result.rest = scan_rest();
     return result;
+  }
+
+  __device__ RunningSums scan_rest() const {
+    const LossNumbers at_one;
+    RunningSums sums;
+    const int end = call.vocabulary + call.rest;
+    for (int column = call.vocabulary + static_cast<int>(threadIdx.x); column < end;
+         column += static_cast<int>(blockDim.x)) {
+      const float z_now = to_float(z[column]);
+      sums.raise(z_now, at_one);
+      sums.add(z_now, at_one);
+    }
+    sums.join(at_one);
+    return sums;
   }
 
   __device__ RowMixture mixture(const element::Normaliser& of_z, const element::Normaliser& of_u) const {
@@ -98,10 +113,14 @@ struct LossRow {
       for (int i = 0; i < V; ++i) {
         float dz = logit_gradient<Form>(z_now[i], u_now[i], of_z, of_u, numbers, divergence);
         if (column + i == target) dz -= numbers.weight_one;
-        z_now[i] = column + i < call.vocabulary ? dz : 0.0F;
+        z_now[i] = column + i < call.vocabulary ? dz : rest_gradient(column + i, of_z, numbers);
       }
       store_floats(z + column, z_now);
     }
+  }
+  __device__ float rest_gradient(int column, const element::Normaliser& of_z, const LossNumbers& numbers) const {
+    if (column >= call.vocabulary + call.rest || numbers.weight_one == 0) return 0;
+    return numbers.weight_one * of_z.probability_at_one(to_float(z[column]));
   }
   __device__ void write_zeros() const {
     const float zeros[V] = {};
@@ -156,9 +175,10 @@ __device__ __forceinline__ void finish_row(const Row& work, std::int64_t row, co
                                            const TargetLogits& target, const SupportToken& support,
                                            const RowMixture* mixture) {
   const auto& call = work.call;
-  const element::Normaliser of_z = scan.z.normaliser();
+  const element::Normaliser of_z = scan.student();
   element::Normaliser of_u;
   LossNumbers numbers = call.numbers;
+  numbers.unit = numbers.unit && of_z.log_sum == of_z.log_sum_one;
   DenseDivergence dense;
   SupportLoss sparse;
   if constexpr (has_dense_teacher(Form)) {

@@ -12,7 +12,7 @@ static_assert(part_sums(0) == record_floats);
 
 PartRows rows_of(const PartSums& sums) {
   return {data_of<float>(sums.maxima), data_of<float>(sums.sums), data_of<float>(sums.mixtures),
-          static_cast<int>(sums.sums.columns())};
+          static_cast<int>(sums.sums.columns()), static_cast<int>(sums.maxima.columns())};
 }
 
 /// Calls body(FormOf<...>(), width flag, call) for a part with rows.

@@ -7,10 +7,13 @@ namespace maestro::cuda {
 
 /// What ranks exchange, by row.
 struct PartRows {
-  float* maxima;    // (R, 2): of z and of u
-  float* sums;      // (R, stride)
+  float* maxima;    // (R, maxima_stride): of z, of u and, where that is 3, of the rest
+  float* sums;      // (R, stride); the last of the rest, where there is one
   float* mixtures;  // (R, 2)
   int stride;
+  int maxima_stride;
+
+  __device__ bool rest() const { return maxima_stride == 3; }
 };
 
 /// A row's sums as they lie in memory; the logits of the support follow.
@@ -39,10 +42,10 @@ __global__ void __launch_bounds__(loss_most_threads) scan_part_kernel(LossCall<Z
   const std::int64_t row = blockIdx.x;
   const LossRow<Form, V, Z, U> work(call, row, nullptr);
   float* sums = parts.sums + row * parts.stride;
-  float* maxima = parts.maxima + row * 2;
+  float* maxima = parts.maxima + row * parts.maxima_stride;
   const auto thread = static_cast<int>(threadIdx.x);
   if (work.ignored) {  // on every rank
-    if (thread < 2) maxima[thread] = 0;
+    if (thread < parts.maxima_stride) maxima[thread] = 0;
     for (int i = thread; i < parts.stride; i += static_cast<int>(blockDim.x)) sums[i] = 0;
     return;
   }
@@ -60,6 +63,8 @@ __global__ void __launch_bounds__(loss_most_threads) scan_part_kernel(LossCall<Z
   if (thread != 0) return;
   maxima[0] = scan.z.max;
   maxima[1] = scan.u.max;
+  if (parts.rest()) maxima[2] = scan.rest.max;
+  if (parts.rest()) sums[parts.stride - 1] = scan.rest.at_one;
   const float shift = (reference.u - scan.u.max) - (reference.z - scan.z.max);
   float cross = scan.cross;
   if constexpr (Form == LossForm::forward_kl) cross += shift * scan.u.at_t;
@@ -70,15 +75,17 @@ __global__ void __launch_bounds__(loss_most_threads) scan_part_kernel(LossCall<Z
 /// Body for for_rows_kernel: a row's sums for maxima that are no smaller.
 struct MovedPartRows {
   PartRows parts;
-  const float* joint;  // (R, 2)
+  const float* joint;  // as parts.maxima
   float inverse_t;
   LossForm form;
 
   __device__ void operator()(std::int64_t row, int) const {
     float* sums = parts.sums + row * parts.stride;
     PartRecord record = read_record(sums);
-    const float dz = parts.maxima[row * 2] - joint[row * 2];
-    const float du = parts.maxima[row * 2 + 1] - joint[row * 2 + 1];
+    const float* own = parts.maxima + row * parts.maxima_stride;
+    const float* all = joint + row * parts.maxima_stride;
+    const float dz = own[0] - all[0];
+    const float du = own[1] - all[1];
     const float z_factor = element::exponential(dz * inverse_t);
     const float u_factor = element::exponential(du * inverse_t);
     if (form == LossForm::forward_kl) record.cross = u_factor * (record.cross + (du - dz) * record.u_t);
@@ -88,12 +95,18 @@ struct MovedPartRows {
     record.z_one *= element::exponential(dz);
     record.u_one *= element::exponential(du);
     write_record(record, sums);
+    if (parts.rest()) sums[parts.stride - 1] *= element::exponential(own[2] - all[2]);
   }
 };
 
 /// The scan of the whole vocabulary.
-__device__ __forceinline__ RowScan joint_scan(const PartRecord& record, const float* maxima) {
+__device__ __forceinline__ RowScan joint_scan(const PartRecord& record, const PartRows& parts, std::int64_t row) {
+  const float* maxima = parts.maxima + row * parts.maxima_stride;
   RowScan scan;
+  if (parts.rest()) {
+    const float sum = parts.sums[row * parts.stride + parts.stride - 1];
+    scan.rest = {maxima[2], sum, sum};
+  }
   scan.z = {maxima[0], record.z_t, record.z_one};
   scan.u = {maxima[1], record.u_t, record.u_one};
   scan.cross = record.cross;
@@ -108,7 +121,7 @@ __global__ void __launch_bounds__(loss_most_threads) mix_part_kernel(LossCall<Z,
   const LossRow<LossForm::js, V, Z, U> work(call, row, nullptr);
   RowMixture mixture;
   if (!work.ignored) {
-    const RowScan scan = joint_scan(read_record(parts.sums + row * parts.stride), parts.maxima + row * 2);
+    const RowScan scan = joint_scan(read_record(parts.sums + row * parts.stride), parts, row);
     mixture = work.mixture(scan.z.normaliser(), scan.u.normaliser());
   }
   if (threadIdx.x != 0) return;
@@ -123,7 +136,7 @@ __global__ void __launch_bounds__(loss_most_threads) finish_part_kernel(LossCall
   if (work.ignored) return work.write_ignored(row);
   const float* sums = parts.sums + row * parts.stride;
   const PartRecord record = read_record(sums);
-  const RowScan scan = joint_scan(record, parts.maxima + row * 2);
+  const RowScan scan = joint_scan(record, parts, row);
   SupportToken support;
   if constexpr (Form == LossForm::top_k) {
     support = SupportToken::of(call, row, work.z);

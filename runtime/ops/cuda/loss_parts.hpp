@@ -16,26 +16,31 @@
 namespace maestro::cuda {
 
 struct LossPart {
-  LossRows rows;        ///< logits of this rank's tokens, `vocabulary` of them in the softmax; targets of the whole one
+  LossRows rows;        ///< logits of this rank's tokens, `vocabulary` of them shared; targets of the whole vocabulary
   TeacherRows teacher;  ///< logits of the same tokens, or the whole top k; neither: cross-entropy alone
   DistillationWeights weights;
   std::int64_t first = 0;             ///< this rank's first token
-  std::int64_t whole_vocabulary = 0;  ///< tokens of the softmax of all ranks
+  std::int64_t whole_vocabulary = 0;  ///< shared tokens of all ranks
+  bool rest = false;                  ///< some rank has tokens of the cross-entropy alone (LossRows::rest)
 };
 
 /// Numbers of rows, f32, that ranks exchange.
 struct PartSums {
-  Tensor maxima;    ///< (R, 2)
-  Tensor sums;      ///< (R, part_sums(k)), k of a top-k teacher or 0
+  Tensor maxima;    ///< (R, part_maxima(rest))
+  Tensor sums;      ///< (R, part_sums(k, rest)), k of a top-k teacher or 0
   Tensor mixtures;  ///< (R, 2), of js
 };
-[[nodiscard]] constexpr std::int64_t part_sums(std::int64_t k) {
-  return 7 + k;  // sums of exponentials of z and u at T and at 1, the target's logits, the cross term; the support's
+[[nodiscard]] constexpr std::int64_t part_maxima(bool rest = false) {
+  return rest ? 3 : 2;  // of z and u, and of the rest
+}
+[[nodiscard]] constexpr std::int64_t part_sums(std::int64_t k, bool rest = false) {
+  // Sums of exponentials of z and u at T and at 1, the target's logits, the cross term; the support's; the rest's sum.
+  return 7 + k + (rest ? 1 : 0);
 }
 [[nodiscard]] bool has_mixture(const LossPart& part);
 
 void scan_part(const Launch& at, const LossPart& part, const PartSums& own);
-/// `maxima` (R, 2): those of all ranks.
+/// `maxima`, as own.maxima: those of all ranks.
 void move_part(const Launch& at, const LossPart& part, const PartSums& own, const Tensor& maxima);
 void mix_part(const Launch& at, const LossPart& part, const PartSums& joint);
 void finish_part(const Launch& at, const LossPart& part, const PartSums& joint);

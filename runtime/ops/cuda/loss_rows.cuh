@@ -29,7 +29,7 @@ struct LossNumbers {
   float weight = 0;      ///< of the divergence: alpha T scale
   float weight_one = 0;  ///< of cross-entropy: (1 - alpha) scale
   float beta = 0.5F;
-  bool unit = true;       ///< T is 1
+  bool unit = true;       ///< T is 1, and both softmaxes of the student are the same
   bool mixing = false;    ///< js with 0 < beta < 1; at the ends js is zero
   bool gradient = false;  ///< z is overwritten
 };
@@ -47,7 +47,8 @@ struct LossCall {
   std::int64_t z_stride;
   std::int64_t u_stride;
   int k;
-  int vocabulary;         // columns of both softmaxes; those of z above get gradient 0
+  int vocabulary;         // columns of the divergence and of the cross-entropy
+  int rest;               // columns behind those, of the cross-entropy alone; those of z above get gradient 0
   int copy_columns;       // loss_copy_columns(vocabulary)
   int first;              // token of column 0; 0 unless the vocabulary is cut
   int whole;              // tokens of the softmax in all parts of the vocabulary
@@ -96,6 +97,17 @@ struct RowScan {
   float cross = 0;
   float z0 = 0;  ///< what cross subtracts from logits
   float u0 = 0;
+  RunningSums rest;  ///< at temperature 1, of the columns of the cross-entropy alone; nothing without any
+
+  /// Of z: log_sum over the vocabulary, log_sum_one over the rest as well.
+  __device__ element::Normaliser student() const {
+    element::Normaliser of_z = z.normaliser();
+    if (rest.at_one == 0) return of_z;
+    const float other = rest.max - z.max + element::logarithm(rest.at_one);
+    const float larger = element::larger(of_z.log_sum_one, other);
+    of_z.log_sum_one = larger + log1pf(element::exponential(-fabsf(of_z.log_sum_one - other)));
+    return of_z;
+  }
 };
 struct TargetLogits {
   float z = 0;

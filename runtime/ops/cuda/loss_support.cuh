@@ -66,7 +66,11 @@ __device__ inline SupportLoss support_loss(const SupportToken& token, const elem
   SupportLoss loss;
   const float log_q = of_z.log_probability(token.z, numbers.inverse_t);
   const bool any = block_max(token.valid ? 1 : 0) > 0;
-  if (!any || (divergence == Divergence::js && !numbers.mixing)) return loss;
+  if (divergence == Divergence::js && !numbers.mixing) return loss;
+  if (!any) {
+    loss.divergence = loss.weight = __uint_as_float(0x7fc00000U);  // NaN
+    return loss;
+  }
   if (divergence == Divergence::js) return js_of_support(token, log_q, numbers);
   if (divergence == Divergence::reverse_kl) {
     loss.divergence = __uint_as_float(0x7f800000U);  // infinity

@@ -63,20 +63,22 @@ class Columns {
       : ranks_(part.group == nullptr ? 1 : part.group->size()) {
     const bool whole = part.group == nullptr;
     first_ = whole ? 0 : part.first;
-    softmax_ = std::clamp<std::int64_t>(head.shared_vocabulary - first_, 0, head.student.vocabulary);
-    student_ = softmax_ == 0 ? 0 : head.student.vocabulary;
+    student_ = head.student.vocabulary;
+    shared_ = std::clamp<std::int64_t>(head.shared_vocabulary - first_, 0, student_);
+    any_rest_ = head.shared_vocabulary < (whole ? student_ : part.vocabulary);
     widest_student_ = widest(whole ? head.student.vocabulary : part.vocabulary);
     if (!computed_teacher) return;
     widest_teacher_ = widest(head.teacher_vocabulary);
-    if (softmax_ > 0)
-      teacher_ = whole ? head.teacher_vocabulary : rank_part(head.teacher_vocabulary, *part.group).count;
+    if (shared_ > 0) teacher_ = whole ? head.teacher_vocabulary : rank_part(head.teacher_vocabulary, *part.group).count;
   }
   [[nodiscard]] std::int64_t first() const { return first_; }
-  /// Of the student's logits in memory, and among them from the left those of the softmax. Without any of the softmax
-  /// there is nothing to compute, and no logits.
+  /// Of the student's logits in memory, and among them from the left those of the shared vocabulary; the rest is in the
+  /// cross-entropy alone.
   [[nodiscard]] std::int64_t student() const { return student_; }
-  [[nodiscard]] std::int64_t softmax() const { return softmax_; }
-  /// Of teacher logits that are computed here; at least softmax() or none.
+  [[nodiscard]] std::int64_t shared() const { return shared_; }
+  /// Some rank has columns of the rest.
+  [[nodiscard]] bool any_rest() const { return any_rest_; }
+  /// Of teacher logits that are computed here; at least shared() or none.
   [[nodiscard]] std::int64_t teacher() const { return teacher_; }
   /// The most of any rank, which all ranks know.
   [[nodiscard]] std::int64_t widest_student() const { return widest_student_; }
@@ -87,7 +89,8 @@ class Columns {
   std::int64_t ranks_;
   std::int64_t first_ = 0;
   std::int64_t student_ = 0;
-  std::int64_t softmax_ = 0;
+  std::int64_t shared_ = 0;
+  bool any_rest_ = false;
   std::int64_t teacher_ = 0;
   std::int64_t widest_student_ = 0;
   std::int64_t widest_teacher_ = 0;
@@ -100,10 +103,10 @@ class TeacherBlocks {
       : head_(head) {
     if (head.boundary == Boundary::hidden) {
       logits_.emplace(workspace, rows, columns.teacher(), head.teacher_hidden.dtype());
-    } else if (head.boundary == Boundary::logits && columns.softmax() == 0) {
+    } else if (head.boundary == Boundary::logits && columns.shared() == 0) {
       logits_.emplace(workspace, rows, 0, head.teacher_logits.dtype());  // what is given may be undefined
     }
-    computed_ = head.boundary == Boundary::hidden && columns.softmax() > 0;
+    computed_ = head.boundary == Boundary::hidden && columns.shared() > 0;
   }
   [[nodiscard]] TeacherRows rows(LtProducts& products, std::int64_t first, std::int64_t count) const {
     if (head_.boundary == Boundary::top_k)
@@ -183,10 +186,16 @@ Pending<LossSums> CudaOperatorTable::output_loss(const DistillationHead& head, c
     const std::int64_t count = std::min(most, rows - first);
     const TeacherRows teacher_rows = teacher ? teacher->rows(engines_->products, first, count) : TeacherRows();
     const Tensor logits = student.forward(engines_->products, first, count);
-    const LossRows block{logits,     columns.softmax(),  part_of(call.targets, first, count),
-                         call.scale, student.gradient(), part_of(losses, first, count)};
+    const LossRows block{logits,
+                         columns.shared(),
+                         part_of(call.targets, first, count),
+                         call.scale,
+                         student.gradient(),
+                         part_of(losses, first, count),
+                         columns.student() - columns.shared()};
     if (part.group != nullptr) {
-      cut_loss_rows(at(), {block, teacher_rows, weights, columns.first(), head.shared_vocabulary}, *part.group);
+      const LossPart own{block, teacher_rows, weights, columns.first(), head.shared_vocabulary, columns.any_rest()};
+      cut_loss_rows(at(), own, *part.group);
     } else if (teacher) {
       distillation_rows(at(), block, teacher_rows, weights);
     } else {
@@ -219,8 +228,9 @@ Pending<LossSums> CudaOperatorTable::distillation_head(const DistillationHead& h
   return output_loss(head, part, true);
 }
 
-void CudaOperatorTable::top_k(const Tensor& logits, const Tensor& values, const Tensor& indices) const {
-  cuda::top_k(at(), logits, values, indices);
+void CudaOperatorTable::top_k(const Tensor& logits, const Tensor& values, const Tensor& indices,
+                              std::int64_t columns) const {
+  cuda::top_k(at(), logits, values, indices, columns);
 }
 
 }  // namespace maestro::cuda

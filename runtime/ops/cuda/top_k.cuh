@@ -30,10 +30,11 @@ __device__ __forceinline__ int index_of(RankKey key) {
 
 template <class T>
 struct TopKCall {
-  const T* logits;        // (M, columns)
+  const T* logits;        // (M, stride)
   float* values;          // (M, k)
   std::int32_t* indices;  // (M, k)
-  int columns;
+  std::int64_t stride;
+  int columns;  // of a row, from its first, that are looked at
   int k;
 };
 
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(select_threads) top_k_kernel(TopKCall<T> call)
   MAESTRO_SHARED(RankKey, found, most_k);
   MAESTRO_SHARED(int, count, 1);
   const auto thread = static_cast<int>(threadIdx.x);
-  const T* row = call.logits + std::int64_t{blockIdx.x} * call.columns;
+  const T* row = call.logits + std::int64_t{blockIdx.x} * call.stride;
   const RankKey least = kth_key(row, call, of_warps);
   if (thread < most_k) found[thread] = 0;
   if (thread == 0) *count = 0;

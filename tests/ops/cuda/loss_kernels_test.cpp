@@ -11,7 +11,8 @@ namespace {
 struct Problem {
   std::int64_t rows = 5;
   std::int64_t vocabulary = 64;
-  std::int64_t columns = 64;  ///< of the logits, with padding
+  std::int64_t columns = 64;  ///< of the logits, with the rest and padding
+  std::int64_t rest = 0;      ///< columns behind the vocabulary, of the cross-entropy alone
   DType student = DType::f32;
   DType teacher = DType::f32;
   bool with_teacher = true;
@@ -31,7 +32,8 @@ class LossKernels : public KernelTest {
   OwnedTensor logits(const Problem& problem, DType dtype) {
     OwnedTensor made = random(dtype, {problem.rows, problem.columns}, 3);
     for (std::int64_t i = 0; i < problem.rows * problem.columns; ++i) {
-      made.set(i, i % problem.columns < problem.vocabulary ? made.get(i) + problem.offset : 1e4);
+      const std::int64_t used = problem.vocabulary + problem.rest;
+      made.set(i, i % problem.columns < used ? made.get(i) + problem.offset : 1e4);
     }
     return made;
   }
@@ -85,6 +87,7 @@ class LossKernels : public KernelTest {
     rows.vocabulary = problem.vocabulary;
     rows.targets = upload(*targets_);
     rows.scale = scale;
+    rows.rest = problem.rest;
     rows.gradient = true;
     rows.losses = {empty(DType::f32, {problem.rows}), empty(DType::f32, {problem.rows}),
                    empty(DType::f32, {problem.rows})};
@@ -125,7 +128,7 @@ class LossKernels : public KernelTest {
  private:
   void add_row(const cpu::RowLoss& loss, std::int64_t row, Answer& answer) const {
     const Problem& p = problem_;
-    const auto vocabulary = static_cast<std::size_t>(p.vocabulary);
+    const auto vocabulary = static_cast<std::size_t>(p.vocabulary + p.rest);
     std::vector<float> z(vocabulary);
     std::vector<float> u(vocabulary);
     std::vector<float> dz(static_cast<std::size_t>(p.columns));
@@ -148,11 +151,14 @@ class LossKernels : public KernelTest {
       loss.begin(state, target, support, values.data());
       const bool dense = p.with_teacher && p.k == 0;
       const cpu::RowLoss::Columns columns{{z.data(), dense ? u.data() : nullptr, p.vocabulary}, 0};
+      const cpu::RowSegment rest{z.data() + p.vocabulary, nullptr, p.rest};
       loss.scan(state, columns);
+      if (p.rest > 0) loss.scan_rest(state, rest);
       loss.normalise(state);
       if (loss.needs_mixture()) loss.mix(state, columns);
       loss.finish(state, sums);
       loss.gradient(state, columns, dz.data());
+      if (p.rest > 0) loss.rest_gradient(state, rest, dz.data() + p.vocabulary);
     }
     answer.sums.ce += sums.ce;
     answer.sums.kl += sums.kl;
@@ -195,6 +201,25 @@ TEST_F(LossKernels, divergences_at_any_temperature) {
             expect_agreement(problem);
           }
         }
+      }
+    }
+  }
+}
+
+TEST_F(LossKernels, columns_of_the_cross_entropy_alone) {
+  for (const auto& [vocabulary, rest] :
+       std::initializer_list<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {7, 30}, {64, 8}, {50, 3}, {3, 700}}) {
+    for (const double temperature : {1.0, 2.0}) {
+      for (const DType act : both_types) {
+        Problem problem{.rows = 4, .vocabulary = vocabulary, .columns = (vocabulary + rest + 9) / 8 * 8, .rest = rest};
+        problem.student = act;
+        for (const Divergence divergence : divergences) {
+          problem.weights = {divergence, temperature, 0.6, 0.3};
+          expect_agreement(problem);
+        }
+        problem.k = 1;
+        problem.weights = {Divergence::forward_kl, temperature, 0.6, 0.3};
+        expect_agreement(problem);
       }
     }
   }

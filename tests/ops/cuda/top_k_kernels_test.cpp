@@ -8,15 +8,15 @@ namespace {
 
 class TopKKernels : public KernelTest {
  protected:
-  void expect_agreement(const OwnedTensor& logits, std::int64_t k) {
+  void expect_agreement(const OwnedTensor& logits, std::int64_t k, std::int64_t among = 0) {
     const std::int64_t rows = logits.tensor().rows();
     const OwnedTensor values(DType::f32, {rows, k});
     const OwnedTensor indices(DType::i32, {rows, k});
-    reference_.top_k(logits, values, indices);
+    reference_.top_k(logits, values, indices, among);
     const Tensor device_logits = upload(logits);
     const Tensor device_values = empty(DType::f32, {rows, k});
     const Tensor device_indices = empty(DType::i32, {rows, k});
-    run([&] { top_k(at_, device_logits, device_values, device_indices); });
+    run([&] { top_k(at_, device_logits, device_values, device_indices, among); });
     EXPECT_EQ(download(device_indices), indices.values());
     const Values got = download(device_values);
     const Values want = values.values();
@@ -34,6 +34,10 @@ TEST_F(TopKKernels, of_rows_of_any_size) {
     }
   }
   expect_agreement(OwnedTensor(DType::f32, {0, 8}), 2);
+}
+
+TEST_F(TopKKernels, among_the_first_columns) {
+  for (const std::int64_t among : {5, 64, 699}) expect_agreement(random(DType::f32, {3, 700}), 5, among);
 }
 
 TEST_F(TopKKernels, lower_indices_come_first_among_equals) {

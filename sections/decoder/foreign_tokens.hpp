@@ -1,0 +1,20 @@
+// Whether a decoder's weights were trained on the tokens that the corpus sends.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/job/job_table.hpp"
+#include "sections/decoder/decoder_shape.hpp"
+
+namespace maestro {
+
+/// Rows that an output layer may have beyond the corpus' tokens and still be of its tokenizer: layers are padded to
+/// round numbers, by a few hundred rows at most.
+inline constexpr std::int64_t most_rows_beyond_tokens = 1024;
+
+/// For a corpus of bytes: throws JobError when the folder at `weights` of a decoder's table holds a tokenizer, or when
+/// its output layer of `rows` has more than most_rows_beyond_tokens rows beyond the corpus' tokens, unless the table
+/// has foreign_tokens = true. Weights that maestro stored have neither.
+void check_tokens(const JobTable& section, std::int64_t rows, const DataShape& data);
+
+}  // namespace maestro
