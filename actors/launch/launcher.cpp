@@ -159,7 +159,7 @@ void Launcher::start_local(const std::string& program, const std::vector<std::st
     throw JobError("cannot start process " + std::to_string(process.rank) + ": " + std::strerror(refused),
                    ErrorCode::unavailable);
   }
-  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), {}, -1});
+  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), {}, -1, -1});
 }
 
 void Launcher::start_remote(const std::string& program, const std::vector<std::string>& arguments,
@@ -192,15 +192,15 @@ void Launcher::start_remote(const std::string& program, const std::vector<std::s
   close(input.ends[0]);
   close(errors.ends[1]);
   if (refused == 0) write_all(input.ends[1], shell.secrets + "\n");
-  close(input.ends[1]);
   if (refused != 0) {
+    close(input.ends[1]);
     close(errors.ends[0]);
     throw JobError("cannot start process " + std::to_string(process.rank) + " on host " + process.host + " by '" +
                        shell.words.front() + "': " + std::strerror(refused) +
                        "; install it (openssh-client), or name another remote shell with --ssh",
                    ErrorCode::unavailable);
   }
-  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), process.host, errors.ends[0]});
+  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), process.host, input.ends[1], errors.ends[0]});
 }
 
 void Launcher::started(Child child) {
@@ -211,11 +211,21 @@ void Launcher::started(Child child) {
   watchers_.emplace_back([this, child = std::move(child)] { watch(child); });
 }
 
+/// Its status.
+int Launcher::wait_for_end(const Child& child) const {
+  int status = 0;
+  while (true) {
+    const pid_t changed = waitpid(child.pid, &status, WUNTRACED | WCONTINUED);
+    const bool goes_on = changed > 0 && (WIFSTOPPED(status) || WIFCONTINUED(status));
+    if (goes_on && stopped_) stopped_(child.rank, WIFSTOPPED(status));
+    if (!goes_on && (changed > 0 || errno != EINTR)) return status;
+  }
+}
+
 void Launcher::watch(const Child& child) {
   const std::string said = child.errors < 0 ? std::string() : relay(child.errors, child.host);
-  int status = 0;
-  while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for_end(child);
+  if (child.input >= 0) close(child.input);
   std::string how = how_it_ended(status);
   if (!said.empty() && status != 0) how += " (" + said + ")";
   {

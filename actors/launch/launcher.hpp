@@ -5,6 +5,8 @@
 //       itself ends when it loses rank 0.
 // LA-2: secrets go to remote processes by their standard input alone: arguments and variables can be seen by others.
 // LA-3: what a remote process prints as an error comes out here, line by line, behind its host's name.
+// LA-4: a remote process's standard input stays open as long as its child here runs, and ends with this process: the
+//       remote process sees the end of rank 0 there (ParentWatch).
 #pragma once
 
 #include <sys/types.h>
@@ -45,7 +47,9 @@ class Launcher {
   /// Called on a thread of the launcher when a child has ended: "exit status 1", "signal 9", and of a remote shell what
   /// it said last.
   using Ended = std::function<void(ProcessRank, std::string how)>;
-  explicit Launcher(Ended ended) : ended_(std::move(ended)) {}
+  /// Called on a thread of the launcher when a signal has stopped a local child, and when it goes on.
+  using Stopped = std::function<void(ProcessRank, bool stopped)>;
+  explicit Launcher(Ended ended, Stopped stopped = {}) : ended_(std::move(ended)), stopped_(std::move(stopped)) {}
   ~Launcher() { end_all(std::chrono::milliseconds(0)); }
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -70,6 +74,7 @@ class Launcher {
     pid_t pid = 0;
     ProcessRank rank;
     std::string host;
+    int input = -1;
     int errors = -1;
   };
   void start_local(const std::string& program, const std::vector<std::string>& arguments, const ProcessStart& process);
@@ -77,8 +82,10 @@ class Launcher {
                     const RemoteShell& shell);
   void started(Child child);
   void watch(const Child& child);
+  [[nodiscard]] int wait_for_end(const Child& child) const;
 
   Ended ended_;
+  Stopped stopped_;
   mutable std::mutex mutex_;
   std::map<pid_t, bool> running_;  // pid -> still running
   bool clean_ = true;
