@@ -1,27 +1,22 @@
 #include "actors/actor_environment.hpp"
 
 #include <caf/io/all.hpp>
-#include <caf/openssl/all.hpp>
-#include <thread>
+#include <mutex>
 
+#include "actors/launch/peer_gate.hpp"
+#include "actors/peer_connection.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
 
-namespace {
-constexpr std::chrono::seconds connect_limit(20);
-constexpr std::chrono::seconds tries_limit(30);
-}  // namespace
-
 struct ActorEnvironment::State {
   caf::actor_system_config config;
   std::unique_ptr<caf::actor_system> system;
-  bool encrypted = false;
-
-  /// CAF's own actor that opens connections, of the kind that this environment makes.
-  [[nodiscard]] caf::io::middleman_actor connector() const {
-    return encrypted ? system->openssl_manager().actor_handle() : system->middleman().actor_handle();
-  }
+  GateKeys keys;
+  std::chrono::milliseconds start_timeout;
+  caf::actor connector;
+  std::mutex mutex;
+  std::unique_ptr<PeerGate> gate;  // goes first: it gives connections to the system
 };
 
 ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(std::make_unique<State>()) {
@@ -41,71 +36,57 @@ ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(s
     config.set("middleman.enable-automatic-connections", false);
     config.set("middleman.app-identifiers", std::vector<std::string>{"maestro " + options.application});
   }
-  if (options.networked && options.keys) {
-    state_->encrypted = true;
-    config.load<caf::openssl::manager>();
-    config.set("openssl.certificate", options.keys->certificate.string());
-    config.set("openssl.key", options.keys->key.string());
-    config.set("openssl.cafile", options.keys->authority.string());
-  }
+  state_->keys = {options.keys, options.application};
+  state_->start_timeout = options.start_timeout;
   state_->system = std::make_unique<caf::actor_system>(config);
+  if (options.networked) {
+    state_->connector = spawn_connector(*state_->system, state_->keys, options.start_timeout);
+  }
 }
 
-ActorEnvironment::~ActorEnvironment() = default;
+ActorEnvironment::~ActorEnvironment() {
+  stop_listening();
+  if (state_->connector) caf::anon_send_exit(state_->connector, caf::exit_reason::user_shutdown);
+  state_->connector = nullptr;
+}
 
 caf::actor_system& ActorEnvironment::system() {
   return *state_->system;
 }
 
-std::uint16_t ActorEnvironment::publish(const caf::actor& actor, const std::string& address, std::uint16_t port) {
-  const auto published = state_->encrypted ? caf::openssl::publish(actor, port, address.c_str())
-                                           : system().middleman().publish(actor, port, address.c_str());
-  if (!published) {
-    throw JobError("transport.listen " + address + ", transport.port " + std::to_string(port) +
-                       ": cannot listen there (" + system().render(published.error()) +
-                       "); the port is busy or not allowed: use another one, or 0 for any free port",
-                   ErrorCode::unavailable);
-  }
-  return *published;
+std::uint16_t ActorEnvironment::publish(const caf::actor& actor, const std::string& host, std::uint16_t port) {
+  auto gate = std::make_unique<PeerGate>(host, port, state_->keys, make_reachable(system(), actor));
+  const std::uint16_t chosen = gate->port();
+  const std::lock_guard lock(state_->mutex);
+  state_->gate = std::move(gate);
+  return chosen;
 }
 
-caf::actor ActorEnvironment::find(const std::string& host, std::uint16_t port, std::chrono::milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (true) {
-    auto found = state_->encrypted ? caf::openssl::remote_actor(system(), host, port)
-                                   : system().middleman().remote_actor(host, port);
-    if (found) return *found;
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw JobError("cannot reach the coordinator at " + host + ":" + std::to_string(port) + ": " +
-                         system().render(found.error()),
-                     ErrorCode::peer_lost);
-    }
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(20));  // rank 0 publishes before it tells where: rarely reached
-  }
+caf::actor ActorEnvironment::find(const std::string& host, std::uint16_t port) {
+  caf::scoped_actor self(system());
+  PeerConnected found;
+  self->request(state_->connector, caf::infinite, ConnectPeer{host, port})
+      .receive([&](const PeerConnected& connected) { found = connected; },
+               [&](const caf::error& problem) { found.problem = system().render(problem); });
+  if (found.actor) return found.actor;
+  throw JobError("cannot reach the coordinator: " + found.problem, ErrorCode::peer_lost);
 }
 
 void ActorEnvironment::connect(caf::event_based_actor* self, const std::string& host, std::uint16_t port,
                                std::function<void(const caf::actor&)> done,
                                std::function<void(const std::string& problem)> failed) {
-  try_to_connect(
-      {self, host, port, std::move(done), std::move(failed), std::chrono::steady_clock::now() + tries_limit});
+  self->request(state_->connector, caf::infinite, ConnectPeer{host, port})
+      .then(
+          [done, failed](const PeerConnected& connected) {
+            if (connected.actor) return done(connected.actor);
+            failed(connected.problem);
+          },
+          [this, failed](const caf::error& problem) { failed(system().render(problem)); });
 }
 
-void ActorEnvironment::try_to_connect(const Connecting& wanted) {
-  wanted.self->request(state_->connector(), connect_limit, caf::connect_atom::value, wanted.host, wanted.port)
-      .then([wanted](const caf::node_id&, const caf::strong_actor_ptr& found,
-                     const std::set<std::string>&) { wanted.done(caf::actor_cast<caf::actor>(found)); },
-            [this, wanted](const caf::error& problem) {
-              const bool again = std::chrono::steady_clock::now() < wanted.deadline;
-              if (problem == caf::sec::connection_timeout && again) return try_to_connect(wanted);
-              wanted.failed(system().render(problem));
-            });
-}
-
-void ActorEnvironment::stop_listening(caf::event_based_actor* self, std::uint16_t port, std::function<void()> done) {
-  self->request(state_->connector(), connect_limit, caf::unpublish_atom::value, self->address(), port)
-      .then([done] { done(); }, [](const caf::error&) {});  // it listens on, and keeps its keys; that is safe, too
+void ActorEnvironment::stop_listening() {
+  const std::lock_guard lock(state_->mutex);
+  state_->gate.reset();
 }
 
 }  // namespace maestro

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <fstream>
 
+#include "actors/control/control_place.hpp"
 #include "actors/launch/listen_address.hpp"
+#include "runtime/core/process_identity.hpp"
 #include "actors/launch/runtime_folder.hpp"
 #include "runtime/core/result.hpp"
 #include "transport/provider.hpp"
+#include "transport/shared_memory_sweep.hpp"
 
 namespace maestro {
 
@@ -40,6 +43,8 @@ Meeting new_meeting() {
 }
 
 JobStart::JobStart(JobStartOptions options, Console& console) : options_(std::move(options)), console_(console) {
+  sweep_runtime_folder();
+  sweep_run_keys();
   if (!options_.run.host_names.empty()) check_first_host();
   choose_listen_address();
   if (several_hosts()) {
@@ -47,9 +52,11 @@ JobStart::JobStart(JobStartOptions options, Console& console) : options_(std::mo
     host_ = given != nullptr ? given : options_.run.host_names.empty() ? host_name() : options_.run.host_names.front();
   }
   if (!loopback(listen_)) find_keys();
+  watch_parent();
 }
 
 JobStart::~JobStart() {
+  parent_watch_.reset();
   door_.reset();
   tidy();
 }
@@ -60,6 +67,27 @@ void JobStart::tidy() {
   std::error_code ignored;  // a left-over empty file harms nobody
   if (!shared_file_.empty()) fs::remove(shared_file_, ignored);
   shared_file_.clear();
+}
+
+/// Those that other programs start have ends of their own.
+void JobStart::watch_parent() {
+  const char* parent = std::getenv("MAESTRO_PARENT");
+  const char* secrets = std::getenv("MAESTRO_SECRETS");
+  if (options_.run.place.launcher != "maestro" || (parent == nullptr && secrets == nullptr)) return;
+  parent_watch_ = std::make_unique<ParentWatch>(
+      parent == nullptr ? 0 : std::atoll(parent), STDIN_FILENO,
+      [this](const std::string& how) { leave("rank 0 " + how + " before the job began"); });
+}
+
+void JobStart::leave(const std::string& line) {
+  leaving_.lock();
+  const ProcessPlace& place = options_.run.place;
+  const bool here = place.hosts[static_cast<std::size_t>(place.rank)] == 0;
+  const bool first_of_host = place.local_rank == (here ? 1 : 0);
+  if (place.launcher != "maestro" || first_of_host) console_.error(line);
+  tidy();
+  (void)sweep_own_shared_memory();  // what stays is swept by the next run
+  _exit(1);
 }
 
 std::string JobStart::own_name() const {
@@ -143,6 +171,12 @@ std::string JobStart::door_address() const {
   return "unix:" + (runtime_folder() / (name + ".rendezvous")).string();
 }
 
+std::string JobStart::gate_host() const {
+  if (!loopback(listen_)) return listen_;
+  const std::string name = std::to_string(getpid()) + "-" + random_token().substr(0, 8) + ".peers";
+  return "unix:" + (runtime_folder() / name).string();
+}
+
 std::vector<ProcessStart> JobStart::starts(const ProcessPlace& place) const {
   const std::vector<InterfaceAddress> here = interface_addresses();
   const std::string& wanted = options_.transport.listen;
@@ -153,6 +187,7 @@ std::vector<ProcessStart> JobStart::starts(const ProcessPlace& place) const {
     start.rank = rank;
     start.variables = place_variables(place, rank);
     const std::uint32_t host = place.hosts[static_cast<std::size_t>(rank)];
+    if (host == 0) start.variables.push_back("MAESTRO_PARENT=" + std::to_string(getpid()));
     if (!options_.run.host_names.empty())
       start.variables.push_back("MAESTRO_HOST_NAME=" + options_.run.host_names[host]);
     if (host > 0) {
@@ -206,9 +241,10 @@ void JobStart::check_shared_folder(const Meeting& meeting) const {
 
 Meeting JobStart::gather(Launcher& launcher, const JobText& job, const Publish& publish) {
   Meeting meeting = new_meeting();
-  meeting.root_address = listen_;
+  const bool chosen = !several_hosts() && options_.transport.port != 0;
+  meeting.root_address = chosen ? listen_ : gate_host();
   meeting.shared_file = write_shared_file(job.shared_folder);
-  meeting.root_port = publish(meeting, listen_, several_hosts() ? 0 : options_.transport.port);
+  meeting.root_port = publish(meeting, meeting.root_address, chosen ? options_.transport.port : 0);
   RendezvousOptions options;
   options.address = door_address();
   options.keys = keys_;
@@ -216,6 +252,7 @@ Meeting JobStart::gather(Launcher& launcher, const JobText& job, const Publish& 
   options.hosts = options_.run.place.hosts;
   options.welcome = {meeting.epoch.value(), meeting.root_address, meeting.root_port, host_,
                      meeting.secret,        meeting.shared_file};
+  options.silence = job.silence;
   options.note = [this](const std::string& line) { console_.note(line); };
   {
     const std::lock_guard lock(mutex_);
@@ -223,7 +260,7 @@ Meeting JobStart::gather(Launcher& launcher, const JobText& job, const Publish& 
   }
   try {
     if (options_.run.starts_others()) start_others(launcher);
-    door_->wait_all(patience());
+    door_->wait_all(patience(), [this, &job] { look_at_stopped_children(job.silence); });
     door_->stop();
   } catch (const JobError&) {
     door_->stop();
@@ -245,7 +282,10 @@ JoinOptions JobStart::join_options(const std::string& job) const {
 }
 
 Meeting JobStart::join(const JobText& job) {
-  const Welcome welcome = maestro::join(join_options(job.job));
+  if (parent_watch_) parent_watch_->set_silence(job.silence);
+  JoinOptions options = join_options(job.job);
+  options.silence = job.silence;
+  const Welcome welcome = maestro::join(options);
   Meeting meeting;
   meeting.epoch = Epoch(welcome.epoch);
   meeting.secret = welcome.secret;
@@ -287,7 +327,28 @@ void JobStart::child_ended(ProcessRank rank, const std::string& how) {
   if (!door_) return;
   const std::string where =
       several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[rank.value()]] : "";
-  door_->fail("process " + std::to_string(rank.value()) + where + " ended before the job began: " + how);
+  const bool refused = how.starts_with("exit status") && !how.starts_with("exit status 1");  // it has printed why
+  door_->fail("process " + std::to_string(rank.value()) + where + " ended before the job began: " + how,
+              refused ? ErrorCode::invalid_argument : ErrorCode::peer_lost);
+}
+
+void JobStart::child_stopped(ProcessRank rank, bool stopped) {
+  const std::lock_guard lock(mutex_);
+  if (stopped) {
+    stopped_[rank] = 0;
+  } else {
+    stopped_.erase(rank);
+  }
+}
+
+/// Four times a second, which counts no time in which this process was stopped itself, as by Ctrl-Z.
+void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [rank, looks] : stopped_) {
+    if (++looks * 250 < silence.count()) continue;
+    door_->fail("process " + std::to_string(rank.value()) + " was stopped by a signal before the job began",
+                ErrorCode::peer_lost);
+  }
 }
 
 void JobStart::route_child_ends(std::function<void(ProcessRank, const std::string& how)> route) {

@@ -4,17 +4,22 @@
 // JS-1: on one host the processes meet at a local socket that only their user can open, and listen on loopback.
 // JS-2: between hosts every connection of control is TLS with mutual certificates, and the job's token is asked for.
 // JS-3: when the job cannot begin, every process that was reached ends with the same line.
+// JS-4: a process that rank 0 has started ends within two seconds of rank 0, at any moment until begun(); of those of
+// one
+//       host at most one prints that.
 #pragma once
 
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 
 #include "actors/launch/launcher.hpp"
+#include "actors/launch/parent_watch.hpp"
 #include "actors/launch/rendezvous.hpp"
 #include "actors/launch/run_keys.hpp"
 #include "actors/launch/run_place.hpp"
@@ -47,8 +52,9 @@ inline constexpr const char* meeting_file_prefix = ".maestro-";
 
 /// What all processes must have in common.
 struct JobText {
-  std::string job;                      ///< TOML
-  std::filesystem::path shared_folder;  ///< where all hosts store files of the run; empty: none does
+  std::string job;                          ///< TOML
+  std::filesystem::path shared_folder;      ///< where all hosts store files of the run; empty: none does
+  std::chrono::milliseconds silence{4000};  ///< after which a process counts as stopped or cut off (RV-5)
 };
 
 class JobStart {
@@ -61,6 +67,9 @@ class JobStart {
 
   /// The address of this host that everything listens on.
   [[nodiscard]] const std::string& listen_address() const { return listen_; }
+  /// Where this process takes connections of the others, as PeerGate has it: a local socket that only its user can
+  /// open, or listen_address().
+  [[nodiscard]] std::string gate_host() const;
   /// Null when all stays on this host.
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const { return keys_; }
   /// As people call this process's host; empty when there is only one.
@@ -86,8 +95,15 @@ class JobStart {
   /// Thread-safe, idempotent.
   void tidy();
 
+  /// Everything of this process is there: the supervisors watch each other from now on (JS-4).
+  void begun() { parent_watch_.reset(); }
+  /// Ends this process with status 1, as rank 0 is lost to it. Thread-safe: the first call is the one that prints.
+  [[noreturn]] void leave(const std::string& line);
+
   /// A child of the launcher has ended. Thread-safe.
   void child_ended(ProcessRank rank, const std::string& how);
+  /// A child of the launcher was stopped by a signal, or goes on. Thread-safe.
+  void child_stopped(ProcessRank rank, bool stopped);
   /// Where that is told when the processes have met; empty: nowhere.
   void route_child_ends(std::function<void(ProcessRank, const std::string& how)> route);
 
@@ -103,6 +119,8 @@ class JobStart {
   [[nodiscard]] std::vector<ProcessStart> starts(const ProcessPlace& place) const;
   void start_others(Launcher& launcher);
   [[nodiscard]] std::string write_shared_file(const std::filesystem::path& folder);
+  void watch_parent();
+  void look_at_stopped_children(std::chrono::milliseconds silence);
 
   JobStartOptions options_;
   Console& console_;
@@ -114,6 +132,9 @@ class JobStart {
   std::mutex mutex_;
   std::unique_ptr<RendezvousDoor> door_;
   std::function<void(ProcessRank, const std::string& how)> route_;
+  std::map<ProcessRank, std::int64_t> stopped_;  // children that a signal has stopped: looks at them since
+  std::mutex leaving_;                           // never given back
+  std::unique_ptr<ParentWatch> parent_watch_;    // last: its thread uses all above
 };
 
 }  // namespace maestro

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <future>
 
+#include "actors/control/control_place.hpp"
 #include "actors/edge_paths.hpp"
 #include "actors/planning_options.hpp"
 #include "actors/preflight.hpp"
@@ -30,6 +31,7 @@ void ProcessRun::State::check_surroundings() const {
   check_writable_folder(plan.train.out, "train.out");
   if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");
   if (!plan.options.trace.empty()) check_writable_file(plan.options.trace, "--trace");
+  if (several()) check_control_address(plan.options.control);
   TransportConfig transport = plan.transport;
   if (job_start) transport.listen = job_start->listen_address();
   if (several()) check_port_free(transport);
@@ -48,8 +50,8 @@ void ProcessRun::State::meet(Launcher& launcher) {
         job_start->gather(launcher, job_text(), [this](const Meeting& met, const std::string& address, auto port) {
           meeting = met;
           open_actors();
-          published_port = actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
-          return published_port.load();
+          // The gate's port goes out with the meeting that gather() returns.
+          return actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
         });
     job_start->route_child_ends([to = supervisor](ProcessRank child, const std::string& how) {
       tell_from_outside(to, ChildEnded{child, how});
@@ -69,7 +71,7 @@ caf::actor ProcessRun::State::find_root() {
   caf::scoped_actor self(actors->system());
   std::string problem;
   while (std::chrono::steady_clock::now() < deadline) {
-    const caf::actor found = actors->find(meeting.root_address, meeting.root_port, milliseconds(30000));
+    const caf::actor found = actors->find(meeting.root_address, meeting.root_port);
     bool answered = false;
     self->request(found, std::chrono::seconds(5), Greeting{rank})
         .receive([&](const Greeting&) { answered = true; },
@@ -98,6 +100,8 @@ JobText ProcessRun::State::job_text() const {
   }
   const bool stores = plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0;
   if (stores) text.shared_folder = plan.train.out;
+  // A cut that a running job survives makes TCP wait for as long again.
+  text.silence = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 2000));
   return text;
 }
 
@@ -168,7 +172,8 @@ void ProcessRun::prepare() {
 RunResult ProcessRun::run() {
   State& state = *state_;
   std::future<RunOutcome> future = state.outcome->future();
-  Launcher launcher([&state](ProcessRank rank, const std::string& how) { state.job_start->child_ended(rank, how); });
+  Launcher launcher([&state](ProcessRank rank, const std::string& how) { state.job_start->child_ended(rank, how); },
+                    [&state](ProcessRank rank, bool stopped) { state.job_start->child_stopped(rank, stopped); });
   Watchdog watchdog([&](const std::string& line) {
     state.console.error(line);
     state.leave(launcher, 1);
@@ -178,7 +183,15 @@ RunResult ProcessRun::run() {
   try {
     state.meet(launcher);
   } catch (const JobError& problem) {
+    const bool peer_lost = state.job_start != nullptr && problem.code() == ErrorCode::peer_lost;
+    if (peer_lost && !state.is_root()) state.job_start->leave(problem.what());
     state.close_failed_start(launcher, problem.what());
+    if (peer_lost) {
+      state.console.error(problem.what());
+      RunResult lost;
+      lost.status = 1;
+      return lost;
+    }
     const bool told_to_all = state.job_start != nullptr && problem.code() == ErrorCode::cancelled;
     if (!told_to_all || state.job_start->prints_refusals()) throw;
     RunResult refused;
@@ -190,6 +203,7 @@ RunResult ProcessRun::run() {
     state.build();
     state.print_header();
     state.introduce();
+    if (state.job_start) state.job_start->begun();
   } catch (const std::exception& problem) {
     if (!state.several()) {
       state.close_failed_start(launcher, problem.what());

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "actors/control/control_place.hpp"
 #include "actors/data_source.hpp"
 #include "actors/edge_paths.hpp"
 #include "actors/headroom.hpp"
@@ -109,6 +110,7 @@ void ProcessRun::State::open_actors() {
   ActorSystemOptions options;
   options.networked = several();
   options.peer_timeout = peer_timeout;
+  options.start_timeout = milliseconds(static_cast<std::int64_t>(plan.transport.start_timeout_s * 1000));
   options.several_hosts = plan.options.run_place.several_hosts();
   if (job_start) options.keys = job_start->keys();
   options.application = meeting.secret;
@@ -123,10 +125,13 @@ void ProcessRun::State::open_actors() {
   supervision.hosts = place.hosts;
   if (job_start) {
     supervision.host = job_start->host();
-    supervision.connected = [this](caf::event_based_actor* self) {
-      actors->stop_listening(self, published_port, [this] { job_start->tidy(); });
+    supervision.connected = [this](caf::event_based_actor*) {
+      actors->stop_listening();
+      job_start->tidy();
     };
   }
+  supervision.start_timeout = options.start_timeout;
+  supervision.join_timeout = std::min(options.start_timeout, std::max(5 * peer_timeout, milliseconds(15000)));
   supervision.peer_timeout = peer_timeout;
   supervision.build = build_name();
   supervision.connect = [this](caf::event_based_actor* self, const std::string& host, std::uint16_t port, auto done,
@@ -235,9 +240,8 @@ void ProcessRun::State::introduce() {
   local.hello.supervisor = supervisor;
   if (job_start) {
     local.hello.host = job_start->host();
-    local.hello.actors_host = job_start->listen_address();
-    if (!is_root()) published_port = actors->publish(supervisor, local.hello.actors_host, 0);
-    local.hello.actors_port = published_port;
+    local.hello.actors_host = is_root() ? meeting.root_address : job_start->gate_host();
+    local.hello.actors_port = is_root() ? meeting.root_port : actors->publish(supervisor, local.hello.actors_host, 0);
   }
   open_control();
   begun = true;
@@ -254,6 +258,7 @@ std::shared_ptr<const KeySet> ProcessRun::State::keys() const {
 
 void ProcessRun::State::open_control() {
   if (!is_root() || plan.options.control == "none") return;
+  if (!several()) sweep_runtime_folder();  // of several processes JobStart has
   ControlServiceOptions options;
   options.address = plan.options.control;
   options.keys = keys();

@@ -87,7 +87,6 @@ struct ProcessRun::State {
   std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)
   std::vector<caf::actor> spawned;
   caf::actor supervisor;
-  std::atomic<std::uint16_t> published_port = 0;  // of the supervisor
   caf::actor coordinator;
   std::atomic<bool> begun = false;          // there is a coordinator to interrupt
   std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Before the actors go (PR-1)

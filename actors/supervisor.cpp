@@ -111,7 +111,7 @@ void Supervisor::join(const JoinRoot& message) {
   }
   tell(this, root_, ProcessJoined{options_.rank, own_identity(), options_.host, caf::actor_cast<caf::actor>(this)});
   beat();
-  if (is_root()) delayed_send(this, options_.start_timeout, StartTimeout{});
+  if (is_root()) delayed_send(this, options_.join_timeout, StartTimeout{});
 }
 
 void Supervisor::joined(const ProcessJoined& process) {
@@ -128,7 +128,7 @@ void Supervisor::joined(const ProcessJoined& process) {
 void Supervisor::start_timed_out() {
   if (static_cast<std::int64_t>(joined_) >= options_.processes) return;  // deaths are noticed from here on
   fail("only " + std::to_string(joined_) + " of " + std::to_string(options_.processes) + " processes came up within " +
-           std::to_string(options_.start_timeout.count() / 1000) + " s",
+           std::to_string(options_.join_timeout.count() / 1000) + " s",
        true);
 }
 

@@ -59,7 +59,8 @@ struct SupervisorOptions {
   std::vector<std::uint32_t> hosts = {0};  ///< by rank
   std::string host;                        ///< of this process, as people call it; empty where there is only one
   std::chrono::milliseconds start_timeout{60000};
-  std::chrono::milliseconds peer_timeout{2000};  ///< after which rank 0, too, has noticed a lost process
+  std::chrono::milliseconds join_timeout{60000};  ///< for all processes, which have met, to reach rank 0's supervisor
+  std::chrono::milliseconds peer_timeout{2000};   ///< after which rank 0, too, has noticed a lost process
   std::string build;
   /// Connects to the supervisor published there, from a handler of this one. Not needed by up to two processes.
   std::function<void(caf::event_based_actor*, const std::string& host, std::uint16_t port,

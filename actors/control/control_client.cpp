@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // The service answers a pause after 30 s and a checkpoint after 10 min at the latest.
-constexpr milliseconds usual_patience(10000);
+constexpr milliseconds usual_patience(5000);
 constexpr milliseconds pause_patience(40000);
 constexpr milliseconds checkpoint_patience(620000);
 
@@ -60,6 +60,7 @@ struct ControlClient::State {
     options.service = "control service";
     options.answer_patience = usual_patience;
     const bool here = on_this_host_only(parse_socket_address(options.address));
+    options.may_want_tls = !here;
     if (!target.keys.empty()) keys = std::make_shared<const KeySet>(load_key_set(target.keys));
     if (!here) options.keys = keys;
     return options;
@@ -74,6 +75,12 @@ struct ControlClient::State {
       throw JobError("the run at " + options.address + " refuses: " + refused.reason, ErrorCode::unavailable);
     }
     return answer;
+  }
+
+  /// Throws JobError when the run does not answer at all: a call that is sent to a stopped run is carried out when it
+  /// goes on, though its client has left long before.
+  void check_answers() {
+    (void)ask<control::Status>(usual_patience, [&](auto& to) { client.status(to, token); });
   }
 
   std::string token;
@@ -96,6 +103,7 @@ std::string ControlClient::call(const std::string& name, Form form) {
   if (name == "plan") {
     return shown(state.ask<control::Plan>(usual_patience, [&](auto& to) { client.plan(to, state.token); }));
   }
+  state.check_answers();
   if (name == "checkpoint") {
     return shown(
         state.ask<control::Checkpoint>(checkpoint_patience, [&](auto& to) { client.checkpoint(to, state.token); }));

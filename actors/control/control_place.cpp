@@ -32,21 +32,57 @@ fs::path token_file(const std::string& address) {
   return runtime_folder() / (address + ".token");
 }
 
+namespace {
+
+/// Of a file of the runtime folder; empty: it is none of ours.
+std::string address_of(const fs::path& path) {
+  const std::string kind = path.extension();
+  if (kind == ".token") return path.stem().string();
+  return kind == ".sock" || kind == ".rendezvous" || kind == ".peers" ? "unix:" + path.string() : std::string();
+}
+
+void remove_left(const fs::path& path) {
+  std::error_code gone_already;
+  fs::remove(path, gone_already);
+}
+
+}  // namespace
+
 std::vector<std::string> control_addresses() {
   std::vector<std::string> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(runtime_folder())) {
     const fs::path& path = entry.path();
     if (path.extension() != ".sock" && path.extension() != ".token") continue;
-    const std::string address = path.extension() == ".sock" ? "unix:" + path.string() : path.stem().string();
+    const std::string address = address_of(path);
     if (somebody_listens(address)) {
       found.push_back(address);
     } else {
-      std::error_code gone_already;
-      fs::remove(path, gone_already);
+      remove_left(path);
     }
   }
   std::ranges::sort(found);
   return found;
+}
+
+void check_control_address(const std::string& address) {
+  if (address.empty() || address == "none") return;
+  SocketAddress wanted = parse_socket_address(address);
+  const FileDescriptor listener = listen_at(wanted);
+  if (wanted.local()) remove_left(wanted.path);
+}
+
+void sweep_runtime_folder() noexcept {
+  constexpr std::chrono::seconds young(10);
+  try {
+    const auto old = fs::file_time_type::clock::now() - young;
+    for (const fs::directory_entry& entry : fs::directory_iterator(runtime_folder())) {
+      const std::string address = address_of(entry.path());
+      if (address.empty() || entry.last_write_time() > old || somebody_listens(address)) continue;
+      remove_left(entry.path());
+    }
+  } catch (
+      const std::exception&) {  // what stays there harms nobody; a folder that is of no use is reported by its user
+  }
 }
 
 }  // namespace maestro

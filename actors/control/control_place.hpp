@@ -17,4 +17,11 @@ namespace maestro {
 /// Addresses at which somebody listens; what dead processes have left is removed. Throws JobError.
 [[nodiscard]] std::vector<std::string> control_addresses();
 
+/// Throws JobError when nobody can listen at `address`; "none" and an empty one are right.
+void check_control_address(const std::string& address);
+
+/// Removes the sockets and tokens that dead processes have left in runtime_folder(). Files of the last ten seconds
+/// stay: their process may be about to listen.
+void sweep_runtime_folder() noexcept;
+
 }  // namespace maestro

@@ -47,7 +47,7 @@ auto answered(Call&& call) -> decltype(call()) {
 struct ControlService::State {
   explicit State(ControlServiceOptions given);
   void prepare_token();
-  void check_token(const std::string& peer, const std::string& given);
+  void check_token(Visitor& client, const std::string& given);
   void tell_refusal(const std::string& peer, const std::string& reason);
   void stop();
 
@@ -66,42 +66,42 @@ namespace {
 template <class Service>
 class ControlHandler final : public control::ControlIf {
  public:
-  ControlHandler(Service& service, std::string peer) : service_(service), peer_(std::move(peer)) {}
+  ControlHandler(Service& service, Visitor& client) : service_(service), client_(client) {}
 
   void status(control::Status& answer, const std::string& token) override {
-    service_.check_token(peer_, token);
+    service_.check_token(client_, token);
     const auto view = answered([&] { return service_.questions.view(service_.options.status_patience); });
     answer = status_answer(*service_.options.job, view.run, view.replicas);
   }
   void plan(control::Plan& answer, const std::string& token) override {
-    service_.check_token(peer_, token);
+    service_.check_token(client_, token);
     const RunStatus run = answered([&] { return service_.questions.status(); });
     answer = plan_answer(*service_.options.job, run);
   }
   void metrics(control::Metrics& answer, const std::string& token, const std::int64_t first_step_row,
                const std::int64_t first_validation_row, const std::int32_t most) override {
-    service_.check_token(peer_, token);
+    service_.check_token(client_, token);
     if (most < 1 || most > most_rows) refuse("most must be 1 to " + std::to_string(most_rows));
     const MetricsRequest request{first_step_row, first_validation_row, most};
     answer = metrics_answer(answered([&] { return service_.questions.metrics(request); }));
   }
   void checkpoint(control::Checkpoint& answer, const std::string& token) override {
-    service_.check_token(peer_, token);
+    service_.check_token(client_, token);
     const CheckpointAnswer made = answered([&] { return service_.questions.checkpoint(); });
     if (!made.refusal.empty()) refuse(made.refusal);
     answer.step = static_cast<std::int64_t>(made.step.value());
     answer.path = made.path;
   }
   void pause(control::Standing& answer, const std::string& token) override {
-    service_.check_token(peer_, token);
+    service_.check_token(client_, token);
     answer = standing(answered([&] { return service_.questions.pause(); }));
   }
   void resume(control::Standing& answer, const std::string& token) override {
-    service_.check_token(peer_, token);
+    service_.check_token(client_, token);
     answer = standing(answered([&] { return service_.questions.resume(); }));
   }
   void stop(control::Standing& answer, const std::string& token) override {
-    service_.check_token(peer_, token);
+    service_.check_token(client_, token);
     if (answered([&] { return service_.questions.status(); }).state == RunState::starting) {
       refuse("the run has not begun yet");
     }
@@ -112,7 +112,7 @@ class ControlHandler final : public control::ControlIf {
 
  private:
   Service& service_;
-  std::string peer_;
+  Visitor& client_;
 };
 
 }  // namespace
@@ -131,8 +131,8 @@ ControlService::State::State(ControlServiceOptions given)
   if (!here) door_options.keys = options.keys;
   door_options.refused = [this](const std::string& peer, const std::string& reason) { tell_refusal(peer, reason); };
   if (!address.local()) token = options.keys ? options.keys->token : random_token();
-  door = std::make_unique<ServiceDoor>(std::move(door_options), [this](const std::string& peer) {
-    return std::make_shared<control::ControlProcessor>(std::make_shared<ControlHandler<State>>(*this, peer));
+  door = std::make_unique<ServiceDoor>(std::move(door_options), [this](Visitor& client) {
+    return std::make_shared<control::ControlProcessor>(std::make_shared<ControlHandler<State>>(*this, client));
   });
   if (!address.local() && here) prepare_token();
 }
@@ -144,10 +144,10 @@ void ControlService::State::prepare_token() {
   std::filesystem::permissions(token_at, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
-void ControlService::State::check_token(const std::string& peer, const std::string& given) {
-  if (address.local()) return;
-  if (given.size() == token.size() && CRYPTO_memcmp(given.data(), token.data(), token.size()) == 0) return;
-  tell_refusal(peer, "wrong token");
+void ControlService::State::check_token(Visitor& client, const std::string& given) {
+  const bool right = given.size() == token.size() && CRYPTO_memcmp(given.data(), token.data(), token.size()) == 0;
+  if (address.local() || right) return client.admit();
+  tell_refusal(client.name(), "wrong token");
   refuse("wrong token");
 }
 

@@ -44,16 +44,22 @@ void ServiceConnection::set_answer_patience(std::chrono::milliseconds patience) 
   stream_->set_patience(patience);
 }
 
+std::string ServiceConnection::no_answer() const {
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(options_.answer_patience).count();
+  return "no answer within " + std::to_string(seconds) +
+         " s; was its process stopped by a signal? kill -CONT resumes it";
+}
+
 void ServiceConnection::rethrow() const {
   const std::string start = "the " + options_.service + " at " + options_.address + ": ";
-  const bool wants_tls = !options_.keys && !parse_socket_address(options_.address).local();
+  const bool wants_tls = options_.may_want_tls && !options_.keys && !parse_socket_address(options_.address).local();
   const std::string hint = wants_tls ? "; does it want TLS (--keys)?" : "";
   try {
     throw;
   } catch (const TTransportException& failure) {
     switch (failure.getType()) {
       case TTransportException::TIMED_OUT:
-        throw JobError(start + failure.what(), ErrorCode::timeout);
+        throw JobError(start + (protocol_ ? no_answer() : failure.what()), ErrorCode::timeout);
       case TTransportException::END_OF_FILE:
         throw JobError(start + "it ended the connection" + (stream_->has_read() ? "" : hint), ErrorCode::peer_lost);
       case TTransportException::CORRUPTED_DATA:

@@ -24,6 +24,7 @@ struct ConnectionOptions {
   std::chrono::milliseconds connect_patience{5000};  ///< for the connection and for the TLS handshake
   std::chrono::milliseconds answer_patience{30000};
   std::int32_t largest_message = 64 << 20;  ///< bytes
+  bool may_want_tls = true;                 ///< whether a service there may expect TLS where `keys` is null
 };
 
 /// One thread at a time.
@@ -54,6 +55,7 @@ class ServiceConnection {
 
  private:
   [[noreturn]] void rethrow() const;
+  [[nodiscard]] std::string no_answer() const;
 
   ConnectionOptions options_;
   std::shared_ptr<ServiceStream> stream_;  // shared with the protocol, as Thrift wants it

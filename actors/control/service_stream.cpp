@@ -49,7 +49,10 @@ bool ServiceStream::wait_for_message() {
     const std::int64_t waiting = look();
     if (waiting == 0) return false;
     if (waiting > 0) break;
-    if (!wait(read_deadline_)) return false;
+    if (!wait(read_deadline_)) {
+      fell_silent_ = true;
+      return false;
+    }
   }
   renew_deadline();
   return true;
@@ -59,7 +62,7 @@ void ServiceStream::hear_out() noexcept {
   constexpr auto moment = std::chrono::milliseconds(500);
   constexpr std::size_t most_bytes = 1 << 20;
   ::shutdown(socket_.get(), SHUT_WR);
-  const auto deadline = Clock::now() + std::min(moment, patience_);
+  auto deadline = Clock::now() + std::min(moment, patience_);
   awaited_ = POLLIN;
   char unread[4096];
   for (std::size_t heard = 0; heard < most_bytes && wait(deadline);) {
@@ -71,6 +74,11 @@ void ServiceStream::hear_out() noexcept {
 
 void ServiceStream::shut_down() noexcept {
   ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+PeerSocket ServiceStream::release() {
+  open_ = false;
+  return {std::move(socket_), std::move(tls_)};
 }
 
 void ServiceStream::close() {
@@ -92,7 +100,7 @@ std::uint32_t ServiceStream::read_virt(std::uint8_t* buffer, std::uint32_t size)
 }
 
 void ServiceStream::write_virt(const std::uint8_t* buffer, std::uint32_t size) {
-  const auto deadline = Clock::now() + patience_;
+  auto deadline = Clock::now() + patience_;
   std::uint32_t done = 0;
   while (done < size) {
     const std::int64_t sent = send(buffer + done, size - done);
@@ -155,14 +163,19 @@ std::int64_t ServiceStream::tls_outcome(int result) {
   fail(TTransportException::UNKNOWN, tls_failure(tls_.get()));
 }
 
-bool ServiceStream::wait(Clock::time_point deadline) const {
+bool ServiceStream::wait(Clock::time_point& deadline) const {
+  constexpr std::chrono::milliseconds look(250);
   while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
+    const auto now = Clock::now();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
+    if (left.count() <= 0) return false;
+    const auto nap = std::min(left, look);
     pollfd waited{socket_.get(), awaited_, 0};
-    const int ready = ::poll(&waited, 1, static_cast<int>(std::min<std::int64_t>(left, 1 << 30)));
+    const int ready = ::poll(&waited, 1, static_cast<int>(nap.count()));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
+    const auto late = Clock::now() - now - nap;
+    if (late > look) deadline += late;
   }
 }
 

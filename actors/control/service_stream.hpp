@@ -6,6 +6,7 @@
 // begun,
 //       nor a whole write.
 // SS-2: after shut_down(), from any thread, every call returns or throws at once.
+// SS-3: time in which this process itself was stopped is not the peer's silence.
 #pragma once
 
 #include <thrift/transport/TTransport.h>
@@ -36,9 +37,13 @@ class ServiceStream final : public apache::thrift::transport::TTransport {
   /// peer would lose the alert or the answer that tells it what was wrong.
   void hear_out() noexcept;
   void shut_down() noexcept;
+  /// Gives the socket away, with its TLS.
+  [[nodiscard]] PeerSocket release();
 
   /// Whether anything was read so far.
   [[nodiscard]] bool has_read() const { return has_read_; }
+  /// Whether wait_for_message() returned false because the peer said nothing.
+  [[nodiscard]] bool fell_silent() const { return fell_silent_; }
 
   [[nodiscard]] bool isOpen() const override { return open_; }
   void close() override;
@@ -54,8 +59,8 @@ class ServiceStream final : public apache::thrift::transport::TTransport {
   std::int64_t send(const std::uint8_t* buffer, std::uint32_t size);
   std::int64_t tls_outcome(int result);
   std::int64_t plain_outcome(std::int64_t result, short events);
-  /// False when the deadline passed.
-  [[nodiscard]] bool wait(Clock::time_point deadline) const;
+  /// False when the deadline passed, which moves by the time in which this process was stopped (SS-3).
+  [[nodiscard]] bool wait(Clock::time_point& deadline) const;
   void renew_deadline() { read_deadline_ = Clock::now() + patience_; }
 
   FileDescriptor socket_;
@@ -65,6 +70,7 @@ class ServiceStream final : public apache::thrift::transport::TTransport {
   short awaited_ = 0;
   bool open_ = true;
   bool has_read_ = false;
+  bool fell_silent_ = false;
 };
 
 }  // namespace maestro

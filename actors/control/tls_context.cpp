@@ -5,7 +5,9 @@
 #include <openssl/x509.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 
 #include "runtime/core/result.hpp"
 
@@ -69,6 +71,21 @@ bool speaks_no_tls(int reason) {
          reason == SSL_R_UNEXPECTED_MESSAGE;
 }
 
+int limited(std::size_t size) {
+  return static_cast<int>(std::min<std::size_t>(size, INT_MAX));
+}
+
+std::int64_t plain_outcome(std::int64_t result) {
+  const bool later = result < 0 && (errno == EAGAIN || errno == EINTR);
+  return later ? 0 : result > 0 ? result : -1;
+}
+
+std::int64_t tls_outcome(const ssl_st* tls, int result) {
+  if (result > 0) return result;
+  const int error = SSL_get_error(tls, result);
+  return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? 0 : -1;
+}
+
 /// Alerts 41-48 and 116 are about the certificate that we showed.
 bool about_certificate(int alert) {
   return (alert >= 41 && alert <= 48) || alert == 116;
@@ -117,6 +134,22 @@ TlsSession TlsContext::open(int socket) const {
     SSL_set_connect_state(session.get());
   }
   return session;
+}
+
+std::int64_t receive_some(ssl_st* tls, int socket, void* buffer, std::size_t size) {
+  if (tls == nullptr) return plain_outcome(::recv(socket, buffer, size, 0));
+  ERR_clear_error();
+  return tls_outcome(tls, SSL_read(tls, buffer, limited(size)));
+}
+
+std::int64_t send_some(ssl_st* tls, int socket, const void* buffer, std::size_t size) {
+  if (tls == nullptr) return plain_outcome(::send(socket, buffer, size, MSG_NOSIGNAL));
+  ERR_clear_error();
+  return tls_outcome(tls, SSL_write(tls, buffer, limited(size)));
+}
+
+std::size_t pending_bytes(const ssl_st* tls) {
+  return static_cast<std::size_t>(SSL_pending(tls));
 }
 
 std::string tls_failure(const ssl_st* session) {

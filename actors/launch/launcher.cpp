@@ -160,7 +160,7 @@ void Launcher::start_local(const std::string& program, const std::vector<std::st
     throw JobError("cannot start process " + std::to_string(process.rank) + ": " + std::strerror(refused),
                    ErrorCode::unavailable);
   }
-  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), {}, -1});
+  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), {}, -1, -1});
 }
 
 void Launcher::start_remote(const std::string& program, const std::vector<std::string>& arguments,
@@ -193,15 +193,15 @@ void Launcher::start_remote(const std::string& program, const std::vector<std::s
   close(input.ends[0]);
   close(errors.ends[1]);
   if (refused == 0) write_all(input.ends[1], shell.secrets + "\n");
-  close(input.ends[1]);
   if (refused != 0) {
+    close(input.ends[1]);
     close(errors.ends[0]);
     throw JobError("cannot start process " + std::to_string(process.rank) + " on host " + process.host + " by '" +
                        shell.words.front() + "': " + std::strerror(refused) +
                        "; install it (openssh-client), or name another remote shell with --ssh",
                    ErrorCode::unavailable);
   }
-  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), process.host, errors.ends[0]});
+  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), process.host, input.ends[1], errors.ends[0]});
 }
 
 void Launcher::started(Child child) {
@@ -213,30 +213,40 @@ void Launcher::started(Child child) {
     watchers_.emplace_back([this, child] { watch(child); });
   } catch (const std::system_error& problem) {
     kill(child.pid, SIGKILL);
-    reap(child.pid);
+    (void)reap(child);
     throw JobError("cannot watch process " + std::to_string(child.rank.value()) + ": no thread: " + problem.what(),
                    ErrorCode::unavailable);
   }
 }
 
-/// Waits for the end of a child; its number is not free before it has left `running_` (LA-4).
-int Launcher::reap(pid_t pid) {
-  siginfo_t ended;
-  while (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+/// Waits for the end of a child and returns its status. Its number is not free before it has left `running_` (LA-4).
+int Launcher::reap(const Child& child) {
+  const auto id = static_cast<id_t>(child.pid);
+  siginfo_t change{};
+  while (true) {
+    if (waitid(P_PID, id, &change, WEXITED | WSTOPPED | WCONTINUED | WNOWAIT) < 0) {
+      if (errno == EINTR) continue;
+      break;
+    }
+    const bool stopped = change.si_code == CLD_STOPPED;
+    if (!stopped && change.si_code != CLD_CONTINUED) break;
+    (void)waitid(P_PID, id, &change, (stopped ? WSTOPPED : WCONTINUED) | WNOHANG);  // this change is seen
+    if (stopped_) stopped_(child.rank, stopped);
   }
   {
     const std::lock_guard lock(mutex_);
-    running_.erase(pid);
+    running_.erase(child.pid);
   }
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
   }
   return status;
 }
 
 void Launcher::watch(const Child& child) {
   const std::string said = child.errors < 0 ? std::string() : relay(child.errors, child.host);
-  const int status = reap(child.pid);
+  const int status = reap(child);
+  if (child.input >= 0) close(child.input);
   std::string how = how_it_ended(status);
   if (!said.empty() && status != 0) how += " (" + said + ")";
   {

@@ -7,6 +7,8 @@
 // LA-3: what a remote process prints as an error comes out here, line by line, behind its host's name.
 // LA-4: a child is ended by its pidfd, or by its number while it has not been waited for; never by a number that may be
 //       another process's by now.
+// LA-5: a remote process's standard input stays open as long as its child here runs, and ends with this process: the
+//       remote process sees the end of rank 0 there (ParentWatch).
 #pragma once
 
 #include <sys/types.h>
@@ -48,7 +50,9 @@ class Launcher {
   /// Called on a thread of the launcher when a child has ended: "exit status 1", "signal 9", and of a remote shell what
   /// it said last.
   using Ended = std::function<void(ProcessRank, std::string how)>;
-  explicit Launcher(Ended ended) : ended_(std::move(ended)) {}
+  /// Called on a thread of the launcher when a signal has stopped a local child, and when it goes on.
+  using Stopped = std::function<void(ProcessRank, bool stopped)>;
+  explicit Launcher(Ended ended, Stopped stopped = {}) : ended_(std::move(ended)), stopped_(std::move(stopped)) {}
   ~Launcher() { end_all(std::chrono::milliseconds(0)); }
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -71,6 +75,7 @@ class Launcher {
     pid_t pid = 0;
     ProcessRank rank;
     std::string host;
+    int input = -1;
     int errors = -1;
   };
   void start_local(const std::string& program, const std::vector<std::string>& arguments, const ProcessStart& process);
@@ -78,9 +83,10 @@ class Launcher {
                     const RemoteShell& shell);
   void started(Child child);
   void watch(const Child& child);
-  int reap(pid_t pid);
+  int reap(const Child& child);
 
   Ended ended_;
+  Stopped stopped_;
   mutable std::mutex mutex_;
   std::map<pid_t, ProcessHandle> running_;
   bool clean_ = true;

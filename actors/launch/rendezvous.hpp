@@ -7,6 +7,8 @@
 // RV-3: a stranger, without a certificate of the job or without its token, is refused and noted, and ends nothing.
 // RV-4: nothing waits for ever: joiners for rank 0 as long as their patience, rank 0 for them as long as its own, and
 //       stop() for those who are being told a second.
+// RV-5: a process that has joined and is silent for `silence`, as one that was stopped, ends the start, and so does a
+//       rank 0 that is silent for so long.
 #pragma once
 
 #include <chrono>
@@ -18,6 +20,7 @@
 
 #include "actors/launch/gathering.hpp"
 #include "actors/launch/key_set.hpp"
+#include "runtime/core/result.hpp"
 
 namespace maestro {
 
@@ -39,6 +42,7 @@ struct RendezvousOptions {
   JoinRequest own;                     ///< of rank 0
   std::vector<std::uint32_t> hosts;    ///< by rank
   Welcome welcome;
+  std::chrono::milliseconds silence{4000};       ///< RV-5
   std::function<void(const std::string&)> note;  ///< a line about who was refused; called by any thread; may be empty
 };
 
@@ -57,11 +61,12 @@ class RendezvousDoor {
   [[nodiscard]] std::vector<JoinRequest> present() const;
   /// "processes 2 and 3 (host 1)"; empty when all came.
   [[nodiscard]] std::string missing_text() const;
-  /// Blocks until all are present. Throws JobError: why the job cannot begin, which all others are told as well.
-  void wait_all(std::chrono::milliseconds patience);
+  /// Blocks until all are present, and calls `look`, if there is one, four times a second. Throws JobError: why the job
+  /// cannot begin, which all others are told as well.
+  void wait_all(std::chrono::milliseconds patience, const std::function<void()>& look = {});
   /// Tells everybody who waits, or joins later, that the job cannot begin. No effect after the first reason, or when
   /// all are present.
-  void fail(const std::string& reason);
+  void fail(const std::string& reason, ErrorCode code = ErrorCode::invalid_argument);
   /// The job cannot begin: tells all, those who come within the patience included, and listens no more.
   void refuse_all(const std::string& reason, std::chrono::milliseconds patience);
   /// Sees that those who wait are told, for a second at most, and listens no more. Idempotent.
@@ -81,6 +86,7 @@ struct JoinOptions {
   std::shared_ptr<const KeySet> keys;  ///< as rank 0 has them; null: plain
   JoinRequest request;
   std::chrono::milliseconds patience{60000};  ///< to find rank 0; what comes then takes as long as rank 0 waits
+  std::chrono::milliseconds silence{4000};    ///< RV-5
   std::function<bool()> cancelled;            ///< asked now and then, by this thread; may be empty
 };
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <condition_variable>
 #include <mutex>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "actors/control/service_door.hpp"
+#include "actors/control/service_stream.hpp"
 #include "actors/launch/Rendezvous.h"
 #include "actors/launch/rendezvous.hpp"
 #include "runtime/core/result.hpp"
@@ -23,7 +25,10 @@ constexpr auto answer_after = 500ms;
 /// fit has ended the start, those that are still on their way.
 constexpr auto farewell = 1000ms;
 constexpr auto farewell_to_late_ones = 5000ms;
-constexpr std::size_t strangers = 32;
+constexpr std::size_t strangers = 64;
+constexpr auto stranger_patience = 5000ms;
+constexpr auto look_after = 250ms;
+constexpr int most_refusals_noted = 20;
 constexpr std::int32_t largest_message = 4 << 20;
 
 /// A peer's words, fit for a line.
@@ -64,10 +69,16 @@ struct RendezvousDoor::State {
   void note(const std::string& line) const {
     if (options.note) options.note(line);
   }
+  void note_refusal(const std::string& line) {
+    const int noted = ++refusals;
+    if (noted > most_refusals_noted) return;
+    note(line + (noted == most_refusals_noted ? " (further refusals are not printed)" : ""));
+  }
   /// Under the lock. RV-2
-  void fail(const std::string& reason) {
+  void fail(const std::string& reason, ErrorCode code) {
     if (reason_not_to_begin || gathering.complete()) return;
     reason_not_to_begin = one_line(reason);
+    code_not_to_begin = code;
     changed.notify_all();
   }
   [[nodiscard]] bool decided() const { return reason_not_to_begin || gathering.complete(); }
@@ -83,6 +94,8 @@ struct RendezvousDoor::State {
   std::condition_variable changed;
   Gathering gathering;
   std::optional<std::string> reason_not_to_begin;
+  ErrorCode code_not_to_begin = ErrorCode::invalid_argument;
+  std::atomic<int> refusals = 0;
   std::set<std::int64_t> told;  ///< ranks that know how it ended
   std::int64_t members = 0;     ///< connections of processes that have joined
 };
@@ -107,14 +120,15 @@ Answer RendezvousDoor::State::answer(std::int64_t rank) {
 /// One connection. Its end is that of the process, unless the process was told how the gathering ended.
 class RendezvousDoor::State::Member final : public rendezvous::RendezvousIf {
  public:
-  Member(State& state, std::string peer) : state_(state), peer_(std::move(peer)) {}
+  Member(State& state, Visitor& visitor) : state_(state), visitor_(visitor) {}
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
   ~Member() override {
     if (!joined_) return;
     const std::lock_guard lock(state_.mutex);
     --state_.members;
-    state_.fail(process_name(*joined_) + " ended before the job began");
+    const std::string how = visitor_.stream()->fell_silent() ? " was silent for too long" : " ended";
+    state_.fail(process_name(*joined_) + how + " before the job began", ErrorCode::peer_lost);
     state_.changed.notify_all();
   }
 
@@ -122,12 +136,12 @@ class RendezvousDoor::State::Member final : public rendezvous::RendezvousIf {
     const JoinRequest request = request_of(joining);
     const std::optional<Refusal> refusal = admit(request);
     if (refusal && !refusal->for_all) {  // RV-3
-      state_.note("refused " + process_name(request) + " from " + peer_ + ": " + refusal->reason);
+      state_.note_refusal("refused " + process_name(request) + " from " + visitor_.name() + ": " + refusal->reason);
       refuse(refusal->reason, false);
     }
     const std::lock_guard lock(state_.mutex);
     if (refusal) {
-      state_.fail(refusal->reason);
+      state_.fail(refusal->reason, ErrorCode::invalid_argument);
       state_.patience_at_end = farewell_to_late_ones;
     }
     if (refusal && !state_.reason_not_to_begin) refuse(refusal->reason, true);  // all the others have begun
@@ -146,7 +160,8 @@ class RendezvousDoor::State::Member final : public rendezvous::RendezvousIf {
     const JoinRequest request = request_of(joining);
     const std::lock_guard lock(state_.mutex);
     if (!state_.gathering.knows_token(request)) refuse("it has another job token", false);
-    state_.fail(reason + " (rank " + std::to_string(request.rank) + " on " + request.host + ")");
+    state_.fail(reason + " (rank " + std::to_string(request.rank) + " on " + request.host + ")",
+                ErrorCode::invalid_argument);
     state_.told.insert(request.rank);
   }
 
@@ -157,13 +172,15 @@ class RendezvousDoor::State::Member final : public rendezvous::RendezvousIf {
     std::optional<Refusal> refusal = state_.gathering.admit(request);
     if (refusal) return refusal;
     joined_ = request;
+    visitor_.admit();
+    visitor_.stream()->set_patience(state_.options.silence);  // RV-5
     ++state_.members;
     if (state_.gathering.complete()) state_.changed.notify_all();
     return std::nullopt;
   }
 
   State& state_;  // outlives the door's threads
-  std::string peer_;
+  Visitor& visitor_;
   std::optional<JoinRequest> joined_;
 };
 
@@ -172,13 +189,15 @@ RendezvousDoor::RendezvousDoor(RendezvousOptions options) : state_(std::make_uni
   DoorOptions door;
   door.address = state.options.address;
   door.keys = state.options.keys;
-  door.most_clients = static_cast<std::size_t>(state.options.own.processes) + strangers;
+  door.most_clients = static_cast<std::size_t>(state.options.own.processes);
+  door.most_strangers = strangers;
+  door.stranger_patience = stranger_patience;
   door.largest_message = largest_message;
   door.refused = [&state](const std::string& peer, const std::string& reason) {
-    state.note("refused " + one_line(peer) + " at the rendezvous: " + one_line(reason));
+    state.note_refusal("refused " + one_line(peer) + " at the rendezvous: " + one_line(reason));
   };
-  const auto serve = [&state](const std::string& peer) {
-    return std::make_shared<rendezvous::RendezvousProcessor>(std::make_shared<State::Member>(state, peer));
+  const auto serve = [&state](Visitor& visitor) {
+    return std::make_shared<rendezvous::RendezvousProcessor>(std::make_shared<State::Member>(state, visitor));
   };
   door_ = std::make_unique<ServiceDoor>(std::move(door), serve);
 }
@@ -201,23 +220,32 @@ std::string RendezvousDoor::missing_text() const {
   return state_->gathering.missing_text();
 }
 
-void RendezvousDoor::wait_all(std::chrono::milliseconds patience) {
+void RendezvousDoor::wait_all(std::chrono::milliseconds patience, const std::function<void()>& look) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(state_->mutex);
-  if (!state_->changed.wait_for(lock, patience, [this] { return state_->decided(); })) {
-    const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
-    state_->fail(state_->gathering.missing_text() + " did not come to rank 0 on " + state_->options.own.host +
-                 " within " + std::to_string(seconds) + " s");
+  while (!state_->changed.wait_for(lock, look_after, [this] { return state_->decided(); })) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
+      state_->fail(state_->gathering.missing_text() + " did not come to rank 0 on " + state_->options.own.host +
+                       " within " + std::to_string(seconds) + " s",
+                   ErrorCode::timeout);
+      break;
+    }
+    if (!look) continue;
+    lock.unlock();
+    look();
+    lock.lock();
   }
-  if (state_->reason_not_to_begin) throw JobError(*state_->reason_not_to_begin);
+  if (state_->reason_not_to_begin) throw JobError(*state_->reason_not_to_begin, state_->code_not_to_begin);
 }
 
-void RendezvousDoor::fail(const std::string& reason) {
+void RendezvousDoor::fail(const std::string& reason, ErrorCode code) {
   const std::lock_guard lock(state_->mutex);
-  state_->fail(reason);
+  state_->fail(reason, code);
 }
 
 void RendezvousDoor::refuse_all(const std::string& reason, std::chrono::milliseconds patience) {
-  fail(reason);
+  fail(reason, ErrorCode::invalid_argument);
   stop_after(patience);
 }
 
@@ -232,7 +260,7 @@ void RendezvousDoor::stop() {
 void RendezvousDoor::stop_after(std::chrono::milliseconds patience) {
   {
     std::unique_lock lock(state_->mutex);
-    state_->fail("rank 0 on " + state_->options.own.host + " ended before the job began");
+    state_->fail("rank 0 on " + state_->options.own.host + " ended before the job began", ErrorCode::peer_lost);
     state_->changed.wait_for(lock, patience, [this] { return state_->all_told(); });
   }
   door_->stop();

@@ -95,6 +95,7 @@ class RootConnection {
     connection.service = "rendezvous of rank 0";
     connection.keys = options.keys;
     connection.connect_patience = std::min(connect_patience, options.patience);
+    connection.answer_patience = options.silence;
     return connection;
   }
 
@@ -114,8 +115,11 @@ class RootConnection {
     try {
       ask(call);
     } catch (const JobError& error) {
-      if (error.code() != ErrorCode::peer_lost) throw;
-      throw JobError("rank 0 at " + root_address(options_) + " ended before the job began", ErrorCode::peer_lost);
+      const bool silent = error.code() == ErrorCode::timeout;
+      if (error.code() != ErrorCode::peer_lost && !silent) throw;
+      throw JobError("rank 0 at " + root_address(options_) + (silent ? " was silent for too long" : " ended") +
+                         " before the job began",
+                     ErrorCode::peer_lost);
     }
   }
 

@@ -8,9 +8,11 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "runtime/core/json_text.hpp"
+#include "runtime/core/process_identity.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -22,12 +24,19 @@ namespace fs = std::filesystem;
 constexpr std::size_t longest_secret = std::size_t{1} << 16;
 constexpr std::int64_t days_of_a_run = 30;
 
-fs::path private_folder() {
+constexpr std::string_view prefix = "maestro-keys-";
+
+std::vector<fs::path> private_places() {
   std::vector<fs::path> places;
   if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr) places.emplace_back(runtime);
   places.insert(places.end(), {"/dev/shm", fs::temp_directory_path()});
+  return places;
+}
+
+fs::path private_folder() {
+  const std::vector<fs::path> places = private_places();
   for (const fs::path& place : places) {
-    std::string pattern = (place / "maestro-keys-XXXXXX").string();
+    std::string pattern = (place / (std::string(prefix) + identity_text(own_identity()) + "-XXXXXX")).string();
     if (mkdtemp(pattern.data()) != nullptr) return pattern;  // 0700
   }
   throw JobError("cannot make a private folder for keys in " + places.back().string() + ": " + std::strerror(errno) +
@@ -48,6 +57,17 @@ void write_private(const fs::path& file, const std::string& text) {
 }
 
 }  // namespace
+
+void sweep_run_keys() noexcept {
+  std::error_code ignored;  // others' folders cannot be removed
+  for (const fs::path& place : private_places()) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(place, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with(prefix) || !is_of_dead_process(name.substr(prefix.size()))) continue;
+      fs::remove_all(entry.path(), ignored);
+    }
+  }
+}
 
 RunKeys RunKeys::make(const std::vector<std::string>& hosts) {
   RunKeys run;

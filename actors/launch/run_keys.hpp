@@ -28,6 +28,9 @@ class RunKeys {
   KeySet keys_;
 };
 
+/// Removes the sets that processes of this host, now dead, have left behind.
+void sweep_run_keys() noexcept;
+
 /// A secret of one line: private key, certificates and token.
 [[nodiscard]] std::string pack(const KeySet& keys);
 

@@ -36,6 +36,8 @@ class FileDescriptor {
   explicit operator bool() const { return descriptor_ >= 0; }
   [[nodiscard]] int get() const { return descriptor_; }
   void reset();
+  /// Gives the descriptor away, unclosed.
+  [[nodiscard]] int release() { return std::exchange(descriptor_, -1); }
 
  private:
   int descriptor_ = -1;

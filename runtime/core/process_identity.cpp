@@ -40,6 +40,12 @@ std::optional<ProcessStat> read_stat(std::int64_t pid) {
   return stat;
 }
 
+std::string boot() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id.substr(0, id.find('-'));
+}
+
 std::uint64_t own_namespace() {
   struct stat status {};
   return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
@@ -63,6 +69,27 @@ bool is_alive(const ProcessIdentity& process) {
     return stat->started == process.started && stat->state != 'Z' && stat->state != 'X';
   }
   return ::kill(static_cast<pid_t>(process.pid), 0) == 0 || errno != ESRCH;
+}
+
+std::string identity_text(const ProcessIdentity& process) {
+  return boot() + "-" + std::to_string(process.pid_namespace) + "-" + std::to_string(process.pid) + "-" +
+         std::to_string(process.started);
+}
+
+bool is_of_dead_process(std::string_view text) {
+  std::istringstream parts{std::string(text)};
+  std::string of_boot;
+  ProcessIdentity process;
+  char dash[2] = {};
+  if (!std::getline(parts, of_boot, '-') || of_boot != boot() || !read_stat(getpid())) return false;
+  parts >> process.pid_namespace >> dash[0] >> process.pid >> dash[1] >> process.started;
+  if (!parts || dash[0] != '-' || dash[1] != '-' || process.pid_namespace != own_namespace()) return false;
+  return !is_alive(process);
+}
+
+bool is_stopped(std::int64_t pid) {
+  const auto stat = read_stat(pid);
+  return stat && (stat->state == 'T' || stat->state == 't');
 }
 
 ProcessHandle::ProcessHandle(const ProcessIdentity& process) {

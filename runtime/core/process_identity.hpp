@@ -9,6 +9,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace maestro {
 
@@ -26,6 +28,14 @@ struct ProcessIdentity {
 [[nodiscard]] ProcessIdentity identity_of(pid_t pid);
 /// Returns false for a zombie and for a process of another namespace. Without /proc a number in use counts as alive.
 [[nodiscard]] bool is_alive(const ProcessIdentity& process);
+
+/// "<boot>-<pid namespace>-<pid>-<start time>", of digits and "-", for names of files.
+[[nodiscard]] std::string identity_text(const ProcessIdentity& process);
+/// Whether `text` begins with the identity of a process of this boot and this PID namespace that is dead. Returns false
+/// where that cannot be seen from here.
+[[nodiscard]] bool is_of_dead_process(std::string_view text);
+/// Whether a signal has stopped it (SIGSTOP, Ctrl-Z, a debugger). Returns false when there is no such process.
+[[nodiscard]] bool is_stopped(std::int64_t pid);
 
 /// A pidfd: it names one process for good. Move-only.
 class ProcessHandle {

@@ -80,8 +80,8 @@ TEST(RemoteCommand, words_arrive_as_they_are) {
 
 TEST_F(RemoteStart, gets_its_host_its_command_and_the_secret_by_its_input_alone) {  // LA-2
   const std::string place = folder_.string();
-  EXPECT_EQ(how_it_ends(shell("echo \"$1\" > " + place + "/host; echo \"$2\" > " + place + "/command; cat > " + place +
-                              "/input\n")),
+  EXPECT_EQ(how_it_ends(shell("echo \"$1\" > " + place + "/host; echo \"$2\" > " + place + "/command; head -n 1 > " +
+                              place + "/input\n")),
             "1: exit status 0");
   EXPECT_EQ(read("host"), "node7\n");
   EXPECT_EQ(read("input"), "the secret\n");

@@ -52,6 +52,7 @@ class Rendezvous : public TemporaryFolder {
                        .root_host_name = "host0",
                        .secret = "later",
                        .shared_file = "/shared/out/.mark"};
+    options.silence = silence_;
     options.note = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       notes_.push_back(line);
@@ -98,6 +99,7 @@ class Rendezvous : public TemporaryFolder {
         KeySet{folder, folder / "node.pem", folder / "node.key", folder / "ca.pem", contents_of(folder / "token")});
   }
 
+  std::chrono::milliseconds silence_ = 4s;
   std::mutex mutex_;
   std::condition_variable noted_;
   std::vector<std::string> notes_;
@@ -257,6 +259,31 @@ TEST_F(Rendezvous, rank_0_that_ends_releases_all) {  // RV-4
   auto came = joined(1);
   door_.reset();
   EXPECT_EQ(came.get(), "rank 0 on host0 ended before the job began");
+}
+
+TEST_F(Rendezvous, a_process_that_falls_silent_ends_the_start) {  // RV-5
+  silence_ = 600ms;
+  open();
+  std::promise<void> resumed;
+  auto stopped = joined(1, [until = resumed.get_future().share(), asked = std::make_shared<int>(0)] {
+    if (++*asked == 1) return false;  // before it joins
+    until.wait();                     // as a process that a signal has stopped
+    return true;
+  });
+  EXPECT_EQ(wait_error(), "rank 1 (pid 4001 on host1) was silent for too long before the job began");
+  resumed.set_value();
+  EXPECT_EQ(stopped.get(), "stopped while waiting for the other processes");
+}
+
+TEST_F(Rendezvous, idle_strangers_keep_no_process_out) {  // RV-3
+  open();
+  const SocketAddress address = parse_socket_address(door_->address());
+  std::vector<FileDescriptor> idle;
+  for (int at = 0; at < 300; ++at) idle.push_back(connect_to(address, "rendezvous", 5s));
+  auto first = joiner(joining(1));
+  auto second = joiner(joining(2));
+  door_->wait_all(plenty);
+  EXPECT_EQ(first.get() + second.get(), "(no error)(no error)");
 }
 
 TEST_F(Rendezvous, a_second_process_of_a_rank_ends_the_start) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -191,6 +192,50 @@ TEST_F(ServiceDoorTest, closes_further_clients_at_once_and_takes_new_ones_when_o
   EXPECT_EQ(answer, "3");
 }
 
+TEST_F(ServiceDoorTest, strangers_take_no_seat_of_a_client_and_the_oldest_makes_room) {  // CN-1
+  DoorOptions options = door_at("127.0.0.1:0");
+  options.most_clients = 2;
+  options.most_strangers = 3;
+  options.stranger_patience = 1h;
+  ServiceDoor door(options, echo_processor(""));
+  ServiceConnection first(to(door));
+  EXPECT_EQ(echo(first, "1"), "1");
+  std::vector<FileDescriptor> idle;
+  for (int at = 0; at < 40; ++at) idle.push_back(raw(door));
+  ServiceConnection second(to(door));
+  EXPECT_EQ(echo(second, "2"), "2");
+  EXPECT_EQ(echo(first, "1"), "1");
+  EXPECT_TRUE(ended(idle.front()));
+}
+
+TEST_F(ServiceDoorTest, a_stranger_has_a_patience_of_its_own) {  // CN-2
+  DoorOptions options = door_at("127.0.0.1:0");
+  options.patience = 1h;
+  options.stranger_patience = 100ms;
+  ServiceDoor door(options, echo_processor(""));
+  EXPECT_TRUE(ended(raw(door)));
+}
+
+TEST_F(ServiceDoorTest, fails_in_one_line_or_serves_when_descriptors_are_few) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  int failed = 0;
+  for (int more = 0; more < 6; ++more) {
+    const int next = ::dup(0);
+    ::close(next);
+    rlimit few = before;
+    few.rlim_cur = static_cast<rlim_t>(next + more);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    const std::string problem =
+        error_of([&] { ServiceDoor(door_at("unix:" + (folder_ / "few").string()), echo_processor("")); });
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    if (problem == "no error") continue;
+    ++failed;
+    EXPECT_THAT(problem, HasSubstr("Too many open files"));
+  }
+  EXPECT_GE(failed, 2) << "an event and a socket";
+}
+
 TEST_F(ServiceDoorTest, lets_go_of_clients_that_are_silent_or_dribble) {
   DoorOptions options = door_at("127.0.0.1:0");
   options.patience = 100ms;
@@ -237,7 +282,7 @@ TEST_F(ServiceDoorTest, stops_at_once_with_clients_that_hang) {
 
 TEST_F(ServiceDoorTest, gives_each_client_a_processor_that_knows_its_name) {
   ServiceDoor door(door_at("unix:" + (folder_ / "s").string()),
-                   [](const std::string& peer) { return echo_processor(peer + " says "); });
+                   [](Visitor& visitor) { return echo_processor(visitor.name() + " says "); });
   ServiceConnection connection(to(door));
   EXPECT_EQ(echo(connection, "hallo"), "process " + std::to_string(::getpid()) + " says hallo");
 }

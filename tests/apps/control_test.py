@@ -289,12 +289,44 @@ class Addresses(ControlTest):
         self.assertEqual((busy.status, len(busy.error_lines())), (2, 1), busy.describe())
         self.assertIn("port is busy", busy.err)
         several = self.start(distillation(), "--processes", 2, "--control", address, settings=apart).wait()
-        self.assertNotEqual(several.status, 0, several.describe())
+        self.assertEqual(several.status, 2, several.describe())
         self.assertEqual(len(several.error_lines()), 1, several.describe())
         self.assertIn("port is busy", several.err)
         outside = self.start(distillation(), "--control", "0.0.0.0:0", settings=apart).wait()
         self.assertEqual(outside.status, 2, outside.describe())
         self.assertIn("--keys", outside.err)
+
+    def test_idle_connections_lock_nobody_out(self):
+        for control in (None, "127.0.0.1:0"):
+            with self.subTest(control):
+                run, address = self.started(control=control)
+                held = []
+                for _ in range(40):
+                    if address.startswith("unix:"):
+                        held.append(socket.socket(socket.AF_UNIX))
+                        held[-1].connect(address[len("unix:"):])
+                    else:
+                        held.append(socket.create_connection(tuple(address.rsplit(":", 1)), timeout=5))
+                for command in ("status", "checkpoint", "stop"):
+                    status, _, err = self.command(command, "--at", address)
+                    self.assertEqual((status, err), (0, ""))
+                self.assertEqual(run.wait().status, 0)
+                for peer in held:
+                    peer.close()
+
+    def test_commands_to_a_stopped_run_fail_within_seconds_and_do_nothing_later(self):
+        run, address = self.started()
+        os.kill(run.process.pid, signal.SIGSTOP)
+        for command in ("stop", "pause", "status"):
+            begin = time.monotonic()
+            status, _, err = self.command(command, "--at", address)
+            self.assertLess(time.monotonic() - begin, 10)
+            self.assertEqual((status, err.count("\n")), (1, 1), err)
+            self.assertIn("no answer within", err)
+        os.kill(run.process.pid, signal.SIGCONT)
+        with Client(address) as control:
+            step = control.status().step
+            self.assertEqual(self.until(control, lambda status: status.step > step).state, State.RUNNING)
 
     def test_a_service_that_is_not_maestro_is_told_in_one_line(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
