@@ -33,7 +33,7 @@ def job_of(layout):
         "train": {"steps": STEPS, "global_batch": 12, "checkpoint_every": EVERY, "keep_checkpoints": 3,
                   "validation_samples": 12, "out": "out"},
         "data": {"path": "corpus.txt", "sequence": 64},
-        "teacher": {**SIZES, "layers": 2, "micro_batch": 4, "replicas": 1},
+        "teacher": {**SIZES, "weights": "random", "layers": 2, "micro_batch": 4, "replicas": 1},
         "student": decoder(**SIZES, layers=4),
     }
     for section, table in copy.deepcopy(LAYOUTS[layout]).items():
