@@ -228,7 +228,9 @@ TEST(StateIo, an_index_names_the_files_of_weights) {
     const Status loaded = load_weights(section, out.path());
     DecoderLm whole(bench.context("lm", true), {stored.config, {}});
     load_weights(whole, stored.folder).or_throw();
-    if (loaded.ok()) EXPECT_EQ(values_of(section), values_of(whole));
+    if (loaded.ok()) {
+      EXPECT_EQ(values_of(section), values_of(whole));
+    }
     return loaded.ok() ? "loaded" : loaded.error().message;
   };
   EXPECT_EQ(index(R"("a": "first.safetensors", "b": "second.safetensors")"), "loaded");
