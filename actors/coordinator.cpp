@@ -60,7 +60,7 @@ caf::behavior Coordinator::make_behavior() {
       [this](Interrupt) {
         options_.record->interrupted = true;
         schedule_.stop();
-        announce();
+        if (began_) announce();  // else at Begin: nobody could be told the end yet
         answer_pauses();
       },
       [this](RunStatusRequest) { return status(); },

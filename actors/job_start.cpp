@@ -8,8 +8,8 @@
 
 #include "actors/control/control_place.hpp"
 #include "actors/launch/listen_address.hpp"
-#include "runtime/core/process_identity.hpp"
 #include "actors/launch/runtime_folder.hpp"
+#include "runtime/core/process_identity.hpp"
 #include "runtime/core/result.hpp"
 #include "transport/provider.hpp"
 #include "transport/shared_memory_sweep.hpp"
@@ -74,9 +74,16 @@ void JobStart::watch_parent() {
   const char* parent = std::getenv("MAESTRO_PARENT");
   const char* secrets = std::getenv("MAESTRO_SECRETS");
   if (options_.run.place.launcher != "maestro" || (parent == nullptr && secrets == nullptr)) return;
+  parent_ = parent == nullptr ? 0 : std::atoll(parent);
   parent_watch_ = std::make_unique<ParentWatch>(
-      parent == nullptr ? 0 : std::atoll(parent), STDIN_FILENO,
-      [this](const std::string& how) { leave("rank 0 " + how + " before the job began"); });
+      parent_, STDIN_FILENO, [this](const std::string& how) { leave("rank 0 " + how + " before the job began"); });
+}
+
+bool JobStart::prints_refusals() const {
+  if (child_printed_) return false;
+  const ProcessPlace& place = options_.run.place;
+  if (place.launcher != "maestro") return true;  // each has a log of its own
+  return place.local_rank == 0 && place.hosts[static_cast<std::size_t>(place.rank)] > 0;
 }
 
 void JobStart::leave(const std::string& line) {
@@ -87,6 +94,7 @@ void JobStart::leave(const std::string& line) {
   if (place.launcher != "maestro" || first_of_host) console_.error(line);
   tidy();
   (void)sweep_own_shared_memory();  // what stays is swept by the next run
+  if (parent_ > 0) remove_sockets_of(parent_);
   _exit(1);
 }
 
@@ -295,12 +303,6 @@ Meeting JobStart::join(const JobText& job) {
   return meeting;
 }
 
-bool JobStart::prints_refusals() const {
-  const ProcessPlace& place = options_.run.place;
-  if (place.launcher != "maestro") return true;  // each has a log of its own
-  return place.local_rank == 0 && place.hosts[static_cast<std::size_t>(place.rank)] > 0;
-}
-
 void JobStart::withdraw(const std::string& reason) noexcept {
   constexpr std::chrono::seconds patience_for_others(5);
   const ProcessPlace& place = options_.run.place;
@@ -327,9 +329,9 @@ void JobStart::child_ended(ProcessRank rank, const std::string& how) {
   if (!door_) return;
   const std::string where =
       several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[rank.value()]] : "";
-  const bool refused = how.starts_with("exit status") && !how.starts_with("exit status 1");  // it has printed why
+  child_printed_ = child_printed_ || prints_itself(how);
   door_->fail("process " + std::to_string(rank.value()) + where + " ended before the job began: " + how,
-              refused ? ErrorCode::invalid_argument : ErrorCode::peer_lost);
+              child_printed_ ? ErrorCode::cancelled : ErrorCode::peer_lost);
 }
 
 void JobStart::child_stopped(ProcessRank rank, bool stopped) {

@@ -9,6 +9,7 @@
 //       host at most one prints that.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -126,6 +127,8 @@ class JobStart {
   Console& console_;
   std::string listen_;
   std::string host_;
+  std::atomic<bool> child_printed_ = false;  // a child that has ended printed why
+  std::int64_t parent_ = 0;                  // rank 0, when it is this process's parent
   std::optional<RunKeys> run_keys_;
   std::shared_ptr<const KeySet> keys_;
   std::filesystem::path shared_file_;

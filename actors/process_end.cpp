@@ -5,6 +5,7 @@
 #include <system_error>
 #include <thread>
 
+#include "actors/control/control_place.hpp"
 #include "actors/departure.hpp"
 #include "actors/planning_options.hpp"
 #include "actors/process_state.hpp"
@@ -45,6 +46,7 @@ void ProcessRun::State::stop() {
   snapshots.stop();
   if (network) network->stop();
   begun = false;
+  supervised = false;
   if (job_start) job_start->route_child_ends({});
   coordinator = nullptr;
   supervisor = nullptr;
@@ -101,7 +103,7 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
     return 1;
   }
   Departure departure;  // PR-2
-  departure.last = [this] { job_start->tidy(); };
+  departure.last = [this, lost = ended.lost] { tidy_up(lost); };
   departure.lost = ended.lost;
   departure.close = [this] {
     if (network) network->stop();  // there is none when building failed
@@ -130,26 +132,41 @@ void ProcessRun::State::stop_in_order(const std::string& reason) {
   tell_from_outside(coordinator, Interrupt{});
 }
 
-void ProcessRun::State::leave(Launcher& launcher, int status) {
+void ProcessRun::State::leave(int status) {
   Departure departure;
   departure.status = status;
   departure.last = [this] {
+    tidy_up({});
     std::error_code gone_already;
     if (!control_socket.empty()) fs::remove(control_socket, gone_already);
-    if (job_start) job_start->tidy();
   };
   departure.patience = milliseconds(0);
-  depart(launcher, departure);
+  depart(*launcher, departure);
 }
 
-void ProcessRun::State::signalled(int signal, Launcher& launcher) {
+/// Removes files of this process, and sockets of those that it has ended.
+void ProcessRun::State::tidy_up(const std::vector<ProcessIdentity>& lost) const {
+  if (job_start) job_start->tidy();
+  for (const ProcessIdentity& process : lost) remove_sockets_of(process.pid);
+  for (const std::int64_t child : launcher->pids()) remove_sockets_of(child);
+  remove_sockets_of(own_identity().pid);
+}
+
+void ProcessRun::State::leave_before_the_start(const std::string& cause) {
+  console.finish();
+  // Of a process that rank 0 has started, rank 0 reports the end, or prints its own line.
+  if (place.launcher != "maestro") console.error("ended by " + cause + " before the first step");
+  leave(130);
+}
+
+void ProcessRun::State::signalled(int signal) {
   const StopRequests::Wish wish = stop_requests.signalled(signal, Clock::now());
   const bool repeated = wish == StopRequests::Wish::leave_at_once;
-  if (begun && is_root() && !repeated) return stop_in_order(signal == SIGINT ? "" : signal_name(signal));
-  if (begun && !is_root()) return tell_from_outside(supervisor, Interrupt{});  // rank 0 ends all in order
+  if (!is_root() && supervised) return tell_from_outside(supervisor, Interrupt{});  // rank 0 ends all in order
+  if (!begun) leave_before_the_start(signal_name(signal));
+  if (!repeated) return stop_in_order(signal == SIGINT ? "" : signal_name(signal));
   console.finish();
-  if (!begun) console.error("ended by " + signal_name(signal) + " before the first step");
-  leave(launcher, 130);
+  leave(130);
 }
 
 void ProcessRun::State::watch_progress() {

@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <future>
+#include <set>
 
 #include "actors/control/control_place.hpp"
 #include "actors/edge_paths.hpp"
+#include "actors/headroom.hpp"
 #include "actors/planning_options.hpp"
 #include "actors/preflight.hpp"
 #include "actors/process_state.hpp"
@@ -27,6 +29,13 @@ std::string listed(const std::vector<std::string>& names) {
 }  // namespace
 
 void ProcessRun::State::check_surroundings() const {
+  // CAF, a device each, their writers and watchers; connections to the others.
+  std::set<std::string> devices_here;
+  for (const ReplicaPlace& at : plan.places) {
+    if (at.rank == rank) devices_here.insert(at.devices.begin(), at.devices.end());
+  }
+  require_headroom(
+      {.threads = 16 + devices_here.size(), .descriptors = 24 + 4 * static_cast<std::size_t>(place.processes)});
   if (!is_root()) return;  // rank 0 has looked, and listens by now
   check_writable_folder(plan.train.out, "train.out");
   if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");
@@ -176,10 +185,11 @@ RunResult ProcessRun::run() {
                     [&state](ProcessRank rank, bool stopped) { state.job_start->child_stopped(rank, stopped); });
   Watchdog watchdog([&](const std::string& line) {
     state.console.error(line);
-    state.leave(launcher, 1);
+    state.leave(1);
   });
   state.watchdog = &watchdog;
-  const SignalWatcher signals([&](int signal) { state.signalled(signal, launcher); });
+  state.launcher = &launcher;
+  const SignalWatcher signals([&](int signal) { state.signalled(signal); });
   try {
     state.meet(launcher);
   } catch (const JobError& problem) {

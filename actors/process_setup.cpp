@@ -115,7 +115,6 @@ void ProcessRun::State::open_actors() {
   if (job_start) options.keys = job_start->keys();
   options.application = meeting.secret;
   bound("the start of the actor system", start_limit);
-  require_headroom({.threads = 12, .descriptors = 24 + 4 * static_cast<std::size_t>(place.processes)});
   actors = std::make_unique<ActorEnvironment>(options);
 
   SupervisorOptions supervision;
@@ -142,9 +141,13 @@ void ProcessRun::State::open_actors() {
     opened.let_go();  // OM-1
     return summary();
   };
-  supervision.stop_run = [this] { stop_in_order("a signal to another process"); };
+  supervision.stop_run = [this] {
+    if (!begun) return leave_before_the_start("a signal to another process");
+    stop_in_order("a signal to another process");
+  };
   supervisor = actors->system().spawn<Supervisor>(supervision);
   spawned.push_back(supervisor);
+  supervised = true;
   bound({}, milliseconds(0));
 }
 

@@ -94,7 +94,9 @@ struct ProcessRun::State {
   std::unique_ptr<RunQuestions> questions;  // of the watchdog, on rank 0
   StopRequests stop_requests;               // of the signal thread
   std::atomic<bool> stopping = false;       // the orderly end has begun
+  std::atomic<bool> supervised = false;     // there is a supervisor to inform
   Watchdog* watchdog = nullptr;             // while the run lasts
+  Launcher* launcher = nullptr;             // likewise
 
   void check_surroundings() const;
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
@@ -117,8 +119,10 @@ struct ProcessRun::State {
   RunResult succeed(const RunOutcome& outcome);
   int fail(const RunOutcome& outcome, Launcher& launcher);
   void stop_in_order(const std::string& reason);
-  void signalled(int signal, Launcher& launcher);
-  [[noreturn]] void leave(Launcher& launcher, int status);
+  void signalled(int signal);
+  [[noreturn]] void leave_before_the_start(const std::string& cause);
+  [[noreturn]] void leave(int status);
+  void tidy_up(const std::vector<ProcessIdentity>& lost) const;
   void bound(std::string phase, std::chrono::milliseconds most) const;
   void close_failed_start(Launcher& launcher, const std::string& problem);
   void watch_progress();

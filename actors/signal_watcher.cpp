@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -24,6 +25,7 @@ constexpr int status_of_a_signal = 130;
 /// The pipe of the SignalWatcher; negative: there is none. A signal handler can reach nothing but a global.
 std::atomic<int> watcher_pipe = -1;
 static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> started_by_rank_0 = false;  // for the same reason
 
 sigset_t set_of_ending_signals() {
   sigset_t set;
@@ -36,6 +38,7 @@ sigset_t set_of_ending_signals() {
 void on_ending_signal(int signal) {
   const int before = errno;
   const int pipe = watcher_pipe.load();
+  if (pipe < 0 && started_by_rank_0) _exit(status_of_a_signal);  // which reports it
   if (pipe >= 0) {
     const auto number = static_cast<unsigned char>(signal);
     (void)!write(pipe, &number, 1);
@@ -62,6 +65,7 @@ void prepare_signals() {
   for (const int fault : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE}) signal(fault, SIG_DFL);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
+  started_by_rank_0 = std::getenv("MAESTRO_PARENT") != nullptr;
   struct sigaction action {};
   action.sa_handler = on_ending_signal;
   action.sa_mask = set_of_ending_signals();

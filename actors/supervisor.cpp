@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "actors/launch/launcher.hpp"
 #include "actors/wait_text.hpp"
 #include "runtime/graph/section_graph.hpp"
 
@@ -241,7 +242,8 @@ void Supervisor::ready(const ProcessReady&) {
 void Supervisor::child_ended(const ChildEnded& child) {
   how_ended_[child.rank] = child.how;
   if (wired_ || finishing_ || ended_ || loss_) return;  // then CAF's down message is the authority (SV-2)
-  fail("process " + std::to_string(child.rank.value()) + " ended before the job began: " + child.how, true);
+  fail("process " + std::to_string(child.rank.value()) + " ended before the job began: " + child.how,
+       !prints_itself(child.how));
 }
 
 /// Sends heartbeats to the processes that this one watches, and judges theirs.

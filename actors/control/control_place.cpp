@@ -71,6 +71,17 @@ void check_control_address(const std::string& address) {
   if (wanted.local()) remove_left(wanted.path);
 }
 
+void remove_sockets_of(std::int64_t pid) noexcept {
+  const std::string number = std::to_string(pid);
+  try {
+    for (const fs::directory_entry& entry : fs::directory_iterator(runtime_folder())) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(number + ".") || name.starts_with(number + "-")) remove_left(entry.path());
+    }
+  } catch (const std::exception&) {  // as in sweep_runtime_folder()
+  }
+}
+
 void sweep_runtime_folder() noexcept {
   constexpr std::chrono::seconds young(10);
   try {

@@ -2,6 +2,7 @@
 // per run, named by its pid, and a token per TCP address that is of this host only.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -23,5 +24,7 @@ void check_control_address(const std::string& address);
 /// Removes the sockets and tokens that dead processes have left in runtime_folder(). Files of the last ten seconds
 /// stay: their process may be about to listen.
 void sweep_runtime_folder() noexcept;
+/// Removes the sockets there of a process of this run that is dead. Never fails: what stays is swept later.
+void remove_sockets_of(std::int64_t pid) noexcept;
 
 }  // namespace maestro

@@ -208,6 +208,7 @@ void Launcher::started(Child child) {
   {
     const std::lock_guard lock(mutex_);
     running_.emplace(child.pid, ProcessHandle(identity_of(child.pid)));
+    pids_.push_back(child.pid);
   }
   try {
     watchers_.emplace_back([this, child] { watch(child); });
@@ -279,6 +280,11 @@ void Launcher::kill_all() {
   for (const auto& [pid, child] : running_) {
     if (!child.kill()) kill(pid, SIGKILL);
   }
+}
+
+std::vector<std::int64_t> Launcher::pids() const {
+  const std::lock_guard lock(mutex_);
+  return pids_;
 }
 
 bool Launcher::all_clean() const {

@@ -18,6 +18,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -45,6 +46,13 @@ struct RemoteShell {
 [[nodiscard]] std::string remote_command(const std::string& folder, const std::vector<std::string>& variables,
                                          const std::vector<std::string>& command);
 
+/// Whether a child that ended so (Launcher::Ended) has printed its error line itself: wrong input, or refused
+/// resources.
+[[nodiscard]] inline bool prints_itself(std::string_view how) {
+  constexpr std::string_view refused = "exit status 2";
+  return how.substr(0, refused.size()) == refused;
+}
+
 class Launcher {
  public:
   /// Called on a thread of the launcher when a child has ended: "exit status 1", "signal 9", and of a remote shell what
@@ -66,6 +74,8 @@ class Launcher {
   void end_all(std::chrono::milliseconds patience);
   /// Kills at once; for a second Ctrl-C. Async-signal-safe enough for a signal thread.
   void kill_all();
+  /// Of all children, running or not. Thread-safe.
+  [[nodiscard]] std::vector<std::int64_t> pids() const;
   /// True when every child that ended so far did so with status 0.
   [[nodiscard]] bool all_clean() const;
 
@@ -89,6 +99,7 @@ class Launcher {
   Stopped stopped_;
   mutable std::mutex mutex_;
   std::map<pid_t, ProcessHandle> running_;
+  std::vector<std::int64_t> pids_;
   bool clean_ = true;
   std::vector<std::thread> watchers_;
 };
