@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <thread>
 
 #include "actors/control/control_place.hpp"
 #include "actors/launch/listen_address.hpp"
@@ -27,6 +28,21 @@ bool loopback(const std::string& address) {
 bool is_here(const std::string& host) {
   const std::string reached_from = address_towards(host);  // a machine reaches its own addresses from themselves
   return loopback(reached_from) || reached_from == address_of(host);
+}
+
+/// address_towards(), tried for some seconds: a link may be down for a moment.
+std::string address_found_towards(const std::string& host) {
+  constexpr std::chrono::seconds patience(5);
+  constexpr std::chrono::milliseconds pause(100);
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (true) {
+    try {
+      return address_towards(host);
+    } catch (const JobError& problem) {
+      if (problem.code() != ErrorCode::unavailable || std::chrono::steady_clock::now() > deadline) throw;
+    }
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 }  // namespace
@@ -124,8 +140,8 @@ void JobStart::choose_listen_address() {
   if (wanted == "0.0.0.0" || (several_hosts() && loopback(wanted))) wanted = "auto";
   std::string towards = "127.0.0.1";
   if (wanted == "auto" && several_hosts()) {
-    towards = address_towards(options_.run.host_names.empty() ? options_.run.place.root_host
-                                                              : options_.run.host_names.back());
+    towards = address_found_towards(options_.run.host_names.empty() ? options_.run.place.root_host
+                                                                    : options_.run.host_names.back());
   }
   listen_ = maestro::choose_listen_address(wanted, towards, interface_addresses());
 }

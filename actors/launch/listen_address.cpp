@@ -52,7 +52,7 @@ sockaddr_in resolve(const std::string& host) {
   if (code != 0) {
     throw JobError("host \"" + host + "\" does not resolve: " + gai_strerror(code) +
                        "; is its name right, and does this machine know it?",
-                   ErrorCode::unavailable);
+                   ErrorCode::not_found);
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, freeaddrinfo);
   sockaddr_in address{};

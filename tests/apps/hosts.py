@@ -99,6 +99,17 @@ class Hosts:
         """Nothing passes between this host and the others any more; nobody is told."""
         in_namespace(self.bridge, "ip", "link", "set", f"port{at}", "nomaster")
 
+    def join_again(self, at):
+        """After cut_off()."""
+        in_namespace(self.bridge, "ip", "link", "set", f"port{at}", "master", "bridge")
+
+    def set_link(self, at, state):
+        """"down": this host itself has no way to the others, which it finds out at once; "up"."""
+        in_namespace(self.names[at], "ip", "link", "set", "net", state)
+
+    def pids(self, at):
+        return ip("netns", "pids", self.names[at]).stdout.split()
+
     def on(self, at):
         """Words that run a command on a host."""
         return ("ip", "netns", "exec", self.names[at])

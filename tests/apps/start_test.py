@@ -12,7 +12,7 @@ import time
 import unittest
 
 from hosts import Hosts, why_not
-from maestro_program import PATIENCE_S, SystemTest, distillation, listening_ports
+from maestro_program import SystemTest, distillation, listening_ports
 
 NO_HOSTS = why_not()
 PR_SET_CHILD_SUBREAPER = 36
@@ -161,6 +161,42 @@ class StrangersOverTls(StartTest):
 
     def test_connections_that_come_and_go_disturb_no_start(self):
         self.train_among("close")
+
+
+@unittest.skipIf(NO_HOSTS, NO_HOSTS)
+class ShortCuts(StartTest):
+    CUT_S = 1.0
+
+    def listens(self, hosts, at):
+        return hosts.addresses[at] in {".".join(str(byte) for byte in bytes.fromhex(address)[::-1])
+                                       for address in hosts.listening(at) if len(address) == 8}
+
+    def test_a_host_that_is_cut_off_for_a_moment_joins_all_the_same(self):
+        for at in (0, 1):
+            with self.subTest(f"when host {at} listens"):
+                hosts = Hosts(self.folder, 3)
+                self.addCleanup(hosts.remove)
+                run = self.start(distillation(), "--hosts", ",".join(hosts.addresses), "--ssh", hosts.remote_shell(),
+                                 launcher=hosts.on(0))
+                self.assertTrue(run.wait_for(lambda: self.listens(hosts, at)), run.text)
+                hosts.cut_off(1)
+                time.sleep(self.CUT_S)  # how long the cut lasts
+                self.assertNotIn("step ", run.text["err"])
+                hosts.join_again(1)
+                self.assert_trained(run)
+                hosts.remove()
+
+
+    def test_a_host_whose_link_comes_up_late_joins_all_the_same(self):
+        hosts = Hosts(self.folder, 3)
+        self.addCleanup(hosts.remove)
+        hosts.set_link(1, "down")
+        run = self.start(distillation(), "--hosts", ",".join(hosts.addresses), "--ssh", hosts.remote_shell(),
+                         launcher=hosts.on(0))
+        self.assertTrue(run.wait_for(lambda: hosts.pids(1)), run.text)
+        time.sleep(self.CUT_S)
+        hosts.set_link(1, "up")
+        self.assert_trained(run)
 
 
 class Deaths(StartTest):
