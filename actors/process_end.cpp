@@ -92,7 +92,7 @@ RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
   return result;
 }
 
-int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
+int ProcessRun::State::fail(const RunOutcome& ended) {
   console.finish();
   if (!ended.error.empty()) console.error(ended.error);  // first: what follows may hang
   bound("the end of the failed run", several() ? departure_limit : failed_limit);
@@ -109,14 +109,14 @@ int ProcessRun::State::fail(const RunOutcome& ended, Launcher& launcher) {
     if (network) network->stop();  // there is none when building failed
     groups_end->give("the run has failed");
   };
-  depart(launcher, departure);
+  depart(*launcher, departure);
 }
 
 /// Ends what has begun before the caller reports `problem`, which is printed at once when that hangs.
-void ProcessRun::State::close_failed_start(Launcher& launcher, const std::string& problem) {
+void ProcessRun::State::close_failed_start(const std::string& problem) {
   bound(problem + "; the end of the process", failed_limit);
   stop();
-  launcher.end_all(milliseconds(0));
+  launcher->end_all(milliseconds(0));
   bound({}, milliseconds(0));
 }
 

@@ -48,7 +48,7 @@ void ProcessRun::State::check_surroundings() const {
 }
 
 /// Brings the processes together, and this one's supervisor to that of rank 0.
-void ProcessRun::State::meet(Launcher& launcher) {
+void ProcessRun::State::meet() {
   JoinRoot root;
   if (job_start && !is_root()) {
     meeting = job_start->join(job_text());
@@ -56,7 +56,7 @@ void ProcessRun::State::meet(Launcher& launcher) {
     root.root = find_root();
   } else if (job_start) {
     meeting =
-        job_start->gather(launcher, job_text(), [this](const Meeting& met, const std::string& address, auto port) {
+        job_start->gather(*launcher, job_text(), [this](const Meeting& met, const std::string& address, auto port) {
           meeting = met;
           open_actors();
           // The gate's port goes out with the meeting that gather() returns.
@@ -191,11 +191,11 @@ RunResult ProcessRun::run() {
   state.launcher = &launcher;
   const SignalWatcher signals([&](int signal) { state.signalled(signal); });
   try {
-    state.meet(launcher);
+    state.meet();
   } catch (const JobError& problem) {
     const bool peer_lost = state.job_start != nullptr && problem.code() == ErrorCode::peer_lost;
     if (peer_lost && !state.is_root()) state.job_start->leave(problem.what());
-    state.close_failed_start(launcher, problem.what());
+    state.close_failed_start(problem.what());
     if (peer_lost) {
       state.console.error(problem.what());
       RunResult lost;
@@ -216,7 +216,7 @@ RunResult ProcessRun::run() {
     if (state.job_start) state.job_start->begun();
   } catch (const std::exception& problem) {
     if (!state.several()) {
-      state.close_failed_start(launcher, problem.what());
+      state.close_failed_start(problem.what());
       throw;
     }
     const std::string whose = state.is_root() ? std::string() : state.job_start->own_name() + ": ";
@@ -226,7 +226,7 @@ RunResult ProcessRun::run() {
   watchdog.stop_watching();
   if (!ended.ok) {
     RunResult failed;
-    failed.status = state.fail(ended, launcher);
+    failed.status = state.fail(ended);
     return failed;
   }
   if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.place.rank)).or_throw();

@@ -104,7 +104,7 @@ struct ProcessRun::State {
   /// Where a rank of a replica works; opened when first asked for.
   Device* device(const ReplicaPlace& at, std::size_t layout_rank);
   void open_actors();
-  void meet(Launcher& launcher);
+  void meet();
   [[nodiscard]] caf::actor find_root();
   [[nodiscard]] JobText job_text() const;
   [[nodiscard]] std::string build_name() const;
@@ -117,14 +117,14 @@ struct ProcessRun::State {
   ProcessSummary summary() const;
   void stop();
   RunResult succeed(const RunOutcome& outcome);
-  int fail(const RunOutcome& outcome, Launcher& launcher);
+  int fail(const RunOutcome& outcome);
   void stop_in_order(const std::string& reason);
   void signalled(int signal);
   [[noreturn]] void leave_before_the_start(const std::string& cause);
   [[noreturn]] void leave(int status);
   void tidy_up(const std::vector<ProcessIdentity>& lost) const;
   void bound(std::string phase, std::chrono::milliseconds most) const;
-  void close_failed_start(Launcher& launcher, const std::string& problem);
+  void close_failed_start(const std::string& problem);
   void watch_progress();
   [[nodiscard]] StallLook look();
   void write_outputs(RunResult& result, const ProcessTotals& totals);
