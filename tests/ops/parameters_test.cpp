@@ -221,8 +221,9 @@ TEST(Parameters, an_unknown_name_is_not_found) {
   EXPECT_EQ(parameters.find("wait"), nullptr);
 }
 
-float product(const OperatorTable& ops, const PackedWeight& packed) {
-  const OwnedTensor x(DType::f32, {1, 2}, {1.0, 1.0});
+/// `precision`: of the pack, and so of the input.
+float product(const OperatorTable& ops, const PackedWeight& packed, DType precision = DType::f32) {
+  const OwnedTensor x(precision, {1, 2}, {1.0, 1.0});
   const OwnedTensor y(DType::f32, {1, 3});
   ops.linear(x, packed, Tensor(), y);
   return y.get(0);
@@ -250,7 +251,7 @@ TEST(Parameters, an_unchanged_parameter_is_packed_once_for_each_use_and_precisio
   EXPECT_EQ(&weight.packed(ops, DType::f32, PackFor::forward), forward);
   std::ranges::fill(weight.value().span<float>(), 9.0F);  // unannounced: a new pack would show it
   EXPECT_EQ(product(ops, weight.packed(ops, DType::f32, PackFor::forward)), 2);
-  EXPECT_EQ(product(ops, weight.packed(ops, DType::bf16, PackFor::forward)), 18);
+  EXPECT_EQ(product(ops, weight.packed(ops, DType::bf16, PackFor::forward), DType::bf16), 18);
 }
 
 TEST(Parameters, a_frozen_matrix_computes_from_its_packed_form_alone) {
