@@ -127,7 +127,7 @@ class Signals(Interrupted):
                 self.stopped_by(processes, twice)
 
     def test_before_a_run_end_the_program_with_one_line(self):
-        workload = {"sections": [{"name": "a", "replicas": 2}, {"name": "b", "replicas": 2}],
+        workload = {"sections": [{"name": name, "replicas": 2, "mode": "forward_only"} for name in "ab"],
                     "edges": [{"from": "a", "to": "b"}],
                     "samples": [{"id": at, "forward_ms": {"a": 1 + at % 7, "b": 1 + at % 5}} for at in range(200)]}
         (self.folder / "workload.json").write_text(json.dumps(workload))
