@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/job/config.hpp"
 #include "runtime/state/hf_config.hpp"
 #include "sections/decoder/decoder_stack.hpp"
@@ -53,7 +54,7 @@ Result<std::vector<fs::path>> indexed_files(const fs::path& folder, const std::v
 Result<std::vector<fs::path>> weight_files(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    return Error{ErrorCode::not_found, folder.string() + ": no such folder of weights"};
+    return Error{ErrorCode::not_found, printable(folder.string()) + ": no such folder of weights"};
   }
   const fs::path whole = folder / "model.safetensors";
   if (fs::exists(whole, error)) return std::vector<fs::path>{whole};
@@ -112,10 +113,10 @@ std::string read_weights_folder(const JobTable& section) {
   if (fs::is_directory(path, error)) return path;
   if (fs::exists(path, error)) {
     const fs::path parent = fs::path(path).parent_path();
-    section.fail("weights", path + " is a file; name the folder that holds it and config.json: \"" +
-                                (parent.empty() ? "." : parent.string()) + "\"");
+    section.fail("weights", printable(path) + " is a file; name the folder that holds it and config.json: \"" +
+                                (parent.empty() ? "." : printable(parent.string())) + "\"");
   }
-  section.fail("weights", path +
+  section.fail("weights", printable(path) +
                               ": no such folder; weights are a folder with config.json and model.safetensors, such " +
                               "as `hf download NAME --local-dir DIR` makes, or \"random\"");
 }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <list>
 #include <mutex>
 #include <optional>
@@ -54,6 +55,7 @@ struct ConnectionDoor::State {
   void serve(Client& client);
   void end_oldest_stranger();
   [[nodiscard]] std::size_t count(bool admitted) const;
+  [[nodiscard]] std::size_t held() const;
   void forget_gone(std::unique_lock<std::mutex>& lock);
   void wait_for_descriptors() const;
   void refuse(const std::string& peer, const std::string& reason) const {
@@ -73,6 +75,7 @@ struct ConnectionDoor::State {
   FileDescriptor listener;
 
   std::mutex mutex;
+  std::condition_variable left;  // a client is gone, or stop() was called
   bool stopping = false;
   std::list<Client> clients;  // by arrival
   std::thread acceptor;       // last: uses all above
@@ -131,6 +134,11 @@ std::size_t ConnectionDoor::State::count(bool admitted) const {
       clients, [&](const Client& client) { return client.admitted == admitted && !client.ended && !client.gone; }));
 }
 
+/// Clients that have a descriptor.
+std::size_t ConnectionDoor::State::held() const {
+  return static_cast<std::size_t>(std::ranges::count(clients, false, &Client::gone));
+}
+
 void ConnectionDoor::State::admit(FileDescriptor socket) {
   const std::string peer = peer_name(socket.get());
   std::unique_lock lock(mutex);
@@ -141,6 +149,10 @@ void ConnectionDoor::State::admit(FileDescriptor socket) {
     return refuse(peer, "there are " + std::to_string(options.most_clients) + " clients already");
   }
   if (count(false) >= options.most_strangers) end_oldest_stranger();
+  // Those whose seat was taken leave at once; until then they hold a descriptor and a thread each.
+  const std::size_t most = options.most_clients + options.most_strangers;
+  left.wait_for(lock, options.stranger_patience, [&] { return stopping || held() < most; });
+  if (stopping) return;
   try {
     begin(std::move(socket), peer);
   } catch (const std::exception& failure) {  // no memory, no thread: the next client may fare better
@@ -192,6 +204,7 @@ void ConnectionDoor::State::serve(Client& client) {
   stream.close();
   const PeerSocket closed = stream.release();
   client.gone = true;
+  left.notify_one();
 }
 
 void ConnectionDoor::State::forget_gone(std::unique_lock<std::mutex>& /*held*/) {
@@ -207,6 +220,7 @@ void ConnectionDoor::State::stop() {
     if (stopping) return;
     stopping = true;
   }
+  left.notify_one();
   ::eventfd_write(wake.get(), 1);
   acceptor.join();
   {

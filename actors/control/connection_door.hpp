@@ -2,7 +2,8 @@
 //
 // CN-1 (seats): clients that have not been admitted share `most_strangers` seats, and a new one ends the oldest of
 // them;
-//       admitted clients have `most_clients` seats of their own. No client waits for another.
+//       admitted clients have `most_clients` seats of their own. A new client waits at most `stranger_patience` for
+//       those that are being ended.
 // CN-2 (deadlines): a stranger's handshake and its first message take `stranger_patience` each at most.
 // CN-3: stop() ends in bounded time whatever clients do, if `serve` returns when its stream is shut down.
 #pragma once

@@ -396,10 +396,10 @@ class WrongState(Refusals):
         (weights / "tokenizer.json").write_text("{}")
         self.refuse_job(language_model(), "teacher.weights: weights/tokenizer.json is the tokenizer of these weights",
                         'data.tokenizer = "bytes"', "foreign_tokens = true in [teacher]", settings=given)
-        meant = self.call("check", "job.toml", *options_of(given | {"teacher.foreign_tokens": True}))
+        meant = self.call("check", "job.toml", "--fresh", *options_of(given | {"teacher.foreign_tokens": True}))
         self.assertEqual(meant.status, 0, meant.describe())
         (weights / "tokenizer.json").unlink()
-        self.assertEqual(self.call("check", "job.toml", *options_of(given)).status, 0)
+        self.assertEqual(self.call("check", "job.toml", "--fresh", *options_of(given)).status, 0)
 
     def test_weights_of_another_model_are_refused(self):
         changes = {"teacher.weights": str(self.checkpoint / "teacher"), "teacher.layers": 3}
