@@ -39,7 +39,7 @@ struct RunIdentity {
 
 struct Manifest {
   RunIdentity run;
-  std::map<std::string, std::string> data;      ///< fingerprint of what was trained on, by name; see actors/run_origin
+  std::map<std::string, std::string> data;      ///< fingerprint of what was trained on, by name (actors/start_point)
   std::map<std::string, std::string> settings;  ///< of the job, by key
   std::uint64_t step = 0;                       ///< optimizer steps done
   std::uint64_t seed = 0;

@@ -31,7 +31,7 @@ class RunLock {
   FileDescriptor file_;
 };
 
-/// One line of errors is meant for users: it opens with "train.out". Not thread-safe.
+/// Errors about the folder open with "train.out". Not thread-safe.
 class RunFolder {
  public:
   explicit RunFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
