@@ -16,51 +16,19 @@ Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
 caf::behavior Coordinator::make_behavior() {
   return {
       [this](const Directory& directory) { connect(directory); },
-      [this](Begin) {
-        moved();
-        began_ = true;
-        started_ = Clock::now();
-        for (const auto& [section, actors] : replicas_) last_step_end_[section] = started_;
-        announce();
-      },
-      [this](const BatchMetadata& batch) {
-        moved();
-        plan(batch);
-      },
-      [this](const StepPlanned& planned) {
-        moved();
-        announce_step(planned);
-      },
-      [this](const PhasePassDone& message) {
-        moved();
-        phase_pass_done(message);
-      },
-      [this](const MicroBatchDone& message) {
-        moved();
-        micro_batch_done(message);
-      },
-      [this](const StepDone& message) {
-        moved();
-        step_done(message);
-      },
-      [this](const NormReport& report) {
-        moved();
-        norm_reported(report);
-      },
-      [this](const SnapshotWritten& written) {
-        moved();
-        snapshot_written(written);
-      },
-      [this](const CheckpointCommitted& committed) {
-        moved();
-        options_.record->checkpoint = committed.path;
-        checkpoint_committed(committed);
-        close({committed.step.value(), RunUnit::Kind::checkpoint});
-      },
+      progress(&Coordinator::begin),
+      progress(&Coordinator::plan),
+      progress(&Coordinator::announce_step),
+      progress(&Coordinator::phase_pass_done),
+      progress(&Coordinator::micro_batch_done),
+      progress(&Coordinator::step_done),
+      progress(&Coordinator::norm_reported),
+      progress(&Coordinator::snapshot_written),
+      progress(&Coordinator::committed),
       [this](Interrupt) {
         options_.record->interrupted = true;
         schedule_.stop();
-        if (began_) announce();  // else at Begin: nobody could be told the end yet
+        if (began_) announce();  // else at Begin, when all are connected
         answer_pauses();
       },
       [this](RunStatusRequest) { return status(); },
@@ -68,6 +36,19 @@ caf::behavior Coordinator::make_behavior() {
       [this](CheckpointRequest) { return checkpoint_asked(); },
       [this](const PauseRequest& request) { return pause_asked(request); },
   };
+}
+
+void Coordinator::begin(const Begin&) {
+  began_ = true;
+  started_ = Clock::now();
+  for (const auto& [section, actors] : replicas_) last_step_end_[section] = started_;
+  announce();
+}
+
+void Coordinator::committed(const CheckpointCommitted& committed) {
+  options_.record->checkpoint = committed.path;
+  checkpoint_committed(committed);
+  close({committed.step.value(), RunUnit::Kind::checkpoint});
 }
 
 std::string Coordinator::where() const {

@@ -77,9 +77,16 @@ class Coordinator : public RunActor {
     [[nodiscard]] double total() const;
   };
   using Key = std::pair<std::uint64_t, RunUnit::Kind>;
-  void moved() const {
-    if (options_.events != nullptr) options_.events->fetch_add(1, std::memory_order_relaxed);
+  /// The handler of a message that is progress of the run (CoordinatorOptions::events).
+  template <class Message>
+  [[nodiscard]] auto progress(void (Coordinator::*handle)(const Message&)) {
+    return [this, handle](const Message& message) {
+      if (options_.events != nullptr) options_.events->fetch_add(1, std::memory_order_relaxed);
+      (this->*handle)(message);
+    };
   }
+  void begin(const Begin& begin);
+  void committed(const CheckpointCommitted& committed);
   void connect(const Directory& directory);
   void announce();
   void plan(const BatchMetadata& batch);

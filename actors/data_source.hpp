@@ -38,7 +38,7 @@ class DataSource : public RunActor {
   DataSourceOptions options_;
   std::int64_t most_positions_;
   std::int64_t most_patches_;
-  StepId step_;  // the last one that was asked for
+  StepId step_;  // of the last request
 };
 
 }  // namespace maestro

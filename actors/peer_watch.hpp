@@ -1,7 +1,7 @@
 // Judges which processes of a run have fallen silent, from the heartbeats that supervisors send each other.
 //
 // PW-1: a peer is reported silent once, when `timeout` has passed without a heartbeat of it.
-// PW-2 (own gaps): only time in which this process itself ran counts (RunClock): whoever wakes up after a pause gives
+// PW-2 (own gaps): only time in which this process itself ran counts (RunClock): a process that wakes up gives
 //       every peer the time to report again.
 #pragma once
 

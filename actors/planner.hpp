@@ -18,7 +18,7 @@ class Planner : public RunActor {
   void plan(const PlanStep& request);
 
   StepPlanner planner_;
-  StepId step_;  // the last one that was asked for
+  StepId step_;  // of the last request
 };
 
 }  // namespace maestro

@@ -2,7 +2,7 @@
 // send the last two before a limit; SIGHUP comes from a terminal that is closed.
 //
 // SW-1 (never deaf): without a SignalWatcher, such a signal ends the process with one line and status 130.
-// SW-2 (stop once): every signal but a second SIGINT asks for the orderly end, however many come. A SIGINT counts as
+// SW-2 (stop once): every signal but a second SIGINT starts the orderly end, however many come. A SIGINT counts as
 //       the second only `repeat_after` after the first signal, because `timeout` and shells send one request twice.
 #pragma once
 
@@ -22,7 +22,7 @@ void prepare_signals();
 /// "SIGTERM"; "signal 99" for one without a name here.
 [[nodiscard]] std::string signal_name(int signal);
 
-/// Decides what a signal asks of a run (SW-2). Not thread-safe.
+/// Decides what a signal means for a run (SW-2). Not thread-safe.
 class StopRequests {
  public:
   using Time = std::chrono::steady_clock::time_point;

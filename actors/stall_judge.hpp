@@ -36,7 +36,7 @@ class StallJudge {
 
   /// Whether the run should be looked at now. `events`: a counter that every event of the run moves.
   [[nodiscard]] bool wants_look(std::uint64_t events, Duration now);
-  /// Judges a look that wants_look() asked for.
+  /// Judges a look, after wants_look() returned true.
   struct Verdict {
     std::optional<std::string> ended;   ///< the run stands still, in one line
     std::optional<std::string> report;  ///< the run takes long, in one line

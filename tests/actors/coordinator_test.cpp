@@ -258,6 +258,20 @@ TEST_F(CoordinatorTest, a_pause_may_come_and_go_before_the_run_begins) {
   EXPECT_EQ(announced(), 2u);
 }
 
+TEST_F(CoordinatorTest, an_interrupt_before_the_run_begins_ends_it_when_all_are_connected) {
+  begins_ = false;
+  RunScheduleOptions schedule;
+  schedule.steps = 5;
+  start(2, schedule);
+  bench_.send(coordinator_, Interrupt{});
+  bench_.deliver_all();
+  EXPECT_FALSE(finished_) << "processes that are not connected would miss the end";
+  bench_.send(coordinator_, Begin{});
+  bench_.deliver_all();
+  EXPECT_TRUE(finished_);
+  EXPECT_EQ(tokens_, 0u);
+}
+
 TEST_F(CoordinatorTest, an_interrupt_ends_a_pause_and_answers_who_waits_for_it) {  // CO-4
   start(0, endless());
   caf::scoped_actor self(bench_.system());
