@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -25,6 +26,9 @@ constexpr int status_of_a_signal = 130;
 /// The pipe of the SignalWatcher; negative: there is none. A signal handler can reach nothing but a global.
 std::atomic<int> watcher_pipe = -1;
 static_assert(std::atomic<int>::is_always_lock_free);
+/// When a watcher took a signal last, in nanoseconds of the monotonic clock: the same request may come once more when
+/// the run has ended by it.
+std::atomic<std::int64_t> taken_at = 0;
 std::atomic<bool> started_by_rank_0 = false;  // for the same reason
 
 sigset_t set_of_ending_signals() {
@@ -34,14 +38,23 @@ sigset_t set_of_ending_signals() {
   return set;
 }
 
+std::int64_t nanoseconds_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * std::int64_t{1000000000} + now.tv_nsec;
+}
+
 /// Calls only async-signal-safe functions.
 void on_ending_signal(int signal) {
   const int before = errno;
   const int pipe = watcher_pipe.load();
+  const std::int64_t repeat_after = std::chrono::nanoseconds(StopRequests::repeat_after).count();
+  if (pipe < 0 && taken_at != 0 && nanoseconds_now() - taken_at < repeat_after) return;
   if (pipe < 0 && started_by_rank_0) _exit(status_of_a_signal);  // which reports it
   if (pipe >= 0) {
     const auto number = static_cast<unsigned char>(signal);
     (void)!write(pipe, &number, 1);
+    if (taken_at == 0) taken_at = nanoseconds_now();
     errno = before;
     return;
   }

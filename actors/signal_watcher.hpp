@@ -1,7 +1,8 @@
 // Signals that end a run, as calls on a thread of their own: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU. Schedulers
 // send the last two before a limit; SIGHUP comes from a terminal that is closed.
 //
-// SW-1 (never deaf): without a SignalWatcher, such a signal ends the process with one line and status 130.
+// SW-1 (never deaf): without a SignalWatcher, such a signal ends the process with one line and status 130; not within
+//       `repeat_after` of a signal that a watcher took.
 // SW-2 (stop once): every signal but a second SIGINT starts the orderly end, however many come. A SIGINT counts as
 //       the second only `repeat_after` after the first signal, because `timeout` and shells send one request twice.
 #pragma once

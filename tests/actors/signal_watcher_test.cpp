@@ -77,6 +77,20 @@ TEST(SignalWatcher, without_one_a_signal_ends_the_process_with_status_130) {  //
   }
 }
 
+TEST(SignalWatcher, a_request_that_is_repeated_at_once_when_the_run_has_ended_is_the_same) {  // SW-1
+  EXPECT_EQ(status_of([] {
+              prepare_signals();
+              std::promise<void> seen;
+              {
+                const SignalWatcher watcher([&seen](int) { seen.set_value(); });
+                kill(getpid(), SIGTERM);
+                seen.get_future().wait();
+              }
+              kill(getpid(), SIGTERM);
+            }),
+            0);
+}
+
 TEST(PrepareSignals, takes_faults_back_from_libraries) {
   EXPECT_EQ(status_of([] {
               signal(SIGSEGV, [](int) { _exit(1); });
