@@ -110,6 +110,7 @@ void JobStart::leave(const std::string& line) {
   if (place.launcher != "maestro" || first_of_host) console_.error(line);
   tidy();
   (void)sweep_own_shared_memory();  // what stays is swept by the next run
+  (void)sweep_shared_memory();      // of rank 0
   if (parent_ > 0) remove_sockets_of(parent_);
   _exit(1);
 }
@@ -345,7 +346,8 @@ void JobStart::child_ended(ProcessRank rank, const std::string& how) {
   if (!door_) return;
   const std::string where =
       several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[rank.value()]] : "";
-  child_printed_ = child_printed_ || prints_itself(how);
+  const bool here = options_.run.place.hosts[rank.value()] == 0;
+  child_printed_ = child_printed_ || (here && prints_itself(how));
   door_->fail("process " + std::to_string(rank.value()) + where + " ended before the job began: " + how,
               child_printed_ ? ErrorCode::cancelled : ErrorCode::peer_lost);
 }

@@ -34,8 +34,9 @@ void ProcessRun::State::check_surroundings() const {
   for (const ReplicaPlace& at : plan.places) {
     if (at.rank == rank) devices_here.insert(at.devices.begin(), at.devices.end());
   }
-  require_headroom(
-      {.threads = 16 + devices_here.size(), .descriptors = 24 + 4 * static_cast<std::size_t>(place.processes)});
+  // Rank 0 wants more: where all have the same limits, one process reports it.
+  const std::size_t files = (is_root() ? 32 : 24) + 4 * static_cast<std::size_t>(place.processes);
+  require_headroom({.threads = 16 + devices_here.size(), .descriptors = files});
   if (!is_root()) return;  // rank 0 has looked, and listens by now
   check_writable_folder(plan.train.out, "train.out");
   if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");

@@ -243,7 +243,7 @@ void Supervisor::child_ended(const ChildEnded& child) {
   how_ended_[child.rank] = child.how;
   if (wired_ || finishing_ || ended_ || loss_) return;  // then CAF's down message is the authority (SV-2)
   fail("process " + std::to_string(child.rank.value()) + " ended before the job began: " + child.how,
-       !prints_itself(child.how));
+       !on_this_host(child.rank) || !prints_itself(child.how));
 }
 
 /// Sends heartbeats to the processes that this one watches, and judges theirs.

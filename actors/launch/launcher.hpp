@@ -50,7 +50,7 @@ struct RemoteShell {
 /// resources.
 [[nodiscard]] inline bool prints_itself(std::string_view how) {
   constexpr std::string_view refused = "exit status 2";
-  return how.substr(0, refused.size()) == refused;
+  return how == refused || how.starts_with(std::string(refused) + " ");
 }
 
 class Launcher {
