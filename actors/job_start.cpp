@@ -83,6 +83,7 @@ void JobStart::tidy() {
   std::error_code ignored;  // a left-over empty file harms nobody
   if (!shared_file_.empty()) fs::remove(shared_file_, ignored);
   shared_file_.clear();
+  if (parent_ > 0 && getppid() != parent_) remove_sockets_of(parent_);  // rank 0 has died
 }
 
 /// Those that other programs start have ends of their own.
@@ -111,7 +112,6 @@ void JobStart::leave(const std::string& line) {
   tidy();
   (void)sweep_own_shared_memory();  // what stays is swept by the next run
   (void)sweep_shared_memory();      // of rank 0
-  if (parent_ > 0) remove_sockets_of(parent_);
   _exit(1);
 }
 

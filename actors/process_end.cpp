@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <set>
@@ -40,7 +41,9 @@ void ProcessRun::State::stop() {
   control.reset();
   groups_end->give("the run has ended");  // before devices stop: their streams may wait for a peer
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
-  for (auto& [name, made] : devices) made->stop();
+  for (auto& [name, made] : devices) {
+    if (made) made->stop();  // null: it could not be opened
+  }
   opened.let_go();
   if (emulated_clock) emulated_clock->stop();
   snapshots.stop();
@@ -153,6 +156,7 @@ void ProcessRun::State::tidy_up(const std::vector<ProcessIdentity>& lost) const 
 }
 
 void ProcessRun::State::leave_before_the_start(const std::string& cause) {
+  while (leaving.exchange(true)) pause();  // a signal to this process and one to another come on two threads
   console.finish();
   // Of a process that rank 0 has started, rank 0 reports the end, or prints its own line.
   if (place.launcher != "maestro") console.error("ended by " + cause + " before the first step");

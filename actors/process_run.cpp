@@ -217,8 +217,9 @@ RunResult ProcessRun::run() {
     if (state.job_start) state.job_start->begun();
   } catch (const std::exception& problem) {
     if (!state.several()) {
-      state.close_failed_start(problem.what());
-      throw;
+      const JobError reported(describe(std::current_exception()), ErrorCode::unavailable);
+      state.close_failed_start(reported.what());
+      throw reported;
     }
     const std::string whose = state.is_root() ? std::string() : state.job_start->own_name() + ": ";
     tell_from_outside(state.supervisor, Failure{whose + describe(std::current_exception())});

@@ -94,6 +94,7 @@ struct ProcessRun::State {
   std::unique_ptr<RunQuestions> questions;  // of the watchdog, on rank 0
   StopRequests stop_requests;               // of the signal thread
   std::atomic<bool> stopping = false;       // the orderly end has begun
+  std::atomic<bool> leaving = false;        // before the first step
   std::atomic<bool> supervised = false;     // there is a supervisor to inform
   Watchdog* watchdog = nullptr;             // while the run lasts
   Launcher* launcher = nullptr;             // likewise

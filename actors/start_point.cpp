@@ -66,6 +66,18 @@ void sweep_meeting_files(const fs::path& folder) {
   }
 }
 
+/// Weights of the job in the checkpoints that --fresh moves would be gone when they are read.
+void check_weights_stay(const JobPlan& plan) {
+  const fs::path moved = fs::weakly_canonical(fs::path(plan.train.out) / "checkpoints");
+  for (const PlannedSection& section : plan.sections) {
+    if (section.config.weights.empty()) continue;
+    const fs::path weights = fs::weakly_canonical(section.config.weights);
+    if (std::ranges::mismatch(moved, weights).in1 != moved.end()) continue;
+    throw JobError(section.config.name + ".weights: " + printable(section.config.weights) +
+                   " is in the run that --fresh moves aside; choose another train.out, or name the weights elsewhere");
+  }
+}
+
 }  // namespace
 
 StartPoint find_start_point(const JobPlan& plan) {
@@ -131,6 +143,7 @@ RunClaim claim_run(const JobPlan& plan, const StartPoint& start) {
   if (resumed) {
     claim.notes = compare_origins(start.checkpoint.string(), start.stored, claim.origin, plan.options.new_data);
   }
+  if (plan.options.fresh) check_weights_stay(plan);
   const RunFolder folder(plan.train.out);
   const std::string& run = claim.origin.run.id;
   if (plan.options.check_only) {
