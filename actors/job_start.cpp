@@ -347,9 +347,12 @@ void JobStart::child_ended(ProcessRank rank, const std::string& how) {
   const std::string where =
       several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[rank.value()]] : "";
   const bool here = options_.run.place.hosts[rank.value()] == 0;
-  child_printed_ = child_printed_ || (here && prints_itself(how));
+  const bool refused = how.starts_with("exit status") && !how.starts_with("exit status 1");  // wrong input, of ssh too
+  if (here && prints_itself(how)) child_printed_ = true;
   door_->fail("process " + std::to_string(rank.value()) + where + " ended before the job began: " + how,
-              child_printed_ ? ErrorCode::cancelled : ErrorCode::peer_lost);
+              child_printed_ ? ErrorCode::cancelled
+              : refused      ? ErrorCode::invalid_argument
+                             : ErrorCode::peer_lost);
 }
 
 void JobStart::child_stopped(ProcessRank rank, bool stopped) {
