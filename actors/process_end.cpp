@@ -150,7 +150,10 @@ void ProcessRun::State::leave(int status) {
 /// Removes files of this process, and sockets of those that it has ended.
 void ProcessRun::State::tidy_up(const std::vector<ProcessIdentity>& lost) const {
   if (job_start) job_start->tidy();
-  for (const ProcessIdentity& process : lost) remove_sockets_of(process.pid);
+  for (const ProcessIdentity& process : lost) {
+    // In another PID namespace the number may be that of a living process here (PI-1).
+    if (process.pid_namespace == own_identity().pid_namespace) remove_sockets_of(process.pid);
+  }
   for (const std::int64_t child : launcher->pids()) remove_sockets_of(child);
   remove_sockets_of(own_identity().pid);
 }
