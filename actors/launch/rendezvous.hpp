@@ -62,7 +62,7 @@ class RendezvousDoor {
   /// "processes 2 and 3 (host 1)"; empty when all came.
   [[nodiscard]] std::string missing_text() const;
   /// Blocks until all are present, and calls `look`, if there is one, four times a second. Throws JobError: why the job
-  /// cannot begin, which all others are told as well.
+  /// cannot begin; all other processes get the same reason.
   void wait_all(std::chrono::milliseconds patience, const std::function<void()>& look = {});
   /// Tells everybody who waits, or joins later, that the job cannot begin. No effect after the first reason, or when
   /// all are present.
