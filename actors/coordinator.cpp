@@ -323,12 +323,14 @@ void Coordinator::commit(Open& open) {
     tell_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + problem});
   };
   const auto commit = [writer = options_.snapshots, staging = open.staging, manifest, self, failed,
-                       step = open.unit.step] {
+                       step = open.unit.step]() -> SnapshotWriter::Report {
     if (const Status committed = writer->store().commit(staging, manifest); !committed) {
-      return failed(committed.error().message);
+      return [failed, problem = committed.error().message] { failed(problem); };
     }
     const Result<std::filesystem::path> latest = latest_checkpoint(writer->store().root(), manifest.run.id);
-    tell_from_outside(self, CheckpointCommitted{step, latest ? latest->string() : std::string()});
+    return [self, done = CheckpointCommitted{step, latest ? latest->string() : std::string()}] {
+      tell_from_outside(self, done);
+    };
   };
   options_.snapshots->run(commit, failed);
 }

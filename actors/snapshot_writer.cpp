@@ -72,7 +72,7 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
 void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapshot, Written written) {
   auto held = std::make_shared<SectionSnapshot>(std::move(snapshot));  // std::function wants copyable captures
   const auto failed = [written](const std::string& problem) { written(Error{ErrorCode::unavailable, problem}); };
-  const auto work = [this, staging = std::move(staging), held, written = std::move(written)] {
+  const auto work = [this, staging = std::move(staging), held, written = std::move(written)]() -> Report {
     SectionState state;
     state.config = held->config;
     state.parameters = held->values.tensors;
@@ -81,20 +81,22 @@ void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapsh
                            held->second_moments.tensors.end());
     state.optimizer_step = held->updates;
     state.part = held->part;
-    written(store_.write_section(staging, held->section, state));
+    return [written, files = store_.write_section(staging, held->section, state)] { written(files); };
   };
   run(work, failed);
 }
 
-void SnapshotWriter::run(std::function<void()> work, std::function<void(const std::string&)> failed) {
+void SnapshotWriter::run(std::function<Report()> work, std::function<void(const std::string&)> failed) {
   ++pending_;
   thread_.submit(Priority::critical, [this, work = std::move(work), failed = std::move(failed)] {
+    Report report;
     try {
-      work();
+      report = work();
     } catch (const std::exception&) {
-      failed(describe(std::current_exception()));
+      report = [failed, problem = describe(std::current_exception())] { failed(problem); };
     }
     --pending_;
+    report();
   });
 }
 

@@ -43,9 +43,11 @@ class SnapshotWriter {
   using Written = std::function<void(Result<std::vector<FileRecord>>)>;
   /// Returns at once; `written` is called on the writer's thread.
   void write(std::filesystem::path staging, SectionSnapshot snapshot, Written written);
-  /// Any other file work that must not block an actor. What it throws goes to `failed` as one line.
-  void run(std::function<void()> work, std::function<void(const std::string&)> failed);
-  /// Whether work is queued or under way.
+  using Report = std::function<void()>;
+  /// Runs `work`, file work that must not block an actor, on the writer's thread, and then the report that it returns.
+  /// An exception of `work` goes to `failed` as one line.
+  void run(std::function<Report()> work, std::function<void(const std::string&)> failed);
+  /// Whether work is queued or under way. Work whose report runs has ended: its receiver never reads it as busy.
   [[nodiscard]] bool busy() const { return pending_.load(std::memory_order_relaxed) > 0; }
   [[nodiscard]] const CheckpointStore& store() const { return store_; }
   void stop() { thread_.stop(); }

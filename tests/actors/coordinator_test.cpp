@@ -93,7 +93,7 @@ class CoordinatorTest : public ::testing::Test {
   /// The writer has done everything it was given so far; what it says is delivered.
   void drain_writer() {
     std::promise<void> drained;
-    snapshots_.run([&drained] { drained.set_value(); }, {});
+    snapshots_.run([&drained] { return [&drained] { drained.set_value(); }; }, {});
     drained.get_future().wait();
     bench_.deliver_all();
   }

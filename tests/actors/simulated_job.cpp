@@ -320,7 +320,7 @@ BatchMetadata SimulatedJob::read(const BatchRequest& request) {
 void SimulatedJob::drain_writer() {
   if (!snapshots_) return;
   std::promise<void> drained;
-  snapshots_->run([&drained] { drained.set_value(); }, {});
+  snapshots_->run([&drained] { return [&drained] { drained.set_value(); }; }, {});
   drained.get_future().wait();
 }
 

@@ -32,7 +32,7 @@ class Slurm(SystemTest):
     def test_a_batch_script_is_one_process_and_its_step_is_a_job(self):
         (self.folder / "job.toml").write_text(job_text(distillation()))
         train = f"{shlex.quote(PROGRAM)} train job.toml --report"
-        (self.folder / "batch.sh").write_text(f"#!/bin/bash\n{train} one.json && srun {train} three.json\n")
+        (self.folder / "batch.sh").write_text(f"#!/bin/bash\n{train} one.json && srun {train} three.json --fresh\n")
         done = self.cluster.call("sbatch", "--wait", "--nodes=1", "--ntasks=3", f"--chdir={self.folder}",
                                  "--output=batch.out", str(self.folder / "batch.sh"))
         output = (self.folder / "batch.out").read_text()
