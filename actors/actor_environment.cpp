@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/actor_environment.hpp"
 
 #include <caf/io/all.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CAF's actor system with the settings this project needs. The only place that knows CAF's configuration keys.
 //
 // AE-1: nothing listens but what publish() names, and that only on the address given there.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who is where: what processes and replicas tell each other about themselves before the first step.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a training app is written: sources, sections, edges. An app is run once; all processes of a job run the same
 // code.
 //

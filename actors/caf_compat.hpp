@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one header that knows CAF's versions: 0.17 (Debian 12) and 1.x differ in inspection and in how messages are sent.
 // Everything else in actors/ uses class-based actors, message structs and the functions below.
 #pragma once

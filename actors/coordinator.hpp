@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The wavefront coordinator: has each global batch planned, sends the micro-batch tokens to their lanes, keeps a
 // bounded number of units announced, gathers figures, commits checkpoints. A thin shell around RunSchedule and
 // StepWatch.

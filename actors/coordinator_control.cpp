@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the coordinator tells the control service, and does for it.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The source of a text job as a section: its forward pass reads the tokens of a micro-batch. Hosted by a section
 // replica like any other, so its output obeys the same slots and credits.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers the coordinator's question "what is in step k?": sample ids and lengths, never tokens. The tokens themselves
 // are read by the source section's replica when its own micro-batch comes.
 #pragma once

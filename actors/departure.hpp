@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a process of a failed run leaves: everything of the job that it can reach is ended and swept, in bounded time.
 //
 // DE-1: depart() ends the process within about two seconds, whatever hangs: a peer killed inside the shm provider

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups of ranks over devices that have memory of their own, and work on the threads of devices that is waited for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // By which way the tensors of each edge travel, as far as the plan decides it. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradients of a rank where the network and other replicas of the process reach them: the section's own memory, or,
 // where a device computes in memory of its own, page-locked memory of the processor that they are copied to and from.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A reduction whose members all work on devices that form a group of their own (NCCL): the exchanges of one rank, which
 // the devices do among themselves, in the order of their work. Plain class; RankReductions says what is exchanged when.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/headroom.hpp"
 
 #include <fcntl.h>

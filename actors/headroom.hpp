@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether this process may still start threads and open files. Libraries below (CAF, libfabric) hang or end the process
 // when they meet such a limit half-way; a run meets it here, in one line, before they start.
 #pragma once

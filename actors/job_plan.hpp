@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A composed job, resolved: graph, section factories and settings, the same in every process. Nothing has started yet.
 #pragma once
 

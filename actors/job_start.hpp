@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Brings the processes of a job together before anything is built: finds out where this one listens and what it shows
 // the others, starts them if that is its part, and lets them in, or joins rank 0.
 //

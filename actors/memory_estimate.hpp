@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one device of a section needs, as far as it is known before the run: for refusing a micro-batch that cannot fit.
 // Pure.
 #pragma once

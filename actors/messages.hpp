@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every message of the system. Messages carry ids, plans and handles; tensors never travel in them. Types marked
 // "local" hold reference-counted handles and stay inside one process.
 #pragma once

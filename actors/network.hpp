@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a process's actors share of the network: the endpoint, its peers by rank, and the table that routes completions
 // to replicas. Built before any actor runs and constant afterwards, so that it needs no lock.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of other processes' devices that this one has opened.
 //
 // OM-1: all of it is let go of before this process tells that it has done its part of the run, and no process leaves

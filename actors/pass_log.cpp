@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/pass_log.hpp"
 
 namespace maestro {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known of the micro-batches that a replica has in hand: figures of their passes and how long those took, until
 // the coordinator is told. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gives connections that a PeerGate has admitted, or connect_to_gate() has made, to CAF. CAF 0.17 itself listens
 // nowhere: it would accept TLS in blocking mode on the one thread that serves all connections, heartbeats included.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Judges which processes of a run have fallen silent, from the heartbeats that supervisors send each other.
 //
 // PW-1: a peer is reported silent once, when `timeout` has passed without a heartbeat of it.

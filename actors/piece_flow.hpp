@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arrow of one piece in a trace: both its ends derive the same number from the plan, in whatever process they are.
 //
 // PF-1: within a run no two pieces share a number while edges < 2^10, replicas < 2^12, ranks < 2^6, pieces of a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How pieces leave a rank for other processes: by RMA from the memory of their pool, by copies into memory that another
 // process shares, or copied to page-locked memory and written from there chunk by chunk. Plain class; what it begins
 // ends with messages that the actor passes in.

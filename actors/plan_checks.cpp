@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/plan_checks.hpp"
 
 #include <algorithm>

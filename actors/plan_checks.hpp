@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must hold of a resolved plan before anything starts. Each check throws JobError in one line with the nearest
 // thing that fits.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans steps beside training: a thin shell around StepPlanner with a thread of its own, so that planning step k+1 is
 // never on the path of step k. It answers PlanStep with StepPlanned, one step after the other in the order asked.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a resolved job means for scheduling: policy, costs, devices and limits. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Complaints about places and ports that a run would meet only later, told before anything starts. Nothing is created.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One process's part of a run: its devices, sections, actors and their end. Shells out to the launcher, the supervisor
 // and the coordinator; holds everything that must outlive the actors.
 //

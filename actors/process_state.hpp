@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a process of a run consists of; the room that process_run.cpp (start and way through), process_setup.cpp (what
 // it builds and spawns) and process_end.cpp (how it ends) share.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one rank of a replica adds up and exchanges with others at marks: gradients of a tied parameter with the other
 // stage that holds it, gradients with the other replicas; and of replicas that share their moments new values and, for
 // a checkpoint, moments. Plain class; the replica's actor passes messages in and runs the work.

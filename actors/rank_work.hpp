@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A piece of work of a rank for its device, and what it gives.
 #pragma once
 

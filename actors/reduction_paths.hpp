@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whose gradients are added up, and by which way, as far as the plan decides it. Pure.
 //
 // WR-1: every member of a reduction comes to the same answer: it depends on the plan alone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a plan to running sections: the sections of this process with their state.
 #pragma once
 

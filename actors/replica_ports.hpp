@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ports of one rank of a section replica: rings it receives into, buffer pools it sends from, links to its
 // receivers. Plain class; the actor passes messages in and sends what it is told through `Outbox`.
 //

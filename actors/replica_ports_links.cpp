@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who a rank's ports are joined to: what its rings offer to senders, and by which way its own pieces get to receivers.
 #include <algorithm>
 

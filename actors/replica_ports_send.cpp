@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What leaves a rank: buffers for a pass, pieces as credits allow.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of a section replica: a device with its share of the section, and the ports and the reductions that belong
 // to it. Plain class; the replica's actor passes messages in and says when passes run.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves the gradient shards of one rank of a replica for ShardedReduction, among the ranks of its place in other
 // replicas, its members: in place inside one process, by RMA between processes. Members are all replicas of a section,
 // or the first and the last stage of one pipeline, which share a tied parameter. Plain class; the actor passes messages

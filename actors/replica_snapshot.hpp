@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A section replica's part of a checkpoint: its state is copied on a device, in one piece of work or in several, and
 // handed to the writer, which tells the coordinator.
 #pragma once

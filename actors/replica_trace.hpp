@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one rank of a replica writes into the trace: its passes and waits, its transfers, and the arrows that join
 // passes of different replicas. While tracing is off, everything here returns at once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The base of every actor of a run but the supervisor: none ends silently.
 //
 // RN-1 (no silent end): an exception in a handler, an error message, and a message that no handler takes reach the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Time in which this process ran. A process that is stopped (Ctrl-Z, docker pause, a snapshot of its machine) or
 // starved finds a gap between two looks at the clock: that time is nobody else's silence.
 #pragma once

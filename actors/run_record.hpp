@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run has done so far, as the coordinator records it: rows for the report, counts, validation. Pure.
 //
 // RR-1: sums over micro-batches are formed in micro-batch order, so figures are the same under every placement.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The report of a finished run, and the figures an app gets back. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The units a run consists of, in order: training steps, validations, checkpoints. Pure.
 //
 // RS-1: units come in one order for given settings: train k, then validation after k, then checkpoint after k.

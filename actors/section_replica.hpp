@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The actor of one section replica: a thin shell that turns messages into calls of the lane and of its ranks, and gives
 // their work to the device threads. It never blocks; a handler does no arithmetic.
 //

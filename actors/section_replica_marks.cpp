@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a section replica does at a mark: at the end of a step reduce, clip and step; at a snapshot gather and write.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a section replica does and waits for, for the supervisor, the control service and the trace.
 #include <algorithm>
 

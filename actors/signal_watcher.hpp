@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Signals that end a run, as calls on a thread of their own: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU. Schedulers
 // send the last two before a limit; SIGHUP comes from a terminal that is closed.
 //

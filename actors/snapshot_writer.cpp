@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/snapshot_writer.hpp"
 
 #include "actors/caf_compat.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes snapshots of sections beside training: one thread per process, started on first use.
 #pragma once
 

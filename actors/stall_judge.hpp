@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Judges from looks at a run whether it stands still: nothing computes, nothing moves, nothing ends, though work is
 // announced.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a run begins, the run it belongs to, and what it may write.
 //
 // BG-1: a run goes on from a checkpoint only with the seed, the global batch and the data that it was made

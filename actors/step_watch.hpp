@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What really happened to a planned step: when its passes ran, how long each took, and how that compares with the plan
 // and with the lower bound. Pure; belongs to the coordinator.
 #pragma once

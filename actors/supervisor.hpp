@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One supervisor per process. Rank 0's gathers everybody, wires the job up, watches for deaths and ends the run; the
 // others report to it and watch it in turn.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The actor between the network and the rest of a process: connects peers when the directory comes, and judges failed
 // writes. A failed write is held back for a moment, because the death of the peer, which the supervisor hears of
 // through CAF, is the better explanation.

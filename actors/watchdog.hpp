@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread of a process that ends what hangs, whatever the cause.
 //
 // WD-1 (bounded phases): a phase that outlasts its limit makes one call of `expired`, which ends the process.

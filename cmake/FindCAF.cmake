@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian's libcaf-dev 0.17.6 ships headers and libraries, no CMake package.
 # Components: core (always), io, openssl. Targets: CAF::core, CAF::io, CAF::openssl.
 find_path(CAF_INCLUDE_DIR caf/all.hpp)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian's libfabric-dev ships a header and a library, no CMake package.
 find_path(Libfabric_INCLUDE_DIR rdma/fabric.h)
 find_library(Libfabric_LIBRARY fabric)

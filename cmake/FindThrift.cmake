@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian's libthrift-dev ships headers, a library and a pkg-config file, no CMake package; thrift-compiler the program.
 # Its headers include some of Boost's. Targets: Thrift::thrift. Variables: Thrift_COMPILER, empty when there is none.
 find_path(Thrift_INCLUDE_DIR thrift/Thrift.h)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian's libxxhash-dev ships no CMake package.
 find_path(XXHash_INCLUDE_DIR xxhash.h)
 find_library(XXHash_LIBRARY xxhash)

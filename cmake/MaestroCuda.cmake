@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The CUDA backend: MAESTRO_CUDA, what it needs, and the shape of its rooms. Sets MAESTRO_CUDA_FOUND, and where that is
 # false MAESTRO_CUDA_MISSING: why, in words that fit into "this build has no CUDA backend (...)".
 #

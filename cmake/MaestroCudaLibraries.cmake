@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Libraries of the CUDA backend beside the toolkit's compiler: cuBLASLt, cuDNN and NCCL, as imported targets
 # maestro_cuda::cublasLt, maestro_cuda::cudnn and maestro_cuda::nccl. They are looked for in the toolkit, in the system
 # (Debian, the CUDA repository), in what CUBLASLT_ROOT, CUDNN_ROOT and NCCL_ROOT name, and in the packages that pip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cudnn-frontend: headers only, over cuDNN's graph interface. Sets CUDNN_FRONTEND_INCLUDE_DIR, empty where attention has
 # to do without: looked for in the system, in the toolkit and in pip's package nvidia-cudnn-frontend.
 set(maestro_least_cudnn_frontend 1.14)  # the oldest that is checked

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` puts where, and the package that outside projects find:
 #   lib/maestro/libmaestro_cuda.so, where it is built
 #   lib/libmaestro_<room>.a    include/maestro/<room path>/*.hpp    bin/maestro    share/maestro/jobs/<app>/*.toml

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # MAESTRO_SANITIZE: flags of every target, and the options under which ctest runs the tests.
 # Sanitizers see a whole program or nothing, so the flags reach every target. A finding of the undefined-behaviour
 # sanitizer ends the program: a test that only prints one would pass.

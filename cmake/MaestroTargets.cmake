@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Helpers that give every room the same shape of library and test.
 
 # maestro_room(NAME SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...])

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # maestro_thrift(ROOM FILE SERVICE...): C++ for a Thrift file, made at build time and compiled into a room's library.
 # FILE is relative to the caller. Its headers are included as "<folder of FILE>/<name>_types.h" and
 # "<folder of FILE>/<Service>.h", from the root of the repository. They are no public headers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stands in for SectionRunner on an emulated device: nothing is computed. Outputs and gradients carry whatever the
 // buffers hold, the optimizer steps nothing, and the device's wait is the time it takes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a Hugging Face folder holds the model that a section is.
 #pragma once
 

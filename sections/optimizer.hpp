@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdamW with a learning-rate schedule and clipping by norm, over the flat buffers of a section's parameters.
 #pragma once
 

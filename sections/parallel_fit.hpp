@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which layouts and pipeline stages a model can be cut into. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registers a section's parameters and, beside each, the Hugging Face names it is stored under. Shapes are those of
 // whole parameters; a slice tells what this rank holds (TensorCut makes them).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Initial values of parameters. Each parameter draws from a stream of its own, so that its values depend on the job's
 // seed, the section's name and the parameter's name alone: neither on the other parameters nor on who builds it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kinds of section that a job file may name. A value: apps start from builtin_sections() and add their own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A section: one model part. It knows tensors and the tape, never actors or the network. The generic section replica
 // actor hosts it: it hands over the inputs of a micro-batch, runs forward(), sends the outputs, brings gradients back
 // through the tape and steps the optimizer.

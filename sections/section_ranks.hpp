@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a section does with its place among the ranks of a replica: which part of a parameter is its own, and how rows
 // come together where the whole width of a context part is needed. On one rank all of it is free: parameters are whole
 // and values pass through.

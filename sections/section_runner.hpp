@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs one rank of a section replica on its device: micro-batches forward and backward, the optimizer, snapshots. Knows
 // nothing of actors, so a section can also be trained without any (tests, GPU checks).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A section's tensors under their Hugging Face names, in and out: for checkpoints (values and moments) and for weights
 // exchanged with other tools.
 //

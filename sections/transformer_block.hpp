@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The transformer block of every stack in sections/: norm before each branch, attention over packed sequences, a
 // feed-forward network, both added to an f32 residual stream (pre-norm, Xiong et al. 2020).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The safetensors files of a Hugging Face folder, looked up by the names of the full language model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the payload of one piece is cut into RMA writes.
 //
 // CP-1: the chunks cover [0, bytes) exactly, in order, without overlap.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts the RMA writes that have landed in one ring of slots, until a sequence has all of its own.
 //
 // Networks may deliver writes in any order, and the first of them may land before the message that says how many there

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One process's door to the network: one-sided writes out, completions of peers' writes in.
 //
 // EP-1: every write() leads to exactly one WriteDone or WriteFailed with its cookie, unless EndpointFailed comes first:

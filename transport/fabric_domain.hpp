@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Owners of libfabric's objects. Internal to this folder: the only header that shows libfabric.
 //
 // FD-1: objects close in the order endpoint, completion queue, address vector, regions, domain, fabric.

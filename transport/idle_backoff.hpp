@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a polling thread may look away. Pure: time comes from outside.
 //
 // The pause is a fixed share of the silence so far: a thread that has waited 10 ms for something may well wait 0.15 ms

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 32 bits that travel with every RMA write: ring (10 bits), slot (6 bits), sequence modulo 65536 (16 bits).
 //
 // A ring whose slots also have a payload in a device's memory has a second number. A write that carries that one is the

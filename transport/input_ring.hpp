@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The receiving end of one edge at one replica: a ring of slots, the count of what has arrived in each, and the buffers
 // handed over inside the process.
 //

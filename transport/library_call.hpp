@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Watches one thread's calls into a library that may never return, such as libfabric's shm provider, which spins on a
 // lock in shared memory that a killed process can take to its grave.
 //

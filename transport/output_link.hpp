@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sending end of one edge towards one receiver replica: which pieces wait for a credit.
 //
 // OL-1: pieces leave in the order of their sequences, and of one sequence in the order they were queued, each only when

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one thread of an endpoint that talks to libfabric: posts writes, reads completions, keeps deadlines. Internal.
 //
 // PT-1: only this thread posts writes and reads completions; other threads leave requests in the inbox and wake it.

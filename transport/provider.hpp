@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which libfabric provider a process uses. The choice is pure; only offered_providers() asks the machine.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that the endpoint may read from and that peers may write into.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libfabric's side of a Region. Internal to this folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names the segments of libfabric's shm provider in /dev/shm, and removes those that killed processes left there.
 //
 // libfabric 1.17 names them by process number alone: a process that gets the number of a killed one then finds "its"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where things lie in one edge's ring of slots, and the header that describes each piece of a micro-batch.
 //
 // One slot: | header 0 | header 1 | ... | header max_pieces-1 | payload ............ |, every part on a 64-byte border.

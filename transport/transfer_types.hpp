@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes into an endpoint and what comes out of it.
 #pragma once
 

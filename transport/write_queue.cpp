@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/write_queue.hpp"
 
 #include <algorithm>

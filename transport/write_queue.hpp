@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes on their way out: waiting, posted to the provider, and given up. Pure: no network, time comes from outside.
 //
 // WQ-1: every accepted write ends exactly once, as done or as failed.

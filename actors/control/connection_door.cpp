@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/control/connection_door.hpp"
 
 #include <netinet/in.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accepts connections, with or without TLS, and serves each on a thread of its own.
 //
 // CN-1 (seats): clients that have not been admitted share `most_strangers` seats, and a new one ends the oldest of

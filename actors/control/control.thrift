@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /**
  * The control service of a maestro run: watch it and steer it while it trains.
  *

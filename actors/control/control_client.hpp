@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A person's side of the control service: finds the run, makes the call, and shows the answer as text or JSON.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the control service asks the coordinator, inside rank 0's process. Answers are values and handles that never
 // change again: the service reads them on its own threads.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the control services of a user's runs are found on this host: in runtime_folder(), with a socket
 // per run, named by its pid, and a token per TCP address that is of this host only.
 #pragma once

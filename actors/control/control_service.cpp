@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/control/control_service.hpp"
 
 #include <openssl/crypto.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The control service of a run (control.thrift), in the coordinator's process: answers on threads of its own, with what
 // the coordinator and the replicas say.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers of the control service for people and for programs. Pure.
 #pragma once
 

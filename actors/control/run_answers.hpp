@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Translates what the run knows of itself into the structs of control.thrift. Pure, but for the lower bound, which it
 // works out.
 #pragma once

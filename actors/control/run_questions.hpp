@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asks the coordinator and the replicas of a run on behalf of threads that are no actors.
 //
 // RQ-1: every call ends within its patience, or when close() is called; the run never waits for one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A client's connection to a service behind a ServiceDoor.
 #pragma once
 

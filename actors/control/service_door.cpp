@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/control/service_door.hpp"
 
 #include <thrift/TConfiguration.h>

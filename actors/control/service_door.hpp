@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Serves a Thrift processor to a bounded number of clients: the shell of the control service and of the rendezvous of a
 // job's processes. TFramedTransport with strict TBinaryProtocol over a ConnectionDoor.
 //

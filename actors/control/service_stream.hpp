@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A connected socket, with or without TLS, as a Thrift transport whose every wait is bounded. Thrift's own sockets
 // bound single reads, so that a client that sends a byte now and then holds them for ever, and cannot be ended by
 // another thread.

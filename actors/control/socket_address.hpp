@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a service listens, as people write it, and sockets that listen or are connected there. Errors are JobErrors of
 // one line.
 #pragma once

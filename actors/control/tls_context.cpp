@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/control/tls_context.hpp"
 
 #include <openssl/err.h>

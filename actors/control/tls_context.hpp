@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mutual TLS of a job's services, on OpenSSL: both ends show a certificate that the job's authority signed. TLS 1.2 or
 // later. Host names are not compared with certificates: whoever has one of the job's authority belongs to the job.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who has come to a job's rendezvous, and whether they may begin together. Pure.
 //
 // GA-1: a process is admitted only when its token, version, number of processes and job are those of rank 0, and nobody

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a process of a job between hosts shows its peers: a certificate of the job's authority, and the job's token.
 // The same set serves every process of a job; its certificate is good for servers and for clients.
 //

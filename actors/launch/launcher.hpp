@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts the other processes of a job, on this machine or by ssh on others, and looks after them: every child is
 // reaped, none outlives the job.
 //

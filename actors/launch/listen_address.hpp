@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // On which address of this machine a process listens.
 #pragma once
 

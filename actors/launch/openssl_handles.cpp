@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/launch/openssl_handles.hpp"
 
 #include <openssl/err.h>

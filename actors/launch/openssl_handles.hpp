@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OpenSSL's objects, owned, and its errors as text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/launch/parent_watch.hpp"
 
 #include <poll.h>

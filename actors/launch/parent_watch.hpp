@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Watches rank 0 for a process that rank 0 has started, until the job has begun; afterwards the supervisors watch each
 // other.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a process of a job takes connections for the actors' messages, and how it makes them: a connection is handed on
 // only when its other end is a process of this job.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds out from the environment which process of its job this one is, as the program that started it says. Pure.
 //
 // PP-1: the innermost launcher counts: maestro's own variables, then torchrun's, then Open MPI's, then SLURM's. Open

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the processes of a job find rank 0, and each other, before anything is built.
 //
 // RV-1: join() and wait_all() return only when all processes of the job are present and agree (GA-1). Otherwise every

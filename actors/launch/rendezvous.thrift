@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the processes of a job find each other before anything is built: every process but rank 0 joins rank 0 and waits
 // there until all have come, or until it is told why the job cannot begin. Versions of maestro differ by what JoinRequest
 // says, never by this file's field numbers: they stay, so that two versions can tell each other that they differ.

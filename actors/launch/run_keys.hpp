@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A key set that lives as long as one run: rank 0 of `--hosts` makes it, and the remote shells carry it to the others.
 //
 // RK-1 (keys): files are in a folder that only this user can read, in memory where the system has a place there, and

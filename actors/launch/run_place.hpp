@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which process of its job a run is, out of what a person asked for and what the environment says. Pure.
 //
 // RP-1 (place): a launcher of clusters decides alone: how many processes there are, where, and who is rank 0.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/launch/runtime_folder.hpp"
 
 #include <sys/stat.h>

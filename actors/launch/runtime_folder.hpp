@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a user's runs keep what only they may use: local sockets, tokens of addresses of this host.
 #pragma once
 

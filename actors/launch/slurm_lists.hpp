@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two compressed lists that SLURM hands to its tasks (man sbatch, "OUTPUT ENVIRONMENT VARIABLES"; man scontrol,
 // "hostlist"). Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bundled text apps as compositions of sections.
 #pragma once
 

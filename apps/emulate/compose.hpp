@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A workload file as a job on emulated devices: every section a replica actor that waits as long as the file says.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/emulate/workload_corpus.hpp"
 
 #include <algorithm>

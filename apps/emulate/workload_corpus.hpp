@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The samples of a workload file as a corpus: one token each, and one patch for those that enter the sections that not
 // every sample enters.
 #pragma once

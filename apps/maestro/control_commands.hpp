@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `maestro status`, `plan`, `checkpoint`, `pause`, `resume` and `stop`: clients of a run's control service.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/maestro/keys_command.hpp"
 
 namespace maestro {

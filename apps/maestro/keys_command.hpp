@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `maestro keys FOLDER`: certificates and the token of a job between hosts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The maestro command line. Exit status: 0 done (also after one Ctrl-C or SIGTERM), 1 the run failed, 2 wrong input,
 // 130 left at a second Ctrl-C, or ended by a signal before the first step.
 #include <signal.h>

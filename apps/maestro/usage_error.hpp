@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One line for a command line that cannot be understood, with the nearest thing that can.
 #pragma once
 

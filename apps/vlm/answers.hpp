@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a trained model answers to samples that it never saw.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drawings of a run as inline SVG. Colours come from the classes of the page's style sheet. Pure.
 #pragma once
 

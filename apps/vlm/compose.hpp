@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vision-language app as a composition: corpus -> vision -> projector -> llm.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/vlm/markup.hpp"
 
 #include <array>

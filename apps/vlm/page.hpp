@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One HTML page about a trained vision-language model, complete in itself: no script, no link to anything outside, its
 // pictures inside the text. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a page tells about a run, out of the run's report.
 #pragma once
 

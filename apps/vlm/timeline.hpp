@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the lanes of a run did over a few steps, out of its Perfetto trace.
 #pragma once
 

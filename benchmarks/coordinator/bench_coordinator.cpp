@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the coordinator alone costs: the real Coordinator and Planner, each on a thread of its own, with replicas that
 // answer every token and mark at once and do nothing else. One JSON line.
 #include <time.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic peak of one core: independent fused multiply-adds in registers, f32, at the widest vectors there are.
 // Prints one JSON line.
 #include <chrono>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run under a fault must look like afterwards. Every function returns the list of what is wrong, in words."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The job that the fault bench trains, in four layouts, and the undisturbed run of each."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of the surroundings: disk, output folder, limits, ports, and strangers who connect."""
 
 import ctypes

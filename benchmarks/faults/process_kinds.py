@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of processes: signals that end, stop or interrupt them, at a moment of the run or of its start."""
 
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs one case: the run, its fault, the judgement, and for some cases the run that goes on from its checkpoint."""
 
 import shutil

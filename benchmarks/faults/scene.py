@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One case of the fault bench: its folder, the runs in it, the moment of the fault and what was hit."""
 
 import json

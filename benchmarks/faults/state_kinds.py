@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of what runs keep: damaged checkpoints, garbage beside them, and two runs in one folder."""
 
 import os

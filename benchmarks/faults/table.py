@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of a soak: one row per kind, the figures that were wanted, and what was found."""
 
 import re

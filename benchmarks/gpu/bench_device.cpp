@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/gpu/bench_device.hpp"
 
 #include <exception>

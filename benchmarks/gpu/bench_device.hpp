@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device that a benchmark runs on, by its name in a job: "cuda:K", or "cpu" to try the benchmark itself.
 #pragma once
 

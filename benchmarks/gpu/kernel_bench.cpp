@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times single operators of a device's table at the sizes of a model, one JSON object a line: what they move and
 // compute in the time they take. A copy of the same device is the first line, which the bandwidths of the others are
 // set against.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The peer of train_bench: the same model, trained by PyTorch at its best, as one JSON object.
 
 bf16 by autocast over fp32 weights, scaled_dot_product_attention (flash), fused AdamW, clipping by norm, torch.compile.

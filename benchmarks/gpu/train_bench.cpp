@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains one decoder on random tokens, without actors, and prints one JSON object: times of steps, memory, losses.
 #include <algorithm>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Formats that carry checksums and lengths: changes inside them, with both put right."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run of the program on one input, and what may be said against it."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The readers of the program: for each a valid example, and how a changed one is given to the program.
 
 A kind is a function case(rng, example, folder) that writes its changed input into `folder` and returns the arguments,

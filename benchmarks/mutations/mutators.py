@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random changes of valid input: of bytes, of text with numbers, strings and keys, and of the nesting of values."""
 
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the workload files of the published comparisons from a stated model of FLOPs and layouts (README.md).
 
 generate.py           writes them beside itself

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What it costs that neighbouring sections have layouts of their own. One JSON object per line.
 //
 // "reshard_plan", per pair of layouts and direction, from the plan of a step as the planner of a run makes it:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two ends of an edge in a step, without a network between them: tensors of the sending ranks, rings of the
 // receiving ranks. Rows carry their sample and position, so that what arrives can be checked.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One edge between two sections of different layouts in one step, as the planner of a run makes it:
 // corpus -> producer -> consumer, with the corpus' targets for the consumer as in the app `split_language_model`.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/reshard/edge_transfer.hpp"
 
 #include <algorithm>

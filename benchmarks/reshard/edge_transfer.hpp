@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast the pieces of an edge get from the sending ranks to the receiving ranks.
 #pragma once
 

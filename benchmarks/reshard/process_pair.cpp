@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/reshard/process_pair.hpp"
 
 #include <sys/socket.h>

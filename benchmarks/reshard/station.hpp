@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An endpoint whose events are handled by the one thread that waits for them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans generated workloads under every policy on one core, checks each schedule against all rules, and compares with
 // the lower bound, with the other policies, and, where it is small, with the shortest schedule. One JSON object per
 // line; with --table a summary for people on standard error.

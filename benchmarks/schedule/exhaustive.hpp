@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shortest schedule of a small workload, by branch and bound: what policies and bounds are held against.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/schedule/workload_generator.hpp"
 
 #include <algorithm>

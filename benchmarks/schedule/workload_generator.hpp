@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Seeded workloads of the kinds that compound training has, for the benchmark and for random tests.
 #pragma once
 

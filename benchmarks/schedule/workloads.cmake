@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Generated workloads and exhaustive search on small ones: for the benchmark and for the tests of the wavefront room,
 # each of which may be built without the other.
 include_guard(GLOBAL)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bandwidth and latency of the transport between two processes and inside one, beside memcpy.
 //
 // One JSON object per line and (provider, mode, size):

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One end of a measured transfer: an endpoint, its memory, and a thread that waits for its events.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Configures and builds one preset. Sourced by `run`; needs say(), fail(), $root and $build_dir.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # `run check`: what a change has to pass before it is merged. Sourced by `run`; needs build.sh and packages.sh.
 # Every step runs in a shell of its own, so that one failure does not hide the next.

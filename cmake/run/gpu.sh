@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # `run gpu-deps`, `run gpu-test` and `run gpu-bench`: machines with a GPU, however bare (docs/gpu.md). Sourced by `run`;
 # needs build.sh and packages.sh.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Debian packages by purpose, and their installation. Sourced by `run`; needs say() and fail().
 # An entry "package:command" counts as present, too, when the command is found (a newer cmake beside Debian's, say).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why a group was aborted: the first reason that is given stays.
 //
 // AB-1: a listener is called once when a reason is given, on the thread that gives it, or at once where one has been

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank's side of a collective as its peers see it, and the check that the sides fit together. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one rank does in a collective within one process once the sides of all ranks are known. Pure but for the memory
 // that the calls name.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the ranks of a group meet, in one process: any number of threads, any number of times.
 //
 // GB-1: nobody leaves open() or meet() before all ranks have come; what they wrote before is seen by all after.

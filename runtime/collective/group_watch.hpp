@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The groups that work of a device meets in, for whoever waits for that work: a network may fail without a word to the
 // stream, whose work then never ends.
 #pragma once

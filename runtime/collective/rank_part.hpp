@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How rows, or tokens of a vocabulary, are cut over the ranks of a group: row_part() of runtime/graph/layout.hpp, a
 // room above this one; a test holds the two together.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient reduction among the replicas of a section, in a fixed order: replica r owns shard r of the flat gradient.
 // Every replica sends its part of shard r to r; r adds the parts in the order of replicas 0, 1, 2, ... and sends the
 // sum to all. Pure: the actor moves the bytes and reports what has happened.

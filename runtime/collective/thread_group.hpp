@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A group of ranks that are threads of one process, over host memory: ranks read their peers' arguments in place.
 //
 // TG-1: a collective is done by all ranks or by none; it meets twice, before anything is read and after, and copies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One block of page-aligned host memory, zeroed on first touch by the system; owned, move-only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Working memory of one micro-batch in flight: best-fit blocks inside memory that is mapped once and reused.
 //
 // AR-1: used bytes + free bytes == mapped bytes.

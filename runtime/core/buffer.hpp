@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reference-counted blocks that cross actor boundaries: a section's output is one buffer of a pool, its consumers in
 // the same process share it without a copy, and the last reference returns it to the pool.
 //

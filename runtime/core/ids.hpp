@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strong integer ids. An id of one kind never converts to another, nor to an integer without `.value()`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading files of users: owned descriptors, and errors that name the path and the reason.
 //
 // IF-1: only regular files are read. Another kind (a FIFO, a device, a socket, a folder) is refused by its name, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one way in for JSON of users. Not a public header: only sources that read JSON include it.
 //
 // JT-1: no document that is read nests deeper than most_json_levels, so that recursive code (dump, ==, copies) is safe.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a process leaves behind when an exception has reached nobody: one line, and an end within bounds.
 #pragma once
 

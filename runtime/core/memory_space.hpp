@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the tensors of an operator table lie: memory of the processor, or of a device that has its own.
 //
 // MS-1: the addresses of two spaces never overlap; an address of a space that host() denies is not read or written by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/core/nearest_name.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The valid name a user most likely meant, for error messages.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A value that a device writes in the order of its work.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // User input made fit for a one-line message.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which process a number means. Process numbers are reused, and each PID namespace (container) counts its own: a bare
 // number names a stranger sooner or later.
 //

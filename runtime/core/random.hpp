@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers that depend on (seed, stream, draw) only: the same on every platform, thread and process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Status codes on the data path: a `Result<T>` is a value or an `Error`, and may not be dropped.
 // Exceptions (`JobError`) are for start-up and invalid user input only; see docs/architecture.md.
 #pragma once

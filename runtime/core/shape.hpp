@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes of a dense row-major tensor, at most four dimensions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A dense row-major view of typed memory. A Tensor never owns: arenas, parameter stores and buffers do.
 #pragma once
 

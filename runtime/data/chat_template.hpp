@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a conversation becomes tokens:
 //   USER: question \n ASSISTANT: answer end-of-turn USER: question \n ASSISTANT: ...
 // without the spaces around the newline and the end of turn. Each <image> becomes as many `image_token`s as its picture

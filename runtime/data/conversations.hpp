@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations about pictures in the JSON format of LLaVA (Liu et al. 2023, "Visual Instruction Tuning"): a list of
 //   {"id": "1", "image": "a.png", "conversations": [{"from": "human", "value": "<image>\nWhat is it?"},
 //                                                   {"from": "gpt", "value": "A cat."}]}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where samples come from: a corpus has a training and a validation split, each of numbered samples.
 #pragma once
 

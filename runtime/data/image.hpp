@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures from files: PNG and JPEG, told apart by content, never by name.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoders of single formats, from memory. Their errors give a reason only; decode_image adds the file.
 #pragma once
 

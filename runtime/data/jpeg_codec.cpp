@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JPEG by libjpeg-turbo. The library reports an error by a call that must not return; it jumps back into the member
 // function of JpegReader that called the library. Those functions hold nothing that has a destructor, so no jump leaks.
 #include <csetjmp>

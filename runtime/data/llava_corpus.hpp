@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samples from conversations about pictures (see conversations.hpp) and the folder of those pictures.
 //
 // LC-1: every sample held was checked at opening: its text, that its pictures exist with a readable header, and that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In place of jpeg_codec.cpp where a build was made without libjpeg.
 #include "runtime/data/image_codecs.hpp"
 

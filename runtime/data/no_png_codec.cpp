@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In place of png_codec.cpp where a build was made without libpng.
 #include "runtime/data/image_codecs.hpp"
 

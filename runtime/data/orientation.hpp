@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns photographs upright: cameras store pixels as the sensor lies and add the orientation as an EXIF tag.
 #pragma once
 

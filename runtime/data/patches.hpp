@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a picture becomes patches: the geometry, and the numbers of each patch.
 #pragma once
 

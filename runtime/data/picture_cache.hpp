@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoded pictures kept in memory, so that they are decoded ahead of time and once where they fit.
 //
 // PC-1: after every call the pictures held take at most the limit.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PNG by libpng. The library reports an error by a call that must not return; it jumps back into the member function of
 // PngReader that called the library. Those functions hold nothing that has a destructor, so no jump leaks. (libpng's
 // simplified interface needs no jumps, but reads interlaced pictures of sixteen bits wrongly in 1.6.39.)

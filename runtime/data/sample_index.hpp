@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which tokens of a corpus form which sample of which split. Pure arithmetic over token counts.
 //
 // SI-1: no token is read (as input or target) by samples of both splits.

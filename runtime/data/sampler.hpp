@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order in which a run visits the samples of a corpus: a fresh permutation every epoch, computed, not stored.
 //
 // SM-1: positions [e * samples, (e + 1) * samples) visit every sample exactly once, for every epoch e.

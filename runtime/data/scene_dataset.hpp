@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A data set of scenes on disk, in the format that LlavaCorpus reads.
 //
 // SD-1: `scenes.json`, which says what the folder holds, is written last and removed first: where it is, the rest is

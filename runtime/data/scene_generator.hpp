@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small world to learn: pictures of coloured figures with questions and exact answers, and questions without
 // pictures.
 //

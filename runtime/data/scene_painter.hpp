@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small pictures of coloured figures on gray ground.
 #pragma once
 

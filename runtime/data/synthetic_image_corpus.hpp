@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of SyntheticCorpus, with a picture of noise in front of some samples: a corpus to measure with.
 //
 // SY-1: of any eight samples 8k .. 8k + 7 as many have a picture as `image_share` says; where 8 x image_share is no

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samples from text: a file, or the text files of a folder joined by newlines, read and tokenized once.
 #pragma once
 

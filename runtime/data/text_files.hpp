@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text behind a path: one file, or the text files of a folder in an order that does not depend on the machine.
 #pragma once
 

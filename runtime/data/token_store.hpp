@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens in as few bytes as the vocabulary allows.
 #pragma once
 

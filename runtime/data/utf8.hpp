@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8 as defined by RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
 #pragma once
 

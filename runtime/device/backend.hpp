@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices that come from a library of their own, loaded while the program runs: CUDA, so far. Pure host code.
 //
 // DB-1: nothing of CUDA is linked to the program. libmaestro_cuda.so is opened only when a job names one of its devices

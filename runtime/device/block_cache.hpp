@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks of device memory that are kept for reuse, by rounded size. Pure: addresses are only compared.
 //
 // BC-1: taken + cached == reserved bytes, in rounded sizes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread that asks for completions (completion_queue.hpp), one for all devices of a process.
 //
 // QP-1: it sleeps while nothing is outstanding, asks without a pause shortly after something has happened, and then

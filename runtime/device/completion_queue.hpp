@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is called when work on streams of a device is complete, found out by asking. Pure: `Event` and how it is asked
 // are the caller's.
 //

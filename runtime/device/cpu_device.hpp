@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One pinned core and its work thread, or an unpinned host thread for sources.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether this machine has an NVIDIA driver that a build can use, found out without any of CUDA's headers or libraries.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device runs work in order on a thread of its own. Sections that share a device share its thread; work of a higher
 // priority goes first, so a trained section never waits behind a frozen one that runs ahead.
 #pragma once

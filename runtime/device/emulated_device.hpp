@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices whose arithmetic is a timed wait: actors, tokens, credits and transfers are real, so that the runtime itself
 // can be watched and measured with hundreds of devices on one machine.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which work of a device is worth a recorded graph. A graph saves the time in which the host issues calls one by one;
 // it costs a recording, and memory. Pure.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How sections that share a device share its multiprocessors: in groups that the device cannot cut. Pure.
 //
 // MP-1: every group belongs to one share at most.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When a released block of device memory may be used again: work that was queued before the release may still touch it.
 //
 // SO-1: a block that goes back to the stream that released it waits for nothing: a stream works in order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread behind a device: two queues, one worker.
 //
 // WT-1: work of one priority runs in order of submission.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How one replica of a section is spread over devices ("ranks"), and which part of a port's tensor each rank holds.
 // Pure.
 //

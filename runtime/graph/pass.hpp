@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a micro-batch is run for.
 #pragma once
 

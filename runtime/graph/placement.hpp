@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which process and which device runs each section replica. Pure.
 //
 // PL-1: the ranks of all replicas of one section are on distinct devices.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Connection points of a section.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The section graph: nodes with ports, edges between ports. Plain data plus the checks that must pass before anything
 // starts. Pure; not thread-safe while it is built, freely shared afterwards.
 //

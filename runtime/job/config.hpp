@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Typed settings of a job, as read from its TOML file. Plain data: `read_*` in job_reader.hpp fills and checks them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A job file with its overrides, parsed. Reading goes through JobTable; see job_reader.hpp for the known tables.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fills the structs of config.hpp from the tables of a job file. Each reader gets its own table, absent keys keep the
 // defaults, and every value is checked alone and against the others of its table. Errors are one-line JobErrors with
 // the place and key. What spans tables (batch over replicas, sequence against positions) is checked with the plan.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Private to this folder: the parsed document behind JobDocument and JobTable, and where its keys came from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Typed, checked reading of one table of a job file. Every accessor notes the key it was asked for; `finish` then
 // refuses whatever the file holds beyond that, so a misspelt key can never be silently ignored.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one owner of a process's terminal output: a live progress line, and messages that never cut into it.
 //
 // CO-1: a message starts on a line of its own and leaves the live line, if any, redrawn below it.

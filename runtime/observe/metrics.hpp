@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counters and gauges of a process, by section and replica, without any network: an endpoint serves `prometheus_text`,
 // and the control service reads `samples`.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A text output of a run (report, trace): buffered, its folder made when missing, in place whole or not at all.
 #pragma once
 

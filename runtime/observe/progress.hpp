@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far a run is, as numbers and as one line of text. Pure: the terminal is console.hpp's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run did, as JSON: the file users and tests read afterwards.
 //
 // {"plan": {...}, "steps": [{"section", "step", "loss", "ce", "kl", "grad_norm", "lr", "step_ms"}],

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scalar curves for TensorBoard: event files of length-delimited, checksummed tf.Event messages.
 // Formats: tensorflow/core/util/event.proto, framework/summary.proto, lib/io/record_writer.cc (masked CRC-32C).
 #pragma once

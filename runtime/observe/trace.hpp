@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ran when, in one process: slices on named tracks (one per replica and per transfer thread), arrows between them
 // and counters. Each process writes a part; `merge_traces` makes one Perfetto/Chrome file of all parts.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is the same for all parameters of an AdamW step.
 #pragma once
 

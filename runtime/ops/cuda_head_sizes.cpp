@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda_head_sizes.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What attention on CUDA devices has kernels for; known without CUDA, so that a job can be refused before any device is
 // opened.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arguments of the fused output-layer losses.
 //
 // Per target token t with student logits z (V), teacher logits u (V), temperature T, p = softmax(u / T),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The start-up check of a distillation loss, for sections to call before any step.
 #pragma once
 

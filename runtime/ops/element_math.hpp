@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The per-element mathematics of both backends: formulas of numbers, for a device's threads, and of vectors of them,
 // for the processor's. Loads, stores and sums are the kernels'.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Differentiable operators: what a section author writes a forward pass with. Each calls the operator table and records
 // its backward pass on the tape. Shapes and dtypes as in operator_table.hpp.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The seam between compute backends: every operator a section needs, on plain tensors, without autograd.
 //
 // Shapes: M = packed rows (tokens) of a micro-batch, K and N = matrix sides, C = width, H = query heads, G = key/value

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Differentiable operators of a section that is spread over ranks, as functions.hpp for one rank. Every rank of a group
 // calls the same functions in the same order, each with its own tape on its own thread, and passes gradients to the
 // same results; collectives of the backward pass then meet as well. Parts of a rank may have no rows.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameters of one section replica: flat f32 buffers for values, gradients and optimizer state, so that reduction,
 // clipping, the optimizer and checkpoints are single passes; and the packed forms that matrix products use.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Autograd: operators of the forward pass are recorded with their backward closures, which run in reverse order.
 // A section author writes only the forward pass, with the functions of functions.hpp.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output-layer losses and top-k over a vocabulary that is cut over the ranks of a group (Megatron-LM, Shoeybi et al.
 // 2019, section 3). No rank ever holds logits of more than its own tokens; per block of rows the ranks exchange a few
 // numbers per row: maxima, sums of exponentials and the sums that divergences are made of.

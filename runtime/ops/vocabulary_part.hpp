@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a rank's rows of a table lie that is cut over the vocabulary.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a micro-batch costs each section: FLOPs from the sections' own models, turned into milliseconds by rates that
 // follow measured passes. Pure; not thread-safe.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Credits of one ring of slots: which sequences a producer may send, and which a consumer has given back.
 //
 // Sequences 0, 1, 2, ... are counted per edge and consumer replica; sequence s lives in slot s % slots. A grant states

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many micro-batches of a section must exist at once so that none of its receivers waits for ever. Sections cut the
 // same samples differently: a consumer of 8 samples needs 4 micro-batches of a producer of 2 before it can begin, and
 // the producer keeps all four (their buffers, and their activations when gradients come back) until it has. Pure.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts the samples of a step into micro-batches, for each section by its own limits, leaving out the samples that do
 // not activate it. Pure.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of work on one section replica: a tiny state machine that says what may run next. Pure; the actor tells it
 // what has arrived and what has finished.
 //

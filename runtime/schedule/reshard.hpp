@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which rows go from which rank of the sending section to which rank of the receiving section on one edge, when the two
 // cut the samples of a step into micro-batches of their own and spread each over ranks of their own. Pure. For a
 // gradient the consumer is the sender and the producer the receiver.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a row of layers into pipeline stages. Pure.
 //
 // SC-1: every stage has at least one layer; stages are consecutive and together all layers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one step asks of every section replica: micro-batches, and for each the pieces of tensors that join it to the
 // micro-batches before and after it. Plain data; made by StepPlanner, sent as tokens.
 //

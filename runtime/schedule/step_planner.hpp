@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns the samples of a step into micro-batches for every section, asks the scheduling policy where and in what order
 // they run, and works out the pieces between them. Pure.
 //

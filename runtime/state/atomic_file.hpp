@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that appear whole or not at all.
 //
 // AF-1: under its final name a file is either the old content or all of the new one, whenever the machine stops.

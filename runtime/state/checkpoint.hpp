@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint of the whole job, as read back: a folder `step-00000123/` with checkpoint.json and for each section
 // <section>/config.json, <section>/model.safetensors (a Hugging Face folder) and <section>/optimizer.safetensors.
 // A section whose tensors were written in N parts has model-0000i-of-0000N.safetensors with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of the folders below a checkpoints folder, and what each says about its content.
 //
 //   step-00000123              complete

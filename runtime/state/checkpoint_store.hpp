@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing checkpoints so that a crash at any moment leaves the previous one loadable.
 //
 // CK-1: a folder named step-N or step-N.old was complete, with its checkpoint.json, when it got that name.

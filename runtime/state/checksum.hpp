@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // XXH3-128 of files: finds damage by disks and truncated copies; no protection against intent.
 #pragma once
 

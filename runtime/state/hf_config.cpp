@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/state/hf_config.hpp"
 
 #include <nlohmann/json.hpp>

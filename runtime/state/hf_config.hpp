@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // config.json of the Hugging Face model families this program trains, to and from DecoderConfig.
 //
 // gpt2  (transformers GPT2Config): n_layer, n_embd, n_head, n_positions, vocab_size, n_inner, layer_norm_epsilon,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading config.json of Hugging Face models: keys with their checks. For the sources of runtime/state alone.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizer files of Hugging Face folders: which one a folder has, and whether two mean the same tokens.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // config.json of vision parts, to and from plain settings.
 //
 // siglip_vision_model (transformers SiglipVisionConfig), also inside a whole model's vision_config (model_type siglip):

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // checkpoint.json: what a checkpoint holds and where the run stood.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders made durable, and mappings of files; with what core has for reading files.
 #pragma once
 

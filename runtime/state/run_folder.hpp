@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of a run, train.out: which run it is of, and which process writes to it.
 //
 // RF-1: while a RunLock of a folder lives, lock() on it fails in every process. The lock ends with the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The safetensors format (https://github.com/huggingface/safetensors, README "Format"): eight bytes with the header's
 // length (little-endian), a JSON header {name: {dtype, shape, data_offsets}} padded with spaces to eight bytes, then
 // the tensors' bytes without gaps.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Private to this folder: a section's files in a checkpoint, whole or in parts, and how they fit together.
 //
 // SF-1: a section is whole or in parts 1 to count, each with one model and one optimizer file; nothing else is read.

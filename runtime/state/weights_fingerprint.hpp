@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether stored weights are still those that they were, in less time than reading them takes.
 #pragma once
 

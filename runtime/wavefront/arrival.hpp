@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The naive baseline: round robin over the replicas, in order of arrival.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The baseline of bulk-synchronous frameworks: forward through all sections, then back, everybody in step.
 #pragma once
 

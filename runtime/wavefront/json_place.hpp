@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A value of a JSON file together with its place there, so that whatever is wrong with it can be said in one line. Not
 // a public header: only sources that read JSON include it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // No schedule of a workload can be shorter than this.
 #pragma once
 

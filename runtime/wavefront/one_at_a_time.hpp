@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schedule of last resort: one pass at a time, each as late as the oldest unfinished task demands it. It needs the
 // fewest slots and the fewest tasks in flight of all schedules that finish tasks in order.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lower bounds for jobs with heads, bodies and tails on identical machines, P | r_j, q_j | C_max. Pure functions;
 // milliseconds.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A workload laid out flat for the simulator: lanes and devices numbered through, links of tasks as index ranges, tasks
 // sorted into classes that wait for the same things. Built once per plan; read by every evaluation.
 #pragma once

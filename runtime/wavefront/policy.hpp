@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scheduling policy: which lane runs which task, and in what order. The same objects plan real runs and simulations.
 //
 // PO-1: the schedule of every policy obeys workload.hpp (check_schedule), for every workload with slots >= 1 and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orders and rules that are good on one kind of workload or another; the search starts from the best of them.
 #pragma once
 

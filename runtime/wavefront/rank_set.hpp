@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A set of small whole numbers that finds the next one in a few instructions: what is ready, by its place in an order.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules that are sought when good ones deadlock: slower and slower, down to one sample at a time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When and where every pass of a workload runs: what a policy answers. Plain data.
 #pragma once
 

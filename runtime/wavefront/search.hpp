@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simulated annealing over dispatch rules: the orders of the sections, and the switches.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds one schedule in virtual time from dispatch rules: an event-driven list scheduler that knows slots, in-flight
 // limits, transfers, re-entrant backward passes and shared devices. What every policy is evaluated with.
 //

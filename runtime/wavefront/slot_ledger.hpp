@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The slots of one edge while a schedule is built in virtual time: which consumer lane may still take which output.
 //
 // A consumer that is bound late decides on its lane when it starts, yet its input has lain in a slot of that lane since

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lower bounds from two stages in a row: what a section can have done by some time, when part of its work has to pass
 // through another section first, or has to go on to another one afterwards. Seen backwards in time the two cases are
 // one, so there is one set of functions. Pure; milliseconds.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What surrounds a task: the tasks that read its output, and the times that must pass before and after its passes
 // however many lanes there are.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A schedule as a picture: Chrome trace JSON, which https://ui.perfetto.dev opens.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler of this program: late binding of replicas, a portfolio of orders and rules, and a search from the best.
 #pragma once
 

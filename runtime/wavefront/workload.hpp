@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a scheduling policy plans: sections with lanes, edges between them, and tasks with times. Plain data. It comes
 // from a workload file, where every sample is its own task in each section it activates, or from a step of a run, where
 // a task is a micro-batch.

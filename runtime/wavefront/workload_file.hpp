@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload files: sections, edges and samples with times, as JSON (the format is in docs/workloads.md).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A whole language model with its loss: decoder body, output layer (tied or its own) and softmax cross-entropy.
 //
 // Inputs  tokens (M) i32, targets (M) i32 (-1: ignored). No outputs; reports loss and ce.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every section around a decoder body has in common: the options, the body's parameters and their stored form, and
 // how it is cut into pipeline stages.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shape of a decoder, completed and checked, and the work it means. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The body of a decoder-only language model: embedding, layers, final norm. Sections add what comes after it. A
 // pipeline stage has some of the layers; the first has the embedding, the last the final norm.
 //

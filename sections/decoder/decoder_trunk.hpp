@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A decoder without a loss: the trained lower part of a model whose output layer is another section, or a teacher.
 //
 // Input   tokens        (M) i32

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a decoder's weights were trained on the tokens that the corpus sends.
 #pragma once
 

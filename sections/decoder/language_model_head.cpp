@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sections/decoder/language_model_head.hpp"
 
 #include "runtime/core/result.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The output layer and softmax cross-entropy of a language model whose body is another section.
 //
 // Inputs  hidden (M, width) act, differentiable; targets (M) i32 (-1: ignored). No outputs; reports loss and ce.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A student decoder that learns from the corpus and from a teacher at once.
 //
 // Inputs  tokens (M) i32, targets (M) i32 (-1: ignored), and by boundary

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which columns of a student's and a teacher's logits mean the same tokens.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The teacher's output layer, held frozen inside the student's section: hidden states cross the boundary instead of
 // logits, which are (vocabulary / width) times larger.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Greedy answers of a vision-language model, for a person to look at: full forward passes, one for each token, so fit
 // for short answers only. Pure: no actors, no threads; runs on the caller's thread, which must be the one that may use
 // the sections.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From vision features to a decoder's embedding space: linear, tanh GELU, linear, with biases (the projector of LLaVA
 // 1.5, Liu et al. 2023).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A vision transformer over the patches of images (Dosovitskiy et al. 2021; SigLIP, Zhai et al. 2023): linear patch
 // embedding with bias, learned positions, pre-norm blocks with biases, a final layer norm. No class token, no pooling.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sections/vision/vision_language_decoder.hpp"
 
 #include <algorithm>

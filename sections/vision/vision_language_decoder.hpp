@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A language model with its loss that reads images: rows of `visual` take the positions of image tokens (LLaVA, Liu et
 // al. 2023). Decoder body and output layer are those of decoder_lm.
 //

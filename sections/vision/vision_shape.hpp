@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shape of a vision encoder, completed and checked, and the work it means. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An actor system whose messages are delivered one at a time, in an order that the test chooses: nothing runs by
 // itself.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Thrift service of one method, `string echo(1: string text)`, written by hand as the compiler would.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/peer_watch.hpp"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/replica_rank.hpp"
 
 #include <gtest/gtest.h>

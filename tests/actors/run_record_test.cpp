@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/run_record.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "actors/signal_watcher.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices that work when a test says so, and the groups that they form.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A whole job in one thread: the real coordinator and section replicas, with sections that know what every row must
 // hold and devices that run their work when the simulation says so. Messages and device work interleave at random.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole jobs under random interleavings of messages and device work: everything arrives where it should, nothing hangs.
 #include "tests/actors/simulated_job.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Certificates for tests, good and bad ones, made afresh: none is stored in the repository.
 #pragma once
 

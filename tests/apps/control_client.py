@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Python client of the control service, generated from control.thrift at build time (MAESTRO_CONTROL_PYTHON)."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Hostile clients of the control service, for a minute: the run trains on, bit for bit, and others are answered."""
 
 import os

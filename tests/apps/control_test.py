@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Watches and steers real runs through their control service: a generated client, and the program's own commands."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tests of whole jobs on CUDA devices share.
 
 MAESTRO_CUDA_DOUBLE names the backend over doubles of CUDA's runtime, of cuBLASLt and of NCCL: it has four devices, and

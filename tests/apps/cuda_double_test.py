@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whole jobs on CUDA devices train as on processors, and what devices cannot do is told in one line."""
 
 import ctypes

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tensors between CUDA devices and other processes, by every way there is."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Jobs whose ranks and replicas meet over groups of CUDA devices."""
 
 import math

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A network switch for tests on machines whose kernel cannot delay packets: joins TAP devices in network namespaces and
 // hands every frame on a fixed time after it came.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A workload file run by real actors on emulated devices."""
 import json
 import pathlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Deaths and stops of the processes of a run: the others leave within seconds, with one clear error, and clean up."""
 
 import ctypes

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Settings of a job that each change a run: end to end, with figures that make sense."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts for system tests: network namespaces with addresses of their own, joined by a switch.
 
 Every host has a 1 Gbit/s port (`tc tbf`). Latency comes from netem where the kernel has it, else from delay_switch, whose

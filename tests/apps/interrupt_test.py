@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C: the first one ends a run in order, with a checkpoint; the second one leaves at once."""
 
 import json

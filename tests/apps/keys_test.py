@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`maestro keys` makes a set that OpenSSL's own tools accept, and overwrites none."""
 
 import shutil

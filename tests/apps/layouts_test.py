@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One job under every layout of its sections: the same losses and gradient norms as on one device, and no hang.
 
 A layout is (replicas, tensor, pipeline, context). Sizes are chosen so that rows and vocabulary are cut unevenly.

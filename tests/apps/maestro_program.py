@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the real `maestro` program in a folder of its own and looks at what it leaves behind.
 
 The environment variable MAESTRO_PROGRAM names the program. Every process of a run carries the run's own mark in its

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Jobs under a real Open MPI: the processes that mpirun starts join by themselves."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A job over three hosts: same losses, asynchrony that hides latency, a host that is cut off, nothing open to strangers."""
 
 import os

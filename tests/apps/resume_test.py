@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs that were killed or interrupted go on as if nothing had happened, and read every sample once per epoch."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A run writes where nobody else does, deletes nothing of another run, and goes on with the data it was made with."""
 
 import json

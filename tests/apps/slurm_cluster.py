@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A SLURM cluster on this machine alone: munged, slurmctld and one slurmd for each node, in a folder of its own, at ports
 that were free. It uses nothing in /etc and leaves nothing behind."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The start of a run of several processes: strangers at its ports, deaths and stops before the first step."""
 
 import ctypes

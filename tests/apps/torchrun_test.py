@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Processes that are started one by one with the variables of torchrun (RANK, WORLD_SIZE, ...) are one job."""
 
 import unittest

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The trace of a run: one track per replica, slices for all it did, arrows from producers to consumers."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Vision-language training: the command and its page, data with and without pictures, stages, policies, refusals."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Replicas that share the optimizer state (zero = true): the same training and the same files, in less memory."""
 
 import unittest

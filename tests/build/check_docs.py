@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Keeps the documents true to the code: check_docs.py ROOT [--write].
 
 DC-1: a code block below `<!-- file: PATH -->` equals that file.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The document check finds what is wrong in small trees, and --write mends what it can."""
 import pathlib
 import tempfile

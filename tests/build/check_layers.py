@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks every #include of the project against its layers: apps -> actors -> {sections, transport} -> runtime.
 
 Usage: check_layers.py [ROOT]. Prints one line per violation, "file:line: what, and what is allowed"; exits 1 if any.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Small wrong trees, each of which the layer check has to refuse with the place and the cause."""
 
 import subprocess

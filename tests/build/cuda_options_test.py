@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What cmake/MaestroCuda.cmake says and does where a part of the CUDA backend is missing; nvcc is a stand-in."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Installs the build to an empty prefix, then configures, builds and runs the project in outside/ against it.
 # Variables: BUILD_DIR, OUTSIDE_DIR, WORK_DIR (wiped first), CXX, CXX_FLAGS, BUILD_TYPE.
 cmake_minimum_required(VERSION 3.25)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Behaviour of the `run` script on a small clone, with stand-ins for apt, cmake, ninja and ctest on a closed PATH."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A table of operators that wraps another one passes every call on: what it forgets, the processor's default would do."""
 
 import collections

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What happens when a rank fails, and when the calls of the ranks do not fit together.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every collective of a thread group against what a single thread computes from all ranks' arguments.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's collectives on the devices of this machine, one rank and one thread each. All values are small integers: their
 // sums are exact in any order (NC-3).
 #include "runtime/collective/cuda/nccl_communicator.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs one function on every rank of a group, each on its own thread.
 #pragma once
 

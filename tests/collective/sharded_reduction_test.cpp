@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/collective/sharded_reduction.hpp"
 
 #include <gtest/gtest.h>

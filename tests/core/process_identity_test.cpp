@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/core/process_identity.hpp"
 
 #include <gtest/gtest.h>

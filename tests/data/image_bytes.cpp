@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/data/image_bytes.hpp"
 
 #include <png.h>

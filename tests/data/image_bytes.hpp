@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small PNG and JPEG files of every kind, written with the libraries' full interfaces.
 #pragma once
 

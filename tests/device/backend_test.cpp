@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The search for a driver and for the backend's library, on machines with and without either.
 #include "runtime/device/backend.hpp"
 

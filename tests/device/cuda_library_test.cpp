@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The built libmaestro_cuda.so itself: it loads on any machine, and says so where there is no device.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pure bookkeeping of device memory and multiprocessors; addresses are made up and never read.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The line a user would see.
 #pragma once
 

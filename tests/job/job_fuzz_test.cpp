@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whatever the bytes, parsing ends in a document or in a one-line JobError.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random slips in the names of real keys: each is refused where it stands, with a name as near as the one meant.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A folder of the running test's own, gone afterwards.
 #pragma once
 

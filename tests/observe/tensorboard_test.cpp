@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The expected bytes were encoded with Google's protobuf library and TensorBoard's own record writer.
 #include "runtime/observe/tensorboard.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/backends.hpp"
 
 #include "runtime/ops/cpu/cpu_operator_table.hpp"

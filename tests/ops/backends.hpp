@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backends that operator tests run against: each is a name and a way to make its operator table.
 #pragma once
 

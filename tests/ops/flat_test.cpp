@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators on flat f32 ranges, on every backend.
 #include <gtest/gtest.h>
 

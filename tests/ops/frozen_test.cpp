@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients through parameters that are not trained: every function hands back to its input exactly what it does when
 // its parameters are, and writes no parameter gradient.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small distillation problem for tests: inputs as doubles, run through OutputLoss of any precision and block shape.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tolerances, relative to the largest value: f32 logits and sums of up to a few thousand terms, 2e-5; bf16 rounds
 // dlogits and dhidden once each (2^-9), 1.5e-2. Sums of losses are taken in f64 over f32 logits, 1e-5 in either
 // precision.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of the processor backend beyond what operators_test.cpp checks: panels, odd row counts, epilogues,
 // repacking.
 #include "runtime/ops/cpu/matmul.hpp"

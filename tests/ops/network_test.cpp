@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of functions.hpp together, through the tape: a small network against recorded PyTorch results,
 // attention against finite differences.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a test knows about one operator: its operands, what it computes in double precision, and how to call a backend's
 // forward and backward pass. A new operator is one struct in operator_cases.cpp and one line in its list; every test of
 // operators_test.cpp then runs on it, for every backend, precision and size.

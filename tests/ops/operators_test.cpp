@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every operator of operator_cases.cpp on every backend: against recorded PyTorch results, against a double-precision
 // reference at odd sizes, and gradients against central differences of that reference.
 //

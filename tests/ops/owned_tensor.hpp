@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test tensors that own their memory, filled from and read as doubles whatever their dtype.
 #pragma once
 

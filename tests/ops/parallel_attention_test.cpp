@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Heads are independent of each other, so attention over context parts computes the same bits as on one rank.
 #include <gtest/gtest.h>
 

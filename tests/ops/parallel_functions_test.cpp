@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs are small multiples of 1/8 that bf16 holds, and so are their sums: every expectation here is exact.
 #include "runtime/ops/parallel_functions.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses over a vocabulary that ranks have in parts: one problem, solved by any table on any number of ranks, and what
 // the answers have in common.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses over a cut vocabulary against the same losses on one rank.
 //
 // Tolerances, relative to the largest value: f32 partial sums are only grouped otherwise, 1e-5 for sums and gradients;

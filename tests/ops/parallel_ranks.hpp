@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a test body on the ranks of a group, each on its own thread, and cuts tensors into the ranks' parts.
 #pragma once
 

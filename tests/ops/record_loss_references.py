@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records what PyTorch computes for attention and for the output-layer losses, in double precision.
 
     python tests/ops/record_loss_references.py

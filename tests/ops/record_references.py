@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records what PyTorch computes for the dense operators and for a small network, in double precision.
 
     python tests/ops/record_references.py

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what record_loss_references.py wrote: a safetensors file whose metadata lists the cases as JSON.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/vector_math_probe.hpp"
 
 #include "runtime/ops/cpu/vector_math.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lets tests call the vector functions of each instruction set on arrays.
 #pragma once
 

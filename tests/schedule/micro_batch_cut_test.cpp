@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/schedule/micro_batch_cut.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random section graphs: a source, then sections that read it and sections before them. Some run for the samples with
 // patches only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoders against Hugging Face transformers and PyTorch, as recorded by record_references.py.
 #include <gtest/gtest.h>
 

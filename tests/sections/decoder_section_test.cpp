@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoder sections among themselves: gradients against differences, sections cut apart, initial values, limits, costs.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/sections/parallel_bench.hpp"
 
 #include <gtest/gtest.h>

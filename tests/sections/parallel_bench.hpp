@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a section on all ranks of a replica, each on a thread of its own, and puts together what the ranks hold: for
 // comparing any layout with one rank.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoder sections over ranks against one rank: losses, gradients, outputs, initial values.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A student over ranks against one rank, for every boundary over which the teacher's knowledge comes.
 #include <gtest/gtest.h>
 

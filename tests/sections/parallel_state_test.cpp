@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a section over ranks stores and loads.
 #include <gtest/gtest.h>
 

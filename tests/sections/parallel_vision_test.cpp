@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vision encoder, projector and the decoder that reads images over ranks, against one rank.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/sections/pipeline_bench.hpp"
 
 #include <algorithm>

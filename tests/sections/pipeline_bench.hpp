@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a section that is cut into pipeline stages, all in one thread: stages forward in order with whole streams handed
 // on, then backward in reverse; each stage on any layout of ranks (ParallelBench).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoder sections in pipeline stages against the uncut section: losses, gradients, outputs, initial values, work.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What pipeline stages store and load.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pipeline stages under SectionRunner: several micro-batches in flight, the optimizer, tied copies.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decoder that reads images in pipeline stages against the uncut one.
 #include <gtest/gtest.h>
 

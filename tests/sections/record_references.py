@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records what Hugging Face transformers and PyTorch compute for tiny decoders, for decoder_reference_test.cpp.
 
 Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_references.py

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What section tests share: packed batches, micro-batches that run a section on the CPU backend, gradient checks.
 #pragma once
 

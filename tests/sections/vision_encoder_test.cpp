@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vision encoder by itself: packing, positions, limits, costs, storage. Against SigLIP: vision_reference_test.cpp;
 // gradients against differences: vision_language_test.cpp.
 #include "sections/vision/vision_encoder.hpp"

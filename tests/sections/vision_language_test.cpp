@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vision encoder, projector and decoder together: gradients against differences, micro-batches without pictures or
 // targets, exact matches, generated answers. Against transformers: vision_reference_test.cpp.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of vision sections share: random pictures cut into patches, and a model of three sections on one tape.
 #pragma once
 

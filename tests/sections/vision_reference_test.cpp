@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vision sections against Hugging Face transformers and PyTorch, as recorded by record_vision_references.py.
 //
 // Both sides compute in fp32; sums of some hundred terms differ in order only: 1e-5 of values of order one, more where

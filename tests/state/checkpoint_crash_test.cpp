@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stops a process after each operation on the filesystem in turn, and looks at what another one finds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

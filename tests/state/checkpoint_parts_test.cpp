@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sections whose tensors several writers put into one folder, as the stages of a pipeline do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

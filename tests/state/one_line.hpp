@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every error of this room owes its reader.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small section to put into checkpoints, different for every step.
 #pragma once
 

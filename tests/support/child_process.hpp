@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that a test talks to by lines: started in the constructor, ended in the destructor.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions over memory of devices. What a device's memory does on the wire needs libfabric built for it, and a device;
 // here: what is asked of a provider, what a registration says, and that whoever cannot be served is told why.
 #include "tests/transport/endpoint_fixture.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rings whose slots have a second payload in memory of a device.
 #include <random>
 

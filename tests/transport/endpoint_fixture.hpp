@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One endpoint with registered memory, for tests that run over each provider of this machine.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collects an endpoint's events for a test thread that waits for them.
 #pragma once
 

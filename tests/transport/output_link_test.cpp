@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "transport/output_link.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A transfer_peer process as an object.
 #pragma once
 

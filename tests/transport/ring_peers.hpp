@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of input rings share: a ring, what arrives in it, and the peers that write.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other process of the transport tests: `transfer_peer PROVIDER BYTES`.
 //
 // It prints its address and region, then obeys one command per line of its standard input:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a test and its second process tell each other over pipes, and the data they expect of one another.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random steps of micro-batches: sections pack samples differently, so that a task reads several outputs and an output
 // goes to several tasks. Some tasks take no time.
 #pragma once

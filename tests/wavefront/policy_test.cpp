@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PO-1 .. PO-3 of runtime/wavefront/policy.hpp, and what each policy promises beside them.
 #include "runtime/wavefront/policy.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SL-1 .. SL-3 of runtime/wavefront/slot_ledger.hpp.
 #include "runtime/wavefront/slot_ledger.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A group of ranks over device memory, by NCCL. One rank per device; ranks may be threads of one process or of several.
 //
 // NC-1: a call queues its work on the rank's stream, behind what was put there before, and never waits for the device

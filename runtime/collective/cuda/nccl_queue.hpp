@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank's side of NCCL: what is queued on its stream, under a lock, and how it ends.
 //
 // NQ-1: a call returns when NCCL has taken what was issued; it never waits for the device.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The only name that libmaestro_cuda.so shows; see DB-2 in backend.hpp.
 #include <exception>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA device, or a share of one, as a section sees it: a thread that queues work, one stream that does it in order,
 // one for copies beside it, memory, and completions that come from the process' poller.
 //

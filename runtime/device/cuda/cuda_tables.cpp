@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda/cuda_tables.hpp"
 
 #include "runtime/device/cuda/repeating_table.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of one device, and page-locked memory of the host beside it, as memory spaces.
 //
 // DS-1: a block is given out again only behind the work that was queued on the device's stream before its release.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded graphs of work that repeats, replayed with one call of the host.
 //
 // GR-1: run() queues the same work whether it issues, records or replays it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device's multiprocessors, cut among the sections that share it: green contexts of the driver (CUDA driver API,
 // "Green Contexts"; from driver 550 on). Their functions are looked up while the program runs, so that an older driver
 // is no obstacle: what it lacks, the caller does without.

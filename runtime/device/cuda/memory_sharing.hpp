@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory that processes of one host show each other (CUDA IPC).
 //
 // MH-1: what is exported is a whole block of a DeviceSpace, each an allocation of its own. It stays, and so does its

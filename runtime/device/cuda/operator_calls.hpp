@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A pass' calls of operators as a value: collected first, then issued one by one, or as a graph that was recorded of
 // equal ones.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda/peer_access.hpp"
 
 #include "runtime/device/cuda/stream.hpp"

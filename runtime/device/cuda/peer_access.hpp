@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Direct copies between the devices of a process.
 //
 // PE-1: two devices reach each other's memory from when both were opened here, where the system has a way for it; a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table of operators that replays the passes which repeat.
 //
 // RT-1: a pass (OperatorTable::repeat) queues the same work in the same order as its calls would one by one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams and events of CUDA with an owner. Errors are DeviceError.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention over packed variable-length sequences, blocked so that T x T scores are never held
 // (FlashAttention-2, Dao 2023: online softmax forward, recomputation from the log-sum-exp backward).
 //

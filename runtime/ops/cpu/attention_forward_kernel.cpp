@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cpu/attention_products.hpp"
 #include "runtime/ops/cpu/attention_tiles.hpp"
 

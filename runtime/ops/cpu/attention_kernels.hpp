@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What attention.cpp hands to the kernels of one instruction set: plain pointers, so that nothing of the standard
 // library is compiled with that instruction set's options.
 #pragma once

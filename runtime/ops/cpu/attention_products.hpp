@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The register-blocked product under attention: C (rows, vectors * width) (+)= A (rows, depth) B (depth, same columns),
 // with A read element by element at any two strides (so A may be a transposed tile) and rows of B and C contiguous.
 // Included by kernels that are compiled once per instruction set. Templates are static: their mangled names would

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moving rows of heads between the packed activations and f32 tiles. Included by kernels that are compiled once per
 // instruction set; D = head size, padded = D rounded up to attention_padding.
 #pragma once

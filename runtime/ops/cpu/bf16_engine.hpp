@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of bf16 operands by the processor's own bf16 dot products, through oneDNN's matmul primitive.
 //
 // A primitive is compiled for one set of sizes. So that a varying number of rows does not compile ever new ones,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every operator on one processor core: matrix products by oneDNN, everything else by own kernels of one instruction
 // set.
 //

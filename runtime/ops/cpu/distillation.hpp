@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fused output layer and its losses: hidden states times head, softmax cross-entropy and distillation divergences,
 // and their gradients, in blocks of rows and panels of the vocabulary. Values and formulas: distillation_options.hpp
 // and, per row, distillation_row.hpp.

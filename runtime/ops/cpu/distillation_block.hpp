@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One block of rows of a fused output-layer loss: gathers the rows, walks the vocabulary, and writes their gradients.
 // A working part of OutputLoss (distillation.hpp).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise work of the output-layer losses on one row segment: a run of vocabulary columns of the student's logits z
 // and the teacher's logits u, both f32. Compiled once per instruction set; plain types only (see isa.hpp).
 //

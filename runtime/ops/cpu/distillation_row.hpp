@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The losses of one row (token), scanned in segments of the vocabulary: pure arithmetic, no matrix products, no memory.
 //
 // Order of calls per row: begin, scan every segment, normalise, then (if needs_mixture()) mix every segment, then

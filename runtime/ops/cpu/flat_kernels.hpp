@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels on flat f32 ranges: the optimizer, norms and sums of gradients.
 #pragma once
 

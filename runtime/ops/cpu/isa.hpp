@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which instruction set the own kernels run with. Each kernel source is compiled once per set (see isa_kernels.cmake)
 // into a namespace of that name; a table picks one set when it is made.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ranks of a vocabulary group tell each other of a block of rows, each having scanned its own tokens. A
 // working part of LossBlock (distillation_block.hpp).
 #pragma once

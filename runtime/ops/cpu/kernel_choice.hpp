@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the kernels compiled for each instruction set to the one that a table uses.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products of the processor backend, on the calling thread alone. Shapes as in operator_table.hpp: x (M, K),
 // w (N, K), y (M, N).
 //

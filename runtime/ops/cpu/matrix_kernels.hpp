@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What surrounds the library's products: rearranging weights, the epilogue of a block of results, sums of columns.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layer norm and RMS norm over rows of `columns` elements; every row is independent, statistics are f32.
 #pragma once
 

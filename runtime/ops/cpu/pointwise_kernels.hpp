@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pointwise kernels on `count` elements. Outputs may be inputs of the same storage type.
 #pragma once
 

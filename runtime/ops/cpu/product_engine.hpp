@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The seam between matrix products as operators see them and the library that computes them: a dense left operand times
 // a packed right operand, and the sum of outer products that a weight gradient is.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cpu/rotary_kernels.hpp"
 
 #include "runtime/ops/cpu/storage.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotation of the halves of query and key heads.
 #pragma once
 

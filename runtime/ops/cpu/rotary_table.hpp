@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cosines and sines of rotary angles, computed once per base and head size and shared by all calls.
 #pragma once
 

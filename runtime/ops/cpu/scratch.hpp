@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Working memory of operator calls: a call leases an arena for its duration, so that calls of several device threads
 // never share one and none maps memory once its sizes have been seen.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products in f32 arithmetic by oneDNN's sgemm; bf16 operands are widened a block of rows at a time.
 #pragma once
 

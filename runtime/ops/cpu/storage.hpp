@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns the run-time storage type of kernel operands into a static one. For kernel sources only.
 #pragma once
 

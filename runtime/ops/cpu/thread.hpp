@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a thread needs before it runs operators of the processor backend.
 #pragma once
 

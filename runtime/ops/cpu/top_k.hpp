@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The k largest logits of each row, for teachers that send only those.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vectorised part of top_k: skipping what cannot be among the k largest.
 #pragma once
 

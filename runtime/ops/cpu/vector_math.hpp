@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One f32 vector of the instruction set that the including kernel is compiled for, and elementary functions on it.
 //
 // Only for kernel sources (maestro_isa_sources): each is compiled once per instruction set with MAESTRO_ISA_NAMESPACE

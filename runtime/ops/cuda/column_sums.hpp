@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The second pass of sums over rows: partial sums of blocks, added up in a fixed order.
 #pragma once
 

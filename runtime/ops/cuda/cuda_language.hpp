@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The subset of CUDA's device language that kernels of this folder are written in, so that the same sources run on a
 // device and, thread by thread, on the processor (MAESTRO_CUDA_DOUBLE names the header of that double). Include it in
 // kernel sources only (.cuh and .cu); hosts of the kernels include kernels.hpp.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every operator on one CUDA device: matrix products by cuBLASLt, attention by cuDNN or own kernels, everything else by
 // own kernels, all queued on one stream.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CudnnAttention where the build has no cudnn-frontend: it refuses everything and says why.
 #include "runtime/ops/cuda/cudnn_attention.hpp"
 #include "runtime/ops/cuda/device_error.hpp"

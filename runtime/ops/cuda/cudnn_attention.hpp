@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN's fused kernels, for bf16. Where it refuses, flash_attention.hpp does the work: ask refusal()
 // first, with the same arguments forward and backward, and use one of the two for both.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How packed attention is said to cuDNN: sizes, strides and which calls share a plan. Pure.
 //
 // Tensors are (B, heads, S, D) over packed memory: a row holds [q | k | v], so that one step in S is one row.

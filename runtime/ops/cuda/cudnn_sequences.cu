@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda/cudnn_sequences.hpp"
 
 #include "runtime/ops/cuda/cuda_language.hpp"

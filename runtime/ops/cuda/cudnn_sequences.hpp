@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lengths and offsets of packed sequences as cuDNN's ragged tensors want them, made on the device.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of logits that are cut over the vocabulary, with the collectives between their kernels (loss_parts.hpp).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failures of CUDA and of its libraries, as exceptions that stay inside the CUDA backend.
 #pragma once
 

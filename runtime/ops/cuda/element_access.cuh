@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of either storage type as f32, several at once, and the choice of a type at run time. For kernel sources.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda/figure_copy.hpp"
 
 #include "runtime/ops/cuda/cuda_language.hpp"

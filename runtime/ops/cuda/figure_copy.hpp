@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A figure of pinned memory to another place of pinned memory, in the order of the stream.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches of the attention kernels, by dtype and width; see flash_attention.hpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention over packed sequences by own kernels (FlashAttention-2, Dao 2023): for f32, and where cuDNN has no plan.
 //
 // FA-1: never holds T x T; beside the arguments only (M, H) f32 of the workspace, backward.

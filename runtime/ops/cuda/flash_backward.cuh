@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention backward (FlashAttention-2, Dao 2023, algorithm 2) without additions between blocks: one kernel owns
 // queries and makes dq, another owns keys and makes dk and dv. Scores are recomputed in both, which costs two products
 // in seven and makes every sum's order fixed. Formulas: runtime/ops/cpu/attention.hpp.

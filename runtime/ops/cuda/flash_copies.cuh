@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies from device memory into shared memory that go on while a block computes. For kernel sources only.
 #pragma once
 

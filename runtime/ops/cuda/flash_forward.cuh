@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention forward (FlashAttention-2, Dao 2023, algorithm 1); see flash_attention.hpp.
 #pragma once
 

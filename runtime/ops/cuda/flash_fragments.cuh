@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of one warp over tiles in shared memory, for the attention kernels: bf16 by tensor cores, f32 by
 // multiply-add. A warp owns 16 rows; its accumulators have the layout of mma.m16n8k16 for both types: with
 // lane = 4 g + t, acc[n][0], acc[n][1] are (row g, columns 8 n + 2t, + 1), acc[n][2], acc[n][3] the same of row g + 8.

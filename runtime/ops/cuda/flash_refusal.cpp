@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda/flash_attention.hpp"
 #include "runtime/ops/cuda_head_sizes.hpp"
 

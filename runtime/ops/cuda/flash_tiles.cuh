@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Geometry and tiles of the attention kernels. Widths are classes of head sizes: 64, 128, 256.
 //
 // Every kernel has the same shape: a block owns a tile of rows, 16 per warp, and streams tiles of other rows past it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which part of which sequence a block of the attention kernels works on. Pure; the same function runs on the device.
 //
 // Sequences of a packed micro-batch are cut into tiles of R rows. Numbering tiles densely would need a prefix sum over

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators of runtime/ops/operator_table.hpp that are no matrix products and no attention, on a device.
 //
 // Every function puts its kernels on the stream of `at` and returns; results are there when the stream has come so far.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How kernels of this folder are cut into blocks and threads. Pure arithmetic, no CUDA.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches of the kernels of pointwise.cuh. For kernel sources.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda/loss_call.cuh"
 #include "runtime/ops/cuda/loss_kernel.cuh"
 

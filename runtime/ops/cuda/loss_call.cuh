@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the arguments of a loss to the call of its kernels. For kernel sources.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel of output-layer losses; its parts: loss_rows.cuh, loss_support.cuh. For kernel sources.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of losses that are cut over the vocabulary; order of calls: loss_parts.hpp. For kernel sources.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output-layer losses of logits that are cut over the vocabulary (Megatron-LM, Shoeybi et al. 2019, section 3): each
 // rank has the columns of its own tokens, and the ranks add up a few numbers per row between these calls:
 //

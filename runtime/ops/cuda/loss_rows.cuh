@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output-layer losses of rows of logits, in place: a block per row. For kernel sources.
 //
 // Formulas and their derivatives: distillation_options.hpp, element_math.hpp. A row is read once while running maxima

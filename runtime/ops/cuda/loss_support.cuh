@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The k tokens that a top-k teacher names, one per thread of the row's block. For kernel sources.
 //
 // p is the softmax of the k values / T and zero elsewhere; q spans the vocabulary. Tokens outside contribute

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products by cuBLASLt: one description of a product, its algorithm found once and kept.
 //
 // LE-1: equal requests on equally aligned memory run the same algorithm from the first time on, so that results are the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt's objects with owners. An object that exists is valid; what the library refuses throws DeviceError.
 #pragma once
 

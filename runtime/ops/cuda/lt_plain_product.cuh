@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel of lt_plain_product.hpp.
 #pragma once
 

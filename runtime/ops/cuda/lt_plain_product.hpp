@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What needs nothing from cuBLASLt: products for shapes and alignments that the library has no algorithm for.
 #pragma once
 

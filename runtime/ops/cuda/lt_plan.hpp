@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the three products of a linear layer are said to cuBLASLt, which knows column-major matrices only. Pure: no call
 // of the library is made here.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The matrix products of a linear layer on one device stream: by cuBLASLt with bias, GELU and bias-gradient epilogues,
 // by own kernels where the library refuses. Shapes as in operator_table.hpp: x (M, K), w (N, K), y (M, N); tensors are
 // row-major and in device memory. Operands are both f32 or both bf16; sums are in f32.

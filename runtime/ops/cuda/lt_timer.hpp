@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device time between two points of a stream, for choosing algorithms.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda/column_sums.hpp"
 #include "runtime/ops/cuda/kernels.hpp"
 #include "runtime/ops/cuda/norm_backward_rows.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of layer norm and RMS norm. For kernel sources; geometry: norm_tiles(), norm_backward_blocks().
 //
 // With xhat = (x - mean) rstd and g = dy weight:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The output layer with its losses, in blocks of rows: no more logits than Options::logits_bytes at once.
 #include <algorithm>
 #include <cassert>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Page-locked memory between host and device: figures that kernels write for the host to read later, and small lists
 // that the host writes for the device to read later.
 //

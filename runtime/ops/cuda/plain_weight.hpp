@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A weight as products on a device take it.
 #pragma once
 

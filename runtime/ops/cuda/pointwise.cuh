@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that work element by element: on flat vectors (map), and on rows (for_rows). For kernel sources.
 #pragma once
 

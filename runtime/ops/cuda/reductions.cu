@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda/reductions.cuh"
 
 #include "runtime/ops/cuda/column_sums.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over rows, and of squares. For kernel sources; geometry: column_tiles().
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda/rows.cuh"
 
 #include "runtime/ops/cuda/launch_rows.cuh"

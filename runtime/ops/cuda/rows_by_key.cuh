@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stable sort of rows by key, and sums of rows of equal keys. For kernel sources.
 //
 // Least significant digit first: in each pass a tile counts its keys by digit, a scan over (digit, tile) tells where

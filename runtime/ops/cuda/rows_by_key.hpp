@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows added to the rows of a table that keys name, in a fixed order: the gradients of lookups.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of small tiles by the tensor cores, with a double for the processor. For kernel sources only.
 #pragma once
 

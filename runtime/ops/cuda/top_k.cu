@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda/top_k.cuh"
 
 #include "runtime/ops/cuda/kernels.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The k largest of each row, by radix selection (Alabi et al. 2012). For kernel sources.
 //
 // Each element has a key of 64 bits, no two of a row alike: its value's order above its index's, lower indices higher.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scratch memory on a device for the operators of one stream.
 #pragma once
 

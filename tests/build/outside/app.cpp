@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An app of one's own: trains the section named [model] of a job file.
 //
 // usage: app JOB.toml [PROCESSES]

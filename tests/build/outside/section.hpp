@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A section type of one's own: a language model that sees one token at a time.
 #pragma once
 

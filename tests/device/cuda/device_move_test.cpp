@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies beside a device's work (Device::move).
 #include <algorithm>
 #include <future>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests see of a process that shows blocks of its device memory.
 #pragma once
 

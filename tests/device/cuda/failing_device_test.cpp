@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a device that has failed says, and what becomes of devices that nobody uses: only the double can show them.
 #include <atomic>
 #include <future>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cutting a device's multiprocessors, over doubles of the driver's functions: an H200 as its driver describes it.
 #include "runtime/device/cuda/green_contexts.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Page-locking of memory that is there already, for the double of the CUDA runtime, which lacks it.
 #include <cuda_runtime_api.h>
 

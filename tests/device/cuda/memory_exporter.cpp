@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A process that shows two blocks of its device memory to another: prints what is needed to reach each as a line of hex
 // digits, or a line that says why not; then answers every line that it reads with the first block's bytes, in hex.
 // argv: the blocks' size, and the value of the first one's bytes; those of the second are one more.

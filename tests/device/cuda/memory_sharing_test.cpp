@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory of another process, which is a process (memory_exporter.cpp).
 #include "runtime/device/cuda/memory_sharing.hpp"
 

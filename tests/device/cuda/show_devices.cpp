@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints the CUDA devices of this machine, one a line, or why there is none; 0 or 1 accordingly.
 #include <iostream>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // On a device: a function of the host that waits, in the order of the stream.
 #include "tests/device/cuda/stream_gate.hpp"
 

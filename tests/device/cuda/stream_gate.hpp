@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream that stands still until a test lets it go on.
 #pragma once
 

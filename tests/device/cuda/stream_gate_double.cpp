@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Over the double, whose streams must not wait for a thread that makes calls of CUDA.
 #include "tests/device/cuda/stream_gate.hpp"
 #include "tests/support/cuda_double/host_cuda.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the driver does not open, and how it says so, which only the double can show.
 #include "runtime/device/cuda/memory_sharing.hpp"
 #include "tests/device/cuda/exporter.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays for cuDNN's ragged tensors against the offsets that they are made from.
 #include "runtime/ops/cuda/cudnn_sequences.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses over a cut vocabulary with the collectives between the kernels, on ranks that are threads. Over the double
 // alone, where memory of the device is the processor's.
 #include "runtime/ops/cuda/cut_loss.hpp"

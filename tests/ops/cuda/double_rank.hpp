@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank of a test that has a device of its own: a stream, memory and a table over the double of CUDA.
 #pragma once
 

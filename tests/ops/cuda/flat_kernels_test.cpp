@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdamW, sums of squares and sums of columns against the processor's.
 #include "tests/ops/cuda/kernel_test.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fixture for tests of device kernels: tensors go to and come from the device through calls of the CUDA runtime only,
 // so that the same tests run on a device and over the double of it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every element has exactly one thread, and grids stay within the device.
 #include "runtime/ops/cuda/launch_geometry.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of rows of logits against the processor's (runtime/ops/cpu/distillation_row.hpp), which is proven against
 // higher precision and recorded values in tests/ops/loss.
 #include <cmath>

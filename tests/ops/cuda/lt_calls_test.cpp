@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the products of a linear layer ask of cuBLASLt, and how often; over the library's double only.
 #include <set>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans of matrix products against row-major loops, through an interpreter of column-major products.
 // Tolerance: sums of up to 8 products of values that bf16 holds exactly are exact enough in f32 for 1e-6; bf16 results
 // are rounded once, 2^-8.

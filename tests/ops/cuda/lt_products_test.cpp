@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of a linear layer against the processor's, with the library's double: fused, and where it refuses.
 // Tolerances, of the largest value: f32 sums of up to 150 terms, 1e-5; bf16 results are rounded once, and a bias or the
 // input of GELU once more, 2^-7.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisation kernels against the processor's: warp, block and wide rows, every mix of storage types.
 #include "tests/ops/cuda/kernel_test.hpp"
 

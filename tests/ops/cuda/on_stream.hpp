@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A communicator for ranks whose devices are the double of CUDA, where memory of the device is the processor's.
 #pragma once
 

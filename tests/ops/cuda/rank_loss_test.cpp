@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses, embeddings and top k over a vocabulary that is cut over devices, against the same on processors. Every rank
 // is a thread with a stream, memory and a table of its own over the double of CUDA.
 //

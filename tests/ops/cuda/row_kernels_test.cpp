@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Embedding, gathering, scattering and rotation against the processor's.
 #include "tests/ops/cuda/kernel_test.hpp"
 

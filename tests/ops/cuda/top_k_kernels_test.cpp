@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The k largest against the processor's, with ties and numbers that are none.
 #include <limits>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sections on ranks that have a device each, against one rank on a processor: losses, gradients, exact matches. Devices
 // are the double of CUDA, whose memory is the processor's, so that ranks can be threads.
 //

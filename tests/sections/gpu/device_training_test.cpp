@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sections trained on a device, against the same on a processor. The processor itself is one of the devices, so that
 // the comparison is tried everywhere.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // That passes which are replayed as graphs train a section to the same bits as passes that are issued, with fewer calls
 // of the host: over the double, which counts them.
 #include <gtest/gtest.h>

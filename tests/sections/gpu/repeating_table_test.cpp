@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of operators that replays passes, call by call, over the double of the runtime.
 #include "runtime/device/cuda/repeating_table.hpp"
 

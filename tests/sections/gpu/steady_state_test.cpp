@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // That training makes the host wait for the device no more than once a step, by a completion: over the double, which
 // counts every other call that waits.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a product described in cuBLASLt's terms means, computed on host memory in the plainest way: the reference for
 // plans, and the arithmetic of the library's double.
 #pragma once

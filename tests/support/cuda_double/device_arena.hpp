@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the memory of the double's devices lies: one sparse file that has no name, so that other processes can map
 // parts of it (host_cuda_ipc.cpp).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of CUDA's device language that kernels use, for the processor; see cuda_language.hpp and kernel_run.hpp.
 #pragma once
 

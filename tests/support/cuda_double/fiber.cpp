@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ucontext starts a stack; setjmp and longjmp switch (glibc: without the signal mask), since swapcontext() would ask
 // the kernel for the signal mask at every switch.
 #include "tests/support/cuda_double/fiber.hpp"

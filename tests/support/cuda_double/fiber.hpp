@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stack of its own that runs one function after another and can stop in the middle: one thread of a kernel.
 #pragma once
 

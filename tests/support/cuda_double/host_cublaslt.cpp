@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A double of the calls of cuBLASLt that the backend makes, over host memory. Invariants: host_cublaslt.hpp.
 #include "tests/support/cuda_double/host_cublaslt.hpp"
 

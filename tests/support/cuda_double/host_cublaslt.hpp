@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests may ask of the double of cuBLASLt (host_cublaslt.cpp), which computes each product on the stream as it is
 // described and refuses what the library's headers say it refuses:
 //   HL-1  operands have the dtypes and shapes that fit, workspace and pointers the alignment that was promised when the

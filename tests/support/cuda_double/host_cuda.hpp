@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests may ask of the double of the CUDA runtime (host_cuda_runtime.cpp), beyond CUDA's own calls.
 //
 //   HR-1  a stream does its work in order and only later: one step per query of the stream or of an event on it, all of

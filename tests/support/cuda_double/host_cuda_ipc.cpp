@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The double of the CUDA runtime: device memory of other processes. host_cuda.hpp says what it keeps of it.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>

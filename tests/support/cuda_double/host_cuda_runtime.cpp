@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A double of the CUDA runtime over host memory, linked in its place: devices, errors, memory and copies. host_cuda.hpp
 // says what it keeps of it.
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The double of the CUDA runtime: streams, events and graphs. host_cuda.hpp says what it keeps of it.
 #include <cuda_runtime_api.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order in which the double of the CUDA runtime does things. Invariants: host_cuda.hpp.
 #include "tests/support/cuda_double/host_cuda.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A double of NCCL over the double of the CUDA runtime, linked in its place; also between processes of one machine.
 //
 // What it keeps of NCCL: work is done in the order of a stream, once all ranks have come to it; a communicator never

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a kernel on the processor: blocks one after another, each thread of a block a fiber.
 //
 // Invariants that a kernel has to keep, each an error that names the kernel, the block and the thread (KernelError):

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the double makes of kernels, right and wrong ones. Invariants: kernel_run.hpp.
 #include "tests/support/cuda_double/kernel_run.hpp"
 

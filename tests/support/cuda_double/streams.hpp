@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams, events, graphs and memory of the double: queues of steps that run later. Bookkeeping; host_cuda_runtime.cpp
 // is CUDA's interface to it, and holds `runtime().mutex` around every call.
 #pragma once

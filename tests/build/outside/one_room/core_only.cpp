@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Links one room only: its headers and library must not need the others.
 #include "runtime/core/buffer.hpp"
 
