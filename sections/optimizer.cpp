@@ -61,7 +61,7 @@ void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std:
   settings.weight_decay = 0;
   update(parameters.decayed_elements(), static_cast<std::size_t>(parameters.elements()));
   parameters.values_changed();
-  if (!parameters.shares_moments()) parameters.rounded_along();
+  if (!parameters.optimizer_sharded()) parameters.rounded_along();
 }
 
 Result<OptimizerStep> AdamWOptimizer::clipped_step(const OperatorTable& ops, Parameters& parameters,

@@ -35,7 +35,7 @@ class Inputs {
   Inputs(Pass pass, std::span<const SampleId> samples, SequenceLayout tokens, double loss_scale,
          SequenceLayout patches = {})
       : pass_(pass), samples_(samples), tokens_(tokens), patches_(patches), loss_scale_(loss_scale) {}
-  /// `host` is the same in memory of the processor; left out where value is there.
+  /// `host` is the same in host memory; left out where value is there.
   void set(std::string port, Var value, const Tensor& host = Tensor()) {
     if (host.defined()) hosts_.emplace_back(port, host);
     values_.emplace_back(std::move(port), std::move(value));
@@ -44,7 +44,7 @@ class Inputs {
   /// (M, columns) of the port's dtype, in memory of the operator table. An unknown or unconnected port is a programming
   /// error: throws std::out_of_range.
   [[nodiscard]] const Var& operator[](std::string_view port) const;
-  /// The same in memory of the processor, for sections that look at tokens or places to know what to do.
+  /// The same in host memory, for sections that look at tokens or places to know what to do.
   [[nodiscard]] Tensor host(std::string_view port) const;
   [[nodiscard]] bool has(std::string_view port) const;
   /// The samples of the micro-batch, in row order; of the training or the validation split by pass().

@@ -32,10 +32,11 @@ class TensorCut {
 /// The rank's part of a table or an output layer over `vocabulary`; as TensorCut::rows cuts it.
 [[nodiscard]] VocabularyPart vocabulary_part(const ParallelContext& parallel, std::int64_t vocabulary);
 
-/// The rows of a micro-batch that the rank's context part has: Spread::context_rows.
+/// The rows of a micro-batch that the rank's context part has: Sharding::context_rows.
 [[nodiscard]] RowRange context_rows(const ParallelContext& parallel, const SequenceLayout& layout);
 
-/// From a value of Spread::rank_rows, (M_t, C), that of Spread::context_rows, (M_c, C); `layout` of the micro-batch.
+/// From a value of Sharding::rank_rows, (M_t, C), that of Sharding::context_rows, (M_c, C); `layout` of the
+/// micro-batch.
 [[nodiscard]] Var gathered(Tape& tape, const Var& x, const ParallelContext& parallel, const SequenceLayout& layout);
 
 /// Reports the losses of a context part, which all its tensor ranks know, from the first of them.

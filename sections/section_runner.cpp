@@ -246,7 +246,7 @@ std::vector<std::span<float>> SectionRunner::counted_gradients() const {
   }
   const Parameter* tied = context_.stage.first() ? nullptr : section_->tied();
   if (tied != nullptr && tied->trained()) spans = without(spans, tied->gradient().span<float>());
-  if (!parameters.shares_moments()) return spans;
+  if (!parameters.optimizer_sharded()) return spans;
   return within(spans, parameters.gradients(), parameters.kept_moments());
 }
 
@@ -262,7 +262,7 @@ Result<OptimizerStep> SectionRunner::step(StepId step, double norm) {
   const auto number = static_cast<std::int64_t>(step.value());
   Parameters& parameters = section_->parameters();
   optimizer_.step(*context_.ops, parameters, number, *factor);
-  if (parameters.shares_moments()) parameters.offer(*context_.ops, ParameterBuffer::values);
+  if (parameters.optimizer_sharded()) parameters.stage_shard(*context_.ops, ParameterBuffer::values);
   return OptimizerStep{optimizer_.learning_rate(number), norm};
 }
 

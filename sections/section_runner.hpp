@@ -32,7 +32,7 @@ struct PortTensor {
   std::string port;
   Tensor tensor;
   bool differentiable = false;  ///< inputs: a gradient is wanted back
-  /// Where `tensor` lies: in the processor's memory, where the section works, or (inputs) in another device's memory
+  /// Where `tensor` lies: in host memory, where the section works, or (inputs) in another device's memory
   /// that the section's operator table can upload from.
   enum class Place : std::uint8_t { host, here, other_device };
   Place place = Place::host;
@@ -68,7 +68,7 @@ class SectionRunner {
   /// that share their moments count the kept range each.
   [[nodiscard]] virtual PendingSum gradient_sum_of_squares() const;
   /// Clips by `norm` (of the section, or of all sections) and steps the optimizer. Replicas that share their moments
-  /// have then offered the new values of the kept range (Parameters::offer).
+  /// have then offered the new values of the kept range (Parameters::stage_shard).
   virtual Result<OptimizerStep> step(StepId step, double norm);
 
  private:

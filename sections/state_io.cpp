@@ -112,7 +112,7 @@ void copy_values(View<From> from, View<float> to, std::int64_t rows, std::int64_
   }
 }
 
-/// A flat buffer as the processor sees it: the buffer itself, or a copy of what lies in a device's memory.
+/// A flat buffer as the CPU sees it: the buffer itself, or a copy of what lies in a device's memory.
 class HostView {
  public:
   HostView(const Parameters& parameters, std::span<float> flat) : memory_(&parameters.memory()), flat_(flat) {
@@ -137,7 +137,7 @@ class HostView {
 
 Status check_buffer(const Source& source) {
   const Parameters& parameters = source.section->parameters();
-  if (parameters.shares_moments() && source.flat.size() != static_cast<std::size_t>(parameters.elements())) {
+  if (parameters.optimizer_sharded() && source.flat.size() != static_cast<std::size_t>(parameters.elements())) {
     return Error{ErrorCode::invalid_argument, "replicas share this state; it goes in and out by way of the gradients"};
   }
   if (source.flat.empty() || source.flat.size() != static_cast<std::size_t>(parameters.elements())) {

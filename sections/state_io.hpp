@@ -33,8 +33,8 @@ struct TensorSnapshot {
 /// Every tensor of `section` out of `flat`, one of its Parameters' flat buffers (values, first or second moments),
 /// named prefix + Hugging Face name and laid out as stored. invalid_argument when the buffer is not there: moments of a
 /// section that is not trained, values of one that was frozen. Reads on the caller's thread, which must be the one that
-/// may use the section's Parameters. Moments that replicas share (Parameters::keep_moments) are gathered in gradients()
-/// first, and go in and out as that buffer.
+/// may use the section's Parameters. Moments that replicas share (Parameters::shard_optimizer_state) are gathered in
+/// gradients() first, and go in and out as that buffer.
 [[nodiscard]] Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat,
                                                     std::string_view prefix = "");
 

@@ -19,7 +19,7 @@ struct RemoteRegion {
 };
 
 /// Where memory that is registered lies.
-struct MemoryPlace {
+struct MemoryLocation {
   std::optional<int> cuda;  ///< K of "cuda:K", as this process counts its devices; nothing: the host
   /// "cuda:K" or "the host"
   [[nodiscard]] std::string text() const { return cuda ? "cuda:" + std::to_string(*cuda) : "the host"; }

@@ -2,7 +2,7 @@
 // libfabric's side of a Region. Internal to this folder.
 #pragma once
 
-#include "transport/fabric_domain.hpp"
+#include "transport/fabric/fabric_domain.hpp"
 #include "transport/region.hpp"
 
 namespace maestro {

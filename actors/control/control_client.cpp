@@ -4,8 +4,8 @@
 #include "actors/control/Control.h"
 #include "actors/control/control_place.hpp"
 #include "actors/control/control_text.hpp"
-#include "actors/control/service_connection.hpp"
-#include "actors/control/socket_address.hpp"
+#include "actors/rpc/rpc_client.hpp"
+#include "actors/rpc/socket_address.hpp"
 #include "runtime/state/posix_file.hpp"
 
 namespace maestro {
@@ -87,7 +87,7 @@ struct ControlClient::State {
   std::string token;
   std::shared_ptr<const KeySet> keys;
   ConnectionOptions options;
-  ServiceConnection connection;
+  RpcClient connection;
   control::ControlClient client;
 };
 

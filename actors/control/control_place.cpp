@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "actors/control/socket_address.hpp"
-#include "actors/launch/runtime_folder.hpp"
+#include "actors/rpc/runtime_folder.hpp"
+#include "actors/rpc/socket_address.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {

@@ -10,8 +10,8 @@
 #include "actors/control/control_place.hpp"
 #include "actors/control/run_answers.hpp"
 #include "actors/control/run_questions.hpp"
-#include "actors/control/service_door.hpp"
-#include "actors/control/socket_address.hpp"
+#include "actors/rpc/rpc_server.hpp"
+#include "actors/rpc/socket_address.hpp"
 #include "runtime/state/atomic_file.hpp"
 
 namespace maestro {
@@ -58,7 +58,7 @@ struct ControlService::State {
   std::string token;               // empty on a local socket
   std::filesystem::path token_at;  // a file that this service has made; else empty
   std::atomic<int> refusals = 0;
-  std::unique_ptr<ServiceDoor> door;  // last: its threads use all above
+  std::unique_ptr<RpcServer> door;  // last: its threads use all above
 };
 
 namespace {
@@ -132,7 +132,7 @@ ControlService::State::State(ControlServiceOptions given)
   if (!here) door_options.keys = options.keys;
   door_options.refused = [this](const std::string& peer, const std::string& reason) { tell_refusal(peer, reason); };
   if (!address.local()) token = options.keys ? options.keys->token : random_token();
-  door = std::make_unique<ServiceDoor>(std::move(door_options), [this](Visitor& client) {
+  door = std::make_unique<RpcServer>(std::move(door_options), [this](Visitor& client) {
     return std::make_shared<control::ControlProcessor>(std::make_shared<ControlHandler<State>>(*this, client));
   });
   if (!address.local() && here) prepare_token();

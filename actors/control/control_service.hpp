@@ -15,8 +15,8 @@
 #include <memory>
 #include <string>
 
-#include "actors/job_plan.hpp"
-#include "actors/launch/key_set.hpp"
+#include "actors/plan/job_plan.hpp"
+#include "actors/rpc/key_set.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
@@ -34,7 +34,7 @@ struct ControlServiceOptions {
 
 class ControlService {
  public:
-  /// Listens and serves. Throws JobError: as ServiceDoor, or an address that other hosts reach without keys.
+  /// Listens and serves. Throws JobError: as RpcServer, or an address that other hosts reach without keys.
   explicit ControlService(ControlServiceOptions options);
   ~ControlService();
   ControlService(const ControlService&) = delete;

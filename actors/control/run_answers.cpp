@@ -5,7 +5,7 @@
 #include <set>
 
 #include "actors/control/control_types.h"
-#include "actors/wait_text.hpp"
+#include "actors/messages/wait_text.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
 
 namespace maestro {
@@ -20,12 +20,12 @@ control::State::type state_of(RunState state) {
 /// Where everybody is.
 struct Places {
   explicit Places(const JobPlan& job, const Directory* directory) {
-    for (const ReplicaPlace& place : job.places) places[{place.section, place.replica}] = &place;
+    for (const ReplicaPlacement& place : job.places) places[{place.section, place.replica}] = &place;
     if (directory == nullptr) return;
-    for (const ProcessHello& process : directory->processes) processes[process.rank] = &process;
+    for (const ProcessInfo& process : directory->processes) processes[process.rank] = &process;
   }
-  std::map<Lane, const ReplicaPlace*> places;
-  std::map<ProcessRank, const ProcessHello*> processes;
+  std::map<Lane, const ReplicaPlacement*> places;
+  std::map<ProcessId, const ProcessInfo*> processes;
 };
 
 std::int32_t number(std::uint64_t value) {
@@ -36,11 +36,11 @@ control::Wait wait_of(const WaitingFor& waiting, const Places& places, const Sec
   control::Wait wait;
   wait.kind = static_cast<control::WaitKind::type>(waiting.kind);
   wait.step = static_cast<std::int64_t>(waiting.step.value());
-  wait.text = waiting.kind == WaitKind::token ? "the next tokens of the coordinator" : wait_text(waiting, graph);
+  wait.text = waiting.kind == WaitKind::work ? "the next tokens of the coordinator" : wait_text(waiting, graph);
   if (waiting.kind == WaitKind::input || waiting.kind == WaitKind::gradient || waiting.kind == WaitKind::credit) {
     wait.__set_sample(static_cast<std::int64_t>(waiting.sample));
   }
-  if (waiting.kind == WaitKind::token || waiting.kind == WaitKind::norm || waiting.kind == WaitKind::phase) {
+  if (waiting.kind == WaitKind::work || waiting.kind == WaitKind::norm || waiting.kind == WaitKind::phase) {
     wait.processes = {0};  // the coordinator's
     return wait;
   }
@@ -55,7 +55,7 @@ control::Wait wait_of(const WaitingFor& waiting, const Places& places, const Sec
   return wait;
 }
 
-control::ReplicaFigures replica_figures(const ReplicaPlace& place, const WaitingFor* answer, const Places& places,
+control::ReplicaFigures replica_figures(const ReplicaPlacement& place, const WaitingFor* answer, const Places& places,
                                         const SectionGraph& graph) {
   control::ReplicaFigures figures;
   figures.section = graph.node(place.section).name;
@@ -126,7 +126,7 @@ control::PlannedSection planned_section(SectionId id, const JobPlan& job, const 
   planned.micro_batch = node.micro_batch;
   planned.max_in_flight = node.max_in_flight;
   planned.precision = name_of(job.sections[id.value()].config.precision);
-  for (const ReplicaPlace& place : job.places) {
+  for (const ReplicaPlacement& place : job.places) {
     if (place.section != id) continue;
     control::PlannedReplica replica;
     replica.replica = number(place.replica.value());
@@ -177,7 +177,7 @@ control::Status status_answer(const JobPlan& job, const RunStatus& run, const st
   std::map<Lane, const WaitingFor*> answer_of;
   for (const WaitingFor& answer : answers) answer_of[{answer.section, answer.replica}] = &answer;
   const Places places(job, run.directory.get());
-  for (const ReplicaPlace& place : job.places) {
+  for (const ReplicaPlacement& place : job.places) {
     const auto answer = answer_of.find({place.section, place.replica});
     status.replicas.push_back(
         replica_figures(place, answer == answer_of.end() ? nullptr : answer->second, places, job.graph));

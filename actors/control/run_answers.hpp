@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "actors/control/control_messages.hpp"
-#include "actors/job_plan.hpp"
-#include "actors/messages.hpp"
+#include "actors/messages/messages.hpp"
+#include "actors/plan/job_plan.hpp"
+#include "actors/run/control_messages.hpp"
 
 namespace maestro {
 

@@ -85,7 +85,7 @@ RunQuestions::View RunQuestions::view(milliseconds patience) {
   bool told = false;
   const auto ask_replicas = [&](const RunStatus& run) {
     if (!run.directory || asked > 0) return;
-    for (const ProcessHello& process : run.directory->processes) {
+    for (const ProcessInfo& process : run.directory->processes) {
       for (const ReplicaAddress& replica : process.replicas) {
         mailbox.self()->send(replica.actor, StatusRequest{});
         ++asked;

@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "actors/control/control_messages.hpp"
-#include "actors/messages.hpp"
+#include "actors/messages/message_types.hpp"
+#include "actors/run/control_messages.hpp"
 
 namespace maestro {
 

@@ -161,7 +161,7 @@ void Launcher::start_local(const std::string& program, const std::vector<std::st
     throw JobError("cannot start process " + std::to_string(process.rank) + ": " + std::strerror(refused),
                    ErrorCode::unavailable);
   }
-  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), {}, -1, -1});
+  started({pid, ProcessId(static_cast<std::uint32_t>(process.rank)), {}, -1, -1});
 }
 
 void Launcher::start_remote(const std::string& program, const std::vector<std::string>& arguments,
@@ -202,7 +202,7 @@ void Launcher::start_remote(const std::string& program, const std::vector<std::s
                        "; install it (openssh-client), or name another remote shell with --ssh",
                    ErrorCode::unavailable);
   }
-  started({pid, ProcessRank(static_cast<std::uint32_t>(process.rank)), process.host, input.ends[1], errors.ends[0]});
+  started({pid, ProcessId(static_cast<std::uint32_t>(process.rank)), process.host, input.ends[1], errors.ends[0]});
 }
 
 void Launcher::started(Child child) {

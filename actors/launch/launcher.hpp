@@ -58,9 +58,9 @@ class Launcher {
  public:
   /// Called on a thread of the launcher when a child has ended: "exit status 1", "signal 9", and of a remote shell what
   /// it said last.
-  using Ended = std::function<void(ProcessRank, std::string how)>;
+  using Ended = std::function<void(ProcessId, std::string how)>;
   /// Called on a thread of the launcher when a signal has stopped a local child, and when it goes on.
-  using Stopped = std::function<void(ProcessRank, bool stopped)>;
+  using Stopped = std::function<void(ProcessId, bool stopped)>;
   explicit Launcher(Ended ended, Stopped stopped = {}) : ended_(std::move(ended)), stopped_(std::move(stopped)) {}
   ~Launcher() { end_all(std::chrono::milliseconds(0)); }
   Launcher(const Launcher&) = delete;
@@ -84,7 +84,7 @@ class Launcher {
   /// A started child. Descriptors of a remote one are this side's ends of its standard streams.
   struct Child {
     pid_t pid = 0;
-    ProcessRank rank;
+    ProcessId rank;
     std::string host;
     int input = -1;
     int errors = -1;

@@ -15,7 +15,7 @@
 #include <memory>
 
 #include "runtime/core/result.hpp"
-#include "transport/provider.hpp"
+#include "transport/fabric/provider.hpp"
 
 namespace maestro {
 

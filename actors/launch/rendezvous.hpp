@@ -19,13 +19,13 @@
 #include <string>
 #include <vector>
 
-#include "actors/launch/gathering.hpp"
-#include "actors/launch/key_set.hpp"
+#include "actors/launch/join_check.hpp"
+#include "actors/rpc/key_set.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
 
-class ServiceDoor;
+class RpcServer;
 
 /// What rank 0 tells those who may begin.
 struct Welcome {
@@ -48,13 +48,13 @@ struct RendezvousOptions {
 };
 
 /// Rank 0's side. All functions are thread-safe.
-class RendezvousDoor {
+class RendezvousServer {
  public:
   /// Listens at once. Throws JobError: busy port, bad address, unusable keys.
-  explicit RendezvousDoor(RendezvousOptions options);
-  ~RendezvousDoor();
-  RendezvousDoor(const RendezvousDoor&) = delete;
-  RendezvousDoor& operator=(const RendezvousDoor&) = delete;
+  explicit RendezvousServer(RendezvousOptions options);
+  ~RendezvousServer();
+  RendezvousServer(const RendezvousServer&) = delete;
+  RendezvousServer& operator=(const RendezvousServer&) = delete;
 
   /// With the port that was chosen.
   [[nodiscard]] std::string address() const;
@@ -78,7 +78,7 @@ class RendezvousDoor {
 
   struct State;
   std::unique_ptr<State> state_;
-  std::unique_ptr<ServiceDoor> door_;  // goes first: its threads use the state
+  std::unique_ptr<RpcServer> door_;  // goes first: its threads use the state
 };
 
 struct JoinOptions {

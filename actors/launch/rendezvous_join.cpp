@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <thread>
 
-#include "actors/control/service_connection.hpp"
-#include "actors/control/socket_address.hpp"
 #include "actors/launch/Rendezvous.h"
 #include "actors/launch/rendezvous.hpp"
+#include "actors/rpc/rpc_client.hpp"
+#include "actors/rpc/socket_address.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -125,7 +125,7 @@ class RootConnection {
   }
 
   const JoinOptions& options_;
-  ServiceConnection connection_;
+  RpcClient connection_;
   RendezvousClient client_;
   Answer answer_;
 };

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/launch/key_set.hpp"
+#include "actors/rpc/key_set.hpp"
 
 namespace maestro {
 

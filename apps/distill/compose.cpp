@@ -18,14 +18,14 @@ std::int64_t replicas_here(const App& app, const std::string& section) {
 }
 
 void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuilder& student) {
-  switch (read_boundary(app.table(student.name()), Boundary::hidden)) {
-    case Boundary::hidden:
+  switch (read_boundary(app.table(student.name()), TeacherOutput::hidden)) {
+    case TeacherOutput::hidden:
       app.connect(teacher.port("hidden"), student.port("teacher_hidden"));
       break;
-    case Boundary::logits:
+    case TeacherOutput::logits:
       app.connect(teacher.port("logits"), student.port("teacher_logits"));
       break;
-    case Boundary::top_k:
+    case TeacherOutput::top_k:
       app.connect(teacher.port("top_values"), student.port("teacher_top_values"));
       app.connect(teacher.port("top_indices"), student.port("teacher_top_indices"));
       break;

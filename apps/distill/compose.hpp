@@ -2,7 +2,7 @@
 // The bundled text apps as compositions of sections.
 #pragma once
 
-#include "actors/app.hpp"
+#include "actors/process/app.hpp"
 
 namespace maestro {
 

@@ -86,7 +86,7 @@ void compose_emulation(App& app, const std::shared_ptr<const WorkloadCorpus>& co
     const Ports ports = ports_of(*corpus, index, columns);
     auto& section = app.section(
         name, SectionFactory([ports](const SectionContext&) { return std::make_unique<EmulatedSection>(ports); }));
-    if (!workload.sections[index].trained) section.forward_only();
+    if (!workload.sections[index].has_backward) section.forward_only();
     const std::string from = corpus->partial(index) ? "pixels" : "tokens";
     app.connect(data.port(from), section.port(from));
   }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "actors/app.hpp"
+#include "actors/process/app.hpp"
 #include "apps/emulate/workload_corpus.hpp"
 
 namespace maestro {

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/job_plan.hpp"
+#include "actors/plan/job_plan.hpp"
+#include "actors/run/run_result.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {

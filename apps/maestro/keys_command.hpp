@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
-#include "actors/launch/key_set.hpp"
+#include "actors/rpc/key_set.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {

@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <new>
 
-#include "actors/signal_watcher.hpp"
+#include "actors/process/signal_watcher.hpp"
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/control_commands.hpp"
 #include "apps/maestro/keys_command.hpp"

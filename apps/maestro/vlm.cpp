@@ -39,7 +39,7 @@ std::vector<std::string> data_settings(const VisionLanguageArguments& arguments,
     if (!arguments.images.empty()) settings.push_back(setting("data.images", arguments.images));
     return settings;
   }
-  RunFolder(folder).check_free().or_throw();   // a run that lasts reads the scenes there
+  RunFolder(folder).check_free().or_throw();  // a run that lasts reads the scenes there
   SceneDatasetOptions options;
   options.scenes.seed = static_cast<std::uint64_t>(arguments.seed);
   console.note("[1/3] drawing " + std::to_string(options.train_samples) + " scenes to learn from and " +

@@ -2,7 +2,7 @@
 // The vision-language app as a composition: corpus -> vision -> projector -> llm.
 #pragma once
 
-#include "actors/app.hpp"
+#include "actors/process/app.hpp"
 
 namespace maestro {
 

@@ -12,9 +12,9 @@
 #include <set>
 #include <sstream>
 
-#include "actors/actor_environment.hpp"
-#include "actors/coordinator.hpp"
-#include "actors/planner.hpp"
+#include "actors/process/actor_environment.hpp"
+#include "actors/run/coordinator.hpp"
+#include "actors/run/planner.hpp"
 
 namespace maestro {
 namespace {
@@ -70,7 +70,7 @@ caf::behavior stand_in_replica(caf::event_based_actor* self, SectionId section, 
   auto coordinator = std::make_shared<caf::actor>();  // behaviours are copied
   return {
       [=](const Directory& directory) { *coordinator = directory.coordinator; },
-      [=](const MicroBatchToken& token) {
+      [=](const MicroBatchOrder& token) {
         MicroBatchDone done;
         done.section = section;
         done.replica = replica;
@@ -80,7 +80,7 @@ caf::behavior stand_in_replica(caf::event_based_actor* self, SectionId section, 
         done.samples = static_cast<std::int64_t>(token.plan.samples.size());
         tell(self, *coordinator, std::move(done));
       },
-      [=](const MarkToken& token) {
+      [=](const BoundaryOrder& token) {
         tell(self, *coordinator, StepDone{section, replica, token.mark.step, token.mark.pass, 0, 0});
       },
   };

@@ -29,7 +29,7 @@ class BenchDevice {
   /// Runs `work` on the device's thread and waits until all it queued is complete. What it throws, and a failure of the
   /// device, is thrown here.
   void run(const std::function<void()>& work);
-  /// Device memory in use in MiB; the process' largest resident size on a processor.
+  /// Device memory in use in MiB; the process' largest resident size on a CPU.
   [[nodiscard]] double memory_mib() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of sections on devices without actors: what benchmarks time, and GPU tests compare with a processor.
+// Training of sections on devices without actors: what benchmarks time, and GPU tests compare with a CPU.
 //
 // A step is forward, backward, norm of the gradient, clipping, AdamW. The host waits once in a step, for the norm, and
 // queues the optimizer and the next forward pass behind it.

@@ -15,8 +15,8 @@ std::uint32_t mark_of(const SampleRef& sample, std::int64_t position) {
 }
 
 /// What the rows that a rank holds are marked with.
-std::vector<std::uint32_t> marks_of(const EdgeStep& step, SectionId section, Spread spread, const MicroBatchPlan& batch,
-                                    std::uint32_t rank) {
+std::vector<std::uint32_t> marks_of(const EdgeStep& step, SectionId section, Sharding spread,
+                                    const MicroBatchPlan& batch, std::uint32_t rank) {
   std::vector<std::uint32_t> marks;
   for (const SampleRef& sample : batch.samples) {
     for (std::int64_t position = 0; position < sample.tokens; ++position) marks.push_back(mark_of(sample, position));
@@ -30,7 +30,7 @@ std::size_t aligned(std::size_t bytes) {
 }
 
 /// Rows of one micro-batch that a rank holds at most, at least 1.
-std::int64_t most_rows(const EdgeStep& step, SectionId section, Spread spread) {
+std::int64_t most_rows(const EdgeStep& step, SectionId section, Sharding spread) {
   const Layout& layout = step.graph.node(section).layout;
   std::int64_t most = 1;
   for (const MicroBatchPlan* batch : step.micro_batches(section)) {

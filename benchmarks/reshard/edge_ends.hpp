@@ -10,7 +10,7 @@
 
 #include "benchmarks/reshard/edge_step.hpp"
 #include "runtime/core/buffer.hpp"
-#include "transport/input_ring.hpp"
+#include "transport/ring/input_ring.hpp"
 
 namespace maestro::bench {
 

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "runtime/schedule/step_planner.hpp"
-#include "transport/slot_layout.hpp"
+#include "transport/ring/slot_layout.hpp"
 
 namespace maestro::bench {
 
@@ -32,7 +32,7 @@ GraphNode node_of(std::string name, const SectionLayout& layout, std::int64_t sa
 SectionGraph graph_of(const LayoutPair& pair, const StepSize& size) {
   const Port tokens{"tokens", DType::i32};
   const Port targets{"targets", DType::i32};
-  const Port hidden{"hidden", DType::f32, size.columns, true, false, Axis::tokens, Spread::rank_rows};
+  const Port hidden{"hidden", DType::f32, size.columns, true, false, Axis::tokens, Sharding::rank_rows};
   SectionGraph graph;
   GraphNode corpus = node_of("corpus", {1, {}, size.samples}, size.samples);
   corpus.mode = Mode::source;
@@ -100,10 +100,10 @@ void measure_resharding(EdgeStep& step) {
 
 }  // namespace
 
-Spread EdgeStep::sender_spread() const {
+Sharding EdgeStep::sender_spread() const {
   return gradient ? graph.edge(edge).to_spread : graph.edge(edge).from_spread;
 }
-Spread EdgeStep::receiver_spread() const {
+Sharding EdgeStep::receiver_spread() const {
   return gradient ? graph.edge(edge).from_spread : graph.edge(edge).to_spread;
 }
 

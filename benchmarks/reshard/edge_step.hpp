@@ -46,8 +46,8 @@ struct EdgeStep {
 
   [[nodiscard]] SectionId sender() const { return gradient ? graph.edge(edge).to : graph.edge(edge).from; }
   [[nodiscard]] SectionId receiver() const { return gradient ? graph.edge(edge).from : graph.edge(edge).to; }
-  [[nodiscard]] Spread sender_spread() const;
-  [[nodiscard]] Spread receiver_spread() const;
+  [[nodiscard]] Sharding sender_spread() const;
+  [[nodiscard]] Sharding receiver_spread() const;
   [[nodiscard]] std::size_t row_bytes() const { return graph.edge(edge).row_bytes(); }
   /// Micro-batches of a section, in the order of the plan.
   [[nodiscard]] std::vector<const MicroBatchPlan*> micro_batches(SectionId section) const;

@@ -7,7 +7,7 @@
 
 #include "benchmarks/reshard/process_pair.hpp"
 #include "benchmarks/reshard/station.hpp"
-#include "transport/chunk_plan.hpp"
+#include "transport/ring/chunk_plan.hpp"
 
 namespace maestro::bench {
 

@@ -21,7 +21,7 @@ struct TransferFigures {
   double copied_share = 0;  ///< of the bytes, by the receiver, since its rows were not neighbours in memory
 };
 
-/// By hand-over, on the calling thread: what the receivers' rings and the gathering of rows cost.
+/// By hand-over, on the calling thread: what the receivers' rings and the join_check of rows cost.
 TransferFigures hand_over(const EdgeStep& step, const TransferOptions& options);
 /// By RMA writes between two processes made for it, one with all senders and one with all receivers: from the first
 /// write until the word has come back that all tensors were opened. Every row is checked once. The calling process must

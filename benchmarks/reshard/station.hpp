@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/endpoint.hpp"
+#include "transport/fabric/endpoint.hpp"
 
 namespace maestro::bench {
 

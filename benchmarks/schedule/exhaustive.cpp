@@ -54,7 +54,7 @@ class Search {
     durations_.assign(2 * workload.tasks.size(), 0.0);
     exists_.assign(2 * workload.tasks.size(), false);
     for (std::size_t task = 0; task < workload.tasks.size(); ++task) {
-      const bool trained = workload.sections[workload.tasks[task].section].trained;
+      const bool trained = workload.sections[workload.tasks[task].section].has_backward;
       durations_[forward_of(task)] = workload.tasks[task].forward_ms;
       exists_[forward_of(task)] = true;
       if (!trained) continue;

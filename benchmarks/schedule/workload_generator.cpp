@@ -63,7 +63,7 @@ struct Draft {
 std::size_t add_section(Draft& draft, std::string name, bool trained, std::int64_t replicas) {
   WorkloadSection section;
   section.name = std::move(name);
-  section.trained = trained;
+  section.has_backward = trained;
   section.replicas = replicas;
   draft.workload.sections.push_back(std::move(section));
   return draft.workload.sections.size() - 1;
@@ -139,7 +139,7 @@ void balance(Draft& draft, std::size_t section, double share) {
   const auto load = [&](std::size_t of) {
     double sum = 0;
     for (const SampleTimes& times : draft.samples) sum += std::max(times[of], 0.0);
-    return sum * (draft.workload.sections[of].trained ? 3 : 1) /
+    return sum * (draft.workload.sections[of].has_backward ? 3 : 1) /
            static_cast<double>(draft.workload.sections[of].replicas);
   };
   const double now = load(section);
@@ -163,7 +163,7 @@ void add_tasks(Draft& draft, double unit_ms) {
       task.section = section;
       task.sample = static_cast<std::int64_t>(sample);
       task.forward_ms = whole(times[section]);
-      task.backward_ms = workload.sections[section].trained ? 2 * task.forward_ms : 0;
+      task.backward_ms = workload.sections[section].has_backward ? 2 * task.forward_ms : 0;
       for (std::size_t edge = 0; edge < workload.edges.size(); ++edge) {
         if (workload.edges[edge].to != section || times[workload.edges[edge].from] < 0) continue;
         task.inputs.push_back({edge, made[workload.edges[edge].from]});
@@ -188,7 +188,7 @@ bool widen_in_flight_limits(Workload& workload) {
   }
   const double step_ms = *std::max_element(busy.begin(), busy.end());
   for (std::size_t section = 0; section < workload.sections.size(); ++section) {
-    if (!workload.sections[section].trained) continue;
+    if (!workload.sections[section].has_backward) continue;
     const auto wanted = static_cast<std::int64_t>(std::ceil(1.5 * held[section] / step_ms));
     if (wanted > most_in_flight) return false;
     workload.sections[section].max_in_flight = std::max(wanted, workload.sections[section].max_in_flight);
@@ -200,7 +200,7 @@ std::string name_of(WorkloadKind kind, std::uint64_t seed, const Draft& draft) {
   std::string name =
       std::string(name_of(kind)) + "-" + std::to_string(seed) + "-n" + std::to_string(draft.samples.size());
   for (const WorkloadSection& section : draft.workload.sections) {
-    name += "-" + section.name + "x" + std::to_string(section.replicas) + (section.trained ? "" : "f");
+    name += "-" + section.name + "x" + std::to_string(section.replicas) + (section.has_backward ? "" : "f");
     if (section.max_in_flight != no_limit) name += "k" + std::to_string(section.max_in_flight);
   }
   return name;
@@ -225,7 +225,7 @@ bool draw_workload(WorkloadKind kind, WorkloadLayout layout, Random& random, Dra
   }
   for (std::size_t section = 0; section < draft.workload.sections.size(); ++section) {
     if (section != draft.critical) balance(draft, section, 0.3 + (sized ? 0.5 : 0.7) * random.uniform());
-    if (draft.workload.sections[section].trained) {
+    if (draft.workload.sections[section].has_backward) {
       draft.workload.sections[section].max_in_flight = between(random, 1, most_in_flight);
     }
   }
@@ -260,7 +260,7 @@ GeneratedWorkload generate_tiny_workload(WorkloadKind kind, std::uint64_t seed, 
     for (double& time : times) time = time < 0 ? time : std::min(time, 4.0) * 2;
   }
   for (WorkloadSection& section : draft.workload.sections) {
-    if (section.trained) section.max_in_flight = between(random, 0, 3);
+    if (section.has_backward) section.max_in_flight = between(random, 0, 3);
   }
   for (WorkloadEdge& edge : draft.workload.edges) {
     edge.slots = between(random, 0, 2);

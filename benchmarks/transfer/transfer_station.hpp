@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/endpoint.hpp"
+#include "transport/fabric/endpoint.hpp"
 
 namespace maestro::bench {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "runtime/collective/sharded_reduction.hpp"
+#include "runtime/collective/reduction_round.hpp"
 
 namespace maestro {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives among the ranks of a group. Every rank calls the same operations in the same order, each from its own
-// device thread. Of a group of processors a call returns when this rank's result is whole and its arguments may be
+// device thread. Of a group of CPUs a call returns when this rank's result is whole and its arguments may be
 // written again. Of a group of devices with memory of their own, where tensors and values lie, a call only queues: it
 // is done in the order of the device's work, as an operator is, and Device::finish() tells when.
 //

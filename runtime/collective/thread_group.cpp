@@ -14,7 +14,7 @@
 namespace maestro {
 namespace {
 
-/// 4 to 20 microseconds, by processor: less than going to sleep and being woken costs.
+/// 4 to 20 microseconds, by CPU: less than going to sleep and being woken costs.
 constexpr int spins_on_own_cores = 300;
 
 /// Cores that this process may run on.

@@ -26,7 +26,7 @@ class Id {
 using SectionId = Id<struct SectionTag>;               ///< index of a section in the graph, sources included
 using ReplicaIndex = Id<struct ReplicaTag>;            ///< data-parallel rank inside one section
 using EdgeId = Id<struct EdgeTag>;                     ///< index of an edge in the graph
-using ProcessRank = Id<struct ProcessTag>;             ///< process of the job; rank 0 hosts the coordinator
+using ProcessId = Id<struct ProcessTag>;               ///< process of the job; rank 0 hosts the coordinator
 using SampleId = Id<struct SampleTag, std::uint64_t>;  ///< position in the corpus, the same in every epoch
 using StepId = Id<struct StepTag, std::uint64_t>;      ///< optimizer step, counted from 1
 using Epoch = Id<struct EpochTag>;                     ///< incarnation of a run's slots: old writes carry an old one

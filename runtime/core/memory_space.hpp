@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the tensors of an operator table lie: memory of the processor, or of a device that has its own.
+// Where the tensors of an operator table lie: host memory, or of a device that has its own.
 //
 // MS-1: the addresses of two spaces never overlap; an address of a space that host() denies is not read or written by
-//       the processor.
+//       the CPU.
 // MS-2: read(), write() and zero() are for setting up, checkpoints and tests: they return when they are done and are
 //       not ordered with work that a device still has to do; their caller knows that none touches the memory. In steps,
 //       OperatorTable::upload(), download(), zero() and cast() do this in the order of the device's work.
@@ -17,7 +17,7 @@ namespace maestro {
 class MemorySpace {
  public:
   virtual ~MemorySpace() = default;
-  /// The processor reads and writes it as its own.
+  /// The CPU reads and writes it as its own.
   [[nodiscard]] virtual bool host() const = 0;
   /// At least `bytes`, zeroed, aligned to 256 bytes. Throws JobError(unavailable) that names the space and the size.
   [[nodiscard]] virtual std::byte* allocate(std::size_t bytes) = 0;
@@ -28,13 +28,13 @@ class MemorySpace {
   virtual void zero(std::byte* to, std::size_t bytes) = 0;
   /// Whether operators on this space's tensors work as well on blocks of `other`, in place.
   [[nodiscard]] virtual bool reaches(const MemorySpace& other) const { return &other == this; }
-  /// Makes host memory fast for transfers to and from this space (page-locked), until unpin() of its begin; does
+  /// Makes host memory fast for transfers to and from this space (pinned), until unpin() of its begin; does
   /// nothing where there is nothing to gain, or where the system refuses.
   virtual void pin(std::byte* /*host_begin*/, std::size_t /*bytes*/) {}
   virtual void unpin(std::byte* /*host_begin*/) {}
 };
 
-/// The processor's own; one for the program.
+/// The CPU's own; one for the program.
 [[nodiscard]] MemorySpace& host_memory();
 
 /// A zeroed block of a space; owned, move-only. The space outlives it.

@@ -10,7 +10,7 @@ namespace maestro {
 
 /// Known at once, or read from memory that a device writes: get() may be called when the work that was queued before is
 /// complete (Device::finish). Copies refer to the same memory and keep it. Converts from and to the plain value, so
-/// that whoever works on a processor need not know of it.
+/// that whoever works on a CPU need not know of it.
 template <class T>
 class Pending {
  public:

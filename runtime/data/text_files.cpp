@@ -123,8 +123,9 @@ TextFilesFound read_folder(const fs::path& root, double max_file_mb,
     }
   }
   if (found.read == 0) {
-    throw JobError("[data] path: no text in folder " + printable(root.string()) + " (left out: " + found.left_out() + ")",
-                   ErrorCode::not_found);
+    throw JobError(
+        "[data] path: no text in folder " + printable(root.string()) + " (left out: " + found.left_out() + ")",
+        ErrorCode::not_found);
   }
   return found;
 }

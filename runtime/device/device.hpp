@@ -39,10 +39,10 @@ class Device {
   }
   /// Called on the device's thread: calls `done`, on any thread and once, when all that the operators were given so far
   /// is complete; in the order of these calls. `failure` is empty, or one line that says what has failed. `done` must
-  /// only enqueue. On a processor work is complete when the operators return, and `done` is called at once.
+  /// only enqueue. On a CPU work is complete when the operators return, and `done` is called at once.
   virtual void finish(std::function<void(const std::string& failure)> done) { done({}); }
   [[nodiscard]] virtual std::unique_ptr<WorkTimer> timer();
-  /// Copies between memory that the device reaches: its own, imported (DeviceBackend::import_memory), or page-locked of
+  /// Copies between memory that the device reaches: its own, imported (DeviceBackend::import_memory), or pinned of
   /// the host. Beside the device's work and not ordered with it: what is read is complete, and nobody else touches what
   /// is written. Returns at once; then `done` as in finish(), in the order of these calls. Any thread.
   virtual void move(const std::byte* from, std::byte* to, std::size_t bytes,

@@ -28,8 +28,8 @@ struct RowRange {
 }
 
 /// What a rank holds of a port's (M, columns) tensor.
-enum class Spread : std::uint8_t {
-  whole,         ///< all of it, on every rank
+enum class Sharding : std::uint8_t {
+  replicated,    ///< all of it, on every rank
   context_rows,  ///< the rows of its context part, the same on its tensor ranks
   rank_rows,     ///< of its context part, the rows of its tensor part: every row is on one rank
   vocabulary     ///< the rows of its context part and the columns of its tensor part
@@ -42,16 +42,16 @@ struct Layout {
   [[nodiscard]] constexpr std::int64_t tensor_of(std::int64_t rank) const { return rank % tensor; }
   [[nodiscard]] constexpr std::int64_t context_of(std::int64_t rank) const { return rank / tensor; }
   /// The rows of a micro-batch of `rows` rows that `rank` holds under `spread`.
-  [[nodiscard]] constexpr RowRange rows(Spread spread, std::int64_t rows, std::int64_t rank) const {
-    if (spread == Spread::whole) return {0, rows};
+  [[nodiscard]] constexpr RowRange rows(Sharding spread, std::int64_t rows, std::int64_t rank) const {
+    if (spread == Sharding::replicated) return {0, rows};
     const RowRange part = row_part(rows, context, context_of(rank));
-    if (spread != Spread::rank_rows) return part;
+    if (spread != Sharding::rank_rows) return part;
     const RowRange own = row_part(part.count, tensor, tensor_of(rank));
     return {part.first + own.first, own.count};
   }
   /// The columns of a tensor of `columns` columns that `rank` holds under `spread`.
-  [[nodiscard]] constexpr RowRange columns(Spread spread, std::int64_t columns, std::int64_t rank) const {
-    return spread == Spread::vocabulary ? row_part(columns, tensor, tensor_of(rank)) : RowRange{0, columns};
+  [[nodiscard]] constexpr RowRange columns(Sharding spread, std::int64_t columns, std::int64_t rank) const {
+    return spread == Sharding::vocabulary ? row_part(columns, tensor, tensor_of(rank)) : RowRange{0, columns};
   }
   friend bool operator==(const Layout&, const Layout&) = default;
 };

@@ -114,18 +114,19 @@ class Placer {
   Placer(const PlacementRequest& request, std::int64_t first_rank)
       : request_(request), hosts_(request), first_rank_(first_rank) {}
 
-  [[nodiscard]] std::vector<ReplicaPlace> section(SectionId id, const GraphNode& node) {
-    if (node.mode == Mode::source) return {{id, ReplicaIndex(0), ProcessRank(0), {"host"}, hosts_.of(0)}};
+  [[nodiscard]] std::vector<ReplicaPlacement> section(SectionId id, const GraphNode& node) {
+    if (node.mode == Mode::source) return {{id, ReplicaIndex(0), ProcessId(0), {"host"}, hosts_.of(0)}};
     const std::vector<std::string>& wanted = request_.devices[id.value()];
     const bool emulated = wanted.size() == 1 && wanted[0] == "emulated";
     if (wanted.empty() && node.replicas * node.layout.ranks() > hosts_.devices()) refuse(node, hosts_);
     if (!emulated && !wanted.empty()) check_named(node, wanted, request_);
     per_host_ = request_.cores + (wanted.empty() ? 0 : request_.cuda.of_host);
-    std::vector<ReplicaPlace> places;
+    std::vector<ReplicaPlacement> places;
     std::map<std::uint32_t, std::int64_t> taken;  // devices of this section, by host
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
       const std::int64_t rank = next_process(node, emulated, taken);
-      ReplicaPlace place{id, ReplicaIndex(replica), ProcessRank(static_cast<std::uint32_t>(rank)), {}, hosts_.of(rank)};
+      ReplicaPlacement place{
+          id, ReplicaIndex(replica), ProcessId(static_cast<std::uint32_t>(rank)), {}, hosts_.of(rank)};
       place.devices = emulated ? std::vector<std::string>{"emulated:" + node.name + "/" + std::to_string(replica)}
                                : devices_of(node, wanted, place);
       places.push_back(std::move(place));
@@ -150,7 +151,7 @@ class Placer {
     return 0;
   }
   std::vector<std::string> devices_of(const GraphNode& node, const std::vector<std::string>& wanted,
-                                      const ReplicaPlace& place) {
+                                      const ReplicaPlacement& place) {
     const auto ranks = static_cast<std::size_t>(node.layout.ranks());
     std::vector<std::string> devices;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -158,9 +159,9 @@ class Placer {
     }
     return devices;
   }
-  static void check_distinct(const GraphNode& node, const std::vector<ReplicaPlace>& places) {
+  static void check_distinct(const GraphNode& node, const std::vector<ReplicaPlacement>& places) {
     std::set<std::pair<std::uint32_t, std::string>> taken;
-    for (const ReplicaPlace& place : places) {
+    for (const ReplicaPlacement& place : places) {
       for (const std::string& device : place.devices) {
         if (taken.emplace(place.host, device).second) continue;
         throw JobError(node.name + ".devices: \"" + device +
@@ -178,14 +179,15 @@ class Placer {
 
 }  // namespace
 
-const ReplicaPlace* find_place(const std::vector<ReplicaPlace>& places, SectionId section, ReplicaIndex replica) {
+const ReplicaPlacement* find_place(const std::vector<ReplicaPlacement>& places, SectionId section,
+                                   ReplicaIndex replica) {
   const auto found = std::ranges::find_if(
-      places, [&](const ReplicaPlace& each) { return each.section == section && each.replica == replica; });
+      places, [&](const ReplicaPlacement& each) { return each.section == section && each.replica == replica; });
   return found == places.end() ? nullptr : &*found;
 }
 
-bool touches_cuda(const std::vector<ReplicaPlace>& places, SectionId section) {
-  return std::ranges::any_of(places, [&](const ReplicaPlace& each) {
+bool touches_cuda(const std::vector<ReplicaPlacement>& places, SectionId section) {
+  return std::ranges::any_of(places, [&](const ReplicaPlacement& each) {
     return each.section == section && std::ranges::any_of(each.devices, is_cuda_device);
   });
 }
@@ -205,14 +207,14 @@ std::string text_of(const Degrees& degrees) {
          std::to_string(degrees.layout.tensor);
 }
 
-std::vector<ReplicaPlace> place(const SectionGraph& graph, const PlacementRequest& request) {
+std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRequest& request) {
   std::int64_t computing = 0;
   for (const GraphNode& node : graph.nodes()) computing += node.mode == Mode::source ? 0 : node.replicas;
   const std::int64_t first_rank = request.processes > computing ? 1 : 0;  // PL-2
   Placer placer(request, first_rank);
-  std::vector<ReplicaPlace> places;
+  std::vector<ReplicaPlacement> places;
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
-    for (ReplicaPlace& place : placer.section(SectionId(index), graph.nodes()[index])) {
+    for (ReplicaPlacement& place : placer.section(SectionId(index), graph.nodes()[index])) {
       places.push_back(std::move(place));
     }
   }

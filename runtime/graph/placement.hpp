@@ -15,10 +15,10 @@
 
 namespace maestro {
 
-struct ReplicaPlace {
+struct ReplicaPlacement {
   SectionId section;
   ReplicaIndex replica;
-  ProcessRank rank;
+  ProcessId rank;
   std::vector<std::string> devices;  ///< by rank: "cpu:K", "cuda:K", "emulated:section/replica" or, of a source, "host"
   std::uint32_t host = 0;            ///< of the process: devices of two hosts may have one name
 };
@@ -29,10 +29,10 @@ struct ReplicaPlace {
 }
 
 /// Null when there is none.
-[[nodiscard]] const ReplicaPlace* find_place(const std::vector<ReplicaPlace>& places, SectionId section,
-                                             ReplicaIndex replica);
+[[nodiscard]] const ReplicaPlacement* find_place(const std::vector<ReplicaPlacement>& places, SectionId section,
+                                                 ReplicaIndex replica);
 /// Some rank of the section works on a GPU.
-[[nodiscard]] bool touches_cuda(const std::vector<ReplicaPlace>& places, SectionId section);
+[[nodiscard]] bool touches_cuda(const std::vector<ReplicaPlacement>& places, SectionId section);
 
 /// What "cuda:K" may name in a job.
 struct CudaDevices {
@@ -64,6 +64,6 @@ struct Degrees {
 
 /// All replicas in order of section and replica. Throws JobError: an unknown device name, a core or a CUDA
 /// device that is not there, two ranks of one section on one device, more of them than devices.
-std::vector<ReplicaPlace> place(const SectionGraph& graph, const PlacementRequest& request);
+std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRequest& request);
 
 }  // namespace maestro

@@ -27,7 +27,7 @@ struct Port {
   Axis axis = Axis::tokens;
   /// Which part each rank of a replica has. A gradient is spread as its value, and complete where it is: ranks that
   /// hold the same rows hold the same gradient.
-  Spread spread = Spread::context_rows;
+  Sharding spread = Sharding::context_rows;
 };
 
 struct Ports {

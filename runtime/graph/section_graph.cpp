@@ -68,7 +68,7 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   if (out.dtype != in.dtype || out.columns != in.columns || out.axis != in.axis) {
     throw JobError("ports do not fit: " + port_text(producer, out) + " -> " + port_text(consumer, in));
   }
-  const bool by_vocabulary = out.spread == Spread::vocabulary || in.spread == Spread::vocabulary;
+  const bool by_vocabulary = out.spread == Sharding::vocabulary || in.spread == Sharding::vocabulary;
   const auto cut_alike = [&] { return out.spread == in.spread && producer.layout.tensor == consumer.layout.tensor; };
   if (by_vocabulary && std::max(producer.layout.tensor, consumer.layout.tensor) > 1 && !cut_alike()) {
     throw JobError(port_text(producer, out) + " and " + port_text(consumer, in) +

@@ -53,8 +53,8 @@ struct GraphEdge {
   std::int64_t columns = 1;
   Axis axis = Axis::tokens;
   bool gradient = false;  ///< a gradient travels back
-  Spread from_spread = Spread::context_rows;
-  Spread to_spread = Spread::context_rows;
+  Sharding from_spread = Sharding::context_rows;
+  Sharding to_spread = Sharding::context_rows;
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
 };
 

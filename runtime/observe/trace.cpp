@@ -55,7 +55,7 @@ TraceClock this_trace_clock() {
   return clock;
 }
 
-TraceRecorder::TraceRecorder(ProcessRank rank, std::string process_name, TraceOptions options)
+TraceRecorder::TraceRecorder(ProcessId rank, std::string process_name, TraceOptions options)
     : rank_(rank),
       process_name_(std::move(process_name)),
       on_(options.on),

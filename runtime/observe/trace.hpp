@@ -67,7 +67,7 @@ struct TraceOptions {
 /// Thread-safe: any thread may record on any track. Recording takes a short lock; off, it costs one branch.
 class TraceRecorder {
  public:
-  TraceRecorder(ProcessRank rank, std::string process_name, TraceOptions options = {});
+  TraceRecorder(ProcessId rank, std::string process_name, TraceOptions options = {});
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
@@ -108,7 +108,7 @@ class TraceRecorder {
   static std::string line_of(const Event& event);
   void record(Event event);
 
-  const ProcessRank rank_;
+  const ProcessId rank_;
   const std::string process_name_;
   const bool on_;
   const std::size_t max_events_;

@@ -52,7 +52,7 @@ struct CrossEntropyHead {
 };
 
 /// What the teacher sends over the boundary.
-enum class Boundary : std::uint8_t {
+enum class TeacherOutput : std::uint8_t {
   hidden,  ///< teacher_hidden (M, Ct) act, turned to logits by the frozen teacher_head held in the student's section
   logits,  ///< teacher_logits (M, Vt) f32 or bf16
   top_k    ///< teacher_values (M, k) f32 and teacher_indices (M, k) i32: p is the softmax over these k alone
@@ -60,7 +60,7 @@ enum class Boundary : std::uint8_t {
 
 struct DistillationHead {
   CrossEntropyHead student;
-  Boundary boundary = Boundary::hidden;
+  TeacherOutput boundary = TeacherOutput::hidden;
   Tensor teacher_hidden;
   const PackedWeight* teacher_head = nullptr;
   Tensor teacher_logits;

@@ -24,7 +24,7 @@ void check_divergence(const DistillationSettings& s) {
     refuse("beta = ", s.beta, " makes divergence = \"js\" zero everywhere; use 0 < beta < 1, or divergence = \"",
            s.beta >= 1 ? "reverse_kl" : "forward_kl", "\"");
   }
-  if (s.divergence == Divergence::reverse_kl && s.boundary == Boundary::top_k) {
+  if (s.divergence == Divergence::reverse_kl && s.boundary == TeacherOutput::top_k) {
     refuse(
         "divergence = \"reverse_kl\" is infinite with boundary = \"top_k\", where the teacher has no probability "
         "outside "
@@ -39,7 +39,7 @@ void check_vocabulary(const DistillationSettings& s) {
     refuse("a shared vocabulary of ", s.shared_vocabulary, " tokens does not fit the student's ", s.student_vocabulary,
            " and the teacher's ", s.teacher_vocabulary, "; use 1 to ", most);
   }
-  if (s.boundary == Boundary::top_k && (s.top_k < 1 || s.top_k > s.shared_vocabulary)) {
+  if (s.boundary == TeacherOutput::top_k && (s.top_k < 1 || s.top_k > s.shared_vocabulary)) {
     refuse("top_k = ", s.top_k, " must lie between 1 and the shared vocabulary of ", s.shared_vocabulary, " tokens");
   }
 }

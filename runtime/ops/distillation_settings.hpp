@@ -7,7 +7,7 @@
 namespace maestro {
 
 struct DistillationSettings {
-  Boundary boundary = Boundary::hidden;
+  TeacherOutput boundary = TeacherOutput::hidden;
   Divergence divergence = Divergence::forward_kl;
   double temperature = 1;
   double alpha = 0.5;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The per-element mathematics of both backends: formulas of numbers, for a device's threads, and of vectors of them,
-// for the processor's. Loads, stores and sums are the kernels'.
+// for the CPU's. Loads, stores and sums are the kernels'.
 //
 // `Math` has the elementary functions of its Value, which is float or a vector of floats (of gcc, so that numbers and
-// vectors mix): exponential, logarithm, sigmoid, square_root, larger. Everything is inlined by force: the processor's
+// vectors mix): exponential, logarithm, sigmoid, square_root, larger. Everything is inlined by force: the CPU's
 // kernels are compiled once per instruction set, and a function of their own must not be linked into others.
 #pragma once
 
@@ -50,7 +50,7 @@ MAESTRO_HD float sigmoid(float x) {
   return reciprocal(1.0F + exponential(-x));
 }
 
-/// Of a device's thread; on the processor for tests.
+/// Of a device's thread; on the CPU for tests.
 struct Scalar {
   using Value = float;
   MAESTRO_HD static float exponential(float x) { return element::exponential(x); }

@@ -67,7 +67,7 @@ struct HeadLoss {
 Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss);
 
 struct TeacherSignal {
-  Boundary boundary = Boundary::hidden;
+  TeacherOutput boundary = TeacherOutput::hidden;
   Var hidden;                   ///< boundary = hidden
   Parameter* head = nullptr;    ///< the frozen teacher output layer (Vt, Ct)
   Tensor logits;                ///< boundary = logits

@@ -16,7 +16,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
-// Tables of the processor do with these; others replace them.
+// Tables of the CPU do with these; others replace them.
 
 void OperatorTable::zero(const Tensor& to) const {
   assert(memory().host());

@@ -9,7 +9,7 @@
 // (f32) always accumulate.
 // Memory: tensors and spans lie in memory(), except where "host" is said. A call may return before its work is done:
 // work is done in the order of the calls, and Device::finish() tells when. What a call refers to stays until then.
-// Thread-safety: a table of the processor is stateless apart from per-thread scratch; calls from several device threads
+// Thread-safety: a table of the CPU is stateless apart from per-thread scratch; calls from several device threads
 // may run at once. A table of another device belongs to one thread.
 // Errors: shapes and dtypes are the caller's contract (asserted); no operator allocates results.
 #pragma once

@@ -150,7 +150,7 @@ void Parameters::allocate(bool trained, MemorySpace& memory) {
   }
 }
 
-void Parameters::keep_moments(ShardRange range) {
+void Parameters::shard_optimizer_state(ShardRange range) {
   assert(!shares_moments_ && range.first + range.count <= elements_);
   if (!trained()) return;
   first_moments_.reset();
@@ -165,14 +165,14 @@ ShardRange Parameters::kept_moments() const {
   return shares_moments_ ? kept_ : ShardRange{0, trained() ? elements_ : 0};
 }
 
-void Parameters::offer(const OperatorTable& ops, ParameterBuffer which) {
+void Parameters::stage_shard(const OperatorTable& ops, ParameterBuffer which) {
   std::span<float> from = buffer(which);
   if (which == ParameterBuffer::values) from = from.subspan(kept_.first, kept_.count);
   assert(shares_moments_ && from.size() == kept_.count);
   ops.copy(as_tensor(from), as_tensor(gradients().subspan(kept_.first, kept_.count)));
 }
 
-void Parameters::take_values(const OperatorTable& ops) {
+void Parameters::load_gathered_values(const OperatorTable& ops) {
   assert(shares_moments_);
   const std::span<float> offered = gradients();
   const std::size_t end = kept_.first + kept_.count;
@@ -182,7 +182,7 @@ void Parameters::take_values(const OperatorTable& ops) {
   values_changed();
 }
 
-void Parameters::take_moments(ParameterBuffer which) {
+void Parameters::load_gathered_moments(ParameterBuffer which) {
   const std::span<float> here = buffer(which);
   assert(shares_moments_ && here.size() == kept_.count);
   std::vector<std::byte> moments(here.size_bytes());

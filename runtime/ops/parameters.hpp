@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/collective/sharded_reduction.hpp"
+#include "runtime/collective/reduction_round.hpp"
 #include "runtime/core/memory_space.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/operator_table.hpp"
@@ -123,7 +123,7 @@ class Parameters {
   [[nodiscard]] MemorySpace& memory() const { return *memory_; }
   /// Moments of `range` alone are kept here, zeros to begin with; other replicas keep the rest. Once, behind allocate()
   /// and before anything is in them; memory that was not touched costs nothing. A frozen section has none to share.
-  void keep_moments(ShardRange range);
+  void shard_optimizer_state(ShardRange range);
   /// To be called after values were written from outside (loading, optimizer): packed forms are out of date.
   void values_changed();
   /// Frozen sections: packs `matrices` for `compute` once and gives the f32 memory of those values back to the system.
@@ -150,15 +150,15 @@ class Parameters {
   [[nodiscard]] std::span<float> second_moments() const { return kept(second_moments_); }
   /// The elements whose moments are here: all, unless replicas share them.
   [[nodiscard]] ShardRange kept_moments() const;
-  [[nodiscard]] bool shares_moments() const { return shares_moments_; }
+  [[nodiscard]] bool optimizer_sharded() const { return shares_moments_; }
   /// Of replicas that share their moments: writes what is here of `which`, values or moments of the kept range, to its
   /// place in gradients(), from where the others get it.
-  void offer(const OperatorTable& ops, ParameterBuffer which);
+  void stage_shard(const OperatorTable& ops, ParameterBuffer which);
   /// Takes the values of all other ranges out of gradients(), which are zero afterwards; packed forms are out of date.
-  void take_values(const OperatorTable& ops);
+  void load_gathered_values(const OperatorTable& ops);
   /// Takes the kept range of `which`, moments, out of gradients(), which are zero afterwards. For setting up: done when
   /// it returns (MS-2).
-  void take_moments(ParameterBuffer which);
+  void load_gathered_moments(ParameterBuffer which);
   void clear_gradients(const OperatorTable& ops);
   /// One of the four by name. Empty when it is not there.
   [[nodiscard]] std::span<float> buffer(ParameterBuffer which) const;
@@ -179,7 +179,7 @@ class Parameters {
   [[nodiscard]] std::span<float> flat(const SpaceMemory& memory) const;
   [[nodiscard]] std::span<float> kept(const SpaceMemory& memory) const;
   [[nodiscard]] Tensor rounded(const OperatorTable& ops, const Parameter& parameter);
-  /// Ways to be rid of the f32 values of packed matrices: on a processor and on other devices.
+  /// Ways to be rid of the f32 values of packed matrices: on a CPU and on other devices.
   static void drop_pages(std::span<Parameter* const> matrices);
   void keep_all_but(std::span<Parameter* const> matrices);
   void lay_out();

@@ -112,7 +112,7 @@ class Tape {
   Var output(Shape shape, DType dtype, bool needs_gradient);
   /// Scratch that lives as long as its handle.
   Block scratch(Shape shape, DType dtype);
-  /// (N) i32 with values that the processor knows; they may change when this has returned.
+  /// (N) i32 with values that the CPU knows; they may change when this has returned.
   Block indices(std::span<const std::int32_t> values);
 
   /// Records the backward step of the operator that made `of`; the closure runs once, when `of` has its gradient
@@ -177,7 +177,7 @@ class Tape {
 
   const OperatorTable* ops_;
   Arena* arena_;
-  Arena closures_{std::size_t{256} << 10};  // of the processor, wherever tensors lie
+  Arena closures_{std::size_t{256} << 10};  // of the CPU, wherever tensors lie
   DType compute_;
   bool record_;
   std::vector<Entry> entries_;

@@ -130,7 +130,7 @@ Pending<LossSums> distillation_of_moved_logits(Tape& tape, const DistillationHea
   const std::int64_t rows = call.student.hidden.rows();
   const std::int64_t step = std::min(rows, vocabularies.block_rows());
   const std::int64_t teacher_tokens = rank_part(call.teacher_vocabulary, vocabularies.group()).count;
-  const bool computed = call.boundary == Boundary::hidden;
+  const bool computed = call.boundary == TeacherOutput::hidden;
   const DType dtype = computed ? DType::f32 : call.teacher_logits.dtype();
   const Block logits_memory = computed ? tape.scratch({step, teacher_tokens}, DType::f32) : Block();
   const Block moved_memory = tape.scratch({step, vocabularies.own().student.count}, dtype);
@@ -142,7 +142,7 @@ Pending<LossSums> distillation_of_moved_logits(Tape& tape, const DistillationHea
     block.student.targets = targets.row_slice(first, count);
     block.student.hidden = call.student.hidden.row_slice(first, count);
     block.student.dhidden = slice(call.student.dhidden, first, count);
-    block.boundary = Boundary::logits;
+    block.boundary = TeacherOutput::logits;
     block.teacher_logits = slice(moved_memory.tensor(), 0, count);
     if (may_have_targets(ops, block.student.targets)) {  // else the call only clears dhidden
       const Tensor logits =
@@ -185,7 +185,7 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
   DistillationHead call;
   call.student = student_call(tape, hidden, head, loss, dhidden);
   call.boundary = teacher.boundary;
-  if (teacher.boundary == Boundary::hidden) {
+  if (teacher.boundary == TeacherOutput::hidden) {
     call.teacher_hidden = teacher.hidden.value();
     call.teacher_head = packed_part(*teacher.head, tape.ops(), teacher.hidden.value().dtype(), PackFor::forward);
   }
@@ -200,7 +200,7 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
   call.beta = terms.beta;
   const auto compute = [&]() -> Pending<LossSums> {
     if (student.group == nullptr) return tape.ops().distillation_head(call);
-    if (teacher.boundary == Boundary::top_k) return tape.ops().distillation_head(call, student);
+    if (teacher.boundary == TeacherOutput::top_k) return tape.ops().distillation_head(call, student);
     const TwoVocabularies vocabularies(student, teacher_part, terms.shared_vocabulary);
     if (vocabularies.line_up()) return tape.ops().distillation_head(call, student);
     return distillation_of_moved_logits(tape, call, student, vocabularies);

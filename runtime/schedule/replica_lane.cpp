@@ -9,7 +9,7 @@ void ReplicaLane::enqueue(MicroBatchPlan plan) {
   items_.push_back({std::make_shared<const MicroBatchPlan>(std::move(plan)), std::nullopt, State::waiting});
 }
 
-void ReplicaLane::enqueue(LaneMark mark) {
+void ReplicaLane::enqueue(StepBoundary mark) {
   items_.push_back({{}, std::move(mark), State::waiting});
 }
 
@@ -29,7 +29,7 @@ bool ReplicaLane::open(const MicroBatchPlan& batch, std::uint32_t phase) const {
 std::optional<ReplicaLane::Work> ReplicaLane::start(Kind kind, Item& item) {
   running_ = kind;
   running_item_ = &item;
-  return Work{kind, item.batch, item.mark.value_or(LaneMark{})};
+  return Work{kind, item.batch, item.mark.value_or(StepBoundary{})};
 }
 
 ReplicaLane::Item* ReplicaLane::next_forward(BuffersFree free) {
@@ -38,7 +38,7 @@ ReplicaLane::Item* ReplicaLane::next_forward(BuffersFree free) {
     if (item.state != State::waiting) continue;
     const bool room = in_flight_ < options_.max_in_flight;
     const MicroBatchPlan& batch = *item.batch;
-    const bool together = options_.trained && batch.pass == Pass::train && !splits(batch);
+    const bool together = options_.runs_backward && batch.pass == Pass::train && !splits(batch);
     const bool buffers = free.outputs && (!together || free.gradients);
     const bool may = room && buffers && here(batch, false) && open(batch, batch.forward_phase);
     return may ? &item : nullptr;  // RL-1, RL-2
@@ -50,7 +50,7 @@ const ReplicaLane::Item* ReplicaLane::backward_turn() const {
   if (in_flight_ == 0) return nullptr;
   for (const Item& item : items_) {
     if (item.mark || item.state == State::waiting) return nullptr;  // RL-1: none behind it has had its forward pass
-    if (item.state == State::forwarded && item.batch->backward_rank == backwards_) return &item;
+    if (item.state == State::forwarded && item.batch->backward_order == backwards_) return &item;
   }
   return nullptr;
 }
@@ -72,7 +72,7 @@ std::optional<ReplicaLane::Work> ReplicaLane::next(BuffersFree free) {
   if (forward == nullptr) return std::nullopt;
   if (forward->mark) return start(Kind::mark, *forward);
   const MicroBatchPlan& batch = *forward->batch;
-  const bool together = options_.trained && batch.pass == Pass::train && !splits(batch);
+  const bool together = options_.runs_backward && batch.pass == Pass::train && !splits(batch);
   if (splits(batch)) ++forwards_;
   return start(together ? Kind::forward_backward : Kind::forward, *forward);
 }

@@ -27,13 +27,13 @@
 namespace maestro {
 
 struct LaneOptions {
-  bool trained = false;          ///< runs backward passes
+  bool runs_backward = false;    ///< in forward_backward mode, frozen or not
   bool awaits_gradient = false;  ///< backward waits for gradients from downstream
   std::int64_t max_in_flight = 1;
 };
 
 /// A mark between micro-batches.
-struct LaneMark {
+struct StepBoundary {
   enum class Kind : std::uint8_t {
     end_step,  ///< all micro-batches of the step are done: reduce, step the optimizer
     snapshot   ///< copy the state for a checkpoint after `step`
@@ -62,13 +62,13 @@ class ReplicaLane {
   struct Work {
     Kind kind = Kind::forward;
     SharedMicroBatch batch;  ///< of passes
-    LaneMark mark;
+    StepBoundary mark;
   };
 
   explicit ReplicaLane(LaneOptions options) : options_(options) {}
 
   void enqueue(MicroBatchPlan plan);
-  void enqueue(LaneMark mark);
+  void enqueue(StepBoundary mark);
   /// All pieces of a sequence are at one rank; may come before the token that needs them. Due for every arrival of a
   /// plan, also for one without pieces.
   void arrived(EdgeId edge, bool gradient, std::uint64_t sequence, std::uint32_t rank = 0) {
@@ -96,14 +96,14 @@ class ReplicaLane {
   enum class State : std::uint8_t { waiting, forwarded, retired };
   struct Item {
     SharedMicroBatch batch;  // of a mark: none
-    std::optional<LaneMark> mark;
+    std::optional<StepBoundary> mark;
     State state = State::waiting;
   };
   [[nodiscard]] bool here(const ArrivalPlan& arrival) const { return arrived_.count(key_of(arrival)) != 0; }
   [[nodiscard]] bool here(const MicroBatchPlan& batch, bool gradients) const;
   [[nodiscard]] bool open(const MicroBatchPlan& batch, std::uint32_t phase) const;
   [[nodiscard]] bool splits(const MicroBatchPlan& batch) const {
-    return options_.trained && options_.awaits_gradient && batch.pass == Pass::train;
+    return options_.runs_backward && options_.awaits_gradient && batch.pass == Pass::train;
   }
   [[nodiscard]] Item* next_forward(BuffersFree free);
   [[nodiscard]] Item* next_backward(BuffersFree free);

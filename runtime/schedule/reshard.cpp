@@ -28,15 +28,15 @@ struct Holder {
   RowRange rows;
 };
 
-/// The rank that sends `row` of a micro-batch of `rows` rows to `receiver_rank` (RP-3). Under Spread::vocabulary the
+/// The rank that sends `row` of a micro-batch of `rows` rows to `receiver_rank` (RP-3). Under Sharding::vocabulary the
 /// tensor degrees are equal, so that going round them is RP-4.
 Holder sender_of(const ReshardEnd& end, std::int64_t rows, std::int64_t row, std::int64_t receiver_rank) {
   const Layout& layout = end.layout;
-  if (end.spread == Spread::whole) return {receiver_rank % layout.ranks(), {0, rows}};
+  if (end.spread == Sharding::replicated) return {receiver_rank % layout.ranks(), {0, rows}};
   const std::int64_t context = part_at(rows, layout.context, row);
   const RowRange part = row_part(rows, layout.context, context);
   const std::int64_t first_rank = context * layout.tensor;
-  if (end.spread != Spread::rank_rows) return {first_rank + receiver_rank % layout.tensor, part};
+  if (end.spread != Sharding::rank_rows) return {first_rank + receiver_rank % layout.tensor, part};
   const std::int64_t tensor = part_at(part.count, layout.tensor, row - part.first);
   const RowRange own = row_part(part.count, layout.tensor, tensor);
   return {first_rank + tensor, {part.first + own.first, own.count}};
@@ -138,7 +138,7 @@ class ReshardPlan::Maker {
 };
 
 ReshardPlan ReshardPlan::make(const ReshardRequest& request) {
-  assert((request.sender.spread != Spread::vocabulary && request.receiver.spread != Spread::vocabulary) ||
+  assert((request.sender.spread != Sharding::vocabulary && request.receiver.spread != Sharding::vocabulary) ||
          (request.sender.layout.tensor == request.receiver.layout.tensor &&
           (request.sender.layout.tensor == 1 || request.sender.spread == request.receiver.spread)));
   return Maker(request).make();
@@ -178,10 +178,10 @@ std::int64_t least_rows(const ReshardRequest& request) {
 // rows with one sender for a given receiving rank. So a sample comes in at most as many pieces as there are parts, and
 // each piece has a row. Holding some of the rows only leaves pieces out, and joining samples makes fewer.
 std::int64_t max_pieces_of(const ReshardEnd& sender, std::int64_t samples, std::int64_t most_rows) {
-  const bool by_rank = sender.spread == Spread::rank_rows;
-  const std::int64_t parts = sender.spread == Spread::whole ? 1
-                             : by_rank                      ? sender.layout.ranks()
-                                                            : sender.layout.context;
+  const bool by_rank = sender.spread == Sharding::rank_rows;
+  const std::int64_t parts = sender.spread == Sharding::replicated ? 1
+                             : by_rank                             ? sender.layout.ranks()
+                                                                   : sender.layout.context;
   return std::max<std::int64_t>(1, samples * std::min(parts, most_rows));
 }
 

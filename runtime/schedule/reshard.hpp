@@ -7,8 +7,8 @@
 //       come from one rank with rows that follow each other there: they would be one piece.
 // RP-2: a rank gets rows that it holds, and no others; so the rows moved are the least_rows.
 // RP-3: where several sending ranks hold a row, a receiving rank gets it from one of them, and receiving ranks go round
-//       them: rank r from tensor index r modulo the sender's tensor degree; with Spread::whole from rank r modulo the
-//       sender's ranks. So between equal layouts what rank r could have from rank r comes from there.
+//       them: rank r from tensor index r modulo the sender's tensor degree; with Sharding::replicated from rank r
+//       modulo the sender's ranks. So between equal layouts what rank r could have from rank r comes from there.
 // RP-4: of tensors cut by vocabulary, tensor index t receives from tensor index t.
 // RP-5: pieces depend on samples, micro-batches, layouts and spreads alone, not on replicas or processes.
 #pragma once
@@ -26,13 +26,13 @@ namespace maestro {
 /// What the ranks at one end of an edge hold.
 struct ReshardEnd {
   Layout layout;
-  Spread spread = Spread::context_rows;
+  Sharding spread = Sharding::context_rows;
 };
 
 struct ReshardRequest {
   Axis axis = Axis::tokens;
   ReshardEnd sender;
-  ReshardEnd receiver;  ///< Spread::vocabulary under tensor > 1: at both ends, with equal tensor degrees
+  ReshardEnd receiver;  ///< Sharding::vocabulary under tensor > 1: at both ends, with equal tensor degrees
   /// Micro-batches by their samples, in row order. SampleRef::place tells samples apart. Each receiving sample with
   /// rows on the axis is in one sending micro-batch; senders may have more. The spans must outlive make() and
   /// least_rows().
@@ -49,7 +49,7 @@ struct ReshardPiece {
   friend bool operator==(const ReshardPiece&, const ReshardPiece&) = default;
 };
 
-/// Rows of the tensors that ranks hold; under Spread::vocabulary each is as wide as the rank's columns.
+/// Rows of the tensors that ranks hold; under Sharding::vocabulary each is as wide as the rank's columns.
 struct ReshardTraffic {
   std::int64_t moved = 0;      ///< over all receiving ranks
   std::int64_t same_rank = 0;  ///< of these, between ranks of one number: on one device where sections share devices

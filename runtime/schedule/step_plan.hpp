@@ -63,7 +63,7 @@ struct MicroBatchPlan {
   double loss_scale = 0;
   std::vector<SampleRef> samples;
   /// Order of the backward passes of the step on this lane, and how many forward passes the plan starts before it.
-  std::uint32_t backward_rank = 0;
+  std::uint32_t backward_order = 0;
   std::uint32_t backward_after = 0;
   /// Of a bulk-synchronous plan: the passes wait for these phases of the group to be opened.
   bool phased = false;

@@ -21,7 +21,7 @@ bool same(const WorkloadTask& a, const WorkloadTask& b) {
 
 /// Sections and edges differ between passes only.
 bool same(const Workload& a, const Workload& b) {
-  const auto same_section = [](const WorkloadSection& x, const WorkloadSection& y) { return x.trained == y.trained; };
+  const auto same_section = [](const WorkloadSection& x, const WorkloadSection& y) { return x.has_backward == y.has_backward; };
   return std::ranges::equal(a.sections, b.sections, same_section) &&
          std::ranges::equal(a.tasks, b.tasks, [](const auto& x, const auto& y) { return same(x, y); });
 }
@@ -57,7 +57,7 @@ Workload StepPlanner::sections_and_edges(Pass pass) const {
     WorkloadSection made;
     made.name = node.name;
     // A section that awaits no gradient runs both passes in one go: to the policy that is one forward pass.
-    made.trained = graph.awaits_gradient(section) && pass == Pass::train;
+    made.has_backward = graph.awaits_gradient(section) && pass == Pass::train;
     made.replicas = node.replicas;
     made.max_in_flight = node.max_in_flight;
     if (!options_.devices.empty()) made.devices = options_.devices[section.value()];
@@ -72,7 +72,7 @@ WorkloadTask StepPlanner::task_of(const Workload& workload, std::size_t at, std:
   WorkloadTask task;
   task.section = at;
   task.forward_ms = cost.forward;
-  if (workload.sections[at].trained) {
+  if (workload.sections[at].has_backward) {
     task.backward_ms = cost.backward;
   } else if (pass == Pass::train && options_.graph->node(order_[at]).mode == Mode::forward_backward) {
     task.forward_ms += cost.backward;
@@ -119,7 +119,7 @@ void StepPlanner::add_tasks(PlannedStep& planned, const StepCut& cut, std::span<
     const GraphEdge& edge = graph.edges()[index];
     if (graph.node(edge.from).mode == Mode::source) continue;
     edge_index[index] = workload.edges.size();
-    const bool kept = workload.sections[workload_index_[edge.from.value()]].trained;  // bounded by in-flight limits
+    const bool kept = workload.sections[workload_index_[edge.from.value()]].has_backward;  // bounded by in-flight limits
     workload.edges.push_back(
         {workload_index_[edge.from.value()], workload_index_[edge.to.value()],
          kept ? no_limit : planned_slots(graph, EdgeId(static_cast<std::uint32_t>(index)), options_.limits), 0});
@@ -155,7 +155,7 @@ bool StepPlanner::within_window(const Workload& workload, const Schedule& schedu
     lanes[{workload.tasks[pass.task].section, pass.replica}].push_back(&pass);
   }
   for (const auto& [lane, passes] : lanes) {
-    if (!options_.graph->awaits_gradient(order_[lane.first]) || !workload.sections[lane.first].trained) continue;
+    if (!options_.graph->awaits_gradient(order_[lane.first]) || !workload.sections[lane.first].has_backward) continue;
     const std::int64_t window = input_window(*options_.graph, order_[lane.first], options_.limits);
     std::map<std::size_t, std::int64_t> held;  // task -> place in forward order
     std::int64_t next = 0;
@@ -198,7 +198,7 @@ void StepPlanner::place(PlannedStep& planned, const StepCut& cut, std::span<cons
     MicroBatchPlan& batch = by_task[pass.task];
     auto& [forwards, backwards] = lane_counts[{section.value(), pass.replica}];
     if (pass.backward) {
-      batch.backward_rank = backwards++;
+      batch.backward_order = backwards++;
       batch.backward_after = forwards;
       batch.backward_phase = static_cast<std::uint32_t>(pass.phase);
       continue;
@@ -252,7 +252,7 @@ void StepPlanner::join(StepPlan& plan, EdgeId id, bool gradient) {
     if (batch.section == to && batch.rows(edge.axis) > 0) receivers.push_back(&batch);
   }
   if (gradient) {
-    std::ranges::stable_sort(receivers, {}, [](const MicroBatchPlan* batch) { return batch->backward_rank; });
+    std::ranges::stable_sort(receivers, {}, [](const MicroBatchPlan* batch) { return batch->backward_order; });
   }
   for (const MicroBatchPlan* batch : senders) request.senders.emplace_back(batch->samples);
   for (const MicroBatchPlan* batch : receivers) request.receivers.emplace_back(batch->samples);

@@ -152,7 +152,7 @@ class Group {
     const std::size_t lane = lane_of(task, held.replica[task]);
     if (!has_room(task, lane, held)) return false;
     if (!consumers_[task].empty()) {
-      held.in_flight[lane] += section_of(task).trained ? 1 : 0;
+      held.in_flight[lane] += section_of(task).has_backward ? 1 : 0;
     } else {
       held.ends_here[lane] = 1;
     }
@@ -161,7 +161,7 @@ class Group {
 
   [[nodiscard]] bool has_room(std::size_t task, std::size_t lane, const Holdings& held) const {
     const WorkloadSection& section = section_of(task);
-    if (!section.trained || section.max_in_flight == no_limit) return true;
+    if (!section.has_backward || section.max_in_flight == no_limit) return true;
     const bool ends = held.ends_here[lane] || consumers_[task].empty();
     const bool stays = !consumers_[task].empty();
     return held.in_flight[lane] + (stays ? 1 : 0) + (ends ? 1 : 0) <= section.max_in_flight;
@@ -201,8 +201,8 @@ class Group {
       if (tasks.empty()) continue;
       for (const std::size_t task : tasks) {
         run_forward(task, schedule);
-        if (section_of(task).trained && consumers_[task].empty()) run_backward(task, schedule);
-        if (section_of(task).trained && !consumers_[task].empty()) waiting_.push_back(task);
+        if (section_of(task).has_backward && consumers_[task].empty()) run_backward(task, schedule);
+        if (section_of(task).has_backward && !consumers_[task].empty()) waiting_.push_back(task);
       }
       end_phase();
     }
@@ -214,7 +214,7 @@ class Group {
     for (const std::size_t task : waiting_) {
       if (workload_.tasks[task].section != section) continue;
       const bool whole = std::all_of(consumers_[task].begin(), consumers_[task].end(), [&](const TaskConsumer& user) {
-        return section_of(user.task).trained ? backward_end_[user.task] >= 0 : held_.started[user.task] != 0;
+        return section_of(user.task).has_backward ? backward_end_[user.task] >= 0 : held_.started[user.task] != 0;
       });
       if (whole) ready.push_back(task);
     }
@@ -239,7 +239,7 @@ class Group {
   void run_backward(std::size_t task, Schedule& schedule) {
     double start = std::max(phase_start_, forward_end_[task]);
     for (const TaskConsumer& user : consumers_[task]) {
-      const double sent = section_of(user.task).trained
+      const double sent = section_of(user.task).has_backward
                               ? backward_end_[user.task] + workload_.edges[user.edge].transfer_ms
                               : forward_end_[user.task];
       start = std::max(start, sent);

@@ -68,10 +68,10 @@ class BoundSearch {
   /// Of both passes: the backward time is 0 where there is none.
   double body_of(std::size_t task) const { return workload_.tasks[task].forward_ms + backward_body(task); }
   double backward_body(std::size_t task) const {
-    return section_of(task).trained ? workload_.tasks[task].backward_ms : 0;
+    return section_of(task).has_backward ? workload_.tasks[task].backward_ms : 0;
   }
   double last_tail(std::size_t task) const {
-    return section_of(task).trained ? paths_[task].backward_tail : paths_[task].forward_tail;
+    return section_of(task).has_backward ? paths_[task].backward_tail : paths_[task].forward_tail;
   }
   /// Lanes that can run a pass at the same time.
   std::size_t machines_of(std::size_t section) const {
@@ -109,7 +109,7 @@ class BoundSearch {
     for (const std::size_t task : tasks) {
       const PassPaths& path = paths_[task];
       passes.push_back({path.forward_head, workload_.tasks[task].forward_ms, path.forward_tail});
-      if (section_of(task).trained) {
+      if (section_of(task).has_backward) {
         passes.push_back({path.backward_head, workload_.tasks[task].backward_ms, path.backward_tail});
       }
     }
@@ -119,7 +119,7 @@ class BoundSearch {
   /// With limit K a lane is K machines, each of which holds one task from its first pass to the end of its last.
   void bound_in_flight(std::size_t section, const EdgeSums& edges) {
     const WorkloadSection& lanes = workload_.sections[section];
-    if (!lanes.trained || lanes.max_in_flight == no_limit) return;
+    if (!lanes.has_backward || lanes.max_in_flight == no_limit) return;
     const std::size_t count = tasks_of_[section].size();
     if (static_cast<std::size_t>(lanes.max_in_flight) >= count) return;
     std::vector<BoundedJob> held;
@@ -151,7 +151,7 @@ class BoundSearch {
             direction == Direction::gradients ? workload_.tasks[here].backward_ms : workload_.tasks[here].forward_ms;
       }
       const auto visit = [&](std::size_t edge, std::size_t next) {
-        if (direction == Direction::gradients && !section_of(next).trained) return;
+        if (direction == Direction::gradients && !section_of(next).has_backward) return;
         double& known = open.try_emplace(next, 0.0).first->second;
         known = std::max(known, through + workload_.edges[edge].transfer_ms);
       };
@@ -192,7 +192,7 @@ class BoundSearch {
       const PassPaths& path = paths_[task];
       const double own_after = front ? last_tail(task) : path.forward_head;
       after = after < 0 ? own_after : std::min(after, own_after);
-      if (section_of(task).trained) {
+      if (section_of(task).has_backward) {
         const WorkloadTask& times = workload_.tasks[task];
         problem.known_starts += front ? times.backward_ms * turnarounds_[task]
                                       : times.forward_ms * (turnarounds_[task] + times.backward_ms - times.forward_ms);
@@ -226,9 +226,9 @@ class BoundSearch {
       StageProblem problem = stage_problem(section, other, direction);
       if (!problem.staged.jobs.empty()) side.push_back(std::move(problem));
     };
-    const bool trained = workload_.sections[section].trained;
+    const bool trained = workload_.sections[section].has_backward;
     if (other < section) add(fronts, Direction::inputs);
-    if (other < section && trained && workload_.sections[other].trained) add(backs, Direction::gradients);
+    if (other < section && trained && workload_.sections[other].has_backward) add(backs, Direction::gradients);
     if (other > section && !trained) add(backs, Direction::outputs);
   }
 

@@ -50,7 +50,7 @@ class SerialRun {
  private:
   static constexpr double not_run = -1;
   [[nodiscard]] bool trained(std::size_t task) const {
-    return workload_.sections[workload_.tasks[task].section].trained;
+    return workload_.sections[workload_.tasks[task].section].has_backward;
   }
   [[nodiscard]] std::int64_t& in_flight(std::size_t task) {
     return in_flight_[workload_.tasks[task].section][lane_[task]];
@@ -73,14 +73,14 @@ class SerialRun {
       ready = std::max(ready, forward_end_[input.task] + workload_.edges[input.edge].transfer_ms);
     }
     const WorkloadSection& section = workload_.sections[given.section];
-    if (section.trained && !room(in_flight(task), section.max_in_flight)) return false;
+    if (section.has_backward && !room(in_flight(task), section.max_in_flight)) return false;
     for (const TaskInput& input : given.inputs) --waiting_[input.edge][lane_[task]];
     for (const TaskConsumer& consumer : consumers_[task]) {
       std::int64_t& waiting = waiting_[consumer.edge][lane_[consumer.task]];
       if (!room(waiting, workload_.edges[consumer.edge].slots)) return false;
       ++waiting;
     }
-    in_flight(task) += section.trained ? 1 : 0;
+    in_flight(task) += section.has_backward ? 1 : 0;
     add(task, false, ready, given.forward_ms);
     return true;
   }

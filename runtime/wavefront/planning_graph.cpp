@@ -26,8 +26,8 @@ void PlanningGraph::lay_out_sections(const Workload& workload) {
     Section section;
     section.first_lane = static_cast<int>(lanes.size());
     section.lanes = static_cast<int>(given.replicas);
-    section.trained = given.trained;
-    section.max_in_flight = given.trained ? int_of(given.max_in_flight) : unlimited;
+    section.has_backward = given.has_backward;
+    section.max_in_flight = given.has_backward ? int_of(given.max_in_flight) : unlimited;
     const int number = static_cast<int>(sections.size());
     for (int replica = 0; replica < section.lanes; ++replica) {
       int device = static_cast<int>(device_sections.size());
@@ -71,7 +71,7 @@ void PlanningGraph::lay_out_tasks(const Workload& workload) {
     Task task;
     task.section = static_cast<int>(given.section);
     task.forward_ms = given.forward_ms;
-    task.backward_ms = section.trained ? given.backward_ms : 0;
+    task.backward_ms = section.has_backward ? given.backward_ms : 0;
     task.in_begin = static_cast<int>(inputs.size());
     std::map<int, int> counts;
     for (const TaskInput& input : given.inputs) {
@@ -90,11 +90,11 @@ void PlanningGraph::lay_out_tasks(const Workload& workload) {
     task.early = several || (binding == Binding::mixed && joint) || (binding == Binding::early && !counts.empty());
     task.out_begin = task.out_end = first_output;
     first_output += fan_out[index];
-    task.backward_needs = section.trained ? 1 + fan_out[index] : 0;
+    task.backward_needs = section.has_backward ? 1 + fan_out[index] : 0;
     section.tasks++;
     section.work_ms += task.forward_ms + task.backward_ms;
     section.mean_forward_ms += task.forward_ms;
-    passes += section.trained ? 2 : 1;
+    passes += section.has_backward ? 2 : 1;
     tasks.push_back(task);
   }
   outputs.resize(static_cast<std::size_t>(first_output));

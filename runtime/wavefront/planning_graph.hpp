@@ -30,7 +30,7 @@ struct PlanningGraph {
     int tasks = 0;
     int first_class = 0;
     int classes = 0;
-    bool trained = true;
+    bool has_backward = true;
     int max_in_flight = unlimited;
     double work_ms = 0;
     double mean_forward_ms = 0;

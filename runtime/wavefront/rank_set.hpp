@@ -10,9 +10,9 @@
 namespace maestro {
 
 /// Numbers 0 .. universe - 1. One bit each, and above every 64 words a summary of which are not empty. Not thread-safe.
-class RankSet {
+class PrioritySet {
  public:
-  explicit RankSet(std::size_t universe) : words_((universe + 63) / 64 + 1), summary_(words_.size() / 64 + 1) {}
+  explicit PrioritySet(std::size_t universe) : words_((universe + 63) / 64 + 1), summary_(words_.size() / 64 + 1) {}
 
   void clear() {
     words_.assign(words_.size(), 0);

@@ -93,7 +93,7 @@ class ScheduleCheck {
         return broken(place(pass) + " is on a replica that is not there; " + section.name + " has " +
                       std::to_string(section.replicas));
       }
-      if (pass.backward && !section.trained) return broken(place(pass) + " has no place: the section is not trained");
+      if (pass.backward && !section.has_backward) return broken(place(pass) + " has no place: the section is not trained");
       if (!std::isfinite(pass.start_ms) || !std::isfinite(pass.end_ms) || pass.start_ms < -tolerance_) {
         return broken(place(pass) + " runs from " + milliseconds(pass.start_ms) + " to " + milliseconds(pass.end_ms));
       }
@@ -123,7 +123,7 @@ class ScheduleCheck {
     }
     for (std::size_t task = 0; task < placed_.size(); ++task) {
       const auto& [forward, backward] = placed_[task];
-      const bool needs_backward = section_of(task).trained;
+      const bool needs_backward = section_of(task).has_backward;
       if (forward == nullptr || (needs_backward && backward == nullptr)) {
         return broken(section_of(task).name + ", sample " + std::to_string(workload_.tasks[task].sample) + ": its " +
                       (forward == nullptr ? "forward" : "backward") + " pass is missing");
@@ -196,7 +196,7 @@ class ScheduleCheck {
       for (const TaskInput& input : workload_.tasks[task].inputs) {
         const PlannedPass* waiting = placed_[input.task].backward;
         if (waiting == nullptr) continue;
-        const bool sends = section_of(task).trained;
+        const bool sends = section_of(task).has_backward;
         const double ready = sends ? placed_[task].backward->end_ms + workload_.edges[input.edge].transfer_ms
                                    : placed_[task].forward->end_ms;
         if (waiting->start_ms >= ready - tolerance_) continue;

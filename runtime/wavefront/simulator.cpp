@@ -106,7 +106,7 @@ void Simulator::reset(const DispatchRules& rules) {
   next_in_order_.assign(next_in_order_.size(), 0);
   ahead_.assign(ahead_.size(), 0);
   idle_ms_.assign(idle_ms_.size(), 0);
-  for (RankSet& set : ready_) set.clear();
+  for (PrioritySet& set : ready_) set.clear();
   for (std::size_t edge = 0; edge < ledgers_.size(); ++edge) {
     const PlanningGraph::Edge& given = graph_.edges[edge];
     const double depth =
@@ -139,7 +139,7 @@ void Simulator::reset(const DispatchRules& rules) {
   for (const bool trained : {true, false}) {
     for (int n = 0; n < sections; ++n) {
       const int section = rules.device_order == DeviceOrder::trained_behind ? sections - 1 - n : n;
-      const bool first = graph_.sections[at(section)].trained || rules.device_order == DeviceOrder::ahead;
+      const bool first = graph_.sections[at(section)].has_backward || rules.device_order == DeviceOrder::ahead;
       if (first == trained) dispatch_order_.push_back(section);
     }
   }
@@ -279,7 +279,7 @@ void Simulator::withdraw(int lane) {
   if (!section.shared) idle_ms_[at(given.section)] -= state.busy_from - device.idle_since;
   device.busy = false;
   set_mask(idle_, lane, true);
-  if (section.trained) {
+  if (section.has_backward) {
     --state.in_flight;
     set_mask(room_, lane, true);
   }
@@ -321,13 +321,13 @@ void Simulator::finish_forward(int task) {
       deliver_input(link.task);
     }
   }
-  if (graph_.sections[at(given.section)].trained) {
+  if (graph_.sections[at(given.section)].has_backward) {
     deliver_gradient(task);
     return;
   }
   for (int n = given.in_begin; n < given.in_end; ++n) {
     const int producer = graph_.inputs[at(n)].task;
-    if (graph_.sections[at(graph_.tasks[at(producer)].section)].trained) deliver_gradient(producer);
+    if (graph_.sections[at(graph_.tasks[at(producer)].section)].has_backward) deliver_gradient(producer);
   }
 }
 
@@ -335,7 +335,7 @@ void Simulator::finish_backward(int task) {
   const PlanningGraph::Task& given = graph_.tasks[at(task)];
   for (int n = given.in_begin; n < given.in_end; ++n) {
     const PlanningGraph::Link link = graph_.inputs[at(n)];
-    if (!graph_.sections[at(graph_.tasks[at(link.task)].section)].trained) continue;
+    if (!graph_.sections[at(graph_.tasks[at(link.task)].section)].has_backward) continue;
     const double transfer_ms = graph_.edges[at(link.edge)].transfer_ms;
     if (transfer_ms > 0) {
       send(graph_.edges.size() + at(link.edge), now_ + transfer_ms, link.task);
@@ -461,7 +461,7 @@ int Simulator::pick_listed(int lane, Waiting& waiting) {
   int best_rank = unlimited;
   bool lane_matters = false;
   for (int index = section.first_class; index < section.first_class + section.classes; ++index) {
-    const RankSet& set = ready_[at(index)];
+    const PrioritySet& set = ready_[at(index)];
     const PlanningGraph::Class& kind = graph_.classes[at(index)];
     if (set.empty()) continue;
     ++steps_;
@@ -541,7 +541,7 @@ double Simulator::hunger(int task) const {
   for (int n = given.in_begin; n < given.in_end; ++n) {
     const int lane = tasks_[at(graph_.inputs[at(n)].task)].lane;
     const PlanningGraph::Section& section = graph_.sections[at(graph_.lanes[at(lane)].section)];
-    if (!section.trained || section.max_in_flight == unlimited) continue;
+    if (!section.has_backward || section.max_in_flight == unlimited) continue;
     const LaneState& state = lanes_[at(lane)];
     const double busy_ms = std::max(state.busy_until - now_, 0.0) + state.gradient_work_ms;
     least = std::min(least, busy_ms + (section.max_in_flight - state.in_flight) * section.mean_forward_ms);
@@ -755,7 +755,7 @@ void Simulator::start_forward(int lane, int task) {
     any_dirty_ = true;
   }
   ahead_[at(given.section)] += given.out_end - given.out_begin;
-  if (section.trained && ++state.in_flight >= section.max_in_flight) set_mask(room_, lane, false);
+  if (section.has_backward && ++state.in_flight >= section.max_in_flight) set_mask(room_, lane, false);
   if (rules_->discipline == DispatchRules::Discipline::section_order) {
     dirty_[at(given.section)] = 1;
     any_dirty_ = true;

@@ -190,7 +190,7 @@ class Simulator {
   std::vector<TaskState> tasks_;
   std::vector<TaskState> fresh_tasks_;  // before the first pass
   std::vector<int> rank_;               // by task, within its section
-  std::vector<RankSet> ready_;          // by class
+  std::vector<PrioritySet> ready_;      // by class
   std::vector<int> ready_count_;        // by section
   std::vector<SlotLedger> ledgers_;     // by edge
   std::vector<int> most_waiting_;       // by edge, from DispatchRules::depth

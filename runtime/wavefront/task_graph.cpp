@@ -34,7 +34,7 @@ class PathWalk {
   }
 
  private:
-  bool trained(std::size_t task) const { return workload_.sections[workload_.tasks[task].section].trained; }
+  bool trained(std::size_t task) const { return workload_.sections[workload_.tasks[task].section].has_backward; }
 
   double forward_head(std::size_t task) const {
     double head = 0;
@@ -119,7 +119,7 @@ class Turnaround {
     for (const TaskConsumer& consumer : consumers_[task]) {
       const WorkloadTask& reader = workload_.tasks[consumer.task];
       const Starts& reading = starts_.at(consumer.task);
-      start = std::max(start, workload_.sections[reader.section].trained
+      start = std::max(start, workload_.sections[reader.section].has_backward
                                   ? reading.backward + reader.backward_ms + workload_.edges[consumer.edge].transfer_ms
                                   : reading.forward + reader.forward_ms);
     }
@@ -141,7 +141,7 @@ std::vector<double> turnarounds(const Workload& workload, const std::vector<std:
   Turnaround turnaround(workload, consumers);
   std::vector<double> result;
   for (std::size_t task = 0; task < workload.tasks.size(); ++task) {
-    const bool trained = workload.sections[workload.tasks[task].section].trained;
+    const bool trained = workload.sections[workload.tasks[task].section].has_backward;
     result.push_back(trained ? turnaround.of(task) : workload.tasks[task].forward_ms);
   }
   return result;

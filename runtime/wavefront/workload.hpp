@@ -18,7 +18,7 @@ inline constexpr std::int64_t no_limit = 0;
 
 struct WorkloadSection {
   std::string name;
-  bool trained = true;  ///< has backward passes (mode forward_backward)
+  bool has_backward = true;  ///< runs backward passes (mode forward_backward)
   std::int64_t replicas = 1;
   /// Per lane, tasks between the start of their forward and the end of their backward pass. Without meaning for a
   /// section that is not trained.

@@ -11,7 +11,7 @@
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/wavefront/json_place.hpp"
+#include "runtime/wavefront/json_path.hpp"
 
 namespace maestro {
 
@@ -35,7 +35,7 @@ std::vector<std::string> names_of(const std::vector<WorkloadSection>& sections) 
   return names;
 }
 
-std::size_t section_named(const std::string& name, const std::vector<WorkloadSection>& sections, const JsonPlace& place,
+std::size_t section_named(const std::string& name, const std::vector<WorkloadSection>& sections, const JsonPath& place,
                           const std::string& says) {
   for (std::size_t at = 0; at < sections.size(); ++at) {
     if (sections[at].name == name) return at;
@@ -44,21 +44,21 @@ std::size_t section_named(const std::string& name, const std::vector<WorkloadSec
   place.fail(says + nearest_text(name, names));
 }
 
-WorkloadSection read_section(const JsonPlace& place) {
+WorkloadSection read_section(const JsonPath& place) {
   place.allow_keys({"name", "replicas", "mode", "max_in_flight", "devices"});
   WorkloadSection section;
   section.name = place.required("name").text();
   if (section.name.empty()) place.required("name").fail("a section needs a name");
   section.replicas = place.required("replicas").whole_number(1, most_lanes);
-  const JsonPlace mode = place.required("mode");
+  const JsonPath mode = place.required("mode");
   const std::vector<std::string> modes = {"forward_only", "forward_backward"};
   if (std::find(modes.begin(), modes.end(), mode.text()) == modes.end()) {
     mode.fail("unknown mode \"" + printable(mode.text()) + "\"" + nearest_text(mode.text(), modes));
   }
-  section.trained = mode.text() == "forward_backward";
+  section.has_backward = mode.text() == "forward_backward";
   if (const auto limit = place.optional("max_in_flight")) section.max_in_flight = limit->whole_number(1, most_places);
   if (const auto devices = place.optional("devices")) {
-    for (const JsonPlace& device : devices->items()) {
+    for (const JsonPath& device : devices->items()) {
       section.devices.push_back(static_cast<int>(device.whole_number(0, INT32_MAX)));
     }
     if (static_cast<std::int64_t>(section.devices.size()) != section.replicas) {
@@ -69,9 +69,9 @@ WorkloadSection read_section(const JsonPlace& place) {
   return section;
 }
 
-std::vector<WorkloadSection> read_sections(const JsonPlace& place) {
+std::vector<WorkloadSection> read_sections(const JsonPath& place) {
   std::vector<WorkloadSection> sections;
-  for (const JsonPlace& item : place.items()) {
+  for (const JsonPath& item : place.items()) {
     WorkloadSection section = read_section(item);
     for (std::size_t before = 0; before < sections.size(); ++before) {
       if (sections[before].name == section.name) {
@@ -85,14 +85,14 @@ std::vector<WorkloadSection> read_sections(const JsonPlace& place) {
   return sections;
 }
 
-std::vector<WorkloadEdge> read_edges(const JsonPlace& place, const std::vector<WorkloadSection>& sections) {
+std::vector<WorkloadEdge> read_edges(const JsonPath& place, const std::vector<WorkloadSection>& sections) {
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> known;
   std::vector<WorkloadEdge> edges;
-  for (const JsonPlace& item : place.items()) {
+  for (const JsonPath& item : place.items()) {
     item.allow_keys({"from", "to", "slots", "transfer_ms"});
     WorkloadEdge edge;
     const auto end = [&](std::string_view key) {
-      const JsonPlace name = item.required(key);
+      const JsonPath name = item.required(key);
       return section_named(name.text(), sections, name, "no section is called \"" + printable(name.text()) + "\"");
     };
     edge.from = end("from");
@@ -126,7 +126,7 @@ std::string cycle_among(const DraftGraph& graph, const std::vector<bool>& ordere
 }
 
 /// Puts every edge's producer before its consumer, and otherwise keeps the order of the file.
-DraftGraph in_topological_order(DraftGraph graph, const JsonPlace& place) {
+DraftGraph in_topological_order(DraftGraph graph, const JsonPath& place) {
   const std::size_t count = graph.sections.size();
   std::vector<bool> ordered(count, false);
   std::vector<std::size_t> rank(count, 0);
@@ -155,7 +155,7 @@ class SampleReader {
  public:
   explicit SampleReader(Workload& workload) : workload_(workload) {}
 
-  void read(const JsonPlace& place, std::size_t index) {
+  void read(const JsonPath& place, std::size_t index) {
     place.allow_keys({"id", "forward_ms", "backward_ms"});
     const std::int64_t id = place.required("id").whole_number(INT64_MIN, INT64_MAX);
     const auto [known, fresh] = ids_.emplace(id, index);
@@ -163,7 +163,7 @@ class SampleReader {
       place.required("id").fail("samples[" + std::to_string(known->second) + "] has the id " + std::to_string(id) +
                                 " already");
     }
-    const JsonPlace forward = place.required("forward_ms");
+    const JsonPath forward = place.required("forward_ms");
     const Times forward_ms = read_times(forward);
     if (std::none_of(forward_ms.begin(), forward_ms.end(), [](const auto& time) { return time.has_value(); })) {
       forward.fail("a sample needs a time in one section at least");
@@ -178,7 +178,7 @@ class SampleReader {
  private:
   using Times = std::vector<std::optional<double>>;  // by section
 
-  Times read_times(const JsonPlace& place) const {
+  Times read_times(const JsonPath& place) const {
     Times times(workload_.sections.size());
     for (const auto& [name, time] : place.members()) {
       times[section_named(name, workload_.sections, time, "no section has this name")] = time.milliseconds();
@@ -186,16 +186,16 @@ class SampleReader {
     return times;
   }
 
-  void check_backward(const JsonPlace& place, const Times& forward_ms, const Times& backward_ms) const {
+  void check_backward(const JsonPath& place, const Times& forward_ms, const Times& backward_ms) const {
     for (std::size_t at = 0; at < workload_.sections.size(); ++at) {
       const std::string name = printable(workload_.sections[at].name);
-      if (backward_ms[at] && !workload_.sections[at].trained) {
+      if (backward_ms[at] && !workload_.sections[at].has_backward) {
         place.required("backward_ms").fail(name + " is forward_only: it has no backward passes");
       }
       if (backward_ms[at] && !forward_ms[at]) {
         place.required("backward_ms").fail("a time for " + name + ", which has none in forward_ms");
       }
-      if (forward_ms[at] && workload_.sections[at].trained && !backward_ms[at]) {
+      if (forward_ms[at] && workload_.sections[at].has_backward && !backward_ms[at]) {
         place.fail("backward_ms has no time for " + name + ", which is forward_backward");
       }
     }
@@ -218,7 +218,7 @@ class SampleReader {
   }
 
   /// What a section makes reaches those behind it only through sections in between that run too.
-  void check_paths(const JsonPlace& forward, const Times& forward_ms) const {
+  void check_paths(const JsonPath& forward, const Times& forward_ms) const {
     for (std::size_t from = 0; from < forward_ms.size(); ++from) {
       if (!forward_ms[from]) continue;
       const std::vector<bool> through_idle = reached(from, forward_ms, false);
@@ -261,7 +261,7 @@ class SampleReader {
 
 Workload parse_workload(std::string_view text, const std::string& file_name) {
   const json document = parse_json(text, file_name).value_or_throw();
-  const JsonPlace root(document, file_name);
+  const JsonPath root(document, file_name);
   root.allow_keys({"sections", "edges", "samples"});
   DraftGraph graph;
   graph.sections = read_sections(root.required("sections"));
@@ -273,7 +273,7 @@ Workload parse_workload(std::string_view text, const std::string& file_name) {
   workload.sections = std::move(graph.sections);
   workload.edges = std::move(graph.edges);
   SampleReader reader(workload);
-  const std::vector<JsonPlace> samples = root.required("samples").items();
+  const std::vector<JsonPath> samples = root.required("samples").items();
   if (samples.empty()) root.required("samples").fail("there is no sample");
   for (std::size_t at = 0; at < samples.size(); ++at) reader.read(samples[at], at);
   return workload;

@@ -74,7 +74,7 @@ void DecoderSection::freeze() {
 }
 
 Ports DecoderSection::stage_ports(std::vector<Port> embedding, const Ports& behind) const {
-  const Port stream{stream_name, DType::f32, decoder().width, true, false, Axis::tokens, Spread::rank_rows};
+  const Port stream{stream_name, DType::f32, decoder().width, true, false, Axis::tokens, Sharding::rank_rows};
   Ports ports;
   ports.inputs = first_stage() ? std::move(embedding) : std::vector{stream};
   if (!last_stage()) {

@@ -61,7 +61,7 @@ class DecoderSection : public Section {
   [[nodiscard]] Parameter& head() { return *head_; }
   /// Which part of the output layer head() is.
   [[nodiscard]] VocabularyPart head_part() const { return vocabulary_part(context_.parallel, decoder().vocabulary); }
-  /// The embedding of "tokens", first stage only: (M_t, width) f32, Spread::rank_rows.
+  /// The embedding of "tokens", first stage only: (M_t, width) f32, Sharding::rank_rows.
   [[nodiscard]] virtual Var embedded(Tape& tape, const Inputs& inputs);
   /// The residual stream before the stage's layers: embedded() or "stream".
   Var incoming(Tape& tape, const Inputs& inputs);
@@ -69,9 +69,9 @@ class DecoderSection : public Section {
   Stream stream(Tape& tape, const Inputs& inputs);
   /// All that a stage other than the last has to give: the stream.
   void put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs);
-  /// The body's result: (M_t, width) act, Spread::rank_rows. Last stage only, as the next one.
+  /// The body's result: (M_t, width) act, Sharding::rank_rows. Last stage only, as the next one.
   Var hidden(Tape& tape, const Inputs& inputs);
-  /// The same for all rows of the context part, on each of its tensor ranks: (M_c, width), Spread::context_rows.
+  /// The same for all rows of the context part, on each of its tensor ranks: (M_c, width), Sharding::context_rows.
   Var gathered_hidden(Tape& tape, const Inputs& inputs);
   /// FLOPs and kept bytes of the stage's layers and, when it is here, the output layer.
   [[nodiscard]] Cost decoder_cost(const SampleShape& sample) const;

@@ -17,11 +17,11 @@ std::int64_t tokens_of(const DecoderTrunk::Options& options) {
 }
 
 void check(const SectionContext& context, const DecoderTrunk::Options& options) {
-  if (context.trained && options.boundary != Boundary::hidden) {
+  if (context.trained && options.boundary != TeacherOutput::hidden) {
     throw JobError(context.name + ": only boundary = \"hidden\" carries gradients back; set it, or run the section " +
                    "forward only");
   }
-  if (options.boundary != Boundary::top_k) return;
+  if (options.boundary != TeacherOutput::top_k) return;
   const std::int64_t tokens = tokens_of(options);
   if (options.top_k < 1 || options.top_k > tokens) {
     throw JobError(context.name + ": top_k = " + std::to_string(options.top_k) + " must lie between 1 and the " +
@@ -31,10 +31,10 @@ void check(const SectionContext& context, const DecoderTrunk::Options& options) 
 
 }  // namespace
 
-Boundary read_boundary(const JobTable& table, Boundary fallback) {
+TeacherOutput read_boundary(const JobTable& table, TeacherOutput fallback) {
   const std::vector<std::string> names = {"hidden", "logits", "top_k"};  // in the order of the enumeration
   const std::string chosen = table.choice("boundary", names[static_cast<std::size_t>(fallback)], names);
-  return static_cast<Boundary>(std::find(names.begin(), names.end(), chosen) - names.begin());
+  return static_cast<TeacherOutput>(std::find(names.begin(), names.end(), chosen) - names.begin());
 }
 
 std::int64_t read_top_k(const JobTable& table, std::int64_t fallback) {
@@ -51,7 +51,7 @@ DecoderTrunk::Options DecoderTrunk::Options::read(const JobTable& table) {
 
 DecoderTrunk::DecoderTrunk(const SectionContext& context, const Options& options)
     : DecoderSection(context, options.decoder, options.data,
-                     options.boundary == Boundary::hidden ? OutputLayer::none : OutputLayer::own_or_tied),
+                     options.boundary == TeacherOutput::hidden ? OutputLayer::none : OutputLayer::own_or_tied),
       boundary_(options.boundary),
       top_k_(options.top_k),
       tokens_(tokens_of(options)) {
@@ -61,15 +61,16 @@ DecoderTrunk::DecoderTrunk(const SectionContext& context, const Options& options
 Ports DecoderTrunk::ports() const {
   Ports behind;
   switch (boundary_) {
-    case Boundary::hidden:
-      behind.outputs = {{"hidden", context().precision, decoder().width, true, false, Axis::tokens, Spread::rank_rows}};
+    case TeacherOutput::hidden:
+      behind.outputs = {
+          {"hidden", context().precision, decoder().width, true, false, Axis::tokens, Sharding::rank_rows}};
       break;
-    case Boundary::logits:
-      behind.outputs = {{"logits", DType::f32, decoder().vocabulary, false, false, Axis::tokens, Spread::vocabulary}};
+    case TeacherOutput::logits:
+      behind.outputs = {{"logits", DType::f32, decoder().vocabulary, false, false, Axis::tokens, Sharding::vocabulary}};
       break;
-    case Boundary::top_k:
-      behind.outputs = {{"top_values", DType::f32, top_k_, false, false, Axis::tokens, Spread::rank_rows},
-                        {"top_indices", DType::i32, top_k_, false, false, Axis::tokens, Spread::rank_rows}};
+    case TeacherOutput::top_k:
+      behind.outputs = {{"top_values", DType::f32, top_k_, false, false, Axis::tokens, Sharding::rank_rows},
+                        {"top_indices", DType::i32, top_k_, false, false, Axis::tokens, Sharding::rank_rows}};
       break;
   }
   return stage_ports({tokens_port}, behind);
@@ -78,13 +79,13 @@ Ports DecoderTrunk::ports() const {
 void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   if (!last_stage()) return put_stream(tape, inputs, outputs);
   switch (boundary_) {
-    case Boundary::hidden:
+    case TeacherOutput::hidden:
       outputs.set("hidden", hidden(tape, inputs));
       break;
-    case Boundary::logits:
+    case TeacherOutput::logits:
       put_logits(tape, gathered_hidden(tape, inputs), outputs);
       break;
-    case Boundary::top_k:
+    case TeacherOutput::top_k:
       put_top_k(tape, gathered_hidden(tape, inputs), outputs);
       break;
   }

@@ -17,7 +17,7 @@
 namespace maestro {
 
 /// "hidden", "logits", "top_k" at `key` of a job table.
-[[nodiscard]] Boundary read_boundary(const JobTable& table, Boundary fallback);
+[[nodiscard]] TeacherOutput read_boundary(const JobTable& table, TeacherOutput fallback);
 /// `top_k` of a job table, at least 1.
 [[nodiscard]] std::int64_t read_top_k(const JobTable& table, std::int64_t fallback);
 
@@ -25,7 +25,7 @@ class DecoderTrunk final : public DecoderSection {
  public:
   struct Options {
     DecoderConfig decoder;
-    Boundary boundary = Boundary::hidden;
+    TeacherOutput boundary = TeacherOutput::hidden;
     std::int64_t top_k = 64;
     DataShape data;
     /// Shape keys, boundary and top_k; `data` stays empty. Throws JobError.
@@ -40,13 +40,13 @@ class DecoderTrunk final : public DecoderSection {
   [[nodiscard]] Cost cost(const SampleShape& sample) const override { return decoder_cost(sample); }
 
  private:
-  /// `hidden` (M_c, width), of Spread::context_rows.
+  /// `hidden` (M_c, width), of Sharding::context_rows.
   void put_logits(Tape& tape, const Var& hidden, Outputs& outputs);
   void put_top_k(Tape& tape, const Var& hidden, Outputs& outputs);
   /// The rank's rows of x, (M_c, columns): (M_t, columns).
   [[nodiscard]] Var own_rows(Tape& tape, const Var& x) const;
 
-  Boundary boundary_;
+  TeacherOutput boundary_;
   std::int64_t top_k_;
   std::int64_t tokens_;  // the first rows of the output layer, of which top_k_ are sent
 };

@@ -30,8 +30,9 @@ LanguageModelHead::LanguageModelHead(const SectionContext& context, const Option
 }
 
 Ports LanguageModelHead::ports() const {
-  return {{{"hidden", context_.precision, decoder_.width, true, false, Axis::tokens, Spread::rank_rows}, targets_port},
-          {}};
+  return {
+      {{"hidden", context_.precision, decoder_.width, true, false, Axis::tokens, Sharding::rank_rows}, targets_port},
+      {}};
 }
 
 void LanguageModelHead::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {

@@ -82,12 +82,12 @@ DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options&
   check(context.name, options, vocabulary_.columns);
   options_.teacher.decoder = resolved(options.teacher.decoder);
   check_decoder(options.teacher.section, options_.teacher.decoder, options.data);
-  if (options.boundary != Boundary::top_k) {
+  if (options.boundary != TeacherOutput::top_k) {
     const CutSizes sizes{.vocabulary = options_.teacher.decoder.vocabulary,
                          .vocabulary_name = "the teacher's vocabulary"};
     check_parallel_fit(context.name, sizes, context.parallel.layout);
   }
-  if (options.boundary == Boundary::hidden && last_stage() && !context.prototype) {
+  if (options.boundary == TeacherOutput::hidden && last_stage() && !context.prototype) {
     teacher_head_.emplace(context, options_.teacher);
   }
 }
@@ -96,19 +96,19 @@ Ports DistilledDecoder::ports() const {
   Ports behind{{targets_port}, {}};
   const TeacherModel& teacher = options_.teacher;
   switch (options_.boundary) {
-    case Boundary::hidden:
-      behind.inputs.push_back(
-          {"teacher_hidden", teacher.precision, teacher.decoder.width, false, false, Axis::tokens, Spread::rank_rows});
+    case TeacherOutput::hidden:
+      behind.inputs.push_back({"teacher_hidden", teacher.precision, teacher.decoder.width, false, false, Axis::tokens,
+                               Sharding::rank_rows});
       break;
-    case Boundary::logits:
+    case TeacherOutput::logits:
       behind.inputs.push_back(
-          {"teacher_logits", DType::f32, teacher.decoder.vocabulary, false, false, Axis::tokens, Spread::vocabulary});
+          {"teacher_logits", DType::f32, teacher.decoder.vocabulary, false, false, Axis::tokens, Sharding::vocabulary});
       break;
-    case Boundary::top_k:
+    case TeacherOutput::top_k:
       behind.inputs.push_back(
-          {"teacher_top_values", DType::f32, options_.top_k, false, false, Axis::tokens, Spread::rank_rows});
+          {"teacher_top_values", DType::f32, options_.top_k, false, false, Axis::tokens, Sharding::rank_rows});
       behind.inputs.push_back(
-          {"teacher_top_indices", DType::i32, options_.top_k, false, false, Axis::tokens, Spread::rank_rows});
+          {"teacher_top_indices", DType::i32, options_.top_k, false, false, Axis::tokens, Sharding::rank_rows});
       break;
   }
   return stage_ports({tokens_port}, behind);
@@ -120,13 +120,13 @@ DistilledDecoder::Received DistilledDecoder::received(Tape& tape, const Inputs& 
   };
   Received received;
   switch (options_.boundary) {
-    case Boundary::hidden:
+    case TeacherOutput::hidden:
       received.hidden = all_rows("teacher_hidden");
       break;
-    case Boundary::logits:
+    case TeacherOutput::logits:
       received.logits = inputs["teacher_logits"];
       break;
-    case Boundary::top_k:
+    case TeacherOutput::top_k:
       received.values = all_rows("teacher_top_values");
       received.indices = all_rows("teacher_top_indices");
       break;
@@ -139,14 +139,14 @@ TeacherSignal DistilledDecoder::signal(const Received& received) {
   teacher.boundary = options_.boundary;
   teacher.vocabulary = options_.teacher.decoder.vocabulary;
   switch (options_.boundary) {
-    case Boundary::hidden:
+    case TeacherOutput::hidden:
       teacher.hidden = received.hidden;
       teacher.head = &teacher_head_->parameter();
       break;
-    case Boundary::logits:
+    case TeacherOutput::logits:
       teacher.logits = received.logits.value();
       break;
-    case Boundary::top_k:
+    case TeacherOutput::top_k:
       teacher.values = received.values.value();
       teacher.indices = received.indices.value();
       break;
@@ -166,7 +166,7 @@ void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& output
   const Pending<LossSums> sums =
       distillation_loss(tape, state, head(), signal(teacher), terms, loss, head_part(), teacher_part);
   // The teacher's cross-entropy needs its logit of the target, which may not be among the k.
-  if (context().parallel.tensor() == 0) outputs.losses(sums, true, options_.boundary != Boundary::top_k);
+  if (context().parallel.tensor() == 0) outputs.losses(sums, true, options_.boundary != TeacherOutput::top_k);
 }
 
 Cost DistilledDecoder::cost(const SampleShape& sample) const {
@@ -182,7 +182,7 @@ LayerCosts DistilledDecoder::layer_costs(const SampleShape& sample) const {
 }
 
 double DistilledDecoder::teacher_flops(const SampleShape& sample) const {
-  if (options_.boundary != Boundary::hidden) return 0;
+  if (options_.boundary != TeacherOutput::hidden) return 0;
   const DecoderConfig& teacher = options_.teacher.decoder;
   return head_flops(sample.tokens, teacher.width, teacher.vocabulary);
 }

@@ -28,7 +28,7 @@ class DistilledDecoder final : public DecoderSection {
     double temperature = 1;
     double alpha = 0.5;
     double beta = 0.5;  ///< of js
-    Boundary boundary = Boundary::hidden;
+    TeacherOutput boundary = TeacherOutput::hidden;
     std::int64_t top_k = 64;
     std::string weights;  ///< the student's own start, for comparing tokenizers; loading is the host's affair
     TeacherModel teacher;

@@ -144,9 +144,9 @@ BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& pref
 
 Ports VisionEncoder::ports() const {
   // Where an image begins and how wide it is, only all of its patches tell: 12 bytes each.
-  return {{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Spread::rank_rows},
-           {"places", DType::i32, 3, false, false, Axis::patches, Spread::whole}},
-          {{"features", context_.precision, config_.width, true, false, Axis::patches, Spread::rank_rows}}};
+  return {{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Sharding::rank_rows},
+           {"places", DType::i32, 3, false, false, Axis::patches, Sharding::replicated}},
+          {{"features", context_.precision, config_.width, true, false, Axis::patches, Sharding::rank_rows}}};
 }
 
 VisionEncoder::Images VisionEncoder::images_of(Tape& tape, const Inputs& inputs) const {
@@ -179,7 +179,7 @@ Var VisionEncoder::embedded(Tape& tape, const Inputs& inputs, const Images& imag
   const Var patches = linear(tape, pixels, *patch_embedding_.weight, patch_embedding_.bias);
   Parameter& table = positions_ != nullptr ? *positions_ : *rows_;
   const ParallelContext& parallel = context_.parallel;
-  const RowRange own = parallel.layout.rows(Spread::rank_rows, images.layout().rows(), parallel.rank);
+  const RowRange own = parallel.layout.rows(Sharding::rank_rows, images.layout().rows(), parallel.rank);
   const SequenceLayout columns{.offsets = {}, .positions = images.second_of(own), .device_offsets = {}};
   const Var positions = embedding(tape, table, images.first_of(own), columns_, columns);
   return add(tape, positions, patches);

@@ -87,8 +87,8 @@ VisionLanguageDecoder::VisionLanguageDecoder(const SectionContext& context, cons
 
 Ports VisionLanguageDecoder::ports() const {
   Port tokens = tokens_port, targets = targets_port;
-  tokens.spread = targets.spread = Spread::whole;  // VD-5; 8 bytes a row
-  const Port visual{"visual", visual_, decoder().width, true, true, Axis::patches, Spread::whole};
+  tokens.spread = targets.spread = Sharding::replicated;  // VD-5; 8 bytes a row
+  const Port visual{"visual", visual_, decoder().width, true, true, Axis::patches, Sharding::replicated};
   Ports ports = stage_ports({tokens}, {{targets}, {}});
   if (first_stage()) ports.inputs.push_back(visual);
   return ports;
@@ -135,7 +135,7 @@ Var VisionLanguageDecoder::embedded(Tape& tape, const Inputs& inputs) {
 Var VisionLanguageDecoder::with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
                                            std::span<const std::int32_t> marked) const {
   const ParallelContext& parallel = context().parallel;
-  const RowRange own = parallel.layout.rows(Spread::rank_rows, inputs.layout().rows(), parallel.rank);
+  const RowRange own = parallel.layout.rows(Sharding::rank_rows, inputs.layout().rows(), parallel.rank);
   const auto first = std::ranges::lower_bound(marked, own.first) - marked.begin();
   const auto end = std::ranges::lower_bound(marked, own.end()) - marked.begin();
   std::vector<std::int32_t> taken(static_cast<std::size_t>(end - first)), at(taken.size());

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "actors/messages.hpp"
+#include "actors/messages/message_types.hpp"
 
 namespace maestro::testing {
 

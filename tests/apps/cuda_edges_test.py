@@ -8,7 +8,7 @@ import unittest
 from unittest import mock
 
 import failure_test
-from cuda_double import LEARNS, ONE, OTHER, OnDevices, WithDevices, distillation, gpt2, job_of, setUpModule
+from fake_cuda import LEARNS, ONE, OTHER, OnDevices, WithDevices, distillation, gpt2, job_of, setUpModule
 
 
 class BetweenProcesses(OnDevices):
@@ -17,8 +17,8 @@ class BetweenProcesses(OnDevices):
     APART = ("--processes", 2)
     EDGE = "teacher.hidden to student.teacher_hidden: "
     BY_IPC = EDGE + "by CUDA IPC"
-    IN_CHUNKS = EDGE + "by page-locked memory in chunks"
-    OPEN = EDGE + "from device to device by RMA where it registers, else by page-locked memory in chunks"
+    IN_CHUNKS = EDGE + "by pinned memory in chunks"
+    OPEN = EDGE + "from device to device by RMA where it registers, else by pinned memory in chunks"
     PROVIDERS = ("shm", "tcp")
     CHUNK = {"transport.chunk_kib": 1}
 
@@ -47,13 +47,13 @@ class BetweenProcesses(OnDevices):
         self.assertNotIn("not by CUDA IPC", self.check_path(self.train(distillation()), ONE, ONE, self.BY_IPC).out)
 
     def test_what_cannot_be_shared_is_staged_in_chunks_and_the_reason_told(self):
-        """`MAESTRO_CUDA_DOUBLE_IPC` is how far the double goes."""
+        """`MAESTRO_FAKE_CUDA_IPC` is how far the fake goes."""
         expected = self.train(distillation())
         reasons = {"none": "the receiver does not share its memory",
-                   "export": "the driver does not open it: an error of the double"}
+                   "export": "the driver does not open it: an error of the fake"}
         for far, reason in reasons.items():
-            with self.subTest(far), mock.patch.dict(os.environ, MAESTRO_CUDA_DOUBLE_IPC=far):
-                told = f"note: {self.EDGE}not by CUDA IPC ({reason}), by page-locked memory in chunks"
+            with self.subTest(far), mock.patch.dict(os.environ, MAESTRO_FAKE_CUDA_IPC=far):
+                told = f"note: {self.EDGE}not by CUDA IPC ({reason}), by pinned memory in chunks"
                 self.check_path(expected, ONE, OTHER, self.BY_IPC, told)
 
     def test_what_the_network_does_not_reach_is_staged_in_chunks_and_the_reason_told(self):
@@ -73,14 +73,14 @@ class BetweenProcesses(OnDevices):
         for provider in self.PROVIDERS:
             with self.subTest(provider):
                 self.check_path(expected, ONE, "cpu:0", self.IN_CHUNKS, provider=provider)
-                self.check_path(expected, "cpu:0", ONE, self.EDGE + "by page-locked memory and RMA", provider=provider)
+                self.check_path(expected, "cpu:0", ONE, self.EDGE + "by pinned memory and RMA", provider=provider)
 
     def test_gradients_go_back_the_same_ways(self):
         part = gpt2(tied=False, **LEARNS)
         job = job_of("split_language_model", {"clip": "global"}, trunk=part, head=part)
         expected = self.train(job)
         for far, told in (("all", 0), ("none", 1)):
-            with self.subTest(far), mock.patch.dict(os.environ, MAESTRO_CUDA_DOUBLE_IPC=far):
+            with self.subTest(far), mock.patch.dict(os.environ, MAESTRO_FAKE_CUDA_IPC=far):
                 finished = self.train_on(job, {"trunk": [ONE], "head": [OTHER]}, *self.APART, settings=self.CHUNK)
                 self.assert_same(expected, finished)
                 self.assertEqual(finished.out.count("the gradient of head.hidden to trunk.hidden: not by CUDA IPC"),

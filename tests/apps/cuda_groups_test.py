@@ -8,11 +8,11 @@ import unittest
 
 import failure_test
 import interrupt_test
-from cuda_double import (DEVICES, FEW, HALF, LEARNS, ONE, OTHER, OnDevices, WithDevices, distillation, gpt2, job_of,
+from fake_cuda import (DEVICES, FEW, HALF, LEARNS, ONE, OTHER, OnDevices, WithDevices, distillation, gpt2, job_of,
                          language_model, setUpModule)
 
 BY_NCCL = "gradients of 2 replicas by NCCL"
-BY_HOST = "gradients of 2 replicas in memory of the processor"
+BY_HOST = "gradients of 2 replicas in host memory"
 
 
 class OneReplica(OnDevices):

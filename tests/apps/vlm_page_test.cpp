@@ -141,7 +141,7 @@ TEST(VisionLanguagePage, leaves_out_what_is_empty) {
 
 /// A trace as a run of `steps` steps writes it: a forward pass of 1 ms and an update of 1 ms every 10 ms.
 std::filesystem::path traced(const TempFolder& folder, int steps) {
-  TraceRecorder recorder(ProcessRank(0), "process 0");
+  TraceRecorder recorder(ProcessId(0), "process 0");
   const TraceTime begin{};
   const TrackId lane = recorder.track("vision/0"), other = recorder.track("vision/0 transfers");
   for (int step = 1; step <= steps; ++step) {

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks every #include of the project against its layers: apps -> actors -> {sections, transport} -> runtime.
 
-Usage: check_layers.py [ROOT]. Prints one line per violation, "file:line: what, and what is allowed"; exits 1 if any.
+Usage: check_layers.py [ROOT] [--table]. Prints one line per violation, "file:line: the include, and those allowed", and
+exits with 1 if there is any; with --table the table of rooms that docs/architecture.md shows.
 
 L-1: a file includes headers of its own layer and of those that LAYERS names, no others.
-L-2: a runtime room includes itself and the rooms before it in RUNTIME_ROOMS, so that rooms cannot form a cycle.
+L-2: a room includes itself and the rooms before it in ROOMS that it may know, so that rooms cannot form a cycle.
 L-3: a library's headers appear only in its home (LIBRARIES).
 L-4: our own headers are named from the repository root, so that the other rules see them.
 """
@@ -22,16 +23,42 @@ LAYERS = {
     "apps": {"runtime", "sections", "transport", "actors"},
 }
 
-# Lowest first. A new room goes where it includes only rooms before it.
-RUNTIME_ROOMS = ["core", "job", "state", "observe", "collective", "ops", "device", "data", "graph", "wavefront", "schedule"]
+# Lowest first: (room, its subject, the rooms of its layer that it may include; None: all before it). Folders inside a
+# room belong to it. A new room goes where it includes only rooms before it.
+ROOMS = {
+    "runtime": [
+        ("core", "results and errors, ids, files, shared buffers, processes", None),
+        ("job", "job files: values, ranges, complaints", None),
+        ("state", "safetensors, checkpoints, Hugging Face layouts", None),
+        ("observe", "console, report, trace", None),
+        ("collective", "communicators: host threads, NCCL", None),
+        ("ops", "operators on CPU and CUDA, autograd tape, parameters", None),
+        ("device", "devices, their threads and memory, the CUDA backend", None),
+        ("data", "corpora: text, pictures, conversations", None),
+        ("graph", "section graph, layouts, placement", None),
+        ("wavefront", "planning of one step, bounds", None),
+        ("schedule", "micro-batches, resharding, credits, lanes", None),
+    ],
+    "actors": [
+        ("messages", "messages and addresses; CAF's type ids", []),
+        ("rpc", "RPC server and client, TLS, keys", []),
+        ("services", "network, snapshot writer, imported memory of a process", ["messages"]),
+        ("launch", "processes of a run: launcher, rendezvous, keys", ["rpc"]),
+        ("plan", "the resolved job, its checks, transfer paths", ["messages", "launch"]),
+        ("replica", "section replica: lane, ports, reduction, snapshots", ["messages", "services", "plan"]),
+        ("run", "coordinator, supervisor, planner, data source", ["messages", "rpc", "services", "launch", "plan"]),
+        ("control", "control service and its clients", ["messages", "rpc", "launch", "plan", "run"]),
+        ("process", "App, start, run and end of one process", None),
+    ],
+}
 
 # (name, pattern of its headers, pattern of the paths that may include them, where that is in words)
 CUDA_HEADERS = r"(cuda|cublas|cudnn|curand|nvtx|nvToolsExt|device_launch_parameters)[\w./-]*|nccl[\w.-]*|cub/.*|thrust/.*"
 LIBRARIES = [
-    ("CAF", re.compile(r"caf/.*"), re.compile(r"actors/"), "actors/"),
+    ("CAF", re.compile(r"caf/.*"), re.compile(r"actors/(messages|replica|run|control|process)/"), "rooms of actors/ that hold actors"),
     ("libfabric", re.compile(r"rdma/.*"), re.compile(r"transport/"), "transport/"),
-    ("Thrift", re.compile(r"thrift/.*"), re.compile(r"actors/(control|launch)/"), "actors/control/ and actors/launch/"),
-    ("OpenSSL", re.compile(r"openssl/.*"), re.compile(r"actors/(control|launch)/"), "actors/control/ and actors/launch/"),
+    ("Thrift", re.compile(r"thrift/.*"), re.compile(r"actors/(control|launch|rpc)/"), "actors/control/, actors/launch/ and actors/rpc/"),
+    ("OpenSSL", re.compile(r"openssl/.*"), re.compile(r"actors/(control|launch|rpc)/"), "actors/control/, actors/launch/ and actors/rpc/"),
     ("CUDA", re.compile(CUDA_HEADERS), re.compile(r".*\.cuh?$|runtime/[^/]+/cuda/"), ".cu files and runtime/*/cuda/"),
 ]
 
@@ -40,29 +67,45 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 
 
 def room_of(path):
-    """The runtime room of a path from the root, or None for a path of another layer."""
+    """The room of a path from the root, or None for a path of a layer without rooms."""
     parts = path.split("/")
-    return parts[1] if parts[0] == "runtime" else None
+    return parts[1] if parts[0] in ROOMS and len(parts) > 1 else None
+
+
+def allowed_rooms(layer, room):
+    names = [name for name, _, _ in ROOMS[layer]]
+    allowed = next(allowed for name, _, allowed in ROOMS[layer] if name == room)
+    return names[: names.index(room)] if allowed is None else allowed
 
 
 def layer_violation(path, header):
     """L-1 and L-2."""
-    here, there = path.split("/")[0], header.split("/")[0]
-    if here != there:
-        if there in LAYERS[here]:
+    layer, there = path.split("/")[0], header.split("/")[0]
+    if layer != there:
+        if there in LAYERS[layer]:
             return None
-        allowed = ", ".join(f"{layer}/" for layer in sorted(LAYERS[here] | {here}))
-        return f'{here}/ may not include "{header}"; it may include {allowed} (L-1)'
+        allowed = ", ".join(f"{name}/" for name in sorted(LAYERS[layer] | {layer}))
+        return f'{layer}/ may not include "{header}"; it may include {allowed} (L-1)'
     here, there = room_of(path), room_of(header)
     if here is None or here == there:
         return None
     for room in (here, there):
-        if room not in RUNTIME_ROOMS:
-            return f"runtime/{room} is no room of RUNTIME_ROOMS in check_layers.py; give it a place there (L-2)"
-    if RUNTIME_ROOMS.index(there) < RUNTIME_ROOMS.index(here):
+        if room not in [name for name, _, _ in ROOMS[layer]]:
+            return f"{layer}/{room} is no room of ROOMS in check_layers.py; give it a place there (L-2)"
+    allowed = allowed_rooms(layer, here)
+    if there in allowed:
         return None
-    allowed = ", ".join(RUNTIME_ROOMS[: RUNTIME_ROOMS.index(here)]) or "nothing else"
-    return f'runtime/{here}/ may not include "{header}"; below it are: {allowed} (L-2)'
+    return f'{layer}/{here}/ may not include "{header}"; below it are: {", ".join(allowed) or "nothing else"} (L-2)'
+
+
+def table():
+    """The rooms as Markdown, lowest first."""
+    yield "| room | subject | may include |"
+    yield "|---|---|---|"
+    for layer, rooms in ROOMS.items():
+        for room, subject, allowed in rooms:
+            names = "the rooms above" if allowed is None else ", ".join(allowed) or "no other room"
+            yield f"| {layer}/{room} | {subject} | {names} |"
 
 
 def violation(root, path, header, quoted):
@@ -92,6 +135,9 @@ def check(root):
 
 
 def main(arguments):
+    if "--table" in arguments:
+        print("\n".join(table()))
+        return 0
     root = Path(arguments[0]) if arguments else Path(__file__).resolve().parents[2]
     if not (root / "runtime").is_dir():
         print(f"check_layers.py: {root} has no folder runtime/; give the root of the repository", file=sys.stderr)

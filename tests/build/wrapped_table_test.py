@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A table of operators that wraps another one passes every call on: what it forgets, the processor's default would do."""
+"""A table of operators that wraps another one passes every call on: what it forgets, the CPU's default would do."""
 
 import collections
 import pathlib

@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "runtime/collective/sharded_reduction.hpp"
+#include "runtime/collective/reduction_round.hpp"
 #include "runtime/collective/thread_group.hpp"
 #include "tests/collective/rank_threads.hpp"
 

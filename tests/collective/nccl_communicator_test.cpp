@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "runtime/collective/rank_part.hpp"
-#include "runtime/collective/sharded_reduction.hpp"
+#include "runtime/collective/reduction_round.hpp"
 
 namespace maestro {
 namespace {

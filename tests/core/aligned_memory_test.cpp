@@ -49,7 +49,7 @@ TEST(AlignedMemory, a_refusal_by_the_system_is_an_error_that_names_the_size) {
   constexpr std::size_t more_than_an_address_space = std::numeric_limits<std::size_t>::max() / 4;
   try {
     const AlignedMemory memory(more_than_an_address_space);
-    FAIL() << "mapped more memory than a processor can address";
+    FAIL() << "mapped more memory than a CPU can address";
   } catch (const JobError& error) {
     EXPECT_EQ(error.code(), ErrorCode::unavailable);
     EXPECT_NE(std::string(error.what()).find(std::to_string(((more_than_an_address_space + 4095) / 4096 * 4096) >> 20)),

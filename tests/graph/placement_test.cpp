@@ -38,16 +38,16 @@ TEST(Placement, every_replica_of_an_emulated_section_has_a_device_of_its_own_how
   PlacementRequest request = request_of(1, 1);
   request.devices[1] = {"emulated"};
   std::set<std::string> devices;
-  for (const ReplicaPlace& place : place(graph_of(40, 1), request)) {
+  for (const ReplicaPlacement& place : place(graph_of(40, 1), request)) {
     if (place.section == SectionId(1)) devices.insert(place.devices.at(0));
   }
   EXPECT_EQ(devices.size(), 40u);
   EXPECT_EQ(devices.count("emulated:teacher/39"), 1u);
 }
 
-std::vector<std::uint32_t> ranks(const std::vector<ReplicaPlace>& places) {
+std::vector<std::uint32_t> ranks(const std::vector<ReplicaPlacement>& places) {
   std::vector<std::uint32_t> found;
-  for (const ReplicaPlace& place : places) found.push_back(place.rank.value());
+  for (const ReplicaPlacement& place : places) found.push_back(place.rank.value());
   return found;
 }
 
@@ -88,7 +88,7 @@ TEST(Placement, replicas_of_one_section_never_share_a_device) {  // PL-1
     for (std::int64_t teachers = 1; teachers <= cores; ++teachers) {
       for (std::int64_t students = 1; students <= cores; ++students) {
         std::set<std::pair<std::uint32_t, std::string>> taken;
-        for (const ReplicaPlace& at : place(graph_of(teachers, students), request_of(1, cores))) {
+        for (const ReplicaPlacement& at : place(graph_of(teachers, students), request_of(1, cores))) {
           EXPECT_TRUE(taken.emplace(at.section.value(), at.devices.at(0)).second)
               << at.devices.at(0) << " of " << cores;
         }
@@ -183,7 +183,7 @@ TEST(Placement, every_rank_of_every_replica_has_a_device_of_its_own_and_a_replic
   const auto places = place(graph, request);
   ASSERT_EQ(places.size(), 2u);
   std::set<std::string> devices;
-  for (const ReplicaPlace& each : places) devices.insert(each.devices.begin(), each.devices.end());
+  for (const ReplicaPlacement& each : places) devices.insert(each.devices.begin(), each.devices.end());
   EXPECT_EQ(places[0].devices.size(), 6u);
   EXPECT_EQ(devices.size(), 12u);
 }
@@ -195,7 +195,7 @@ TEST(Placement, replicas_spread_over_hosts_and_each_takes_devices_of_its_own) { 
   ASSERT_EQ(places.size(), 6u);
   EXPECT_EQ(ranks(places), (std::vector<std::uint32_t>{0, 0, 1, 2, 0, 1}));
   std::set<std::pair<std::uint32_t, std::string>> taken;
-  for (const ReplicaPlace& at : places) {
+  for (const ReplicaPlacement& at : places) {
     EXPECT_EQ(at.host, at.rank.value());
     if (at.section != SectionId(2)) continue;
     EXPECT_TRUE(taken.emplace(at.host, at.devices.at(0)).second);
@@ -207,7 +207,7 @@ TEST(Placement, a_host_whose_devices_are_taken_is_passed_over) {  // PL-1
   request.hosts = {0, 1, 1};
   const auto places = place(graph_of(1, 4), request);  // two processes of host 1, which has two devices
   std::map<std::uint32_t, int> students;
-  for (const ReplicaPlace& at : places) students[at.host] += at.section == SectionId(2) ? 1 : 0;
+  for (const ReplicaPlacement& at : places) students[at.host] += at.section == SectionId(2) ? 1 : 0;
   EXPECT_EQ(students[0], 2);
   EXPECT_EQ(students[1], 2);
   EXPECT_EQ(refusal_of(graph_of(1, 5), request).message,

@@ -50,7 +50,7 @@ TraceOptions on_host(const std::string& host, std::int64_t system_minus_steady_n
 }
 
 TEST_F(MergeTraces, names_processes_and_tracks_in_order) {
-  TraceRecorder zero(ProcessRank(0), "coordinator", on_host("h")), one(ProcessRank(1), "worker", on_host("h"));
+  TraceRecorder zero(ProcessId(0), "coordinator", on_host("h")), one(ProcessId(1), "worker", on_host("h"));
   (void)zero.track("teacher 0");
   (void)zero.track("transfer");
   (void)one.track("student 0");
@@ -69,7 +69,7 @@ TEST_F(MergeTraces, names_processes_and_tracks_in_order) {
 }
 
 TEST_F(MergeTraces, writes_events_as_chrome_and_perfetto_read_them) {
-  TraceRecorder trace(ProcessRank(3), "p", on_host("h"));
+  TraceRecorder trace(ProcessId(3), "p", on_host("h"));
   (void)trace.track("other");
   const auto track = trace.track("student 0");
   trace.slice({track, "forward", TraceCategory::forward, at(100), at(150)}, {{"sample", 7}});
@@ -88,7 +88,7 @@ TEST_F(MergeTraces, writes_events_as_chrome_and_perfetto_read_them) {
 }
 
 TEST_F(MergeTraces, sorts_by_time_with_slices_before_their_arrows_and_outer_before_inner) {
-  TraceRecorder a(ProcessRank(0), "a", on_host("h")), b(ProcessRank(1), "b", on_host("h"));
+  TraceRecorder a(ProcessId(0), "a", on_host("h")), b(ProcessId(1), "b", on_host("h"));
   const auto ta = a.track("t"), tb = b.track("t");
   a.slice({ta, "late", TraceCategory::step, at(30), at(40)});
   a.flow_start(ta, 1, at(10), "arrow");
@@ -107,7 +107,7 @@ TEST_F(MergeTraces, every_arrow_of_a_random_run_binds_to_a_slice_at_both_ends) {
   constexpr std::uint64_t seed = 5;
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  TraceRecorder a(ProcessRank(0), "a", on_host("h", 17)), b(ProcessRank(1), "b", on_host("g", -1234567891));
+  TraceRecorder a(ProcessId(0), "a", on_host("h", 17)), b(ProcessId(1), "b", on_host("g", -1234567891));
   // Nanoseconds late in a machine's life: times that a double of microseconds does not hold exactly.
   const auto when = [&](std::uint64_t ns) { return TraceTime{} + nanoseconds(987654321012345 + std::int64_t(ns)); };
   constexpr int arrows = 300;
@@ -136,8 +136,8 @@ TEST_F(MergeTraces, every_arrow_of_a_random_run_binds_to_a_slice_at_both_ends) {
 }
 
 TEST_F(MergeTraces, parts_of_one_host_keep_their_common_clock_and_other_hosts_are_moved_to_it) {
-  TraceRecorder a(ProcessRank(0), "a", on_host("h", 1000)), b(ProcessRank(1), "b", on_host("h", 3000)),
-      c(ProcessRank(2), "c", on_host("far", 51000)), d(ProcessRank(3), "d", on_host("far", 52000));
+  TraceRecorder a(ProcessId(0), "a", on_host("h", 1000)), b(ProcessId(1), "b", on_host("h", 3000)),
+      c(ProcessId(2), "c", on_host("far", 51000)), d(ProcessId(3), "d", on_host("far", 52000));
   for (auto* trace : {&a, &b, &c, &d}) trace->slice({trace->track("t"), "s", TraceCategory::step, at(100), at(101)});
   const auto slices = events(merged({part(a, "a"), part(b, "b"), part(c, "c"), part(d, "d")}), "X");
   ASSERT_EQ(slices.size(), 4u);
@@ -148,7 +148,7 @@ TEST_F(MergeTraces, parts_of_one_host_keep_their_common_clock_and_other_hosts_ar
 }
 
 TEST_F(MergeTraces, tells_how_many_events_are_missing) {
-  TraceRecorder a(ProcessRank(0), "a", {.max_events = 1}), b(ProcessRank(1), "b", {.max_events = 0});
+  TraceRecorder a(ProcessId(0), "a", {.max_events = 1}), b(ProcessId(1), "b", {.max_events = 0});
   for (int i = 0; i < 3; ++i) {
     a.counter("c", at(i), 1);
     b.counter("c", at(i), 1);
@@ -157,7 +157,7 @@ TEST_F(MergeTraces, tells_how_many_events_are_missing) {
 }
 
 TEST_F(MergeTraces, odd_names_stay_valid_json) {
-  TraceRecorder trace(ProcessRank(0), "\xff\"", on_host("h"));
+  TraceRecorder trace(ProcessId(0), "\xff\"", on_host("h"));
   trace.slice({trace.track("a\nb\xc3"), "\"\\\x01", TraceCategory::step, at(0), at(1)}, {{"k\"", "v\xff"}});
   const auto out = merged({part(trace, "p")});
   EXPECT_EQ(events(out, "X").at(0)["name"], "\"\\\x01");
@@ -174,14 +174,14 @@ TEST_F(MergeTraces, a_missing_part_is_named) {
 }
 
 TEST_F(MergeTraces, two_parts_of_one_rank_are_refused) {
-  TraceRecorder a(ProcessRank(4), "a"), b(ProcessRank(4), "b");
+  TraceRecorder a(ProcessId(4), "a"), b(ProcessId(4), "b");
   const auto error = refused({part(a, "a"), part(b, "b")});
   EXPECT_EQ(error.message,
             "two trace parts are of rank 4: " + (folder_ / "a").string() + " and " + (folder_ / "b").string());
 }
 
 TEST_F(MergeTraces, a_damaged_part_is_named_with_its_line) {
-  TraceRecorder trace(ProcessRank(0), "p");
+  TraceRecorder trace(ProcessId(0), "p");
   trace.slice({trace.track("t"), "one", TraceCategory::step, at(0), at(1)});
   trace.slice({trace.track("t"), "two", TraceCategory::step, at(2), at(3)});
   const auto whole = contents_of(part(trace, "p"));

@@ -29,7 +29,7 @@ std::vector<json> lines_of(const std::string& text) {
 }
 
 TEST(TraceRecorder, TR_3_one_name_has_one_track) {
-  TraceRecorder trace(ProcessRank(0), "p");
+  TraceRecorder trace(ProcessId(0), "p");
   const auto first = trace.track("student 0");
   const auto second = trace.track("student 1");
   EXPECT_NE(first, second);
@@ -37,7 +37,7 @@ TEST(TraceRecorder, TR_3_one_name_has_one_track) {
 }
 
 TEST(TraceRecorder, TR_2_keeps_the_beginning_and_counts_what_it_drops) {
-  TraceRecorder trace(ProcessRank(0), "p", {.max_events = 3});
+  TraceRecorder trace(ProcessId(0), "p", {.max_events = 3});
   const auto track = trace.track("t");
   for (int i = 0; i < 10; ++i) trace.slice({track, "s", TraceCategory::step, at(i), at(i + 1)});
   EXPECT_EQ(trace.recorded(), 3u);
@@ -45,7 +45,7 @@ TEST(TraceRecorder, TR_2_keeps_the_beginning_and_counts_what_it_drops) {
 }
 
 TEST(TraceRecorder, records_nothing_while_off) {
-  TraceRecorder trace(ProcessRank(0), "p", {.on = false});
+  TraceRecorder trace(ProcessId(0), "p", {.on = false});
   const auto track = trace.track("t");
   trace.slice({track, "s", TraceCategory::step, at(0), at(1)}, {{"k", 1}});
   trace.flow_start(track, 1, at(0), "f");
@@ -60,7 +60,7 @@ TEST(TraceRecorder, records_nothing_while_off) {
 
 TEST(TraceRecorder, TR_1_loses_no_event_of_many_threads) {
   constexpr int threads = 4, events = 1000;
-  TraceRecorder trace(ProcessRank(0), "p", {.max_events = 3000});
+  TraceRecorder trace(ProcessId(0), "p", {.max_events = 3000});
   std::vector<std::thread> workers;
   for (int t = 0; t < threads; ++t) {
     workers.emplace_back([&, t] {
@@ -74,7 +74,7 @@ TEST(TraceRecorder, TR_1_loses_no_event_of_many_threads) {
 }
 
 TEST_F(TraceFile, a_part_holds_a_header_and_every_event) {
-  TraceRecorder trace(ProcessRank(2), "worker", {.clock = TraceClock{"host", std::chrono::nanoseconds(5)}});
+  TraceRecorder trace(ProcessId(2), "worker", {.clock = TraceClock{"host", std::chrono::nanoseconds(5)}});
   const auto track = trace.track("student 0");
   trace.slice({track, "forward", TraceCategory::forward, at(10), at(15)}, {{"sample", 12}, {"edge", "logits"}});
   trace.flow_start(track, 99, at(12), "logits");
@@ -93,7 +93,7 @@ TEST_F(TraceFile, a_part_holds_a_header_and_every_event) {
 }
 
 TEST_F(TraceFile, every_category_has_its_name) {
-  TraceRecorder trace(ProcessRank(0), "p");
+  TraceRecorder trace(ProcessId(0), "p");
   const auto track = trace.track("t");
   const std::vector<std::string> names{"forward", "backward", "step", "wait", "transfer", "source"};
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -106,7 +106,7 @@ TEST_F(TraceFile, every_category_has_its_name) {
 }
 
 TEST_F(TraceFile, a_span_covers_its_scope) {
-  TraceRecorder trace(ProcessRank(0), "p");
+  TraceRecorder trace(ProcessId(0), "p");
   const auto track = trace.track("t");
   const auto before = std::chrono::steady_clock::now();
   {
@@ -124,7 +124,7 @@ TEST_F(TraceFile, a_span_covers_its_scope) {
 }
 
 TEST_F(TraceFile, a_slice_that_ends_before_it_starts_has_no_length_and_a_counter_that_is_not_finite_leaves_a_gap) {
-  TraceRecorder trace(ProcessRank(0), "p");
+  TraceRecorder trace(ProcessId(0), "p");
   trace.slice({trace.track("t"), "s", TraceCategory::step, at(9), at(4)});
   trace.counter("c", at(1), std::numeric_limits<double>::quiet_NaN());
   ASSERT_TRUE(trace.write_part(folder_ / "part").ok());
@@ -134,7 +134,7 @@ TEST_F(TraceFile, a_slice_that_ends_before_it_starts_has_no_length_and_a_counter
 }
 
 TEST_F(TraceFile, an_error_names_the_path) {
-  const auto written = TraceRecorder(ProcessRank(0), "p").write_part("/proc/nowhere/part");
+  const auto written = TraceRecorder(ProcessId(0), "p").write_part("/proc/nowhere/part");
   ASSERT_FALSE(written.ok());
   EXPECT_THAT(written.error().message, testing::HasSubstr("/proc/nowhere/part"));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tolerances: f32 results differ from double-precision ones by rounding of sums of up to a few hundred terms, 2e-5 of
 // the largest value; bf16 storage rounds each result once (2^-9) and, backward, sees an `out` rounded once: 1e-2.
-#include "runtime/ops/cpu/attention.hpp"
+#include "runtime/ops/cpu/attention/attention.hpp"
 
 #include <gtest/gtest.h>
 

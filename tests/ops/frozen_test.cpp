@@ -55,7 +55,7 @@ class Network {
     h = swiglu(tape, linear(tape, rms_norm(tape, h, *root_weight_, 1e-5), *gates_, nullptr));
     const HeadLoss loss{&targets_.tensor(), 0.5};
     if (distilled) {
-      TeacherSignal teacher{Boundary::logits, Var(), nullptr, teacher_logits_, {}, {}, vocabulary};
+      TeacherSignal teacher{TeacherOutput::logits, Var(), nullptr, teacher_logits_, {}, {}, vocabulary};
       DistillationTerms terms;
       terms.shared_vocabulary = vocabulary;
       (void)distillation_loss(tape, h, *head_, teacher, terms, loss);

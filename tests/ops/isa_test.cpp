@@ -62,7 +62,7 @@ TEST_F(IsaChoice, an_unknown_name_is_refused_with_the_names_there_are) {
 }
 
 TEST_F(IsaChoice, a_set_that_the_processor_lacks_is_refused) {
-  if (supported(Isa::avx512)) GTEST_SKIP() << "this processor has every set";
+  if (supported(Isa::avx512)) GTEST_SKIP() << "this CPU has every set";
   EXPECT_NE(message_for("avx512").find("supports at most"), std::string::npos);
 }
 

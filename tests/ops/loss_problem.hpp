@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "runtime/ops/cpu/distillation.hpp"
+#include "runtime/ops/cpu/losses/distillation.hpp"
 #include "tests/ops/owned_tensor.hpp"
 
 namespace maestro::cpu {
@@ -18,7 +18,7 @@ struct LossProblem {
   std::int64_t shared = 0;
   std::int64_t k = 0;
   bool with_teacher = true;  ///< false: cross_entropy()
-  Boundary boundary = Boundary::hidden;
+  TeacherOutput boundary = TeacherOutput::hidden;
   DType logits_dtype = DType::f32;
   Divergence divergence = Divergence::forward_kl;
   double temperature = 1;
@@ -95,11 +95,11 @@ inline LossAnswer compute(const LossProblem& p, const LossRun& run) {
   const OwnedTensor logits(p.logits_dtype, Shape{p.rows, p.teacher_vocabulary}, p.teacher_logits);
   const OwnedTensor values(DType::f32, Shape{p.rows, p.k}, p.teacher_values);
   const OwnedTensor indices(DType::i32, Shape{p.rows, p.k}, p.teacher_indices);
-  call.teacher_hidden = p.boundary == Boundary::hidden ? teacher_hidden.tensor() : Tensor();
-  call.teacher_head = p.boundary == Boundary::hidden ? packed_teacher.get() : nullptr;
-  call.teacher_logits = p.boundary == Boundary::logits ? logits.tensor() : Tensor();
-  call.teacher_values = p.boundary == Boundary::top_k ? values.tensor() : Tensor();
-  call.teacher_indices = p.boundary == Boundary::top_k ? indices.tensor() : Tensor();
+  call.teacher_hidden = p.boundary == TeacherOutput::hidden ? teacher_hidden.tensor() : Tensor();
+  call.teacher_head = p.boundary == TeacherOutput::hidden ? packed_teacher.get() : nullptr;
+  call.teacher_logits = p.boundary == TeacherOutput::logits ? logits.tensor() : Tensor();
+  call.teacher_values = p.boundary == TeacherOutput::top_k ? values.tensor() : Tensor();
+  call.teacher_indices = p.boundary == TeacherOutput::top_k ? indices.tensor() : Tensor();
   return {loss.distillation(call), dhidden.values(), dhead.values()};
 }
 

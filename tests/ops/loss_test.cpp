@@ -37,11 +37,11 @@ void expect_near_sums(const LossSums& got, const LossSums& wanted, double tolera
 }
 
 /// Every divergence with every boundary on which it is finite.
-std::vector<std::pair<Boundary, Divergence>> combinations() {
-  return {{Boundary::hidden, Divergence::forward_kl}, {Boundary::hidden, Divergence::reverse_kl},
-          {Boundary::hidden, Divergence::js},         {Boundary::logits, Divergence::forward_kl},
-          {Boundary::logits, Divergence::reverse_kl}, {Boundary::logits, Divergence::js},
-          {Boundary::top_k, Divergence::forward_kl},  {Boundary::top_k, Divergence::js}};
+std::vector<std::pair<TeacherOutput, Divergence>> combinations() {
+  return {{TeacherOutput::hidden, Divergence::forward_kl}, {TeacherOutput::hidden, Divergence::reverse_kl},
+          {TeacherOutput::hidden, Divergence::js},         {TeacherOutput::logits, Divergence::forward_kl},
+          {TeacherOutput::logits, Divergence::reverse_kl}, {TeacherOutput::logits, Divergence::js},
+          {TeacherOutput::top_k, Divergence::forward_kl},  {TeacherOutput::top_k, Divergence::js}};
 }
 std::string describe(const LossProblem& p) {
   return "boundary " + std::to_string(static_cast<int>(p.boundary)) + " divergence " +
@@ -104,7 +104,7 @@ LossProblem recorded_problem(const Recorded& recorded, const nlohmann::json& not
   p.teacher_values = recorded.at("teacher_values");
   p.teacher_indices = recorded.at("teacher_indices");
   p.with_teacher = note["boundary"] != "none";
-  p.boundary = note["boundary"] == "top_k" ? Boundary::top_k : Boundary::hidden;
+  p.boundary = note["boundary"] == "top_k" ? TeacherOutput::top_k : TeacherOutput::hidden;
   p.divergence = divergence_named(note["divergence"]);
   p.temperature = note.value("temperature", 1.0);
   p.alpha = note.value("alpha", 0.0);
@@ -132,8 +132,8 @@ TEST_P(LossOnIsa, agrees_with_pytorch) {
         EXPECT_LT(worst_error(got.dhead, recorded.at(name + ".dhead")), gradient_tolerance());
       };
       check();
-      if (problem.boundary != Boundary::hidden || !problem.with_teacher) continue;
-      problem.boundary = Boundary::logits;
+      if (problem.boundary != TeacherOutput::hidden || !problem.with_teacher) continue;
+      problem.boundary = TeacherOutput::logits;
       check();
     }
   }
@@ -174,7 +174,7 @@ TEST_P(LossOnIsa, two_runs_are_bitwise_equal) {
 
 TEST_P(LossOnIsa, bf16_teacher_logits_are_read_as_their_values) {
   LossProblem problem = small_problem();
-  problem.boundary = Boundary::logits;
+  problem.boundary = TeacherOutput::logits;
   for (double& value : problem.teacher_logits) value = static_cast<float>(bfloat16(static_cast<float>(value)));
   const LossAnswer wide = compute(problem, setup());
   problem.logits_dtype = DType::bf16;
@@ -286,7 +286,7 @@ TEST_P(LossOnIsa, a_teacher_like_the_student_diverges_by_nothing) {
   for (const Divergence divergence : {Divergence::forward_kl, Divergence::reverse_kl, Divergence::js}) {
     LossProblem problem = small_problem();
     problem.divergence = divergence;
-    problem.boundary = Boundary::hidden;
+    problem.boundary = TeacherOutput::hidden;
     problem.alpha = 1;
     problem.temperature = 2;
     problem.shared = problem.vocabulary;
@@ -308,9 +308,9 @@ TEST_P(LossOnIsa, naming_every_token_in_top_k_is_the_dense_divergence) {
     problem.divergence = divergence;
     problem.temperature = 1.7;
     problem.beta = 0.3;
-    problem.boundary = Boundary::logits;
+    problem.boundary = TeacherOutput::logits;
     const LossAnswer dense = compute(problem, setup());
-    problem.boundary = Boundary::top_k;
+    problem.boundary = TeacherOutput::top_k;
     problem.k = problem.shared;
     problem.teacher_values.clear();
     problem.teacher_indices.clear();
@@ -329,7 +329,7 @@ TEST_P(LossOnIsa, naming_every_token_in_top_k_is_the_dense_divergence) {
 
 TEST_P(LossOnIsa, tokens_of_a_top_k_teacher_outside_the_shared_vocabulary_are_left_out) {
   LossProblem problem = small_problem();
-  problem.boundary = Boundary::top_k;
+  problem.boundary = TeacherOutput::top_k;
   const LossAnswer before = compute(problem, setup());
   LossProblem wider = problem;
   wider.k = 6;
@@ -375,7 +375,7 @@ TEST_P(LossOnIsa, extreme_temperatures_and_logits_stay_finite) {
 
 TEST_P(LossOnIsa, the_ends_of_js_are_zero) {
   for (const double beta : {0.0, 1.0}) {
-    for (const Boundary boundary : {Boundary::hidden, Boundary::top_k}) {
+    for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::top_k}) {
       LossProblem problem = small_problem();
       problem.boundary = boundary;
       problem.divergence = Divergence::js;
@@ -439,7 +439,7 @@ TEST(Loss, gradients_agree_with_central_differences) {
 }
 
 TEST(Loss, native_bf16_products_give_the_losses_of_converted_ones) {
-  if (!native_bf16_supported()) GTEST_SKIP() << "this processor has no bf16 dot products";
+  if (!native_bf16_supported()) GTEST_SKIP() << "this CPU has no bf16 dot products";
   for (const auto& [boundary, divergence] : combinations()) {
     LossProblem problem = wide_problem();
     problem.boundary = boundary;
@@ -498,7 +498,7 @@ std::string verdict(const DistillationSettings& settings) {
 TEST(DistillationSettings, sound_ones_are_accepted) {
   DistillationSettings settings = valid_settings();
   EXPECT_EQ(verdict(settings), "accepted");
-  settings.boundary = Boundary::top_k;
+  settings.boundary = TeacherOutput::top_k;
   settings.divergence = Divergence::js;
   EXPECT_EQ(verdict(settings), "accepted");
   settings.divergence = Divergence::forward_kl;
@@ -521,11 +521,11 @@ TEST(DistillationSettings, each_unsound_one_is_named_with_a_way_out) {
   EXPECT_NE(with([](S& s) { s.divergence = Divergence::js, s.beta = 1; }).find("divergence = \"reverse_kl\""),
             std::string::npos);
   EXPECT_NE(with([](S& s) {
-              s.divergence = Divergence::reverse_kl, s.boundary = Boundary::top_k;
+              s.divergence = Divergence::reverse_kl, s.boundary = TeacherOutput::top_k;
             }).find("infinite with boundary = \"top_k\""),
             std::string::npos);
   EXPECT_NE(with([](S& s) { s.shared_vocabulary = 50300; }).find("use 1 to 50257"), std::string::npos);
-  EXPECT_NE(with([](S& s) { s.boundary = Boundary::top_k, s.top_k = 0; }).find("top_k = 0 must lie between 1"),
+  EXPECT_NE(with([](S& s) { s.boundary = TeacherOutput::top_k, s.top_k = 0; }).find("top_k = 0 must lie between 1"),
             std::string::npos);
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of the processor backend beyond what operators_test.cpp checks: panels, odd row counts, epilogues,
+// Products of the CPU backend beyond what operators_test.cpp checks: panels, odd row counts, epilogues,
 // repacking.
-#include "runtime/ops/cpu/matmul.hpp"
+#include "runtime/ops/cpu/products/matmul.hpp"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "runtime/ops/cpu/bf16_engine.hpp"
+#include "runtime/ops/cpu/products/bf16_engine.hpp"
 #include "tests/ops/owned_tensor.hpp"
 
 namespace maestro::cpu {
@@ -234,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(every_engine, Products, ::testing::ValuesIn(engines()),
                          [](const auto& engine) { return engine.param.name; });
 
 TEST(Bf16Engine, compiles_at_most_eleven_products_per_weight_whatever_the_rows) {
-  if (!native_bf16_supported()) GTEST_SKIP() << "this processor has no bf16 dot products";
+  if (!native_bf16_supported()) GTEST_SKIP() << "this CPU has no bf16 dot products";
   ScratchPool scratch;
   const cpu::Bf16Engine engine(scratch);
   const OwnedTensor w(DType::f32, {16, 8});

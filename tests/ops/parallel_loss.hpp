@@ -103,13 +103,13 @@ class ParallelLoss {
     Pending<LossSums> sums = LossSums();
     if (p_.with_teacher) {
       TeacherSignal signal{p_.boundary, {}, nullptr, {}, {}, {}, p_.teacher_vocabulary};
-      if (p_.boundary == Boundary::hidden) {
+      if (p_.boundary == TeacherOutput::hidden) {
         signal.hidden = tape.input(teacher_hidden.tensor());
         signal.head = teacher_head.parameter;
       }
-      if (p_.boundary == Boundary::logits) signal.logits = logits.tensor();
-      if (p_.boundary == Boundary::top_k) signal.values = values.tensor();
-      if (p_.boundary == Boundary::top_k) signal.indices = indices.tensor();
+      if (p_.boundary == TeacherOutput::logits) signal.logits = logits.tensor();
+      if (p_.boundary == TeacherOutput::top_k) signal.values = values.tensor();
+      if (p_.boundary == TeacherOutput::top_k) signal.indices = indices.tensor();
       const DistillationTerms terms{p_.divergence, p_.temperature, p_.alpha, p_.beta, p_.shared};
       sums = distillation_loss(tape, hidden, *head.parameter, signal, terms, loss, student,
                                part_of(p_.teacher_vocabulary, at.group));
@@ -125,7 +125,7 @@ class ParallelLoss {
     return answer;
   }
 
-  /// On a processor: of the whole vocabulary, and of every rank.
+  /// On a CPU: of the whole vocabulary, and of every rank.
   [[nodiscard]] Answer whole() const { return answer({processor_}); }
   [[nodiscard]] std::vector<Answer> over(std::int64_t ranks) const {
     std::vector<Answer> all(static_cast<std::size_t>(ranks));
@@ -208,12 +208,12 @@ struct Sizes {
 inline void PrintTo(const Sizes& of, std::ostream* out) {
   *out << of.name;
 }
-using Terms = std::tuple<Boundary, Divergence>;
+using Terms = std::tuple<TeacherOutput, Divergence>;
 inline const Terms every_terms[] = {
-    {Boundary::hidden, Divergence::forward_kl}, {Boundary::hidden, Divergence::reverse_kl},
-    {Boundary::hidden, Divergence::js},         {Boundary::logits, Divergence::forward_kl},
-    {Boundary::logits, Divergence::reverse_kl}, {Boundary::logits, Divergence::js},
-    {Boundary::top_k, Divergence::forward_kl},  {Boundary::top_k, Divergence::js},
+    {TeacherOutput::hidden, Divergence::forward_kl}, {TeacherOutput::hidden, Divergence::reverse_kl},
+    {TeacherOutput::hidden, Divergence::js},         {TeacherOutput::logits, Divergence::forward_kl},
+    {TeacherOutput::logits, Divergence::reverse_kl}, {TeacherOutput::logits, Divergence::js},
+    {TeacherOutput::top_k, Divergence::forward_kl},  {TeacherOutput::top_k, Divergence::js},
 };
 
 inline LossProblem problem_of(const Sizes& of, std::int64_t width = 6) {

@@ -122,7 +122,7 @@ TEST(LossOfNoRows, is_nothing) {
 TEST(LossOverManyBlocks, is_that_of_one_rank) {
   LossProblem p = problem_of({"", 300, 33000, 33100, 32990, 1}, 4);
   std::fill_n(p.targets.begin(), 130, -1.0);  // a whole block of the moved logits among them
-  for (const Boundary boundary : {Boundary::hidden, Boundary::logits}) {
+  for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits}) {
     p.boundary = boundary;
     p.divergence = Divergence::js;
     const ParallelLoss loss(p, {});

@@ -139,10 +139,10 @@ void add_some(Parameters& parameters) {
 TEST(Parameters, shared_moments_are_kept_for_their_range_alone_and_start_at_zero) {
   Parameters parameters;
   add_some(parameters);
-  EXPECT_FALSE(parameters.shares_moments());
+  EXPECT_FALSE(parameters.optimizer_sharded());
   EXPECT_EQ(parameters.kept_moments().count, 64U);
-  parameters.keep_moments({16, 32});
-  EXPECT_TRUE(parameters.shares_moments());
+  parameters.shard_optimizer_state({16, 32});
+  EXPECT_TRUE(parameters.optimizer_sharded());
   EXPECT_EQ(parameters.kept_moments().first, 16U);
   for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
     EXPECT_EQ(parameters.buffer(which).size(), 32U);
@@ -155,14 +155,14 @@ TEST(Parameters, shared_moments_are_kept_for_their_range_alone_and_start_at_zero
 TEST(Parameters, a_replica_offers_its_range_and_takes_the_values_of_the_others) {  // PA-4
   Parameters parameters;
   add_some(parameters);
-  parameters.keep_moments({16, 32});
-  parameters.offer(host_table(), ParameterBuffer::values);
+  parameters.shard_optimizer_state({16, 32});
+  parameters.stage_shard(host_table(), ParameterBuffer::values);
   for (std::size_t at = 0; at < 64; ++at) {
     const bool own = at >= 16 && at < 48;
     EXPECT_EQ(parameters.gradients()[at], own ? static_cast<float>(at) : 0.0F) << at;
     parameters.gradients()[at] = 100.0F + static_cast<float>(at);  // of the others; one's own is known
   }
-  parameters.take_values(host_table());
+  parameters.load_gathered_values(host_table());
   for (std::size_t at = 0; at < 64; ++at) {
     const bool own = at >= 16 && at < 48;
     EXPECT_EQ(parameters.values()[at], static_cast<float>(at) + (own ? 0.0F : 100.0F)) << at;
@@ -173,11 +173,11 @@ TEST(Parameters, a_replica_offers_its_range_and_takes_the_values_of_the_others) 
 TEST(Parameters, moments_go_out_and_in_by_way_of_the_gradients) {  // PA-4
   Parameters parameters;
   add_some(parameters);
-  parameters.keep_moments({16, 32});
+  parameters.shard_optimizer_state({16, 32});
   for (std::size_t at = 0; at < 64; ++at) parameters.gradients()[at] = static_cast<float>(at);
-  parameters.take_moments(ParameterBuffer::second_moments);
+  parameters.load_gathered_moments(ParameterBuffer::second_moments);
   for (const float gradient : parameters.gradients()) EXPECT_EQ(gradient, 0);
-  parameters.offer(host_table(), ParameterBuffer::second_moments);
+  parameters.stage_shard(host_table(), ParameterBuffer::second_moments);
   for (std::size_t at = 0; at < 32; ++at) {
     EXPECT_EQ(parameters.second_moments()[at], static_cast<float>(at + 16));
     EXPECT_EQ(parameters.gradients()[at + 16], static_cast<float>(at + 16));
@@ -190,18 +190,18 @@ TEST(Parameters, moments_go_out_and_in_by_way_of_the_gradients) {  // PA-4
 TEST(Parameters, a_replica_may_keep_no_moments_and_a_frozen_one_has_none_to_share) {
   Parameters parameters;
   add_some(parameters);
-  parameters.keep_moments({64, 0});
-  EXPECT_TRUE(parameters.shares_moments());
+  parameters.shard_optimizer_state({64, 0});
+  EXPECT_TRUE(parameters.optimizer_sharded());
   EXPECT_TRUE(parameters.first_moments().empty());
-  parameters.offer(host_table(), ParameterBuffer::first_moments);
+  parameters.stage_shard(host_table(), ParameterBuffer::first_moments);
   std::ranges::fill(parameters.gradients(), 3.0F);
-  parameters.take_values(host_table());
+  parameters.load_gathered_values(host_table());
   for (const float value : parameters.values()) EXPECT_EQ(value, 3);
   Parameters frozen;
   frozen.add(counted("weight", {2, 8}, true));
   frozen.allocate(false);
-  frozen.keep_moments({0, 16});
-  EXPECT_FALSE(frozen.shares_moments());
+  frozen.shard_optimizer_state({0, 16});
+  EXPECT_FALSE(frozen.optimizer_sharded());
   EXPECT_EQ(frozen.kept_moments().count, 0U);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/cpu/top_k.hpp"
+#include "runtime/ops/cpu/losses/top_k.hpp"
 
 #include <gtest/gtest.h>
 

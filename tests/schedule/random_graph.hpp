@@ -43,19 +43,19 @@ class RandomSpreads {
     const std::int64_t tensor = equal_tensor_ > 0 ? equal_tensor_ : draw(*random_, 1, limits_->tensor);
     return {tensor, draw(*random_, 1, limits_->context)};
   }
-  Spread output() {
-    if (!cut_) return Spread::context_rows;
-    if (equal_tensor_ > 0 && (*random_)() % 2 == 0) return Spread::vocabulary;
+  Sharding output() {
+    if (!cut_) return Sharding::context_rows;
+    if (equal_tensor_ > 0 && (*random_)() % 2 == 0) return Sharding::vocabulary;
     return row_spread();
   }
-  Spread input(Spread output) {
-    if (!cut_ || output == Spread::vocabulary) return output;
+  Sharding input(Sharding output) {
+    if (!cut_ || output == Sharding::vocabulary) return output;
     return row_spread();
   }
 
  private:
-  Spread row_spread() {
-    constexpr std::array kinds{Spread::whole, Spread::context_rows, Spread::rank_rows};
+  Sharding row_spread() {
+    constexpr std::array kinds{Sharding::replicated, Sharding::context_rows, Sharding::rank_rows};
     return kinds[(*random_)() % kinds.size()];
   }
   Generator* random_;
@@ -98,7 +98,7 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
       const Axis from = producer == 0 ? axis : axes[static_cast<std::size_t>(producer)];
       const bool patches = producer == 0 && by_patches;
       const GraphNode& sender = graph.nodes()[static_cast<std::size_t>(producer)];
-      const Spread spread = spreads.input(sender.ports.outputs[patches ? 1 : 0].spread);
+      const Sharding spread = spreads.input(sender.ports.outputs[patches ? 1 : 0].spread);
       node.ports.inputs.push_back({"i" + std::to_string(producer), DType::f32, 1, true, from != axis, from, spread});
     }
     node.ports.outputs.push_back({"out", DType::f32, 1, true, false, axis, spreads.output()});

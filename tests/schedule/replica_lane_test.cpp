@@ -27,7 +27,7 @@ LaneOptions trained(std::int64_t max_in_flight, bool awaits_gradient = true) {
 MicroBatchPlan batch_of(std::uint32_t index, bool gradient, Pass pass = Pass::train, std::uint32_t ranks = 1) {
   MicroBatchPlan plan;
   plan.index = index;
-  plan.backward_rank = index;
+  plan.backward_order = index;
   plan.pass = pass;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) plan.arrivals.push_back({input_edge, false, index, {}, rank});
   if (!gradient || pass != Pass::train) return plan;
@@ -35,8 +35,8 @@ MicroBatchPlan batch_of(std::uint32_t index, bool gradient, Pass pass = Pass::tr
   return plan;
 }
 
-LaneMark end_of(std::uint64_t step) {
-  LaneMark mark;
+StepBoundary end_of(std::uint64_t step) {
+  StepBoundary mark;
   mark.step = StepId(step);
   return mark;
 }
@@ -162,7 +162,7 @@ TEST(ReplicaLane, backward_passes_follow_their_ranks_and_slots_retire_out_of_ord
   ReplicaLane lane(trained(2));
   for (std::uint32_t index = 0; index < 2; ++index) {
     MicroBatchPlan plan = batch_of(index, true);
-    plan.backward_rank = 1 - index;
+    plan.backward_order = 1 - index;
     lane.enqueue(plan);
     lane.arrived(input_edge, false, index);
     ASSERT_EQ(lane.next(all_free)->kind, Kind::forward);
@@ -272,7 +272,7 @@ class RandomLane {
       for (const std::uint32_t rank : ranks) {
         order_[first + rank] = index;
         tokens_.push_back({batch_of(index, awaits_, pass, devices_), 0});
-        tokens_.back().batch.backward_rank = rank;
+        tokens_.back().batch.backward_order = rank;
         send(input_edge, index++);
       }
       tokens_.push_back({{}, step});

@@ -18,19 +18,19 @@ using testing::draw;
 using testing::Generator;
 
 using Batches = std::vector<std::vector<SampleRef>>;
-constexpr std::array spreads{Spread::whole, Spread::context_rows, Spread::rank_rows, Spread::vocabulary};
+constexpr std::array spreads{Sharding::replicated, Sharding::context_rows, Sharding::rank_rows, Sharding::vocabulary};
 
 /// What one row of a rank's tensor is: where it is from, and which columns of it.
 struct RowIdentity {
   std::uint32_t place = 0;
   std::int64_t position = 0;
-  std::int64_t columns = 0;  ///< tensor index under Spread::vocabulary
+  std::int64_t columns = 0;  ///< tensor index under Sharding::vocabulary
   friend bool operator==(const RowIdentity&, const RowIdentity&) = default;
 };
 
 std::vector<RowIdentity> held_by(std::span<const SampleRef> batch, Axis axis, const ReshardEnd& end,
                                  std::int64_t rank) {
-  const std::int64_t columns = end.spread == Spread::vocabulary ? end.layout.tensor_of(rank) : 0;
+  const std::int64_t columns = end.spread == Sharding::vocabulary ? end.layout.tensor_of(rank) : 0;
   std::vector<RowIdentity> all;
   for (const SampleRef& sample : batch) {
     for (std::int64_t position = 0; position < sample.rows(axis); ++position) {
@@ -117,11 +117,11 @@ struct RandomEdge {
     request.sender = random_end(random);
     request.receiver = random_end(random);
     const bool by_vocabulary =
-        request.sender.spread == Spread::vocabulary || request.receiver.spread == Spread::vocabulary;
+        request.sender.spread == Sharding::vocabulary || request.receiver.spread == Sharding::vocabulary;
     if (by_vocabulary && random() % 2 == 0) {
       request.sender.layout.tensor = request.receiver.layout.tensor = 1;
     } else if (by_vocabulary) {
-      request.sender.spread = request.receiver.spread = Spread::vocabulary;
+      request.sender.spread = request.receiver.spread = Sharding::vocabulary;
       request.receiver.layout.tensor = request.sender.layout.tensor;
     }
     request.senders.assign(senders.begin(), senders.end());
@@ -165,7 +165,7 @@ struct RandomEdge {
 constexpr std::uint64_t random_edges = 20'000;
 
 TEST(Reshard, every_row_reaches_the_ranks_that_hold_it_once_under_random_layouts_and_cuts) {  // RP-1, RP-2, RP-4
-  std::set<std::pair<Spread, Spread>> pairs;
+  std::set<std::pair<Sharding, Sharding>> pairs;
   for (std::uint64_t seed = 1; seed <= random_edges; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Generator random(seed);
@@ -254,12 +254,12 @@ TEST(Reshard, no_rank_gets_or_sends_more_pieces_than_slots_and_blocks_have_room_
 }
 
 TEST(Reshard, a_slot_has_room_for_a_piece_of_every_part_of_every_sample) {
-  const ReshardEnd by_rank{{2, 3}, Spread::rank_rows};
+  const ReshardEnd by_rank{{2, 3}, Sharding::rank_rows};
   EXPECT_EQ(max_pieces_of(by_rank, 4, 100), 24);
   EXPECT_EQ(max_pieces_of(by_rank, 4, 5), 20);  // a piece has a row
-  EXPECT_EQ(max_pieces_of({{2, 3}, Spread::context_rows}, 4, 100), 12);
-  EXPECT_EQ(max_pieces_of({{2, 3}, Spread::vocabulary}, 4, 100), 12);
-  EXPECT_EQ(max_pieces_of({{2, 3}, Spread::whole}, 4, 100), 4);
+  EXPECT_EQ(max_pieces_of({{2, 3}, Sharding::context_rows}, 4, 100), 12);
+  EXPECT_EQ(max_pieces_of({{2, 3}, Sharding::vocabulary}, 4, 100), 12);
+  EXPECT_EQ(max_pieces_of({{2, 3}, Sharding::replicated}, 4, 100), 4);
   EXPECT_EQ(max_pieces_of({}, 4, 100), 4);
   EXPECT_EQ(max_pieces_of(by_rank, 4, 0), 1);
   EXPECT_EQ(max_pieces_from(by_rank, 4), 24);
@@ -301,33 +301,33 @@ using Pieces = std::vector<std::vector<ReshardPiece>>;  // by receiving rank
 
 TEST(Reshard, two_tensor_ranks_send_their_halves_to_one) {
   const Batches four = counted(4, 4);  // 10 rows
-  EXPECT_EQ(NamedEdge(four, four, {{2, 1}, Spread::rank_rows}, {}).pieces(),
+  EXPECT_EQ(NamedEdge(four, four, {{2, 1}, Sharding::rank_rows}, {}).pieces(),
             (Pieces{{{0, 0, 0, 0, 5}, {0, 1, 0, 5, 5}}}));
   // Rows that both hold come from one of them.
-  EXPECT_EQ(NamedEdge(four, four, {{2, 1}, Spread::context_rows}, {}).pieces(), (Pieces{{{0, 0, 0, 0, 10}}}));
+  EXPECT_EQ(NamedEdge(four, four, {{2, 1}, Sharding::context_rows}, {}).pieces(), (Pieces{{{0, 0, 0, 0, 10}}}));
 }
 
 TEST(Reshard, two_context_ranks_send_all_rows_to_both_tensor_ranks_and_own_rows_to_their_own) {
   const Batches four = counted(4, 4);
-  const ReshardEnd context{{1, 2}, Spread::context_rows};
+  const ReshardEnd context{{1, 2}, Sharding::context_rows};
   const std::vector<ReshardPiece> both{{0, 0, 0, 0, 5}, {0, 1, 0, 5, 5}};
-  EXPECT_EQ(NamedEdge(four, four, context, {{2, 1}, Spread::context_rows}).pieces(), (Pieces{both, both}));
-  EXPECT_EQ(NamedEdge(four, four, context, {{2, 1}, Spread::rank_rows}).pieces(),
+  EXPECT_EQ(NamedEdge(four, four, context, {{2, 1}, Sharding::context_rows}).pieces(), (Pieces{both, both}));
+  EXPECT_EQ(NamedEdge(four, four, context, {{2, 1}, Sharding::rank_rows}).pieces(),
             (Pieces{{{0, 0, 0, 0, 5}}, {{0, 1, 0, 0, 5}}}));
 }
 
 TEST(Reshard, a_micro_batch_of_eight_feeds_three_smaller_ones) {
-  const NamedEdge edge(counted(8, 8), counted(8, 3), {{2, 1}, Spread::rank_rows}, {});  // 36 rows: 18 on each rank
-  EXPECT_EQ(edge.pieces(0), (Pieces{{{0, 0, 0, 0, 6}}}));                               // 1 + 2 + 3
-  EXPECT_EQ(edge.pieces(1), (Pieces{{{0, 0, 6, 0, 12}, {0, 1, 0, 12, 3}}}));            // 4 + 5 + 6
-  EXPECT_EQ(edge.pieces(2), (Pieces{{{0, 1, 3, 0, 15}}}));                              // 7 + 8
+  const NamedEdge edge(counted(8, 8), counted(8, 3), {{2, 1}, Sharding::rank_rows}, {});  // 36 rows: 18 on each rank
+  EXPECT_EQ(edge.pieces(0), (Pieces{{{0, 0, 0, 0, 6}}}));                                 // 1 + 2 + 3
+  EXPECT_EQ(edge.pieces(1), (Pieces{{{0, 0, 6, 0, 12}, {0, 1, 0, 12, 3}}}));              // 4 + 5 + 6
+  EXPECT_EQ(edge.pieces(2), (Pieces{{{0, 1, 3, 0, 15}}}));                                // 7 + 8
 }
 
 TEST(Reshard, a_rank_without_rows_gets_nothing) {  // RP-2
   const Batches one = counted(1, 1);               // 1 row
-  EXPECT_EQ(NamedEdge(one, one, {}, {{2, 2}, Spread::rank_rows}).pieces(), (Pieces{{}, {}, {}, {{0, 0, 0, 0, 1}}}));
+  EXPECT_EQ(NamedEdge(one, one, {}, {{2, 2}, Sharding::rank_rows}).pieces(), (Pieces{{}, {}, {}, {{0, 0, 0, 0, 1}}}));
   const Batches none{{{SampleId(0), 0, 0, 0, 0}}};
-  EXPECT_EQ(NamedEdge(none, none, {}, {{2, 1}, Spread::whole}).pieces(), (Pieces{{}, {}}));
+  EXPECT_EQ(NamedEdge(none, none, {}, {{2, 1}, Sharding::replicated}).pieces(), (Pieces{{}, {}}));
 }
 
 /// Sending rank by receiving rank, where each receiving rank has one piece.
@@ -343,8 +343,8 @@ std::vector<std::uint32_t> senders_of(ReshardEnd sender, ReshardEnd receiver) {
 
 TEST(Reshard, receiving_ranks_go_round_the_ranks_that_hold_the_same_rows) {  // RP-3
   using Ranks = std::vector<std::uint32_t>;
-  const auto whole = [](Layout layout) { return ReshardEnd{layout, Spread::whole}; };
-  const auto context = [](Layout layout) { return ReshardEnd{layout, Spread::context_rows}; };
+  const auto whole = [](Layout layout) { return ReshardEnd{layout, Sharding::replicated}; };
+  const auto context = [](Layout layout) { return ReshardEnd{layout, Sharding::context_rows}; };
   EXPECT_EQ(senders_of(whole({2, 2}), whole({2, 2})), (Ranks{0, 1, 2, 3}));
   EXPECT_EQ(senders_of(whole({1, 2}), whole({2, 2})), (Ranks{0, 1, 0, 1}));
   EXPECT_EQ(senders_of(whole({4, 1}), context({1, 4})), (Ranks{0, 1, 2, 3}));
@@ -362,9 +362,9 @@ TEST(Reshard, traffic_counts_what_every_rank_receives_and_what_stays_on_a_rank) 
     return std::pair(made.moved, made.same_rank);
   };
   EXPECT_EQ(traffic({}, {}), std::pair(10L, 10L));
-  EXPECT_EQ(traffic({}, {{2, 1}, Spread::rank_rows}), std::pair(10L, 5L));
-  EXPECT_EQ(traffic({}, {{2, 1}, Spread::whole}), std::pair(20L, 10L));
-  EXPECT_EQ(traffic({{1, 2}, Spread::context_rows}, {{2, 1}, Spread::context_rows}), std::pair(20L, 10L));
+  EXPECT_EQ(traffic({}, {{2, 1}, Sharding::rank_rows}), std::pair(10L, 5L));
+  EXPECT_EQ(traffic({}, {{2, 1}, Sharding::replicated}), std::pair(20L, 10L));
+  EXPECT_EQ(traffic({{1, 2}, Sharding::context_rows}, {{2, 1}, Sharding::context_rows}), std::pair(20L, 10L));
 }
 
 }  // namespace

@@ -47,9 +47,9 @@ StepPlannerOptions options_of(const SectionGraph& graph, std::string_view policy
 using Row = std::tuple<std::uint32_t, std::int64_t, std::int64_t>;
 
 /// What one rank of the section's replica holds.
-std::vector<Row> rows_of(const MicroBatchPlan& batch, Axis axis, const Layout& layout, Spread spread,
+std::vector<Row> rows_of(const MicroBatchPlan& batch, Axis axis, const Layout& layout, Sharding spread,
                          std::int64_t rank) {
-  const std::int64_t columns = spread == Spread::vocabulary ? layout.tensor_of(rank) : 0;
+  const std::int64_t columns = spread == Sharding::vocabulary ? layout.tensor_of(rank) : 0;
   std::vector<Row> rows;
   for (const SampleRef& sample : batch.samples) {
     for (std::int64_t position = 0; position < sample.rows(axis); ++position) {
@@ -96,7 +96,7 @@ class PlanCheck {
   /// The rows of an edge that one rank of the section at one of its ends holds.
   [[nodiscard]] std::vector<Row> rows_at(const MicroBatchPlan& batch, EdgeId id, std::uint32_t rank) const {
     const GraphEdge& edge = graph_->edge(id);
-    const Spread spread = batch.section == edge.from ? edge.from_spread : edge.to_spread;
+    const Sharding spread = batch.section == edge.from ? edge.from_spread : edge.to_spread;
     return rows_of(batch, edge.axis, graph_->node(batch.section).layout, spread, rank);
   }
 
@@ -179,7 +179,7 @@ class PlanCheck {
       backward.push_back(&batch);
     }
     std::stable_sort(backward.begin(), backward.end(),
-                     [](const auto* a, const auto* b) { return a->backward_rank < b->backward_rank; });
+                     [](const auto* a, const auto* b) { return a->backward_order < b->backward_order; });
     for (const MicroBatchPlan* batch : backward) {
       for (const ArrivalPlan& arrival : batch->arrivals) {
         if (arrival.gradient) sequence_is_next(*batch, arrival, counters);
@@ -273,7 +273,7 @@ struct Side {
   std::int64_t replicas = 1;
   std::int64_t micro_batch = 1;
   Layout layout = {};
-  Spread spread = Spread::rank_rows;
+  Sharding spread = Sharding::rank_rows;
 };
 
 struct NamedEdge {
@@ -342,7 +342,7 @@ INSTANTIATE_TEST_SUITE_P(
                       NamedEdge{"two_context_ranks_to_two_tensor_ranks", {1, 2, {1, 2}}, {1, 2, {2, 1}}},
                       NamedEdge{"micro_batches_of_eight_to_three", {2, 8}, {3, 3}},
                       NamedEdge{"all_at_once", {3, 8, {1, 2}}, {2, 3, {4, 2}}},
-                      NamedEdge{"logits", {2, 4, {2, 1}, Spread::vocabulary}, {3, 3, {2, 2}, Spread::vocabulary}}),
+                      NamedEdge{"logits", {2, 4, {2, 1}, Sharding::vocabulary}, {3, 3, {2, 2}, Sharding::vocabulary}}),
     [](const auto& made) { return made.param.name; });
 
 TEST(StepPlanner, equal_steps_share_one_plan) {

@@ -60,7 +60,7 @@ TEST_P(DecoderReference, loss_is_that_of_transformers) {
 }
 
 TEST_P(DecoderReference, logits_are_those_of_transformers) {
-  DecoderTrunk trunk(bench.context("teacher", false), {config, Boundary::logits, 1, {}});
+  DecoderTrunk trunk(bench.context("teacher", false), {config, TeacherOutput::logits, 1, {}});
   load_weights(trunk, folder).or_throw();
   const Batch samples = batch();
   MicroBatch pass(bench, trunk, samples, Pass::evaluate);

@@ -79,7 +79,7 @@ TEST_P(DecoderFamilies, two_micro_batches_between_forward_and_backward_do_not_di
 }
 
 TEST_P(DecoderFamilies, samples_do_not_see_each_other) {
-  DecoderTrunk trunk(bench.context("trunk", false), {config(), Boundary::hidden, 1, {}});
+  DecoderTrunk trunk(bench.context("trunk", false), {config(), TeacherOutput::hidden, 1, {}});
   const Batch alone({batch.tokens.begin() + 10, batch.tokens.end()}, {batch.targets.begin() + 10, batch.targets.end()},
                     {0, 12});
   MicroBatch packed(bench, trunk, batch, Pass::evaluate), single(bench, trunk, alone, Pass::evaluate);
@@ -113,7 +113,7 @@ TEST_P(DecoderFamilies, bf16_follows_fp32) {
 }
 
 TEST_P(DecoderFamilies, a_frozen_section_computes_the_same_and_refuses_nothing_else) {
-  DecoderTrunk trunk(bench.context("teacher", false), {config(), Boundary::logits, 1, {}});
+  DecoderTrunk trunk(bench.context("teacher", false), {config(), TeacherOutput::logits, 1, {}});
   MicroBatch before(bench, trunk, batch, Pass::evaluate);
   before.forward();
   trunk.freeze();
@@ -150,7 +150,7 @@ TEST(DecoderTrunk, with_a_head_in_another_section_equals_the_whole_model) {
     const DecoderConfig config = tiny(family, false);
     const Batch batch = Batch::random(5, {9, 1, 12}, 37);
     DecoderLm whole(bench.context("lm", true), {config, {}});
-    DecoderTrunk trunk(bench.context("trunk", true), {config, Boundary::hidden, 1, {}});
+    DecoderTrunk trunk(bench.context("trunk", true), {config, TeacherOutput::hidden, 1, {}});
     LanguageModelHead head(bench.context("head", true), {config, {}});
     copy_parameters(whole, trunk);
     copy_parameters(whole, head);
@@ -173,8 +173,8 @@ TEST(DecoderTrunk, with_a_head_in_another_section_equals_the_whole_model) {
 TEST(DecoderTrunk, top_k_is_the_largest_logits_in_order) {
   Bench bench;
   const Batch batch = Batch::random(5, {12, 12, 12, 12, 12, 12, 3}, 37);  // more rows than one block of logits
-  DecoderTrunk all(bench.context("teacher", false), {tiny("gpt2", true), Boundary::logits, 1, {}});
-  DecoderTrunk few(bench.context("teacher", false), {tiny("gpt2", true), Boundary::top_k, 5, {}});
+  DecoderTrunk all(bench.context("teacher", false), {tiny("gpt2", true), TeacherOutput::logits, 1, {}});
+  DecoderTrunk few(bench.context("teacher", false), {tiny("gpt2", true), TeacherOutput::top_k, 5, {}});
   MicroBatch logits(bench, all, batch, Pass::evaluate), top(bench, few, batch, Pass::evaluate);
   logits.forward();
   top.forward();
@@ -195,7 +195,7 @@ TEST(DecoderTrunk, top_k_is_the_largest_logits_in_order) {
 TEST(DecoderTrunk, a_frozen_tied_head_is_packed_before_forward_passes_share_it) {
   Bench bench;
   Batch batch = Batch::random(5, {9, 1, 12}, 36);  // token 36 of 37 is never read
-  const DecoderTrunk::Options options{tiny("gpt2", true), Boundary::logits, 1, {}};
+  const DecoderTrunk::Options options{tiny("gpt2", true), TeacherOutput::logits, 1, {}};
   DecoderTrunk live(bench.context("teacher", false), options), frozen(bench.context("teacher", false), options);
   frozen.freeze();
   // Unannounced: a head that was packed only now would show it.
@@ -208,13 +208,17 @@ TEST(DecoderTrunk, a_frozen_tied_head_is_packed_before_forward_passes_share_it) 
 
 TEST(DecoderTrunk, only_hidden_states_can_be_trained_through) {
   Bench bench;
-  const auto build = [&] { DecoderTrunk(bench.context("t", true), {tiny("gpt2", true), Boundary::logits, 1, {}}); };
+  const auto build = [&] {
+    DecoderTrunk(bench.context("t", true), {tiny("gpt2", true), TeacherOutput::logits, 1, {}});
+  };
   EXPECT_NE(error_of(build).find("boundary = \"hidden\""), std::string::npos) << error_of(build);
 }
 
 TEST(DecoderTrunk, a_top_k_beyond_the_vocabulary_is_refused_with_both_numbers) {
   Bench bench;
-  const auto build = [&] { DecoderTrunk(bench.context("t", false), {tiny("gpt2", true), Boundary::top_k, 38, {}}); };
+  const auto build = [&] {
+    DecoderTrunk(bench.context("t", false), {tiny("gpt2", true), TeacherOutput::top_k, 38, {}});
+  };
   EXPECT_EQ(error_of(build), "t: top_k = 38 must lie between 1 and the vocabulary of 37");
 }
 
@@ -303,7 +307,7 @@ TEST(DecoderCost, counts_products_attention_and_head) {
   const double head = 2.0 * 10 * 16 * 37;
   const DecoderConfig config = tiny("llama", false);
   EXPECT_DOUBLE_EQ(DecoderLm(bench.context("lm", true), {config, {}}).cost({10}).flops, 2 * (products + scores) + head);
-  EXPECT_DOUBLE_EQ(DecoderTrunk(bench.context("t", true), {config, Boundary::hidden, 1, {}}).cost({10}).flops,
+  EXPECT_DOUBLE_EQ(DecoderTrunk(bench.context("t", true), {config, TeacherOutput::hidden, 1, {}}).cost({10}).flops,
                    2 * (products + scores));
   EXPECT_DOUBLE_EQ(LanguageModelHead(bench.context("h", true), {config, {}}).cost({10}).flops, head);
 }
@@ -312,7 +316,7 @@ TEST(DecoderCost, kept_bytes_are_near_what_the_arena_holds_between_forward_and_b
   Bench bench;
   const Batch batch = Batch::random(5, {12}, 37);
   for (const char* family : {"gpt2", "llama"}) {
-    DecoderTrunk trunk(bench.context("t", true), {tiny(family, false), Boundary::hidden, 1, {}});
+    DecoderTrunk trunk(bench.context("t", true), {tiny(family, false), TeacherOutput::hidden, 1, {}});
     MicroBatch pass(bench, trunk, batch);
     pass.forward();
     const auto held = static_cast<double>(bench.arena.used_bytes());

@@ -39,7 +39,7 @@ DecoderConfig teacher_shape(bool tied = false) {
   return config;
 }
 
-DistilledDecoder::Options options(Boundary boundary, Divergence divergence) {
+DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence) {
   DistilledDecoder::Options options;
   options.decoder = student_shape();
   options.divergence = divergence;
@@ -83,7 +83,7 @@ std::string error_of(const std::function<void()>& action) {
   return "no error";
 }
 
-class DistillationCases : public ::testing::TestWithParam<std::pair<Boundary, Divergence>> {
+class DistillationCases : public ::testing::TestWithParam<std::pair<TeacherOutput, Divergence>> {
  protected:
   Bench bench;
   Batch batch = Batch::random(5, {9, 1, 12}, tokens);
@@ -129,28 +129,30 @@ TEST_P(DistillationCases, the_ports_match_the_teachers) {
   }
 }
 
-std::string case_name(const ::testing::TestParamInfo<std::pair<Boundary, Divergence>>& test) {
+std::string case_name(const ::testing::TestParamInfo<std::pair<TeacherOutput, Divergence>>& test) {
   const char* boundaries[] = {"hidden", "logits", "top_k"};
   const char* divergences[] = {"forward_kl", "reverse_kl", "js"};
   return std::string(boundaries[static_cast<int>(test.param.first)]) + "_" +
          divergences[static_cast<int>(test.param.second)];
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    cases, DistillationCases,
-    ::testing::Values(std::pair{Boundary::hidden, Divergence::forward_kl},
-                      std::pair{Boundary::hidden, Divergence::reverse_kl}, std::pair{Boundary::hidden, Divergence::js},
-                      std::pair{Boundary::logits, Divergence::forward_kl},
-                      std::pair{Boundary::logits, Divergence::reverse_kl}, std::pair{Boundary::logits, Divergence::js},
-                      std::pair{Boundary::top_k, Divergence::forward_kl}, std::pair{Boundary::top_k, Divergence::js}),
-    case_name);
+INSTANTIATE_TEST_SUITE_P(cases, DistillationCases,
+                         ::testing::Values(std::pair{TeacherOutput::hidden, Divergence::forward_kl},
+                                           std::pair{TeacherOutput::hidden, Divergence::reverse_kl},
+                                           std::pair{TeacherOutput::hidden, Divergence::js},
+                                           std::pair{TeacherOutput::logits, Divergence::forward_kl},
+                                           std::pair{TeacherOutput::logits, Divergence::reverse_kl},
+                                           std::pair{TeacherOutput::logits, Divergence::js},
+                                           std::pair{TeacherOutput::top_k, Divergence::forward_kl},
+                                           std::pair{TeacherOutput::top_k, Divergence::js}),
+                         case_name);
 
 TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12}, tokens);
   for (const bool tied : {true, false}) {
     double kl[3], teacher_ce[2];
-    for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+    for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
       auto settings = options(boundary, Divergence::forward_kl);
       settings.teacher.decoder = teacher_shape(tied);
       settings.top_k = tokens;  // then top-k leaves nothing out
@@ -158,7 +160,7 @@ TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
       const Teacher teacher(bench, settings, batch);
       kl[static_cast<int>(boundary)] = evaluate(bench, student, batch, teacher.connect(), "kl");
       const auto measured = [&] { return evaluate(bench, student, batch, teacher.connect(), "teacher_ce"); };
-      if (boundary == Boundary::top_k) {
+      if (boundary == TeacherOutput::top_k) {
         EXPECT_THROW((void)measured(), std::out_of_range);  // not known: no figure, rather than 0
       } else {
         teacher_ce[static_cast<int>(boundary)] = measured();
@@ -182,7 +184,7 @@ TEST(DistilledDecoder, loads_the_teachers_output_layer_from_its_folder) {
       return std::vector<std::int32_t>(values.begin(), values.end());
     };
     const Batch batch(integers("tokens"), integers("targets"), integers("offsets"));
-    auto settings = options(Boundary::hidden, Divergence::forward_kl);
+    auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
     settings.decoder.vocabulary = 61;
     settings.decoder.positions = 16;
     settings.teacher.decoder = read_hf_config(reference_folder(model)).value_or_throw();
@@ -198,7 +200,7 @@ TEST(DistilledDecoder, loads_the_teachers_output_layer_from_its_folder) {
 
 TEST(DistilledDecoder, a_teacher_folder_of_another_shape_is_refused_naming_the_key) {
   Bench bench;
-  auto settings = options(Boundary::hidden, Divergence::forward_kl);
+  auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
   settings.teacher.decoder = read_hf_config(reference_folder("llama_untied")).value_or_throw();
   settings.teacher.decoder.vocabulary = 64;
   settings.teacher.weights = reference_folder("llama_untied").string();
@@ -208,7 +210,7 @@ TEST(DistilledDecoder, a_teacher_folder_of_another_shape_is_refused_naming_the_k
 
 TEST(DistilledDecoder, the_teachers_layer_is_neither_trained_nor_stored) {
   Bench bench;
-  DistilledDecoder student(bench.context("student", true), options(Boundary::hidden, Divergence::js));
+  DistilledDecoder student(bench.context("student", true), options(TeacherOutput::hidden, Divergence::js));
   DecoderLm plain(bench.context("student", true), {student_shape(), {}});
   EXPECT_EQ(student.parameters().elements(), plain.parameters().elements());
   EXPECT_TRUE(std::ranges::equal(student.parameters().values(), plain.parameters().values()));
@@ -219,7 +221,7 @@ TEST(DistilledDecoder, the_teachers_layer_is_neither_trained_nor_stored) {
 TEST(DistilledDecoder, with_alpha_zero_is_a_plain_language_model) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 12}, tokens);
-  auto settings = options(Boundary::hidden, Divergence::forward_kl);
+  auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
   settings.alpha = 0;
   DistilledDecoder student(bench.context("student", true), settings);
   DecoderLm plain(bench.context("student", true), {student_shape(), {}});
@@ -233,7 +235,7 @@ TEST(DistilledDecoder, with_alpha_zero_is_a_plain_language_model) {
 TEST(DistilledDecoder, a_bf16_teacher_sends_bf16_hidden_states) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 12}, tokens);
-  auto settings = options(Boundary::hidden, Divergence::forward_kl);
+  auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
   DistilledDecoder exact(bench.context("student", false), settings);
   const Teacher exact_teacher(bench, settings, batch);
   settings.teacher.precision = DType::bf16;
@@ -247,7 +249,7 @@ TEST(DistilledDecoder, a_bf16_teacher_sends_bf16_hidden_states) {
 TEST(DistilledDecoder, rows_of_padding_do_not_matter) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 12}, tokens);
-  auto settings = options(Boundary::hidden, Divergence::forward_kl);
+  auto settings = options(TeacherOutput::hidden, Divergence::forward_kl);
   settings.decoder.vocabulary = 48;
   settings.decoder.tied = false;
   DistilledDecoder student(bench.context("student", true), settings);
@@ -277,7 +279,7 @@ double plain_cross_entropy(Bench& bench, Section& student, DecoderConfig config,
 TEST(DistilledDecoder, reports_the_cross_entropy_of_its_whole_table_and_learns_not_to_choose_rows_without_a_token) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 12}, tokens);
-  for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+  for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
     auto settings = options(boundary, Divergence::forward_kl);
     settings.decoder.vocabulary = 48;
     settings.decoder.tied = false;
@@ -302,7 +304,7 @@ TEST(DistilledDecoder, reports_the_cross_entropy_of_its_whole_table_and_learns_n
 TEST(DistilledDecoder, a_top_k_teacher_chooses_among_the_tokens_of_the_corpus) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 12}, tokens);
-  auto settings = options(Boundary::top_k, Divergence::forward_kl);
+  auto settings = options(TeacherOutput::top_k, Divergence::forward_kl);
   settings.teacher.decoder.vocabulary = 64;
   DecoderTrunk teacher(bench.context("teacher", false),
                        {settings.teacher.decoder, settings.boundary, settings.top_k, settings.data});
@@ -326,7 +328,7 @@ TEST(DistilledDecoder, a_top_k_teacher_chooses_among_the_tokens_of_the_corpus) {
 TEST(DistilledDecoder, options_out_of_range_are_refused_by_name) {
   Bench bench;
   const auto build = [&](const std::function<void(DistilledDecoder::Options&)>& change) {
-    auto settings = options(Boundary::top_k, Divergence::forward_kl);
+    auto settings = options(TeacherOutput::top_k, Divergence::forward_kl);
     change(settings);
     return error_of([&] { DistilledDecoder(bench.context("student", false), settings); });
   };
@@ -346,8 +348,8 @@ TEST(DistilledDecoder, options_out_of_range_are_refused_by_name) {
 
 TEST(DistilledDecoder, counts_the_teachers_output_layer_where_it_is_computed) {
   Bench bench;
-  const DistilledDecoder hidden(bench.context("s", true), options(Boundary::hidden, Divergence::js));
-  const DistilledDecoder logits(bench.context("s", true), options(Boundary::logits, Divergence::js));
+  const DistilledDecoder hidden(bench.context("s", true), options(TeacherOutput::hidden, Divergence::js));
+  const DistilledDecoder logits(bench.context("s", true), options(TeacherOutput::logits, Divergence::js));
   EXPECT_DOUBLE_EQ(hidden.cost({12}).flops - logits.cost({12}).flops, 2.0 * 12 * 24 * tokens);
 }
 

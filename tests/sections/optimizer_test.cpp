@@ -119,7 +119,7 @@ void fill(Parameters& parameters, std::size_t replica, std::size_t replicas) {
   }
   parameters.allocate(true);
   if (replicas == 1) return;
-  parameters.keep_moments(shard_range(static_cast<std::size_t>(parameters.elements()), replicas, replica));
+  parameters.shard_optimizer_state(shard_range(static_cast<std::size_t>(parameters.elements()), replicas, replica));
 }
 
 TEST(AdamWOptimizer, replicas_that_share_moments_step_to_the_same_bits_as_one_that_keeps_them_all) {  // PA-4
@@ -147,7 +147,7 @@ TEST(AdamWOptimizer, replicas_that_share_moments_step_to_the_same_bits_as_one_th
           from.offer(*bench.ops, ParameterBuffer::values);
           std::copy_n(from.gradients().data() + range.first, range.count, to.gradients().data() + range.first);
         }
-        to.take_values(*bench.ops);
+        to.load_gathered_values(*bench.ops);
       }
     }
     for (Parameters& parameters : shared) {

@@ -22,7 +22,7 @@ Tensor borrowed(const std::vector<std::int32_t>& values) {
 }
 
 /// The rectangle of a whole tensor that a rank holds.
-TensorBlock block_of(const Layout& layout, Spread spread, const Tensor& whole, std::int64_t rank) {
+TensorBlock block_of(const Layout& layout, Sharding spread, const Tensor& whole, std::int64_t rank) {
   const RowRange rows = layout.rows(spread, whole.rows(), rank);
   const RowRange columns = layout.columns(spread, whole.columns(), rank);
   return {rows.first, rows.count, columns.first, columns.count};

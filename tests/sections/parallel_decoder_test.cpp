@@ -39,7 +39,7 @@ ParallelBench::Build language_model(const DecoderConfig& config) {
   };
 }
 
-ParallelBench::Build trunk_of(const DecoderConfig& config, Boundary boundary, std::int64_t top_k = 5) {
+ParallelBench::Build trunk_of(const DecoderConfig& config, TeacherOutput boundary, std::int64_t top_k = 5) {
   return [config, boundary, top_k](const SectionContext& context) {
     return std::make_unique<DecoderTrunk>(context, DecoderTrunk::Options{config, boundary, top_k, {}});
   };
@@ -148,7 +148,7 @@ TEST(TrunkOverRanks, gradients_of_its_hidden_states_come_back_through_a_head_of_
     const auto head_section = [config](const SectionContext& context) {
       return std::make_unique<LanguageModelHead>(context, LanguageModelHead::Options{config, {}});
     };
-    const auto trunk_section = trunk_of(config, Boundary::hidden);
+    const auto trunk_section = trunk_of(config, TeacherOutput::hidden);
     const SectionContext below = bench.context("trunk", true), above = bench.context("head", true);
     ParallelBench trunk({}, below, trunk_section), head({}, above, head_section);
     ParallelBench trunk_ranks({2, 2}, below, trunk_section), head_ranks({4, 1}, above, head_section);
@@ -174,7 +174,7 @@ TEST(TrunkOverRanks, logits_and_top_k_are_those_of_one_rank_also_when_frozen) {
   DecoderConfig config = model("gpt2", true);
   config.positions = 60;
   for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{4, 2}}) {
-    for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+    for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
       // More than a rank of four has tokens: its part of the top may be all of them.
       const auto build = trunk_of(config, boundary, 12);
       ParallelBench single({}, bench.context("teacher", false), build);
@@ -197,7 +197,7 @@ TEST(TrunkOverRanks, logits_and_top_k_are_those_of_one_rank_also_when_frozen) {
 TEST(TrunkOverRanks, a_micro_batch_of_one_row_gives_its_outputs) {
   Bench bench;
   const Batch batch = Batch::random(6, {1}, vocabulary);
-  for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+  for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
     const auto build = trunk_of(model("llama", false), boundary);
     ParallelBench single({}, bench.context("teacher", false), build);
     ParallelBench ranks({2, 4}, bench.context("teacher", false), build);

@@ -25,7 +25,7 @@ DecoderConfig student_shape(std::int64_t vocabulary) {
   return config;
 }
 
-DistilledDecoder::Options options(Boundary boundary, Divergence divergence) {
+DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence) {
   DistilledDecoder::Options options;
   options.decoder = student_shape(tokens);
   options.divergence = divergence;
@@ -79,7 +79,7 @@ void expect_as_on_one_rank(const DistilledDecoder::Options& settings, Layout lay
   ranks.load(single.whole());
   const ParallelPass expected = single.run(batch, Pass::train, teacher.feeds());
   const ParallelPass found = ranks.run(batch, Pass::train, teacher.feeds());
-  EXPECT_EQ(expected.metrics.size(), settings.boundary == Boundary::top_k ? 3U : 4U);
+  EXPECT_EQ(expected.metrics.size(), settings.boundary == TeacherOutput::top_k ? 3U : 4U);
   EXPECT_EQ(found.metrics.size(), expected.metrics.size());
   for (const auto& [name, sum, weight] : expected.metrics) {
     EXPECT_NEAR(found.metric(name).sum, sum, 1e-6 * std::abs(sum)) << name;
@@ -88,7 +88,7 @@ void expect_as_on_one_rank(const DistilledDecoder::Options& settings, Layout lay
   expect_close(ranks.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients), 1e-5);
 }
 
-using Case = std::tuple<Boundary, Divergence, Layout>;
+using Case = std::tuple<TeacherOutput, Divergence, Layout>;
 class StudentOverRanks : public ::testing::TestWithParam<Case> {};
 
 TEST_P(StudentOverRanks, losses_and_gradients_are_those_of_one_rank) {
@@ -109,9 +109,9 @@ TEST_P(StudentOverRanks, vocabularies_that_are_padded_differently_line_up) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{4, 1}, Layout{2, 2}, Layout{4, 2}}) {
-    for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+    for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
       all.emplace_back(boundary, Divergence::forward_kl, layout);
-      if (boundary == Boundary::hidden) all.emplace_back(boundary, Divergence::reverse_kl, layout);
+      if (boundary == TeacherOutput::hidden) all.emplace_back(boundary, Divergence::reverse_kl, layout);
       all.emplace_back(boundary, Divergence::js, layout);
     }
   }
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(cases, StudentOverRanks, ::testing::ValuesIn(cases()), 
 
 TEST(StudentsOverRanks, every_rank_loads_its_part_of_the_teachers_output_layer) {
   for (const char* model : {"gpt2_tied", "llama_untied"}) {
-    DistilledDecoder::Options settings = options(Boundary::hidden, Divergence::forward_kl);
+    DistilledDecoder::Options settings = options(TeacherOutput::hidden, Divergence::forward_kl);
     settings.teacher.decoder = read_hf_config(reference_folder(model)).value_or_throw();
     settings.teacher.weights = reference_folder(model).string();
     settings.decoder.vocabulary = settings.teacher.decoder.vocabulary;
@@ -141,7 +141,7 @@ TEST(StudentsOverRanks, every_rank_loads_its_part_of_the_teachers_output_layer) 
 
 TEST(StudentsOverRanks, a_teachers_vocabulary_smaller_than_the_tensor_degree_is_refused) {
   Bench bench;
-  DistilledDecoder::Options settings = options(Boundary::logits, Divergence::forward_kl);
+  DistilledDecoder::Options settings = options(TeacherOutput::logits, Divergence::forward_kl);
   settings.data = {12, 3, ""};
   settings.teacher.decoder.vocabulary = 3;
   try {

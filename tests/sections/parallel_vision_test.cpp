@@ -275,7 +275,7 @@ TEST_P(DecoderWithEyesOverRanks, exact_match_wants_the_targets_of_a_sample_on_ev
   Batch text = Batch::random(5, lengths, vocabulary);
   Pair decoders(bench.context("decoder", false), GetParam(), decoder_of("gpt2"));
   ParallelBench top({}, bench.context("decoder", false), [](const SectionContext& context) {
-    const DecoderTrunk::Options options{decoder_shape("gpt2"), Boundary::top_k, 1, {}};
+    const DecoderTrunk::Options options{decoder_shape("gpt2"), TeacherOutput::top_k, 1, {}};
     return std::make_unique<DecoderTrunk>(context, options);
   });
   top.load(decoders.single.whole());

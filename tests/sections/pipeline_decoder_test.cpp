@@ -39,7 +39,7 @@ ParallelBench::Build language_model(const DecoderConfig& config) {
   };
 }
 
-ParallelBench::Build trunk_of(const DecoderConfig& config, Boundary boundary) {
+ParallelBench::Build trunk_of(const DecoderConfig& config, TeacherOutput boundary) {
   return [config, boundary](const SectionContext& context) {
     return std::make_unique<DecoderTrunk>(context, DecoderTrunk::Options{config, boundary, 5, {}});
   };
@@ -154,14 +154,14 @@ TEST(DecoderStages, frozen_trunks_give_their_outputs_from_the_last_stage) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
   for (const bool tied : {true, false}) {
-    for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+    for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
       const auto build = trunk_of(model("llama", tied), boundary);
       ParallelBench single({}, bench.context("teacher", false), build);
       PipelineBench stages({3, layers}, bench.context("teacher", false), build);
       PipelineBench ranks({2, layers, {2, 2}}, bench.context("teacher", false), build);
       for (std::int64_t index = 0; index < 3; ++index) {
         Section& stage = stages.stage(index).section(0);
-        EXPECT_EQ(stage.tied() != nullptr, tied && boundary != Boundary::hidden && index != 1);
+        EXPECT_EQ(stage.tied() != nullptr, tied && boundary != TeacherOutput::hidden && index != 1);
         stage.freeze();
         EXPECT_TRUE(stage.shareable());
       }
@@ -210,7 +210,7 @@ TEST(DecoderStages, only_the_ends_have_the_ports_of_the_section) {  // SE-2
     const Port& stream = index == 0 ? ports.outputs[0] : ports.inputs[0];
     EXPECT_EQ(stream.dtype, DType::f32);
     EXPECT_EQ(stream.columns, 32);
-    EXPECT_EQ(stream.spread, Spread::rank_rows);
+    EXPECT_EQ(stream.spread, Sharding::rank_rows);
     EXPECT_TRUE(stream.differentiable);
     EXPECT_FALSE(stream.optional);
   }
@@ -241,7 +241,7 @@ TEST(DecoderStages, the_work_of_all_stages_is_that_of_the_uncut_section) {
   EXPECT_NEAR(sum.flops, whole.flops, 1e-9 * whole.flops);
   // The stream between two stages is kept on both sides.
   EXPECT_NEAR(sum.bytes, whole.bytes + 11 * 32 * 4, 1e-9 * whole.bytes);
-  const DecoderTrunk body(context, {config, Boundary::hidden, 1, {}});
+  const DecoderTrunk body(context, {config, TeacherOutput::hidden, 1, {}});
   EXPECT_EQ(body.layer_costs(sample).after, 0);
 }
 

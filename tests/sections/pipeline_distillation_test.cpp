@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t tokens = 37;
 constexpr std::int64_t layers = 3;
 
-DistilledDecoder::Options options(Boundary boundary) {
+DistilledDecoder::Options options(TeacherOutput boundary) {
   DistilledDecoder::Options options;
   options.decoder.layers = layers;
   options.decoder.width = 32;
@@ -37,7 +37,7 @@ DistilledDecoder::Options options(Boundary boundary) {
   return options;
 }
 
-using Case = std::tuple<Boundary, std::int64_t, Layout>;
+using Case = std::tuple<TeacherOutput, std::int64_t, Layout>;
 class StudentInStages : public ::testing::TestWithParam<Case> {};
 
 TEST_P(StudentInStages, losses_gradients_and_their_norm_are_those_of_the_uncut_section) {
@@ -62,7 +62,7 @@ TEST_P(StudentInStages, losses_gradients_and_their_norm_are_those_of_the_uncut_s
   randomise(single.section(0), 11);
   stages.load(single.whole());
   const ParallelPass expected = single.run(batch, Pass::train, feeds), found = stages.run(batch, Pass::train, feeds);
-  EXPECT_EQ(expected.metrics.size(), settings.boundary == Boundary::top_k ? 3U : 4U);
+  EXPECT_EQ(expected.metrics.size(), settings.boundary == TeacherOutput::top_k ? 3U : 4U);
   EXPECT_EQ(found.metrics.size(), expected.metrics.size());
   for (const auto& [name, sum, weight] : expected.metrics) {
     EXPECT_NEAR(found.metric(name).sum, sum, 1e-6 * std::abs(sum)) << name;
@@ -75,7 +75,7 @@ TEST_P(StudentInStages, losses_gradients_and_their_norm_are_those_of_the_uncut_s
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+  for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
     for (const std::int64_t stages : {2, 3}) {
       for (const Layout layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2}}) all.emplace_back(boundary, stages, layout);
     }
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(cases, StudentInStages, ::testing::ValuesIn(cases()), c
 
 TEST(StudentStages, the_teachers_output_layer_and_notes_belong_to_the_last_stage) {
   Bench bench;
-  DistilledDecoder::Options settings = options(Boundary::hidden);
+  DistilledDecoder::Options settings = options(TeacherOutput::hidden);
   settings.decoder.vocabulary = 53;  // more rows than tokens: worth a note
   const SampleShape sample{11, 0, 0};
   SectionContext context = bench.context("student", true);

@@ -197,7 +197,7 @@ TEST(SectionRunner, replicas_that_share_moments_count_and_step_a_range_each) {
       auto runner = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0.5));
       Parameters& parameters = runner->section().parameters();
       const ShardRange own = shard_range(parameters.gradients().size(), replicas, replica);
-      parameters.keep_moments(own);
+      parameters.shard_optimizer_state(own);
       (void)runner->forward(plan_of(batch), inputs_of(batch), {});
       runner->backward(plan_of(batch), {}, {});
       sum += runner->gradient_sum_of_squares();
@@ -224,7 +224,7 @@ TEST(SectionRunner, what_the_first_stage_counts_of_a_tied_parameter_no_replica_o
       SectionRunner runner(std::make_unique<DecoderLm>(context, options), context, constant_rate(1e-3, 0), 100);
       Parameters& parameters = runner.section().parameters();
       const std::span<float> gradients = parameters.gradients();
-      if (replicas > 1) parameters.keep_moments(shard_range(gradients.size(), replicas, replica));
+      if (replicas > 1) parameters.shard_optimizer_state(shard_range(gradients.size(), replicas, replica));
       std::ranges::fill(gradients, 1.0f);
       ASSERT_NE(runner.section().tied(), nullptr);
       expected = static_cast<double>(gradients.size()) -

@@ -260,7 +260,7 @@ TEST(StateIo, shards_load_as_one_model) {
 TEST(StateIo, a_trunk_and_a_head_each_take_their_part_of_one_folder) {
   Bench bench;
   const Stored stored("llama_untied");
-  DecoderTrunk trunk(bench.context("t", true), {stored.config, Boundary::hidden, 1, {}});
+  DecoderTrunk trunk(bench.context("t", true), {stored.config, TeacherOutput::hidden, 1, {}});
   LanguageModelHead head(bench.context("h", true), {stored.config, {}});
   ASSERT_TRUE(load_weights(trunk, stored.folder).ok());
   ASSERT_TRUE(load_weights(head, stored.folder).ok());
@@ -306,7 +306,7 @@ TEST(StateIo, moments_that_replicas_share_go_by_way_of_the_gradients_and_never_i
   DecoderLm section(bench.context("lm", true), {stored.config, {}});
   Parameters& parameters = section.parameters();
   const auto elements = static_cast<std::size_t>(parameters.elements());
-  parameters.keep_moments(shard_range(elements, 2, 1));
+  parameters.shard_optimizer_state(shard_range(elements, 2, 1));
   const auto part = export_tensors(section, parameters.first_moments());
   ASSERT_FALSE(part.ok());
   EXPECT_NE(part.error().message.find("replicas share"), std::string::npos) << part.error().message;
@@ -315,7 +315,7 @@ TEST(StateIo, moments_that_replicas_share_go_by_way_of_the_gradients_and_never_i
   ASSERT_TRUE(whole.ok()) << whole.error().message;
   parameters.clear_gradients(*bench.ops);
   ASSERT_TRUE(import_tensors(section, parameters.gradients(), whole->tensors, "optimizer", "exp_avg.").ok());
-  parameters.take_moments(ParameterBuffer::first_moments);
+  parameters.load_gathered_moments(ParameterBuffer::first_moments);
   const ShardRange own = parameters.kept_moments();
   for (Parameter& parameter : parameters.all()) {
     const auto first = static_cast<std::size_t>(parameter.gradient().data<float>() - parameters.gradients().data());

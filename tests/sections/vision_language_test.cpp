@@ -137,7 +137,7 @@ TEST_P(VisionLanguage, image_tokens_and_rows_that_do_not_match_are_refused_with_
 TEST_P(VisionLanguage, the_last_row_of_each_sample_gives_the_next_token) {
   auto section = decoder(false);
   randomise(section, 9);
-  DecoderTrunk logits(bench.context("decoder", false), {tiny_decoder(GetParam()), Boundary::logits, 1, {}});
+  DecoderTrunk logits(bench.context("decoder", false), {tiny_decoder(GetParam()), TeacherOutput::logits, 1, {}});
   randomise(logits, 9);
   const Batch text = Batch::random(5, {9, 1, 12}, 37);
   MicroBatch all(bench, logits, text, Pass::evaluate), last(bench, section, text, Pass::evaluate);
@@ -152,7 +152,7 @@ TEST_P(VisionLanguage, the_last_row_of_each_sample_gives_the_next_token) {
 TEST_P(VisionLanguage, exact_match_wants_every_target_of_a_sample) {
   auto section = decoder(false);
   randomise(section, 9);
-  DecoderTrunk top(bench.context("decoder", false), {tiny_decoder(GetParam()), Boundary::top_k, 1, {}});
+  DecoderTrunk top(bench.context("decoder", false), {tiny_decoder(GetParam()), TeacherOutput::top_k, 1, {}});
   randomise(top, 9);
   Batch text = Batch::random(5, {32, 32, 31, 2}, 37);  // more targets than one block of logits
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a test takes for a device's: the processor may not look at it, but does for the test.
+// Memory that a test takes for a device's: the CPU may not look at it, but does for the test.
 #pragma once
 
 #include <cstring>

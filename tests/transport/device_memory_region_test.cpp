@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regions over memory of devices. What a device's memory does on the wire needs libfabric built for it, and a device;
 // here: what is asked of a provider, what a registration says, and that whoever cannot be served is told why.
-#include "tests/transport/endpoint_fixture.hpp"
-#include "transport/fabric_domain.hpp"
+#include "tests/transport/fabric/endpoint_fixture.hpp"
+#include "transport/fabric/fabric_domain.hpp"
 
 namespace maestro::testing {
 namespace {

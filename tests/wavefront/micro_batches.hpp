@@ -33,7 +33,7 @@ inline Workload micro_batch_workload(std::uint64_t seed) {
     for (std::int64_t sample = 0; sample < samples; ++sample) {
       if (random.uniform() < 0.3) continue;
       if (in_batch == 0) {
-        const bool trained = workload.sections[section].trained;
+        const bool trained = workload.sections[section].has_backward;
         const double forward_ms = static_cast<double>(draw(0, 6));
         workload.tasks.push_back(
             {section, static_cast<std::int64_t>(workload.tasks.size()), forward_ms, trained ? 2 * forward_ms : 0, {}});

@@ -108,7 +108,7 @@ TEST(CheckSchedule, tasks_and_replicas_that_are_not_there_are_refused) {
 }
 
 TEST(CheckSchedule, a_section_that_is_not_trained_has_no_backward_passes) {
-  EXPECT_THAT(problem_after([](Workload& workload, Schedule&) { workload.sections[0].trained = false; }),
+  EXPECT_THAT(problem_after([](Workload& workload, Schedule&) { workload.sections[0].has_backward = false; }),
               HasSubstr("the section is not trained"));
 }
 

@@ -54,7 +54,7 @@ TEST(WorkloadFile, every_sample_becomes_one_task_per_section_that_it_activates) 
   EXPECT_EQ(workload.sections[0].name, "vision");
   EXPECT_EQ(workload.sections[0].replicas, 2);
   EXPECT_EQ(workload.sections[0].max_in_flight, 4);
-  EXPECT_TRUE(workload.sections[0].trained);
+  EXPECT_TRUE(workload.sections[0].has_backward);
   ASSERT_EQ(workload.edges.size(), 1u);
   EXPECT_EQ(workload.edges[0].slots, 4);
   EXPECT_DOUBLE_EQ(workload.edges[0].transfer_ms, 0.2);

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "runtime/collective/rank_part.hpp"
-#include "runtime/collective/sharded_reduction.hpp"
+#include "runtime/collective/reduction_round.hpp"
 
 namespace maestro {
 namespace {

@@ -69,7 +69,7 @@ class CudaDevice final : public Device {
   void finish(std::function<void(const std::string& failure)> done) override;
   [[nodiscard]] std::unique_ptr<WorkTimer> timer() override;
   /// Also memory of other devices of this process: directly where PeerAccess has them, else the driver's way. Memory of
-  /// the host that is not page-locked makes the call wait.
+  /// the host that is not pinned makes the call wait.
   void move(const std::byte* from, std::byte* to, std::size_t bytes,
             std::function<void(const std::string& failure)> done) override;
   void stop() override;

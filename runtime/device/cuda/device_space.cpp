@@ -178,8 +178,7 @@ std::byte* PinnedSpace::allocate(std::size_t bytes) {
     const cudaError_t result = cudaHostAlloc(&made, size, cudaHostAllocPortable | cudaHostAllocMapped);
     if (result != cudaSuccess) {
       forget_error();
-      throw JobError("no page-locked memory of " + mib(bytes) + ": " + cudaGetErrorString(result),
-                     ErrorCode::unavailable);
+      throw JobError("no pinned memory of " + mib(bytes) + ": " + cudaGetErrorString(result), ErrorCode::unavailable);
     }
     block = static_cast<std::byte*>(made);
     cache_.add(bytes);

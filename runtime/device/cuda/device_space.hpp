@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one device, and page-locked memory of the host beside it, as memory spaces.
+// Memory of one device, and pinned memory of the host beside it, as memory spaces.
 //
 // DS-1: a block is given out again only behind the work that was queued on the device's stream before its release.
 // DS-2: nothing is recorded on the device's stream while it is being captured: blocks that are released then are
@@ -89,7 +89,7 @@ class DeviceSpace final : public MemorySpace {
   std::set<std::byte*> pinned_;     // by pin()
 };
 
-/// Page-locked memory of the host that devices read and write: host memory as any other, blocks cached by size. What is
+/// Pinned memory of the host that devices read and write: host memory as any other, blocks cached by size. What is
 /// released must not be in use by a device any more. `device` is the one whose part of the runtime allocates it; every
 /// device reaches it.
 class PinnedSpace final : public MemorySpace {

@@ -13,15 +13,15 @@ namespace maestro::cuda {
 namespace {
 
 /// Memory that this process has opened.
-class OpenedMemory final : public ImportedMemory {
+class ImportedMemories final : public ImportedMemory {
  public:
-  OpenedMemory(int device, void* data) : device_(device), data_(static_cast<std::byte*>(data)) {}
-  ~OpenedMemory() override {
+  ImportedMemories(int device, void* data) : device_(device), data_(static_cast<std::byte*>(data)) {}
+  ~ImportedMemories() override {
     const CurrentDevice current(device_);
     if (cudaIpcCloseMemHandle(data_) != cudaSuccess) static_cast<void>(cudaGetLastError());  // the device has failed
   }
-  OpenedMemory(const OpenedMemory&) = delete;
-  OpenedMemory& operator=(const OpenedMemory&) = delete;
+  ImportedMemories(const ImportedMemories&) = delete;
+  ImportedMemories& operator=(const ImportedMemories&) = delete;
   [[nodiscard]] std::byte* data() const override { return data_; }
 
  private:
@@ -99,7 +99,7 @@ std::unique_ptr<ImportedMemory> MemorySharing::import_block(const CudaDevice& de
   }
   void* data = nullptr;
   const cudaError_t result = cudaIpcOpenMemHandle(&data, there.handle, cudaIpcMemLazyEnablePeerAccess);
-  if (result == cudaSuccess) return std::make_unique<OpenedMemory>(device.index(), data);
+  if (result == cudaSuccess) return std::make_unique<ImportedMemories>(device.index(), data);
   static_cast<void>(cudaGetLastError());
   why_not = std::string("the driver does not open it: ") + cudaGetErrorString(result);
   return nullptr;

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "runtime/device/cuda/graph_cache.hpp"
-#include "runtime/ops/cuda/plain_weight.hpp"
+#include "runtime/ops/cuda/products/plain_weight.hpp"
 #include "runtime/ops/operator_table.hpp"
 
 namespace maestro::cuda {

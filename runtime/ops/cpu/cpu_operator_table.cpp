@@ -8,10 +8,10 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/ops/adamw_coefficients.hpp"
-#include "runtime/ops/cpu/flat_kernels.hpp"
-#include "runtime/ops/cpu/norm_kernels.hpp"
-#include "runtime/ops/cpu/rotary_kernels.hpp"
-#include "runtime/ops/cpu/top_k.hpp"
+#include "runtime/ops/cpu/attention/rotary_kernels.hpp"
+#include "runtime/ops/cpu/losses/top_k.hpp"
+#include "runtime/ops/cpu/pointwise/flat_kernels.hpp"
+#include "runtime/ops/cpu/pointwise/norm_kernels.hpp"
 
 namespace maestro::cpu {
 
@@ -29,14 +29,14 @@ float* floats_or_null(const Tensor& tensor) {
 
 Isa checked(Isa isa) {
   if (supported(isa)) return isa;
-  throw JobError("CPU operators: this processor cannot run " + std::string(name_of(isa)) +
-                     " kernels; the best it runs is " + std::string(name_of(supported_isas().back())),
+  throw JobError("CPU operators: this CPU cannot run " + std::string(name_of(isa)) + " kernels; the best it runs is " +
+                     std::string(name_of(supported_isas().back())),
                  ErrorCode::unavailable);
 }
 
 Bf16Products checked(Bf16Products bf16) {
   if (bf16 == Bf16Products::converted || native_bf16_supported()) return bf16;
-  throw JobError("CPU operators: this processor has no bf16 dot products; use converted ones", ErrorCode::unavailable);
+  throw JobError("CPU operators: this CPU has no bf16 dot products; use converted ones", ErrorCode::unavailable);
 }
 
 }  // namespace

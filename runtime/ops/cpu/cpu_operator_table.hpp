@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operator on one processor core: matrix products by oneDNN, everything else by own kernels of one instruction
+// Every operator on one CPU core: matrix products by oneDNN, everything else by own kernels of one instruction
 // set.
 //
 // Thread-safety: as OperatorTable. Results are the same bit for bit from run to run for one instruction set and one
 // kind of bf16 products; they differ between those in rounding.
 #pragma once
 
-#include "runtime/ops/cpu/attention.hpp"
-#include "runtime/ops/cpu/distillation.hpp"
-#include "runtime/ops/cpu/matmul.hpp"
-#include "runtime/ops/cpu/pointwise_kernels.hpp"
-#include "runtime/ops/cpu/rotary_table.hpp"
+#include "runtime/ops/cpu/attention/attention.hpp"
+#include "runtime/ops/cpu/attention/rotary_table.hpp"
+#include "runtime/ops/cpu/losses/distillation.hpp"
+#include "runtime/ops/cpu/pointwise/pointwise_kernels.hpp"
+#include "runtime/ops/cpu/products/matmul.hpp"
 #include "runtime/ops/cpu/scratch.hpp"
 #include "runtime/ops/operator_table.hpp"
 
@@ -18,7 +18,7 @@ namespace maestro::cpu {
 
 class CpuOperatorTable final : public OperatorTable {
  public:
-  /// The processor must support `isa` and, for native products, have bf16 dot products; throws JobError otherwise.
+  /// The CPU must support `isa` and, for native products, have bf16 dot products; throws JobError otherwise.
   explicit CpuOperatorTable(Isa isa = best_isa(), Bf16Products bf16 = best_bf16_products());
   CpuOperatorTable(const CpuOperatorTable&) = delete;
   CpuOperatorTable& operator=(const CpuOperatorTable&) = delete;

@@ -69,16 +69,16 @@ std::vector<Isa> supported_isas() {
 Isa best_isa() {
   const std::vector<Isa> usable = supported_isas();
   if (usable.empty()) {
-    throw JobError("this processor lacks SSE4.2, which the CPU backend needs", ErrorCode::unavailable);
+    throw JobError("this CPU lacks SSE4.2, which the CPU backend needs", ErrorCode::unavailable);
   }
   const char* wanted = std::getenv("MAESTRO_CPU_ISA");
   if (wanted == nullptr || *wanted == '\0') return usable.back();
   for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512}) {
     if (name_of(isa) != wanted) continue;
     if (supported(isa)) return isa;
-    throw JobError("MAESTRO_CPU_ISA=" + std::string(wanted) + ": this processor supports at most " +
-                       std::string(name_of(usable.back())),
-                   ErrorCode::unavailable);
+    throw JobError(
+        "MAESTRO_CPU_ISA=" + std::string(wanted) + ": this CPU supports at most " + std::string(name_of(usable.back())),
+        ErrorCode::unavailable);
   }
   throw JobError("MAESTRO_CPU_ISA=" + std::string(wanted) + " is unknown; use generic, avx2 or avx512");
 }

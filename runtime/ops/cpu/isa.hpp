@@ -10,29 +10,29 @@
 namespace maestro::cpu {
 
 enum class Isa : std::uint8_t {
-  generic,  ///< any x86-64 processor with SSE4.2
+  generic,  ///< any x86-64 CPU with SSE4.2
   avx2,     ///< AVX2 and FMA
   avx512    ///< AVX-512 F, BW, DQ and VL
 };
 
 [[nodiscard]] std::string_view name_of(Isa isa);
-/// True when this processor and system can run kernels of `isa`.
+/// True when this CPU and system can run kernels of `isa`.
 [[nodiscard]] bool supported(Isa isa);
 /// Every supported set, weakest first.
 [[nodiscard]] std::vector<Isa> supported_isas();
 /// The widest supported set, or the one named by the environment variable MAESTRO_CPU_ISA (generic, avx2, avx512).
-/// Throws JobError when that name is unknown or the processor lacks the set. Start-up only.
+/// Throws JobError when that name is unknown or the CPU lacks the set. Start-up only.
 [[nodiscard]] Isa best_isa();
 
 /// How products of bf16 operands are computed. Both round operands to bf16 and accumulate in f32.
 enum class Bf16Products : std::uint8_t {
   converted,  ///< operands widened to f32, f32 products
-  native      ///< the processor's bf16 dot products
+  native      ///< the CPU's bf16 dot products
 };
 /// `native` where bf16 dot products are faster than f32 ones: with AMX, or AVX512_BF16 on AMD. Intel's AVX512_BF16
 /// alone runs at half the f32 rate (105 against 228 GFLOP/s a core on Sapphire Rapids), so `converted` is chosen there.
 [[nodiscard]] Bf16Products best_bf16_products();
-/// True when the processor has bf16 dot products at all, fast or not.
+/// True when the CPU has bf16 dot products at all, fast or not.
 [[nodiscard]] bool native_bf16_supported();
 
 }  // namespace maestro::cpu

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "runtime/collective/communicator.hpp"
-#include "runtime/ops/cpu/distillation_row.hpp"
+#include "runtime/ops/cpu/losses/distillation_row.hpp"
 #include "runtime/ops/cpu/scratch.hpp"
 
 namespace maestro::cpu {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread needs before it runs operators of the processor backend.
+// What a thread needs before it runs operators of the CPU backend.
 #pragma once
 
 namespace maestro::cpu {

@@ -4,7 +4,7 @@
 // Only for kernel sources (maestro_isa_sources): each is compiled once per instruction set with MAESTRO_ISA_NAMESPACE
 // set, and everything here lives in that namespace. A function template of the standard library, or any inline function
 // outside that namespace, would be emitted with this set's instructions and could be linked into code meant for weaker
-// processors; a test looks at the objects' symbols for that.
+// CPUs; a test looks at the objects' symbols for that.
 //
 // Storage types: float, and std::uint16_t for bf16 (the upper half of a binary32; stores round to nearest even).
 #pragma once

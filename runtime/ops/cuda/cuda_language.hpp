@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The subset of CUDA's device language that kernels of this folder are written in, so that the same sources run on a
-// device and, thread by thread, on the processor (MAESTRO_CUDA_DOUBLE names the header of that double). Include it in
+// device and, thread by thread, on the CPU (MAESTRO_FAKE_CUDA names the header of that double). Include it in
 // kernel sources only (.cuh and .cu); hosts of the kernels include kernels.hpp.
 //
 // In it: __global__, __device__, __forceinline__, __launch_bounds__; threadIdx, blockIdx, blockDim, gridDim;
@@ -18,18 +18,18 @@
 #include "runtime/core/dtype.hpp"
 #include "runtime/ops/cuda/device_error.hpp"
 
-#if defined(MAESTRO_CUDA_DOUBLE)
-#include MAESTRO_CUDA_DOUBLE
+#if defined(MAESTRO_FAKE_CUDA)
+#include MAESTRO_FAKE_CUDA
 #else
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #endif
 
 /// T* name: `count` elements of T in the block's shared memory, 16-byte aligned and uninitialised.
-#if defined(MAESTRO_CUDA_DOUBLE)
+#if defined(MAESTRO_FAKE_CUDA)
 #define MAESTRO_SHARED(T, name, count) \
   static char name##_key = 0;          \
-  T* const name = reinterpret_cast<T*>(::maestro::cuda_double::shared_variable(&name##_key, sizeof(T) * (count)))
+  T* const name = reinterpret_cast<T*>(::maestro::fake_cuda::shared_variable(&name##_key, sizeof(T) * (count)))
 #else
 #define MAESTRO_SHARED(T, name, count)                                       \
   __shared__ __align__(16) unsigned char name##_memory[sizeof(T) * (count)]; \
@@ -49,8 +49,8 @@ inline constexpr std::size_t most_static_shared_bytes = std::size_t{2} * 1024;
 /// The block's dynamic shared memory, 16-byte aligned and uninitialised.
 template <class T>
 __device__ __forceinline__ T* shared_memory() {
-#if defined(MAESTRO_CUDA_DOUBLE)
-  return reinterpret_cast<T*>(cuda_double::dynamic_shared());
+#if defined(MAESTRO_FAKE_CUDA)
+  return reinterpret_cast<T*>(fake_cuda::dynamic_shared());
 #else
   extern __shared__ uint4 dynamic_shared_memory[];
   return reinterpret_cast<T*>(dynamic_shared_memory);
@@ -74,7 +74,7 @@ __device__ __forceinline__ float from_float<float>(float value) {
 }
 template <>
 __device__ __forceinline__ bfloat16 from_float<bfloat16>(float value) {
-#if defined(MAESTRO_CUDA_DOUBLE)
+#if defined(MAESTRO_FAKE_CUDA)
   return bfloat16(value);
 #else
   bfloat16 result;
@@ -97,8 +97,8 @@ struct alignas(sizeof(T) * N) Pack {
 
 template <class T, int N>
 __device__ __forceinline__ Pack<T, N> load_pack(const T* from) {
-#if defined(MAESTRO_CUDA_DOUBLE)
-  if (reinterpret_cast<std::uintptr_t>(from) % sizeof(Pack<T, N>) != 0) cuda_double::kernel_fault("unaligned load");
+#if defined(MAESTRO_FAKE_CUDA)
+  if (reinterpret_cast<std::uintptr_t>(from) % sizeof(Pack<T, N>) != 0) fake_cuda::kernel_fault("unaligned load");
   Pack<T, N> pack;
   std::memcpy(pack.values, from, sizeof pack.values);
   return pack;
@@ -108,8 +108,8 @@ __device__ __forceinline__ Pack<T, N> load_pack(const T* from) {
 }
 template <class T, int N>
 __device__ __forceinline__ void store_pack(T* to, const Pack<T, N>& pack) {
-#if defined(MAESTRO_CUDA_DOUBLE)
-  if (reinterpret_cast<std::uintptr_t>(to) % sizeof(Pack<T, N>) != 0) cuda_double::kernel_fault("unaligned store");
+#if defined(MAESTRO_FAKE_CUDA)
+  if (reinterpret_cast<std::uintptr_t>(to) % sizeof(Pack<T, N>) != 0) fake_cuda::kernel_fault("unaligned store");
   std::memcpy(to, pack.values, sizeof pack.values);
 #else
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
@@ -199,10 +199,10 @@ void launch(const LaunchShape& shape, void (*kernel)(Parameters...), Arguments..
                                static_cast<int>(shape.shared_bytes)),
           shape.kernel);
   }
-#if defined(MAESTRO_CUDA_DOUBLE)
-  cuda_double::enqueue_kernel({shape.kernel, shape.grid, shape.block, shape.shared_bytes,
-                               [kernel, ... held = static_cast<Parameters>(arguments)] { kernel(held...); }},
-                              reinterpret_cast<const void*>(kernel), shape.stream);
+#if defined(MAESTRO_FAKE_CUDA)
+  fake_cuda::enqueue_kernel({shape.kernel, shape.grid, shape.block, shape.shared_bytes,
+                             [kernel, ... held = static_cast<Parameters>(arguments)] { kernel(held...); }},
+                            reinterpret_cast<const void*>(kernel), shape.stream);
 #else
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.grid;

@@ -3,9 +3,9 @@
 
 #include <cassert>
 
+#include "runtime/ops/cuda/attention/flash_attention.hpp"
 #include "runtime/ops/cuda/device_error.hpp"
-#include "runtime/ops/cuda/flash_attention.hpp"
-#include "runtime/ops/cuda/plain_weight.hpp"
+#include "runtime/ops/cuda/products/plain_weight.hpp"
 
 namespace maestro::cuda {
 

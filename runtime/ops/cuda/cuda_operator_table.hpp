@@ -19,10 +19,10 @@
 #include <set>
 #include <string>
 
-#include "runtime/ops/cuda/cudnn_attention.hpp"
+#include "runtime/ops/cuda/attention/cudnn_attention.hpp"
 #include "runtime/ops/cuda/kernels.hpp"
-#include "runtime/ops/cuda/lt_products.hpp"
 #include "runtime/ops/cuda/pinned_staging.hpp"
+#include "runtime/ops/cuda/products/lt_products.hpp"
 #include "runtime/ops/cuda/workspace.hpp"
 #include "runtime/ops/operator_table.hpp"
 
@@ -32,7 +32,7 @@ struct CudaTableOptions {
   cudaStream_t stream = nullptr;
   int multiprocessors = 1;        ///< that the stream may use
   MemorySpace* memory = nullptr;  ///< of the device; outlives the table
-  MemorySpace* pinned = nullptr;  ///< page-locked, of the host; outlives the table and its figures
+  MemorySpace* pinned = nullptr;  ///< pinned, of the host; outlives the table and its figures
   bool tune = true;
   bool deterministic = true;
   bool tf32 = false;  ///< products of f32 may round their operands to TF32

@@ -6,7 +6,7 @@
 #include "runtime/ops/cuda/cuda_language.hpp"
 #include "runtime/ops/cuda/launch_geometry.hpp"
 
-#if defined(MAESTRO_CUDA_DOUBLE)
+#if defined(MAESTRO_FAKE_CUDA)
 #define MAESTRO_UNROLL
 #define MAESTRO_UNROLL_4
 #else

@@ -8,7 +8,7 @@
 
 namespace maestro::cuda {
 
-/// *to = *from, both in page-locked memory of the host that the device sees: a copy by CUDA's own call would make the
+/// *to = *from, both in pinned memory of the host that the device sees: a copy by CUDA's own call would make the
 /// host wait.
 void copy_figure(cudaStream_t stream, const LossSums* from, LossSums* to);
 

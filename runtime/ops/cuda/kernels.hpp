@@ -118,7 +118,7 @@ void distillation_rows(const Launch& at, const LossRows& rows, const TeacherRows
 /// order; with `accumulate` added to what it holds.
 void sum_rows(const Launch& at, const Tensor& targets, const RowLosses& losses, const DistillationWeights& weights,
               LossSums* sums, bool accumulate);
-/// Of the first `columns` (0: all) of logits f32 or bf16; k <= 256. NaN comes first, as on the processor.
+/// Of the first `columns` (0: all) of logits f32 or bf16; k <= 256. NaN comes first, as on the CPU.
 void top_k(const Launch& at, const Tensor& logits, const Tensor& values, const Tensor& indices,
            std::int64_t columns = 0);
 

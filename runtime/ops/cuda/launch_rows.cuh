@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/ops/cuda/kernels.hpp"
-#include "runtime/ops/cuda/pointwise.cuh"
+#include "runtime/ops/cuda/rows/pointwise.cuh"
 
 namespace maestro::cuda {
 

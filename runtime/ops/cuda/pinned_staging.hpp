@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Page-locked memory between host and device: figures that kernels write for the host to read later, and small lists
+// Pinned memory between host and device: figures that kernels write for the host to read later, and small lists
 // that the host writes for the device to read later.
 //
 // PS-1: a figure's memory is given back when the last holder of the figure lets go of it; whoever drops a figure before
@@ -20,13 +20,13 @@ namespace maestro::cuda {
 /// Of one stream. put() on the device's thread; figures may be dropped on any.
 class PinnedStaging {
  public:
-  /// `pinned`: page-locked memory that devices see under the same addresses; it outlives every figure.
+  /// `pinned`: pinned memory that devices see under the same addresses; it outlives every figure.
   PinnedStaging(cudaStream_t stream, MemorySpace& pinned) : stream_(stream), pinned_(&pinned) {}
   ~PinnedStaging();
   PinnedStaging(const PinnedStaging&) = delete;
   PinnedStaging& operator=(const PinnedStaging&) = delete;
 
-  /// Zeros in page-locked memory. T is trivial.
+  /// Zeros in pinned memory. T is trivial.
   template <class T>
   [[nodiscard]] std::shared_ptr<T> figure() const {
     std::byte* const block = pinned_->allocate(sizeof(T));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of small tiles by the tensor cores, with a double for the processor. For kernel sources only.
+// Products of small tiles by the tensor cores, with a double for the CPU. For kernel sources only.
 #pragma once
 
 #include "runtime/ops/cuda/cuda_language.hpp"
@@ -14,17 +14,17 @@ namespace maestro::cuda {
 /// (PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type"). d may be c. Compute capability 8.0.
 __device__ __forceinline__ void mma_bf16_16x8x16(float d[4], const std::uint32_t a[4], const std::uint32_t b[2],
                                                  const float c[4]) {
-#if defined(MAESTRO_CUDA_DOUBLE)
+#if defined(MAESTRO_FAKE_CUDA)
   struct Fragments {
     std::uint32_t a[4];
     std::uint32_t b[2];
   };
-  static_assert(sizeof(Fragments) <= cuda_double::LaneValue::most_bytes);
+  static_assert(sizeof(Fragments) <= fake_cuda::LaneValue::most_bytes);
   Fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  cuda_double::LaneValue value;
+  fake_cuda::LaneValue value;
   std::memcpy(value.bytes.data(), &own, sizeof own);
-  const cuda_double::LaneValue* all = cuda_double::warp_exchange(all_lanes, value);
-  const auto lane = static_cast<int>(cuda_double::lane_number());
+  const fake_cuda::LaneValue* all = fake_cuda::warp_exchange(all_lanes, value);
+  const auto lane = static_cast<int>(fake_cuda::lane_number());
   const auto half = [](std::uint32_t word, int upper) {
     return __uint_as_float(upper != 0 ? word & 0xffff0000U : word << 16);
   };

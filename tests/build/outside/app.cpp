@@ -4,8 +4,8 @@
 // usage: app JOB.toml [PROCESSES]
 #include <string>
 
-#include "actors/app.hpp"
-#include "actors/signal_watcher.hpp"
+#include "actors/process/app.hpp"
+#include "actors/process/signal_watcher.hpp"
 #include "runtime/core/result.hpp"
 #include "section.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device that has failed says, and what becomes of devices that nobody uses: only the double can show them.
+// What a device that has failed says, and what becomes of devices that nobody uses: only the fake can show them.
 #include <atomic>
 #include <future>
 #include <set>
@@ -8,15 +8,15 @@
 
 #include "runtime/core/result.hpp"
 #include "tests/device/cuda/site.hpp"
-#include "tests/support/cuda_double/host_cuda.hpp"
-#include "tests/support/cuda_double/streams.hpp"
+#include "tests/support/fake_cuda/host_cuda.hpp"
+#include "tests/support/fake_cuda/streams.hpp"
 
 namespace maestro::cuda {
 namespace {
 
 class FailingDevice : public ::testing::Test {
  protected:
-  void TearDown() override { cuda_double::reset_device(); }
+  void TearDown() override { fake_cuda::reset_device(); }
   [[nodiscard]] std::string finish(CudaDevice& device) {
     std::promise<std::string> told;
     device.submit(Priority::critical,
@@ -35,7 +35,7 @@ class FailingDevice : public ::testing::Test {
 TEST_F(FailingDevice, every_completion_is_told_of_the_failure_with_the_devices_name) {  // CD-2
   const std::unique_ptr<CudaDevice> device = open();
   EXPECT_EQ(finish(*device), "");
-  cuda_double::break_device("an illegal memory access was encountered");
+  fake_cuda::break_device("an illegal memory access was encountered");
   for (int call = 0; call < 3; ++call) {
     const std::string failure = finish(*device);
     EXPECT_EQ(failure.rfind("cuda:0: ", 0), 0u) << failure;
@@ -48,7 +48,7 @@ TEST_F(FailingDevice, completions_that_were_outstanding_are_told_too_and_stop_en
   std::vector<std::string> failures;
   std::promise<void> queued;
   device->submit(Priority::critical, [&] {
-    cuda_double::enqueue_step([] { cuda_double::break_device("device-side assert"); }, device->stream());
+    fake_cuda::enqueue_step([] { fake_cuda::break_device("device-side assert"); }, device->stream());
     for (int call = 0; call < 3; ++call) {
       device->finish([&failures](const std::string& failure) { failures.push_back(failure); });
     }
@@ -79,8 +79,8 @@ TEST_F(FailingDevice, completions_behind_a_group_whose_network_has_failed_are_to
   std::promise<std::string> told;
   device->submit(Priority::critical, [&] {
     {
-      const cuda_double::Lock lock(cuda_double::runtime().mutex);
-      cuda_double::runtime().push(device->stream(), [&ended] { return ended.load(); });  // waits for a peer
+      const fake_cuda::Lock lock(fake_cuda::runtime().mutex);
+      fake_cuda::runtime().push(device->stream(), [&ended] { return ended.load(); });  // waits for a peer
     }
     device->finish([&](const std::string& failure) { told.set_value(failure); });
   });
@@ -97,7 +97,7 @@ TEST_F(FailingDevice, copies_are_told_of_the_failure_and_those_behind_it_too) { 
   const auto note = [&failures](const std::string& failure) { failures.push_back(failure); };
   device->move(block, block + 50, 50, note);
   ASSERT_EQ(cudaStreamSynchronize(device->copy_stream()), cudaSuccess);
-  cuda_double::enqueue_step([] { cuda_double::break_device("uncorrectable NVLink error"); }, device->copy_stream());
+  fake_cuda::enqueue_step([] { fake_cuda::break_device("uncorrectable NVLink error"); }, device->copy_stream());
   device->move(block, block + 50, 50, note);
   device->move(block, block + 50, 50, note);
   ASSERT_NE(cudaStreamSynchronize(device->copy_stream()), cudaSuccess);
@@ -114,7 +114,7 @@ TEST_F(FailingDevice, copies_are_told_of_the_failure_and_those_behind_it_too) { 
 TEST_F(FailingDevice, memory_of_it_is_refused_with_its_words_and_still_taken_back) {
   const std::unique_ptr<CudaDevice> device = open();
   std::byte* const block = device->memory().allocate(100);
-  cuda_double::break_device("uncorrectable ECC error");
+  fake_cuda::break_device("uncorrectable ECC error");
   device->memory().release(block, 100);
   try {
     static_cast<void>(device->memory().allocate(200));
@@ -125,7 +125,7 @@ TEST_F(FailingDevice, memory_of_it_is_refused_with_its_words_and_still_taken_bac
 }
 
 TEST(StartedDevices, a_process_that_uses_one_device_starts_no_other) {
-  cuda_double::reset_device();
+  fake_cuda::reset_device();
   std::thread([] {  // a thread that has set no device
     DeviceParts no_cuts(1, GreenContextCalls{});
     Poller poller;
@@ -150,7 +150,7 @@ TEST(StartedDevices, a_process_that_uses_one_device_starts_no_other) {
     std::thread([&timer] { static_cast<void>(timer->milliseconds(0, 0)); }).join();
   })
       .join();
-  EXPECT_EQ(cuda_double::started_devices(), std::set<int>{1});
+  EXPECT_EQ(fake_cuda::started_devices(), std::set<int>{1});
 }
 
 }  // namespace

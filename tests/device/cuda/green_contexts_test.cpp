@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cutting a device's multiprocessors, over doubles of the driver's functions: an H200 as its driver describes it.
+// Cutting a device's multiprocessors, over fakes of the driver's functions: an H200 as its driver describes it.
 #include "runtime/device/cuda/green_contexts.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Page-locking of memory that is there already, for the double of the CUDA runtime, which lacks it.
+// Pinning of memory that is there already, for the fake of the CUDA runtime, which lacks it.
 #include <cuda_runtime_api.h>
 
 #include <mutex>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the CUDA device share. They run on a device where there is one, and over the double of the runtime
+// What tests of the CUDA device share. They run on a device where there is one, and over the fake of the runtime
 // anywhere; so they look at device memory through the runtime's calls only.
 #pragma once
 

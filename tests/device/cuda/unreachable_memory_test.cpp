@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver does not open, and how it says so, which only the double can show.
+// What the driver does not open, and how it says so, which only the fake can show.
 #include "runtime/device/cuda/memory_sharing.hpp"
 #include "tests/device/cuda/exporter.hpp"
 #include "tests/device/cuda/site.hpp"
@@ -27,14 +27,14 @@ TEST_F(UnreachableMemory, of_this_process_is_refused_by_the_driver_too) {  // HR
   const SpaceMemory block(device_.memory(), size);
   const std::vector<std::byte> exported = MemorySharing().export_block(device_, block.data());  // as another process'
   ASSERT_FALSE(exported.empty());
-  EXPECT_EQ(refusal(exported), "the driver does not open it: an error of the double");
+  EXPECT_EQ(refusal(exported), "the driver does not open it: an error of the fake");
 }
 
 TEST_F(UnreachableMemory, of_a_process_that_has_ended_is_refused) {  // HR-5
   Exporter exporter(size, 1);
   ASSERT_TRUE(exporter.shares()) << exporter.introduction;
   exporter.kill_now();
-  EXPECT_EQ(refusal(exporter.exported()), "the driver does not open it: an error of the double");
+  EXPECT_EQ(refusal(exporter.exported()), "the driver does not open it: an error of the fake");
 }
 
 }  // namespace

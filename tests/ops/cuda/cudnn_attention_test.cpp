@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN against the processor's, on a device. Tolerances, of the largest value: bf16 storage rounds
+// Attention by cuDNN against the CPU's, on a device. Tolerances, of the largest value: bf16 storage rounds
 // results once (2^-9), and probabilities and their gradients are rounded before they are multiplied: 1.5e-2.
-#include "runtime/ops/cuda/cudnn_attention.hpp"
+#include "runtime/ops/cuda/attention/cudnn_attention.hpp"
 
 #include <limits>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/cuda/cudnn_plan.hpp"
+#include "runtime/ops/cuda/attention/cudnn_plan.hpp"
 
 #include <gtest/gtest.h>
 

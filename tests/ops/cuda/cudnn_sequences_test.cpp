@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays for cuDNN's ragged tensors against the offsets that they are made from.
-#include "runtime/ops/cuda/cudnn_sequences.hpp"
+#include "runtime/ops/cuda/attention/cudnn_sequences.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"
 

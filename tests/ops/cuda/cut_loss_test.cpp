@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses over a cut vocabulary with the collectives between the kernels, on ranks that are threads. Over the double
-// alone, where memory of the device is the processor's.
-#include "runtime/ops/cuda/cut_loss.hpp"
+// Losses over a cut vocabulary with the collectives between the kernels, on ranks that are threads. Over the fake
+// alone, where memory of the device is the CPU's.
+#include "runtime/ops/cuda/losses/cut_loss.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"
 #include "tests/ops/cuda/on_stream.hpp"

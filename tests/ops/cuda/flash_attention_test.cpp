@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The own attention kernels against the processor's, over both dtypes, tile edges, head sizes and groups.
+// The own attention kernels against the CPU's, over both dtypes, tile edges, head sizes and groups.
 // Tolerances, of the largest value: f32 sums of a few hundred terms in another order, 2e-5; bf16 storage rounds results
 // once (2^-9), and the device also rounds probabilities and their gradients before they are multiplied: 1.5e-2.
-#include "runtime/ops/cuda/flash_attention.hpp"
+#include "runtime/ops/cuda/attention/flash_attention.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"
 

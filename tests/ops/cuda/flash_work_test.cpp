@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/cuda/flash_work.hpp"
+#include "runtime/ops/cuda/attention/flash_work.hpp"
 
 #include <gtest/gtest.h>
 

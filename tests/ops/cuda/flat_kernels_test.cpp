@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW, sums of squares and sums of columns against the processor's.
+// AdamW, sums of squares and sums of columns against the CPU's.
 #include "tests/ops/cuda/kernel_test.hpp"
 
 namespace maestro::cuda {

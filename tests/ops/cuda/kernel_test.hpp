@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fixture for tests of device kernels: tensors go to and come from the device through calls of the CUDA runtime only,
-// so that the same tests run on a device and over the double of it.
+// so that the same tests run on a device and over the fake of it.
 //
-// Over the double every run() is done twice, with threads and blocks forwards and backwards, and must leave the same
+// Over the fake every run() is done twice, with threads and blocks forwards and backwards, and must leave the same
 // bits in all memory: a difference is a race.
 #pragma once
 
@@ -19,8 +19,8 @@
 #include "runtime/ops/cuda/device_error.hpp"
 #include "runtime/ops/cuda/kernels.hpp"
 #include "tests/ops/owned_tensor.hpp"
-#if defined(MAESTRO_CUDA_DOUBLE)
-#include "tests/support/cuda_double/kernel_run.hpp"
+#if defined(MAESTRO_FAKE_CUDA)
+#include "tests/support/fake_cuda/kernel_run.hpp"
 #endif
 
 namespace maestro::cuda {
@@ -51,7 +51,7 @@ class KernelTest : public ::testing::Test {
     if (!available_) GTEST_SKIP() << "no CUDA device";
   }
 
-  /// Device memory, of NaN over the double; freed at the end of the test. `offset` elements past an aligned address.
+  /// Device memory, of NaN over the fake; freed at the end of the test. `offset` elements past an aligned address.
   Tensor empty(DType dtype, Shape shape, std::int64_t offset = 0) {
     if (!available_) return {};  // of a member of a test that is skipped
     void* memory = nullptr;
@@ -91,14 +91,14 @@ class KernelTest : public ::testing::Test {
 
   /// Calls `body`, which puts kernels on the stream, and waits.
   void run(const std::function<void()>& body) {
-#if defined(MAESTRO_CUDA_DOUBLE)
+#if defined(MAESTRO_FAKE_CUDA)
     const Image before = image();
     run_once(body);
     const Image forward = image();
     restore(before);
-    cuda_double::set_order(cuda_double::Order::reverse);
+    fake_cuda::set_order(fake_cuda::Order::reverse);
     run_once(body);
-    cuda_double::set_order(cuda_double::Order::forward);
+    fake_cuda::set_order(fake_cuda::Order::forward);
     EXPECT_EQ(forward == image(), true) << "the result depends on the order of threads";
 #else
     run_once(body);

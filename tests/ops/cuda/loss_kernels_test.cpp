@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of rows of logits against the processor's (runtime/ops/cpu/distillation_row.hpp), which is proven against
-// higher precision and recorded values in tests/ops/loss.
+// Losses of rows of logits against the CPU's (runtime/ops/cpu/losses/distillation_row.hpp), which is proven
+// against higher precision and recorded values in tests/ops/loss.
 #include <cmath>
 
-#include "runtime/ops/cpu/distillation_row.hpp"
+#include "runtime/ops/cpu/losses/distillation_row.hpp"
 #include "tests/ops/cuda/kernel_test.hpp"
 
 namespace maestro::cuda {

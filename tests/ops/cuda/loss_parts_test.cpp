@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses of logits that are cut over the vocabulary against those of whole logits; ranks take turns, and the test adds
 // up their numbers.
-#include "runtime/ops/cuda/loss_parts.hpp"
+#include "runtime/ops/cuda/losses/loss_parts.hpp"
 
 #include <algorithm>
 

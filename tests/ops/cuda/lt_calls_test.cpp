@@ -2,14 +2,14 @@
 // What the products of a linear layer ask of cuBLASLt, and how often; over the library's double only.
 #include <set>
 
-#include "runtime/ops/cuda/lt_products.hpp"
+#include "runtime/ops/cuda/products/lt_products.hpp"
 #include "tests/ops/cuda/kernel_test.hpp"
-#include "tests/support/cuda_double/host_cublaslt.hpp"
+#include "tests/support/fake_cuda/host_cublaslt.hpp"
 
 namespace maestro::cuda {
 namespace {
 
-using cuda_double::lt_double;
+using fake_cuda::lt_double;
 
 constexpr std::int64_t library_bytes = std::int64_t{1} << 20;
 
@@ -171,7 +171,7 @@ TEST_F(LtCalls, a_refused_call_names_the_product) {
     said = error.what();
   }
   EXPECT_EQ(said,
-            "cublasLtMatmulAlgoGetHeuristic: CUBLAS_STATUS_INVALID_VALUE, a status of the double: "
+            "cublasLtMatmulAlgoGetHeuristic: CUBLAS_STATUS_INVALID_VALUE, a status of the fake: "
             "y (2, 3) bf16 = x (2, 4) fp32 w (3, 4) fp32^T");
 }
 

@@ -2,12 +2,12 @@
 // Plans of matrix products against row-major loops, through an interpreter of column-major products.
 // Tolerance: sums of up to 8 products of values that bf16 holds exactly are exact enough in f32 for 1e-6; bf16 results
 // are rounded once, 2^-8.
-#include "runtime/ops/cuda/lt_plan.hpp"
+#include "runtime/ops/cuda/products/lt_plan.hpp"
 
 #include <gtest/gtest.h>
 
 #include "tests/ops/owned_tensor.hpp"
-#include "tests/support/cuda_double/column_major_product.hpp"
+#include "tests/support/fake_cuda/column_major_product.hpp"
 
 namespace maestro::cuda {
 namespace {

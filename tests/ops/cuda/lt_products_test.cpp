@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a linear layer against the processor's, with the library's double: fused, and where it refuses.
+// Products of a linear layer against the CPU's, with the library's double: fused, and where it refuses.
 // Tolerances, of the largest value: f32 sums of up to 150 terms, 1e-5; bf16 results are rounded once, and a bias or the
 // input of GELU once more, 2^-7.
-#include "runtime/ops/cuda/lt_products.hpp"
+#include "runtime/ops/cuda/products/lt_products.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"
-#if defined(MAESTRO_CUDA_DOUBLE)
-#include "tests/support/cuda_double/host_cublaslt.hpp"
+#if defined(MAESTRO_FAKE_CUDA)
+#include "tests/support/fake_cuda/host_cublaslt.hpp"
 #endif
 
 namespace maestro::cuda {
@@ -24,7 +24,7 @@ struct Sizes {
 };
 const std::vector<Sizes> all_sizes = {{1, 1, 1}, {5, 7, 3}, {33, 65, 17}, {64, 48, 32}, {40, 16, 150}};
 
-/// Inputs of a layer, and what the processor makes of them.
+/// Inputs of a layer, and what the CPU makes of them.
 struct Layer {
   Layer(const Sizes& sizes, DType type) : m(sizes.m), n(sizes.n), k(sizes.k), act(type) {
     std::mt19937 generator(static_cast<unsigned>(m * 10000 + n * 100 + k));
@@ -71,7 +71,7 @@ struct Layer {
 enum class Library : std::uint8_t { willing, refuses_epilogues, refuses_all, fails_at_run };
 
 // A device's own library cannot be made to refuse.
-#if defined(MAESTRO_CUDA_DOUBLE)
+#if defined(MAESTRO_FAKE_CUDA)
 constexpr Library libraries[] = {Library::willing, Library::refuses_epilogues, Library::refuses_all,
                                  Library::fails_at_run};
 #else
@@ -82,8 +82,8 @@ constexpr Library libraries[] = {Library::willing};
 class LtProductsOn : public KernelTest, public ::testing::WithParamInterface<std::tuple<DType, Library>> {
  protected:
   LtProductsOn() {
-#if defined(MAESTRO_CUDA_DOUBLE)
-    auto& lt_double = cuda_double::lt_double();
+#if defined(MAESTRO_FAKE_CUDA)
+    auto& lt_double = fake_cuda::lt_double();
     lt_double = {};
     const Library library = std::get<1>(GetParam());
     lt_double.has_no_algorithm = library == Library::refuses_all;

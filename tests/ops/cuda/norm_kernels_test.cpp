@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisation kernels against the processor's: warp, block and wide rows, every mix of storage types.
+// Normalisation kernels against the CPU's: warp, block and wide rows, every mix of storage types.
 #include "tests/ops/cuda/kernel_test.hpp"
 
 namespace maestro::cuda {

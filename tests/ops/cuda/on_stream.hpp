@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator for ranks whose devices are the double of CUDA, where memory of the device is the processor's.
+// A communicator for ranks whose devices are the fake of CUDA, where memory of the device is the CPU's.
 #pragma once
 
 #include <cuda_runtime_api.h>

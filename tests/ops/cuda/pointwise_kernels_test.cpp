@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointwise kernels against the processor's operators: all storage types, sizes of no multiple, memory that is not
+// Pointwise kernels against the CPU's operators: all storage types, sizes of no multiple, memory that is not
 // aligned.
 #include "tests/ops/cuda/kernel_test.hpp"
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses, embeddings and top k over a vocabulary that is cut over devices, against the same on processors. Every rank
-// is a thread with a stream, memory and a table of its own over the double of CUDA.
+// Losses, embeddings and top k over a vocabulary that is cut over devices, against the same on CPUs. Every rank
+// is a thread with a stream, memory and a table of its own over the fake of CUDA.
 //
 // Tolerances, relative to the largest value. f32: sums are grouped otherwise and exponentials are other functions, 2e-5
 // as for the kernels alone; gradients of js from a top-k teacher lose digits where the student's mass outside of the
 // k tokens is 1 less a sum, 5e-5. bf16: devices keep logits in bf16 (2^-9 of a logit of size up to 8 is 1.6e-2) where
-// processors have f32, and round dlogits and dhidden. The gradient of a single token is zero, and comes out as rounding
+// CPUs have f32, and round dlogits and dhidden. The gradient of a single token is zero, and comes out as rounding
 // errors.
 #include <gtest/gtest.h>
 
-#include "tests/ops/cuda/double_rank.hpp"
+#include "tests/ops/cuda/fake_rank.hpp"
 
 namespace maestro::cuda {
 namespace {
@@ -45,7 +45,7 @@ class LossOverDevices : public ::testing::TestWithParam<std::tuple<std::int64_t,
   [[nodiscard]] std::vector<Answer> answers_of_devices(const ParallelLoss& loss) const {
     std::vector<Answer> all(static_cast<std::size_t>(ranks()));
     on_ranks(ranks(), [&](Communicator& group) {
-      DoubleRank rank(group, some_rows);
+      FakeRank rank(group, some_rows);
       all[static_cast<std::size_t>(group.rank())] = loss.answer(rank.place());
     });
     return all;
@@ -97,7 +97,7 @@ TEST_P(LossOverDevices, without_a_tape_or_with_a_frozen_head_has_the_same_sums) 
 TEST_P(LossOverDevices, of_rows_without_targets_is_nothing) {
   LossProblem p = problem();
   for (double& target : p.targets) target = -1;
-  for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+  for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
     p.boundary = boundary;
     for (const Answer& answer : answers_of_devices(ParallelLoss(p, {}))) {
       expect_same_bits(answer.sums, LossSums{});
@@ -130,7 +130,7 @@ TEST_P(TokensOverDevices, have_the_top_k_of_a_processor_also_among_equals) {
       const OwnedTensor values(DType::f32, {7, k}), indices(DType::i32, {7, k});
       processor_.top_k(logits, values, indices);
       on_ranks(ranks(), [&](Communicator& group) {
-        DoubleRank rank(group, all_rows);
+        FakeRank rank(group, all_rows);
         const RowRange range = row_part(vocabulary, group.size(), group.rank());
         const OwnedTensor own_logits = columns_of(logits, range);
         Arena arena(arena_bytes, rank.ops().memory());
@@ -184,7 +184,7 @@ TEST_P(TokensOverDevices, are_embedded_as_by_processors) {
     for (std::int64_t row = 0; row < rows; ++row) ids.set(row, static_cast<double>(token(generator)));
     on_ranks(ranks(), [&](Communicator& group) {
       const Embedded wanted = embedded({processor_, &group}, table, places, ids, dy);
-      DoubleRank rank(group, all_rows);
+      FakeRank rank(group, all_rows);
       const Embedded got = embedded(rank.place(), table, places, ids, dy);
       EXPECT_EQ(got.y, wanted.y);
       EXPECT_LE(worst_error(got.dtable, wanted.dtable), 1e-5);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections on ranks that have a device each, against one rank on a processor: losses, gradients, exact matches. Devices
-// are the double of CUDA, whose memory is the processor's, so that ranks can be threads.
+// Sections on ranks that have a device each, against one rank on a CPU: losses, gradients, exact matches. Devices
+// are the fake of CUDA, whose memory is the CPU's, so that ranks can be threads.
 //
 // f32. Tolerances, relative to the largest value: sums are grouped otherwise than on one rank, and exponentials are
 // other functions, 1e-6 each, some ten in a row.
@@ -12,7 +12,7 @@
 #include "sections/distill/distilled_decoder.hpp"
 #include "sections/section_runner.hpp"
 #include "sections/vision/vision_language_decoder.hpp"
-#include "tests/ops/cuda/double_rank.hpp"
+#include "tests/ops/cuda/fake_rank.hpp"
 #include "tests/sections/parallel_bench.hpp"
 #include "tests/sections/vision_pictures.hpp"
 
@@ -121,7 +121,7 @@ class DeviceRanks {
       Communicator& ranks = *groups[static_cast<std::size_t>(group)][static_cast<std::size_t>(rank)];
       return std::make_unique<cuda::OnStream>(ranks, device.stream());
     }
-    cuda::DoubleRank device;
+    cuda::FakeRank device;
     std::unique_ptr<Communicator> tensor_group, context_group;
     SectionContext context;
     std::unique_ptr<SectionRunner> runner;
@@ -175,7 +175,7 @@ Tensor column(const std::vector<std::int32_t>& values) {
   return {const_cast<std::int32_t*>(values.data()), DType::i32, {static_cast<std::int64_t>(values.size()), 1}};
 }
 
-/// A section on one rank of a processor and on devices, with the same values, large enough that every term matters.
+/// A section on one rank of a CPU and on devices, with the same values, large enough that every term matters.
 struct Pair {
   Pair(const SectionContext& context, Layout layout, const ParallelBench::Build& build)
       : single({}, context, build), devices(layout, context, build) {
@@ -248,7 +248,7 @@ TEST_P(SectionOverDevices, exact_match_wants_the_targets_of_a_sample_on_every_ra
   const DecoderConfig config = model("gpt2", true);
   Pair pair(bench.context("decoder", false), GetParam(), decoder_with_eyes(config));
   ParallelBench top({}, bench.context("decoder", false), [&config](const SectionContext& context) {
-    return std::make_unique<DecoderTrunk>(context, DecoderTrunk::Options{config, Boundary::top_k, 1, {}});
+    return std::make_unique<DecoderTrunk>(context, DecoderTrunk::Options{config, TeacherOutput::top_k, 1, {}});
   });
   top.load(pair.single.whole());
   std::ranges::copy(top.run(text, Pass::evaluate).outputs.at("top_indices").tensor().span<std::int32_t>(),
@@ -280,7 +280,7 @@ TEST_P(SectionOverDevices, a_student_learns_from_every_boundary_as_on_a_processo
   options.teacher.decoder.vocabulary = 40;
   options.teacher.decoder.init_std = 0.3;  // so that the teacher has opinions
   options.data = {34, vocabulary, "bytes"};
-  for (const Boundary boundary : {Boundary::hidden, Boundary::logits, Boundary::top_k}) {
+  for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
     SCOPED_TRACE("boundary " + std::to_string(static_cast<int>(boundary)));
     options.boundary = boundary;
     ParallelBench teacher({}, bench.context("teacher", false), [&options](const SectionContext& context) {

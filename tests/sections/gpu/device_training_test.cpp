@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections trained on a device, against the same on a processor. The processor itself is one of the devices, so that
+// Sections trained on a device, against the same on a CPU. The CPU itself is one of the devices, so that
 // the comparison is tried everywhere.
 #include <gtest/gtest.h>
 
@@ -20,9 +20,9 @@ struct Trial {
   double tolerance;  ///< of losses of about 6
 };
 
-/// Over the double of a device, which is ten thousand times slower, a few steps of little must do.
+/// Over the fake of a device, which is ten thousand times slower, a few steps of little must do.
 bool over_the_double() {
-  return std::getenv("MAESTRO_DEVICE_DOUBLE") != nullptr;
+  return std::getenv("MAESTRO_FAKE_DEVICE") != nullptr;
 }
 
 class DeviceTraining : public ::testing::TestWithParam<const char*> {
@@ -53,7 +53,7 @@ class DeviceTraining : public ::testing::TestWithParam<const char*> {
     }
     EXPECT_LT(losses.back(), (over_the_double() ? 1.0 : 0.97) * losses.front()) << "nothing was learned";
   }
-  /// A processor against itself repeats to the bit.
+  /// A CPU against itself repeats to the bit.
   [[nodiscard]] static double tolerance_of(const Trial& trial) {
     return GetParam() == std::string("cpu") ? 0 : trial.tolerance;
   }

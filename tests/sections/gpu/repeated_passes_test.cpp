@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // That passes which are replayed as graphs train a section to the same bits as passes that are issued, with fewer calls
-// of the host: over the double, which counts them.
+// of the host: over the fake, which counts them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "runtime/device/cuda/cuda_device.hpp"
 #include "runtime/device/cuda/cuda_tables.hpp"
 #include "sections/decoder/decoder_lm.hpp"
-#include "tests/support/cuda_double/host_cuda.hpp"
+#include "tests/support/fake_cuda/host_cuda.hpp"
 
 namespace maestro::bench {
 namespace {
@@ -53,7 +53,7 @@ Trained trained(GraphUse graphs, const TrainingSettings& settings, bool distils)
   Trained result;
   std::size_t before = 0;
   training->run([&](std::int64_t step) {
-    const std::size_t now = cuda_double::queued();
+    const std::size_t now = fake_cuda::queued();
     if (step > 1) result.queued.push_back(now - before);
     before = now;
   });

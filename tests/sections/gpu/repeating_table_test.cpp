@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of operators that replays passes, call by call, over the double of the runtime.
+// The table of operators that replays passes, call by call, over the fake of the runtime.
 #include "runtime/device/cuda/repeating_table.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "runtime/device/cuda/cuda_device.hpp"
 #include "runtime/device/cuda/cuda_tables.hpp"
-#include "tests/support/cuda_double/host_cuda.hpp"
+#include "tests/support/fake_cuda/host_cuda.hpp"
 
 namespace maestro::cuda {
 namespace {
@@ -50,9 +50,9 @@ class RepeatingTableTest : public ::testing::Test {
     return values;
   }
   [[nodiscard]] std::size_t queued_by(const std::function<void()>& calls) {
-    const std::size_t before = cuda_double::queued();
+    const std::size_t before = fake_cuda::queued();
     ops().repeat(place, calls);
-    return cuda_double::queued() - before;
+    return fake_cuda::queued() - before;
   }
 
   Poller poller_;

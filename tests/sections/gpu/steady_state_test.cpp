@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That training makes the host wait for the device no more than once a step, by a completion: over the double, which
+// That training makes the host wait for the device no more than once a step, by a completion: over the fake, which
 // counts every other call that waits.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "benchmarks/gpu/bench_training.hpp"
 #include "runtime/device/cuda/cuda_device.hpp"
 #include "runtime/device/cuda/cuda_tables.hpp"
-#include "tests/support/cuda_double/host_cuda.hpp"
+#include "tests/support/fake_cuda/host_cuda.hpp"
 
 namespace maestro::bench {
 namespace {
@@ -21,7 +21,7 @@ std::vector<std::size_t> waits_of_steps(const TrainingSettings& settings) {
   BenchDevice device(std::make_unique<cuda::CudaDevice>(options, poller, parts, cuda::cuda_tables()));
   Training training(settings, device);
   std::vector<std::size_t> waits;
-  training.run([&waits](std::int64_t) { waits.push_back(cuda_double::waits()); });
+  training.run([&waits](std::int64_t) { waits.push_back(fake_cuda::waits()); });
   return waits;
 }
 

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "actors/launch/Rendezvous.h"
+#include "actors/launch/rendezvous.hpp"
+#include "actors/rpc/rpc_server.hpp"
+#include "actors/rpc/rpc_socket.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+namespace {
+
+using namespace std::chrono_literals;
+using rendezvous::Answer;
+using rendezvous::Joining;
+
+constexpr auto answer_after = 500ms;
+/// How long the others may take to hear why the job does not begin: those that are here, and, when one that does not
+/// fit has ended the start, those that are still on their way.
+constexpr auto farewell = 1000ms;
+constexpr auto farewell_to_late_ones = 5000ms;
+constexpr std::size_t strangers = 64;
+constexpr auto stranger_patience = 5000ms;
+constexpr auto look_after = 250ms;
+constexpr int most_refusals_noted = 20;
+constexpr std::int32_t largest_message = 4 << 20;
+
+/// A peer's words, fit for a line.
+std::string one_line(std::string text) {
+  constexpr std::size_t most = 2000;
+  if (text.size() > most) text.resize(most);
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  return text;
+}
+
+JoinRequest request_of(const Joining& joining) {
+  return {.rank = joining.rank,
+          .processes = joining.processes,
+          .pid = joining.pid,
+          .host = one_line(joining.host),
+          .local_rank = joining.local_rank,
+          .version = one_line(joining.version),
+          .token = joining.token,
+          .job = joining.job};
+}
+
+[[noreturn]] void refuse(const std::string& reason, bool for_all) {
+  rendezvous::Refused refused;
+  refused.reason = reason;
+  refused.for_all = for_all;
+  throw refused;
+}
+
+}  // namespace
+
+struct RendezvousServer::State {
+  class Member;
+
+  explicit State(RendezvousOptions given)
+      : options(std::move(given)), join_check(options.own, std::move(options.hosts)) {}
+
+  void note(const std::string& line) const {
+    if (options.note) options.note(line);
+  }
+  void note_refusal(const std::string& line) {
+    const int noted = ++refusals;
+    if (noted > most_refusals_noted) return;
+    note(line + (noted == most_refusals_noted ? " (further refusals are not printed)" : ""));
+  }
+  /// Under the lock. RV-2
+  void fail(const std::string& reason, ErrorCode code) {
+    if (reason_not_to_begin || join_check.complete()) return;
+    reason_not_to_begin = one_line(reason);
+    code_not_to_begin = code;
+    changed.notify_all();
+  }
+  [[nodiscard]] bool decided() const { return reason_not_to_begin || join_check.complete(); }
+  [[nodiscard]] Answer answer(std::int64_t rank);
+  [[nodiscard]] bool all_told() const {
+    const bool everybody = std::ssize(told) + 1 == options.own.processes;
+    return members == 0 && (!reason_not_to_begin || everybody);
+  }
+
+  RendezvousOptions options;
+  std::chrono::milliseconds patience_at_end = farewell;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  JoinCheck join_check;
+  std::optional<std::string> reason_not_to_begin;
+  ErrorCode code_not_to_begin = ErrorCode::invalid_argument;
+  std::atomic<int> refusals = 0;
+  std::set<std::int64_t> told;  ///< ranks that know how it ended
+  std::int64_t members = 0;     ///< connections of processes that have joined
+};
+
+/// Under the lock: how it ended; an empty answer when it is not decided.
+Answer RendezvousServer::State::answer(std::int64_t rank) {
+  Answer answer;
+  if (!decided()) return answer;
+  told.insert(rank);
+  if (reason_not_to_begin) refuse(*reason_not_to_begin, true);
+  rendezvous::Meeting meeting;
+  meeting.epoch = options.welcome.epoch;
+  meeting.caf_host = options.welcome.caf_host;
+  meeting.caf_port = options.welcome.caf_port;
+  meeting.root_host_name = options.welcome.root_host_name;
+  meeting.secret = options.welcome.secret;
+  meeting.shared_file = options.welcome.shared_file;
+  answer.__set_meeting(meeting);
+  return answer;
+}
+
+/// One connection. Its end is that of the process, unless the process was told how the join_check ended.
+class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
+ public:
+  Member(State& state, Visitor& visitor) : state_(state), visitor_(visitor) {}
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+  ~Member() override {
+    if (!joined_) return;
+    const std::lock_guard lock(state_.mutex);
+    --state_.members;
+    const std::string how = visitor_.stream()->fell_silent() ? " was silent for too long" : " ended";
+    state_.fail(process_name(*joined_) + how + " before the job began", ErrorCode::peer_lost);
+    state_.changed.notify_all();
+  }
+
+  void join(Answer& answer, const Joining& joining) override {
+    const JoinRequest request = request_of(joining);
+    const std::optional<Refusal> refusal = admit(request);
+    if (refusal && !refusal->for_all) {  // RV-3
+      state_.note_refusal("refused " + process_name(request) + " from " + visitor_.name() + ": " + refusal->reason);
+      refuse(refusal->reason, false);
+    }
+    const std::lock_guard lock(state_.mutex);
+    if (refusal) {
+      state_.fail(refusal->reason, ErrorCode::invalid_argument);
+      state_.patience_at_end = farewell_to_late_ones;
+    }
+    if (refusal && !state_.reason_not_to_begin) refuse(refusal->reason, true);  // all the others have begun
+    if (state_.decided()) state_.changed.notify_all();
+    answer = state_.answer(request.rank);
+  }
+
+  void wait_for_all(Answer& answer) override {
+    if (!joined_) refuse("it has not joined", false);
+    std::unique_lock lock(state_.mutex);
+    state_.changed.wait_for(lock, answer_after, [this] { return state_.decided(); });
+    answer = state_.answer(joined_->rank);
+  }
+
+  void withdraw(const Joining& joining, const std::string& reason) override {
+    const JoinRequest request = request_of(joining);
+    const std::lock_guard lock(state_.mutex);
+    if (!state_.join_check.knows_token(request)) refuse("it has another job token", false);
+    state_.fail(reason + " (rank " + std::to_string(request.rank) + " on " + request.host + ")",
+                ErrorCode::invalid_argument);
+    state_.told.insert(request.rank);
+  }
+
+ private:
+  std::optional<Refusal> admit(const JoinRequest& request) {
+    if (joined_) return Refusal{"it has joined already", false};
+    const std::lock_guard lock(state_.mutex);
+    std::optional<Refusal> refusal = state_.join_check.admit(request);
+    if (refusal) return refusal;
+    joined_ = request;
+    visitor_.admit();
+    visitor_.stream()->set_patience(state_.options.silence);  // RV-5
+    ++state_.members;
+    if (state_.join_check.complete()) state_.changed.notify_all();
+    return std::nullopt;
+  }
+
+  State& state_;  // outlives the door's threads
+  Visitor& visitor_;
+  std::optional<JoinRequest> joined_;
+};
+
+RendezvousServer::RendezvousServer(RendezvousOptions options) : state_(std::make_unique<State>(std::move(options))) {
+  State& state = *state_;
+  DoorOptions door;
+  door.address = state.options.address;
+  door.keys = state.options.keys;
+  door.most_clients = static_cast<std::size_t>(state.options.own.processes);
+  door.most_strangers = strangers;
+  door.stranger_patience = stranger_patience;
+  door.largest_message = largest_message;
+  door.refused = [&state](const std::string& peer, const std::string& reason) {
+    state.note_refusal("refused " + one_line(peer) + " at the rendezvous: " + one_line(reason));
+  };
+  const auto serve = [&state](Visitor& visitor) {
+    return std::make_shared<rendezvous::RendezvousProcessor>(std::make_shared<State::Member>(state, visitor));
+  };
+  door_ = std::make_unique<RpcServer>(std::move(door), serve);
+}
+
+RendezvousServer::~RendezvousServer() {
+  stop();
+}
+
+std::string RendezvousServer::address() const {
+  return door_->address();
+}
+
+std::vector<JoinRequest> RendezvousServer::present() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->join_check.present();
+}
+
+std::string RendezvousServer::missing_text() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->join_check.missing_text();
+}
+
+void RendezvousServer::wait_all(std::chrono::milliseconds patience, const std::function<void()>& look) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  std::unique_lock lock(state_->mutex);
+  while (!state_->changed.wait_for(lock, look_after, [this] { return state_->decided(); })) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
+      state_->fail(state_->join_check.missing_text() + " did not come to rank 0 on " + state_->options.own.host +
+                       " within " + std::to_string(seconds) + " s",
+                   ErrorCode::timeout);
+      break;
+    }
+    if (!look) continue;
+    lock.unlock();
+    look();
+    lock.lock();
+  }
+  if (state_->reason_not_to_begin) throw JobError(*state_->reason_not_to_begin, state_->code_not_to_begin);
+}
+
+void RendezvousServer::fail(const std::string& reason, ErrorCode code) {
+  const std::lock_guard lock(state_->mutex);
+  state_->fail(reason, code);
+}
+
+void RendezvousServer::refuse_all(const std::string& reason, std::chrono::milliseconds patience) {
+  fail(reason, ErrorCode::invalid_argument);
+  stop_after(patience);
+}
+
+void RendezvousServer::stop() {
+  const auto patience = [this] {
+    const std::lock_guard lock(state_->mutex);
+    return state_->patience_at_end;
+  };
+  stop_after(patience());
+}
+
+void RendezvousServer::stop_after(std::chrono::milliseconds patience) {
+  {
+    std::unique_lock lock(state_->mutex);
+    state_->fail("rank 0 on " + state_->options.own.host + " ended before the job began", ErrorCode::peer_lost);
+    state_->changed.wait_for(lock, patience, [this] { return state_->all_told(); });
+  }
+  door_->stop();
+}
+
+}  // namespace maestro

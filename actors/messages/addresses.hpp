@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses that processes and replicas exchange before the first step. Holds handles of actors.
+#pragma once
+
+#include <caf/actor.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "actors/messages/memory_addresses.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/core/process_identity.hpp"
+
+namespace maestro {
+
+struct ReplicaAddress {
+  SectionId section;
+  ReplicaIndex replica;
+  ProcessId rank;
+  caf::actor actor;
+  std::vector<RingAddress> rings;            ///< of all ranks
+  std::vector<ReductionAddress> reductions;  ///< by rank, in it by ReductionKind
+};
+
+/// A process is there: rank 0 watches it from now on, while it builds its sections.
+struct ProcessJoined {
+  ProcessId rank;
+  ProcessIdentity process;
+  std::string host;  ///< as people call it; empty where the job has one host only
+  caf::actor supervisor;
+};
+/// A process introduces itself to rank 0 when it is built.
+struct ProcessInfo {
+  ProcessId rank;
+  ProcessIdentity process;  ///< pid 0: not known yet
+  std::string host;         ///< as in ProcessJoined
+  std::string build;        ///< version and job; all processes must agree
+  std::string endpoint;     ///< opaque address; empty without a network
+  std::string actors_host;
+  std::uint16_t actors_port = 0;  ///< where its supervisor is published
+  caf::actor supervisor;
+  std::vector<ReplicaAddress> replicas;
+};
+
+/// Where a process's supervisor is published.
+struct PeerAddress {
+  ProcessId rank;
+  std::string host;
+  std::uint16_t port = 0;
+};
+/// All processes, for each to connect to those before it. Handles of actors come later, in the directory: those that
+/// come before there is a connection could die with one that fails.
+struct PeerList {
+  std::vector<PeerAddress> all;
+};
+/// The first words on a new connection, and the answer to them: once both have come it holds.
+struct Ping {
+  ProcessId rank;
+};
+/// A process is connected to all others.
+struct PeersConnected {
+  ProcessId rank;
+};
+
+/// Between supervisors, several times in each `peer_timeout`: the sender runs.
+struct Heartbeat {
+  ProcessId rank;
+};
+
+/// Rank 0 tells everyone about everyone.
+struct Directory {
+  std::vector<ProcessInfo> processes;
+  caf::actor coordinator;
+};
+
+/// A process is wired up.
+struct ProcessReady {
+  ProcessId rank;
+};
+
+}  // namespace maestro

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses of the memory that replicas write to each other: rings of slots, and the buffers of reductions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "transport/region.hpp"
+
+namespace maestro {
+
+/// A ring of slots that one rank of a replica receives into.
+struct RingAddress {
+  EdgeId edge;
+  bool gradient = false;
+  ReplicaIndex receiver;
+  std::uint32_t layout_rank = 0;
+  std::uint32_t ring = 0;  ///< number inside the receiving process: the immediate's edge bits
+  std::uint32_t slots = 1;
+  std::uint32_t max_pieces = 1;
+  std::uint64_t payload_bytes = 0;
+  RemoteRegion region;  ///< empty when nobody writes remotely
+  // Where slots also have a payload in memory of a device (SL-4):
+  std::uint32_t device_ring = 0;  ///< the ring's second number, of whole pieces there
+  std::string device_memory;      ///< for processes of this host (DeviceBackend::export_memory); empty: not shared
+  RemoteRegion device_region;     ///< for writes; empty: they do not reach it
+};
+
+/// What the ranks of one place exchange: gradients among the replicas of a section; gradients of a parameter that two
+/// stages hold; moments that replicas share, for a checkpoint.
+enum class ReductionKind : std::uint8_t { replicas, tie, moments };
+constexpr std::size_t reduction_kinds = 3;
+
+/// Memory that the other members of a reduction write gradients into; or the group in which their devices add them.
+struct ReductionAddress {
+  std::uint32_t parts_ring = 0;     ///< immediate of a part of the shard; slot = sending member
+  std::uint32_t sums_ring = 0;      ///< immediate of a finished sum; slot = sending member
+  RemoteRegion parts;               ///< one shard per sending member
+  RemoteRegion gradients;           ///< the flat gradient itself
+  std::vector<std::uint8_t> group;  ///< DeviceBackend::make_group_id() of member 0; of others empty
+};
+
+}  // namespace maestro

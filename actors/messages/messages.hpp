@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages of the system as plain structs; message_types.hpp registers them with CAF. Messages carry ids, plans and
+// handles; tensors never travel in them. Types marked "local" hold reference-counted handles and stay inside one
+// process.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/messages/memory_addresses.hpp"
+#include "runtime/core/buffer.hpp"
+#include "runtime/schedule/replica_lane.hpp"
+#include "runtime/schedule/step_plan.hpp"
+#include "runtime/schedule/step_planner.hpp"
+
+namespace maestro {
+
+// ---- start-up ----
+
+/// All processes are wired; to rank 0's supervisor after its timeout, or a child's end before that.
+struct StartTimeout {};
+struct ChildEnded {
+  ProcessId rank;
+  std::string how;  ///< "exit status 1", "signal 9"
+};
+/// The bridge has connected all peers.
+struct BridgeReady {};
+/// To the coordinator: begin.
+struct Begin {};
+
+// ---- tokens and progress ----
+
+struct MicroBatchOrder {
+  MicroBatchPlan plan;
+};
+struct BoundaryOrder {
+  StepBoundary mark;
+};
+/// Passes of this phase of a bulk-synchronous plan's group may run.
+struct PhaseOpen {
+  StepId step;
+  std::uint32_t group = 0;
+  std::uint32_t phase = 0;
+};
+/// A pass of a bulk-synchronous plan has ended.
+struct PhasePassDone {
+  StepId step;
+  std::uint32_t group = 0;
+  std::uint32_t phase = 0;
+};
+struct Metric {
+  std::string name;
+  double sum = 0;
+  double weight = 0;
+};
+struct MicroBatchDone {
+  SectionId section;
+  ReplicaIndex replica;
+  StepId step;
+  Pass pass = Pass::train;
+  std::uint32_t index = 0;
+  std::int64_t samples = 0;
+  std::vector<Metric> metrics;
+  double forward_ms = 0;   ///< as measured on the device
+  double backward_ms = 0;  ///< 0 without a backward pass
+  double age_ms = 0;       ///< since the forward pass began
+};
+struct StepDone {
+  SectionId section;
+  ReplicaIndex replica;
+  StepId step;
+  Pass pass = Pass::train;
+  double gradient_norm = 0;
+  double lr = 0;
+};
+/// A replica's sum of squares of the reduced gradient, for clipping by the norm over all sections, or over the stages
+/// of one, or over replicas that share the optimizer state.
+struct NormReport {
+  SectionId section;
+  ReplicaIndex replica;
+  std::uint32_t reporters = 1;  ///< replicas of the section that report a part each
+  StepId step;
+  double sum_of_squares = 0;
+};
+struct NormTotal {
+  StepId step;
+  double sum_of_squares = 0;             ///< what is clipped by
+  double sum_of_squares_of_section = 0;  ///< of the receiver's section, all stages
+};
+/// Cumulative: the receiver has released `released` sequences of its ring.
+struct Credit {
+  EdgeId edge;
+  bool gradient = false;
+  ReplicaIndex receiver;
+  std::uint32_t layout_rank = 0;  ///< of the receiver
+  std::uint32_t epoch = 0;
+  std::uint64_t released = 0;
+};
+
+struct BatchRequest {
+  StepId step;
+  Pass pass = Pass::train;
+};
+struct BatchMetadata {
+  StepId step;
+  Pass pass = Pass::train;
+  std::vector<SampleRef> samples;
+  std::int64_t target_tokens = 0;
+  std::vector<std::string> left_out;  ///< samples that could not be read, with the reason
+};
+
+/// A member of a reduction in a group of devices has its work for the next exchange ready.
+struct ReductionReady {
+  ReductionKind kind = ReductionKind::replicas;
+  std::uint32_t layout_rank = 0;  ///< of sender and receiver
+  std::uint32_t member = 0;       ///< the sender
+};
+
+// ---- checkpoints ----
+
+struct StoredFile {
+  std::string path;  ///< relative to the checkpoint
+  std::uint64_t bytes = 0;
+  std::string checksum;
+};
+struct SnapshotWritten {
+  SectionId section;
+  StepId step;
+  std::vector<StoredFile> files;
+};
+struct CheckpointCommitted {
+  StepId step;
+  std::string path;
+};
+
+// ---- ends ----
+
+/// A write to peers, or an exchange with them, failed; the cause may be a death that the supervisor is about to hear
+/// of.
+struct TransferBroken {
+  std::string message;
+};
+
+/// Something went wrong; the first one a supervisor sees ends the run.
+struct Failure {
+  std::string message;
+};
+/// A signal, or `maestro stop`: the run ends in order. From any process, by its supervisor and that of rank 0.
+struct Interrupt {};
+/// The run is over: everyone reports and leaves.
+struct Finish {};
+/// Rank 0 has the summaries of all: every process may leave.
+struct Shutdown {};
+struct ProcessSummary {
+  ProcessId rank;
+  double max_rss_mb = 0;
+  std::string provider;
+  std::uint64_t bytes = 0;
+  std::uint64_t writes = 0;
+};
+/// Ask a replica for its ReplicaAddress.
+struct AddressRequest {};
+/// Ask a replica what it does; answered with WaitingFor.
+struct StatusRequest {};
+enum class WaitKind : std::uint8_t {
+  nothing,     ///< it is busy
+  work,        ///< it has done all that was announced
+  input,       ///< rows of an input
+  gradient,    ///< rows of the gradient of an output
+  credit,      ///< a free slot of a receiver
+  buffer,      ///< a send buffer of its own, which a receiver still reads
+  phase,       ///< lanes of its group in a bulk-synchronous plan
+  reduction,   ///< gradients of the section's other replicas
+  norm,        ///< gradient norms of the sections that are clipped together
+  parameters,  ///< values that other replicas have stepped
+  moments      ///< optimizer state of other replicas, for a checkpoint
+};
+/// What a replica does or waits for; its words are wait_text().
+struct WaitingFor {
+  SectionId section;
+  ReplicaIndex replica;
+  WaitKind kind = WaitKind::nothing;
+  std::string doing;              ///< when it is busy: "forward", "backward", "forward_backward", "step", "checkpoint"
+  StepId step;                    ///< of the work, awaited or under way
+  std::uint32_t micro_batch = 0;  ///< likewise
+  std::uint64_t sample = 0;       ///< the first of the micro-batch that waits
+  std::string port;               ///< of an input or gradient: this replica's own
+  SectionId peer;                 ///< whom it waits for; itself when it is busy
+  std::vector<ReplicaIndex> peers;  ///< replicas of that section
+  std::uint64_t events = 0;         ///< messages of progress that the replica has handled
+};
+
+// ---- local ----
+
+/// To the planner: where and when the micro-batches of this batch run. Answered with StepPlanned.
+struct PlanStep {
+  BatchMetadata batch;
+  std::vector<MeasuredPass> measured;  ///< since the last request
+};
+struct StepPlanned {
+  std::shared_ptr<PlannedStep> planned;
+  double planning_ms = 0;
+};
+
+/// Rows handed over inside one process.
+struct PieceHandOver {
+  EdgeId edge;
+  bool gradient = false;
+  std::uint64_t sequence = 0;
+  std::uint32_t index = 0;
+  std::int64_t target_row = 0;
+  std::int64_t rows = 0;
+  ReplicaIndex sender;
+  std::uint32_t layout_rank = 0;  ///< of the receiver
+  Buffer buffer;
+  std::size_t offset = 0;  ///< bytes into the buffer
+};
+/// A gradient part or a shard's sum, read in place from a neighbour's memory until ShardRead is sent back.
+struct ShardHandOver {
+  ReductionKind kind = ReductionKind::replicas;
+  std::uint64_t round = 0;
+  bool sum = false;
+  std::uint32_t sender = 0;       ///< among the members of the reduction
+  std::uint32_t layout_rank = 0;  ///< of sender and receiver
+  std::span<const float> values;
+};
+struct ShardRead {
+  ReductionKind kind = ReductionKind::replicas;
+  std::uint64_t round = 0;
+  std::uint32_t layout_rank = 0;
+};
+/// A remote write has landed in one of this replica's rings.
+struct RingEvent {
+  std::uint32_t immediate = 0;
+};
+struct WriteFinished {
+  std::uint64_t cookie = 0;
+};
+struct WriteBroken {
+  std::uint64_t cookie = 0;
+  std::string message;
+};
+/// A copy that PieceWriter began has ended.
+struct CopyFinished {
+  std::uint64_t cookie = 0;
+  std::string failure;  ///< empty, or one line
+};
+/// A send buffer has come back to its pool.
+struct BufferFree {};
+/// The device thread has finished what the lane gave it.
+struct WorkDone {
+  std::uint32_t layout_rank = 0;
+  std::vector<Metric> metrics;
+  double sum_of_squares = 0;
+  double lr = 0;
+  double forward_ms = 0;
+  double backward_ms = 0;
+};
+
+}  // namespace maestro

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/plan/plan_checks.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "actors/plan/memory_estimate.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/schedule/flow_bounds.hpp"
+#include "runtime/schedule/micro_batch_cut.hpp"
+
+namespace maestro {
+
+void check_batches(const JobPlan& plan) {
+  for (const GraphNode& node : plan.graph.nodes()) {
+    if (!node.trained() || node.follows_consumer() || node.replicas == 1) continue;
+    const std::int64_t batches = (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
+    if (batches >= node.replicas) continue;
+    throw JobError(node.section_name() + ": train.global_batch = " + std::to_string(plan.train.global_batch) +
+                   " makes " + std::to_string(batches) + (batches == 1 ? " micro-batch of " : " micro-batches of ") +
+                   std::to_string(node.micro_batch) + ", too few for " + std::to_string(node.replicas) +
+                   " replicas; use " + node.section_name() + ".micro_batch = " +
+                   std::to_string(std::max<std::int64_t>(1, plan.train.global_batch / node.replicas)));
+  }
+}
+
+void check_in_flight(const JobPlan& plan) {
+  const std::vector<std::int64_t> bounds = in_flight_bounds(plan.graph, plan.train.global_batch);
+  for (std::size_t index = 0; index < bounds.size(); ++index) {
+    const GraphNode& node = plan.graph.nodes()[index];
+    if (node.max_in_flight >= bounds[index] || node.mode != Mode::forward_backward) continue;
+    const std::string needed = std::to_string(bounds[index]);
+    throw JobError(node.section_name() + ".max_in_flight = " + std::to_string(node.max_in_flight) +
+                   ": a section behind it takes samples of " + needed + " of its micro-batches of " +
+                   std::to_string(node.micro_batch) + " at once; use " + node.section_name() +
+                   ".max_in_flight = " + needed + ", or a larger " + node.section_name() + ".micro_batch");
+  }
+}
+
+void raise_in_flight(JobPlan& plan) {
+  for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
+    const SectionId section(index);
+    const GraphNode& node = plan.graph.node(section);
+    if (!plan.graph.awaits_gradient(section)) continue;
+    const std::int64_t needed = most_needed_at_once(plan.graph, section, plan.largest);
+    if (node.max_in_flight >= needed) continue;
+    if (needed > most_slots) {
+      throw JobError(node.section_name() + ": one micro-batch behind it may need " + std::to_string(needed) +
+                     " of its micro-batches at once, and " + std::to_string(most_slots) +
+                     " can be in flight; use a larger " + node.section_name() +
+                     ".micro_batch_tokens, or fewer samples behind it");
+    }
+    plan.notes.push_back(node.name + ": max_in_flight = " + std::to_string(node.max_in_flight) + " raised to " +
+                         std::to_string(needed) + ", since one micro-batch behind it may need as many");
+    plan.graph.set_max_in_flight(section, needed);
+  }
+}
+
+void check_devices(const JobPlan& plan, std::int64_t devices) {
+  for (const PlannedSection& planned : plan.sections) {
+    const SectionConfig& config = planned.config;
+    if (config.pipeline == 1 || planned.stage.index > 0) continue;
+    const Degrees wanted{config.replicas, config.pipeline, {config.tensor, config.context}};
+    if (wanted.devices() <= devices) continue;
+    throw JobError(config.name + ": " + text_of(wanted) + " needs " + std::to_string(wanted.devices()) +
+                       " devices, and there are " + std::to_string(devices) +
+                       "; nearest that fits: " + text_of(nearest_fit(wanted, devices)) +
+                       "; or lay more devices over them with --cpu-devices " + std::to_string(wanted.devices()),
+                   ErrorCode::unavailable);
+  }
+}
+
+void check_memory(const JobPlan& plan) {
+  for (std::uint32_t index = 0; index < plan.sections.size(); ++index) {
+    const SectionConfig& config = plan.sections[index].config;
+    const GraphNode& node = plan.graph.nodes()[index];
+    if (config.memory_mib == 0 || config.emulated()) continue;
+    const Cost largest = plan.prototypes[index]->cost({plan.largest.tokens, plan.largest.patches, plan.largest.images});
+    MemoryDemand demand;
+    demand.parameters = plan.rank_parameters[index];
+    demand.trained = node.trained();
+    if (config.zero) demand.moment_shards = config.replicas;
+    demand.keeps_activations = node.mode == Mode::forward_backward;
+    demand.precision = config.precision;
+    demand.sample_bytes = largest.bytes / static_cast<double>(node.layout.ranks());
+    demand.micro_batch = node.micro_batch;
+    demand.in_flight = plan.graph.awaits_gradient(SectionId(index)) ? node.max_in_flight : 1;
+    check_memory(node.section_name(), demand, config.memory_mib);
+  }
+}
+
+void check_emulated(JobPlan& plan) {
+  for (const PlannedSection& section : plan.sections) {
+    if (!section.config.emulated()) continue;
+    if (plan.train.checkpoint_every > 0) {
+      throw JobError(section.config.name + ".devices: an emulated section has no state for train.checkpoint_every = " +
+                     std::to_string(plan.train.checkpoint_every) + "; leave it at 0");
+    }
+    if (!plan.options.resume.empty()) {
+      throw JobError(section.config.name + ".devices: an emulated section has no state to resume from");
+    }
+    plan.train.checkpoint_at_end = false;
+    plan.notes.push_back(section.config.name + ": emulated, its passes are timed waits");
+  }
+}
+
+namespace {
+
+/// Sections without a share of their own use what the others leave idle; they count for nothing.
+void check_shares(const JobPlan& plan) {
+  constexpr double rounding = 1e-9;  // of ten tenths, for instance
+  std::map<std::string, std::vector<const SectionConfig*>> sharers;
+  for (const PlannedSection& section : plan.sections) {
+    const SectionConfig& config = section.config;
+    const std::set<std::string> devices(config.devices.begin(), config.devices.end());  // replicas share their part
+    for (const std::string& device : devices) {
+      if (config.share < 1) sharers[device].push_back(&config);
+    }
+  }
+  for (const auto& [device, sections] : sharers) {
+    double sum = 0;
+    std::string keys;
+    for (const SectionConfig* section : sections) {
+      sum += section->share;
+      keys += (keys.empty() ? "" : " + ") + section->name + ".share";
+    }
+    if (sum <= 1 + rounding) continue;
+    throw JobError(keys + " = " + number_text(sum) + " of " + device + ": shares of a device add up to at most 1");
+  }
+}
+
+/// A group is over host memory, or over that of GPUs.
+void check_one_kind(const SectionConfig& config, const ReplicaPlacement& place) {
+  const auto other = std::ranges::find_if(place.devices, [&](const std::string& device) {
+    return is_cuda_device(device) != is_cuda_device(place.devices.front());
+  });
+  if (other == place.devices.end()) return;
+  throw JobError(config.name + ".devices: the ranks of replica " + std::to_string(place.replica.value()) + " are on " +
+                 place.devices.front() + " and " + *other +
+                 "; name cores for all ranks of a replica, or GPUs for all of them");
+}
+
+}  // namespace
+
+void check_cuda(const JobPlan& plan) {
+  for (const PlannedSection& section : plan.sections) {
+    const SectionConfig& config = section.config;
+    if (config.share == 1 || std::ranges::any_of(config.devices, is_cuda_device)) continue;
+    throw JobError(config.name +
+                   ".share is of a CUDA device's multiprocessors, and the section has none; leave it out");
+  }
+  for (const ReplicaPlacement& place : plan.places) check_one_kind(plan.sections[place.section.value()].config, place);
+  check_shares(plan);
+}
+
+void check_trained(const JobPlan& plan) {
+  if (std::ranges::any_of(plan.graph.nodes(), [](const GraphNode& node) { return node.trained(); })) return;
+  std::string names;
+  for (const GraphNode& node : plan.graph.nodes()) {
+    if (node.mode != Mode::source) names += (names.empty() ? "" : ", ") + node.name;
+  }
+  throw JobError("no section is trained; set trained = true in one of " + names);
+}
+
+}  // namespace maestro

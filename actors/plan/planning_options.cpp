@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/plan/planning_options.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace maestro {
+
+bool has_emulated(const JobPlan& plan) {
+  return std::ranges::any_of(plan.sections, [](const PlannedSection& section) { return section.config.emulated(); });
+}
+
+FlowLimits flow_limits(const JobPlan& plan) {
+  return {plan.transport.slots, plan.train.global_batch, plan.validation_samples, most_slots};
+}
+
+std::shared_ptr<const SchedulingPolicy> scheduling_policy(const JobPlan& plan) {
+  PolicyOptions options;
+  options.deterministic = plan.train.deterministic;
+  options.budget_ms = plan.schedule.budget_ms;
+  options.evaluations = plan.schedule.evaluations;
+  options.seed = static_cast<std::uint64_t>(plan.train.seed);
+  return make_policy(plan.schedule.policy, options);
+}
+
+StepPlannerOptions planner_options(const JobPlan& plan) {
+  StepPlannerOptions options;
+  options.graph = &plan.graph;
+  options.policy = scheduling_policy(plan);
+  // Emulated devices take what their model says; others are told apart by measured passes only.
+  options.costs = has_emulated(plan) ? CostModel(plan.cost, plan.unit_per_ms) : CostModel(plan.cost);
+  options.limits = flow_limits(plan);
+  options.devices.resize(plan.graph.nodes().size());
+  std::map<std::pair<std::uint32_t, std::string>, int> numbers;  // by host and name
+  for (const ReplicaPlacement& place : plan.places) {
+    const int number =
+        numbers.try_emplace({place.host, place.devices.front()}, static_cast<int>(numbers.size())).first->second;
+    options.devices[place.section.value()].push_back(number);
+  }
+  return options;
+}
+
+}  // namespace maestro

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose gradients are added up, and by which way, as far as the plan decides it. Pure.
+//
+// WR-1: every member of a reduction comes to the same answer: it depends on the plan alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/graph/placement.hpp"
+#include "runtime/graph/section_graph.hpp"
+
+namespace maestro {
+
+/// A replica of a section, or of one of its stages, whose gradients are added to others'.
+struct ReductionMember {
+  SectionId section;
+  ReplicaIndex replica;
+  friend bool operator==(const ReductionMember&, const ReductionMember&) = default;
+};
+
+/// The replicas of a section, in the order in which their gradients are added.
+[[nodiscard]] std::vector<ReductionMember> replicas_of(const SectionGraph& graph, SectionId section);
+
+/// The first and the last stage of one replica of the section that `stage` is one of.
+[[nodiscard]] std::vector<ReductionMember> end_stages_of(const SectionGraph& graph, SectionId stage,
+                                                         ReplicaIndex replica);
+
+/// Whether rank `layout_rank` of every member is on a CUDA device that no other of them is on: then the devices can
+/// form a group.
+[[nodiscard]] bool on_devices_of_their_own(const std::vector<ReplicaPlacement>& places,
+                                           std::span<const ReductionMember> members, std::uint32_t layout_rank);
+
+/// One line per trained section of several replicas that touches a CUDA device: "student: gradients of 2 replicas by
+/// NCCL", or "in host memory". `by_host`: groups of devices are not wanted.
+[[nodiscard]] std::vector<std::string> describe_reductions(const SectionGraph& graph,
+                                                           const std::vector<ReplicaPlacement>& places, bool by_host);
+
+}  // namespace maestro

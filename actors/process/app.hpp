@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a training app is written: sources, sections, edges. An app is run once; all processes of a job run the same
+// code.
+//
+//   App app(job, options, console);
+//   auto data    = app.source("corpus");
+//   auto teacher = app.section("teacher", "decoder_trunk").forward_only().micro_batch(8);
+//   auto student = app.section("student", "distilled_decoder").micro_batch(4);
+//   app.connect(data.port("tokens"), teacher.port("tokens"));
+//   ...
+//   return app.run().status;
+//
+// What the builders set are defaults; the section's table in the job file has the last word.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/plan/job_plan.hpp"
+#include "actors/process/job_start.hpp"
+#include "actors/run/run_result.hpp"
+#include "runtime/job/job_document.hpp"
+#include "runtime/observe/console.hpp"
+#include "sections/registry.hpp"
+
+namespace maestro {
+
+struct PortRef {
+  std::string section;
+  std::string port;
+};
+
+/// One section of an app while it is composed.
+class SectionBuilder {
+ public:
+  /// The section is frozen: no backward passes, no optimizer; it runs ahead as far as credits allow.
+  SectionBuilder& forward_only() {
+    mode_ = Mode::forward_only;
+    return *this;
+  }
+  SectionBuilder& replicas(std::int64_t count) {
+    defaults_.replicas = count;
+    return *this;
+  }
+  SectionBuilder& micro_batch(std::int64_t samples) {
+    defaults_.micro_batch = samples;
+    return *this;
+  }
+  SectionBuilder& optimizer(const OptimizerConfig& optimizer) {
+    defaults_.optimizer = optimizer;
+    return *this;
+  }
+  [[nodiscard]] PortRef port(std::string name) const { return {name_, std::move(name)}; }
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  friend class App;
+  std::string name_;
+  std::string type_;  // in the registry; empty when `factory_` is given
+  SectionFactory factory_;
+  Mode mode_ = Mode::forward_backward;
+  SectionConfig defaults_;
+};
+
+/// Not thread-safe; used by main.
+class App {
+ public:
+  App(JobDocument job, RunOptions options, Console& console);
+
+  /// Section types that job files may name; add your own before run().
+  [[nodiscard]] SectionRegistry& registry() { return registry_; }
+  /// A table of the job file, for settings of the app's own.
+  [[nodiscard]] JobTable table(std::string_view name) const { return document_.root().table(name); }
+
+  /// Whether the job file has a table of that name.
+  [[nodiscard]] bool has(std::string_view name) const { return document_.root().has(name); }
+
+  /// The text source described by [data]: ports tokens and targets.
+  SectionBuilder& source(std::string name);
+  /// A source of one's own.
+  SectionBuilder& source(std::string name, std::shared_ptr<const Corpus> corpus);
+  /// What samples cost, instead of the sections' FLOP models: milliseconds of a pass on an emulated device.
+  void set_costs(std::function<PassCost(std::string_view section, const SampleRef& sample)> milliseconds) {
+    costs_ = std::move(milliseconds);
+  }
+  /// A section of a registered type, read from its table [name]; `type` in that table overrides.
+  SectionBuilder& section(std::string name, std::string type);
+  /// A section of a type of one's own: T(const SectionContext&, const T::Options&), T::Options::read(JobTable).
+  template <class T>
+  SectionBuilder& section(std::string name) {
+    auto options = T::Options::read(table(name));
+    return section(std::move(name), SectionFactory([options](const SectionContext& context) {
+                     return std::make_unique<T>(context, options);
+                   }));
+  }
+  SectionBuilder& section(std::string name, SectionFactory factory);
+  void connect(PortRef from, PortRef to) { edges_.emplace_back(std::move(from), std::move(to)); }
+
+  /// Checks everything, then runs the job to its end. Throws JobError for invalid input, before anything starts.
+  RunResult run();
+
+ private:
+  [[nodiscard]] JobPlan resolve();
+  [[nodiscard]] TransportConfig transport() const;
+  /// Null: this process is alone.
+  [[nodiscard]] std::unique_ptr<JobStart> job_start() const;
+  /// What a section's parameters and gradients do.
+  struct Passes {
+    bool trained = false;
+    bool backward = false;  ///< trained, or gradients pass through
+  };
+  [[nodiscard]] std::map<std::string, Passes> resolve_passes() const;
+  void resolve_section(const SectionBuilder& builder, const DataShape& data, Passes passes, JobPlan& plan) const;
+  struct StageRequest {
+    Passes passes;
+    bool in_flight_given = false;  ///< max_in_flight stands in the job
+  };
+  [[nodiscard]] static SectionContext prototype_context(const PlannedSection& planned, const GraphNode& node,
+                                                        Passes passes, const JobPlan& plan);
+  static void add_node(PlannedSection planned, GraphNode node, Passes passes, JobPlan& plan);
+  static void add_stages(const PlannedSection& section, const GraphNode& node, const StageRequest& request,
+                         JobPlan& plan);
+  void connect_all(JobPlan& plan) const;
+
+  JobDocument document_;
+  RunOptions options_;
+  Console* console_;
+  SectionRegistry registry_;
+  std::shared_ptr<const Corpus> corpus_;  ///< the app's own; else [data] describes one
+  std::function<PassCost(std::string_view, const SampleRef&)> costs_;
+  std::deque<SectionBuilder> builders_;  // stable references for the composing code
+  std::vector<std::pair<PortRef, PortRef>> edges_;
+};
+
+}  // namespace maestro

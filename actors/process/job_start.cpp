@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/process/job_start.hpp"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+#include "actors/control/control_place.hpp"
+#include "actors/launch/listen_address.hpp"
+#include "actors/rpc/runtime_folder.hpp"
+#include "runtime/core/process_identity.hpp"
+#include "runtime/core/result.hpp"
+#include "transport/fabric/provider.hpp"
+#include "transport/fabric/shared_memory_sweep.hpp"
+
+namespace maestro {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool loopback(const std::string& address) {
+  return reach_of(address) == Reach::same_host;
+}
+
+bool is_here(const std::string& host) {
+  const std::string reached_from = address_towards(host);  // a machine reaches its own addresses from themselves
+  return loopback(reached_from) || reached_from == address_of(host);
+}
+
+/// address_towards(), tried for some seconds: a link may be down for a moment.
+std::string address_found_towards(const std::string& host) {
+  constexpr std::chrono::seconds patience(5);
+  constexpr std::chrono::milliseconds pause(100);
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (true) {
+    try {
+      return address_towards(host);
+    } catch (const JobError& problem) {
+      if (problem.code() != ErrorCode::unavailable || std::chrono::steady_clock::now() > deadline) throw;
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace
+
+Meeting new_meeting() {
+  Meeting meeting;
+  std::uint32_t epoch = 0;
+  while (epoch == 0) {
+    if (getrandom(&epoch, sizeof epoch, 0) != static_cast<ssize_t>(sizeof epoch)) epoch = 0;
+  }
+  meeting.epoch = Epoch(epoch);
+  meeting.secret = random_token();
+  return meeting;
+}
+
+JobStart::JobStart(JobStartOptions options, Console& console) : options_(std::move(options)), console_(console) {
+  sweep_runtime_folder();
+  sweep_run_keys();
+  if (!options_.run.host_names.empty()) check_first_host();
+  choose_listen_address();
+  if (several_hosts()) {
+    const char* given = std::getenv("MAESTRO_HOST_NAME");
+    host_ = given != nullptr ? given : options_.run.host_names.empty() ? host_name() : options_.run.host_names.front();
+  }
+  if (!loopback(listen_)) find_keys();
+  watch_parent();
+}
+
+JobStart::~JobStart() {
+  parent_watch_.reset();
+  door_.reset();
+  tidy();
+}
+
+void JobStart::tidy() {
+  const std::lock_guard lock(mutex_);
+  run_keys_.reset();
+  std::error_code ignored;  // a left-over empty file harms nobody
+  if (!shared_file_.empty()) fs::remove(shared_file_, ignored);
+  shared_file_.clear();
+  if (parent_ > 0 && getppid() != parent_) remove_sockets_of(parent_);  // rank 0 has died
+}
+
+/// Those that other programs start have ends of their own.
+void JobStart::watch_parent() {
+  const char* parent = std::getenv("MAESTRO_PARENT");
+  const char* secrets = std::getenv("MAESTRO_SECRETS");
+  if (options_.run.place.launcher != "maestro" || (parent == nullptr && secrets == nullptr)) return;
+  parent_ = parent == nullptr ? 0 : std::atoll(parent);
+  parent_watch_ = std::make_unique<ParentWatch>(
+      parent_, STDIN_FILENO, [this](const std::string& how) { leave("rank 0 " + how + " before the job began"); });
+}
+
+bool JobStart::prints_refusals() const {
+  if (child_printed_) return false;
+  const ProcessEnv& place = options_.run.place;
+  if (place.launcher != "maestro") return true;  // each has a log of its own
+  return place.local_rank == 0 && place.hosts[static_cast<std::size_t>(place.rank)] > 0;
+}
+
+void JobStart::leave(const std::string& line) {
+  leaving_.lock();
+  const ProcessEnv& place = options_.run.place;
+  const bool here = place.hosts[static_cast<std::size_t>(place.rank)] == 0;
+  const bool first_of_host = place.local_rank == (here ? 1 : 0);
+  if (place.launcher != "maestro" || first_of_host) console_.error(line);
+  tidy();
+  (void)sweep_own_shared_memory();  // what stays is swept by the next run
+  (void)sweep_shared_memory();      // of rank 0
+  _exit(1);
+}
+
+std::string JobStart::own_name() const {
+  return "process " + std::to_string(options_.run.place.rank) + (host_.empty() ? "" : " (host " + host_ + ")");
+}
+
+void JobStart::check_first_host() const {
+  const std::string& first = options_.run.host_names.front();
+  if (is_here(first)) return;
+  throw JobError("--hosts: the first host must be this machine, where rank 0 coordinates the job, and \"" + first +
+                     "\" is another one; start maestro there, or put " + host_name() + " first",
+                 ErrorCode::invalid_argument);
+}
+
+void JobStart::choose_listen_address() {
+  std::string wanted = options_.transport.listen;
+  if (const char* told = std::getenv("MAESTRO_LISTEN"); told != nullptr && options_.run.place.launcher == "maestro") {
+    wanted = told;
+  }
+  const bool ours = options_.run.place.launcher == "none" || options_.run.place.launcher == "maestro";
+  if (several_hosts() && !ours && loopback(wanted)) {
+    throw JobError("the processes of this job are on several hosts, and maestro listens on " + wanted +
+                   " only; give --listen auto (or an address), and --keys FOLDER as made by `maestro keys FOLDER`");
+  }
+  // Hosts that were named are meant to reach each other.
+  if (wanted == "0.0.0.0" || (several_hosts() && loopback(wanted))) wanted = "auto";
+  std::string towards = "127.0.0.1";
+  if (wanted == "auto" && several_hosts()) {
+    towards = address_found_towards(options_.run.host_names.empty() ? options_.run.place.root_host
+                                                                    : options_.run.host_names.back());
+  }
+  listen_ = maestro::choose_listen_address(wanted, towards, interface_addresses());
+}
+
+void JobStart::find_keys() {
+  const char* secrets = std::getenv("MAESTRO_SECRETS");
+  const char* folder = std::getenv("MAESTRO_KEYS");
+  if (secrets != nullptr && std::string(secrets) == "stdin") {
+    run_keys_.emplace(RunKeys::unpack(read_secret_line()));
+    keys_ = std::make_shared<const KeySet>(run_keys_->keys());
+  } else if (!options_.transport.keys.empty()) {
+    keys_ = std::make_shared<const KeySet>(load_key_set(options_.transport.keys));
+  } else if (folder != nullptr && options_.run.place.launcher == "maestro") {
+    keys_ = std::make_shared<const KeySet>(load_key_set(folder));
+  } else if (options_.run.starts_others()) {
+    run_keys_.emplace(RunKeys::make(options_.run.host_names));
+    keys_ = std::make_shared<const KeySet>(run_keys_->keys());
+  } else {
+    throw JobError("transport.listen = \"" + listen_ +
+                   "\" can be reached from other hosts: connections need certificates; make them with `maestro keys "
+                   "FOLDER`, and give --keys FOLDER on every host");
+  }
+}
+
+std::chrono::milliseconds JobStart::patience() const {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(options_.transport.start_timeout_s * 1000));
+}
+
+JoinRequest JobStart::own_request(const std::string& job) const {
+  JoinRequest request;
+  request.rank = options_.run.place.rank;
+  request.processes = options_.run.place.processes;
+  request.pid = getpid();
+  request.host = host_.empty() ? host_name() : host_;
+  request.local_rank = options_.run.place.local_rank;
+  request.version = MAESTRO_VERSION;
+  request.token = !options_.run.place.token.empty() ? options_.run.place.token : keys_ ? keys_->token : "";
+  request.job = job;
+  return request;
+}
+
+std::string JobStart::door_address() const {
+  const ProcessEnv& place = options_.run.place;
+  if (place.launcher == "maestro" && place.root_host.starts_with("unix:")) return place.root_host;
+  if (!loopback(listen_)) {
+    const std::int64_t port = place.launcher == "none" ? options_.transport.port : place.root_port;
+    return listen_ + ":" + std::to_string(port);
+  }
+  const std::string name =
+      place.launcher == "none" ? std::to_string(getpid()) : "port-" + std::to_string(place.root_port);
+  return "unix:" + (runtime_folder() / (name + ".rendezvous")).string();
+}
+
+std::string JobStart::gate_host() const {
+  if (!loopback(listen_)) return listen_;
+  const std::string name = std::to_string(getpid()) + "-" + random_token().substr(0, 8) + ".peers";
+  return "unix:" + (runtime_folder() / name).string();
+}
+
+std::vector<ProcessStart> JobStart::starts(const ProcessEnv& place) const {
+  const std::vector<InterfaceAddress> here = interface_addresses();
+  const std::string& wanted = options_.transport.listen;
+  const bool interface = std::ranges::find(here, wanted, &InterfaceAddress::interface) != here.end();
+  std::vector<ProcessStart> starts;
+  for (std::int64_t rank = 1; rank < place.processes; ++rank) {
+    ProcessStart start;
+    start.rank = rank;
+    start.variables = place_variables(place, rank);
+    const std::uint32_t host = place.hosts[static_cast<std::size_t>(rank)];
+    if (host == 0) start.variables.push_back("MAESTRO_PARENT=" + std::to_string(getpid()));
+    if (!options_.run.host_names.empty())
+      start.variables.push_back("MAESTRO_HOST_NAME=" + options_.run.host_names[host]);
+    if (host > 0) {
+      start.host = options_.run.host_names[host];
+      start.variables.emplace_back("MAESTRO_SECRETS=stdin");
+      start.variables.push_back("MAESTRO_LISTEN=" + (interface ? wanted : "auto"));
+    } else {
+      start.variables.push_back("MAESTRO_LISTEN=" + listen_);
+      if (keys_) start.variables.push_back("MAESTRO_KEYS=" + keys_->folder.string());
+      if (!place.token.empty()) start.variables.push_back("MAESTRO_TOKEN=" + place.token);
+    }
+    starts.push_back(std::move(start));
+  }
+  return starts;
+}
+
+void JobStart::start_others(Launcher& launcher) {
+  ProcessEnv place = options_.run.place;
+  const std::string address = door_->address();
+  if (address.starts_with("unix:")) {
+    place.root_host = address;
+    place.root_port = 1;  // not used
+  } else {
+    const std::size_t colon = address.rfind(':');
+    place.root_host = address.substr(0, colon);
+    place.root_port = static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1)));
+  }
+  RemoteShell shell;
+  shell.words = remote_shell_words(options_.ssh);
+  if (several_hosts()) shell.secrets = pack(*keys_);
+  launcher.start(options_.command, starts(place), shell);
+}
+
+std::string JobStart::write_shared_file(const fs::path& folder) {
+  if (!several_hosts() || folder.empty()) return {};
+  fs::create_directories(folder);
+  shared_file_ = fs::absolute(folder) / (meeting_file_prefix + random_token().substr(0, 16));
+  std::ofstream file(shared_file_);
+  if (!file) throw JobError("train.out: cannot write to \"" + folder.string() + "\"", ErrorCode::unavailable);
+  return shared_file_.string();
+}
+
+void JobStart::check_shared_folder(const Meeting& meeting) const {
+  if (meeting.shared_file.empty() || fs::exists(meeting.shared_file)) return;
+  throw JobError("train.out: rank 0's folder \"" + fs::path(meeting.shared_file).parent_path().string() +
+                     "\" is not seen on this host, so checkpoints would lack what is trained here; choose a folder "
+                     "that all hosts share, or set " +
+                     "train.checkpoint_at_end = false and train.checkpoint_every = 0",
+                 ErrorCode::unavailable);
+}
+
+Meeting JobStart::gather(Launcher& launcher, const JobText& job, const Publish& publish) {
+  Meeting meeting = new_meeting();
+  const bool chosen = !several_hosts() && options_.transport.port != 0;
+  meeting.root_address = chosen ? listen_ : gate_host();
+  meeting.shared_file = write_shared_file(job.shared_folder);
+  meeting.root_port = publish(meeting, meeting.root_address, chosen ? options_.transport.port : 0);
+  RendezvousOptions options;
+  options.address = door_address();
+  options.keys = keys_;
+  options.own = own_request(job.job);
+  options.hosts = options_.run.place.hosts;
+  options.welcome = {meeting.epoch.value(), meeting.root_address, meeting.root_port, host_,
+                     meeting.secret,        meeting.shared_file};
+  options.silence = job.silence;
+  options.note = [this](const std::string& line) { console_.note(line); };
+  {
+    const std::lock_guard lock(mutex_);
+    door_ = std::make_unique<RendezvousServer>(std::move(options));
+  }
+  try {
+    if (options_.run.starts_others()) start_others(launcher);
+    door_->wait_all(patience(), [this, &job] { look_at_stopped_children(job.silence); });
+    door_->stop();
+  } catch (const JobError&) {
+    door_->stop();
+    launcher.wait(std::chrono::seconds(2));  // JS-3: they print it, and end
+    throw;
+  }
+  return meeting;
+}
+
+JoinOptions JobStart::join_options(const std::string& job) const {
+  JoinOptions options;
+  const std::string address = door_address();
+  options.host = address.starts_with("unix:") ? address : options_.run.place.root_host;
+  options.port = options_.run.place.root_port;
+  options.keys = keys_;
+  options.request = own_request(job);
+  options.patience = patience();
+  return options;
+}
+
+Meeting JobStart::join(const JobText& job) {
+  if (parent_watch_) parent_watch_->set_silence(job.silence);
+  JoinOptions options = join_options(job.job);
+  options.silence = job.silence;
+  const Welcome welcome = maestro::join(options);
+  Meeting meeting;
+  meeting.epoch = Epoch(welcome.epoch);
+  meeting.secret = welcome.secret;
+  meeting.root_address = welcome.caf_host;
+  meeting.root_port = welcome.caf_port;
+  meeting.shared_file = welcome.shared_file;
+  return meeting;
+}
+
+void JobStart::withdraw(const std::string& reason) noexcept {
+  constexpr std::chrono::seconds patience_for_others(5);
+  const ProcessEnv& place = options_.run.place;
+  if (place.launcher == "none" || place.launcher == "maestro") return;  // rank 0 hears of its children by itself
+  if (place.rank > 0) {
+    JoinOptions options = join_options({});
+    options.patience = patience_for_others;
+    return join_to_withdraw(options, own_name() + ": " + reason);
+  }
+  try {
+    RendezvousOptions options;
+    options.address = door_address();
+    options.keys = keys_;
+    options.own = own_request({});
+    options.hosts = place.hosts;
+    RendezvousServer(std::move(options)).refuse_all(own_name() + ": " + reason, patience_for_others);
+  } catch (const JobError&) {  // the reason is reported by the caller
+  }
+}
+
+void JobStart::child_ended(ProcessId rank, const std::string& how) {
+  const std::lock_guard lock(mutex_);
+  if (route_) return route_(rank, how);
+  if (!door_) return;
+  const std::string where =
+      several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[rank.value()]] : "";
+  const bool here = options_.run.place.hosts[rank.value()] == 0;
+  const bool refused = how.starts_with("exit status") && !how.starts_with("exit status 1");  // wrong input, of ssh too
+  if (here && prints_itself(how)) child_printed_ = true;
+  door_->fail("process " + std::to_string(rank.value()) + where + " ended before the job began: " + how,
+              child_printed_ ? ErrorCode::cancelled
+              : refused      ? ErrorCode::invalid_argument
+                             : ErrorCode::peer_lost);
+}
+
+void JobStart::child_stopped(ProcessId rank, bool stopped) {
+  const std::lock_guard lock(mutex_);
+  if (stopped) {
+    stopped_[rank] = 0;
+  } else {
+    stopped_.erase(rank);
+  }
+}
+
+/// Four times a second, which counts no time in which this process was stopped itself, as by Ctrl-Z.
+void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [rank, looks] : stopped_) {
+    if (++looks * 250 < silence.count()) continue;
+    door_->fail("process " + std::to_string(rank.value()) + " was stopped by a signal before the job began",
+                ErrorCode::peer_lost);
+  }
+}
+
+void JobStart::route_child_ends(std::function<void(ProcessId, const std::string& how)> route) {
+  const std::lock_guard lock(mutex_);
+  route_ = std::move(route);
+}
+
+}  // namespace maestro

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <set>
+#include <system_error>
+#include <thread>
+
+#include "actors/control/control_place.hpp"
+#include "actors/messages/wait_text.hpp"
+#include "actors/plan/planning_options.hpp"
+#include "actors/process/emergency_exit.hpp"
+#include "actors/process/process_state.hpp"
+#include "runtime/observe/trace.hpp"
+
+namespace maestro {
+
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds failed_limit(2000);
+constexpr milliseconds departure_limit(5000);  // it bounds itself (DE-1)
+
+/// Processes that others started, or of other hosts, may still write theirs, and may write it where it is not seen
+/// here.
+bool appears(const fs::path& file, Clock::time_point deadline) {
+  while (!fs::exists(file)) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(milliseconds(10));  // of a file nobody tells
+  }
+  return true;
+}
+
+}  // namespace
+
+void ProcessRun::State::stop() {
+  if (questions) questions->close();
+  control.reset();
+  groups_end->give("the run has ended");  // before devices stop: their streams may wait for a peer
+  for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
+  for (auto& [name, made] : devices) {
+    if (made) made->stop();  // null: it could not be opened
+  }
+  opened.close_all();
+  if (emulated_clock) emulated_clock->stop();
+  snapshots.stop();
+  if (network) network->stop();
+  begun = false;
+  supervised = false;
+  if (job_start) job_start->route_child_ends({});
+  coordinator = nullptr;
+  supervisor = nullptr;
+  for (const caf::actor& actor : spawned) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  spawned.clear();
+  questions.reset();
+  actors.reset();
+}
+
+void ProcessRun::State::write_outputs(RunResult& result, const ProcessTotals& totals) {
+  if (!plan.options.report.empty()) {
+    make_report(plan, *record, totals).write(plan.options.report).or_throw();
+    result.report = plan.options.report.string();
+  }
+  if (!plan.options.trace.empty()) {
+    constexpr std::chrono::seconds patience(5);
+    const auto deadline = Clock::now() + patience;
+    std::vector<fs::path> parts;
+    for (std::int64_t at = 0; at < plan.options.processes; ++at) {
+      const fs::path part = trace_part(at);
+      if (appears(part, deadline)) {
+        parts.push_back(part);
+      } else {
+        console.note("the trace of process " + std::to_string(at) + " stayed on its host, in " + part.string());
+      }
+    }
+    merge_traces(parts, plan.options.trace).or_throw();
+    for (const fs::path& part : parts) fs::remove(part);
+    result.trace = plan.options.trace.string();
+  }
+  if (record->checkpoint.empty()) return;
+  for (const GraphNode& node : plan.graph.nodes()) {
+    if (!node.trained()) continue;
+    result.weights[node.section_name()] = (fs::path(record->checkpoint) / node.section_name()).string();
+  }
+}
+
+RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
+  console.finish();
+  const ProcessTotals totals = total_of(ended.processes);
+  RunResult result = make_result(*record, totals);
+  if (is_root()) write_outputs(result, totals);
+  return result;
+}
+
+int ProcessRun::State::fail(const RunOutcome& ended) {
+  console.finish();
+  if (!ended.error.empty()) console.error(ended.error);  // first: what follows may hang
+  bound("the end of the failed run", several() ? departure_limit : failed_limit);
+  if (control) control->stop();  // its socket is not to stay behind
+  if (!several()) {
+    stop();
+    watchdog->no_limit();
+    return 1;
+  }
+  EmergencyExit emergency_exit;  // PR-2
+  emergency_exit.last = [this, lost = ended.lost] { tidy_up(lost); };
+  emergency_exit.lost = ended.lost;
+  emergency_exit.close = [this] {
+    if (network) network->stop();  // there is none when building failed
+    groups_end->give("the run has failed");
+  };
+  exit_now(*launcher, emergency_exit);
+}
+
+/// Ends what has begun before the caller reports `problem`, which is printed at once when that hangs.
+void ProcessRun::State::close_failed_start(const std::string& problem) {
+  bound(problem + "; the end of the process", failed_limit);
+  stop();
+  launcher->end_all(milliseconds(0));
+  bound({}, milliseconds(0));
+}
+
+void ProcessRun::State::bound(std::string phase, milliseconds most) const {
+  if (watchdog != nullptr) watchdog->limit(std::move(phase), most);
+}
+
+void ProcessRun::State::stop_in_order(const std::string& reason) {
+  if (!stopping.exchange(true)) {
+    console.note((reason.empty() ? "" : reason + ": ") + "stopping after this step" +
+                 (has_emulated(plan) ? "" : "; a checkpoint is being written") + " (Ctrl-C again to leave at once)");
+  }
+  tell_from_outside(coordinator, Interrupt{});
+}
+
+void ProcessRun::State::leave(int status) {
+  EmergencyExit emergency_exit;
+  emergency_exit.status = status;
+  emergency_exit.last = [this] {
+    tidy_up({});
+    std::error_code gone_already;
+    if (!control_socket.empty()) fs::remove(control_socket, gone_already);
+  };
+  emergency_exit.patience = milliseconds(0);
+  exit_now(*launcher, emergency_exit);
+}
+
+/// Removes files of this process, and sockets of those that it has ended.
+void ProcessRun::State::tidy_up(const std::vector<ProcessIdentity>& lost) const {
+  if (job_start) job_start->tidy();
+  for (const ProcessIdentity& process : lost) {
+    // In another PID namespace the number may be that of a living process here (PI-1).
+    if (process.pid_namespace == own_identity().pid_namespace) remove_sockets_of(process.pid);
+  }
+  for (const std::int64_t child : launcher->pids()) remove_sockets_of(child);
+  remove_sockets_of(own_identity().pid);
+}
+
+void ProcessRun::State::leave_before_the_start(const std::string& cause) {
+  while (leaving.exchange(true)) pause();  // a signal to this process and one to another come on two threads
+  console.finish();
+  // Of a process that rank 0 has started, rank 0 reports the end, or prints its own line.
+  if (place.launcher != "maestro") console.error("ended by " + cause + " before the first step");
+  leave(130);
+}
+
+void ProcessRun::State::signalled(int signal) {
+  const StopRequests::Wish wish = stop_requests.signalled(signal, Clock::now());
+  const bool repeated = wish == StopRequests::Wish::leave_at_once;
+  if (!is_root() && supervised) return tell_from_outside(supervisor, Interrupt{});  // rank 0 ends all in order
+  if (!begun) leave_before_the_start(signal_name(signal));
+  if (!repeated) return stop_in_order(signal == SIGINT ? "" : signal_name(signal));
+  console.finish();
+  leave(130);
+}
+
+void ProcessRun::State::watch_progress() {
+  questions = std::make_unique<RunQuestions>(actors->system(), coordinator);
+  Watchdog::Progress progress;
+  progress.events = &events;
+  progress.limit = milliseconds(static_cast<std::int64_t>(plan.train.stall_timeout_s * 1000));
+  progress.look = [this] { return look(); };
+  progress.report = [this](const std::string& line) { note(line); };
+  progress.stalled = [this](const std::string& line) {
+    tell_from_outside(supervisor, Failure{line});
+    bound(line + "; the end of the failed run", departure_limit);  // the supervisor may hang, too
+  };
+  if (progress.limit.count() > 0) watchdog->watch(std::move(progress));
+}
+
+/// What the coordinator and all replicas do now, for the watchdog.
+StallLook ProcessRun::State::look() {
+  constexpr milliseconds patience(2000);
+  const RunQuestions::View view = questions->view(patience);
+  StallLook look;
+  look.announced = view.run.announced;
+  look.events = view.run.events;
+  if (!view.fresh) look.silent.emplace_back("the coordinator");
+  if (!view.run.working.empty()) look.working.push_back(view.run.working);
+  std::set<std::pair<SectionId, ReplicaIndex>> answered;
+  for (const WaitingFor& replica : view.replicas) {
+    answered.emplace(replica.section, replica.replica);
+    look.events += replica.events;
+    const std::string name = label_of(replica.section, replica.replica);
+    const std::string wait = wait_text(replica, plan.graph);
+    if (!wait.empty()) look.waiting.push_back(name + " waits for " + wait);
+    if (replica.kind == WaitKind::nothing) {
+      look.working.push_back(name + " has been in " + replica.doing + " of step " +
+                             std::to_string(replica.step.value()));
+    }
+  }
+  if (!view.run.directory) return look;
+  for (const ProcessInfo& process : view.run.directory->processes) {
+    for (const ReplicaAddress& replica : process.replicas) {
+      if (answered.contains({replica.section, replica.replica})) continue;
+      look.silent.push_back(label_of(replica.section, replica.replica) + " on process " +
+                            std::to_string(process.rank.value()));
+    }
+  }
+  return look;
+}
+
+}  // namespace maestro

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/process/process_run.hpp"
+
+#include <chrono>
+#include <future>
+#include <set>
+
+#include "actors/control/control_place.hpp"
+#include "actors/plan/headroom.hpp"
+#include "actors/plan/planning_options.hpp"
+#include "actors/plan/preflight.hpp"
+#include "actors/plan/reduction_paths.hpp"
+#include "actors/plan/transfer_paths.hpp"
+#include "actors/process/process_state.hpp"
+#include "sections/model_config.hpp"
+
+namespace maestro {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds closing_limit(30000);
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+}  // namespace
+
+void ProcessRun::State::check_surroundings() const {
+  // CAF, a device each, their writers and watchers; connections to the others.
+  std::set<std::string> devices_here;
+  for (const ReplicaPlacement& at : plan.places) {
+    if (at.rank == rank) devices_here.insert(at.devices.begin(), at.devices.end());
+  }
+  // Rank 0 wants more: where all have the same limits, one process reports it.
+  const std::size_t files = (is_root() ? 32 : 24) + 4 * static_cast<std::size_t>(place.processes);
+  require_headroom({.threads = 16 + devices_here.size(), .descriptors = files});
+  if (!is_root()) return;  // rank 0 has looked, and listens by now
+  check_writable_folder(plan.train.out, "train.out");
+  if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");
+  if (!plan.options.trace.empty()) check_writable_file(plan.options.trace, "--trace");
+  if (several()) check_control_address(plan.options.control);
+  TransportConfig transport = plan.transport;
+  if (job_start) transport.listen = job_start->listen_address();
+  if (several()) check_port_free(transport);
+  if (several() || plan.transport.force_rma) check_provider(transport);
+}
+
+/// Brings the processes together, and this one's supervisor to that of rank 0.
+void ProcessRun::State::meet() {
+  JoinRoot root;
+  if (job_start && !is_root()) {
+    meeting = job_start->join(job_text());
+    open_actors();
+    root.root = find_root();
+  } else if (job_start) {
+    meeting =
+        job_start->gather(*launcher, job_text(), [this](const Meeting& met, const std::string& address, auto port) {
+          meeting = met;
+          open_actors();
+          // The gate's port goes out with the meeting that gather() returns.
+          return actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
+        });
+    job_start->route_child_ends([to = supervisor](ProcessId child, const std::string& how) {
+      tell_from_outside(to, ChildEnded{child, how});
+    });
+    root.root = supervisor;
+  } else {
+    meeting = new_meeting();
+    open_actors();
+    root.root = supervisor;
+  }
+  tell_from_outside(supervisor, root);
+}
+
+/// Rank 0's supervisor, over a connection that has carried a message each way (Supervisor::greet).
+caf::actor ProcessRun::State::find_root() {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  caf::scoped_actor self(actors->system());
+  std::string problem;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const caf::actor found = actors->find(meeting.root_address, meeting.root_port);
+    bool answered = false;
+    self->request(found, std::chrono::seconds(5), Ping{rank})
+        .receive([&](const Ping&) { answered = true; },
+                 [&](const caf::error& error) { problem = actors->system().render(error); });
+    if (answered) return found;
+  }
+  throw JobError("cannot talk to rank 0 at " + meeting.root_address + ":" + std::to_string(meeting.root_port) + ": " +
+                     problem + "; over long distances raise train.peer_timeout_s",
+                 ErrorCode::peer_lost);
+}
+
+/// The job and all else that must be the same in every process for them to fit together.
+JobText ProcessRun::State::job_text() const {
+  JobText text;
+  text.job = plan.effective_job +
+             "\n[corpus]\ntraining_samples = " + std::to_string(plan.corpus->samples(Split::train)) +
+             "\nvalidation_samples = " + std::to_string(plan.corpus->samples(Split::validation)) + "\n";
+  const DataFingerprint data = plan.corpus->fingerprint();
+  if (const auto content = data.find("content"); content != data.end()) {
+    text.job += "content = \"" + content->second + "\"\n";
+  }
+  text.job += "\n[places]\n";
+  for (const ReplicaPlacement& at : plan.places) {
+    text.job += plan.graph.node(at.section).name + ".replica" + std::to_string(at.replica.value()) + " = \"" +
+                listed(at.devices) + " of process " + std::to_string(at.rank.value()) + "\"\n";
+  }
+  const bool stores = plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0;
+  if (stores) text.shared_folder = plan.train.out;
+  // A cut that a running job survives makes TCP wait for as long again.
+  text.silence = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 2000));
+  return text;
+}
+
+std::string ProcessRun::State::build_name() const {
+  return std::string("maestro ") + MAESTRO_VERSION + " job " + plan.name;
+}
+
+std::string ProcessRun::State::on_host(std::uint32_t host) const {
+  const LaunchInfo& run = plan.options.launch_info;
+  if (!run.several_hosts()) return {};
+  return " on host " + (run.host_names.empty() ? std::to_string(host) : run.host_names[host]);
+}
+
+void ProcessRun::State::print_header() const {
+  if (plan.options.quiet || !is_root()) return;
+  std::string header = "job " + plan.name + ": " + std::to_string(plan.train.steps) + " steps of " +
+                       std::to_string(plan.train.global_batch) + " samples, " + std::to_string(plan.options.processes) +
+                       (several() ? " processes" : " process") + ", tensors by " + network->provider();
+  console.note(header);
+  console.note("  corpus    " + plan.corpus->describe());
+  for (const auto& at : plan.places) {
+    const GraphNode& node = plan.graph.node(at.section);
+    if (node.mode == Mode::source) continue;
+    console.note("  " + node.name + " replica " + std::to_string(at.replica.value()) + " on " + listed(at.devices) +
+                 " of process " + std::to_string(at.rank.value()) + on_host(at.host) + ", " +
+                 std::string(name_of(plan.sections[at.section.value()].config.precision)) +
+                 (node.trained() ? ", trained" : ", frozen"));
+  }
+  for (const std::string& line : TransferPaths(plan.graph, plan.places, plan.transport.force_rma).describe()) {
+    console.note("  " + line);
+  }
+  for (const std::string& line : describe_reductions(plan.graph, plan.places, plan.transport.force_rma)) {
+    console.note("  " + line);
+  }
+  for (const std::string& note : plan.notes) console.note("  note: " + note);
+  for (const std::string& note : claim.notes) console.note("  note: " + note);
+  if (start.first_step > 1) console.note("  resuming after step " + std::to_string(start.first_step - 1));
+}
+
+ProcessRun::ProcessRun(const JobPlan& plan, Console& console, JobStart* start)
+    : state_(std::make_unique<State>(plan, console, start)) {}
+ProcessRun::~ProcessRun() {
+  state_->stop();
+}
+
+void ProcessRun::prepare() {
+  State& state = *state_;
+  state.start = find_start_point(state.plan);
+  state.record->resumed_from = state.start.first_step - 1;
+  for (std::size_t index = 0; index < state.plan.sections.size(); ++index) {
+    const SectionConfig& config = state.plan.sections[index].config;
+    if (config.weights.empty()) continue;
+    SectionContext context;
+    context.name = config.name;
+    context.precision = config.precision;
+    context.prototype = true;
+    context.ops = &state.ops;
+    check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
+  }
+  state.check_surroundings();
+  if (!state.is_root()) return;
+  state.builder.try_stored_states(state.rank);
+  state.claim = claim_run(state.plan, state.start);
+  if (!state.plan.options.check_only) return;
+  for (const std::string& note : state.claim.notes) state.note(note);
+}
+
+RunResult ProcessRun::run() {
+  State& state = *state_;
+  std::future<RunOutcome> future = state.outcome->future();
+  Launcher launcher([&state](ProcessId rank, const std::string& how) { state.job_start->child_ended(rank, how); },
+                    [&state](ProcessId rank, bool stopped) { state.job_start->child_stopped(rank, stopped); });
+  Watchdog watchdog([&](const std::string& line) {
+    state.console.error(line);
+    state.leave(1);
+  });
+  state.watchdog = &watchdog;
+  state.launcher = &launcher;
+  const SignalWatcher signals([&](int signal) { state.signalled(signal); });
+  try {
+    state.meet();
+  } catch (const JobError& problem) {
+    const bool peer_lost = state.job_start != nullptr && problem.code() == ErrorCode::peer_lost;
+    if (peer_lost && !state.is_root()) state.job_start->leave(problem.what());
+    state.close_failed_start(problem.what());
+    if (peer_lost) {
+      state.console.error(problem.what());
+      RunResult lost;
+      lost.status = 1;
+      return lost;
+    }
+    const bool told_to_all = state.job_start != nullptr && problem.code() == ErrorCode::cancelled;
+    if (!told_to_all || state.job_start->prints_refusals()) throw;
+    RunResult refused;
+    refused.status = 2;
+    return refused;
+  }
+  try {
+    if (state.job_start) state.job_start->check_shared_folder(state.meeting);
+    state.build();
+    state.print_header();
+    state.introduce();
+    if (state.job_start) state.job_start->begun();
+  } catch (const std::exception& problem) {
+    if (!state.several()) {
+      const JobError reported(describe(std::current_exception()), ErrorCode::unavailable);
+      state.close_failed_start(reported.what());
+      throw reported;
+    }
+    const std::string whose = state.is_root() ? std::string() : state.job_start->own_name() + ": ";
+    tell_from_outside(state.supervisor, Failure{whose + describe(std::current_exception())});
+  }
+  const RunOutcome ended = future.get();
+  watchdog.stop_watching();
+  if (!ended.ok) {
+    RunResult failed;
+    failed.status = state.fail(ended);
+    return failed;
+  }
+  if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.place.rank)).or_throw();
+  state.bound("the end of the run", closing_limit);
+  state.stop();
+  launcher.end_all(milliseconds(10000));
+  watchdog.no_limit();
+  RunResult result = state.succeed(ended);
+  if (!launcher.all_clean()) {
+    state.console.error("the run is complete, but one of its other processes ended with an error");
+    result.status = 1;
+  }
+  return result;
+}
+
+}  // namespace maestro

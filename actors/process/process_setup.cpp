@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "actors/control/control_place.hpp"
+#include "actors/plan/headroom.hpp"
+#include "actors/plan/planning_options.hpp"
+#include "actors/plan/transfer_paths.hpp"
+#include "actors/process/process_state.hpp"
+#include "actors/replica/section_replica.hpp"
+#include "actors/run/data_source.hpp"
+#include "actors/run/planner.hpp"
+#include "actors/run/transport_bridge.hpp"
+#include "runtime/device/backend.hpp"
+#include "runtime/device/cpu_device.hpp"
+#include "runtime/observe/max_rss.hpp"
+
+namespace maestro {
+
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr milliseconds start_limit(30000);
+
+NetworkOptions network_options(const TransportConfig& transport, const std::string& listen) {
+  NetworkOptions options;
+  options.provider = transport.provider;
+  options.listen_address = listen;
+  options.timeout_ms = static_cast<std::int64_t>(transport.timeout_s * 1000);
+  options.force_rma = transport.force_rma;
+  options.chunk_bytes = static_cast<std::size_t>(transport.chunk_kib) << 10;
+  return options;
+}
+}  // namespace
+
+void ProcessRun::State::note(const std::string& line) {
+  if (!plan.options.quiet) console.note("  note: " + line);
+}
+
+Device* ProcessRun::State::device(const ReplicaPlacement& at, std::size_t layout_rank) {
+  const std::string& name = at.devices[layout_rank];
+  const bool cuda = is_cuda_device(name);
+  // Sections that share a GPU have a stream each, so that its work goes on while the other's waits for a message.
+  auto& found = devices[cuda ? name + " of " + std::to_string(at.section.value()) : name];
+  if (found == nullptr && name.starts_with("emulated:")) {
+    if (!emulated_clock) emulated_clock = std::make_shared<EmulatedClock>();
+    found = std::make_unique<EmulatedDevice>(name, ops, emulated_clock);
+  }
+  if (found == nullptr && cuda) {
+    const bool forward_only = plan.graph.node(at.section).mode == Mode::forward_only;
+    DeviceOptions options;
+    options.priority = forward_only ? Priority::background : Priority::critical;
+    options.deterministic = plan.train.deterministic;
+    options.graphs = graph_use(plan.train.cuda_graphs).value_or(options.graphs);  // one of its names: it was read so
+    options.log = [this](const std::string& line) { note(line); };
+    options.share = plan.sections[at.section.value()].config.share;
+    options.index = std::stoul(name.substr(5));  // place() has seen that it is there
+    options.name = name;
+    found = cuda_status().backend->open(options);
+  }
+  if (found == nullptr) {
+    const bool pinned = name.starts_with("cpu:");  // with --cpu-devices several devices share a core
+    const int core = pinned ? std::stoi(name.substr(4)) % static_cast<int>(usable_cores().size()) : -1;
+    found = std::make_unique<CpuDevice>(name, core, ops);
+  }
+  return found.get();
+}
+
+CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) const {
+  const TrainConfig& train = plan.train;
+  CoordinatorOptions options;
+  options.graph = &plan.graph;
+  options.schedule.first_step = start.first_step;
+  options.schedule.steps = static_cast<std::uint64_t>(train.steps);
+  options.schedule.validate_every = static_cast<std::uint64_t>(train.validate_every);
+  options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
+  options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0;
+  options.schedule.checkpoint_at_end = train.checkpoint_at_end;
+  options.schedule.keeps_state = !has_emulated(plan);
+  options.ahead = train.ahead;
+  options.global_batch = train.global_batch;
+  options.seed = static_cast<std::uint64_t>(train.seed);
+  options.origin = claim.origin;
+  options.epoch_samples = plan.corpus->samples(Split::train);
+  options.synchronous = scheduling_policy(plan)->synchronous();
+  options.measure = !train.deterministic;
+  options.global_clip = train.clip == "global";
+  options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
+  options.record = record;
+  options.snapshots = const_cast<SnapshotWriter*>(&snapshots);
+  options.console = &console;
+  options.data_source = source;
+  options.supervisor = supervisor;
+  options.current_step = const_cast<std::atomic<std::uint64_t>*>(&current_step);
+  options.events = const_cast<std::atomic<std::uint64_t>*>(&events);
+  return options;
+}
+
+ProcessSummary ProcessRun::State::summary() const {
+  const Network::Written written = network->written();
+  return {rank, max_rss_mb(), network->provider(), written.bytes, written.writes};
+}
+
+void ProcessRun::State::open_actors() {
+  const milliseconds peer_timeout(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1000));
+  ActorSystemOptions options;
+  options.networked = several();
+  options.peer_timeout = peer_timeout;
+  options.start_timeout = milliseconds(static_cast<std::int64_t>(plan.transport.start_timeout_s * 1000));
+  options.several_hosts = plan.options.launch_info.several_hosts();
+  if (job_start) options.keys = job_start->keys();
+  options.application = meeting.secret;
+  bound("the start of the actor system", start_limit);
+  actors = std::make_unique<ActorEnvironment>(options);
+
+  SupervisorOptions supervision;
+  supervision.graph = &plan.graph;
+  supervision.rank = rank;
+  supervision.processes = place.processes;
+  supervision.hosts = place.hosts;
+  if (job_start) {
+    supervision.host = job_start->host();
+    supervision.connected = [this](caf::event_based_actor*) {
+      actors->stop_listening();
+      job_start->tidy();
+    };
+  }
+  supervision.start_timeout = options.start_timeout;
+  supervision.join_timeout = std::min(options.start_timeout, std::max(5 * peer_timeout, milliseconds(15000)));
+  supervision.peer_timeout = peer_timeout;
+  supervision.build = build_name();
+  supervision.connect = [this](caf::event_based_actor* self, const std::string& host, std::uint16_t port, auto done,
+                               auto failed) { actors->connect(self, host, port, std::move(done), std::move(failed)); };
+  supervision.outcome = outcome;
+  supervision.current_step = &current_step;
+  supervision.summary = [this] {
+    opened.close_all();  // OM-1
+    return summary();
+  };
+  supervision.stop_run = [this] {
+    if (!begun) return leave_before_the_start("a signal to another process");
+    stop_in_order("a signal to another process");
+  };
+  supervisor = actors->system().spawn<Supervisor>(supervision);
+  spawned.push_back(supervisor);
+  supervised = true;
+  bound({}, milliseconds(0));
+}
+
+void ProcessRun::State::build() {
+  replicas = builder.build_all(rank);
+  const std::string listen = job_start ? job_start->listen_address() : plan.transport.listen;
+  NetworkOptions options = network_options(plan.transport, listen);
+  options.device_memory =
+      TransferPaths(plan.graph, plan.places, plan.transport.force_rma).may_take(TransferPath::device_rma);
+  bound("opening the network (transport.provider = " + plan.transport.provider + ")", start_limit);
+  network = std::make_unique<Network>(options, several() || plan.transport.force_rma);
+  bound({}, milliseconds(0));
+}
+
+void ProcessRun::State::spawn_bridge(LocalActors& local) {
+  const auto grace = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1500));
+  local.bridge = actors->system().spawn<TransportBridge>(network.get(), &plan.graph, supervisor, grace);
+  network->route_failures(supervisor);
+  local.own.push_back({local.bridge, "transport"});
+  spawned.push_back(local.bridge);
+}
+
+void ProcessRun::State::spawn_coordinator(LocalActors& local) {
+  caf::actor_system& system = actors->system();
+  const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->samples(Split::train));
+  // A thread of its own: it reads samples, and no heartbeat waits for that.
+  const caf::actor source = system.spawn<DataSource, caf::detached>(
+      supervisor, plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
+  const caf::actor planner = system.spawn<Planner, caf::detached>(planner_options(plan), supervisor);
+  CoordinatorOptions options = coordinator_options(source);
+  options.planner = planner;
+  coordinator = system.spawn<Coordinator>(std::move(options));
+  local.coordinator = coordinator;
+  local.own.insert(local.own.end(), {{source, "data source"}, {planner, "planner"}, {coordinator, "coordinator"}});
+  spawned.insert(spawned.end(), {source, planner, coordinator});
+}
+
+void ProcessRun::State::spawn_replicas(LocalActors& local) {
+  caf::actor_system& system = actors->system();
+  caf::scoped_actor self(system);
+  for (const BuiltReplica& built : replicas) {
+    const ReplicaPlacement& at = built.place;
+    ReplicaSpec spec;
+    spec.graph = &plan.graph;
+    spec.section = at.section;
+    spec.replica = at.replica;
+    spec.rank = rank;
+    spec.largest = plan.largest;
+    spec.limits = flow_limits(plan);
+    if (plan.sections[at.section.value()].config.emulated()) {
+      spec.emulated_ms = [costs = CostModel(plan.cost, plan.unit_per_ms), section = at.section](
+                             std::span<const SampleRef> samples) { return costs.of(section, samples); };
+    }
+    spec.epoch = meeting.epoch;
+    spec.remote = network->open();
+    spec.paths = TransferPaths(plan.graph, plan.places, plan.transport.force_rma);
+    spec.opened = &opened;
+    spec.log = [this](const std::string& line) { note(line); };
+    spec.global_clip = plan.train.clip == "global";
+    for (std::size_t index = 0; index < built.runners.size(); ++index) {
+      spec.ranks.push_back({built.runners[index], device(at, index)});
+    }
+    if (std::ranges::any_of(at.devices, is_cuda_device)) {
+      spec.backend = cuda_status().backend;
+      spec.groups = {&plan.places, groups_end};
+    }
+    spec.host_ops = &ops;
+    spec.collective_submit_mutex = &collective_submit_mutex;
+    spec.network = network.get();
+    spec.trace = &trace;
+    spec.snapshots = &snapshots;
+    if (!is_root()) spec.current_step = &current_step;  // rank 0 has the coordinator, which knows better
+    spec.supervisor = supervisor;
+    spec.bridge = local.bridge;
+    const caf::actor replica = system.spawn<SectionReplica>(std::move(spec));
+    local.own.push_back({replica, label_of(at.section, at.replica)});
+    spawned.push_back(replica);
+    self->request(replica, std::chrono::seconds(30), AddressRequest{})
+        .receive([&](const ReplicaAddress& address) { local.hello.replicas.push_back(address); },
+                 [&](const caf::error& problem) { throw JobError("start-up: " + system.render(problem)); });
+  }
+}
+
+/// Spawns what this process is to run, and has its supervisor introduce it.
+void ProcessRun::State::introduce() {
+  LocalActors local;
+  spawn_bridge(local);
+  if (is_root()) spawn_coordinator(local);
+  spawn_replicas(local);
+  local.hello.rank = rank;
+  local.hello.process = own_identity();
+  local.hello.build = build_name();
+  local.hello.endpoint = network->address();
+  local.hello.supervisor = supervisor;
+  if (job_start) {
+    local.hello.host = job_start->host();
+    local.hello.actors_host = is_root() ? meeting.root_address : job_start->gate_host();
+    local.hello.actors_port = is_root() ? meeting.root_port : actors->publish(supervisor, local.hello.actors_host, 0);
+  }
+  open_control();
+  begun = true;
+  tell_from_outside(supervisor, local);
+  if (is_root()) watch_progress();
+}
+
+/// Of the job, where it has some.
+std::shared_ptr<const KeySet> ProcessRun::State::keys() const {
+  if (job_start && job_start->keys()) return job_start->keys();
+  const fs::path folder = plan.options.keys.empty() ? fs::path(plan.transport.keys) : plan.options.keys;
+  return folder.empty() ? nullptr : std::make_shared<const KeySet>(load_key_set(folder));
+}
+
+void ProcessRun::State::open_control() {
+  if (!is_root() || plan.options.control == "none") return;
+  if (!several()) sweep_runtime_folder();  // of several processes JobStart has
+  ControlServiceOptions options;
+  options.address = plan.options.control;
+  options.keys = keys();
+  options.job = &plan;
+  options.system = &actors->system();
+  options.coordinator = coordinator;
+  // Answers of other hosts take a round trip; once all have come nothing is waited for.
+  if (plan.options.launch_info.several_hosts()) options.status_patience = milliseconds(200);
+  options.stop_run = [this] { stop_in_order({}); };
+  options.console = &console;
+  try {
+    control = std::make_unique<ControlService>(std::move(options));
+  } catch (const JobError& problem) {
+    if (!plan.options.control.empty()) throw;
+    return console.note(std::string("  note: this run cannot be watched or steered: ") + problem.what());
+  }
+  constexpr std::string_view local = "unix:";
+  if (control->address().starts_with(local)) control_socket = control->address().substr(local.size());
+  if (!plan.options.quiet && !plan.options.control.empty()) console.note("  control at " + control->address());
+}
+
+}  // namespace maestro

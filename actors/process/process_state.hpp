@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process of a run consists of; the room that process_run.cpp (start and way through), process_setup.cpp (what
+// it builds and spawns) and process_end.cpp (how it ends) share.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/control/control_service.hpp"
+#include "actors/control/run_questions.hpp"
+#include "actors/launch/launcher.hpp"
+#include "actors/process/actor_environment.hpp"
+#include "actors/process/process_run.hpp"
+#include "actors/process/replica_builder.hpp"
+#include "actors/process/signal_watcher.hpp"
+#include "actors/run/coordinator.hpp"
+#include "actors/run/run_report.hpp"
+#include "actors/run/supervisor.hpp"
+#include "actors/run/watchdog.hpp"
+#include "actors/services/imported_memories.hpp"
+#include "actors/services/network.hpp"
+#include "actors/services/snapshot_writer.hpp"
+#include "runtime/collective/abort_reason.hpp"
+#include "runtime/device/emulated_device.hpp"
+#include "runtime/observe/trace.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/state/atomic_file.hpp"
+
+namespace maestro {
+
+struct ProcessRun::State {
+  State(const JobPlan& job, Console& terminal, JobStart* start_of_job)
+      : plan(job),
+        console(terminal),
+        job_start(start_of_job),
+        place(job.options.launch_info.place),
+        rank(static_cast<std::uint32_t>(place.rank)),
+        trace(rank, "process " + std::to_string(place.rank), trace_options(job)),
+        snapshots(
+            CheckpointStore(std::filesystem::path(job.train.out) / "checkpoints", {job.train.keep_checkpoints, {}})),
+        record(std::make_shared<RunRecord>()) {}
+
+  static TraceOptions trace_options(const JobPlan& job) {
+    TraceOptions options;
+    options.on = !job.options.trace.empty();
+    return options;
+  }
+  [[nodiscard]] bool is_root() const { return place.rank == 0; }
+  [[nodiscard]] bool several() const { return place.processes > 1; }
+  [[nodiscard]] std::filesystem::path trace_part(std::int64_t of_rank) const {
+    const std::filesystem::path& trace_file = plan.options.trace;
+    const bool through = is_written_through(trace_file);  // there is no place beside a device or a pipe
+    const auto base = through ? std::filesystem::path(plan.train.out) / "trace" : trace_file;
+    return base.string() + ".part" + std::to_string(of_rank);
+  }
+
+  const JobPlan& plan;
+  Console& console;
+  JobStart* job_start;  // null: this process is alone
+  ProcessEnv place;
+  ProcessId rank;
+  TraceRecorder trace;
+  SnapshotWriter snapshots;
+  std::shared_ptr<RunRecord> record;
+  std::atomic<std::uint64_t> current_step = 0;
+  std::atomic<std::uint64_t> events = 0;  // of the coordinator: CoordinatorOptions::events
+  std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();
+  cpu::CpuOperatorTable ops;
+  std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
+  std::map<std::string, std::unique_ptr<Device>> devices;
+  std::mutex collective_submit_mutex;  // ReplicaSpec::collective_submit_mutex
+  /// Given when the run ends, before devices stop: nothing that is queued waits for other ranks any more.
+  std::shared_ptr<AbortReason> groups_end = std::make_shared<AbortReason>();
+  ImportedMemories opened;
+  StartPoint start;
+  RunClaim claim;  // of rank 0
+  Meeting meeting;
+  ReplicaBuilder builder{
+      plan, ops, start, groups_end,
+      [this](const ReplicaPlacement& at, std::size_t layout_rank) -> Device& { return *device(at, layout_rank); }};
+  std::vector<BuiltReplica> replicas;
+  std::unique_ptr<Network> network;
+  std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)
+  std::vector<caf::actor> spawned;
+  caf::actor supervisor;
+  caf::actor coordinator;
+  std::atomic<bool> begun = false;          // there is a coordinator to interrupt
+  std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Before the actors go (PR-1)
+  std::string control_socket;               // its local socket, removed when this process leaves at once; else empty
+  std::unique_ptr<RunQuestions> questions;  // of the watchdog, on rank 0
+  StopRequests stop_requests;               // of the signal thread
+  std::atomic<bool> stopping = false;       // the orderly end has begun
+  std::atomic<bool> leaving = false;        // before the first step
+  std::atomic<bool> supervised = false;     // there is a supervisor to inform
+  Watchdog* watchdog = nullptr;             // while the run lasts
+  Launcher* launcher = nullptr;             // likewise
+
+  void check_surroundings() const;
+  [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
+  void open_control();
+  /// Where a rank of a replica works; opened when first asked for.
+  Device* device(const ReplicaPlacement& at, std::size_t layout_rank);
+  void open_actors();
+  void meet();
+  [[nodiscard]] caf::actor find_root();
+  [[nodiscard]] JobText job_text() const;
+  [[nodiscard]] std::string build_name() const;
+  void build();
+  void spawn_bridge(LocalActors& local);
+  void spawn_coordinator(LocalActors& local);
+  void spawn_replicas(LocalActors& local);
+  void introduce();
+  CoordinatorOptions coordinator_options(const caf::actor& source) const;
+  ProcessSummary summary() const;
+  void stop();
+  RunResult succeed(const RunOutcome& outcome);
+  int fail(const RunOutcome& outcome);
+  void stop_in_order(const std::string& reason);
+  void signalled(int signal);
+  [[noreturn]] void leave_before_the_start(const std::string& cause);
+  [[noreturn]] void leave(int status);
+  void tidy_up(const std::vector<ProcessIdentity>& lost) const;
+  void bound(std::string phase, std::chrono::milliseconds most) const;
+  void close_failed_start(const std::string& problem);
+  void watch_progress();
+  [[nodiscard]] StallLook look();
+  void write_outputs(RunResult& result, const ProcessTotals& totals);
+  void print_header() const;
+  /// "section 'student' replica 0".
+  [[nodiscard]] std::string label_of(SectionId section, ReplicaIndex replica) const {
+    return "section '" + plan.graph.node(section).name + "' replica " + std::to_string(replica.value());
+  }
+  /// " on host b", where there are several.
+  [[nodiscard]] std::string on_host(std::uint32_t host) const;
+  /// A line for a person, from any thread.
+  void note(const std::string& line);
+};
+
+}  // namespace maestro

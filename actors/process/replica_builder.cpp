@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/process/replica_builder.hpp"
+
+#include <algorithm>
+#include <exception>
+
+#include "actors/services/device_groups.hpp"
+#include "actors/services/snapshot_writer.hpp"
+#include "runtime/collective/thread_group.hpp"
+#include "sections/emulated_runner.hpp"
+#include "sections/state_io.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// Operators of a device that has memory of its own are called on its thread.
+void on_device(Device& device, const std::function<void()>& call) {
+  if (device.ops().memory().host()) return call();
+  call_on(device, call).get();
+}
+
+}  // namespace
+
+SectionContext ReplicaBuilder::context(const ReplicaPlacement& place, const ParallelContext& parallel,
+                                       const OperatorTable& ops) const {
+  const GraphNode& node = plan_->graph.node(place.section);
+  SectionContext context;
+  context.name = node.section_name();
+  context.seed = static_cast<std::uint64_t>(plan_->train.seed);
+  context.precision = plan_->sections[place.section.value()].config.precision;
+  context.trained = node.trained();
+  context.passes_gradient = node.mode == Mode::forward_backward && node.frozen;
+  context.ops = &ops;
+  context.parallel = parallel;
+  context.stage = plan_->sections[place.section.value()].stage;
+  return context;
+}
+
+std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlacement& place, const SectionContext& made_from) const {
+  const PlannedSection& planned = plan_->sections[place.section.value()];
+  const bool resumed = made_from.trained && !start_->checkpoint.empty();
+  std::shared_ptr<Section> section = planned.factory(made_from);
+  share_moments(place, section->parameters());
+  if (resumed) {
+    restore_snapshot(*section, start_->checkpoint, made_from.name).or_throw();
+  } else if (!planned.config.weights.empty()) {
+    load_weights(*section, planned.config.weights).or_throw();
+  }
+  section->parameters().values_changed();
+  if (!made_from.trained && !made_from.passes_gradient) section->freeze();
+  return section;
+}
+
+void ReplicaBuilder::share_moments(const ReplicaPlacement& place, Parameters& parameters) const {
+  const auto replicas = static_cast<std::size_t>(plan_->graph.node(place.section).replicas);
+  if (!plan_->sections[place.section.value()].config.zero || replicas == 1) return;
+  const auto elements = static_cast<std::size_t>(parameters.elements());
+  parameters.shard_optimizer_state(
+      shard_range(elements, replicas, place.replica.value()));  // its shard of the reduction
+}
+
+std::vector<std::unique_ptr<Communicator>> ReplicaBuilder::make_group(const ReplicaPlacement& place, std::int64_t first,
+                                                                      std::int64_t stride, std::int64_t size) const {
+  if (!is_cuda_device(place.devices[static_cast<std::size_t>(first)])) return make_thread_group(size);
+  std::vector<Device*> devices;
+  for (std::int64_t member = 0; member < size; ++member) {
+    devices.push_back(&device_of_(place, static_cast<std::size_t>(first + member * stride)));
+  }
+  try {
+    return join_devices(*cuda_status().backend, devices, groups_end_);
+  } catch (const std::exception& failed) {
+    throw JobError(plan_->graph.node(place.section).name + " replica " + std::to_string(place.replica.value()) +
+                       ": its devices do not come together: " + failed.what(),
+                   ErrorCode::unavailable);
+  }
+}
+
+std::vector<ParallelContext> ReplicaBuilder::ranks_of(const ReplicaPlacement& place,
+                                                      std::vector<std::unique_ptr<Communicator>>& groups) const {
+  const Layout layout = plan_->graph.node(place.section).layout;
+  std::vector<ParallelContext> ranks;
+  for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) ranks.push_back({layout, rank, nullptr, nullptr});
+  const auto at = [&](std::int64_t context, std::int64_t tensor) -> ParallelContext& {
+    return ranks[static_cast<std::size_t>(context * layout.tensor + tensor)];
+  };
+  for (std::int64_t context = 0; layout.tensor > 1 && context < layout.context; ++context) {
+    auto group = make_group(place, context * layout.tensor, 1, layout.tensor);
+    for (std::int64_t tensor = 0; tensor < layout.tensor; ++tensor) {
+      at(context, tensor).tensor_group = groups.emplace_back(std::move(group[static_cast<std::size_t>(tensor)])).get();
+    }
+  }
+  for (std::int64_t tensor = 0; layout.context > 1 && tensor < layout.tensor; ++tensor) {
+    auto group = make_group(place, tensor, layout.tensor, layout.context);
+    for (std::int64_t context = 0; context < layout.context; ++context) {
+      at(context, tensor).context_group =
+          groups.emplace_back(std::move(group[static_cast<std::size_t>(context)])).get();
+    }
+  }
+  return ranks;
+}
+
+void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const {
+  const ReplicaPlacement& place = replica.place;
+  const PlannedSection& planned = plan_->sections[place.section.value()];
+  const std::vector<ParallelContext> ranks = ranks_of(place, replica.groups);
+  for (const ParallelContext& rank : ranks) {
+    Device& device = device_of_(place, static_cast<std::size_t>(rank.rank));
+    const OperatorTable& ops = device.ops();
+    SectionContext made_from = context(place, rank, ops);
+    if (planned.config.emulated()) {
+      made_from.prototype = true;
+      replica.runners.push_back(std::make_shared<EmulatedRunner>(planned.factory(made_from), made_from));
+      continue;
+    }
+    // Ranks work in groups of their own replica, so only whole replicas can share weights.
+    const auto shared = std::ranges::find_if(before, [&](const BuiltReplica& other) {
+      return ranks.size() == 1 && other.place.section == place.section && other.runners[0]->section().shareable() &&
+             &other.runners[0]->context().memory() == &ops.memory();
+    });
+    std::shared_ptr<Section> section;
+    if (shared != before.end()) {
+      section = shared->runners[0]->shared_section();
+    } else {
+      on_device(device, [&] { section = load(place, made_from); });
+    }
+    replica.runners.push_back(
+        std::make_shared<SectionRunner>(std::move(section), made_from, planned.config.optimizer, plan_->train.steps));
+  }
+}
+
+std::vector<BuiltReplica> ReplicaBuilder::build_all(ProcessId rank) const {
+  std::vector<BuiltReplica> built;
+  for (const ReplicaPlacement& place : plan_->places) {
+    if (place.rank != rank) continue;
+    BuiltReplica replica;
+    replica.place = place;
+    build(replica, built);
+    built.push_back(std::move(replica));
+  }
+  return built;
+}
+
+void ReplicaBuilder::try_stored_states(ProcessId rank) const {
+  for (const ReplicaPlacement& place : plan_->places) {
+    const bool trained = plan_->graph.node(place.section).trained();
+    const bool stored =
+        !plan_->sections[place.section.value()].config.weights.empty() || (trained && !start_->checkpoint.empty());
+    const bool loaded_later = place.rank == rank && !plan_->options.check_only;
+    if (stored && !loaded_later && place.replica == ReplicaIndex(0)) (void)load(place, context(place, {}, *host_ops_));
+  }
+}
+
+}  // namespace maestro

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/process/start_point.hpp"
+
+#include <algorithm>
+
+#include "actors/plan/planning_options.hpp"
+#include "actors/process/job_start.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/state/checkpoint.hpp"
+#include "runtime/state/weights_fingerprint.hpp"
+
+namespace maestro {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Values that people can compare, or only that they differ.
+std::string changed(const std::string& name, const std::string& was, const std::string& is) {
+  if (name == "content") return "content differs";
+  if (name.starts_with("weights of")) return name + " differ";
+  return name + " = " + is + ", was " + was;
+}
+
+/// Of both sides' common names: a version may record more than another.
+std::string changed_data(const Manifest& stored, const Manifest& now) {
+  std::string text;
+  for (const auto& [name, was] : stored.data) {
+    const auto is = now.data.find(name);
+    if (is == now.data.end() || is->second == was) continue;
+    text += (text.empty() ? "" : "; ") + changed(name, was, is->second);
+  }
+  return text;
+}
+
+/// Data are compared by content, and folders and names of files may change.
+bool is_compared(const std::string& setting) {
+  return !setting.starts_with("data.") && !setting.ends_with(".weights") && setting != "train.out";
+}
+
+std::vector<std::string> changed_settings(const Manifest& stored, const Manifest& now) {
+  std::vector<std::string> notes;
+  for (const auto& [key, was] : stored.settings) {
+    if (!is_compared(key)) continue;
+    const auto is = now.settings.find(key);
+    if (is == now.settings.end()) {
+      notes.push_back(key + " is not set, was " + printable(was));
+    } else if (is->second != was) {
+      notes.push_back(key + " = " + printable(is->second) + ", was " + printable(was));
+    }
+  }
+  for (const auto& [key, is] : now.settings) {
+    if (is_compared(key) && !stored.settings.contains(key))
+      notes.push_back(key + " = " + printable(is) + ", was not set");
+  }
+  return notes;
+}
+
+/// A run that died while its hosts met has left the file by which they looked for the folder. While a process holds the
+/// folder, no other start of it is under way.
+void sweep_meeting_files(const fs::path& folder) {
+  std::error_code failure;
+  fs::directory_iterator entries(folder, failure);
+  for (; !failure && entries != fs::directory_iterator(); entries.increment(failure)) {
+    std::error_code ignored;  // a file that stays does no harm
+    if (entries->path().filename().string().starts_with(meeting_file_prefix)) fs::remove(entries->path(), ignored);
+  }
+}
+
+/// Weights of the job in the checkpoints that --fresh moves would be gone when they are read.
+void check_weights_stay(const JobPlan& plan) {
+  const fs::path moved = fs::weakly_canonical(fs::path(plan.train.out) / "checkpoints");
+  for (const PlannedSection& section : plan.sections) {
+    if (section.config.weights.empty()) continue;
+    const fs::path weights = fs::weakly_canonical(section.config.weights);
+    if (std::ranges::mismatch(moved, weights).in1 != moved.end()) continue;
+    throw JobError(section.config.name + ".weights: " + printable(section.config.weights) +
+                   " is in the run that --fresh moves aside; choose another train.out, or name the weights elsewhere");
+  }
+}
+
+}  // namespace
+
+StartPoint find_start_point(const JobPlan& plan) {
+  StartPoint start;
+  if (plan.options.resume.empty()) return start;
+  start.checkpoint = resolve_checkpoint(plan.options.resume).value_or_throw();
+  start.stored = load_checkpoint(start.checkpoint).value_or_throw();
+  const Manifest& manifest = start.stored;
+  verify_checkpoint(start.checkpoint).or_throw();
+  const std::string name = start.checkpoint.string();
+  const auto batch = static_cast<std::uint64_t>(plan.train.global_batch);
+  if (manifest.seed != static_cast<std::uint64_t>(plan.train.seed)) {
+    throw JobError(name + " was made with train.seed = " + std::to_string(manifest.seed) + ", the job has " +
+                   std::to_string(plan.train.seed) + "; resume with the same seed");
+  }
+  if (manifest.data_position != manifest.step * batch) {
+    throw JobError(name + " stands at sample " + std::to_string(manifest.data_position) + " after " +
+                   std::to_string(manifest.step) + " steps; train.global_batch = " + std::to_string(batch) +
+                   " would skip or repeat samples: use " +
+                   std::to_string(manifest.data_position / std::max<std::uint64_t>(manifest.step, 1)));
+  }
+  start.first_step = manifest.step + 1;
+  return start;
+}
+
+std::map<std::string, std::string> data_fingerprint(const JobPlan& plan) {
+  std::map<std::string, std::string> data = plan.corpus->fingerprint();
+  for (std::size_t index = 0; index < plan.sections.size(); ++index) {
+    const GraphNode& node = plan.graph.nodes()[index];
+    const std::string& weights = plan.sections[index].config.weights;
+    if (!node.frozen || node.stage > 0 || !fs::is_directory(weights)) continue;
+    data["weights of section '" + node.section_name() + "'"] = weights_fingerprint(weights).value_or_throw();
+  }
+  return data;
+}
+
+std::vector<std::string> compare_origins(const std::string& name, const Manifest& stored, const Manifest& now,
+                                         bool new_data) {
+  std::vector<std::string> notes;
+  if (stored.data.empty()) {
+    notes.push_back(name + " has no fingerprint of its data: nothing tells whether they are still the same");
+  }
+  const std::string other = changed_data(stored, now);
+  if (!other.empty() && !new_data) {
+    throw JobError(name + " was made with other data (" + other +
+                   "), so samples would be skipped and repeated; resume with the same data, or go on with the new with "
+                   "--new-data");
+  }
+  if (!other.empty()) notes.push_back("other data than before: " + other);
+  if (stored.settings.empty()) return notes;
+  for (std::string& note : changed_settings(stored, now)) notes.push_back(std::move(note));
+  return notes;
+}
+
+RunClaim claim_run(const JobPlan& plan, const StartPoint& start) {
+  RunClaim claim;
+  if (has_emulated(plan)) return claim;
+  const bool resumed = !start.checkpoint.empty();
+  claim.origin.run = resumed ? start.stored.run : new_run(plan.name);
+  if (claim.origin.run.job.empty()) claim.origin.run.job = plan.name;  // of a version that recorded none
+  claim.origin.data = data_fingerprint(plan);
+  claim.origin.settings = plan.settings;
+  if (resumed) {
+    claim.notes = compare_origins(start.checkpoint.string(), start.stored, claim.origin, plan.options.new_data);
+  }
+  if (plan.options.fresh) check_weights_stay(plan);
+  const RunFolder folder(plan.train.out);
+  const std::string& run = claim.origin.run.id;
+  if (plan.options.check_only) {
+    folder.check_free().or_throw();
+    if (!plan.options.fresh) folder.check_holds_only(run, resumed).or_throw();
+    return claim;
+  }
+  claim.lock = folder.lock(plan.name).value_or_throw();
+  if (!claim.lock.holds()) {
+    claim.notes.push_back("train.out: the file system of " + plan.train.out +
+                          " has no locks; nothing keeps a second run out of it");
+  }
+  if (claim.lock.holds()) sweep_meeting_files(plan.train.out);
+  if (plan.options.fresh) {
+    const std::optional<fs::path> aside = folder.set_aside().value_or_throw();
+    if (aside) claim.notes.push_back("the run that was in " + plan.train.out + " is now in " + aside->string());
+  }
+  folder.check_holds_only(run, resumed).or_throw();
+  folder.record(claim.origin.run).or_throw();
+  return claim;
+}
+
+}  // namespace maestro

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// How pieces leave a rank for other processes: by RMA from the memory of their pool, by copies into memory that another
+// process shares, or copied to pinned memory and written from there chunk by chunk. Plain class; what it begins
+// ends with messages that the actor passes in.
+//
+// PW-1: a piece's buffer is held until the last copy or write that reads it has ended.
+// PW-2: in chunks: pieces are copied in the order in which they left, into `staging_blocks` blocks at most. A chunk is
+//       written as soon as it is copied, while the next ones are copied; its block is used again when its writes have
+//       ended.
+// PW-3: into shared memory: the header is written when all rows are there, and completes the piece alone (IR-4).
+// PW-4: nothing waits here, and nothing that a call begins ends inside that call.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/messages/messages.hpp"
+#include "runtime/core/buffer.hpp"
+#include "runtime/device/backend.hpp"
+#include "transport/ring/chunk_plan.hpp"
+#include "transport/ring/output_link.hpp"
+#include "transport/ring/slot_layout.hpp"
+#include "transport/transfer_types.hpp"
+
+namespace maestro {
+
+/// A piece that has left: handed over, or written and acknowledged.
+struct Transfer {
+  PieceOut piece;
+  StepId step;
+  bool remote = false;
+  std::chrono::steady_clock::time_point begin;
+};
+
+enum class SendMethod : std::uint8_t {
+  from_pool,  ///< by RMA from the pool's own memory
+  in_chunks,  ///< by pinned memory
+  shared      ///< by copies into memory that the receiver shares
+};
+
+/// Where the pieces of one link go.
+struct PieceTarget {
+  ProcessId rank;
+  RingAddress ring;
+  SendMethod way = SendMethod::from_pool;
+  SlotMemory place = SlotMemory::host;   ///< from_pool: which payload is written
+  std::weak_ptr<ImportedMemory> shared;  ///< shared: the ring's payloads in memory of its device (OM-1)
+  std::string name;                      ///< for what fails: "teacher.hidden to student.teacher, replica 1"
+};
+
+/// The pool that a piece leaves from.
+struct PieceSource {
+  const Region* region = nullptr;  ///< of the pool; from_pool only
+  std::size_t row_bytes = 0;
+  DType dtype = DType::f32;
+  bool host = true;  ///< then the header is made in the buffer (OutgoingPiece::header_offset)
+};
+
+struct PieceWriterOptions {
+  Epoch epoch;
+  ReplicaIndex replica;  ///< the sender
+  std::size_t chunk_bytes = 0;
+  std::uint64_t first_cookie = 0;  ///< of copies and writes, counted up from it
+  Device* device = nullptr;        ///< of copies; null where no pool lies in memory of a device
+  std::function<void(ProcessId to, const WriteRequest& request)> write;
+  /// A copy has ended; called from any thread, and must only enqueue.
+  std::function<void(std::uint64_t cookie, const std::string& failure)> copied;
+  std::function<void(const Transfer&)> transferred;  ///< may be empty
+};
+
+/// Not thread-safe; belongs to the replica's actor.
+class PieceWriter {
+ public:
+  static constexpr std::size_t staging_blocks = 4;  ///< one is copied to, one is written, and two cover a late answer
+  static constexpr std::size_t header_bytes = sizeof(PieceHeader);
+
+  explicit PieceWriter(PieceWriterOptions options) : options_(std::move(options)) {}
+  PieceWriter(const PieceWriter&) = delete;
+  PieceWriter& operator=(const PieceWriter&) = delete;
+
+  /// Bytes of a block for chunks of pieces of at most so many bytes.
+  [[nodiscard]] std::size_t staging_block_bytes(std::size_t largest_piece) const;
+  /// What pieces of pools in memory of a device need: `staging_blocks` blocks of host memory, and their
+  /// region. It outlives the writer.
+  void use_staging(BufferPool* blocks, const Region* region);
+  void on_transferred(std::function<void(const Transfer&)> call) { options_.transferred = std::move(call); }
+
+  /// `target` stays until the piece has left.
+  void leave(const PieceTarget& target, const PieceSource& source, OutgoingPiece outgoing);
+  /// One that copied() told of. Error: the copy has failed; names the target.
+  Status copied(std::uint64_t cookie, const std::string& failure);
+  /// A write of this rank has ended.
+  void write_finished(std::uint64_t cookie);
+
+ private:
+  struct Piece {  // shared by its copies and writes, which end in any order
+    const PieceTarget* target;
+    PieceSource source;
+    OutgoingPiece outgoing;
+    SlotLayout layout;
+    ChunkPlan chunks;
+    Transfer transfer;
+    std::size_t next_chunk = 0;   // to be copied
+    std::size_t copies_left = 0;  // until the buffer is free
+    std::size_t writes_left = 1;  // until the piece has left
+    [[nodiscard]] std::uint32_t slot() const { return layout.slot_of(outgoing.piece.sequence); }
+    [[nodiscard]] std::size_t target_byte() const {
+      return static_cast<std::size_t>(outgoing.piece.target_row) * source.row_bytes;
+    }
+    [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(outgoing.piece.rows) * source.row_bytes; }
+  };
+  using SharedPiece = std::shared_ptr<Piece>;
+  struct Copy {
+    SharedPiece piece;
+    Buffer block;  // of a chunk
+    Chunk chunk;
+  };
+  struct Write {
+    SharedPiece piece;
+    Buffer source;  // PW-1: the piece's, or a block
+  };
+  struct LocalBytes {
+    const Region* region;
+    std::size_t offset;
+    std::size_t bytes;
+  };
+  [[nodiscard]] SharedPiece make(const PieceTarget& target, const PieceSource& source, OutgoingPiece outgoing) const;
+  [[nodiscard]] PieceHeader header_of(const Piece& piece) const;
+  [[nodiscard]] std::uint64_t next_cookie() { return options_.first_cookie + next_cookie_++; }
+  void write_from_pool(const SharedPiece& piece);
+  void copy_to_shared(const SharedPiece& piece);
+  /// Begins what blocks are free for.
+  void advance();
+  void copy_chunk(const SharedPiece& piece, Buffer block);
+  void write_chunk(const Copy& copied);
+  void write_header(const SharedPiece& piece, const Buffer& block);
+  /// Into a block, or into memory that others share.
+  struct CopyTarget {
+    std::byte* to;
+    Buffer block;
+    std::shared_ptr<ImportedMemory> shared;  // with its owner (OM-1)
+  };
+  void copy(const SharedPiece& piece, Chunk chunk, CopyTarget target);
+  void write(const SharedPiece& piece, const Buffer& source, const LocalBytes& from, const RemoteRegion& to,
+             std::size_t to_offset);
+
+  PieceWriterOptions options_;
+  std::uint64_t next_cookie_ = 0;
+  BufferPool* blocks_ = nullptr;
+  const Region* block_region_ = nullptr;
+  std::deque<SharedPiece> headers_;  // pieces that miss nothing but a block for their header: first
+  std::deque<SharedPiece> chunked_;  // pieces with chunks that are not copied yet
+  std::map<std::uint64_t, Copy> copies_;
+  std::map<std::uint64_t, Write> writes_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/replica/reduction/host_exchange.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/ring/chunk_plan.hpp"
+#include "transport/ring/immediate.hpp"
+
+namespace maestro {
+
+HostExchange::HostExchange(const HostExchangeOptions& options, Network& network)
+    : options_(options),
+      network_(&network),
+      // Apart from the ports' cookies of the same client, and from those of the rank's other reductions.
+      next_cookie_(std::uint64_t{2} << 38 | static_cast<std::uint64_t>(options.kind) << 36) {
+  if (!needed()) return;
+  address_.parts_ring = network.next_ring();
+  address_.sums_ring = network.next_ring();
+  peers_.resize(replicas());
+  if (!options_.remote) return;
+  parts_ = AlignedMemory(part_bytes({0, largest_shard()}) * replicas());
+  parts_region_ = network.register_memory(parts_.data(), parts_.size());
+  gradient_region_ =
+      network.register_memory(reinterpret_cast<std::byte*>(options_.gradients.data()), options_.gradients.size_bytes());
+  if (parts_region_) address_.parts = parts_region_->remote();
+  if (gradient_region_) address_.gradients = gradient_region_->remote();
+}
+
+std::size_t HostExchange::largest_shard() const {
+  std::size_t largest = 0;
+  for (std::size_t index = 0; index < replicas(); ++index) largest = std::max(largest, shard(index).count);
+  return largest;
+}
+
+std::vector<std::uint32_t> HostExchange::ring_numbers() const {
+  if (!needed()) return {};
+  return {address_.parts_ring, address_.sums_ring};
+}
+
+void HostExchange::connect(const Directory& directory, Deliver deliver) {
+  deliver_ = std::move(deliver);
+  for (const ProcessInfo& process : directory.processes) {
+    for (const ReplicaAddress& peer : process.replicas) {
+      const auto member = std::ranges::find(options_.members, ReductionMember{peer.section, peer.replica});
+      if (!needed() || member == options_.members.end()) continue;
+      const bool local = peer.rank == options_.rank && !network_->options().force_rma;
+      const std::size_t address = options_.layout_rank * reduction_kinds + static_cast<std::size_t>(options_.kind);
+      peers_[static_cast<std::size_t>(member - options_.members.begin())] = {peer.actor, peer.reductions.at(address),
+                                                                             peer.rank, local};
+    }
+  }
+}
+
+std::size_t HostExchange::expected_parts() const {
+  if (own().count == 0) return 0;
+  if (gathers()) return self() == 0 ? 0 : 1;
+  return replicas() - 1;
+}
+
+std::size_t HostExchange::expected_sums() const {
+  if (gathers() && self() != 0) return 0;
+  std::size_t sums = 0;
+  for (std::size_t peer = 0; peer < replicas(); ++peer) sums += peer != self() && shard(peer).count > 0 ? 1 : 0;
+  return sums;
+}
+
+ReductionRound& HostExchange::round(std::uint64_t number) {
+  return rounds_.try_emplace(number, expected_parts(), expected_sums()).first->second;
+}
+
+void HostExchange::begin() {
+  ++round_;
+  active_ = true;
+  round(round_).local_ready();
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (parts_go_to(peer)) send(peer, false);
+  }
+}
+
+void HostExchange::send(std::size_t index, bool sum) {
+  const Peer& peer = peers_[index];
+  const ShardRange range = shard(sum ? self() : index);
+  if (range.count == 0) return;
+  if (peer.local) {
+    // A part is read before its sum comes back; only the sum needs a receipt (RR-1).
+    if (sum) round(round_).send_started();
+    return deliver_(peer.actor, {options_.kind, round_, sum, static_cast<std::uint32_t>(self()), options_.layout_rank,
+                                 options_.gradients.subspan(range.first, range.count)});
+  }
+  const std::size_t offset = range.first * sizeof(float);
+  WriteRequest request;
+  request.remote = sum ? peer.address.gradients : peer.address.parts;
+  request.remote_offset = sum ? offset : self() * part_bytes({0, largest_shard()});
+  // A part without content comes from where nobody writes.
+  const bool empty = gathers() && !sum;
+  request.local = empty ? parts_region_.get() : gradient_region_.get();
+  request.local_offset = empty ? 0 : offset;
+  request.bytes = sum ? range.count * sizeof(float) : part_bytes(range);
+  write(peer, sum, request);
+}
+
+void HostExchange::write(const Peer& peer, bool sum, WriteRequest request) {
+  const WriteRequest whole = request;
+  for (const Chunk chunk : ChunkPlan(whole.bytes, network_->options().chunk_bytes)) {
+    request.local_offset = whole.local_offset + chunk.offset;
+    request.remote_offset = whole.remote_offset + chunk.offset;
+    request.bytes = chunk.bytes;
+    request.immediate = pack({EdgeId(sum ? peer.address.sums_ring : peer.address.parts_ring),
+                              static_cast<std::uint32_t>(self()), wrap_sequence(round_)});
+    request.cookie = std::uint64_t{options_.client} << Network::client_shift | next_cookie_++;
+    writes_[request.cookie] = round_;
+    round(round_).send_started();
+    network_->write(peer.rank, request);
+  }
+}
+
+bool HostExchange::landed(std::uint32_t immediate) {
+  const Immediate where = unpack_immediate(immediate);
+  const bool sum = where.edge.value() == address_.sums_ring;
+  if (!needed() || (!sum && where.edge.value() != address_.parts_ring)) return false;
+  const std::uint64_t number = unwrap_sequence(where.sequence, round_);
+  const std::size_t bytes = sum ? shard(where.slot).count * sizeof(float) : part_bytes(own());
+  const RoundAndSender from{number, where.slot * 2 + (sum ? 1 : 0)};
+  if (++landed_chunks_[from] < chunk_count(bytes, network_->options().chunk_bytes)) return true;
+  landed_chunks_.erase(from);
+  if (sum) {
+    round(number).sum_arrived();
+  } else {
+    round(number).part_arrived();
+  }
+  return true;
+}
+
+void HostExchange::handed_over(const ShardHandOver& shard) {
+  auto& store = shard.sum ? handed_sums_ : handed_parts_;
+  store[{shard.round, shard.sender}] = shard.values;
+  if (shard.sum) {
+    round(shard.round).sum_arrived();
+  } else {
+    round(shard.round).part_arrived();
+  }
+}
+
+bool HostExchange::write_finished(std::uint64_t cookie) {
+  const auto found = writes_.find(cookie);
+  if (found == writes_.end()) return false;
+  round(found->second).send_done();
+  writes_.erase(found);
+  return true;
+}
+
+void HostExchange::sum(const OperatorTable& ops) {
+  // SR-2: replica order, whatever the own place in it. Part 0 is the start value, so nothing depends on rounding of
+  // zero.
+  const ShardRange range = own();
+  const std::span<float> mine = options_.gradients.subspan(range.first, range.count);
+  const auto part = [&](std::size_t replica) -> std::span<const float> {
+    const auto handed = handed_parts_.find({round_, replica});
+    if (handed != handed_parts_.end()) return handed->second;
+    const auto* begin = reinterpret_cast<const float*>(parts_.data()) + replica * largest_shard();
+    return {begin, range.count};
+  };
+  if (mine.empty()) return;
+  if (self() == 0) {
+    for (std::size_t replica = 1; replica < replicas(); ++replica) ops.add_into(mine, part(replica));
+    return;
+  }
+  std::vector<float> total(part(0).begin(), part(0).end());
+  for (std::size_t replica = 1; replica < replicas(); ++replica) {
+    ops.add_into(total, replica == self() ? std::span<const float>(mine) : part(replica));
+  }
+  std::copy(total.begin(), total.end(), mine.begin());
+}
+
+void HostExchange::summed() {
+  round(round_).shard_summed();
+  if (!options_.held) release();
+}
+
+void HostExchange::release() {
+  round(round_).shard_released();
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (sums_go_to(peer)) send(peer, true);
+  }
+}
+
+void HostExchange::copy_sums() {
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    const auto handed = handed_sums_.find({round_, peer});
+    if (handed == handed_sums_.end()) continue;
+    std::copy(handed->second.begin(), handed->second.end(),
+              options_.gradients.begin() + static_cast<std::ptrdiff_t>(shard(peer).first));
+  }
+}
+
+void HostExchange::copied(const std::function<void(const caf::actor&, ShardRead)>& tell_read) {
+  round(round_).sums_copied();
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    handed_parts_.erase({round_, peer});
+    if (handed_sums_.erase({round_, peer}) == 0) continue;
+    tell_read(peers_[peer].actor, ShardRead{options_.kind, round_, options_.layout_rank});
+  }
+}
+
+void HostExchange::finish() {
+  rounds_.erase(round_);
+  active_ = false;
+}
+
+}  // namespace maestro

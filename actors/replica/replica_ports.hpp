@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ports of one rank of a section replica: rings it receives into, buffer pools it sends from, links to its
+// receivers. Plain class; the actor passes messages in and sends what it is told through `Outbox`.
+//
+// RP-1: a buffer returns to its pool when every piece of it was received (hand-over) or has left (PW-1).
+// RP-2: sequence numbers and credits come from plans and messages alone; this class never waits.
+// RP-3: the senders of a sequence get one credit that lets it in, when the ring has room for it and the token that
+//       names them has come. What a token costs does not depend on how many replicas the section at the other end has.
+// RP-4: what a device makes leaves from its memory, unless a CPU of the process reads it too. A receiver that
+//       offers memory of its device gets pieces there where the sender can put them (PieceTarget), else beside it.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/messages/message_types.hpp"
+#include "actors/plan/transfer_paths.hpp"
+#include "actors/replica/piece_writer.hpp"
+#include "actors/services/network.hpp"
+#include "runtime/device/backend.hpp"
+#include "runtime/graph/section_graph.hpp"
+#include "runtime/schedule/flow_bounds.hpp"
+#include "sections/section_runner.hpp"
+#include "transport/ring/input_ring.hpp"
+#include "transport/ring/output_link.hpp"
+
+namespace maestro {
+
+/// The device that a rank works on, as its ports use it.
+struct PortDevice {
+  Device* device = nullptr;              ///< of copies; where `memory` is its own
+  MemorySpace* memory = &host_memory();  ///< that the section works in
+  TransferPaths paths;
+  /// As in DeviceBackend. May be empty: nothing is shared.
+  std::function<std::string(const std::byte* block)> export_memory;
+  std::function<std::weak_ptr<ImportedMemory>(std::string_view exported, std::string& why_not)> import_memory;
+  /// For writes by the network; an error says in a few words why not. May be empty: none of it.
+  std::function<Result<std::unique_ptr<Region>>(std::byte* block, std::size_t bytes)> register_memory;
+  std::function<void(const std::string& line)> log;  ///< may be empty
+  [[nodiscard]] bool apart() const { return !memory->host(); }
+};
+
+/// What happens outside of the calls of ReplicaPorts: called from any thread, and must only enqueue.
+struct PortEvents {
+  std::function<void()> buffer_free;                                             ///< a send buffer has come back
+  std::function<void(std::uint64_t cookie, const std::string& failure)> copied;  ///< for ReplicaPorts::copied()
+};
+
+struct ReplicaPortsOptions {
+  const SectionGraph* graph = nullptr;
+  SectionId section;
+  ReplicaIndex replica;
+  std::uint32_t layout_rank = 0;
+  ProcessId rank;
+  SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
+  FlowLimits limits;
+  Epoch epoch;
+  bool remote = false;  ///< some peer is in another process, or RMA is forced
+  PortDevice device;
+};
+
+/// Where a replica's messages go; set by the actor.
+struct Outbox {
+  std::function<void(const caf::actor&, PieceHandOver)> hand_over;
+  std::function<void(const caf::actor&, Credit)> credit;
+  std::function<void(const Transfer&)> transferred;  ///< may be empty
+};
+
+/// One tensor of a pass in a buffer of its own.
+struct SendBuffer {
+  EdgeId edge;  ///< any edge of the port
+  bool gradient = false;
+  Buffer buffer;
+  Tensor tensor;
+  [[nodiscard]] PortTensor::Place place() const {
+    return buffer.space().host() ? PortTensor::Place::host : PortTensor::Place::here;
+  }
+};
+
+/// Not thread-safe; belongs to the replica's actor. connect() may call the device's driver.
+class ReplicaPorts {
+ public:
+  ReplicaPorts(const ReplicaPortsOptions& options, Network& network, PortEvents events);
+
+  [[nodiscard]] std::vector<RingAddress> rings() const;
+  [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const;
+  /// What arrives and leaves by way of host memory lies in these blocks, which stay where they are.
+  [[nodiscard]] std::vector<std::span<std::byte>> memory() const;
+  /// The client number of this rank's writes.
+  [[nodiscard]] std::uint32_t client() const { return client_; }
+  void connect(const Directory& directory, Outbox outbox);
+
+  [[nodiscard]] BuffersFree buffers_free() const;
+  /// What arrived for a micro-batch: inputs, or gradients of outputs.
+  Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> open(const MicroBatchPlan& plan,
+                                                                                    bool gradients);
+  /// Buffers for what a pass sends: output ports, or gradients of inputs.
+  std::vector<SendBuffer> acquire(const MicroBatchPlan& plan, bool gradients);
+  /// The pass is done: its pieces leave as credits allow.
+  Status send(const MicroBatchPlan& plan, std::vector<SendBuffer> buffers);
+  /// The micro-batch has retired: slots become credits.
+  Status release(const MicroBatchPlan& plan);
+
+  /// Completed sequences are reported through `arrived`.
+  using Arrived = std::function<void(EdgeId, bool gradient, std::uint64_t sequence)>;
+  Status expect(const MicroBatchPlan& plan, const Arrived& arrived);
+  Status landed(std::uint32_t immediate, const Arrived& arrived);
+  Status handed_over(const PieceHandOver& piece, const Arrived& arrived);
+  Status credit(const Credit& credit);
+  /// A write of this replica has ended.
+  void write_finished(std::uint64_t cookie) { writer_->write_finished(cookie); }
+  /// PortEvents::copied has told so.
+  Status copied(std::uint64_t cookie, const std::string& failure) { return writer_->copied(cookie, failure); }
+  /// The piece that waits for a credit, if any, for "who waits for whom".
+  struct WaitingSend {
+    SectionId receiver;
+    ReplicaIndex replica;
+    StepId step;
+  };
+  [[nodiscard]] std::optional<WaitingSend> waiting_send() const;
+  [[nodiscard]] bool owns_ring(std::uint32_t ring) const { return ring_index_.count(ring) != 0; }
+
+ private:
+  struct Link {
+    OutputLink credits;
+    SectionId section;  // of the receiver
+    caf::actor actor;
+    bool local = true;
+    PieceTarget target = {};
+  };
+  struct Ring {
+    std::unique_ptr<InputRing> slots;
+    std::unique_ptr<Region> region;         // of its host memory
+    std::unique_ptr<Region> device_region;  // of its memory of the device
+    std::string exported;                   // likewise
+  };
+  struct Pool {
+    BufferPool buffers;
+    std::unique_ptr<Region> region;
+    std::string why_not;  // of a device's memory without region
+    std::size_t payload_bytes = 0;
+    std::int64_t columns = 1;
+    DType dtype = DType::f32;
+  };
+  using PortKey = std::pair<std::string, bool>;                           // port, gradient
+  using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex, std::uint32_t>;  // ..., of the receiver, and its rank
+  void add_ring(EdgeId edge, bool gradient);
+  void add_pool(EdgeId edge, bool gradient);
+  /// Where some receiver may be reached by RMA from there.
+  void register_on_device(Pool& made, const EdgeWay& way) const;
+  void add_staging();
+  [[nodiscard]] EdgeEnd self() const { return {options_.section, options_.replica, options_.layout_rank}; }
+  /// Others may be able to put pieces into memory of this device.
+  [[nodiscard]] bool offers_device_memory(const EdgeWay& way) const;
+  void offer_device_memory(Ring& ring, const EdgeWay& way) const;
+  [[nodiscard]] Link link_to(const ReplicaAddress& peer, const RingAddress& address);
+  /// Chooses how pieces of a pool in memory of the device get there, and says so where the plan left it open or where
+  /// it is not as planned.
+  void choose_method(Link& link, const Pool& from, TransferPath planned);
+  void say(const std::string& line);
+  /// Rows of an axis in one micro-batch at most.
+  [[nodiscard]] std::int64_t max_rows(Axis axis) const;
+  /// How this section's end of an edge is spread, and what this rank holds of a micro-batch there.
+  [[nodiscard]] Sharding spread(EdgeId edge) const;
+  [[nodiscard]] std::int64_t own_rows(EdgeId edge, std::int64_t rows) const;
+  [[nodiscard]] std::int64_t most_own_rows(EdgeId edge) const;
+  [[nodiscard]] std::int64_t own_columns(EdgeId edge) const;
+  /// Of one micro-batch, over all edges.
+  [[nodiscard]] std::size_t most_pieces_sent() const;
+  [[nodiscard]] const Layout& layout() const { return options_.graph->node(options_.section).layout; }
+  InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}).slots; }
+  [[nodiscard]] const std::string& port_of(EdgeId edge, bool gradient) const;
+  Pool& pool(EdgeId edge, bool gradient) { return *pool_of_[gradient ? 1 : 0].at(edge.value()); }
+  Status flush(Link& link);
+  /// Tells the senders of these sequences, which the window now takes in.
+  void grant(const InputRing& ring, std::uint64_t first, std::uint64_t end);
+  ReplicaPortsOptions options_;
+  Network* network_;
+  std::function<void()> on_buffer_free_;
+  Outbox outbox_;
+  std::uint32_t client_;
+  std::map<std::pair<EdgeId, bool>, Ring> rings_;
+  std::map<std::uint32_t, InputRing*> ring_index_;  // by both numbers of a ring
+  std::map<PortKey, std::unique_ptr<Pool>> pools_;
+  std::array<std::vector<Pool*>, 2> pool_of_;  // by gradient and edge
+  std::map<LinkKey, Link> links_;
+  std::map<std::pair<EdgeId, bool>, std::vector<caf::actor>> senders_;  // into this ring, by replica
+  std::set<std::string> said_;
+  std::unique_ptr<BufferPool> staging_;  // of the writer; null where nothing leaves from memory of a device
+  std::unique_ptr<Region> staging_region_;
+  std::unique_ptr<PieceWriter> writer_;  // after what its pieces refer to
+};
+
+}  // namespace maestro

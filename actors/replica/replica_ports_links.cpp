@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who a rank's ports are joined to: what its rings offer to senders, and by which way its own pieces get to receivers.
+#include <algorithm>
+
+#include "actors/replica/replica_ports.hpp"
+
+namespace maestro {
+
+bool ReplicaPorts::offers_device_memory(const EdgeWay& way) const {
+  if (!options_.remote || !options_.device.apart()) return false;
+  const std::set<TransferPath> ways = options_.device.paths.arriving(way, self());
+  return ways.contains(TransferPath::ipc) || ways.contains(TransferPath::device_rma);
+}
+
+void ReplicaPorts::offer_device_memory(Ring& ring, const EdgeWay& way) const {
+  const PortDevice& device = options_.device;
+  const std::set<TransferPath> ways = device.paths.arriving(way, self());
+  InputRing& slots = *ring.slots;
+  if (ways.contains(TransferPath::ipc) && device.export_memory)
+    ring.exported = device.export_memory(slots.device_memory());
+  if (ways.contains(TransferPath::device_rma) && device.register_memory) {
+    auto region = device.register_memory(slots.device_memory(), slots.device_bytes());
+    if (region) ring.device_region = *std::move(region);  // else senders hear that there is none
+  }
+  if (ring.exported.empty() && !ring.device_region) slots.drop_device_memory();
+}
+
+void ReplicaPorts::register_on_device(Pool& made, const EdgeWay& way) const {
+  const PortDevice& device = options_.device;
+  if (!device.register_memory || !device.paths.leaving(way, self()).contains(TransferPath::device_rma)) return;
+  auto region = device.register_memory(made.buffers.memory(), made.buffers.memory_bytes());
+  if (region) {
+    made.region = *std::move(region);
+  } else {
+    made.why_not = region.error().message;
+  }
+}
+
+void ReplicaPorts::add_staging() {
+  constexpr std::array leaves_device = {TransferPath::ipc, TransferPath::device_rma, TransferPath::chunked_rma};
+  std::size_t largest = 0;
+  bool needed = false;
+  for (std::uint32_t index = 0; index < options_.graph->edges().size(); ++index) {
+    for (const bool gradient : {false, true}) {
+      const std::vector<Pool*>& pools = pool_of_[gradient ? 1 : 0];
+      if (index >= pools.size() || pools[index] == nullptr || pools[index]->buffers.space().host()) continue;
+      const std::set<TransferPath> ways = options_.device.paths.leaving({EdgeId(index), gradient}, self());
+      if (std::ranges::none_of(leaves_device, [&](TransferPath path) { return ways.contains(path); })) continue;
+      largest = std::max(largest, pools[index]->payload_bytes);
+      needed = true;
+    }
+  }
+  if (!needed || !options_.remote) return;
+  staging_ = std::make_unique<BufferPool>(writer_->staging_block_bytes(largest), PieceWriter::staging_blocks);
+  staging_region_ = network_->register_memory(staging_->memory(), staging_->memory_bytes());
+  writer_->use_staging(staging_.get(), staging_region_.get());
+}
+
+std::vector<RingAddress> ReplicaPorts::rings() const {
+  std::vector<RingAddress> addresses;
+  for (const auto& [key, made] : rings_) {
+    const InputRing& slots = *made.slots;
+    RingAddress address;
+    address.edge = key.first;
+    address.gradient = key.second;
+    address.receiver = options_.replica;
+    address.layout_rank = options_.layout_rank;
+    address.ring = slots.spec().ring;
+    address.slots = slots.spec().slots;
+    address.max_pieces = slots.spec().max_pieces;
+    address.payload_bytes = slots.layout().payload_bytes();
+    if (made.region) address.region = made.region->remote();
+    address.device_ring = slots.spec().device_ring;
+    address.device_memory = made.exported;
+    if (made.device_region) address.device_region = made.device_region->remote();
+    addresses.push_back(std::move(address));
+  }
+  return addresses;
+}
+
+std::vector<std::uint32_t> ReplicaPorts::ring_numbers() const {
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [number, made] : ring_index_) numbers.push_back(number);
+  return numbers;
+}
+
+void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
+  outbox_ = std::move(outbox);
+  writer_->on_transferred(outbox_.transferred);
+  for (const ProcessInfo& process : directory.processes) {
+    for (const ReplicaAddress& peer : process.replicas) {
+      for (const RingAddress& address : peer.rings) {
+        const GraphEdge& joined = options_.graph->edge(address.edge);
+        if ((address.gradient ? joined.to : joined.from) != options_.section) continue;
+        links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver, address.layout_rank},
+                                link_to(peer, address));
+      }
+      for (const auto& [key, made] : rings_) {
+        const GraphEdge& joined = options_.graph->edge(key.first);
+        if (peer.section != (key.second ? joined.to : joined.from)) continue;
+        auto& senders = senders_[key];
+        senders.resize(std::max<std::size_t>(senders.size(), peer.replica.value() + 1));
+        senders[peer.replica.value()] = peer.actor;
+      }
+    }
+  }
+}
+
+ReplicaPorts::Link ReplicaPorts::link_to(const ReplicaAddress& peer, const RingAddress& address) {
+  const GraphNode& sending = options_.graph->node(options_.section);
+  const std::int64_t senders =
+      sending.replicas * sending.layout.ranks() * options_.graph->node(peer.section).layout.ranks();
+  Link link{OutputLink(options_.epoch, address.slots, senders), peer.section, peer.actor};
+  link.local = peer.rank == options_.rank && !network_->options().force_rma;
+  link.target.rank = peer.rank;
+  link.target.ring = address;
+  const Pool& from = pool(address.edge, address.gradient);
+  if (!link.local && !from.buffers.space().host()) {
+    const EdgeWay way{address.edge, address.gradient};
+    const TransferPaths& paths = options_.device.paths;
+    link.target.name = paths.name_of(way) + ", replica " + std::to_string(peer.replica.value());
+    choose_method(link, from, paths.path(way, self(), {peer.section, peer.replica, address.layout_rank}));
+  }
+  return link;
+}
+
+void ReplicaPorts::choose_method(Link& link, const Pool& from, TransferPath planned) {
+  PieceTarget& target = link.target;
+  const std::string edge = options_.device.paths.name_of({target.ring.edge, target.ring.gradient});
+  const std::string chunks(text_of(TransferPath::chunked_rma));
+  target.way = SendMethod::in_chunks;
+  if (planned == TransferPath::ipc) {
+    std::string why_not = "the receiver does not share its memory";
+    const bool offered = !target.ring.device_memory.empty() && options_.device.import_memory;
+    if (offered) target.shared = options_.device.import_memory(target.ring.device_memory, why_not);
+    if (target.shared.expired()) return say(edge + ": not by CUDA IPC (" + why_not + "), " + chunks);
+    target.way = SendMethod::shared;
+  }
+  if (planned == TransferPath::device_rma) {
+    if (from.region == nullptr) return say(edge + ": " + chunks + " (" + from.why_not + ")");
+    if (target.ring.device_region.bytes == 0) {
+      return say(edge + ": " + chunks + " (memory of the receiver's device does not register)");
+    }
+    target.way = SendMethod::from_pool;
+    target.place = SlotMemory::device;
+    say(edge + ": from device to device by RMA");
+  }
+}
+
+void ReplicaPorts::say(const std::string& line) {
+  if (said_.insert(line).second && options_.device.log) options_.device.log(line);
+}
+
+}  // namespace maestro

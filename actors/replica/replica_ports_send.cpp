@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What leaves a rank: buffers for a pass, pieces as credits allow.
+#include <algorithm>
+
+#include "actors/replica/replica_ports.hpp"
+
+namespace maestro {
+
+std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, bool gradients) {
+  std::vector<SendBuffer> buffers;
+  std::vector<const Pool*> taken;
+  for (const PieceOut& piece : plan.pieces) {
+    if (piece.gradient != gradients || piece.source_rank != options_.layout_rank) continue;
+    Pool& from = pool(piece.edge, gradients);
+    if (std::ranges::find(taken, &from) != taken.end()) continue;
+    taken.push_back(&from);
+    SendBuffer send;
+    send.edge = piece.edge;
+    send.gradient = gradients;
+    send.buffer = from.buffers.acquire();
+    const std::int64_t rows = own_rows(piece.edge, plan.rows(options_.graph->edge(piece.edge).axis));
+    send.tensor = Tensor(send.buffer.data(), from.dtype, Shape{rows, from.columns});
+    buffers.push_back(std::move(send));
+  }
+  return buffers;
+}
+
+Status ReplicaPorts::send(const MicroBatchPlan& plan, std::vector<SendBuffer> buffers) {
+  std::vector<Link*> used;  // what others hold back waits for credits, and leaves with those
+  for (const SendBuffer& ready : buffers) {
+    Pool& from = pool(ready.edge, ready.gradient);
+    std::size_t header = from.payload_bytes;
+    for (const PieceOut& piece : plan.pieces) {
+      if (piece.source_rank != options_.layout_rank || piece.gradient != ready.gradient) continue;
+      if (&pool(piece.edge, piece.gradient) != &from) continue;
+      OutgoingPiece outgoing;
+      outgoing.piece = piece;
+      outgoing.step = plan.step;
+      outgoing.buffer = ready.buffer;
+      outgoing.offset = static_cast<std::size_t>(piece.source_row * from.columns) * size_of(from.dtype);
+      outgoing.header_offset = header;
+      header += PieceWriter::header_bytes;
+      used.push_back(&links_.at({piece.edge, piece.gradient, piece.receiver, piece.target_rank}));
+      used.back()->credits.queue(std::move(outgoing));
+    }
+  }
+  for (Link* link : used) {
+    if (Status flushed = flush(*link); !flushed) return flushed;
+  }
+  return {};
+}
+
+Status ReplicaPorts::flush(Link& link) {
+  while (true) {
+    Result<std::optional<OutgoingPiece>> next = link.credits.take();
+    if (!next) return next.error();
+    if (!next->has_value()) return {};
+    OutgoingPiece& outgoing = **next;
+    if (!link.local) {
+      const Pool& from = pool(outgoing.piece.edge, outgoing.piece.gradient);
+      const std::size_t row_bytes = static_cast<std::size_t>(from.columns) * size_of(from.dtype);
+      writer_->leave(link.target, {from.region.get(), row_bytes, from.dtype, from.buffers.space().host()},
+                     std::move(outgoing));
+      continue;
+    }
+    PieceHandOver hand;
+    hand.edge = outgoing.piece.edge;
+    hand.gradient = outgoing.piece.gradient;
+    hand.sequence = outgoing.piece.sequence;
+    hand.index = outgoing.piece.index;
+    hand.target_row = outgoing.piece.target_row;
+    hand.rows = outgoing.piece.rows;
+    hand.sender = options_.replica;
+    hand.layout_rank = outgoing.piece.target_rank;
+    hand.buffer = outgoing.buffer;
+    hand.offset = outgoing.offset;
+    const Transfer transfer{outgoing.piece, outgoing.step, false, std::chrono::steady_clock::now()};
+    outbox_.hand_over(link.actor, std::move(hand));
+    if (outbox_.transferred) outbox_.transferred(transfer);
+  }
+}
+
+Status ReplicaPorts::credit(const Credit& credit) {
+  const auto found = links_.find({credit.edge, credit.gradient, credit.receiver, credit.layout_rank});
+  if (found == links_.end()) return {};
+  if (Status granted = found->second.credits.grant(Epoch(credit.epoch), credit.released); !granted) return granted;
+  return flush(found->second);
+}
+
+std::optional<ReplicaPorts::WaitingSend> ReplicaPorts::waiting_send() const {
+  for (const auto& [key, link] : links_) {
+    const OutgoingPiece* next = link.credits.next();
+    if (next == nullptr) continue;
+    return WaitingSend{link.section, link.target.ring.receiver, next->step};
+  }
+  return std::nullopt;
+}
+
+}  // namespace maestro

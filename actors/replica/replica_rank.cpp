@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/replica/replica_rank.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <utility>
+
+namespace maestro {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// With the device current, as on its own thread; waits for that.
+Result<std::unique_ptr<Region>> register_on(Device& device, Network& network, std::byte* block, std::size_t bytes) {
+  constexpr std::string_view kind = "cuda:";
+  const int index = std::stoi(device.name().substr(kind.size()));
+  std::promise<Result<std::unique_ptr<Region>>> registered;
+  device.submit(Priority::critical, [&] { registered.set_value(network.register_device_memory(block, bytes, index)); });
+  return registered.get_future().get();
+}
+
+/// Memory of a rank's device that other processes of the host share, and theirs, as far as its backend does that.
+PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
+  PortDevice made;
+  made.device = spec.ranks[rank].device;
+  made.memory = &made.device->ops().memory();
+  made.paths = spec.paths;
+  made.log = spec.log;
+  if (spec.backend == nullptr || !made.apart()) return made;
+  made.register_memory = [network = spec.network, device = made.device](std::byte* block, std::size_t bytes) {
+    return register_on(*device, *network, block, bytes);
+  };
+  made.export_memory = [backend = spec.backend, device = made.device](const std::byte* block) {
+    const std::vector<std::byte> exported = backend->export_memory(*device, block);
+    return std::string(reinterpret_cast<const char*>(exported.data()), exported.size());
+  };
+  made.import_memory = [backend = spec.backend, opened = spec.opened, device = made.device](
+                           std::string_view exported, std::string& why_not) -> std::weak_ptr<ImportedMemory> {
+    auto memory = backend->import_memory(*device, std::as_bytes(std::span(exported)), why_not);
+    if (memory == nullptr) return {};
+    return opened->keep(std::move(memory));
+  };
+  return made;
+}
+
+ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
+  ReplicaPortsOptions options;
+  options.graph = spec.graph;
+  options.section = spec.section;
+  options.replica = spec.replica;
+  options.layout_rank = rank;
+  options.rank = spec.rank;
+  options.largest = spec.largest;
+  options.limits = spec.limits;
+  options.epoch = spec.epoch;
+  options.remote = spec.remote;
+  options.device = port_device(spec, rank);
+  return options;
+}
+
+std::vector<Metric> as_messages(const std::vector<MetricSum>& sums) {
+  std::vector<Metric> metrics;
+  for (const MetricSum& sum : sums) metrics.push_back({sum.name, sum.sum, sum.weight});
+  return metrics;
+}
+
+void abort_groups(const ParallelContext& parallel, const std::string& why) {
+  if (parallel.tensor_group != nullptr) parallel.tensor_group->abort(why);
+  if (parallel.context_group != nullptr) parallel.context_group->abort(why);
+}
+
+/// Why what complete work gives means nothing: an exchange with peers has failed behind it. Empty when all is well.
+std::string breach_of(const WorkResult& given, const ParallelContext& parallel) {
+  std::string broken = given.broken();  // first: it names the peers
+  for (const Communicator* group : {parallel.tensor_group, parallel.context_group}) {
+    if (broken.empty() && group != nullptr) broken = group->failure();
+  }
+  return broken;
+}
+
+/// Rows that came in several pieces join in one memory.
+void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
+  if (copy.from_host && copy.to_host) {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+    return;
+  }
+  const Shape shape{static_cast<std::int64_t>(copy.bytes)};
+  const Tensor from(const_cast<std::byte*>(copy.from), DType::u8, shape);
+  const Tensor to(copy.to, DType::u8, shape);
+  copy.to_host ? ops.download(from, to) : ops.upload(from, to);
+}
+
+}  // namespace
+
+ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, PortEvents events)
+    : spec_(&spec),
+      index_(index),
+      ports_(ports_options(spec, index), *spec.network, std::move(events)),
+      reductions_(spec, index, ports_.client()),
+      trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, index}) {
+  MemorySpace& memory = spec.ranks[index].device->ops().memory();
+  for (const std::span<std::byte> block : ports_.memory()) memory.pin(block.data(), block.size());
+}
+
+ReplicaRank::~ReplicaRank() {
+  MemorySpace& memory = spec_->ranks[index_].device->ops().memory();
+  for (const std::span<std::byte> block : ports_.memory()) memory.unpin(block.data());
+}
+
+void ReplicaRank::route(const caf::actor& self) const {
+  for (const std::uint32_t ring : ports_.ring_numbers()) spec_->network->route_ring(ring, self);
+  for (const std::uint32_t ring : reductions_.ring_numbers()) spec_->network->route_ring(ring, self);
+  spec_->network->route_client(ports_.client(), self);
+}
+
+Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool forward, bool backward) {
+  const MicroBatchPlan& plan = *batch;
+  auto given = ports_.open(plan, !forward);
+  if (!given) return given.error();
+  sending_ = forward ? ports_.acquire(plan, false) : std::vector<SendBuffer>();
+  if (backward) {
+    for (SendBuffer& buffer : ports_.acquire(plan, true)) sending_.push_back(std::move(buffer));
+  }
+  std::vector<PortTensor> outputs;
+  std::vector<PortTensor> gradients;
+  for (const SendBuffer& send : sending_) {
+    const GraphEdge& edge = spec_->graph->edge(send.edge);
+    (send.gradient ? gradients : outputs)
+        .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false, send.place()});
+  }
+  return Job([runner = runner(), device = spec_->ranks[index_].device, batch, given = std::move(*given),
+              outputs = std::move(outputs), gradients = std::move(gradients), forward, backward]() -> WorkResult {
+    const std::shared_ptr<WorkTimer> timer = device->timer();
+    timer->mark();
+    PassMetrics metrics;
+    std::vector<PortTensor> tensors;
+    for (const auto& [tensor, copies] : given) {
+      for (const auto& copy : copies) gather(device->ops(), copy);
+      tensors.push_back(tensor);
+    }
+    if (forward) metrics = runner->forward(*batch, tensors, outputs);
+    timer->mark();
+    if (backward) runner->backward(*batch, forward ? std::vector<PortTensor>() : tensors, gradients);
+    timer->mark();
+    // What the pass works on stays until it is complete.
+    return std::function<WorkDone()>([timer, metrics = std::move(metrics), forward, backward, batch] {
+      WorkDone result;
+      result.metrics = as_messages(metrics.get());
+      (forward ? result.forward_ms : result.backward_ms) = timer->milliseconds(0, 1);
+      if (backward) result.backward_ms += timer->milliseconds(1, 2);
+      return result;
+    });
+  });
+}
+
+TracedWork ReplicaRank::traced_pass(const MicroBatchPlan& plan, bool forward, bool backward) const {
+  const bool source = node().mode == Mode::source;
+  const TraceCategory category = source    ? TraceCategory::source
+                                 : forward ? TraceCategory::forward
+                                           : TraceCategory::backward;
+  const std::string_view label = source                ? "read"
+                                 : forward && backward ? "forward + backward"
+                                 : forward             ? (plan.pass == Pass::train ? "forward" : "evaluate")
+                                                       : "backward";
+  TracedWork traced = trace_.work(label, category, plan.step);
+  trace_.add_arrows(traced, plan, forward, backward);
+  return traced;
+}
+
+Status ReplicaRank::send(const MicroBatchPlan& plan) {
+  Status sent = ports_.send(plan, std::move(sending_));
+  sending_.clear();
+  return sent;
+}
+
+void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {
+  // Ranks that meet in collectives need one order on all devices, and priorities would break it (RK-2).
+  const bool first = node().mode == Mode::forward_backward || spec_->ranks.size() > 1;
+  Device* const device = spec_->ranks[index_].device;
+  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_, device,
+               groups_end = spec_->groups.end] {
+    const auto begin = Clock::now();
+    try {
+      device->finish([self, traced, begin, index, runner, groups_end, given = job()](const std::string& failure) {
+        traced.finished(begin);
+        const std::string broken = breach_of(given, runner->context().parallel);
+        if (!broken.empty()) return tell_from_outside(self, TransferBroken{broken});
+        const bool ended = groups_end != nullptr && groups_end->given();  // then devices fail in consequence
+        if (!failure.empty() && ended) return tell_from_outside(self, TransferBroken{failure});
+        if (!failure.empty()) return tell_from_outside(self, Failure{failure});
+        WorkDone result = given.get();
+        result.layout_rank = index;
+        tell_from_outside(self, std::move(result));
+      });
+    } catch (const CommunicatorAborted& aborted) {
+      abort_groups(runner->context().parallel, aborted.what());  // RK-3; the one that failed first has told
+    } catch (const ExchangeBroken& broken) {
+      tell_from_outside(self, TransferBroken{broken.what()});
+    } catch (const std::exception& problem) {
+      tell_from_outside(self, Failure{problem.what()});
+      abort_groups(runner->context().parallel, problem.what());
+    }
+  };
+  device->submit_lasting(lasts, first ? Priority::critical : Priority::background, std::move(work));
+}
+
+}  // namespace maestro

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts that a section replica is built from.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/messages/message_types.hpp"
+#include "actors/plan/transfer_paths.hpp"
+#include "actors/services/imported_memories.hpp"
+#include "actors/services/network.hpp"
+#include "actors/services/snapshot_writer.hpp"
+#include "runtime/device/backend.hpp"
+#include "runtime/observe/trace.hpp"
+#include "runtime/schedule/cost_model.hpp"
+#include "sections/section_runner.hpp"
+
+namespace maestro {
+
+/// Where one rank works.
+struct RankSpec {
+  std::shared_ptr<SectionRunner> runner;  ///< shared with work on the device thread
+  Device* device = nullptr;
+};
+
+/// The groups that devices form for reductions.
+struct GroupSpec {
+  const std::vector<ReplicaPlacement>* places = nullptr;  ///< of all replicas of the job; null: there are no groups
+  std::shared_ptr<AbortReason> end;                       ///< ends all groups of the process, which share it
+};
+
+/// What a replica is made of; shared parts outlive the actor system.
+struct ReplicaSpec {
+  const SectionGraph* graph = nullptr;
+  SectionId section;
+  ReplicaIndex replica;
+  ProcessId rank;
+  SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
+  FlowLimits limits;
+  /// What a micro-batch's passes take on an emulated device; empty for a real one.
+  std::function<PassCost(std::span<const SampleRef>)> emulated_ms;
+  Epoch epoch;
+  bool remote = false;
+  TransferPaths paths;
+  const DeviceBackend* backend = nullptr;            ///< of ranks on devices with memory of their own
+  ImportedMemories* opened = nullptr;                ///< likewise
+  std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
+  bool global_clip = false;
+  std::vector<RankSpec> ranks;  ///< of the section's layout
+  GroupSpec groups;
+  const OperatorTable* host_ops = nullptr;  ///< for sums in host memory
+  std::mutex* collective_submit_mutex = nullptr;               ///< of all replicas of the process (RK-2); may be absent with one rank
+  Network* network = nullptr;
+  TraceRecorder* trace = nullptr;
+  SnapshotWriter* snapshots = nullptr;
+  std::atomic<std::uint64_t>* current_step = nullptr;  ///< for error messages; absent in rank 0
+  caf::actor supervisor;
+  caf::actor bridge;  ///< judges failed writes
+};
+
+}  // namespace maestro

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank of a replica writes into the trace: its passes and waits, its transfers, and the arrows that join
+// passes of different replicas. While tracing is off, everything here returns at once.
+//
+// RT-1: slices of one track do not overlap; transfers that do are shown one behind the other.
+// RT-2: an arrow starts in the slice of the pass that made a piece and ends in that of the pass that takes it in.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "actors/replica/replica_ports.hpp"
+#include "runtime/observe/trace.hpp"
+
+namespace maestro {
+
+/// One piece of work on the device: recorded by the device's thread, which may outlive the replica.
+struct TracedWork {
+  using Arrows = std::vector<std::pair<std::uint64_t, std::string_view>>;  ///< number and name; names are the graph's
+  TraceRecorder* recorder = nullptr;
+  TrackId track;
+  std::string_view label;
+  TraceCategory category = TraceCategory::step;
+  StepId step;
+  Arrows in;
+  Arrows out;
+  /// It began then and has ended now.
+  void finished(TraceTime begin) const;
+};
+
+/// Whose trace it is.
+struct TracedRank {
+  SectionId section;
+  ReplicaIndex replica;
+  std::uint32_t layout_rank = 0;
+};
+
+/// Not thread-safe; belongs to the replica's actor. Recorder and graph outlive it and all TracedWork.
+class ReplicaTrace {
+ public:
+  ReplicaTrace(TraceRecorder& recorder, const SectionGraph& graph, const TracedRank& rank);
+
+  [[nodiscard]] bool on() const { return recorder_->on(); }
+  /// `label` must outlive the work: a literal.
+  [[nodiscard]] TracedWork work(std::string_view label, TraceCategory category, StepId step) const;
+  /// Adds the arrows of a pass.
+  void add_arrows(TracedWork& work, const MicroBatchPlan& plan, bool forward, bool backward) const;
+  void waited(TraceTime since, const std::string& reason) const;
+  /// Ends now.
+  void transferred(const Transfer& transfer);
+
+ private:
+  TraceRecorder* recorder_;
+  const SectionGraph* graph_;
+  TracedRank rank_;
+  TrackId track_;
+  TrackId transfers_;
+  TraceTime transfers_end_;  // RT-1
+};
+
+}  // namespace maestro

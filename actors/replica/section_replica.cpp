@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/replica/section_replica.hpp"
+
+#include <algorithm>
+
+#include "actors/messages/wait_text.hpp"
+#include "transport/ring/immediate.hpp"
+
+namespace maestro {
+
+namespace {
+
+LaneOptions lane_options(const ReplicaSpec& spec) {
+  const GraphNode& node = spec.graph->node(spec.section);
+  return {node.mode == Mode::forward_backward, spec.graph->awaits_gradient(spec.section), node.max_in_flight};
+}
+
+/// Figures of ranks add up; a pass takes as long as its slowest rank.
+void add_to(WorkDone& all, const WorkDone& one) {
+  for (const Metric& metric : one.metrics) {
+    const auto same = std::ranges::find(all.metrics, metric.name, &Metric::name);
+    if (same == all.metrics.end()) {
+      all.metrics.push_back(metric);
+    } else {
+      same->sum += metric.sum;
+      same->weight += metric.weight;
+    }
+  }
+  all.sum_of_squares += one.sum_of_squares;
+  all.lr = one.lr;
+  all.forward_ms = std::max(all.forward_ms, one.forward_ms);
+  all.backward_ms = std::max(all.backward_ms, one.backward_ms);
+}
+
+}  // namespace
+
+SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
+    : RunActor(config, spec.supervisor), spec_(std::move(spec)), lane_(lane_options(spec_)) {
+  const caf::actor self = caf::actor_cast<caf::actor>(this);
+  for (std::uint32_t rank = 0; rank < spec_.ranks.size(); ++rank) {
+    // A weak reference: buffers and copies outlive the actor when the run ends early.
+    const auto weak = caf::actor_cast<caf::actor_addr>(this);
+    PortEvents events;
+    events.buffer_free = [weak] {
+      if (const auto alive = caf::actor_cast<caf::actor>(weak)) tell_from_outside(alive, BufferFree{});
+    };
+    events.copied = [weak](std::uint64_t cookie, const std::string& failure) {
+      if (const auto alive = caf::actor_cast<caf::actor>(weak)) tell_from_outside(alive, CopyFinished{cookie, failure});
+    };
+    ranks_.push_back(std::make_unique<ReplicaRank>(spec_, rank, std::move(events)));
+    ranks_.back()->route(self);
+  }
+}
+
+ReplicaAddress SectionReplica::address() const {
+  ReplicaAddress address;
+  address.section = spec_.section;
+  address.replica = spec_.replica;
+  address.rank = spec_.rank;
+  address.actor = caf::actor_cast<caf::actor>(const_cast<SectionReplica*>(this));
+  for (const auto& rank : ranks_) {
+    std::ranges::copy(rank->ports().rings(), std::back_inserter(address.rings));
+    std::ranges::copy(rank->reductions().addresses(), std::back_inserter(address.reductions));
+  }
+  return address;
+}
+
+void SectionReplica::on_exit() {
+  RunActor::on_exit();
+  coordinator_ = nullptr;
+  snapshot_.reset();  // it knows this actor
+  for (const auto& rank : ranks_) rank->reductions().leave();
+}
+
+caf::behavior SectionReplica::make_behavior() {
+  return {
+      [this](AddressRequest) { return address(); },
+      [this](const Directory& directory) { connect(directory); },
+      [this](MicroBatchOrder& token) {
+        for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+          check(ranks_[rank]->ports().expect(token.plan, arrived(rank)));
+        }
+        lane_.enqueue(std::move(token.plan));
+        pump();
+      },
+      [this](const BoundaryOrder& token) {
+        lane_.enqueue(token.mark);
+        pump();
+      },
+      [this](const PieceHandOver& piece) {
+        check(ranks_[piece.layout_rank]->ports().handed_over(piece, arrived(piece.layout_rank)));
+        pump();
+      },
+      [this](const RingEvent& event) {
+        ring_event(event.immediate);
+        pump();
+      },
+      [this](const Credit& credit) {
+        for (const auto& rank : ranks_) check(rank->ports().credit(credit));
+        pump();
+      },
+      [this](BufferFree) { pump(); },
+      [this](const WriteFinished& finished) {
+        write_finished(finished.cookie);
+        pump();
+      },
+      [this](const CopyFinished& finished) {
+        for (const auto& rank : ranks_) {
+          if (owns(*rank, finished.cookie)) check(rank->ports().copied(finished.cookie, finished.failure));
+        }
+        pump();
+      },
+      [this](const WriteBroken& broken) { tell(this, spec_.bridge, TransferBroken{where() + ": " + broken.message}); },
+      [this](const TransferBroken& broken) {
+        tell(this, spec_.bridge, TransferBroken{where() + ": " + broken.message});
+      },
+      [this](const ShardHandOver& shard) {
+        ranks_[shard.layout_rank]->reductions().handed_over(shard);
+        pump();
+      },
+      [this](const ShardRead& read) {
+        ranks_[read.layout_rank]->reductions().shard_read(read);
+        pump();
+      },
+      [this](const ReductionReady& ready) {
+        ranks_[ready.layout_rank]->reductions().ready(ready);
+        pump();
+      },
+      [this](const PhaseOpen& open) {
+        lane_.open_phase(open.step, open.group, open.phase);
+        pump();
+      },
+      [this](const NormTotal& total) {
+        norm_total_ = total;
+        clip();
+      },
+      [this](WorkDone& result) { rank_done(std::move(result)); },
+      [this](const Failure& failure) { fail(failure.message); },
+      [this](StatusRequest) { return status(); },
+  };
+}
+
+void SectionReplica::connect(const Directory& directory) {
+  coordinator_ = directory.coordinator;
+  ReductionOutbox reductions;
+  reductions.deliver = [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); };
+  reductions.ready = [this](const caf::actor& to, ReductionReady ready) { tell(this, to, ready); };
+  reductions.broken = [self = caf::actor_cast<caf::actor>(this)](const std::string& message) {
+    tell_from_outside(self, TransferBroken{message});
+  };
+  for (const auto& rank : ranks_) {
+    Outbox outbox;
+    outbox.hand_over = [this](const caf::actor& to, PieceHandOver piece) { tell(this, to, std::move(piece)); };
+    if (rank->trace().on()) {
+      outbox.transferred = [&trace = rank->trace()](const Transfer& transfer) { trace.transferred(transfer); };
+    }
+    outbox.credit = [this](const caf::actor& to, Credit credit) { tell(this, to, std::move(credit)); };
+    rank->ports().connect(directory, std::move(outbox));
+    rank->reductions().connect(directory, reductions);
+  }
+}
+
+ReplicaPorts::Arrived SectionReplica::arrived(std::uint32_t layout_rank) {
+  return [this, layout_rank](EdgeId edge, bool gradient, std::uint64_t sequence) {
+    lane_.arrived(edge, gradient, sequence, layout_rank);
+  };
+}
+
+void SectionReplica::ring_event(std::uint32_t immediate) {
+  const std::uint32_t ring = unpack_immediate(immediate).edge.value();
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank]->reductions().landed(immediate)) return;
+    if (ranks_[rank]->ports().owns_ring(ring)) return check(ranks_[rank]->ports().landed(immediate, arrived(rank)));
+  }
+}
+
+bool SectionReplica::owns(const ReplicaRank& rank, std::uint64_t cookie) {
+  return cookie >> Network::client_shift == rank.ports().client();
+}
+
+void SectionReplica::write_finished(std::uint64_t cookie) {
+  for (const auto& rank : ranks_) {
+    if (!owns(*rank, cookie)) continue;
+    if (!rank->reductions().write_finished(cookie)) rank->ports().write_finished(cookie);
+  }
+}
+
+BuffersFree SectionReplica::buffers_free() const {
+  BuffersFree free;
+  for (const auto& rank : ranks_) {
+    const BuffersFree own = rank->ports().buffers_free();
+    free.outputs = free.outputs && own.outputs;
+    free.gradients = free.gradients && own.gradients;
+  }
+  return free;
+}
+
+void SectionReplica::pump() {
+  ++events_;
+  if (failed_) return;
+  if (stage_ != Stage::idle) return continue_exchange();
+  const std::optional<Work> next = lane_.next(buffers_free());
+  if (next) {
+    note_wait();
+    start(*next);
+  } else if (ranks_.front()->trace().on() && !idle_since_ && !lane_.idle()) {
+    idle_since_ = std::chrono::steady_clock::now();
+    idle_reason_ = wait_text(waits_for(), *spec_.graph);
+  }
+}
+
+void SectionReplica::note_wait() {
+  if (!idle_since_) return;
+  ranks_.front()->trace().waited(*idle_since_, idle_reason_);
+  idle_since_.reset();
+}
+
+void SectionReplica::start(const Work& work) {
+  work_ = work;
+  switch (work.kind) {
+    case ReplicaLane::Kind::forward:
+      return start_pass(work, true, false);
+    case ReplicaLane::Kind::forward_backward:
+      return start_pass(work, true, true);
+    case ReplicaLane::Kind::backward:
+      return start_pass(work, false, true);
+    case ReplicaLane::Kind::mark:
+      return start_mark(work.mark);
+  }
+}
+
+void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
+  stage_ = Stage::pass;
+  passes_.began(Clock::now());
+  const SharedMicroBatch& plan = work.batch;
+  step_ = plan->step;
+  if (spec_.current_step != nullptr) spec_.current_step->store(step_.value(), std::memory_order_relaxed);
+  std::vector<std::pair<TracedWork, Job>> jobs;
+  for (const auto& rank : ranks_) {
+    Result<Job> job = rank->pass(plan, forward, backward);
+    if (!job) return fail(job.error().message);
+    jobs.emplace_back(rank->traced_pass(*plan, forward, backward), std::move(*job));
+  }
+  submit_all(std::move(jobs), emulated_time(*plan, forward, backward));
+}
+
+void SectionReplica::submit_first(std::string_view label, Job job) {
+  working_ = 1;
+  gathered_ = WorkDone{};
+  ReplicaRank& first = *ranks_.front();
+  first.submit(first.trace().work(label, TraceCategory::step, step_), std::move(job), {},
+               caf::actor_cast<caf::actor>(this));
+}
+
+void SectionReplica::submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of) {
+  std::vector<std::pair<TracedWork, Job>> work;
+  for (const auto& rank : ranks_) {
+    work.emplace_back(rank->trace().work(label, TraceCategory::step, step_), job_of(*rank));
+  }
+  submit_all(std::move(work), {});
+}
+
+void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts) {
+  working_ = ranks_.size();
+  gathered_ = WorkDone{};
+  std::unique_lock<std::mutex> gang;
+  if (ranks_.size() > 1 && spec_.collective_submit_mutex != nullptr)
+    gang = std::unique_lock(*spec_.collective_submit_mutex);  // RK-2
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    auto& [traced, job] = work[rank];
+    ranks_[rank]->submit(std::move(traced), std::move(job), lasts, caf::actor_cast<caf::actor>(this));
+  }
+}
+
+void SectionReplica::rank_done(WorkDone result) {
+  ++events_;
+  if (exchanging()) {
+    ranks_[result.layout_rank]->reductions().worked(
+        [this](const caf::actor& to, ShardRead read) { tell(this, to, read); });
+    return continue_exchange();
+  }
+  if (working_ == 0) return fail("work finished that was never started");
+  add_to(gathered_, result);
+  if (--working_ == 0) done();
+}
+
+void SectionReplica::done() {
+  switch (stage_) {
+    case Stage::idle:
+    case Stage::clipping:
+    case Stage::reducing:
+    case Stage::distributing:
+    case Stage::join_check:
+      return fail("work finished that was never started");
+    case Stage::pass:
+      passes_.finished(std::move(gathered_.metrics),
+                       emulated_.value_or(PassCost{gathered_.forward_ms, gathered_.backward_ms}));
+      return pass_done();
+    case Stage::adding:
+      return start_reduction();
+    case Stage::norm:
+      sum_of_squares_ = gathered_.sum_of_squares;
+      return norm_known();
+    case Stage::stepping:
+      return stepped();
+    case Stage::taking:
+      return step_passed();
+    case Stage::copying:
+      return moments_gathered();
+    case Stage::writing:
+      return optimizer_sharded() ? start_clearing() : mark_passed();
+    case Stage::clearing:
+      return mark_passed();
+  }
+}
+
+std::chrono::nanoseconds SectionReplica::emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) {
+  if (!spec_.emulated_ms) return {};
+  const PassCost cost = spec_.emulated_ms(plan.samples);
+  emulated_ = PassCost{forward ? cost.forward : 0, backward ? cost.backward : 0};
+  const std::chrono::duration<double, std::milli> lasts(emulated_->forward + emulated_->backward);
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(lasts);
+}
+
+void SectionReplica::pass_done() {
+  const MicroBatchPlan& plan = *work_.batch;
+  for (const auto& rank : ranks_) check(rank->send(plan));
+  const SharedMicroBatch retired = lane_.finished();
+  phase_pass_done(plan, work_.kind);
+  if (!retired) {
+    passes_.keep(plan.index);
+  } else {
+    for (const auto& rank : ranks_) check(rank->ports().release(plan));
+    tell(this, coordinator_, passes_.retire(plan, Clock::now()));
+  }
+  stage_ = Stage::idle;
+  pump();
+}
+
+void SectionReplica::phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Kind kind) {
+  if (!plan.phased) return;
+  const bool backward = kind == ReplicaLane::Kind::backward;
+  tell(this, coordinator_, PhasePassDone{plan.step, plan.group, backward ? plan.backward_phase : plan.forward_phase});
+}
+
+std::string SectionReplica::where() const {
+  return "section '" + node().name + "' replica " + std::to_string(spec_.replica.value()) + ", step " +
+         std::to_string(step_.value());
+}
+
+void SectionReplica::check(const Status& status) {
+  if (!status) fail(status.error().message);
+}
+
+void SectionReplica::fail(const std::string& message) {
+  if (failed_) return;
+  failed_ = true;
+  report(message);
+}
+
+}  // namespace maestro

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a section replica does and waits for, for the supervisor, the control service and the trace.
+#include <algorithm>
+
+#include "actors/replica/section_replica.hpp"
+
+namespace maestro {
+
+namespace {
+
+std::string name_of(ReplicaLane::Kind kind) {
+  switch (kind) {
+    case ReplicaLane::Kind::forward:
+      return "forward";
+    case ReplicaLane::Kind::forward_backward:
+      return "forward_backward";
+    case ReplicaLane::Kind::backward:
+      return "backward";
+    case ReplicaLane::Kind::mark:
+      break;
+  }
+  return "step";
+}
+
+std::vector<ReplicaIndex> senders(const ArrivalPlan& arrival) {
+  std::vector<ReplicaIndex> found;
+  for (const ArrivalPiece& piece : arrival.pieces) {
+    if (std::ranges::find(found, piece.sender) == found.end()) found.push_back(piece.sender);
+  }
+  return found;
+}
+
+}  // namespace
+
+WaitingFor SectionReplica::status() const {
+  WaitingFor answer = waits_for();
+  answer.events = events_;
+  const bool idle = answer.kind == WaitKind::work;
+  if (idle && spec_.snapshots != nullptr && spec_.snapshots->busy()) {
+    answer.kind = WaitKind::nothing;
+    answer.doing = "checkpoint";
+  }
+  return answer;
+}
+
+WaitingFor SectionReplica::waits_for() const {
+  WaitingFor answer;
+  answer.section = answer.peer = spec_.section;
+  answer.replica = spec_.replica;
+  answer.step = step_;
+  const auto on_other_replicas = [&](WaitKind kind) {
+    answer.kind = kind;
+    for (std::uint32_t other = 0; other < node().replicas; ++other) {
+      if (ReplicaIndex(other) != spec_.replica) answer.peers.emplace_back(other);
+    }
+    return answer;
+  };
+  switch (stage_) {
+    case Stage::idle:
+      return idle_waits_for();
+    case Stage::clipping:
+      answer.kind = WaitKind::norm;
+      return answer;
+    case Stage::reducing:
+      return on_other_replicas(WaitKind::reduction);
+    case Stage::distributing:
+      return on_other_replicas(WaitKind::parameters);
+    case Stage::join_check:
+      return on_other_replicas(WaitKind::moments);
+    case Stage::pass:
+      answer.doing = name_of(work_.kind);
+      answer.micro_batch = work_.batch->index;
+      return answer;
+    case Stage::copying:
+    case Stage::writing:
+      answer.doing = "checkpoint";
+      return answer;
+    default:
+      answer.doing = "step";
+      return answer;
+  }
+}
+
+WaitingFor SectionReplica::idle_waits_for() const {
+  WaitingFor answer;
+  answer.section = answer.peer = spec_.section;
+  answer.replica = spec_.replica;
+  answer.kind = WaitKind::work;
+  answer.step = step_;
+  const MicroBatchPlan* batch = lane_.waiting_batch();
+  if (batch == nullptr) return answer;
+  answer.step = batch->step;
+  answer.micro_batch = batch->index;
+  answer.sample = batch->samples.front().id.value();
+  if (const ArrivalPlan* missing = lane_.missing_arrival()) {
+    const GraphEdge& edge = spec_.graph->edge(missing->edge);
+    answer.kind = missing->gradient ? WaitKind::gradient : WaitKind::input;
+    answer.port = missing->gradient ? edge.from_port : edge.to_port;
+    answer.peer = missing->gradient ? edge.to : edge.from;
+    answer.peers = senders(*missing);
+    return answer;
+  }
+  for (const auto& rank : ranks_) {
+    const auto waiting = rank->ports().waiting_send();
+    if (!waiting) continue;
+    answer.kind = WaitKind::credit;
+    answer.step = waiting->step;
+    answer.peer = waiting->receiver;
+    answer.peers = {waiting->replica};
+    return answer;
+  }
+  answer.kind = batch->phased ? WaitKind::phase : WaitKind::buffer;
+  return answer;
+}
+
+}  // namespace maestro

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connected socket, with or without TLS, as a Thrift transport whose every wait is bounded. Thrift's own sockets
+// bound single reads, so that a client that sends a byte now and then holds them for ever, and cannot be ended by
+// another thread.
+//
+// SS-1: no call waits longer than `patience` for its peer: neither the handshake, nor a whole message once it has
+// begun,
+//       nor a whole write.
+// SS-2: after shut_down(), from any thread, every call returns or throws at once.
+// SS-3: time in which this process itself was stopped is not the peer's silence.
+#pragma once
+
+#include <thrift/transport/TTransport.h>
+
+#include <chrono>
+#include <cstdint>
+
+#include "actors/rpc/tls_context.hpp"
+#include "runtime/state/posix_file.hpp"
+
+namespace maestro {
+
+/// Used by one thread at a time, but for shut_down(). Errors are TTransportException with one line that can follow the
+/// peer's name.
+class RpcSocket final : public apache::thrift::transport::TTransport {
+ public:
+  /// Over a non-blocking socket; `tls` may be null.
+  RpcSocket(FileDescriptor socket, TlsSession tls, std::chrono::milliseconds patience);
+
+  /// Does nothing without TLS.
+  void handshake();
+  /// True when a message begins, which must then be complete within `patience`; false when the peer ended the
+  /// connection or was silent.
+  [[nodiscard]] bool wait_for_message();
+  /// For all that follows.
+  void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
+  /// Says no more and hears the peer out for a moment: closing with bytes unread would reset the connection, and the
+  /// peer would lose the alert or the answer that tells it what was wrong.
+  void hear_out() noexcept;
+  void shut_down() noexcept;
+  /// Gives the socket away, with its TLS.
+  [[nodiscard]] PeerSocket release();
+
+  /// Whether anything was read so far.
+  [[nodiscard]] bool has_read() const { return has_read_; }
+  /// Whether wait_for_message() returned false because the peer said nothing.
+  [[nodiscard]] bool fell_silent() const { return fell_silent_; }
+
+  [[nodiscard]] bool isOpen() const override { return open_; }
+  void close() override;
+  std::uint32_t read_virt(std::uint8_t* buffer, std::uint32_t size) override;
+  void write_virt(const std::uint8_t* buffer, std::uint32_t size) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// Bytes moved; 0: the peer has ended the connection; -1: wait for `awaited_`.
+  std::int64_t receive(std::uint8_t* buffer, std::uint32_t size);
+  /// Like receive(), but leaves the bytes there.
+  std::int64_t look();
+  std::int64_t send(const std::uint8_t* buffer, std::uint32_t size);
+  std::int64_t tls_outcome(int result);
+  std::int64_t plain_outcome(std::int64_t result, short events);
+  /// False when the deadline passed, which moves by the time in which this process was stopped (SS-3).
+  [[nodiscard]] bool wait(Clock::time_point& deadline) const;
+  void renew_deadline() { read_deadline_ = Clock::now() + patience_; }
+
+  FileDescriptor socket_;
+  TlsSession tls_;  // before the socket goes
+  std::chrono::milliseconds patience_;
+  Clock::time_point read_deadline_;
+  short awaited_ = 0;
+  bool open_ = true;
+  bool has_read_ = false;
+  bool fell_silent_ = false;
+};
+
+}  // namespace maestro

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/rpc/runtime_folder.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+#include "runtime/core/result.hpp"
+#include "runtime/state/posix_file.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Sessions that were entered by su or in a container may name a place that is not there.
+fs::path folder_name() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  std::error_code problem;
+  if (runtime != nullptr && fs::is_directory(runtime, problem)) return fs::path(runtime) / "maestro";
+  return "/tmp/maestro-" + std::to_string(geteuid());
+}
+
+}  // namespace
+
+fs::path runtime_folder() {
+  const fs::path folder = folder_name();
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw JobError(system_error("cannot make", folder, errno));
+  struct stat there {};
+  if (::lstat(folder.c_str(), &there) != 0) throw JobError(system_error("cannot look at", folder, errno));
+  if (!S_ISDIR(there.st_mode) || there.st_uid != ::geteuid() || (there.st_mode & 077) != 0) {
+    throw JobError(folder.string() + " must be a folder of this user that nobody else may enter (mode 0700)",
+                   ErrorCode::unavailable);
+  }
+  return folder;
+}
+
+}  // namespace maestro

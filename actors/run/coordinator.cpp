@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/run/coordinator.hpp"
+
+#include <algorithm>
+
+namespace maestro {
+
+using Clock = std::chrono::steady_clock;
+
+Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
+    : RunActor(config, options.supervisor),
+      options_(std::move(options)),
+      schedule_(options_.schedule),
+      meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
+             static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {}
+
+caf::behavior Coordinator::make_behavior() {
+  return {
+      [this](const Directory& directory) { connect(directory); },
+      progress(&Coordinator::begin),
+      progress(&Coordinator::plan),
+      progress(&Coordinator::announce_step),
+      progress(&Coordinator::phase_pass_done),
+      progress(&Coordinator::micro_batch_done),
+      progress(&Coordinator::step_done),
+      progress(&Coordinator::norm_reported),
+      progress(&Coordinator::snapshot_written),
+      progress(&Coordinator::committed),
+      [this](Interrupt) {
+        options_.record->interrupted = true;
+        schedule_.stop();
+        if (began_) announce();  // else at Begin, when all are connected
+        answer_pauses();
+      },
+      [this](RunStatusRequest) { return status(); },
+      [this](const MetricsRequest& request) { return metrics(request); },
+      [this](CheckpointRequest) { return checkpoint_asked(); },
+      [this](const PauseRequest& request) { return pause_asked(request); },
+  };
+}
+
+void Coordinator::begin(const Begin&) {
+  began_ = true;
+  started_ = Clock::now();
+  for (const auto& [section, actors] : replicas_) last_step_end_[section] = started_;
+  announce();
+}
+
+void Coordinator::committed(const CheckpointCommitted& committed) {
+  options_.record->checkpoint = committed.path;
+  checkpoint_committed(committed);
+  close({committed.step.value(), RunUnit::Kind::checkpoint});
+}
+
+std::string Coordinator::where() const {
+  return "coordinator, step " +
+         std::to_string(open_.empty() ? options_.schedule.first_step : open_.begin()->first.first);
+}
+
+void Coordinator::on_exit() {
+  RunActor::on_exit();
+  replicas_.clear();
+  directory_.reset();
+  options_.data_source = nullptr;
+  options_.planner = nullptr;
+}
+
+void Coordinator::connect(const Directory& directory) {
+  directory_ = std::make_shared<const Directory>(directory);
+  for (const ProcessInfo& process : directory.processes) {
+    for (const ReplicaAddress& replica : process.replicas) {
+      auto& actors = replicas_[replica.section];
+      actors.resize(std::max<std::size_t>(actors.size(), replica.replica.value() + 1));
+      actors[replica.replica.value()] = replica.actor;
+    }
+  }
+}
+
+std::size_t Coordinator::replicas_in_all() const {
+  std::size_t count = 0;
+  for (const auto& [section, actors] : replicas_) count += actors.size();
+  return count;
+}
+
+std::size_t Coordinator::trained_sections() const {
+  const auto& nodes = options_.graph->nodes();
+  return static_cast<std::size_t>(
+      std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.trained(); }));
+}
+
+SectionId Coordinator::watched_section() const {
+  const auto& nodes = options_.graph->nodes();
+  for (std::uint32_t index = 0; index < nodes.size(); ++index) {
+    // A section that awaits gradients has no loss of its own.
+    if (nodes[index].mode != Mode::forward_backward || options_.graph->awaits_gradient(SectionId(index))) continue;
+    return SectionId(index);
+  }
+  return SectionId(0);
+}
+
+void Coordinator::announce() {
+  const std::int64_t most = options_.synchronous ? 1 : options_.ahead + 1;
+  while (!awaiting_batch_ && !finished_ && static_cast<std::int64_t>(open_.size()) < most) {
+    const std::optional<RunUnit> unit = schedule_.next();
+    if (!unit) break;
+    const Key key{unit->step.value(), unit->kind};
+    open_[key].unit = *unit;
+    if (unit->kind == RunUnit::Kind::checkpoint) {
+      announce_checkpoint(unit->step);
+      continue;
+    }
+    awaiting_batch_ = true;
+    const Pass pass = unit->kind == RunUnit::Kind::train ? Pass::train : Pass::evaluate;
+    tell(this, options_.data_source, BatchRequest{unit->step, pass});
+  }
+  finish_if_done();
+}
+
+bool Coordinator::leave_out(const BatchMetadata& batch) {
+  auto& all = options_.record->left_out;
+  for (const std::string& reason : batch.left_out) {
+    if (std::ranges::find(all, reason) != all.end()) continue;  // met again in a later epoch or validation
+    all.push_back(reason);
+    options_.console->note("left out: " + reason);
+  }
+  if (static_cast<std::int64_t>(all.size()) <= options_.max_left_out) return true;
+  std::string list;
+  for (const std::string& reason : all) list += (list.empty() ? "" : "; ") + reason;
+  tell(this, supervisor(),
+       Failure{std::to_string(all.size()) + " samples cannot be read and data.max_bad_samples = " +
+               std::to_string(options_.max_left_out) + ": " + list});
+  return false;
+}
+
+bool Coordinator::trains_something(const BatchMetadata& batch) {
+  if (batch.pass != Pass::train) return true;
+  any_kept_ = any_kept_ || !batch.samples.empty();
+  const std::uint64_t steps = batch.step.value() - options_.schedule.first_step + 1;
+  const bool all_met = batch.step.value() >= options_.schedule.steps ||
+                       steps * static_cast<std::uint64_t>(options_.global_batch) >= options_.epoch_samples;
+  if (any_kept_ || !all_met) return true;
+  const auto& reasons = options_.record->left_out;
+  tell(this, options_.supervisor,
+       Failure{"step " + std::to_string(batch.step.value()) +
+               ": every training sample so far was left out, so there is nothing to train on; the first: " +
+               (reasons.empty() ? "?" : reasons.front())});
+  return false;
+}
+
+void Coordinator::plan(const BatchMetadata& batch) {
+  if (!leave_out(batch) || !trains_something(batch)) return;
+  const bool train = batch.pass == Pass::train;
+  open_[{batch.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}].samples = batch.samples;
+  tell(this, options_.planner, PlanStep{batch, std::exchange(measured_, {})});
+}
+
+void Coordinator::announce_step(const StepPlanned& message) {
+  awaiting_batch_ = false;
+  StepPlan& plan = message.planned->plan;
+  const bool train = plan.pass == Pass::train;
+  Open& open = open_[{plan.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}];
+  open.watch = StepWatch(*options_.graph, message);
+  for (MicroBatchPlan& micro_batch : plan.micro_batches) {
+    const caf::actor& lane = replicas_.at(micro_batch.section)[micro_batch.replica.value()];
+    // Its samples are wanted again for measured passes only.
+    tell(this, lane, MicroBatchOrder{options_.measure ? micro_batch : std::move(micro_batch)});
+  }
+  send_end_marks(open, plan.pass);
+  for (const StepWatch::Opening& opening : open.watch.first_phases()) open_phase(opening);
+  if (train) options_.record->samples_read += open.samples.size();
+  announce();
+}
+
+void Coordinator::open_phase(const StepWatch::Opening& opening) {
+  for (const auto& [section, replica] : opening.lanes) {
+    tell(this, replicas_.at(section)[replica.value()], opening.open);
+  }
+}
+
+void Coordinator::phase_pass_done(const PhasePassDone& message) {
+  Open& open = open_.begin()->second;  // a bulk-synchronous run has one unit open at a time
+  if (const auto opening = open.watch.phase_pass_done(message)) open_phase(*opening);
+}
+
+void Coordinator::send_end_marks(const Open& open, Pass pass) {
+  for (const auto& [section, actors] : replicas_) {
+    StepBoundary mark{StepBoundary::Kind::end_step, open.unit.step, pass, {}, open.watch.active(section)};
+    for (const caf::actor& lane : actors) tell(this, lane, BoundaryOrder{mark});
+  }
+}
+
+void Coordinator::announce_checkpoint(StepId step) {
+  // Creating one folder is the only file work here; lanes must see the mark before tokens of the next step (CO-1).
+  const Result<std::filesystem::path> staging = options_.snapshots->store().begin(step, options_.origin.run.id);
+  if (!staging) {
+    tell(this, supervisor(),
+         Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + staging.error().message});
+    return;
+  }
+  open_[{step.value(), RunUnit::Kind::checkpoint}].staging = staging->string();
+  send_marks({StepBoundary::Kind::snapshot, step, Pass::train, staging->string(), true});
+  if (trained_sections() == 0) commit(open_[{step.value(), RunUnit::Kind::checkpoint}]);
+}
+
+void Coordinator::send_marks(const StepBoundary& mark) {
+  for (const auto& [section, actors] : replicas_) {
+    for (const caf::actor& lane : actors) tell(this, lane, BoundaryOrder{mark});
+  }
+}
+
+void Coordinator::micro_batch_done(const MicroBatchDone& message) {
+  const auto kind = message.pass == Pass::train ? RunUnit::Kind::train : RunUnit::Kind::validate;
+  Open& open = open_.at({message.step.value(), kind});
+  if (kind == RunUnit::Kind::train && message.section == watched_section()) {
+    options_.record->samples_trained += static_cast<std::uint64_t>(message.samples);
+  }
+  open.watch.done(message, Clock::now());
+  for (const Metric& metric : message.metrics) {
+    open.totals[message.section].add(message.index, metric.name, metric.sum, metric.weight);
+  }
+}
+
+void Coordinator::step_done(const StepDone& message) {
+  const auto kind = message.pass == Pass::train ? RunUnit::Kind::train : RunUnit::Kind::validate;
+  const Key key{message.step.value(), kind};
+  Open& open = open_.at(key);
+  if (message.replica == ReplicaIndex(0)) open.norm_and_lr[message.section] = {message.gradient_norm, message.lr};
+  if (++open.section_done[message.section] == replicas_.at(message.section).size())
+    section_finished(open, message.section);
+  if (++open.replicas_done == replicas_in_all()) close(key);
+}
+
+void Coordinator::section_finished(Open& open, SectionId section) {
+  const GraphNode& node = options_.graph->node(section);
+  const auto now = Clock::now();
+  StepRow row{node.section_name(), open.unit.step, open.totals[section].means()};
+  if (open.unit.kind == RunUnit::Kind::validate) {
+    last_step_end_[section] = now;
+    if (row.metrics.empty()) return;
+    options_.record->validation[node.section_name()] = row.metrics;
+    options_.record->validations.push_back(std::move(row));
+    return;
+  }
+  const double step_ms = std::chrono::duration<double, std::milli>(now - last_step_end_[section]).count();
+  last_step_end_[section] = now;
+  if (node.mode != Mode::forward_backward || !open.watch.active(section)) return;
+  if (node.stage + 1 < node.stages) return;  // the last stage has the losses, and reports for the section
+  if (node.trained()) {
+    row.metrics["grad_norm"] = open.norm_and_lr[section].first;
+    row.metrics["lr"] = open.norm_and_lr[section].second;
+  }
+  row.metrics["step_ms"] = step_ms;
+  if (section == watched_section()) {
+    if (const auto found = row.metrics.find("loss"); found != row.metrics.end()) loss_ = found->second;
+    report_progress(open.unit.step);
+  }
+  latest_[row.section] = row;
+  options_.record->steps.push_back(std::move(row));
+}
+
+void Coordinator::report_progress(StepId step) {
+  const auto now = Clock::now();
+  options_.console->progress(meter_.finished(static_cast<std::int64_t>(step.value()), loss_, now), now);
+}
+
+std::vector<SectionId> Coordinator::clipped_with(SectionId section, const Open& open) const {
+  std::vector<SectionId> together;
+  for (const auto& [other, actors] : replicas_) {
+    const GraphNode& node = options_.graph->node(other);
+    if (!node.trained() || !open.watch.active(other)) continue;
+    const bool same_section = node.section_name() == options_.graph->node(section).section_name();
+    if (same_section || options_.global_clip) together.push_back(other);
+  }
+  return together;
+}
+
+double Coordinator::Norms::total() const {
+  double sum = 0;
+  for (const auto& [replica, part] : parts) sum += part;
+  return sum;
+}
+
+void Coordinator::norm_reported(const NormReport& report) {
+  auto& norms = norms_[report.step.value()];
+  Norms& reported = norms[report.section];
+  reported.parts[report.replica] = report.sum_of_squares;
+  reported.reporters = report.reporters;
+  const std::vector<SectionId> together =
+      clipped_with(report.section, open_.at({report.step.value(), RunUnit::Kind::train}));
+  const auto complete = [&](SectionId section) { return norms.count(section) > 0 && norms[section].complete(); };
+  if (!std::ranges::all_of(together, complete)) return;
+  double total = 0;
+  std::map<std::string, double> by_section;
+  for (const SectionId section : together) {  // in order of sections, so that it repeats
+    const double own = norms[section].total();
+    total += own;
+    by_section[options_.graph->node(section).section_name()] += own;
+  }
+  for (const SectionId section : together) {
+    const NormTotal answer{report.step, total, by_section[options_.graph->node(section).section_name()]};
+    for (const caf::actor& lane : replicas_.at(section)) tell(this, lane, answer);
+    norms.erase(section);
+  }
+  if (norms.empty()) norms_.erase(report.step.value());
+}
+
+void Coordinator::snapshot_written(const SnapshotWritten& written) {
+  Open& open = open_.at({written.step.value(), RunUnit::Kind::checkpoint});
+  for (const StoredFile& file : written.files) open.files.push_back({file.path, file.bytes, file.checksum});
+  if (++open.parts == trained_sections()) commit(open);
+}
+
+void Coordinator::commit(Open& open) {
+  Manifest manifest = options_.origin;
+  manifest.step = open.unit.step.value();
+  manifest.seed = options_.seed;
+  manifest.data_position = manifest.step * static_cast<std::uint64_t>(options_.global_batch);
+  manifest.epoch = manifest.data_position / std::max<std::uint64_t>(options_.epoch_samples, 1);
+  manifest.random_state = {options_.seed};  // streams are counter-based: (seed, name, step) is all the state there is
+  manifest.files = open.files;
+  const caf::actor self = caf::actor_cast<caf::actor>(this);
+  const caf::actor supervisor = RunActor::supervisor();
+  const auto failed = [supervisor, step = open.unit.step](const std::string& problem) {
+    tell_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + problem});
+  };
+  const auto commit = [writer = options_.snapshots, staging = open.staging, manifest, self, failed,
+                       step = open.unit.step]() -> SnapshotWriter::Report {
+    if (const Status committed = writer->store().commit(staging, manifest); !committed) {
+      return [failed, problem = committed.error().message] { failed(problem); };
+    }
+    const Result<std::filesystem::path> latest = latest_checkpoint(writer->store().root(), manifest.run.id);
+    return [self, done = CheckpointCommitted{step, latest ? latest->string() : std::string()}] {
+      tell_from_outside(self, done);
+    };
+  };
+  options_.snapshots->run(commit, failed);
+}
+
+void Coordinator::close(Key key) {
+  const Open& open = open_.at(key);
+  RunRecord& record = *options_.record;
+  const auto now = Clock::now();
+  if (key.second == RunUnit::Kind::train) {
+    record.last_step = key.first;
+    record.scheduling.push_back(open.watch.row(started_));
+    if (options_.measure) measured_ = open.watch.measured();
+    for (const SampleRef& sample : open.samples) {
+      record.tokens_trained += static_cast<std::uint64_t>(sample.tokens);
+      record.distinct.insert(sample.id);
+    }
+    record.train_seconds += std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
+  }
+  unit_started_ = now;
+  open_.erase(key);
+  announce();
+}
+
+void Coordinator::finish_if_done() {
+  if (options_.current_step != nullptr && !open_.empty()) {
+    options_.current_step->store(open_.begin()->first.first, std::memory_order_relaxed);
+  }
+  if (finished_ || awaiting_batch_ || !open_.empty()) return;
+  if (!schedule_.complete()) return answer_pauses();
+  finished_ = true;
+  answer_pauses();
+  tell(this, supervisor(), Finish{});
+}
+
+}  // namespace maestro

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator tells the control service, and does for it.
+#include <algorithm>
+
+#include "actors/run/coordinator.hpp"
+
+namespace maestro {
+
+using Clock = std::chrono::steady_clock;
+
+RunState Coordinator::state() const {
+  if (finished_) return RunState::finished;
+  if (schedule_.stopped()) return RunState::stopping;
+  if (schedule_.paused()) return open_.empty() ? RunState::paused : RunState::pausing;
+  return began_ ? RunState::running : RunState::starting;
+}
+
+StepId Coordinator::last_step() const {
+  return StepId(std::max(options_.record->last_step, options_.schedule.first_step - 1));
+}
+
+RunStatus Coordinator::status() const {
+  const RunRecord& record = *options_.record;
+  RunStatus status;
+  status.state = state();
+  status.last_step = last_step().value();
+  for (const auto& [key, open] : open_) {
+    status.units.push_back(open.unit);
+    if (!status.planned) status.planned = open.watch.planned();
+  }
+  if (began_) status.elapsed_s = std::chrono::duration<double>(Clock::now() - started_).count();
+  status.samples_per_s = recent_samples_per_s();
+  status.samples_trained = record.samples_trained;
+  status.tokens_trained = record.tokens_trained;
+  status.latest = latest_;
+  const auto watched = latest_.find(options_.graph->node(watched_section()).section_name());
+  if (watched != latest_.end() && watched->second.metrics.contains("loss")) status.loss = loss_;
+  if (!record.scheduling.empty()) status.scheduling = record.scheduling.back();
+  status.checkpoint = record.checkpoint;
+  status.announced = began_ && (finished_ || !open_.empty());
+  if (options_.events != nullptr) status.events = options_.events->load(std::memory_order_relaxed);
+  if (awaiting_batch_) status.working = "the next batch is read and planned";
+  if (options_.snapshots->busy()) status.working = "process 0 writes a checkpoint";
+  status.directory = directory_;
+  return status;
+}
+
+double Coordinator::recent_samples_per_s() const {
+  constexpr std::size_t window = 20;  // steps
+  const auto& rows = options_.record->scheduling;
+  if (rows.size() < 2) return 0;
+  const std::size_t steps = std::min(window, rows.size() - 1);
+  const double ms = rows.back().begin_ms - rows[rows.size() - 1 - steps].begin_ms;
+  return ms > 0 ? static_cast<double>(steps) * static_cast<double>(options_.global_batch) * 1000 / ms : 0;
+}
+
+MetricsRows Coordinator::metrics(const MetricsRequest& request) const {
+  const auto page = [&](const std::vector<StepRow>& rows, std::int64_t first, std::vector<StepRow>& to) {
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const std::int64_t from = std::clamp<std::int64_t>(first < 0 ? count + first : first, 0, count);
+    const std::int64_t end = from + std::clamp<std::int64_t>(request.most, 0, count - from);
+    to.assign(rows.begin() + from, rows.begin() + end);
+    return end;
+  };
+  MetricsRows answer;
+  answer.next_step_row = page(options_.record->steps, request.first_step_row, answer.steps);
+  answer.next_validation_row = page(options_.record->validations, request.first_validation_row, answer.validations);
+  return answer;
+}
+
+caf::result<CheckpointAnswer> Coordinator::checkpoint_asked() {
+  if (!options_.schedule.keeps_state) {
+    return CheckpointAnswer{{}, {}, "emulated devices learn nothing: there is no state to keep"};
+  }
+  if (finished_) return CheckpointAnswer{{}, {}, "the run is at its end"};
+  const std::optional<StepId> step = schedule_.request_checkpoint();
+  if (!step) return CheckpointAnswer{{}, {}, "no step has been trained yet"};
+  if (committed_ == step) return CheckpointAnswer{*step, options_.record->checkpoint, {}};
+  caf::response_promise promise = make_response_promise();
+  checkpoints_asked_.emplace_back(*step, promise);
+  announce();
+  return promise;
+}
+
+void Coordinator::checkpoint_committed(const CheckpointCommitted& committed) {
+  committed_ = committed.step;
+  for (auto& [step, promise] : checkpoints_asked_) {
+    if (step == committed.step) promise.deliver(CheckpointAnswer{step, committed.path, {}});
+  }
+  std::erase_if(checkpoints_asked_, [&](const auto& asked) { return asked.first == committed.step; });
+}
+
+caf::result<PauseAnswer> Coordinator::pause_asked(const PauseRequest& request) {
+  if (request.pause) {
+    schedule_.pause();
+  } else {
+    resume();
+  }
+  if (state() != RunState::pausing) return PauseAnswer{state(), last_step()};
+  caf::response_promise promise = make_response_promise();
+  pauses_asked_.push_back(promise);
+  return promise;
+}
+
+void Coordinator::resume() {
+  if (!schedule_.paused()) return;
+  const bool stood_still = state() == RunState::paused;
+  schedule_.resume();
+  if (stood_still) {  // the time of the pause is no step's
+    unit_started_ = Clock::now();
+    for (auto& [section, end] : last_step_end_) end = unit_started_;
+  }
+  if (began_) announce();
+  answer_pauses();
+}
+
+void Coordinator::answer_pauses() {
+  if (state() == RunState::pausing) return;
+  for (caf::response_promise& promise : std::exchange(pauses_asked_, {})) {
+    promise.deliver(PauseAnswer{state(), last_step()});
+  }
+}
+
+}  // namespace maestro

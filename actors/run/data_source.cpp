@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/run/data_source.hpp"
+
+#include <algorithm>
+
+namespace maestro {
+
+std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit) {
+  const std::uint64_t all = corpus.samples(Split::validation);
+  return limit == 0 ? all : std::min(all, static_cast<std::uint64_t>(limit));
+}
+
+DataSource::DataSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus,
+                       Sampler sampler, DataSourceOptions options)
+    : RunActor(config, std::move(supervisor)),
+      corpus_(std::move(corpus)),
+      sampler_(sampler),
+      options_(options),
+      most_positions_(corpus_->max_length()),
+      most_patches_(corpus_->max_patches()) {}
+
+caf::behavior DataSource::make_behavior() {
+  return {
+      [this](const BatchRequest& request) {
+        step_ = request.step;
+        return request.pass == Pass::train ? train_batch(request.step) : validation_batch(request.step);
+      },
+  };
+}
+
+void DataSource::add(BatchMetadata& batch, Split split, SampleId id) const {
+  if (const Status ready = corpus_->prepare(split, id); !ready) {
+    batch.left_out.push_back(ready.error().message);
+    return;
+  }
+  const SamplePictures pictures = corpus_->pictures(split, id);
+  const std::int64_t positions = corpus_->length(split, id);
+  if (positions > most_positions_ || pictures.patches > most_patches_) {
+    batch.left_out.push_back("sample " + std::to_string(id.value()) + " has " + std::to_string(positions) +
+                             " positions and " + std::to_string(pictures.patches) +
+                             " patches, more than the corpus' largest: " + std::to_string(most_positions_) + " and " +
+                             std::to_string(most_patches_));
+    return;
+  }
+  batch.samples.push_back({id, positions, pictures.patches, pictures.images});
+  batch.target_tokens += corpus_->targets(split, id);
+}
+
+BatchMetadata DataSource::train_batch(StepId step) const {
+  BatchMetadata batch;
+  batch.step = step;
+  const auto size = static_cast<std::uint64_t>(options_.global_batch);
+  const std::uint64_t first = (step.value() - 1) * size;
+  for (std::uint64_t position = first; position < first + size; ++position) {
+    const SampleId id = sampler_.at(position);
+    add(batch, Split::train, id);
+  }
+  return batch;
+}
+
+BatchMetadata DataSource::validation_batch(StepId step) const {
+  BatchMetadata batch;
+  batch.step = step;
+  batch.pass = Pass::evaluate;
+  const std::uint64_t all = corpus_->samples(Split::validation);
+  const std::uint64_t count = validation_size(*corpus_, options_.validation_samples);
+  for (std::uint64_t at = 0; at < count; ++at) {
+    // Spread over the split, the same ones every time.
+    const SampleId id(at * all / count);
+    add(batch, Split::validation, id);
+  }
+  return batch;
+}
+
+}  // namespace maestro

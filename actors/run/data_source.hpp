@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers the coordinator's question "what is in step k?": sample ids and lengths, never tokens. The tokens themselves
+// are read by the source section's replica when its own micro-batch comes.
+#pragma once
+
+#include <memory>
+
+#include "actors/messages/run_actor.hpp"
+#include "runtime/data/corpus.hpp"
+#include "runtime/data/sampler.hpp"
+
+namespace maestro {
+
+struct DataSourceOptions {
+  std::int64_t global_batch = 1;
+  std::int64_t validation_samples = 0;  ///< 0: all
+};
+
+/// Samples of a validation pass: all of the split, or at most `limit` unless that is 0.
+[[nodiscard]] std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit);
+
+class DataSource : public RunActor {
+ public:
+  /// The corpus is shared with the source section, which reads it on its own thread.
+  DataSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus, Sampler sampler,
+             DataSourceOptions options);
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "maestro.data_source"; }
+
+ private:
+  [[nodiscard]] std::string where() const override { return "data source, step " + std::to_string(step_.value()); }
+  /// Adds what is known of the sample, or why it is left out: one larger than the corpus said would not fit any buffer.
+  void add(BatchMetadata& batch, Split split, SampleId id) const;
+  [[nodiscard]] BatchMetadata train_batch(StepId step) const;
+  [[nodiscard]] BatchMetadata validation_batch(StepId step) const;
+
+  std::shared_ptr<const Corpus> corpus_;
+  Sampler sampler_;
+  DataSourceOptions options_;
+  std::int64_t most_positions_;
+  std::int64_t most_patches_;
+  StepId step_;  // of the last request
+};
+
+}  // namespace maestro

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/run/planner.hpp"
+
+#include <chrono>
+
+namespace maestro {
+
+Planner::Planner(caf::actor_config& config, StepPlannerOptions options, caf::actor supervisor)
+    : RunActor(config, std::move(supervisor)), planner_(std::move(options)) {}
+
+caf::behavior Planner::make_behavior() {
+  return {[this](const PlanStep& request) { plan(request); }};
+}
+
+void Planner::plan(const PlanStep& request) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (const MeasuredPass& pass : request.measured) planner_.costs().measured(pass);
+  const BatchMetadata& batch = request.batch;
+  step_ = batch.step;
+  const double scale = batch.target_tokens > 0 ? 1.0 / static_cast<double>(batch.target_tokens) : 0.0;
+  Result<PlannedStep> planned = planner_.plan(batch.step, batch.pass, batch.samples, scale);
+  if (!planned) {
+    return tell(this, supervisor(),
+                Failure{"planning step " + std::to_string(batch.step.value()) + ": " + planned.error().message});
+  }
+  StepPlanned answer;
+  answer.planned = std::make_shared<PlannedStep>(std::move(*planned));
+  answer.planning_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  tell(this, caf::actor_cast<caf::actor>(current_sender()), std::move(answer));
+}
+
+}  // namespace maestro

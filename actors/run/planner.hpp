@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans steps beside training: a thin shell around StepPlanner with a thread of its own, so that planning step k+1 is
+// never on the path of step k. It answers PlanStep with StepPlanned, one step after the other in the order asked.
+#pragma once
+
+#include "actors/messages/run_actor.hpp"
+#include "runtime/schedule/step_planner.hpp"
+
+namespace maestro {
+
+class Planner : public RunActor {
+ public:
+  Planner(caf::actor_config& config, StepPlannerOptions options, caf::actor supervisor);
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "maestro.planner"; }
+
+ private:
+  [[nodiscard]] std::string where() const override { return "planner, step " + std::to_string(step_.value()); }
+  void plan(const PlanStep& request);
+
+  StepPlanner planner_;
+  StepId step_;  // of the last request
+};
+
+}  // namespace maestro

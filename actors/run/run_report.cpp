@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/run/run_report.hpp"
+
+namespace maestro {
+
+namespace {
+
+double per_second(std::uint64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
+}
+
+std::string mode_name(Mode mode) {
+  switch (mode) {
+    case Mode::source:
+      return "source";
+    case Mode::forward_only:
+      return "forward_only";
+    case Mode::forward_backward:
+      return "forward_backward";
+  }
+  return "?";
+}
+
+void describe_plan(const JobPlan& plan, Report& report) {
+  report.set("plan.job", plan.name);
+  report.set("plan.steps", plan.train.steps);
+  report.set("plan.seed", plan.train.seed);
+  report.set("plan.global_batch", plan.train.global_batch);
+  report.set("plan.processes", plan.options.processes);
+  report.set("plan.policy", plan.schedule.policy);
+  report.set("plan.corpus", plan.corpus->describe());
+  report.set("plan.job_file", plan.effective_job);
+  for (const ReplicaPlacement& place : plan.places) {
+    const GraphNode& node = plan.graph.node(place.section);
+    const SectionConfig& config = plan.sections[place.section.value()].config;
+    report.add_row("plan.lanes", {{"section", node.name},
+                                  {"mode", mode_name(node.mode)},
+                                  {"replica", place.replica.value()},
+                                  {"process", place.rank.value()},
+                                  {"device", place.devices.front()},
+                                  {"devices", place.devices},
+                                  {"tensor", node.layout.tensor},
+                                  {"context", node.layout.context},
+                                  {"precision", std::string(name_of(config.precision))},
+                                  {"micro_batch", node.micro_batch},
+                                  {"flops_per_token", plan.flops_per_token[place.section.value()]}});
+  }
+  for (const GraphEdge& edge : plan.graph.edges()) {
+    report.add_row("plan.edges", {{"from", plan.graph.node(edge.from).name + "." + edge.from_port},
+                                  {"to", plan.graph.node(edge.to).name + "." + edge.to_port},
+                                  {"row_bytes", static_cast<std::int64_t>(edge.row_bytes())},
+                                  {"gradient", edge.gradient}});
+  }
+}
+
+void describe_scheduling(const RunRecord& record, Report& report) {
+  for (const SchedulingRow& row : record.scheduling) {
+    report.add_row("scheduling", {{"step", row.step.value()},
+                                  {"begin_ms", row.begin_ms},
+                                  {"makespan_ms", row.makespan_ms},
+                                  {"lower_bound_ms", row.lower_bound_ms},
+                                  {"planned_ms", row.planned_ms},
+                                  {"planning_ms", row.planning_ms},
+                                  {"utilization", row.utilization},
+                                  {"planned_utilization", row.planned_utilization}});
+  }
+}
+
+void describe_validation(const RunRecord& record, Report& report) {
+  for (const auto& [section, metrics] : record.validation) {
+    for (const auto& [name, value] : metrics) report.set("validation.sections." + section + "." + name, value);
+    const auto exact = metrics.find("exact_match");
+    if (exact != metrics.end()) report.set("validation.exact_match", exact->second);
+    const auto ce = metrics.find("ce");
+    if (exact != metrics.end() && ce != metrics.end()) report.set("validation.ce", ce->second);
+    const auto teacher = metrics.find("teacher_ce");
+    if (teacher != metrics.end()) report.set("validation.teacher_ce", teacher->second);
+    if (ce == metrics.end()) continue;
+    // A section with a teacher is the distilled one; without, the plain one, or the teacher while it is trained.
+    if (metrics.contains("kl"))
+      report.set("validation.distilled_ce", ce->second);
+    else
+      report.set("validation." + section + "_ce", ce->second);
+  }
+}
+
+}  // namespace
+
+ProcessTotals total_of(const std::vector<ProcessSummary>& processes) {
+  ProcessTotals totals;
+  for (const ProcessSummary& process : processes) {
+    totals.max_rss_mb += process.max_rss_mb;
+    totals.bytes += process.bytes;
+    totals.writes += process.writes;
+    if (totals.provider.empty()) totals.provider = process.provider;
+  }
+  return totals;
+}
+
+Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTotals& totals) {
+  Report report;
+  describe_plan(plan, report);
+  for (const StepRow& row : record.steps) report.add_step(row);
+  describe_scheduling(record, report);
+  describe_validation(record, report);
+  report.set("samples.read", record.samples_read);
+  report.set("samples.trained", record.samples_trained);
+  report.set("samples.distinct", record.distinct.size());
+  if (!record.left_out.empty()) report.set("samples.left_out", record.left_out);
+  report.set("transfers.provider", totals.provider);
+  report.set("transfers.bytes", totals.bytes);
+  report.set("transfers.writes", totals.writes);
+  report.set("throughput.samples_per_s", per_second(record.samples_trained, record.train_seconds));
+  report.set("throughput.tokens_per_s", per_second(record.tokens_trained, record.train_seconds));
+  report.set("throughput.train_seconds", record.train_seconds);
+  report.set("max_rss_mb", totals.max_rss_mb);
+  report.set("resumed_from", record.resumed_from);
+  report.set("last_step", record.last_step);
+  report.set("interrupted", record.interrupted);
+  report.set("checkpoint", record.checkpoint);
+  return report;
+}
+
+RunResult make_result(const RunRecord& record, const ProcessTotals& totals) {
+  RunResult result;
+  result.status = 0;
+  result.interrupted = record.interrupted;
+  result.validation = record.validation;
+  result.samples_per_s = per_second(record.samples_trained, record.train_seconds);
+  result.tokens_per_s = per_second(record.tokens_trained, record.train_seconds);
+  result.train_seconds = record.train_seconds;
+  result.max_rss_mb = totals.max_rss_mb;
+  result.provider = totals.provider;
+  result.bytes = totals.bytes;
+  result.writes = totals.writes;
+  result.last_step = record.last_step;
+  result.checkpoint = record.checkpoint;
+  result.scheduling = record.scheduling;
+  return result;
+}
+
+}  // namespace maestro

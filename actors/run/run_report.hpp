@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report of a finished run, and the figures an app gets back. Pure.
+#pragma once
+
+#include "actors/messages/messages.hpp"
+#include "actors/plan/job_plan.hpp"
+#include "actors/run/run_record.hpp"
+#include "actors/run/run_result.hpp"
+
+namespace maestro {
+
+/// Totals over all processes of a run.
+struct ProcessTotals {
+  double max_rss_mb = 0;
+  std::string provider;
+  std::uint64_t bytes = 0;
+  std::uint64_t writes = 0;
+};
+[[nodiscard]] ProcessTotals total_of(const std::vector<ProcessSummary>& processes);
+
+[[nodiscard]] Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTotals& totals);
+[[nodiscard]] RunResult make_result(const RunRecord& record, const ProcessTotals& totals);
+
+}  // namespace maestro

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The outcome of a run, as App::run() returns it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/run/run_record.hpp"
+
+namespace maestro {
+
+struct RunResult {
+  int status = 1;  ///< exit status for main
+  bool interrupted = false;
+  std::map<std::string, std::map<std::string, double>> validation;  ///< last one, by section: loss, ce, kl, teacher_ce
+  double samples_per_s = 0;
+  double tokens_per_s = 0;
+  double train_seconds = 0;
+  double max_rss_mb = 0;
+  std::string provider;
+  std::uint64_t bytes = 0;
+  std::uint64_t writes = 0;
+  std::uint64_t last_step = 0;
+  std::map<std::string, std::string> weights;  ///< section -> folder of the trained weights, Hugging Face layout
+  std::vector<SchedulingRow> scheduling;       ///< every training step
+  std::string checkpoint;
+  std::string report;
+  std::string trace;
+};
+
+}  // namespace maestro

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/run/step_watch.hpp"
+
+#include <algorithm>
+
+#include "runtime/wavefront/lower_bound.hpp"
+
+namespace maestro {
+
+StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
+    : graph_(&graph),
+      planned_(std::move(planned.planned)),
+      planning_ms_(planned.planning_ms),
+      measured_(planned_->workload),
+      times_(measured_.tasks.size()),
+      task_of_(graph.nodes().size()),
+      active_(graph.nodes().size()) {
+  for (std::size_t task = 0; task < planned_->tasks.size(); ++task) {
+    const auto& [section, index] = planned_->tasks[task];
+    auto& tasks = task_of_[section.value()];
+    if (tasks.size() <= index) tasks.resize(index + 1);  // numbers of micro-batches have no gaps
+    tasks[index] = task;
+  }
+  for (const MicroBatchPlan& batch : planned_->plan.micro_batches) active_[batch.section.value()] = true;
+  const auto& passes = planned_->schedule.passes;
+  if (std::ranges::none_of(passes, [](const PlannedPass& pass) { return pass.phase > 0; })) return;
+  for (const PlannedPass& pass : passes) {
+    Group& group = groups_[static_cast<std::uint32_t>(pass.group)];
+    ++group.left[static_cast<std::uint32_t>(pass.phase)];
+    const std::pair lane(planned_->tasks[pass.task].first, ReplicaIndex(static_cast<std::uint32_t>(pass.replica)));
+    if (std::ranges::find(group.lanes, lane) == group.lanes.end()) group.lanes.push_back(lane);
+  }
+}
+
+std::optional<std::size_t> StepWatch::task_of(SectionId section, std::uint32_t index) const {
+  const auto& tasks = task_of_.at(section.value());
+  return index < tasks.size() ? std::optional(tasks[index]) : std::nullopt;
+}
+
+void StepWatch::done(const MicroBatchDone& message, Clock::time_point now) {
+  const auto age =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(message.age_ms));
+  const std::optional<std::size_t> found = task_of(message.section, message.index);
+  if (!found) return;
+  WorkloadTask& task = measured_.tasks[*found];
+  const bool apart = measured_.sections[task.section].has_backward;  // else both passes ran in one go
+  task.forward_ms = message.forward_ms + (apart ? 0 : message.backward_ms);
+  task.backward_ms = apart ? message.backward_ms : 0;
+  times_[*found] = {message.forward_ms, message.backward_ms};
+  begin_ = begin_ ? std::min(*begin_, now - age) : now - age;
+  end_ = now;
+}
+
+SchedulingRow StepWatch::row(Clock::time_point run_began) const {
+  SchedulingRow row;
+  row.step = planned_->plan.step;
+  row.planning_ms = planning_ms_;
+  row.planned_ms = planned_->schedule.makespan_ms;
+  const auto ms = [](Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); };
+  if (begin_) row.begin_ms = ms(*begin_ - run_began);
+  if (begin_) row.makespan_ms = ms(end_ - *begin_);
+  if (!measured_.tasks.empty()) row.lower_bound_ms = lower_bound_ms(measured_);
+  const std::vector<double> planned = utilization(planned_->workload, planned_->schedule);
+  for (std::size_t index = 0; index < planned.size(); ++index) {
+    row.planned_utilization[measured_.sections[index].name] = planned[index];
+  }
+  std::vector<double> busy(measured_.sections.size(), 0.0);
+  for (const WorkloadTask& task : measured_.tasks) busy[task.section] += task.forward_ms + task.backward_ms;
+  for (std::size_t index = 0; index < busy.size(); ++index) {
+    const WorkloadSection& section = measured_.sections[index];
+    const double room = row.makespan_ms * static_cast<double>(section.replicas);
+    row.utilization[section.name] = room > 0 ? busy[index] / room : 0;
+  }
+  return row;
+}
+
+std::vector<MeasuredPass> StepWatch::measured() const {
+  std::vector<MeasuredPass> passes;
+  for (const MicroBatchPlan& batch : planned_->plan.micro_batches) {
+    const std::optional<std::size_t> found = task_of(batch.section, batch.index);
+    if (!found) continue;
+    const PassCost& took = times_[*found];
+    passes.push_back({batch.section, false, batch.samples, took.forward});
+    if (took.backward > 0) passes.push_back({batch.section, true, batch.samples, took.backward});
+  }
+  return passes;
+}
+
+StepWatch::Opening StepWatch::opening(std::uint32_t index) const {
+  const Group& group = groups_.at(index);
+  return {{planned_->plan.step, index, group.left.begin()->first}, group.lanes};
+}
+
+std::vector<StepWatch::Opening> StepWatch::first_phases() const {
+  std::vector<Opening> openings;
+  for (const auto& [index, group] : groups_) {
+    if (group.left.begin()->first > 0) openings.push_back(opening(index));
+  }
+  return openings;
+}
+
+std::optional<StepWatch::Opening> StepWatch::phase_pass_done(const PhasePassDone& message) {
+  Group& group = groups_.at(message.group);
+  if (--group.left.at(message.phase) > 0) return std::nullopt;
+  group.left.erase(message.phase);
+  if (group.left.empty() || group.left.begin()->first < message.phase) return std::nullopt;
+  return opening(message.group);
+}
+
+}  // namespace maestro

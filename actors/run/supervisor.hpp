@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// One supervisor per process. Rank 0's gathers everybody, wires the job up, watches for deaths and ends the run; the
+// others report to it and watch it in turn.
+//
+// SV-1: the outcome of a process is decided once, by the first failure or by the orderly end.
+// SV-2: a death shows as CAF's down message, silence by PeerWatch; the process that notices first informs all others.
+// SV-3: on every host one process prints the error of a failed run: its first one that was not lost.
+// SV-4: a loss is reported `settle_time` after it was noticed, with what the survivors and the launcher said until
+// then.
+// SV-5: every process has a connection of its own to every other one before handles of actors are exchanged, and
+// watches it. Two that lose each other while rank 0 reaches both end the run, too.
+// SV-6: the end of any actor of the process before the run's end, and an exception in the supervisor itself, fail the
+// run.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/messages/message_types.hpp"
+#include "actors/run/peer_watch.hpp"
+#include "runtime/graph/section_graph.hpp"
+
+namespace maestro {
+
+struct RunOutcome {
+  bool ok = false;
+  std::string error;  ///< one line; empty when another process prints it
+  std::vector<ProcessSummary> processes;
+  std::vector<ProcessIdentity> lost;  ///< of this host; stopped ones would stay for ever
+};
+
+/// Set once; read by the process's main thread.
+class OutcomePromise {
+ public:
+  void set(RunOutcome outcome) {
+    if (!decided_.exchange(true)) promise_.set_value(std::move(outcome));  // SV-1
+  }
+  [[nodiscard]] std::future<RunOutcome> future() { return promise_.get_future(); }
+
+ private:
+  std::atomic<bool> decided_ = false;
+  std::promise<RunOutcome> promise_;
+};
+
+/// "process 2 (pid 4711, section 'student' replica 0)"; with ", host node3" where it has one.
+[[nodiscard]] std::string process_label(const ProcessInfo& process, const SectionGraph& graph);
+
+struct SupervisorOptions {
+  const SectionGraph* graph = nullptr;
+  ProcessId rank;
+  std::int64_t processes = 1;
+  std::vector<std::uint32_t> hosts = {0};  ///< by rank
+  std::string host;                        ///< of this process, as people call it; empty where there is only one
+  std::chrono::milliseconds start_timeout{60000};
+  std::chrono::milliseconds join_timeout{60000};  ///< for all processes, which have met, to reach rank 0's supervisor
+  std::chrono::milliseconds peer_timeout{2000};   ///< after which rank 0, too, has noticed a lost process
+  std::string build;
+  /// Connects to the supervisor published there, from a handler of this one. Not needed by up to two processes.
+  std::function<void(caf::event_based_actor*, const std::string& host, std::uint16_t port,
+                     std::function<void(const caf::actor&)> done,
+                     std::function<void(const std::string& problem)> failed)>
+      connect;
+  /// Called by the supervisor when all connections between processes are made; may be empty.
+  std::function<void(caf::event_based_actor*)> connected;
+  std::shared_ptr<OutcomePromise> outcome;  ///< shared with the main thread
+  std::atomic<std::uint64_t>* current_step = nullptr;
+  std::function<ProcessSummary()> summary;
+  std::function<void()> stop_run;  ///< on rank 0: ends the run in order; may be empty
+};
+
+/// Where to report: the first thing that a supervisor hears.
+struct JoinRoot {
+  caf::actor root;  ///< rank 0's supervisor; this actor itself on rank 0
+};
+
+/// An actor that must not end before the run does.
+struct OwnActor {
+  caf::actor actor;
+  std::string label;  ///< "section 'student' replica 0"
+};
+
+/// The process's own actors, sent after they were spawned.
+struct LocalActors {
+  ProcessInfo hello;
+  caf::actor bridge;
+  caf::actor coordinator;     ///< rank 0 only
+  std::vector<OwnActor> own;  ///< all of them
+};
+
+/// A lost process, and what the survivors wait for.
+struct Loss {
+  ProcessId rank;
+  ProcessIdentity process;
+  std::string peer;
+  std::string step;
+  std::vector<std::string> waiting;
+};
+
+class Supervisor : public caf::event_based_actor {
+ public:
+  Supervisor(caf::actor_config& config, SupervisorOptions options);
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "maestro.supervisor"; }
+  void on_exit() override;
+
+ private:
+  [[nodiscard]] bool is_root() const { return options_.rank == ProcessId(0); }
+  /// SV-3, when these were lost.
+  [[nodiscard]] bool prints(const std::set<ProcessId>& lost) const;
+  [[nodiscard]] bool on_this_host(ProcessId rank) const;
+  void join(const JoinRoot& message);
+  void joined(const ProcessJoined& process);
+  void introduced(const ProcessInfo& hello);
+  void watch(const ProcessInfo& process);
+  void meet(const PeerList& neighbours);
+  void connect_to(const PeerAddress& neighbour);
+  void greet(const PeerAddress& neighbour, const caf::actor& supervisor);
+  void cannot_connect(const PeerAddress& neighbour, const std::string& problem);
+  void met(ProcessId rank, const caf::actor& supervisor);
+  void check_met();
+  void neighbours_met();
+  void start_timed_out();
+  void wiring_timed_out();
+  void wire(const Directory& directory);
+  void ready(const ProcessReady& ready);
+  void down(const caf::down_msg& down);
+  void own_ended(const std::string& label, const caf::error& reason);
+  void beat();
+  void lost(const ProcessInfo& process);
+  void lost_neighbour(const ProcessInfo& process);
+  void note_loss(const ProcessInfo& process);
+  void ask_survivors();
+  void survivor_waits(const WaitingFor& answer);
+  [[nodiscard]] std::string how_lost() const;
+  void report_loss();
+  void child_ended(const ChildEnded& child);
+  void fail(const std::string& message, bool print, bool root_knows = false);
+  void finish();
+  void summarised(const ProcessSummary& summary);
+
+  SupervisorOptions options_;
+  LocalActors local_;
+  Directory directory_;
+  caf::actor root_;
+  std::map<caf::actor_addr, ProcessInfo> watched_;
+  std::map<caf::actor_addr, std::string> own_;  // labels of the process's own actors
+  PeerWatch peers_;
+  std::size_t joined_ = 0;   // on rank 0
+  bool introduced_ = false;  // the neighbours are known
+  std::set<ProcessId> met_;
+  bool all_told_ = false;  // that all are met
+  std::chrono::steady_clock::time_point meet_until_;
+  std::size_t all_met_ = 0;  // on rank 0: processes that have met all others
+  std::size_t ready_ = 0;
+  bool wired_ = false;
+  bool finishing_ = false;
+  bool ended_ = false;
+  std::vector<ProcessSummary> summaries_;
+  std::set<ProcessId> summarised_;
+  std::map<ProcessId, std::string> how_ended_;  // of children, from their parent's wait
+  std::optional<Loss> loss_;                    // while the survivors are asked
+};
+
+/// To the supervisor itself: what is not known about a loss by now stays unknown.
+struct LossSettled {};
+/// To the supervisor itself: all processes have had the time to connect to each other.
+struct WiringTimeout {};
+/// To the supervisor itself: heartbeats are due.
+struct BeatDue {};
+/// To the supervisor itself: rank 0 has had the time to notice this loss by itself.
+struct NeighbourLost {
+  std::string peer;
+};
+
+}  // namespace maestro
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LossSettled)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::NeighbourLost)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::BeatDue)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::WiringTimeout)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::JoinRoot)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LocalActors)

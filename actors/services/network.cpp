@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/services/network.hpp"
+
+#include "actors/messages/message_types.hpp"
+#include "transport/ring/immediate.hpp"
+
+namespace maestro {
+
+Network::Network(const NetworkOptions& options, bool needed) : options_(options) {
+  if (!needed) return;
+  EndpointOptions endpoint;
+  endpoint.provider = options.provider;
+  endpoint.listen_address = options.listen_address;
+  endpoint.timeout_ms = options.timeout_ms;
+  endpoint.device_memory = options.device_memory;
+  endpoint.handler = [this](const EndpointEvent& event) { handle(event); };
+  endpoint_ = Endpoint::open(std::move(endpoint)).value_or_throw();
+}
+
+Network::~Network() {
+  stop();
+}
+
+std::string Network::address() const {
+  return open() ? endpoint_->address() : std::string();
+}
+std::string Network::provider() const {
+  return open() ? endpoint_->provider() : std::string("hand-over");
+}
+
+std::unique_ptr<Region> Network::register_memory(std::byte* data, std::size_t bytes) {
+  if (!open() || bytes == 0) return nullptr;
+  return std::make_unique<Region>(endpoint_->register_memory(data, bytes).value_or_throw());
+}
+
+Result<std::unique_ptr<Region>> Network::register_device_memory(std::byte* data, std::size_t bytes, int cuda_device) {
+  if (!open()) return Error{ErrorCode::unavailable, "this process has no network endpoint"};
+  auto region = endpoint_->register_memory(data, bytes, MemoryLocation{cuda_device});
+  if (!region) return region.error();
+  return std::make_unique<Region>(*std::move(region));
+}
+
+void Network::route_ring(std::uint32_t ring, const caf::actor& receiver) {
+  if (rings_.size() <= ring) rings_.resize(ring + 1);
+  rings_[ring] = receiver;
+}
+
+void Network::route_client(std::uint32_t client, const caf::actor& receiver) {
+  if (clients_.size() <= client) clients_.resize(client + 1);
+  clients_[client] = receiver;
+}
+
+void Network::route_failures(const caf::actor& supervisor) {
+  supervisor_ = supervisor;
+}
+
+void Network::connect(ProcessId rank, const std::string& address, const std::string& name) {
+  if (!open()) return;
+  if (peers_.size() <= rank.value()) peers_.resize(rank.value() + 1);
+  peers_[rank.value()] = endpoint_->connect(address, name).value_or_throw();
+}
+
+void Network::write(ProcessId to, WriteRequest request) {
+  writes_.fetch_add(1, std::memory_order_relaxed);
+  bytes_.fetch_add(request.bytes, std::memory_order_relaxed);
+  request.peer = peers_[to.value()];
+  endpoint_->write(request);
+}
+
+void Network::abandon(ProcessId rank) {
+  if (open() && rank.value() < peers_.size()) endpoint_->abandon(peers_[rank.value()]);
+}
+
+void Network::stop() {
+  if (endpoint_ != nullptr) endpoint_->stop();
+  rings_.clear();
+  clients_.clear();
+  supervisor_ = nullptr;
+}
+
+void Network::handle(const EndpointEvent& event) const {
+  const auto client = [this](std::uint64_t cookie) -> const caf::actor& { return clients_[cookie >> client_shift]; };
+  if (const auto* landed = std::get_if<RemoteWrite>(&event)) {
+    tell_from_outside(rings_[unpack_immediate(landed->immediate).edge.value()], RingEvent{landed->immediate});
+  } else if (const auto* done = std::get_if<WriteDone>(&event)) {
+    tell_from_outside(client(done->cookie), WriteFinished{done->cookie});
+  } else if (const auto* failed = std::get_if<WriteFailed>(&event)) {
+    tell_from_outside(client(failed->cookie), WriteBroken{failed->cookie, failed->error.message});
+  } else if (const auto* broken = std::get_if<EndpointFailed>(&event)) {
+    tell_from_outside(supervisor_, Failure{"transport: " + broken->error.message});
+  }
+}
+
+}  // namespace maestro

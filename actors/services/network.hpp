@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process's actors share of the network: the endpoint, its peers by rank, and the table that routes completions
+// to replicas. Built before any actor runs and constant afterwards, so that it needs no lock.
+//
+// NW-1: completions are routed on the progress thread by table lookups alone; handlers only enqueue messages.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/messages/caf_compat.hpp"
+#include "runtime/core/ids.hpp"
+#include "transport/fabric/endpoint.hpp"
+
+namespace maestro {
+
+struct NetworkOptions {
+  std::string provider = "auto";
+  std::string listen_address = "127.0.0.1";
+  std::int64_t timeout_ms = 5000;
+  bool force_rma = false;
+  std::size_t chunk_bytes = 0;
+  bool device_memory = false;  ///< some of this process' tensors lie in memory of devices
+};
+
+/// Thread-safe once begin() was called; before that it belongs to the starting thread.
+class Network {
+ public:
+  /// Opens the endpoint when `needed` (several processes, or forced RMA). Throws JobError.
+  Network(const NetworkOptions& options, bool needed);
+  ~Network();
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  [[nodiscard]] bool open() const { return endpoint_ != nullptr; }
+  [[nodiscard]] const NetworkOptions& options() const { return options_; }
+  [[nodiscard]] std::string address() const;
+  [[nodiscard]] std::string provider() const;
+  /// What was given to write() so far: a report that asked for acknowledged writes would miss those still on their way.
+  struct Written {
+    std::uint64_t writes = 0;
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] Written written() const { return {writes_.load(), bytes_.load()}; }
+
+  /// Registers memory for writes from here and from peers; null without an endpoint. Throws JobError.
+  std::unique_ptr<Region> register_memory(std::byte* data, std::size_t bytes);
+  /// As register_memory(), of a device that is current for the calling thread. An error says in a few words why it
+  /// cannot be, and the caller takes another way.
+  Result<std::unique_ptr<Region>> register_device_memory(std::byte* data, std::size_t bytes, int cuda_device);
+  /// A number for one more ring of this process.
+  std::uint32_t next_ring() { return next_ring_++; }
+  /// A number for one more replica of this process; the upper bits of its cookies.
+  std::uint32_t next_client() { return next_client_++; }
+  void route_ring(std::uint32_t ring, const caf::actor& receiver);
+  void route_client(std::uint32_t client, const caf::actor& receiver);
+  void route_failures(const caf::actor& supervisor);
+  /// Makes a process reachable. Throws JobError.
+  void connect(ProcessId rank, const std::string& address, const std::string& name);
+
+  static constexpr int client_shift = 40;
+  /// Queues a write to a process; its end comes as WriteFinished or WriteBroken to the client of the cookie.
+  void write(ProcessId to, WriteRequest request);
+  /// The process is known to be dead.
+  void abandon(ProcessId rank);
+  void stop();
+
+ private:
+  void handle(const EndpointEvent& event) const;
+
+  NetworkOptions options_;
+  std::atomic<std::uint64_t> writes_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+  std::uint32_t next_ring_ = 0;
+  std::uint32_t next_client_ = 0;
+  std::vector<caf::actor> rings_;
+  std::vector<caf::actor> clients_;
+  caf::actor supervisor_;
+  std::vector<PeerHandle> peers_;       // by rank
+  std::unique_ptr<Endpoint> endpoint_;  // last: its thread uses everything above
+};
+
+}  // namespace maestro

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/services/snapshot_writer.hpp"
+
+#include "actors/messages/caf_compat.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr const char* first_prefix = "exp_avg.";
+constexpr const char* second_prefix = "exp_avg_sq.";
+
+/// For errors about a tensor: the file, or the folder of several.
+std::string label_of(const std::vector<SafetensorsFile>& files) {
+  const std::filesystem::path& first = files.front().path();
+  return (files.size() == 1 ? first : first.parent_path()).string();
+}
+
+}  // namespace
+
+Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name) {
+  Section& section = *tensor_ranks.front();
+  SectionSnapshot snapshot;
+  snapshot.section = name;
+  snapshot.config = section.config_json();
+  snapshot.updates = static_cast<std::uint64_t>(section.parameters().updates());
+  Result<TensorSnapshot> values = export_tensors(tensor_ranks, ParameterBuffer::values);
+  if (!values) return values.error();
+  snapshot.values = std::move(*values);
+  if (section.parameters().optimizer_sharded()) return snapshot;
+  for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
+    if (Status status = add_moments(snapshot, tensor_ranks, which, which); !status) return status.error();
+  }
+  return snapshot;
+}
+
+Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
+                   ParameterBuffer from) {
+  const bool first = which == ParameterBuffer::first_moments;
+  Result<TensorSnapshot> made = export_tensors(tensor_ranks, from, first ? first_prefix : second_prefix);
+  if (!made) return made.error();
+  (first ? snapshot.first_moments : snapshot.second_moments) = std::move(*made);
+  return {};
+}
+
+Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name) {
+  Result<StoredSection> stored = read_section(checkpoint, name);
+  if (!stored) return stored.error();
+  Parameters& parameters = section.parameters();
+  const std::string model = label_of(stored->model);
+  const std::string optimizer = label_of(stored->optimizer);
+  if (Status status = import_tensors(section, parameters.values(), stored->state.parameters, model); !status) {
+    return status;
+  }
+  parameters.set_updates(static_cast<std::int64_t>(stored->state.optimizer_step));
+  std::vector<NamedTensor> first;
+  std::vector<NamedTensor> second;
+  for (const NamedTensor& tensor : stored->state.optimizer) {
+    (tensor.name.rfind(second_prefix, 0) == 0 ? second : first).push_back(tensor);
+  }
+  const auto import_moments = [&](ParameterBuffer which, const std::vector<NamedTensor>& tensors, const char* prefix) {
+    // Gradients have room for those that other replicas keep, and nothing in them yet.
+    const bool shared = parameters.optimizer_sharded();
+    const std::span<float> into = shared ? parameters.gradients() : parameters.buffer(which);
+    Status status = import_tensors(section, into, tensors, optimizer, prefix);
+    if (status && shared) parameters.load_gathered_moments(which);
+    return status;
+  };
+  if (Status status = import_moments(ParameterBuffer::first_moments, first, first_prefix); !status) return status;
+  return import_moments(ParameterBuffer::second_moments, second, second_prefix);
+}
+
+void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapshot, Written written) {
+  auto held = std::make_shared<SectionSnapshot>(std::move(snapshot));  // std::function wants copyable captures
+  const auto failed = [written](const std::string& problem) { written(Error{ErrorCode::unavailable, problem}); };
+  const auto work = [this, staging = std::move(staging), held, written = std::move(written)]() -> Report {
+    SectionState state;
+    state.config = held->config;
+    state.parameters = held->values.tensors;
+    state.optimizer = held->first_moments.tensors;
+    state.optimizer.insert(state.optimizer.end(), held->second_moments.tensors.begin(),
+                           held->second_moments.tensors.end());
+    state.optimizer_step = held->updates;
+    state.part = held->part;
+    return [written, files = store_.write_section(staging, held->section, state)] { written(files); };
+  };
+  run(work, failed);
+}
+
+void SnapshotWriter::run(std::function<Report()> work, std::function<void(const std::string&)> failed) {
+  ++pending_;
+  thread_.submit(Priority::critical, [this, work = std::move(work), failed = std::move(failed)] {
+    Report report;
+    try {
+      report = work();
+    } catch (const std::exception&) {
+      report = [failed, problem = describe(std::current_exception())] { failed(problem); };
+    }
+    --pending_;
+    report();
+  });
+}
+
+}  // namespace maestro

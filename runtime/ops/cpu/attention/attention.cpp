@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/cpu/attention/attention.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+#include "runtime/ops/cpu/attention/attention_kernels.hpp"
+
+namespace maestro::cpu {
+
+namespace {
+
+std::int64_t round_up(std::int64_t value, std::int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+std::int64_t longest(const SequenceLayout& layout) {
+  std::int64_t length = 0;
+  for (std::size_t i = 0; i + 1 < layout.offsets.size(); ++i) {
+    length = std::max<std::int64_t>(length, layout.offsets[i + 1] - layout.offsets[i]);
+  }
+  return length;
+}
+
+AttentionScratch take_tiles(ScratchPool::Lease& lease, std::int64_t length, std::int64_t head_size, bool backward) {
+  const std::int64_t padded = round_up(head_size, attention_padding);
+  const std::int64_t sequence = round_up(length, attention_key_tile) * padded;
+  const std::int64_t rows = attention_query_tile * padded;
+  const std::int64_t square = attention_query_tile * attention_key_tile;
+  AttentionScratch tiles;
+  tiles.keys = lease.floats(sequence);
+  tiles.values = lease.floats(sequence);
+  tiles.keys_tiles = lease.floats(sequence);
+  tiles.query = lease.floats(rows);
+  tiles.result = lease.floats(rows);
+  tiles.scores = lease.floats(square);
+  tiles.row_max = lease.floats(attention_query_tile);
+  tiles.row_sum = lease.floats(attention_query_tile * attention_padding);
+  if (!backward) return tiles;
+  tiles.values_tiles = lease.floats(sequence);
+  tiles.dkeys = lease.floats(sequence);
+  tiles.dvalues = lease.floats(sequence);
+  tiles.dout = lease.floats(rows);
+  tiles.dscores = lease.floats(square);
+  return tiles;
+}
+
+AttentionCall base_call(const AttentionTensors& tensors, const AttentionShape& shape) {
+  assert(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
+  assert(tensors.qkv.columns() == shape.qkv_columns() && tensors.out.columns() == shape.out_columns());
+  assert(tensors.out.rows() == tensors.qkv.rows() && tensors.lse.elements() == tensors.qkv.rows() * shape.heads);
+  assert(tensors.out.dtype() == tensors.qkv.dtype() && tensors.lse.dtype() == DType::f32);
+  AttentionCall call;
+  call.heads = shape.heads;
+  call.kv_heads = shape.kv_heads;
+  call.head_size = shape.head_size;
+  call.causal = shape.causal;
+  call.bf16 = tensors.qkv.dtype() == DType::bf16;
+  return call;
+}
+
+/// Address of the first element of `row`, or null for a tensor that this pass does not use.
+void* row_of(const Tensor& tensor, std::int64_t row) {
+  if (!tensor.defined()) return nullptr;
+  return tensor.raw() + static_cast<std::size_t>(row * tensor.columns()) * size_of(tensor.dtype());
+}
+
+/// Runs `kernel` for every kv head of every sequence, in a fixed order.
+void for_heads(void (*kernel)(const AttentionCall&), AttentionCall call, const AttentionTensors& tensors,
+               const AttentionGradients& gradients, const SequenceLayout& layout) {
+  assert(layout.rows() == tensors.qkv.rows());
+  for (std::size_t i = 0; i + 1 < layout.offsets.size(); ++i) {
+    const std::int64_t first = layout.offsets[i];
+    call.length = layout.offsets[i + 1] - first;
+    if (call.length == 0) continue;
+    call.qkv = row_of(tensors.qkv, first);
+    call.out = row_of(tensors.out, first);
+    call.lse = tensors.lse.data<float>() + first * call.heads;
+    call.dout = row_of(gradients.dout, first);
+    call.dqkv = row_of(gradients.dqkv, first);
+    for (call.kv_head = 0; call.kv_head < call.kv_heads; ++call.kv_head) kernel(call);
+  }
+}
+
+}  // namespace
+
+Attention::Attention(Isa isa, ScratchPool& scratch) : kernels_(&attention_kernels(isa)), scratch_(&scratch) {}
+
+void Attention::forward(const AttentionTensors& tensors, const AttentionShape& shape,
+                        const SequenceLayout& layout) const {
+  AttentionCall call = base_call(tensors, shape);
+  ScratchPool::Lease lease = scratch_->lease();
+  call.tiles = take_tiles(lease, longest(layout), shape.head_size, false);
+  for_heads(kernels_->forward, call, tensors, {}, layout);
+}
+
+void Attention::backward(const AttentionTensors& tensors, const AttentionGradients& gradients,
+                         const AttentionShape& shape, const SequenceLayout& layout) const {
+  assert(gradients.dout.dtype() == tensors.qkv.dtype() && gradients.dqkv.dtype() == tensors.qkv.dtype());
+  assert(gradients.dqkv.shape() == tensors.qkv.shape() && gradients.dout.shape() == tensors.out.shape());
+  AttentionCall call = base_call(tensors, shape);
+  ScratchPool::Lease lease = scratch_->lease();
+  call.tiles = take_tiles(lease, longest(layout), shape.head_size, true);
+  for_heads(kernels_->backward, call, tensors, gradients, layout);
+}
+
+}  // namespace maestro::cpu

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/cpu/attention/attention_products.hpp"
+#include "runtime/ops/cpu/attention/attention_tiles.hpp"
+
+namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
+namespace {
+
+/// A square of query tile by key tile.
+struct Square {
+  std::int64_t q0 = 0;
+  std::int64_t rows = 0;
+  std::int64_t k0 = 0;
+  std::int64_t keys = 0;
+  std::int64_t strip = 0;
+};
+
+/// scores becomes p = exp(s - lse), dscores becomes ds = p (dp - delta); both zero at or above `visible`.
+inline void differentiate_row(float* scores, float* dscores, std::int64_t visible, std::int64_t vectors, float lse,
+                              float delta) {
+  const IVec lane = lane_numbers();
+  for (std::int64_t v = 0; v < vectors; ++v) {
+    const std::int64_t at = v * vector_width;
+    const IVec column = lane + static_cast<std::int32_t>(at);
+    const IVec seen = column < static_cast<std::int32_t>(visible);
+    const Vec p = select(seen, exp(load(scores + at) - broadcast(lse)), Vec{});
+    const Vec ds = select(seen, p * (load(dscores + at) - broadcast(delta)), Vec{});
+    store(scores + at, p);
+    store(dscores + at, ds);
+  }
+}
+
+/// p and ds of the square, and dq (queries, D) += ds k.
+void differentiate_scores(const AttentionCall& call, const Square& square) {
+  const AttentionScratch& t = call.tiles;
+  const std::int64_t padded = round_up(call.head_size, attention_padding);
+  for (std::int64_t r = 0; r < square.rows; r += square.strip) {
+    const std::int64_t height = smaller(square.strip, square.rows - r);
+    const std::int64_t columns = visible_keys(call, square.q0 + r + height - 1, square.k0, square.keys);
+    const std::int64_t vectors = (columns + vector_width - 1) / vector_width;
+    float* scores = t.scores + r * attention_key_tile;
+    float* dscores = t.dscores + r * attention_key_tile;
+    TileProduct product{.a = t.query + r * padded,
+                        .a_row = padded,
+                        .b = t.keys_tiles + square.k0 * padded,
+                        .b_step = attention_key_tile,
+                        .c = scores,
+                        .c_row = attention_key_tile,
+                        .rows = height,
+                        .vectors = vectors,
+                        .depth = call.head_size};
+    multiply(product);
+    product.a = t.dout + r * padded;
+    product.b = t.values_tiles + square.k0 * padded;
+    product.c = dscores;
+    multiply(product);
+    for (std::int64_t i = 0; i < height; ++i) {
+      differentiate_row(scores + i * attention_key_tile, dscores + i * attention_key_tile,
+                        visible_keys(call, square.q0 + r + i, square.k0, square.keys), vectors, t.row_max[r + i],
+                        t.row_sum[(r + i) * attention_padding]);
+    }
+    multiply({.a = dscores,
+              .a_row = attention_key_tile,
+              .b = t.keys + square.k0 * padded,
+              .b_step = padded,
+              .c = t.result + r * padded,
+              .c_row = padded,
+              .rows = height,
+              .vectors = padded / vector_width,
+              .depth = columns,
+              .accumulate = square.k0 > 0});
+  }
+}
+
+/// dv (keys, D) += p^T do and dk (keys, D) += ds^T q.
+void add_key_gradients(const AttentionCall& call, const Square& square) {
+  const AttentionScratch& t = call.tiles;
+  const std::int64_t padded = round_up(call.head_size, attention_padding);
+  for (std::int64_t k = 0; k < square.keys; k += square.strip) {
+    const std::int64_t first =
+        call.causal ? larger(0, square.k0 + k - square.q0) : 0;  // earlier queries see none of them
+    if (first >= square.rows) return;
+    TileProduct product{.a = t.scores + first * attention_key_tile + k,
+                        .a_row = 1,
+                        .a_step = attention_key_tile,
+                        .b = t.dout + first * padded,
+                        .b_step = padded,
+                        .c = t.dvalues + (square.k0 + k) * padded,
+                        .c_row = padded,
+                        .rows = smaller(square.strip, square.keys - k),
+                        .vectors = padded / vector_width,
+                        .depth = square.rows - first,
+                        .accumulate = true};
+    multiply(product);
+    product.a = t.dscores + first * attention_key_tile + k;
+    product.b = t.query + first * padded;
+    product.c = t.dkeys + (square.k0 + k) * padded;
+    multiply(product);
+  }
+}
+
+/// Query and output gradient rows of the tile, their log-sum-exp, and delta = do . o.
+void read_query_tile(const AttentionCall& call, std::int64_t head, std::int64_t q0, std::int64_t rows) {
+  const AttentionScratch& t = call.tiles;
+  const std::int64_t size = call.head_size;
+  const std::int64_t padded = round_up(size, attention_padding);
+  const float scale = 1.0F / square_root(static_cast<float>(size));
+  const HeadRows queries = query_rows(call, call.qkv, head);
+  const HeadRows outs = out_rows(call, call.out, head);
+  const HeadRows douts = out_rows(call, call.dout, head);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* dout = t.dout + r * padded;
+    float* query = t.query + r * padded;
+    read_row(outs, q0 + r, size, 1.0F, query);  // for delta only; the query follows
+    read_row(douts, q0 + r, size, 1.0F, dout);
+    for (std::int64_t i = size; i < padded; ++i) query[i] = dout[i] = 0;
+    Vec delta{};
+    for (std::int64_t i = 0; i < padded; i += vector_width) delta += load(query + i) * load(dout + i);
+    t.row_sum[r * attention_padding] = reduce_sum(delta);
+    t.row_max[r] = call.lse[(q0 + r) * call.heads + head];
+    read_row(queries, q0 + r, size, scale, query);
+  }
+}
+
+void differentiate_query_tile(const AttentionCall& call, std::int64_t head, std::int64_t q0) {
+  const AttentionScratch& t = call.tiles;
+  const std::int64_t padded = round_up(call.head_size, attention_padding);
+  const std::int64_t rows = smaller(attention_query_tile, call.length - q0);
+  read_query_tile(call, head, q0, rows);
+  const std::int64_t end = call.causal ? q0 + rows : call.length;
+  for (std::int64_t k0 = 0; k0 < end; k0 += attention_key_tile) {
+    const std::int64_t keys = smaller(attention_key_tile, call.length - k0);
+    const Square square{q0, rows, k0, keys, strip_rows(call, q0, k0, keys)};
+    differentiate_scores(call, square);
+    add_key_gradients(call, square);
+  }
+  const float scale = 1.0F / square_root(static_cast<float>(call.head_size));
+  const HeadRows dqueries = query_rows(call, call.dqkv, head);
+  for (std::int64_t r = 0; r < rows; ++r) write_row(dqueries, q0 + r, call.head_size, scale, t.result + r * padded);
+}
+
+}  // namespace
+
+void attention_backward(const AttentionCall& call);
+
+void attention_backward(const AttentionCall& call) {
+  const AttentionScratch& t = call.tiles;
+  const std::int64_t padded = round_up(call.head_size, attention_padding);
+  pack_rows(key_rows(call, call.qkv), call.length, call.head_size, t.keys);
+  pack_transposed(t.keys, call.length, call.head_size, t.keys_tiles);
+  pack_rows(value_rows(call, call.qkv), call.length, call.head_size, t.values);
+  pack_transposed(t.values, call.length, call.head_size, t.values_tiles);
+  for (std::int64_t i = 0; i < call.length * padded; ++i) t.dkeys[i] = t.dvalues[i] = 0;
+  const std::int64_t shared_by = call.heads / call.kv_heads;
+  for (std::int64_t i = 0; i < shared_by; ++i) {
+    for (std::int64_t q0 = 0; q0 < call.length; q0 += attention_query_tile) {
+      differentiate_query_tile(call, call.kv_head * shared_by + i, q0);
+    }
+  }
+  for (std::int64_t row = 0; row < call.length; ++row) {
+    write_row(key_rows(call, call.dqkv), row, call.head_size, 1.0F, t.dkeys + row * padded);
+    write_row(value_rows(call, call.dqkv), row, call.head_size, 1.0F, t.dvalues + row * padded);
+  }
+}
+
+}  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/cpu/attention/attention_products.hpp"
+#include "runtime/ops/cpu/attention/attention_tiles.hpp"
+
+namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
+namespace {
+
+constexpr float lowest = -3.0e38F;
+
+/// Queries [q0 + r, + rows) against the keys of one tile; at most vector_width rows.
+struct RowGroup {
+  std::int64_t q0 = 0;
+  std::int64_t r = 0;
+  std::int64_t rows = 0;
+  std::int64_t k0 = 0;
+  std::int64_t keys = 0;
+  std::int64_t vectors = 0;  ///< of scores that were computed, masked ones included
+};
+
+/// Scores with what lies at or above `visible` replaced, so that its exponential is exactly zero.
+MAESTRO_INLINE Vec masked_scores(const float* scores, std::int64_t at, std::int64_t visible) {
+  if (at + vector_width <= visible) return load(scores + at);
+  const IVec column = lane_numbers() + static_cast<std::int32_t>(at);
+  return select(column < static_cast<std::int32_t>(visible), load(scores + at), broadcast(lowest));
+}
+
+/// Moves row_max to the maxima including this tile and writes what earlier sums must be multiplied with to `factors`.
+/// The maxima of all rows are found together: a transposed square costs less than one reduction per row.
+inline void update_maxima(const AttentionCall& call, const RowGroup& group, float* factors) {
+  float* row_max = call.tiles.row_max + group.r;
+  Vec tops[vector_width];
+  for (Vec& top : tops) top = broadcast(lowest);
+  for (std::int64_t i = 0; i < group.rows; ++i) {
+    const float* scores = call.tiles.scores + (group.r + i) * attention_key_tile;
+    const std::int64_t visible = visible_keys(call, group.q0 + group.r + i, group.k0, group.keys);
+    for (std::int64_t v = 0; v < group.vectors; ++v) {
+      tops[i] = maximum(tops[i], masked_scores(scores, v * vector_width, visible));
+    }
+  }
+  transpose(tops);
+  const Vec before = load(row_max);
+  Vec max = before;
+  for (const Vec& top : tops) max = maximum(max, top);
+  store(row_max, max);
+  store(factors, exp(before - max));
+}
+
+/// Turns a row of scores into exp(score - max) and adds them to the row's sum, after multiplying that with `factor`.
+inline void exponentiate_row(const AttentionCall& call, const RowGroup& group, std::int64_t row, float factor) {
+  float* scores = call.tiles.scores + row * attention_key_tile;
+  float* sum = call.tiles.row_sum + row * attention_padding;
+  const std::int64_t visible = visible_keys(call, group.q0 + row, group.k0, group.keys);
+  const Vec max = broadcast(call.tiles.row_max[row]);
+  Vec total = load(sum) * broadcast(factor);
+  for (std::int64_t v = 0; v < group.vectors; ++v) {
+    const Vec p = exp(masked_scores(scores, v * vector_width, visible) - max);
+    store(scores + v * vector_width, p);
+    total += p;
+  }
+  store(sum, total);
+}
+
+inline void scale_row(float* row, std::int64_t size, float factor) {
+  for (std::int64_t i = 0; i < size; i += vector_width) store(row + i, load(row + i) * broadcast(factor));
+}
+
+/// Online softmax of a group of rows: scores become exponentials, sums and results so far are scaled to the new maxima.
+inline void softmax_group(const AttentionCall& call, const RowGroup& group) {
+  const std::int64_t padded = round_up(call.head_size, attention_padding);
+  float factors[vector_width];
+  update_maxima(call, group, factors);
+  for (std::int64_t i = 0; i < group.rows; ++i) {
+    const std::int64_t row = group.r + i;
+    exponentiate_row(call, group, row, factors[i]);
+    if (factors[i] != 1.0F && group.k0 > 0) scale_row(call.tiles.result + row * padded, padded, factors[i]);
+  }
+}
+
+/// Adds the keys of one tile to the queries [q0, q0 + rows).
+void add_key_tile(const AttentionCall& call, std::int64_t q0, std::int64_t rows, std::int64_t k0) {
+  const AttentionScratch& t = call.tiles;
+  const std::int64_t padded = round_up(call.head_size, attention_padding);
+  const std::int64_t keys = smaller(attention_key_tile, call.length - k0);
+  const std::int64_t strip = strip_rows(call, q0, k0, keys);
+  for (std::int64_t r = 0; r < rows; r += strip) {
+    const std::int64_t height = smaller(strip, rows - r);
+    const std::int64_t columns = visible_keys(call, q0 + r + height - 1, k0, keys);
+    const std::int64_t vectors = (columns + vector_width - 1) / vector_width;
+    float* scores = t.scores + r * attention_key_tile;
+    multiply({.a = t.query + r * padded,
+              .a_row = padded,
+              .b = t.keys_tiles + k0 * padded,
+              .b_step = attention_key_tile,
+              .c = scores,
+              .c_row = attention_key_tile,
+              .rows = height,
+              .vectors = vectors,
+              .depth = call.head_size});
+    for (std::int64_t i = 0; i < height; i += vector_width) {
+      softmax_group(call, {q0, r + i, smaller(vector_width, height - i), k0, keys, vectors});
+    }
+    multiply({.a = scores,
+              .a_row = attention_key_tile,
+              .b = t.values + k0 * padded,
+              .b_step = padded,
+              .c = t.result + r * padded,
+              .c_row = padded,
+              .rows = height,
+              .vectors = padded / vector_width,
+              .depth = columns,
+              .accumulate = k0 > 0});
+  }
+}
+
+void attend_query_tile(const AttentionCall& call, std::int64_t head, std::int64_t q0) {
+  const AttentionScratch& t = call.tiles;
+  const std::int64_t padded = round_up(call.head_size, attention_padding);
+  const std::int64_t rows = smaller(attention_query_tile, call.length - q0);
+  const float scale = 1.0F / square_root(static_cast<float>(call.head_size));
+  const HeadRows queries = query_rows(call, call.qkv, head);
+  for (std::int64_t r = 0; r < attention_query_tile; ++r) t.row_max[r] = lowest;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    read_row(queries, q0 + r, call.head_size, scale, t.query + r * padded);
+    for (std::int64_t i = 0; i < attention_padding; ++i) t.row_sum[r * attention_padding + i] = 0;
+  }
+  const std::int64_t end = call.causal ? q0 + rows : call.length;
+  for (std::int64_t k0 = 0; k0 < end; k0 += attention_key_tile) add_key_tile(call, q0, rows, k0);
+  const HeadRows outs = out_rows(call, call.out, head);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float sum = reduce_sum(load(t.row_sum + r * attention_padding));
+    write_row(outs, q0 + r, call.head_size, 1.0F / sum, t.result + r * padded);
+    call.lse[(q0 + r) * call.heads + head] = t.row_max[r] + __builtin_logf(sum);
+  }
+}
+
+}  // namespace
+
+void attention_backward(const AttentionCall& call);  // attention_backward_kernel.cpp
+
+void attention_forward(const AttentionCall& call) {
+  const AttentionScratch& t = call.tiles;
+  pack_rows(key_rows(call, call.qkv), call.length, call.head_size, t.keys);
+  pack_transposed(t.keys, call.length, call.head_size, t.keys_tiles);
+  pack_rows(value_rows(call, call.qkv), call.length, call.head_size, t.values);
+  const std::int64_t shared_by = call.heads / call.kv_heads;
+  for (std::int64_t i = 0; i < shared_by; ++i) {
+    for (std::int64_t q0 = 0; q0 < call.length; q0 += attention_query_tile) {
+      attend_query_tile(call, call.kv_head * shared_by + i, q0);
+    }
+  }
+}
+
+const AttentionKernels attention_kernels = {attention_forward, attention_backward};
+
+}  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The losses of one row (token), scanned in segments of the vocabulary: pure arithmetic, no matrix products, no memory.
+//
+// Order of calls per row: begin, scan every segment, normalise, then (if needs_mixture()) mix every segment, then
+// finish, then gradient of any segment. How a row is cut into segments changes only the grouping of f32 partial sums.
+// Columns behind the shared vocabulary are the rest: they are in the softmax of the cross-entropy, and p and q are over
+// the other columns alone.
+//
+// Values: distillation_options.hpp. Derivatives with respect to z / T:
+//   forward_kl  q - p                                      (Hinton et al. 2015, eq. 2)
+//   reverse_kl  q (log q - log p - KL(q || p))
+//   js          (1 - beta) q (log q - log m - KL(q || m))
+// each times alpha T^2 scale / T, plus (1 - alpha) scale (softmax(z) - onehot(target)).
+//
+// Top-k teacher (boundary = top_k): p is the softmax of the k values / T and zero elsewhere; q spans the vocabulary.
+//   forward_kl  sums over the k tokens. js: tokens outside contribute q log(1 / (1 - beta)) to KL(q || m).
+//   reverse_kl  is infinite, since p is zero outside; validate() rejects it. teacher_ce is not known and stays 0.
+// Without any of the k tokens in the shared vocabulary the divergence and the gradient are no numbers.
+#pragma once
+
+#include <span>
+
+#include "runtime/ops/cpu/losses/distillation_kernels.hpp"
+#include "runtime/ops/distillation_options.hpp"
+
+namespace maestro::cpu {
+
+struct LossTerms {
+  enum class Teacher : std::uint8_t { none, dense, top_k };
+  Teacher teacher = Teacher::none;
+  Divergence divergence = Divergence::forward_kl;
+  double temperature = 1;
+  double alpha = 0;  ///< weight of the divergence; 0 without a teacher
+  double beta = 0.5;
+  double scale = 1;
+};
+
+/// A token that the teacher named in its top k.
+struct SupportToken {
+  std::int32_t column = 0;
+  float p = 0;
+  float log_p = 0;
+  float z = 0;  ///< the student's logit, gathered while scanning
+};
+
+/// What is known of a row; trivially copyable, so that a block of rows lives in scratch memory.
+struct RowState {
+  std::int32_t target = 0;
+  float z_max = 0;
+  float u_max = 0;
+  float rest_max = 0;
+  float z_target = 0;
+  float u_target = 0;
+  double rest_one = 0;  ///< sum of exp(z - rest_max) over the rest
+  double z_t = 0;
+  double z_one = 0;
+  double u_t = 0;
+  double u_one = 0;
+  double cross = 0;
+  double log_one = 0;  ///< log of the sum of exp(z - z_max) over all columns; valid after normalise()
+  double mixture_teacher = 0;
+  double mixture_student = 0;
+  double divergence = 0;          ///< valid after finish()
+  double student_divergence = 0;  ///< KL(q || p) or KL(q || m), for the gradient
+  Normaliser z;
+  Normaliser u;
+  std::span<SupportToken> support;
+};
+
+/// Immutable; thread-safe.
+class RowLoss {
+ public:
+  RowLoss(const LossKernels& kernels, const LossTerms& terms);
+
+  /// Columns [first, first + segment.count) of a row.
+  struct Columns {
+    RowSegment segment;
+    std::int64_t first = 0;
+  };
+
+  [[nodiscard]] bool needs_mixture() const { return dense() && mixing_; }
+  /// `support` (top_k only) has its columns set; values[i] is the teacher's logit of support[i].
+  void begin(RowState& row, std::int32_t target, std::span<SupportToken> support, const float* values) const;
+  void scan(RowState& row, const Columns& columns) const;
+  /// `segment` is of the rest; its u is not looked at.
+  void scan_rest(RowState& row, const RowSegment& segment) const;
+  /// Moves what was scanned so far to maxima that are no smaller, such as those of other ranks' tokens too.
+  void move_maxima(RowState& row, float z_max, float u_max) const;
+  static void move_rest(RowState& row, float rest_max);
+  void normalise(RowState& row) const;
+  void mix(RowState& row, const Columns& columns) const;
+  /// Adds the row to ce, kl, teacher_ce and tokens of `sums`; total is the caller's.
+  void finish(RowState& row, LossSums& sums) const;
+  /// d(scale * total) / dz of the columns, overwriting dz, which may be columns.segment.z.
+  void gradient(const RowState& row, const Columns& columns, float* dz) const;
+  /// The same of columns of the rest.
+  void rest_gradient(const RowState& row, const RowSegment& segment, float* dz) const;
+
+ private:
+  [[nodiscard]] bool dense() const { return terms_.teacher == LossTerms::Teacher::dense; }
+  [[nodiscard]] CrossTerm cross_term() const;
+  [[nodiscard]] double dense_divergence(RowState& row) const;
+  [[nodiscard]] double support_divergence(RowState& row) const;
+  [[nodiscard]] double log_q(const RowState& row, const SupportToken& token) const;
+  [[nodiscard]] double log_m(double p, double q) const;
+  void correct_support(const RowState& row, const Columns& columns, float* dz) const;
+
+  const LossKernels* kernels_;
+  LossTerms terms_;
+  float inverse_t_ = 1;
+  bool mixing_ = false;  // js with 0 < beta < 1; at the ends js is zero
+};
+
+}  // namespace maestro::cpu

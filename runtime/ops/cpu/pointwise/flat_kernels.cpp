@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/cpu/pointwise/flat_kernels.hpp"
+
+#include "runtime/ops/cpu/vector_math.hpp"
+
+namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
+namespace {
+
+void adamw(const AdamWCall& call) {
+  for_vectors(call.count, [c = call](std::int64_t i, auto part) {
+    Vec value = part.load(c.value + i);
+    Vec mean = part.load(c.mean + i);
+    Vec variance = part.load(c.variance + i);
+    c.step.template update<VectorMath>(value, part.load(c.gradient + i), mean, variance);
+    part.store(c.value + i, value);
+    part.store(c.mean + i, mean);
+    part.store(c.variance + i, variance);
+    part.store(c.gradient + i, Vec{});
+  });
+}
+
+using DVec = double __attribute__((vector_size(8 * vector_width)));
+
+/// By reference: a vector wider than the CPU's has no fixed way to be returned.
+MAESTRO_INLINE void add_squares(DVec& sum, Vec value) {
+  const DVec wide = __builtin_convertvector(value, DVec);
+  sum += wide * wide;
+}
+
+double sum_of_squares(const float* values, std::int64_t count) {
+  DVec sum[2] = {};
+  std::int64_t i = 0;
+  for (; i + 2 * vector_width <= count; i += 2 * vector_width) {
+    add_squares(sum[0], load(values + i));
+    add_squares(sum[1], load(values + i + vector_width));
+  }
+  for (; i + vector_width <= count; i += vector_width) add_squares(sum[0], load(values + i));
+  if (i < count) add_squares(sum[1], load_part(values + i, count - i));
+  const DVec both = sum[0] + sum[1];
+  double total = 0;
+  for (int lane = 0; lane < vector_width; ++lane) total += both[lane];
+  return total;
+}
+
+}  // namespace
+
+const FlatKernels flat_kernels = {adamw, sum_of_squares};
+
+}  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

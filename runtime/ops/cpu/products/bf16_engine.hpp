@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of bf16 operands by the CPU's own bf16 dot products, through oneDNN's matmul primitive.
+//
+// A primitive is compiled for one set of sizes. So that a varying number of rows does not compile ever new ones,
+// products are cut into blocks of 512 rows, one of a smaller multiple of 64, and a last one padded with zero rows to a
+// multiple of 16: at most eleven primitives per weight and use, after which nothing is compiled any more.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "runtime/ops/cpu/products/product_engine.hpp"
+#include "runtime/ops/cpu/scratch.hpp"
+
+namespace maestro::cpu {
+
+class Bf16Engine final : public ProductEngine {
+ public:
+  /// `scratch` must outlive the engine.
+  explicit Bf16Engine(ScratchPool& scratch);
+
+  [[nodiscard]] std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
+                                                  std::unique_ptr<PackedPanel> reuse) const override;
+  void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out, const Epilogue& epilogue) const override;
+  void add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const override;
+
+  /// Sizes and finish of one compiled product.
+  struct Key {
+    enum class Kind : std::uint8_t { packed, outer };
+    Kind kind = Kind::packed;
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    std::int64_t in_stride = 0;
+    std::int64_t out_stride = 0;
+    DType out = DType::bf16;
+    bool bias = false;
+    Activation activation = Activation::none;
+    bool accumulate = false;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  /// Compiled products so far.
+  [[nodiscard]] std::size_t primitives() const;
+
+ private:
+  struct Operands {
+    const void* in = nullptr;
+    const void* right = nullptr;
+    void* out = nullptr;
+    const float* bias = nullptr;
+  };
+  struct Product {
+    dnnl::matmul::primitive_desc description;
+    dnnl::matmul primitive;
+  };
+  [[nodiscard]] Product compile(const Key& key, const dnnl::memory::desc& right) const;
+  /// The compiled product, from the cache or new; `right` is a function of the sizes. References stay valid: the cache
+  /// only grows.
+  [[nodiscard]] const Product& product(const Key& key, const dnnl::memory::desc& right) const;
+  void run(const Key& key, const dnnl::memory::desc& right, const Operands& operands,
+           ScratchPool::Lease& scratch) const;
+
+  ScratchPool& scratch_;
+  dnnl::engine engine_;
+  mutable std::mutex mutex_;  // guards products_
+  mutable std::map<Key, Product> products_;
+};
+
+}  // namespace maestro::cpu

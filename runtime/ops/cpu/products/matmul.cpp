@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/cpu/products/matmul.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+#include "runtime/ops/cpu/products/bf16_engine.hpp"
+#include "runtime/ops/cpu/products/sgemm_engine.hpp"
+
+namespace maestro::cpu {
+
+namespace {
+
+std::int64_t divide_up(std::int64_t value, std::int64_t by) {
+  return (value + by - 1) / by;
+}
+
+/// Equal panels, rounded up to an odd multiple of 64.
+std::int64_t panel_width(std::int64_t rows) {
+  const std::int64_t blocks = divide_up(divide_up(rows, divide_up(rows, widest_panel)), 64);
+  return (blocks % 2 == 0 ? blocks + 1 : blocks) * 64;
+}
+
+const CpuPackedWeight& own(const PackedWeight& weight, [[maybe_unused]] PackFor use) {
+  const auto& packed = static_cast<const CpuPackedWeight&>(weight);
+  assert(packed.use() == use);
+  return packed;
+}
+
+}  // namespace
+
+CpuPackedWeight::CpuPackedWeight(std::int64_t rows, std::int64_t columns, DType compute, PackFor use)
+    : rows_(rows),
+      columns_(columns),
+      compute_(compute),
+      use_(use),
+      panel_rows_(panel_width(rows)),
+      panels_(static_cast<std::size_t>(divide_up(rows, panel_rows_))) {
+  assert(rows > 0 && columns > 0);
+}
+
+std::size_t CpuPackedWeight::bytes() const {
+  std::size_t sum = 0;
+  for (const auto& panel : panels_) sum += panel->bytes();
+  return sum;
+}
+
+PanelRange CpuPackedWeight::range(int panel) const {
+  assert(panel >= 0 && panel < panels());
+  const std::int64_t first = panel * panel_rows_;
+  return {first, std::min(panel_rows_, rows_ - first)};
+}
+
+int panels(const PackedWeight& weight) {
+  return static_cast<const CpuPackedWeight&>(weight).panels();
+}
+PanelRange panel(const PackedWeight& weight, int index) {
+  return static_cast<const CpuPackedWeight&>(weight).range(index);
+}
+
+MatrixProducts::MatrixProducts(Isa isa, Bf16Products bf16, ScratchPool& scratch)
+    : kernels_(matrix_kernels(isa)), f32_(std::make_unique<SgemmEngine>(isa, false, scratch)) {
+  if (bf16 == Bf16Products::native) {
+    bf16_ = std::make_unique<Bf16Engine>(scratch);
+  } else {
+    bf16_ = std::make_unique<SgemmEngine>(isa, true, scratch);
+  }
+}
+
+const ProductEngine& MatrixProducts::engine(DType compute) const {
+  assert(compute == DType::f32 || compute == DType::bf16);
+  return compute == DType::bf16 ? *bf16_ : *f32_;
+}
+
+std::unique_ptr<PackedWeight> MatrixProducts::pack(const Tensor& w, DType compute, PackFor use,
+                                                   std::unique_ptr<PackedWeight> reuse) const {
+  std::unique_ptr<CpuPackedWeight> packed(static_cast<CpuPackedWeight*>(reuse.release()));
+  const bool fits = packed != nullptr && packed->rows() == w.rows() && packed->columns() == w.columns() &&
+                    packed->compute() == compute && packed->use() == use;
+  if (!fits) packed = std::make_unique<CpuPackedWeight>(w.rows(), w.columns(), compute, use);
+  for (int index = 0; index < packed->panels(); ++index) {
+    const PanelRange range = packed->range(index);
+    packed->slot(index) =
+        engine(compute).pack(w.row_slice(range.first, range.count), use, std::move(packed->slot(index)));
+  }
+  return packed;
+}
+
+void MatrixProducts::linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
+                            Activation activation) const {
+  const CpuPackedWeight& weight = own(w, PackFor::forward);
+  assert(x.columns() == weight.columns() && y.columns() == weight.rows() && x.rows() == y.rows());
+  if (x.rows() == 0) return;
+  for (int index = 0; index < weight.panels(); ++index) {
+    const PanelRange range = weight.range(index);
+    const float* panel_bias = bias.defined() ? bias.data<float>() + range.first : nullptr;
+    engine(weight.compute())
+        .multiply(Matrix::of(x), weight.panel(index), Matrix::columns_of(y, range.first, range.count),
+                  {.bias = panel_bias, .activation = activation});
+  }
+}
+
+void MatrixProducts::linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx,
+                                           bool accumulate) const {
+  const CpuPackedWeight& weight = own(w, PackFor::backward_input);
+  assert(dy.columns() == weight.rows() && dx.columns() == weight.columns() && dx.rows() == dy.rows());
+  if (dy.rows() == 0) return;
+  for (int index = 0; index < weight.panels(); ++index) {
+    const PanelRange range = weight.range(index);
+    engine(weight.compute())
+        .multiply(Matrix::columns_of(dy, range.first, range.count), weight.panel(index), Matrix::of(dx),
+                  {.accumulate = accumulate || index > 0});
+  }
+}
+
+void MatrixProducts::linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw,
+                                            const Tensor& dbias) const {
+  assert(dy.dtype() == x.dtype() && dw.dtype() == DType::f32 && dy.rows() == x.rows());
+  assert(dw.rows() == dy.columns() && dw.columns() == x.columns());
+  if (dy.rows() == 0) return;
+  engine(x.dtype()).add_outer_products(dy, x, dw);
+  if (!dbias.defined()) return;
+  kernels_.add_column_sums({dy.raw(), dy.dtype() == DType::bf16}, dy.rows(), dy.columns(), dbias.data<float>());
+}
+
+void MatrixProducts::linear_panel(const Tensor& x, const PackedWeight& w, int panel, const Tensor& y) const {
+  const CpuPackedWeight& weight = own(w, PackFor::forward);
+  if (x.rows() == 0) return;
+  engine(weight.compute()).multiply(Matrix::of(x), weight.panel(panel), Matrix::of(y), {});
+}
+
+void MatrixProducts::linear_backward_input_panel(const Tensor& dy, const PackedWeight& w, int panel, const Tensor& dx,
+                                                 bool accumulate) const {
+  const CpuPackedWeight& weight = own(w, PackFor::backward_input);
+  if (dy.rows() == 0) return;
+  engine(weight.compute()).multiply(Matrix::of(dy), weight.panel(panel), Matrix::of(dx), {.accumulate = accumulate});
+}
+
+}  // namespace maestro::cpu

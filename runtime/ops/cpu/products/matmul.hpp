@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products of the CPU backend, on the calling thread alone. Shapes as in operator_table.hpp: x (M, K),
+// w (N, K), y (M, N).
+//
+// Two engines:
+// - f32 arithmetic by oneDNN's sgemm, for f32 and, with operands widened block by block, for bf16. Measured on a
+// Sapphire
+//   Rapids core whose fused multiply-adds peak at 228 GFLOP/s: 195-224 GFLOP/s for y and dx, 170-220 for dw, at any M
+//   from 64 up. oneDNN's matmul primitive with its own blocked weights reached 190-215, and 57-87 for dw where rows of
+//   x lie a multiple of 4 KiB apart; it also needs one compiled primitive per M, and M changes with every packed
+//   micro-batch.
+// - bf16 dot products by oneDNN's matmul primitive, where they are faster (Bf16Products::native).
+// Both round operands to bf16 in bf16 products and accumulate in f32.
+//
+// A weight is cut along N into panels of at most `widest_panel` rows, so that the fused losses can walk a vocabulary in
+// chunks; most weights have one panel.
+//
+// Thread-safety: all functions may be called from several threads at once.
+// Errors: shapes and dtypes are asserted. A refusal by oneDNN itself throws JobError(internal) naming the product.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/ops/cpu/isa.hpp"
+#include "runtime/ops/cpu/products/matrix_kernels.hpp"
+#include "runtime/ops/cpu/products/product_engine.hpp"
+#include "runtime/ops/cpu/scratch.hpp"
+
+namespace maestro::cpu {
+
+/// An odd multiple of 64, like every panel width but the last: rows of a block (M, panel) then do not lie a multiple of
+/// 4 KiB apart, which would map them to the same few cache sets.
+inline constexpr std::int64_t widest_panel = 4032;
+
+/// Rows [first, first + count) of a weight.
+struct PanelRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+class CpuPackedWeight final : public PackedWeight {
+ public:
+  CpuPackedWeight(std::int64_t rows, std::int64_t columns, DType compute, PackFor use);
+  [[nodiscard]] std::size_t bytes() const override;
+  [[nodiscard]] std::int64_t rows() const { return rows_; }        ///< N
+  [[nodiscard]] std::int64_t columns() const { return columns_; }  ///< K
+  [[nodiscard]] DType compute() const { return compute_; }
+  [[nodiscard]] PackFor use() const { return use_; }
+  [[nodiscard]] int panels() const { return static_cast<int>(panels_.size()); }
+  [[nodiscard]] PanelRange range(int panel) const;
+  [[nodiscard]] const PackedPanel& panel(int index) const { return *panels_[static_cast<std::size_t>(index)]; }
+  /// The engine's part of a panel, to be replaced on repacking.
+  [[nodiscard]] std::unique_ptr<PackedPanel>& slot(int index) { return panels_[static_cast<std::size_t>(index)]; }
+
+ private:
+  std::int64_t rows_;
+  std::int64_t columns_;
+  DType compute_;
+  PackFor use_;
+  std::int64_t panel_rows_;
+  std::vector<std::unique_ptr<PackedPanel>> panels_;
+};
+
+/// Panels of a weight packed by this backend, and the rows of each.
+[[nodiscard]] int panels(const PackedWeight& weight);
+[[nodiscard]] PanelRange panel(const PackedWeight& weight, int index);
+
+class MatrixProducts {
+ public:
+  /// `scratch` must outlive this object.
+  MatrixProducts(Isa isa, Bf16Products bf16, ScratchPool& scratch);
+
+  /// See OperatorTable. `reuse` is taken over when shape, compute and use agree.
+  [[nodiscard]] std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
+                                                   std::unique_ptr<PackedWeight> reuse) const;
+  void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y, Activation activation) const;
+  void linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx, bool accumulate) const;
+  void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) const;
+
+  /// y (M, count) f32 or act = x (M, K) * w[panel]^T; `w` packed forward.
+  void linear_panel(const Tensor& x, const PackedWeight& w, int panel, const Tensor& y) const;
+  /// dx (M, K) (+)= dy (M, count) act * w[panel]; `w` packed for backward_input.
+  void linear_backward_input_panel(const Tensor& dy, const PackedWeight& w, int panel, const Tensor& dx,
+                                   bool accumulate) const;
+  // The weight gradient of a panel is linear_backward_weight into dw.row_slice(range.first, range.count).
+
+ private:
+  [[nodiscard]] const ProductEngine& engine(DType compute) const;
+  const MatrixKernels& kernels_;
+  std::unique_ptr<ProductEngine> f32_;
+  std::unique_ptr<ProductEngine> bf16_;
+};
+
+}  // namespace maestro::cpu

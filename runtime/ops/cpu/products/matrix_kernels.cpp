@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/cpu/products/matrix_kernels.hpp"
+
+#include "runtime/ops/cpu/storage.hpp"
+#include "runtime/ops/cpu/vector_math.hpp"
+
+namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
+namespace {
+
+MAESTRO_INLINE Vec rounded(Vec value) {
+  HalfVec bits;
+  store_bf16(reinterpret_cast<std::uint16_t*>(&bits), value);
+  return load_bf16(reinterpret_cast<const std::uint16_t*>(&bits));
+}
+
+void transpose_part(const TransposeCall& call, std::int64_t first_row, std::int64_t first_column, std::int64_t rows,
+                    std::int64_t columns) {
+  for (std::int64_t i = first_row; i < first_row + rows; ++i) {
+    for (std::int64_t j = first_column; j < first_column + columns; ++j) {
+      const float value = call.from[i * call.from_stride + j];
+      call.to[j * call.to_stride + i] = call.round_to_bf16 ? from_bf16(to_bf16(value)) : value;
+    }
+  }
+}
+
+void transpose_whole(const TransposeCall& call, std::int64_t row, std::int64_t column) {
+  Vec square[vector_width];
+  for (int i = 0; i < vector_width; ++i) {
+    const Vec value = load(call.from + (row + i) * call.from_stride + column);
+    square[i] = call.round_to_bf16 ? rounded(value) : value;
+  }
+  transpose(square);
+  for (int i = 0; i < vector_width; ++i) store(call.to + (column + i) * call.to_stride + row, square[i]);
+}
+
+void transpose_matrix(const TransposeCall& call) {
+  const std::int64_t whole_rows = call.rows / vector_width * vector_width;
+  const std::int64_t whole_columns = call.columns / vector_width * vector_width;
+  for (std::int64_t column = 0; column < whole_columns; column += vector_width) {
+    for (std::int64_t row = 0; row < whole_rows; row += vector_width) transpose_whole(call, row, column);
+  }
+  transpose_part(call, 0, whole_columns, whole_rows, call.columns - whole_columns);
+  transpose_part(call, whole_rows, 0, call.rows - whole_rows, call.columns);
+}
+
+void round_to_bf16(const float* from, float* to, std::int64_t count) {
+  for_vectors(count, [=](std::int64_t i, auto part) { part.store(to + i, rounded(part.load(from + i))); });
+}
+
+template <bool Bias, bool WithGelu, bool Accumulate, class T>
+void finish_rows(const EpilogueCall& call, T* to) {
+  for (std::int64_t row = 0; row < call.rows; ++row) {
+    const float* from = call.from + row * call.from_stride;
+    T* out = to + row * call.to_stride;
+    const float* bias = call.bias;
+    for_vectors(call.columns, [=](std::int64_t i, auto part) {
+      Vec value = part.load(from + i);
+      if constexpr (Bias) value += part.load(bias + i);
+      if constexpr (WithGelu) value = Gelu::value(value);
+      if constexpr (Accumulate) value += part.load(out + i);
+      part.store(out + i, value);
+    });
+  }
+}
+
+template <bool Bias, class T>
+void choose_activation(const EpilogueCall& call, T* to) {
+  if (call.gelu) return finish_rows<Bias, true, false>(call, to);
+  if (call.accumulate) return finish_rows<Bias, false, true>(call, to);
+  finish_rows<Bias, false, false>(call, to);
+}
+
+void epilogue(const EpilogueCall& call) {
+  typed(call.to, [&](auto* to) {
+    if (call.bias != nullptr) return choose_activation<true>(call, to);
+    choose_activation<false>(call, to);
+  });
+}
+
+/// One strip of up to four vectors of columns, so that its sums stay in registers over all rows.
+template <int Vectors, class T>
+void sum_strip(const T* x, std::int64_t rows, std::int64_t stride, float* sums) {
+  Vec total[Vectors];
+  for (int v = 0; v < Vectors; ++v) total[v] = load(sums + v * vector_width);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (int v = 0; v < Vectors; ++v) total[v] += load(x + row * stride + v * vector_width);
+  }
+  for (int v = 0; v < Vectors; ++v) store(sums + v * vector_width, total[v]);
+}
+
+template <class T>
+void sum_last_columns(const T* x, std::int64_t rows, std::int64_t stride, std::int64_t count, float* sums) {
+  Vec total = load_part(sums, count);
+  for (std::int64_t row = 0; row < rows; ++row) total += load_part(x + row * stride, count);
+  store_part(sums, total, count);
+}
+
+void add_column_sums(In x, std::int64_t rows, std::int64_t columns, float* sums) {
+  typed(x, [&](const auto* in) {
+    std::int64_t column = 0;
+    for (; column + 4 * vector_width <= columns; column += 4 * vector_width) {
+      sum_strip<4>(in + column, rows, columns, sums + column);
+    }
+    for (; column + vector_width <= columns; column += vector_width) {
+      sum_strip<1>(in + column, rows, columns, sums + column);
+    }
+    if (column < columns) sum_last_columns(in + column, rows, columns, columns - column, sums + column);
+  });
+}
+
+}  // namespace
+
+const MatrixKernels matrix_kernels = {transpose_matrix, round_to_bf16, epilogue, add_column_sums};
+
+}  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

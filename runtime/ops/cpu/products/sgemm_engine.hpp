@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products in f32 arithmetic by oneDNN's sgemm; bf16 operands are widened a block of rows at a time.
+#pragma once
+
+#include "runtime/ops/cpu/pointwise/pointwise_kernels.hpp"
+#include "runtime/ops/cpu/products/matrix_kernels.hpp"
+#include "runtime/ops/cpu/products/product_engine.hpp"
+#include "runtime/ops/cpu/scratch.hpp"
+
+namespace maestro::cpu {
+
+class SgemmEngine final : public ProductEngine {
+ public:
+  /// With `round_weights` packs hold what bf16 can represent. `scratch` must outlive the engine.
+  SgemmEngine(Isa isa, bool round_weights, ScratchPool& scratch);
+
+  [[nodiscard]] std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
+                                                  std::unique_ptr<PackedPanel> reuse) const override;
+  void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out, const Epilogue& epilogue) const override;
+  void add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const override;
+
+ private:
+  const MatrixKernels& matrix_;
+  const PointwiseKernels& pointwise_;
+  bool round_weights_;
+  ScratchPool& scratch_;
+};
+
+}  // namespace maestro::cpu

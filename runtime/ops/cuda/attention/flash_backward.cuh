@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention backward (FlashAttention-2, Dao 2023, algorithm 2) without additions between blocks: one kernel owns
+// queries and makes dq, another owns keys and makes dk and dv. Scores are recomputed in both, which costs two products
+// in seven and makes every sum's order fixed. Formulas: runtime/ops/cpu/attention/attention.hpp.
+#pragma once
+
+#include "runtime/ops/cuda/attention/flash_forward.cuh"
+
+namespace maestro::cuda {
+
+template <class T>
+struct FlashDelta {
+  const T* dout;
+  const T* out;
+  float* delta;       ///< (M, H)
+  std::int64_t rows;  ///< M H
+  std::int32_t head_size;
+};
+
+inline constexpr int delta_threads = 128;
+
+/// delta = sum over a head's columns of dout * out; a warp per row and head, which lie one after another in out.
+template <class T>
+__global__ void __launch_bounds__(delta_threads) flash_delta_kernel(FlashDelta<T> p) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * warp_count() + warp_index();
+  if (row >= p.rows) return;
+  float sum = 0;
+  for (int column = lane_index() * 2; column < p.head_size; column += 2 * warp_size) {
+    const Pack<T, 2> of_dout = load_pack<T, 2>(p.dout + row * p.head_size + column);
+    const Pack<T, 2> of_out = load_pack<T, 2>(p.out + row * p.head_size + column);
+    for (int i = 0; i < 2; ++i) sum += to_float(of_dout.values[i]) * to_float(of_out.values[i]);
+  }
+  sum = warp_sum(sum);
+  if (lane_index() == 0) p.delta[row] = sum;
+}
+
+template <class T>
+struct FlashBackward {
+  FlashProblem problem;
+  const T* qkv;
+  const T* dout;
+  const float* lse;
+  const float* delta;
+  T* dqkv;
+};
+
+/// Grid: (tile numbers, H).
+template <class T, int Width>
+__global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_kernel(FlashBackward<T> p) {
+  using Geometry = FlashGeometry<T, Width>;
+  constexpr int streamed = Geometry::streamed_backward;
+  constexpr int stride = Geometry::stride;
+  const FlashProblem& problem = p.problem;
+  const auto number = static_cast<std::int32_t>(problem.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+  const FlashTile tile = flash_tile(problem.offsets, problem.sequences, Geometry::own_rows, number);
+  if (tile.first == tile.end) return;
+  const int head = static_cast<int>(blockIdx.y);
+  const int kv_head = head / (problem.heads / problem.kv_heads);
+  const int columns = padded_columns(problem.head_size);
+
+  constexpr int streamed_tile = streamed * stride;
+  constexpr int score_fragments = streamed / mma_columns;
+  using Scores = float[score_fragments][4];
+  T* q = shared_memory<T>();
+  T* dout = q + Geometry::own_rows * stride;
+  T* k = dout + Geometry::own_rows * stride;
+  T* v = k + Geometry::stages * streamed_tile;
+  T* strip = v + Geometry::stages * streamed_tile + warp_index() * Geometry::template strip<streamed>;
+  load_tile<T, Geometry::own_rows, stride>(q, problem.query(p.qkv, head), tile.first, tile.end, problem.head_size);
+  load_tile<T, Geometry::own_rows, stride>(dout, problem.head_of_out(p.dout, head), tile.first, tile.end,
+                                           problem.head_size);
+
+  const std::int64_t first_query = tile.first + warp_index() * warp_rows;
+  float lse_log2[2];
+  float delta[2];
+  for (int half = 0; half < 2; ++half) {
+    const std::int64_t row = first_query + row_of_lane(half);
+    const bool inside = row < tile.end;
+    lse_log2[half] = inside ? p.lse[row * problem.heads + head] * log2_of_e : 0.0F;
+    delta[half] = inside ? p.delta[row * problem.heads + head] : 0.0F;
+  }
+  const float scale_log2 = problem.scale * log2_of_e;
+  float dq[Width / mma_columns][4];
+  set_zero(dq);
+  const auto load = [&](std::int64_t key, int stage) {
+    T* const k_tile = k + stage * streamed_tile;
+    T* const v_tile = v + stage * streamed_tile;
+    load_tile<T, streamed, stride>(k_tile, problem.key(p.qkv, kv_head), key, tile.stop, problem.head_size);
+    load_tile<T, streamed, stride>(v_tile, problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
+  };
+  const auto compute = [&](std::int64_t key, int stage) {
+    const T* k_tile = k + stage * streamed_tile;
+    Scores scores;
+    Scores dscores;
+    set_zero(scores);
+    set_zero(dscores);
+    multiply_rows(scores, q + warp_index() * warp_rows * stride, k_tile, stride, columns);
+    multiply_rows(dscores, dout + warp_index() * warp_rows * stride, v + stage * streamed_tile, stride, columns);
+    hide_keys(scores, first_query, key, tile.stop, problem.causal);
+    MAESTRO_UNROLL
+    for (int n = 0; n < score_fragments; ++n) {
+      MAESTRO_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const float probability = exp2f(scores[n][i] * scale_log2 - lse_log2[i / 2]);
+        dscores[n][i] = probability * (dscores[n][i] - delta[i / 2]);
+      }
+    }
+    multiply_strip(dq, dscores, k_tile, stride, columns, strip);
+  };
+  stream_tiles<Geometry::stages>(tile.begin, problem.causal ? tile.end : tile.stop, streamed, load, compute);
+  const float factor[2] = {problem.scale, problem.scale};
+  store_rows(dq, factor, problem.query(p.dqkv, head), first_query, tile.end, problem.head_size);
+}
+
+/// lse (times log2 e) and delta of rows [first, first + Rows) of one head, zeros from `stop` on.
+template <int Rows>
+__device__ __forceinline__ void load_row_values(float* lse_log2, float* delta, const float* all_lse,
+                                                const float* all_delta, const FlashProblem& problem, int head,
+                                                std::int64_t first, std::int64_t stop) {
+  for (int i = static_cast<int>(threadIdx.x); i < Rows; i += static_cast<int>(blockDim.x)) {
+    const bool inside = first + i < stop;
+    const std::int64_t place = (first + i) * problem.heads + head;
+    lse_log2[i] = inside ? all_lse[place] * log2_of_e : 0.0F;
+    delta[i] = inside ? all_delta[place] : 0.0F;
+  }
+}
+
+/// Where an accumulator of scores lies whose rows are keys and whose columns are queries.
+struct TransposedScores {
+  std::int64_t first_key;
+  std::int64_t first_query;
+  std::int64_t stop;  ///< of the sequence
+  bool causal;
+};
+/// Turns raw scores into probabilities, zero where a query does not see the key; lse_log2 by column.
+template <int S>
+__device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const TransposedScores& at, float scale_log2,
+                                                 const float* lse_log2) {
+  MAESTRO_UNROLL
+  for (int n = 0; n < S; ++n) {
+    MAESTRO_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int column = column_of_lane(n) + i % 2;
+      const std::int64_t key = at.first_key + row_of_lane(i / 2);
+      const std::int64_t query = at.first_query + column;
+      const bool hidden = query >= at.stop || (at.causal && key > query);
+      scores[n][i] = hidden ? 0.0F : exp2f(scores[n][i] * scale_log2 - lse_log2[column]);
+    }
+  }
+}
+
+/// Turns dout . v into the gradient of the score; delta by column.
+template <int S>
+__device__ __forceinline__ void to_score_gradients(float (&products)[S][4], const float (&probabilities)[S][4],
+                                                   const float* delta) {
+  MAESTRO_UNROLL
+  for (int n = 0; n < S; ++n) {
+    MAESTRO_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      products[n][i] = probabilities[n][i] * (products[n][i] - delta[column_of_lane(n) + i % 2]);
+    }
+  }
+}
+
+/// Grid: (tile numbers, G). Makes dk, dv or both: at the widest heads both do not fit into registers at once.
+template <class T, int Width, bool Keys, bool Values>
+__global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_kernel(FlashBackward<T> p) {
+  using Geometry = FlashGeometry<T, Width>;
+  constexpr int streamed = Geometry::streamed_backward;
+  constexpr int stride = Geometry::stride;
+  const FlashProblem& problem = p.problem;
+  const FlashTile tile =
+      flash_tile(problem.offsets, problem.sequences, Geometry::own_rows, static_cast<std::int32_t>(blockIdx.x));
+  if (tile.first == tile.end) return;
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const int heads_of_group = problem.heads / problem.kv_heads;
+  const int columns = padded_columns(problem.head_size);
+
+  constexpr int streamed_tile = streamed * stride;
+  constexpr int score_fragments = streamed / mma_columns;
+  using Scores = float[score_fragments][4];
+  MAESTRO_SHARED(float, lse_log2, Geometry::stages* streamed);
+  MAESTRO_SHARED(float, delta, Geometry::stages* streamed);
+  T* k = shared_memory<T>();
+  T* v = k + Geometry::own_rows * stride;
+  T* q = v + Geometry::own_rows * stride;
+  T* dout = q + Geometry::stages * streamed_tile;
+  T* strip = dout + Geometry::stages * streamed_tile + warp_index() * Geometry::template strip<streamed>;
+  load_tile<T, Geometry::own_rows, stride>(k, problem.key(p.qkv, kv_head), tile.first, tile.end, problem.head_size);
+  load_tile<T, Geometry::own_rows, stride>(v, problem.value(p.qkv, kv_head), tile.first, tile.end, problem.head_size);
+
+  const std::int64_t first_key = tile.first + warp_index() * warp_rows;
+  const float scale_log2 = problem.scale * log2_of_e;
+  constexpr int fragments = Width / mma_columns;
+  float dk[Keys ? fragments : 2][4];
+  float dv[Values ? fragments : 2][4];
+  set_zero(dk);
+  set_zero(dv);
+  for (int head = kv_head * heads_of_group; head < (kv_head + 1) * heads_of_group; ++head) {
+    const auto load = [&](std::int64_t query, int stage) {
+      T* const q_tile = q + stage * streamed_tile;
+      T* const dout_tile = dout + stage * streamed_tile;
+      load_tile<T, streamed, stride>(q_tile, problem.query(p.qkv, head), query, tile.stop, problem.head_size);
+      load_tile<T, streamed, stride>(dout_tile, problem.head_of_out(p.dout, head), query, tile.stop, problem.head_size);
+      load_row_values<streamed>(lse_log2 + stage * streamed, delta + stage * streamed, p.lse, p.delta, problem, head,
+                                query, tile.stop);
+    };
+    const auto compute = [&](std::int64_t query, int stage) {
+      const T* q_tile = q + stage * streamed_tile;
+      const T* dout_tile = dout + stage * streamed_tile;
+      Scores probabilities;  // transposed: keys along rows, queries along columns
+      set_zero(probabilities);
+      multiply_rows(probabilities, k + warp_index() * warp_rows * stride, q_tile, stride, columns);
+      to_probabilities(probabilities, {first_key, query, tile.stop, problem.causal}, scale_log2,
+                       lse_log2 + stage * streamed);
+      if constexpr (Values) multiply_strip(dv, probabilities, dout_tile, stride, columns, strip);
+      if constexpr (Keys) {
+        Scores dscores;
+        set_zero(dscores);
+        multiply_rows(dscores, v + warp_index() * warp_rows * stride, dout_tile, stride, columns);
+        to_score_gradients(dscores, probabilities, delta + stage * streamed);
+        multiply_strip(dk, dscores, q_tile, stride, columns, strip);
+      }
+    };
+    stream_tiles<Geometry::stages>(problem.causal ? tile.first : tile.begin, tile.stop, streamed, load, compute);
+  }
+  if constexpr (Keys) {
+    const float factor[2] = {problem.scale, problem.scale};
+    store_rows(dk, factor, problem.key(p.dqkv, kv_head), first_key, tile.end, problem.head_size);
+  }
+  if constexpr (Values) {
+    const float factor[2] = {1, 1};
+    store_rows(dv, factor, problem.value(p.dqkv, kv_head), first_key, tile.end, problem.head_size);
+  }
+}
+
+}  // namespace maestro::cuda

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Geometry and tiles of the attention kernels. Widths are classes of head sizes: 64, 128, 256.
+//
+// Every kernel has the same shape: a block owns a tile of rows, 16 per warp, and streams tiles of other rows past it.
+//   forward:  owns q, streams k and v         dq:  owns q and dout, streams k and v
+//   dk, dv:   owns k and v, streams q and dout
+#pragma once
+
+#include "runtime/ops/cuda/attention/flash_copies.cuh"
+#include "runtime/ops/cuda/attention/flash_fragments.cuh"
+#include "runtime/ops/cuda/attention/flash_work.hpp"
+#include "runtime/ops/cuda/cuda_language.hpp"
+
+namespace maestro::cuda {
+
+template <class T, int Width>
+struct FlashGeometry {
+  static constexpr bool wide_f32 = sizeof(T) == 4 && Width == 256;  // fewer rows, for the sake of shared memory
+  static constexpr int warps = wide_f32 ? 2 : 4;
+  static constexpr int threads = warps * warp_size;
+  static constexpr int own_rows = warps * warp_rows;
+  static constexpr int streamed_forward = sizeof(T) == 2 && Width < 256 ? 64 : 32;
+  static constexpr int streamed_backward = sizeof(T) == 2 && Width == 64 ? 64 : 32;
+  static constexpr int stages = sizeof(T) == 2 ? 2 : 1;  ///< of streamed tiles in shared memory
+  /// Of a row in shared memory: 16 bytes more than a power of two, so that eight rows lie in different banks.
+  static constexpr int stride = Width + pack_width<T>;
+  /// Elements of each warp's strip, which only f32 has.
+  template <int Streamed>
+  static constexpr int strip = sizeof(T) == 4 ? warp_rows* strip_stride<Streamed / mma_columns> : 0;
+  /// Bytes of a block with `own` own tiles, and in each stage two streamed ones of `Streamed` rows.
+  template <int Streamed>
+  static constexpr std::size_t shared_bytes(int own) {
+    return sizeof(T) *
+           static_cast<std::size_t>(stride * (own * own_rows + 2 * stages * Streamed) + warps * strip<Streamed>);
+  }
+};
+
+/// Columns of a head as products see them: the next multiple of 16, the rest filled with zeros.
+__device__ __forceinline__ int padded_columns(int head_size) {
+  return (head_size + mma_inner - 1) / mma_inner * mma_inner;
+}
+
+/// One head's rows in packed memory: row r begins at data + r * stride.
+template <class T>
+struct HeadRows {
+  T* data;
+  std::int64_t stride;
+  __device__ __forceinline__ T* row(std::int64_t index) const { return data + index * stride; }
+};
+
+/// Begins to load rows [first, end) of one head into `tile`, zeros where it has more rows or columns; copy_later().
+/// Called by all threads.
+template <class T, int Rows, int Stride>
+__device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from, std::int64_t first, std::int64_t end,
+                                          int head_size) {
+  constexpr int width = pack_width<T>;
+  const int packs = padded_columns(head_size) / width;
+  for (int i = static_cast<int>(threadIdx.x); i < Rows * packs; i += static_cast<int>(blockDim.x)) {
+    const int row = i / packs;
+    const int column = i % packs * width;
+    T* const to = tile + row * Stride + column;
+    if (first + row < end && column < head_size) {
+      copy_later(to, from.row(first + row) + column);
+    } else {
+      store_pack<T, width>(to, Pack<T, width>{});
+    }
+  }
+}
+
+/// The warp's accumulator times `factor` of each row to rows [first, end) of one head.
+template <class T, int N>
+__device__ __forceinline__ void store_rows(const float (&acc)[N][4], const float (&factor)[2], const HeadRows<T>& to,
+                                           std::int64_t first, std::int64_t end, int head_size) {
+  MAESTRO_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const std::int64_t row = first + row_of_lane(half);
+    if (row < end) {
+      MAESTRO_UNROLL
+      for (int n = 0; n < N; ++n) {
+        if (n * mma_columns < head_size) {
+          const Pack<T, 2> pack = {from_float<T>(acc[n][2 * half] * factor[half]),
+                                   from_float<T>(acc[n][2 * half + 1] * factor[half])};
+          store_pack<T, 2>(to.row(row) + column_of_lane(n), pack);
+        }
+      }
+    }
+  }
+}
+
+template <int N>
+__device__ __forceinline__ void set_zero(float (&acc)[N][4]) {
+  MAESTRO_UNROLL
+  for (int n = 0; n < N; ++n) {
+    for (int i = 0; i < 4; ++i) acc[n][i] = 0;
+  }
+}
+
+/// Sizes and memory that all attention kernels share; qkv (M, (H + 2G) D) = [q | k | v], lse and delta (M, H) f32.
+struct FlashProblem {
+  const std::int32_t* offsets;  ///< device memory, S + 1
+  std::int32_t sequences;
+  std::int32_t heads;
+  std::int32_t kv_heads;
+  std::int32_t head_size;
+  bool causal;
+  float scale;  ///< 1 / sqrt(D)
+  [[nodiscard]] __device__ __forceinline__ std::int64_t qkv_columns() const {
+    return static_cast<std::int64_t>(heads + 2 * kv_heads) * head_size;
+  }
+  [[nodiscard]] __device__ __forceinline__ std::int64_t out_columns() const {
+    return static_cast<std::int64_t>(heads) * head_size;
+  }
+  template <class T>
+  [[nodiscard]] __device__ __forceinline__ HeadRows<T> slot(T* qkv, int index) const {
+    return {qkv + static_cast<std::int64_t>(index) * head_size, qkv_columns()};
+  }
+  template <class T>
+  [[nodiscard]] __device__ __forceinline__ HeadRows<T> query(T* qkv, int head) const {
+    return slot(qkv, head);
+  }
+  template <class T>
+  [[nodiscard]] __device__ __forceinline__ HeadRows<T> key(T* qkv, int kv_head) const {
+    return slot(qkv, heads + kv_head);
+  }
+  template <class T>
+  [[nodiscard]] __device__ __forceinline__ HeadRows<T> value(T* qkv, int kv_head) const {
+    return slot(qkv, heads + kv_heads + kv_head);
+  }
+  template <class T>
+  [[nodiscard]] __device__ __forceinline__ HeadRows<T> head_of_out(T* out, int head) const {
+    return {out + static_cast<std::int64_t>(head) * head_size, out_columns()};
+  }
+};
+
+inline constexpr float log2_of_e = 1.4426950408889634F;
+
+}  // namespace maestro::cuda

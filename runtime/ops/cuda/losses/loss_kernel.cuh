@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of output-layer losses; its parts: loss_rows.cuh, loss_support.cuh. For kernel sources.
+#pragma once
+
+#include "runtime/ops/cuda/losses/loss_rows.cuh"
+#include "runtime/ops/cuda/losses/loss_support.cuh"
+
+namespace maestro::cuda {
+
+/// One row of a call while its block works on it.
+template <LossForm Form, int V, class Z, class U>
+struct LossRow {
+  static constexpr bool dense = has_dense_teacher(Form);
+
+  const LossCall<Z, U>& call;
+  Z* z;
+  const U* u;
+  RowSource<V, Z> z_source;
+  RowSource<V, U> u_source;
+  std::int32_t target;  // a column; outside of this part where another has it
+  bool ignored;
+
+  /// `copies`: shared memory for z and then u, or null.
+  __device__ LossRow(const LossCall<Z, U>& of, std::int64_t row, std::byte* copies)
+      : call(of),
+        z(of.z + row * of.z_stride),
+        u(dense ? of.u + row * of.u_stride : nullptr),
+        z_source{z, reinterpret_cast<Z*>(copies), of.vocabulary},
+        u_source{u, nullptr, of.vocabulary},
+        target(of.targets[row] - of.first),
+        ignored(of.targets[row] < 0) {
+    if (dense && copies != nullptr) {
+      u_source.copy = reinterpret_cast<U*>(copies + static_cast<std::size_t>(of.copy_columns) * sizeof(Z));
+    }
+  }
+  __device__ static int first() { return static_cast<int>(threadIdx.x) * V; }
+  __device__ static int step() { return static_cast<int>(blockDim.x) * V; }
+
+  /// Called by all threads of the block, as all that follow.
+  __device__ RowScan scan(const TargetLogits& reference) const {
+    RowScan result;
+    result.z0 = reference.z;
+    result.u0 = reference.u;
+    for (int column = first(); column < call.vocabulary; column += 2 * step()) {
+      const bool second = column + step() < call.vocabulary;
+      float z_now[2][V];
+      float u_now[2][V];
+      z_source.first_read(column, z_now[0]);
+      if (second) z_source.first_read(column + step(), z_now[1]);
+      if constexpr (dense) u_source.first_read(column, u_now[0]);
+      if constexpr (dense) {
+        if (second) u_source.first_read(column + step(), u_now[1]);
+      }
+      scan_pack<Form>(z_now[0], u_now[0], call.numbers, result);
+      if (second) scan_pack<Form>(z_now[1], u_now[1], call.numbers, result);
+    }
+    const float z_factor = result.z.join(call.numbers);
+    float u_factor = 1;
+    if constexpr (dense) u_factor = result.u.join(call.numbers);
+    if constexpr (Form == LossForm::forward_kl) result.cross = block_sum(result.cross * u_factor);
+    if constexpr (Form == LossForm::reverse_kl) result.cross = block_sum(result.cross * z_factor);
+    if (call.rest > 0) result.rest = scan_rest();
+    return result;
+  }
+
+  __device__ RunningSums scan_rest() const {
+    const LossNumbers at_one;
+    RunningSums sums;
+    const int end = call.vocabulary + call.rest;
+    for (int column = call.vocabulary + static_cast<int>(threadIdx.x); column < end;
+         column += static_cast<int>(blockDim.x)) {
+      const float z_now = to_float(z[column]);
+      sums.raise(z_now, at_one);
+      sums.add(z_now, at_one);
+    }
+    sums.join(at_one);
+    return sums;
+  }
+
+  __device__ RowMixture mixture(const element::Normaliser& of_z, const element::Normaliser& of_u) const {
+    RowMixture sums;
+    for (int column = first(); column < call.vocabulary; column += step()) {
+      float z_now[V];
+      float u_now[V];
+      z_source.read_again(column, z_now);
+      u_source.read_again(column, u_now);
+      MAESTRO_UNROLL
+      for (int i = 0; i < V; ++i) {
+        if (column + i >= call.vocabulary) continue;
+        const float log_q = of_z.log_probability(z_now[i], call.numbers.inverse_t);
+        const float log_p = of_u.log_probability(u_now[i], call.numbers.inverse_t);
+        const float q = element::exponential(log_q);
+        const float p = element::exponential(log_p);
+        const float log_m = element::Divergences::log_mixture(p, q, call.numbers.beta);
+        sums.teacher += p * (log_p - log_m);
+        sums.student += q * (log_q - log_m);
+      }
+    }
+    sums.teacher = block_sum(sums.teacher);
+    sums.student = block_sum(sums.student);
+    return sums;
+  }
+
+  __device__ void write_gradient(const element::Normaliser& of_z, const element::Normaliser& of_u,
+                                 const LossNumbers& numbers, float divergence) const {
+    for (int column = first(); column < call.z_stride; column += step()) {
+      float z_now[V] = {};
+      float u_now[V] = {};
+      if (column < call.vocabulary) {
+        z_source.read_again(column, z_now);
+        if constexpr (dense) u_source.read_again(column, u_now);
+      }
+      MAESTRO_UNROLL
+      for (int i = 0; i < V; ++i) {
+        float dz = logit_gradient<Form>(z_now[i], u_now[i], of_z, of_u, numbers, divergence);
+        if (column + i == target) dz -= numbers.weight_one;
+        z_now[i] = column + i < call.vocabulary ? dz : rest_gradient(column + i, of_z, numbers);
+      }
+      store_floats(z + column, z_now);
+    }
+  }
+  __device__ float rest_gradient(int column, const element::Normaliser& of_z, const LossNumbers& numbers) const {
+    if (column >= call.vocabulary + call.rest || numbers.weight_one == 0) return 0;
+    return numbers.weight_one * of_z.probability_at_one(to_float(z[column]));
+  }
+  __device__ void write_zeros() const {
+    const float zeros[V] = {};
+    for (int column = first(); column < call.z_stride; column += step()) store_floats(z + column, zeros);
+  }
+
+  __device__ void write(int column, float dz) const { z[column] = from_float<Z>(dz); }
+  __device__ bool owns(std::int32_t column) const { return column >= 0 && column < call.vocabulary; }
+  __device__ TargetLogits target_logits() const {
+    TargetLogits logits;
+    if (!owns(target)) return logits;
+    logits.z = to_float(z[target]);
+    if constexpr (dense) logits.u = to_float(u[target]);
+    return logits;
+  }
+  __device__ void write_ignored(std::int64_t row) const {
+    if (call.numbers.gradient) write_zeros();
+    if (threadIdx.x != 0) return;
+    call.ce[row] = 0;
+    if (call.kl != nullptr) call.kl[row] = 0;
+    if (call.teacher_ce != nullptr) call.teacher_ce[row] = 0;
+  }
+};
+
+/// The divergence of a dense teacher, and what its gradient needs.
+struct DenseDivergence {
+  float value = 0;
+  float of_student = 0;  ///< KL(q || p) or KL(q || m)
+};
+template <LossForm Form>
+__device__ __forceinline__ DenseDivergence dense_divergence(const RowScan& scan, const RowMixture& mixture,
+                                                            const element::Normaliser& of_z,
+                                                            const element::Normaliser& of_u,
+                                                            const LossNumbers& numbers) {
+  const float inverse_t = numbers.inverse_t;
+  const float gap = ((scan.z.max - scan.z0) - (scan.u.max - scan.u0)) * inverse_t + (of_z.log_sum - of_u.log_sum);
+  if constexpr (Form == LossForm::forward_kl) {
+    return {scan.cross / scan.u.at_t * inverse_t + gap, 0};
+  } else if constexpr (Form == LossForm::reverse_kl) {
+    const float divergence = scan.cross / scan.z.at_t * inverse_t - gap;
+    return {divergence, divergence};
+  } else {
+    if (!numbers.mixing) return {};
+    return {numbers.beta * mixture.teacher + (1.0F - numbers.beta) * mixture.student, mixture.student};
+  }
+}
+
+/// Losses and gradient of a row from what is known of it over the whole vocabulary. Where mixture is null, the row is
+/// read for it.
+template <LossForm Form, class Row>
+__device__ __forceinline__ void finish_row(const Row& work, std::int64_t row, const RowScan& scan,
+                                           const TargetLogits& target, const SupportToken& support,
+                                           const RowMixture* mixture) {
+  const auto& call = work.call;
+  const element::Normaliser of_z = scan.student();
+  element::Normaliser of_u;
+  LossNumbers numbers = call.numbers;
+  numbers.unit = numbers.unit && of_z.log_sum == of_z.log_sum_one;
+  DenseDivergence dense;
+  SupportLoss sparse;
+  if constexpr (has_dense_teacher(Form)) {
+    of_u = scan.u.normaliser();
+    RowMixture sums;
+    if (mixture != nullptr) sums = *mixture;
+    if (Form == LossForm::js && numbers.mixing && mixture == nullptr) sums = work.mixture(of_z, of_u);
+    dense = dense_divergence<Form>(scan, sums, of_z, of_u, numbers);
+    if (Form == LossForm::js && !numbers.mixing) numbers.weight = 0;
+  }
+  if constexpr (Form == LossForm::top_k) {
+    sparse = support_loss(support, of_z, call.divergence, numbers);
+    numbers.weight = sparse.weight;
+  }
+  if (threadIdx.x == 0) {
+    call.ce[row] = of_z.log_sum_one - (target.z - of_z.max);
+    if (call.kl != nullptr) call.kl[row] = not_negative(Form == LossForm::top_k ? sparse.divergence : dense.value);
+    if (call.teacher_ce != nullptr) {
+      call.teacher_ce[row] = has_dense_teacher(Form) ? of_u.log_sum_one - (target.u - of_u.max) : 0.0F;
+    }
+  }
+  if (!numbers.gradient) return;
+  work.write_gradient(of_z, of_u, numbers, dense.of_student);
+  if constexpr (Form == LossForm::top_k) {
+    __syncthreads();
+    if (!support.valid || !work.owns(support.column)) return;
+    float dz = logit_gradient<Form>(support.z, 0, of_z, of_u, numbers, 0) + sparse.correction;
+    if (support.column == work.target) dz -= numbers.weight_one;
+    work.write(support.column, dz);
+  }
+}
+
+/// `Copied`: dynamic shared memory holds the row's z and u.
+template <LossForm Form, int V, bool Copied, class Z, class U>
+__global__ void __launch_bounds__(loss_most_threads) loss_kernel(LossCall<Z, U> call) {
+  const std::int64_t row = blockIdx.x;
+  const LossRow<Form, V, Z, U> work(call, row, Copied ? shared_memory<std::byte>() : nullptr);
+  if (work.ignored) return work.write_ignored(row);
+  const TargetLogits target = work.target_logits();
+  SupportToken support;
+  if constexpr (Form == LossForm::top_k) support = SupportToken::of(call, row, work.z);
+  // The scan's barriers lie between all reads of the target's and the support's logits and the gradient.
+  const RowScan scan = work.scan(target);
+  finish_row<Form>(work, row, scan, target, support, nullptr);
+}
+
+}  // namespace maestro::cuda

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products by cuBLASLt: one description of a product, its algorithm found once and kept.
+//
+// LE-1: equal requests on equally aligned memory run the same algorithm from the first time on, so that results are the
+//       same bit for bit within a process; without tuning also from run to run on one device and library.
+// LE-2: no algorithm reduces parts of a sum in the output's own memory, and none uses atomic additions.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/ops/cuda/products/lt_handles.hpp"
+
+namespace maestro::cuda {
+
+/// For one stream; not thread-safe. The device must be current wherever a member is called.
+class LtEngine {
+ public:
+  /// `workspace`: device memory (32 MiB or more for the best algorithms), 256-byte aligned; outlives the engine.
+  LtEngine(cudaStream_t stream, std::span<std::byte> workspace, const LtArithmetic& arithmetic);
+
+  /// While on, a product that is new is timed with each of the best candidates, which waits for the stream; no more
+  /// than the first `most_tuned` products are, so that lengths that change with every micro-batch end in the
+  /// heuristic's choice.
+  void tune(bool on) { tune_ = on; }
+
+  /// Enqueues the product; false when the library has no algorithm for it, and then nothing was enqueued. Any other
+  /// failure throws DeviceError naming the product.
+  [[nodiscard]] bool run(const ProductRequest& request, const ProductPointers& pointers);
+
+  [[nodiscard]] std::size_t plans() const { return plans_.size(); }
+  [[nodiscard]] std::size_t tuned() const { return tuned_; }
+  /// The products that were asked for and have no algorithm, in words.
+  [[nodiscard]] std::vector<std::string> refused() const;
+
+  static constexpr std::size_t most_tuned = 256;
+  static constexpr std::size_t most_plans = 4096;  ///< then all are forgotten and made again as needed
+
+ private:
+  struct Key {
+    ProductRequest request;
+    std::array<std::uint32_t, 5> alignments{};  ///< of a, b, d, vector, auxiliary: kernels rely on them
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Ready {
+    ProductPlan plan;
+    LtMatmul matmul;
+    LtLayout a;
+    LtLayout b;
+    LtLayout d;
+    bool usable = false;
+    cublasLtMatmulAlgo_t algorithm{};
+  };
+
+  static Key key_of(const ProductRequest& request, const ProductPointers& pointers);
+  Ready& ready(const ProductRequest& request, const ProductPointers& pointers);
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> candidates(const Ready& ready, const Key& key) const;
+  [[nodiscard]] cublasLtMatmulAlgo_t fastest(Ready& ready, const ProductPointers& pointers,
+                                             const std::vector<cublasLtMatmulAlgo_t>& candidates);
+  [[nodiscard]] cublasStatus_t enqueue(const Ready& ready, const ProductPointers& pointers,
+                                       const cublasLtMatmulAlgo_t& algorithm) const;
+  static void point(const Ready& ready, const ProductPointers& pointers);
+
+  cudaStream_t stream_;
+  std::span<std::byte> workspace_;
+  LtArithmetic arithmetic_;
+  LtHandle handle_;
+  std::map<Key, Ready> plans_;
+  bool tune_ = false;
+  std::size_t tuned_ = 0;
+};
+
+}  // namespace maestro::cuda

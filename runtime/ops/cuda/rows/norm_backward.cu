@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/cuda/kernels.hpp"
+#include "runtime/ops/cuda/products/column_sums.hpp"
+#include "runtime/ops/cuda/rows/norm_backward_rows.cuh"
+
+namespace maestro::cuda {
+
+namespace {
+
+template <bool Centred, bool Parameters, class D, class X, class G>
+void launch_backward(const LaunchShape& shape, NormKind kind, const NormBackwardCall<D, X, G>& call) {
+  switch (kind) {
+    case NormKind::warp:
+      return launch(shape, norm_backward_kernel<Centred, Parameters, NormKind::warp, D, X, G>, call);
+    case NormKind::block:
+      return launch(shape, norm_backward_kernel<Centred, Parameters, NormKind::block, D, X, G>, call);
+    case NormKind::wide:
+      return launch(shape, norm_backward_wide_kernel<Centred, Parameters, D, X, G>, call);
+  }
+}
+
+}  // namespace
+
+void norm_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                   const Tensor& rstd, const NormGradients& gradients) {
+  assert(!gradients.dbias.defined() || (gradients.dweight.defined() && mean.defined()));
+  if (x.rows() == 0) return;
+  const std::int64_t columns = x.columns();
+  const auto fits = [columns](const Tensor& tensor) { return packs_fit(tensor, columns, norm_width); };
+  const NormTiles tiles = norm_tiles(columns, fits(dy) && fits(x) && fits(gradients.dx) && fits(weight));
+  const unsigned blocks = norm_backward_blocks(x.rows(), tiles, at.multiprocessors);
+  const bool parameters = gradients.dweight.defined();
+  const Workspace::Scope scope(*at.workspace);
+  const auto of_blocks = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(columns);
+  float* dweight = parameters ? at.workspace->take_array<float>(of_blocks) : nullptr;
+  float* dbias = parameters && mean.defined() ? at.workspace->take_array<float>(of_blocks) : nullptr;
+  with_type(dy.dtype(), [&](auto from) {
+    with_type(x.dtype(), [&](auto input) {
+      with_type(gradients.dx.dtype(), [&](auto to) {
+        using D = typename decltype(from)::type;
+        using X = typename decltype(input)::type;
+        using G = typename decltype(to)::type;
+        const NormBackwardCall<D, X, G> call{.dy = dy.data<D>(),
+                                             .x = x.data<X>(),
+                                             .dx = gradients.dx.data<G>(),
+                                             .weight = weight.data<float>(),
+                                             .mean = data_of<float>(mean),
+                                             .rstd = rstd.data<float>(),
+                                             .dweight = dweight,
+                                             .dbias = dbias,
+                                             .rows = x.rows(),
+                                             .columns = static_cast<int>(columns),
+                                             .accumulate = gradients.accumulate};
+        with_flag(mean.defined(), [&](auto centred) {
+          with_flag(parameters, [&](auto with_parameters) {
+            const LaunchShape shape{"norm_backward", blocks, static_cast<unsigned>(tiles.threads), 0, at.stream};
+            launch_backward<decltype(centred)::value, decltype(with_parameters)::value>(shape, tiles.kind, call);
+          });
+        });
+      });
+    });
+  });
+  if (parameters) add_partial_rows(at, {dweight, blocks, columns}, gradients.dweight.data<float>());
+  if (gradients.dbias.defined()) add_partial_rows(at, {dbias, blocks, columns}, gradients.dbias.data<float>());
+}
+
+}  // namespace maestro::cuda

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of layer norm and RMS norm. For kernel sources; geometry: norm_tiles(), norm_backward_blocks().
+//
+// With xhat = (x - mean) rstd and g = dy weight:
+//   dx = rstd (g - sum(g) / C - xhat sum(g xhat) / C), dweight = sum over rows of dy xhat, dbias of dy;
+// RMS norm has mean 0 and no sum(g) term. A thread has the same columns of all rows of its block, so that it adds up
+// their dweight and dbias in registers, in the order of rows; each block leaves one row of sums.
+#pragma once
+
+#include "runtime/ops/cuda/rows/norm_rows.cuh"
+
+namespace maestro::cuda {
+
+template <class D, class X, class G>
+struct NormBackwardCall {
+  const D* dy;          // (M, C)
+  const X* x;           // (M, C)
+  G* dx;                // (M, C)
+  const float* weight;  // (C)
+  const float* mean;    // (M), null for RMS norm
+  const float* rstd;    // (M)
+  float* dweight;       // (blocks, C) sums of each block, or null
+  float* dbias;         // likewise
+  std::int64_t rows;
+  int columns;
+  bool accumulate;
+};
+
+/// What a thread holds of all its columns.
+using NormRegisters = float[norm_packs][norm_width];
+
+/// Writes the block's sums (row blockIdx.x of `to`) from those of its threads.
+template <NormKind Kind>
+__device__ __forceinline__ void write_block_sums(const NormRegisters& sums, int columns, float* to) {
+  using Team = RowTeam<Kind>;
+  to += std::int64_t{blockIdx.x} * columns;
+  if constexpr (Kind == NormKind::block) {
+    MAESTRO_UNROLL
+    for (int p = 0; p < norm_packs; ++p) {
+      const int column = (Team::member() + p * Team::members()) * norm_width;
+      if (column < columns) store_floats(to + column, sums[p]);
+    }
+  } else {
+    // Warp after warp, so that the order of the sum is fixed.
+    MAESTRO_SHARED(float, of_warps, warp_size* norm_packs* norm_width);
+    for (int warp = 0; warp < warp_count(); ++warp) {
+      __syncthreads();
+      if (warp != warp_index()) continue;
+      MAESTRO_UNROLL
+      for (int p = 0; p < norm_packs; ++p) {
+        MAESTRO_UNROLL
+        for (int i = 0; i < norm_width; ++i) {
+          float& sum = of_warps[(lane_index() + p * warp_size) * norm_width + i];
+          sum = warp == 0 ? sums[p][i] : sum + sums[p][i];
+        }
+      }
+    }
+    __syncthreads();
+    for (int column = static_cast<int>(threadIdx.x); column < columns; column += static_cast<int>(blockDim.x)) {
+      to[column] = of_warps[column];
+    }
+  }
+}
+
+template <bool Centred, bool Parameters, NormKind Kind, class D, class X, class G>
+__global__ void __launch_bounds__(warp_size* norm_most_warps) norm_backward_kernel(NormBackwardCall<D, X, G> call) {
+  using Team = RowTeam<Kind>;
+  const float scale = 1.0F / static_cast<float>(call.columns);
+  NormRegisters dweight = {};
+  NormRegisters dbias = {};
+  for (std::int64_t row = Team::first_row(); row < call.rows; row += Team::rows_at_once()) {
+    const std::int64_t start = row * call.columns;
+    const float mean = Centred ? call.mean[row] : 0.0F;
+    const float rstd = call.rstd[row];
+    NormRegisters g;
+    NormRegisters xhat;
+    float along = 0;
+    float shift = 0;
+    MAESTRO_UNROLL
+    for (int p = 0; p < norm_packs; ++p) {
+      const int column = (Team::member() + p * Team::members()) * norm_width;
+      if (column >= call.columns) continue;
+      float weight[norm_width];
+      load_floats(call.dy + start + column, g[p]);
+      load_floats(call.x + start + column, xhat[p]);
+      load_floats(call.weight + column, weight);
+      MAESTRO_UNROLL
+      for (int i = 0; i < norm_width; ++i) {
+        xhat[p][i] = (xhat[p][i] - mean) * rstd;
+        if constexpr (Parameters) dweight[p][i] += g[p][i] * xhat[p][i];
+        if constexpr (Parameters && Centred) dbias[p][i] += g[p][i];
+        g[p][i] *= weight[i];
+        along += g[p][i] * xhat[p][i];
+        shift += g[p][i];
+      }
+    }
+    along = scale * Team::sum(along);
+    shift = Centred ? scale * Team::sum(shift) : 0.0F;
+    MAESTRO_UNROLL
+    for (int p = 0; p < norm_packs; ++p) {
+      const int column = (Team::member() + p * Team::members()) * norm_width;
+      if (column >= call.columns) continue;
+      float before[norm_width] = {};
+      if (call.accumulate) load_floats(call.dx + start + column, before);
+      MAESTRO_UNROLL
+      for (int i = 0; i < norm_width; ++i) g[p][i] = (g[p][i] - shift - xhat[p][i] * along) * rstd + before[i];
+      store_floats(call.dx + start + column, g[p]);
+    }
+  }
+  if constexpr (Parameters) write_block_sums<Kind>(dweight, call.columns, call.dweight);
+  if constexpr (Parameters && Centred) write_block_sums<Kind>(dbias, call.columns, call.dbias);
+}
+
+/// The same of rows that do not fit. The block's sums lie in memory; each thread adds to its own columns.
+template <bool Centred, bool Parameters, class D, class X, class G>
+__global__ void __launch_bounds__(warp_size* norm_most_warps)
+    norm_backward_wide_kernel(NormBackwardCall<D, X, G> call) {
+  const auto first = static_cast<int>(threadIdx.x);
+  const auto step = static_cast<int>(blockDim.x);
+  const float scale = 1.0F / static_cast<float>(call.columns);
+  float* dweight = Parameters ? call.dweight + std::int64_t{blockIdx.x} * call.columns : nullptr;
+  float* dbias = Parameters && Centred ? call.dbias + std::int64_t{blockIdx.x} * call.columns : nullptr;
+  for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
+    const std::int64_t start = row * call.columns;
+    const float mean = Centred ? call.mean[row] : 0.0F;
+    const float rstd = call.rstd[row];
+    const bool begin = row == blockIdx.x;
+    float along = 0;
+    float shift = 0;
+    for (int column = first; column < call.columns; column += step) {
+      const float dy = to_float(call.dy[start + column]);
+      const float xhat = (to_float(call.x[start + column]) - mean) * rstd;
+      if constexpr (Parameters) dweight[column] = (begin ? 0.0F : dweight[column]) + dy * xhat;
+      if constexpr (Parameters && Centred) dbias[column] = (begin ? 0.0F : dbias[column]) + dy;
+      along += dy * call.weight[column] * xhat;
+      shift += dy * call.weight[column];
+    }
+    along = scale * block_sum(along);
+    shift = Centred ? scale * block_sum(shift) : 0.0F;
+    for (int column = first; column < call.columns; column += step) {
+      const float g = to_float(call.dy[start + column]) * call.weight[column];
+      const float xhat = (to_float(call.x[start + column]) - mean) * rstd;
+      const float before = call.accumulate ? to_float(call.dx[start + column]) : 0.0F;
+      call.dx[start + column] = from_float<G>((g - shift - xhat * along) * rstd + before);
+    }
+  }
+}
+
+}  // namespace maestro::cuda

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/cuda/rows/rows.cuh"
+
+#include "runtime/ops/cuda/launch_rows.cuh"
+#include "runtime/ops/cuda/rows/rows_by_key.hpp"
+
+namespace maestro::cuda {
+
+namespace {
+
+constexpr int float_width = 4;
+
+}  // namespace
+
+void embedding(const Launch& at, const Tensor& table, const Tensor& ids, const Tensor& positions_table,
+               std::span<const std::int32_t> positions, const Tensor& y) {
+  const std::int64_t columns = table.columns();
+  assert(y.columns() == columns && y.rows() == ids.elements());
+  const bool packed = packs_fit(table, columns, float_width) && packs_fit(y, columns, float_width) &&
+                      packs_fit(positions_table, columns, float_width);
+  with_flag(packed, [&](auto flag) {
+    constexpr int V = decltype(flag)::value ? float_width : 1;
+    launch_rows(at, "embedding", ids.elements(), columns / V,
+                EmbeddingRows<V>{table.data<float>(), ids.data<std::int32_t>(), data_of<float>(positions_table),
+                                 positions.data(), y.data<float>(), static_cast<int>(columns)});
+  });
+}
+
+void embedding_backward(const Launch& at, const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
+                        const Tensor& dtable, const Tensor& dpositions) {
+  if (dtable.defined()) add_rows_by_key(at, dy, ids.data<std::int32_t>(), dtable);
+  if (dpositions.defined()) add_rows_by_key(at, dy, positions.data(), dpositions);
+}
+
+void shift_ids(const Launch& at, const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) {
+  assert(ids.elements() == out.elements());
+  launch_rows(at, "shift_ids", ids.elements(), 1,
+              ShiftedIds{ids.data<std::int32_t>(), out.data<std::int32_t>(), by, limit});
+}
+
+void pick_columns(const Launch& at, const Tensor& from, const Tensor& columns, const Tensor& to) {
+  assert(from.rows() == columns.rows() && columns.elements() == to.elements());
+  launch_rows(at, "pick_columns", columns.rows(), columns.columns(),
+              PickedColumns{from.data<std::int32_t>(), columns.data<std::int32_t>(), to.data<std::int32_t>(),
+                            from.columns(), columns.columns()});
+}
+
+void gather_rows(const Launch& at, const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) {
+  const std::int64_t columns = from.columns();
+  assert(to.columns() == columns && to.rows() == static_cast<std::int64_t>(index.size()));
+  const bool packed = packs_fit(from, columns, flat_width) && packs_fit(to, columns, flat_width);
+  with_type(from.dtype(), [&](auto source) {
+    with_type(to.dtype(), [&](auto target) {
+      with_flag(packed, [&](auto flag) {
+        using From = typename decltype(source)::type;
+        using To = typename decltype(target)::type;
+        constexpr int V = decltype(flag)::value ? flat_width : 1;
+        launch_rows(
+            at, "gather_rows", to.rows(), columns / V,
+            GatheredRows<V, From, To>{from.data<From>(), index.data(), to.data<To>(), static_cast<int>(columns)});
+      });
+    });
+  });
+}
+
+void scatter_add_rows(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to) {
+  assert(rows.columns() == to.columns() && rows.rows() == static_cast<std::int64_t>(index.size()));
+  add_rows_by_key(at, rows, index.data(), to);
+}
+
+void rotary(const Launch& at, const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions,
+            double theta, int direction) {
+  assert(shape.head_size % 2 == 0 && qkv.columns() == shape.qkv_columns() && (direction == 1 || direction == -1));
+  const std::int64_t rows = qkv.rows();
+  const std::int64_t half = shape.head_size / 2;
+  if (rows == 0) return;
+  const Workspace::Scope scope(*at.workspace);
+  auto* cosines = at.workspace->take_array<float>(static_cast<std::size_t>(rows * half));
+  auto* sines = at.workspace->take_array<float>(static_cast<std::size_t>(rows * half));
+  launch_rows(at, "rotary_angles", rows, half,
+              RotaryAngleRows{positions.data(), cosines, sines, std::log(theta), static_cast<double>(direction),
+                              static_cast<int>(half)});
+  with_type(qkv.dtype(), [&](auto type) {
+    with_flag(half % flat_width == 0 && packs_fit(qkv, qkv.columns(), flat_width), [&](auto flag) {
+      using T = typename decltype(type)::type;
+      constexpr int V = decltype(flag)::value ? flat_width : 1;
+      launch_rows(at, "rotary", rows, (shape.heads + shape.kv_heads) * half / V,
+                  RotatedRows<V, T>{qkv.data<T>(), cosines, sines, qkv.columns(), static_cast<int>(half)});
+    });
+  });
+}
+
+}  // namespace maestro::cuda

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Row by row: embedding, join_check, rotation. Bodies for for_rows_kernel; an item is V columns. For kernel sources.
+#pragma once
+
+#include <cmath>
+
+#include "runtime/ops/cuda/rows/pointwise.cuh"
+
+namespace maestro::cuda {
+
+template <int V>
+struct EmbeddingRows {
+  const float* table;  // (tokens, C)
+  const std::int32_t* ids;
+  const float* places;  // (positions, C) or null
+  const std::int32_t* positions;
+  float* y;  // (M, C)
+  int columns;
+
+  __device__ void operator()(std::int64_t row, int item) const {
+    const std::int32_t id = ids[row];
+    float sum[V] = {};
+    if (id >= 0) load_floats(table + std::int64_t{id} * columns + item * V, sum);
+    if (places != nullptr) {
+      float place[V];
+      load_floats(places + std::int64_t{positions[row]} * columns + item * V, place);
+      MAESTRO_UNROLL
+      for (int i = 0; i < V; ++i) sum[i] = id >= 0 ? sum[i] + place[i] : place[i];
+    }
+    store_floats(y + row * columns + item * V, sum);
+  }
+};
+
+/// A row is one id.
+struct ShiftedIds {
+  const std::int32_t* ids;
+  std::int32_t* out;
+  std::int64_t by;
+  std::int64_t limit;
+
+  __device__ void operator()(std::int64_t row, int) const { out[row] = element::shifted_id(ids[row], by, limit); }
+};
+
+/// An item is one picked column.
+struct PickedColumns {
+  const std::int32_t* from;     // (M, width)
+  const std::int32_t* columns;  // (M, picked)
+  std::int32_t* to;             // (M, picked)
+  std::int64_t width;
+  std::int64_t picked;
+
+  __device__ void operator()(std::int64_t row, int item) const {
+    to[row * picked + item] = from[row * width + columns[row * picked + item]];
+  }
+};
+
+template <int V, class From, class To>
+struct GatheredRows {
+  const From* from;  // (M, C)
+  const std::int32_t* index;
+  To* to;  // (N, C)
+  int columns;
+
+  __device__ void operator()(std::int64_t row, int item) const {
+    float values[V];
+    load_floats(from + std::int64_t{index[row]} * columns + item * V, values);
+    store_floats(to + row * columns + item * V, values);
+  }
+};
+
+/// angle(p, i) = p theta^(-2i / D) (Su et al. 2021, section 3.2.2) in f64, rounded once; an item is one i.
+struct RotaryAngleRows {
+  const std::int32_t* positions;
+  float* cosines;  // (M, half)
+  float* sines;    // (M, half), times the direction
+  double log_theta;
+  double direction;
+  int half;
+
+  __device__ void operator()(std::int64_t row, int item) const {
+    const double frequency = std::exp(-log_theta * static_cast<double>(item) / static_cast<double>(half));
+    const double angle = static_cast<double>(positions[row]) * frequency;
+    cosines[row * half + item] = static_cast<float>(std::cos(angle));
+    sines[row * half + item] = static_cast<float>(direction * std::sin(angle));
+  }
+};
+
+/// Rotates the first heads of each row in place; an item is V pairs of one head.
+template <int V, class T>
+struct RotatedRows {
+  T* qkv;  // (M, stride)
+  const float* cosines;
+  const float* sines;
+  std::int64_t stride;
+  int half;
+
+  __device__ void operator()(std::int64_t row, int item) const {
+    const int items_per_head = half / V;
+    const int head = item / items_per_head;
+    const int column = (item - head * items_per_head) * V;
+    T* first = qkv + row * stride + std::int64_t{head} * 2 * half + column;
+    float a[V];
+    float b[V];
+    float cosine[V];
+    float sine[V];
+    load_floats(first, a);
+    load_floats(first + half, b);
+    load_floats(cosines + row * half + column, cosine);
+    load_floats(sines + row * half + column, sine);
+    MAESTRO_UNROLL
+    for (int i = 0; i < V; ++i) {
+      const element::RotaryPair pair = element::RotaryPair{a[i], b[i]}.rotated(cosine[i], sine[i]);
+      a[i] = pair.first;
+      b[i] = pair.second;
+    }
+    store_floats(first, a);
+    store_floats(first + half, b);
+  }
+};
+
+}  // namespace maestro::cuda

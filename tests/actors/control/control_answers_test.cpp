@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "actors/control/control_text.hpp"
+#include "actors/control/control_types.h"
+#include "actors/control/run_answers.hpp"
+#include "actors/messages/wait_text.hpp"
+#include "runtime/data/synthetic_corpus.hpp"
+
+namespace maestro {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// first -> second, of which there are two replicas in process 1.
+class ControlAnswersTest : public ::testing::Test {
+ protected:
+  ControlAnswersTest() {
+    job_.name = "small";
+    job_.train.steps = 10;
+    job_.train.global_batch = 4;
+    job_.corpus = std::make_shared<SyntheticCorpus>(SyntheticOptions{});
+    for (const char* name : {"first", "second"}) {
+      GraphNode node;
+      node.name = name;
+      node.replicas = job_.graph.nodes().empty() ? 1 : 2;
+      job_.graph.add(node);
+      job_.sections.emplace_back();
+    }
+    job_.places = {{SectionId(0), ReplicaIndex(0), ProcessId(0), {"cpu:0"}, 0},
+                   {SectionId(1), ReplicaIndex(0), ProcessId(1), {"cpu:1"}, 0},
+                   {SectionId(1), ReplicaIndex(1), ProcessId(1), {"cpu:2"}, 0}};
+    auto directory = std::make_shared<Directory>();
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      ProcessInfo& process = directory->processes.emplace_back();
+      process.rank = ProcessId(rank);
+      process.process.pid = 100 + rank;
+      process.host = "host" + std::to_string(rank);
+    }
+    run_.state = RunState::running;
+    run_.last_step = 3;
+    run_.directory = directory;
+    run_.units = {{RunUnit::Kind::train, StepId(4)}, {RunUnit::Kind::checkpoint, StepId(4)}};
+    run_.latest["second"] = StepRow{"second", StepId(3), {{"loss", 1.5}}};
+    run_.loss = 1.5;
+    SchedulingRow row;
+    row.utilization["second"] = 0.5;
+    run_.scheduling = row;
+  }
+  static WaitingFor busy() {
+    WaitingFor answer;
+    answer.section = SectionId(0);
+    answer.doing = "forward";
+    answer.step = StepId(4);
+    answer.micro_batch = 2;
+    return answer;
+  }
+  static WaitingFor waits(WaitKind kind) {
+    WaitingFor answer;
+    answer.section = SectionId(0);
+    answer.kind = kind;
+    answer.step = StepId(4);
+    answer.sample = 77;
+    answer.port = "hidden";
+    answer.peer = SectionId(1);
+    answer.peers = {ReplicaIndex(0), ReplicaIndex(1)};
+    return answer;
+  }
+
+  JobPlan job_;
+  RunStatus run_;
+};
+
+TEST_F(ControlAnswersTest, status_has_every_section_and_replica_and_says_who_has_not_answered) {
+  const control::Status status = status_answer(job_, run_, {busy()});
+  EXPECT_EQ(status.state, control::State::RUNNING);
+  EXPECT_EQ(status.step, 3);
+  EXPECT_EQ(status.units.size(), 2u);
+  ASSERT_EQ(status.sections.size(), 2u);
+  EXPECT_EQ(status.sections[1].metrics.at("loss"), 1.5);
+  EXPECT_EQ(status.sections[1].utilization, 0.5);
+  EXPECT_FALSE(status.sections[0].__isset.utilization);
+  ASSERT_EQ(status.replicas.size(), 3u);
+  EXPECT_EQ(status.replicas[0].state, control::ReplicaState::BUSY);
+  EXPECT_EQ(status.replicas[0].doing, "forward");
+  EXPECT_EQ(status.replicas[0].micro_batch, 2);
+  EXPECT_EQ(status.replicas[1].state, control::ReplicaState::NO_ANSWER);
+  EXPECT_EQ(status.replicas[2].pid, 101);
+  EXPECT_EQ(status.replicas[2].host, "host1");
+}
+
+TEST_F(ControlAnswersTest, a_wait_names_section_replicas_processes_sample_and_step) {
+  const control::Wait wait = status_answer(job_, run_, {waits(WaitKind::gradient)}).replicas[0].wait;
+  EXPECT_EQ(wait.kind, control::WaitKind::GRADIENT);
+  EXPECT_EQ(wait.section, "second");
+  EXPECT_THAT(wait.replicas, ElementsAre(0, 1));
+  EXPECT_THAT(wait.processes, ElementsAre(1));
+  EXPECT_EQ(wait.sample, 77);
+  EXPECT_EQ(wait.step, 4);
+  EXPECT_EQ(wait.text, "the gradient of hidden from section 'second' replica 0, 1, sample 77, step 4");
+}
+
+TEST_F(ControlAnswersTest, every_kind_of_wait_has_the_number_that_the_protocol_gives_it_and_words) {
+  for (const auto& [number, name] : control::_WaitKind_VALUES_TO_NAMES) {
+    const WaitingFor waiting = waits(static_cast<WaitKind>(number));
+    std::string lower = name;
+    std::ranges::transform(lower, lower.begin(), [](unsigned char letter) { return std::tolower(letter); });
+    EXPECT_EQ(name_of(waiting.kind), lower);
+    EXPECT_FALSE(status_answer(job_, run_, {waiting}).replicas[0].wait.text.empty()) << name;
+  }
+}
+
+TEST_F(ControlAnswersTest, people_read_a_table_and_programs_json_of_the_same) {
+  const control::Status status = status_answer(job_, run_, {busy()});
+  const std::string text = plain_text(status);
+  for (const char* wanted :
+       {"job small: running, step 3 of 10", "loss 1.5000", "announced: step 4, checkpoint of step 4",
+        "second 1  process 1 at host1 (pid 101)", "no answer", "forward, step 4, micro-batch 2"}) {
+    EXPECT_THAT(text, HasSubstr(wanted));
+  }
+  const auto json = nlohmann::json::parse(json_text(status));
+  EXPECT_EQ(json["state"], "running");
+  EXPECT_EQ(json["units"][1]["kind"], "checkpoint");
+  EXPECT_EQ(json["replicas"][1]["state"], "no_answer");
+  EXPECT_EQ(json["sections"][1]["metrics"]["loss"], 1.5);
+}
+
+TEST_F(ControlAnswersTest, a_plan_has_layouts_and_places) {
+  job_.effective_job = "name = \"small\"\n";
+  const control::Plan plan = plan_answer(job_, run_);
+  ASSERT_EQ(plan.sections.size(), 2u);
+  EXPECT_EQ(plan.sections[1].replicas.size(), 2u);
+  EXPECT_EQ(plan.sections[1].replicas[1].host, "host1");
+  EXPECT_FALSE(plan.__isset.planned_ms) << "nothing has been planned yet";
+  EXPECT_EQ(nlohmann::json::parse(json_text(plan))["effective_job"], job_.effective_job);
+  EXPECT_THAT(plain_text(plan), HasSubstr("2 x 1 x 1"));
+}
+
+}  // namespace
+}  // namespace maestro

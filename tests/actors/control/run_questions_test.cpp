@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/control/run_questions.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A coordinator and two replicas, played by actors that run by themselves.
+class RunQuestionsTest : public ::testing::Test {
+ protected:
+  RunQuestionsTest() : system_(configured(config_)) {}
+  ~RunQuestionsTest() override {
+    for (const caf::actor& actor : actors_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  }
+  static caf::actor_system_config& configured(caf::actor_system_config& config) {
+    config.add_message_types<caf::id_block::maestro>();
+    config.set("logger.verbosity", caf::atom("quiet"));
+    return config;
+  }
+  template <class... Handlers>
+  caf::actor actor(Handlers... handlers) {
+    actors_.push_back(system_.spawn([=](caf::event_based_actor*) -> caf::behavior { return {handlers...}; }));
+    return actors_.back();
+  }
+  caf::actor replica(std::uint32_t index) {
+    return actor([=](StatusRequest) {
+      WaitingFor answer;
+      answer.replica = ReplicaIndex(index);
+      answer.kind = WaitKind::work;
+      return answer;
+    });
+  }
+  /// Never answers.
+  caf::actor silent() {
+    return actor([](StatusRequest) -> caf::result<WaitingFor> { return caf::skip; });
+  }
+  std::shared_ptr<const Directory> directory_of(const std::vector<caf::actor>& replicas) {
+    auto directory = std::make_shared<Directory>();
+    ProcessInfo& process = directory->processes.emplace_back();
+    for (const caf::actor& one : replicas) process.replicas.emplace_back().actor = one;
+    return directory;
+  }
+  static caf::result<CheckpointAnswer> never(caf::event_based_actor* self) { return self->make_response_promise(); }
+
+  caf::actor_system_config config_;
+  caf::actor_system system_;
+  std::vector<caf::actor> actors_;
+};
+
+RunStatus run_at(std::uint64_t step, std::shared_ptr<const Directory> directory) {
+  RunStatus run;
+  run.last_step = step;
+  run.directory = std::move(directory);
+  return run;
+}
+
+TEST_F(RunQuestionsTest, a_view_has_the_run_and_every_replica) {
+  const auto directory = directory_of({replica(0), replica(1)});
+  RunQuestions questions(system_, actor([=](RunStatusRequest) { return run_at(7, directory); }));
+  for (int time = 0; time < 2; ++time) {  // the second one knows the replicas from the first
+    const auto view = questions.view(30s);
+    EXPECT_EQ(view.run.last_step, 7u);
+    EXPECT_EQ(view.replicas.size(), 2u);
+  }
+  questions.close();
+}
+
+TEST_F(RunQuestionsTest, a_view_does_not_wait_for_a_replica_that_is_silent) {  // RQ-1
+  const auto directory = directory_of({replica(0), silent()});
+  RunQuestions questions(system_, actor([=](RunStatusRequest) { return run_at(7, directory); }));
+  const auto view = questions.view(200ms);
+  EXPECT_EQ(view.run.last_step, 7u);
+  ASSERT_EQ(view.replicas.size(), 1u);
+  EXPECT_EQ(view.replicas[0].replica, ReplicaIndex(0));
+  questions.close();
+}
+
+TEST_F(RunQuestionsTest, a_view_of_a_late_coordinator_is_what_it_said_last) {  // RQ-1
+  const auto directory = directory_of({replica(0)});
+  RunQuestions questions(system_, actor([=, asked = 0](RunStatusRequest) mutable -> caf::result<RunStatus> {
+                           if (asked++ == 0) return run_at(7, directory);
+                           return caf::skip;
+                         }));
+  EXPECT_EQ(questions.view(30s).run.last_step, 7u);
+  const auto view = questions.view(100ms);
+  EXPECT_EQ(view.run.last_step, 7u);
+  EXPECT_EQ(view.replicas.size(), 1u);
+  questions.close();
+}
+
+TEST_F(RunQuestionsTest, close_wakes_who_waits_and_refuses_who_comes) {  // RQ-1
+  std::promise<void> asked;
+  RunQuestions questions(system_, actor([&](CheckpointRequest) -> caf::result<CheckpointAnswer> {
+                           asked.set_value();
+                           return caf::skip;
+                         }));
+  auto waiting = std::async(std::launch::async, [&] { (void)questions.checkpoint(); });
+  asked.get_future().wait();
+  questions.close();
+  EXPECT_THROW(waiting.get(), JobError);
+  EXPECT_THROW((void)questions.status(), JobError);
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/process/signal_watcher.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <future>
+
+namespace maestro {
+namespace {
+
+using Wish = StopRequests::Wish;
+using std::chrono::milliseconds;
+
+TEST(StopRequests, a_signal_that_is_sent_twice_at_once_is_one_request) {  // SW-2
+  StopRequests requests;
+  const StopRequests::Time now{};
+  EXPECT_EQ(requests.signalled(SIGINT, now), Wish::stop_in_order);
+  EXPECT_EQ(requests.signalled(SIGINT, now + milliseconds(999)), Wish::nothing);
+  EXPECT_EQ(requests.signalled(SIGINT, now + milliseconds(1000)), Wish::leave_at_once);
+}
+
+TEST(StopRequests, only_ctrl_c_leaves_at_once) {  // SW-2
+  StopRequests requests;
+  const StopRequests::Time now{};
+  EXPECT_EQ(requests.signalled(SIGTERM, now), Wish::stop_in_order);
+  for (const int signal : {SIGTERM, SIGHUP, SIGUSR1, SIGXCPU}) {
+    EXPECT_EQ(requests.signalled(signal, now + milliseconds(5000)), Wish::nothing) << signal;
+  }
+  EXPECT_EQ(requests.signalled(SIGINT, now + milliseconds(5000)), Wish::leave_at_once);
+}
+
+/// Runs `body` in a child; returns its exit status, or minus the signal that ended it.
+template <class Body>
+int status_of(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(SignalWatcher, is_called_for_every_ending_signal) {
+  EXPECT_EQ(status_of([] {
+              prepare_signals();
+              for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU}) {
+                std::promise<int> seen;
+                const SignalWatcher watcher([&seen](int number) { seen.set_value(number); });
+                kill(getpid(), signal);
+                if (seen.get_future().get() != signal) _exit(signal);
+              }
+            }),
+            0);
+}
+
+TEST(SignalWatcher, without_one_a_signal_ends_the_process_with_status_130) {  // SW-1
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU}) {
+    EXPECT_EQ(status_of([signal] {
+                prepare_signals();
+                kill(getpid(), signal);
+                while (true) pause();
+              }),
+              130);
+    EXPECT_EQ(status_of([signal] {
+                prepare_signals();
+                {
+                  const SignalWatcher over([](int) {});
+                }
+                kill(getpid(), signal);
+                while (true) pause();
+              }),
+              130);
+  }
+}
+
+TEST(SignalWatcher, a_request_that_is_repeated_at_once_when_the_run_has_ended_is_the_same) {  // SW-1
+  EXPECT_EQ(status_of([] {
+              prepare_signals();
+              std::promise<void> seen;
+              {
+                const SignalWatcher watcher([&seen](int) { seen.set_value(); });
+                kill(getpid(), SIGTERM);
+                seen.get_future().wait();
+              }
+              kill(getpid(), SIGTERM);
+            }),
+            0);
+}
+
+TEST(PrepareSignals, takes_faults_back_from_libraries) {
+  EXPECT_EQ(status_of([] {
+              signal(SIGSEGV, [](int) { _exit(1); });
+              prepare_signals();
+              raise(SIGSEGV);
+            }),
+            -SIGSEGV);
+}
+
+TEST(PrepareSignals, leaves_a_hangup_ignored_that_was) {
+  EXPECT_EQ(status_of([] {
+              signal(SIGHUP, SIG_IGN);
+              prepare_signals();
+              kill(getpid(), SIGHUP);
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/process/start_point.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/state/one_line.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+Manifest made() {
+  Manifest manifest;
+  manifest.data = {
+      {"content", "a"}, {"data.sequence", "32"}, {"training samples", "480"}, {"weights of section 'teacher'", "w"}};
+  manifest.settings = {{"data.path", "\"a.txt\""},
+                       {"student.lr", "0.001"},
+                       {"teacher.weights", "\"t\""},
+                       {"train.out", "\"out\""},
+                       {"train.steps", "9"}};
+  return manifest;
+}
+
+std::vector<std::string> compare(const Manifest& stored, const Manifest& now, bool new_data = false) {
+  return compare_origins("runs/x/checkpoints/step-00000009", stored, now, new_data);
+}
+
+std::string refusal(const Manifest& now) {
+  try {
+    (void)compare(made(), now);
+  } catch (const JobError& error) {
+    EXPECT_THAT(std::string(error.what()), AllOf(HasSubstr("step-00000009"), HasSubstr("--new-data"), IsOneLine()));
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ResumedRun, of_the_same_job_and_data_has_nothing_to_tell_BG1) {
+  EXPECT_THAT(compare(made(), made()), IsEmpty());
+  Manifest moved = made();
+  moved.settings["data.path"] = "\"b.txt\"";
+  moved.settings["teacher.weights"] = "\"copy of t\"";
+  moved.settings["train.out"] = "\"more\"";
+  EXPECT_THAT(compare(made(), moved), IsEmpty()) << "places do not count: contents are compared";
+}
+
+TEST(ResumedRun, with_other_data_is_refused_by_name_and_values_BG1) {
+  Manifest now = made();
+  now.data["data.sequence"] = "64";
+  now.data["training samples"] = "240";
+  EXPECT_THAT(refusal(now), AllOf(HasSubstr("(data.sequence = 64, was 32; training samples = 240, was 480)"),
+                                  Not(HasSubstr("content"))));
+  now = made();
+  now.data["content"] = "b";
+  now.data["weights of section 'teacher'"] = "v";
+  EXPECT_THAT(refusal(now), HasSubstr("(content differs; weights of section 'teacher' differ)"));
+}
+
+TEST(ResumedRun, takes_other_data_when_told_to_with_one_note_BG1) {
+  Manifest now = made();
+  now.data["content"] = "b";
+  EXPECT_THAT(compare(made(), now, true), ElementsAre("other data than before: content differs"));
+  EXPECT_THAT(compare(made(), made(), true), IsEmpty());
+}
+
+TEST(ResumedRun, is_compared_by_what_both_versions_record_BG1) {
+  Manifest newer = made();
+  newer.data["data.template"] = "chat";
+  EXPECT_THAT(compare(made(), newer), IsEmpty());
+  EXPECT_THAT(compare(newer, made()), IsEmpty());
+}
+
+TEST(ResumedRun, notes_each_changed_setting_and_goes_on) {
+  Manifest now = made();
+  now.settings["student.lr"] = "0.03";
+  now.settings.erase("train.steps");
+  now.settings["student.schedule"] = "\"constant\"";
+  EXPECT_THAT(compare(made(), now), ElementsAre("student.lr = 0.03, was 0.001", "train.steps is not set, was 9",
+                                                "student.schedule = \"constant\", was not set"));
+}
+
+TEST(ResumedRun, of_an_older_version_has_one_note) {
+  EXPECT_THAT(compare(Manifest(), made()), ElementsAre(HasSubstr("no fingerprint of its data")));
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/replica/reduction/nccl_exchange.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "runtime/device/cpu_device.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "tests/actors/actor_bench.hpp"
+#include "tests/actors/job/simulated_device.hpp"
+
+namespace maestro::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::size_t replicas = 3;
+
+/// Three replicas of a student, of processes 0 to 2; the test carries their announcements.
+class GroupReductionTest : public ::testing::Test {
+ protected:
+  GroupReductionTest() {
+    GraphNode student;
+    student.name = "student";
+    student.replicas = replicas;
+    graph_.add(student);
+  }
+
+  NcclExchangeOptions options_of(std::size_t self, Device& device, const DeviceBackend& backend) const {
+    NcclExchangeOptions options;
+    options.graph = &graph_;
+    options.members = replicas_of(graph_, SectionId(0));
+    options.self = self;
+    options.device = &device;
+    options.backend = &backend;
+    options.end = end_;
+    return options;
+  }
+
+  void make_members() {
+    for (std::size_t self = 0; self < replicas; ++self) {
+      devices_.push_back(std::make_unique<SimulatedDevice>(ops_));
+      members_.push_back(std::make_unique<NcclExchange>(options_of(self, *devices_[self], backend_)));
+    }
+    const Directory directory = directory_of([this](std::size_t self) { return members_[self]->id(); });
+    for (std::size_t self = 0; self < replicas; ++self) {
+      members_[self]->connect(
+          directory,
+          [this](const caf::actor& to, ReductionReady ready) {
+            announcements_.emplace_back(std::ranges::find(actors_, to) - actors_.begin(), ready.member);
+          },
+          [this](const std::string& message) { broken_.push_back(message); });
+    }
+  }
+
+  Directory directory_of(const std::function<std::vector<std::uint8_t>(std::size_t)>& id_of) {
+    Directory directory;
+    for (std::uint32_t self = 0; self < replicas; ++self) {
+      ReplicaAddress address;
+      address.section = SectionId(0);
+      address.replica = ReplicaIndex(self);
+      address.rank = ProcessId(self);
+      actors_.push_back(bench_.stand_in([](ReductionReady) {}));
+      address.actor = actors_.back();
+      address.reductions.resize(reduction_kinds);
+      address.reductions.front().group = id_of(self);
+      directory.processes.emplace_back().replicas.push_back(address);
+    }
+    return directory;
+  }
+
+  /// Announcements under way reach their members.
+  void deliver() {
+    for (const auto& [to, from] : announcements_) members_[static_cast<std::size_t>(to)]->announced(from);
+    announcements_.clear();
+  }
+  static RankJob sum_of(const NcclExchange& member, std::span<float> values) {
+    return member.job([values](Communicator& group) { group.all_reduce_sum(values); });
+  }
+
+  cpu::CpuOperatorTable ops_;
+  SectionGraph graph_;
+  SimulatedBackend backend_;
+  std::shared_ptr<AbortReason> end_ = std::make_shared<AbortReason>();
+  std::vector<std::unique_ptr<SimulatedDevice>> devices_;
+  std::vector<std::unique_ptr<NcclExchange>> members_;
+  ActorBench bench_;
+  std::vector<caf::actor> actors_;
+  std::vector<std::pair<std::ptrdiff_t, std::uint32_t>> announcements_;
+  std::vector<std::string> broken_;
+};
+
+TEST_F(GroupReductionTest, members_join_on_their_devices_by_the_id_of_the_first) {
+  make_members();
+  EXPECT_FALSE(members_[0]->id().empty());
+  EXPECT_TRUE(members_[1]->id().empty());
+  EXPECT_TRUE(backend_.joined().empty()) << "not before the devices work";
+  for (const std::size_t self : {2, 0, 1}) devices_[self]->run_all();
+  EXPECT_THAT(backend_.joined(), ElementsAre(::testing::Pair(0, ElementsAre(2, 0, 1))));
+  EXPECT_TRUE(broken_.empty());
+}
+
+TEST_F(GroupReductionTest, an_exchange_is_queued_only_when_all_members_have_announced_it) {  // DG-2
+  make_members();
+  members_[0]->announce();
+  members_[1]->announce();
+  deliver();
+  EXPECT_FALSE(members_[0]->may_exchange());
+  EXPECT_FALSE(members_[1]->may_exchange());
+  members_[2]->announce();
+  EXPECT_TRUE(members_[2]->may_exchange()) << "it knows of all others";
+  EXPECT_FALSE(members_[0]->may_exchange()) << "the last one's word is under way";
+  deliver();
+  EXPECT_TRUE(members_[0]->may_exchange());
+  EXPECT_TRUE(members_[1]->may_exchange());
+}
+
+TEST_F(GroupReductionTest, a_member_that_is_one_exchange_ahead_is_not_counted_twice) {  // DG-2
+  make_members();
+  for (const auto& member : members_) member->announce();
+  deliver();
+  members_[1]->announce();
+  members_[2]->announce();
+  deliver();
+  members_[0]->announce();
+  EXPECT_TRUE(members_[0]->may_exchange());
+  members_[0]->announce();
+  EXPECT_FALSE(members_[0]->may_exchange()) << "the third exchange is nobody else's yet";
+}
+
+TEST_F(GroupReductionTest, results_are_there_when_the_device_tells_and_good_unless_the_group_had_failed) {  // DG-4
+  make_members();
+  for (const auto& device : devices_) device->run_all();
+  for (const std::string why : {"", "the link is down"}) {
+    backend_.break_next(why);
+    std::vector<std::vector<float>> values{{1, 10}, {2, 20}, {4, 40}};
+    std::vector<WorkResult> results;
+    int told = 0;
+    for (std::size_t self = 0; self < replicas; ++self) {
+      EXPECT_EQ(told, 0) << "of an exchange that not all have queued";
+      results.push_back(sum_of(*members_[self], values[self])());
+      devices_[self]->finish([&told](const std::string&) { ++told; });
+    }
+    EXPECT_EQ(told, 3);
+    if (why.empty()) {
+      for (const auto& of_member : values) EXPECT_THAT(of_member, ElementsAre(7, 70));
+      for (const WorkResult& result : results) EXPECT_EQ(result.broken(), "");
+    } else {
+      EXPECT_EQ(results[1].broken(),
+                "exchange of gradients with section 'student' replica 0 (process 0), section 'student' replica 2 "
+                "(process 2): the link is down");
+    }
+  }
+  std::vector<float> later{1};
+  try {
+    (void)sum_of(*members_[0], later)();
+    FAIL() << "a broken group took an exchange";
+  } catch (const ExchangeBroken& broken) {
+    EXPECT_THAT(broken.what(), HasSubstr("replica 1 (process 1), section 'student' replica 2 (process 2): the link"));
+  }
+}
+
+TEST_F(GroupReductionTest, mistakes_of_its_own_are_no_trouble_of_peers) {
+  make_members();
+  devices_[0]->run_all();
+  const RankJob job = members_[0]->job([](Communicator&) { throw std::logic_error("a mistake"); });
+  EXPECT_THROW((void)job(), std::logic_error);
+}
+
+/// A group whose members never all come.
+class LonelyBackend final : public DeviceBackend {
+ public:
+  [[nodiscard]] std::size_t devices() const override { return 0; }
+  [[nodiscard]] std::string describe(std::size_t /*index*/) const override { return "lonely"; }
+  [[nodiscard]] std::size_t used_bytes(std::size_t /*index*/) const override { return 0; }
+  [[nodiscard]] std::unique_ptr<Device> open(const DeviceOptions& /*options*/) const override { return nullptr; }
+  [[nodiscard]] std::vector<std::byte> make_group_id() const override { return {std::byte{1}}; }
+  [[nodiscard]] std::unique_ptr<Communicator> join(Device& /*device*/, const GroupRank& rank) const override {
+    joining_.set_value();
+    while (!rank.abort->given()) std::this_thread::yield();
+    throw CommunicatorAborted(rank.abort->why());
+  }
+  [[nodiscard]] std::vector<std::byte> export_memory(Device& /*device*/, const std::byte* /*block*/) const override {
+    return {};
+  }
+  [[nodiscard]] std::unique_ptr<ImportedMemory> import_memory(Device& /*device*/,
+                                                              std::span<const std::byte> /*exported*/,
+                                                              std::string& /*why_not*/) const override {
+    return nullptr;
+  }
+  void wait_for_join() const { joining_.get_future().wait(); }
+
+ private:
+  mutable std::promise<void> joining_;
+};
+
+TEST_F(GroupReductionTest, the_end_of_the_run_wakes_a_device_that_waits_for_members_that_never_come) {
+  const LonelyBackend backend;
+  std::vector<std::string> told;
+  {
+    CpuDevice device("cuda:0", -1, ops_);
+    NcclExchange member(options_of(1, device, backend));
+    const auto id_of = [](std::size_t self) { return std::vector<std::uint8_t>(self == 0 ? 1 : 0); };
+    member.connect(
+        directory_of(id_of), [](const caf::actor&, ReductionReady) {},
+        [&told](const std::string& message) { told.push_back(message); });
+    backend.wait_for_join();
+    end_->give("the run has ended");
+    device.stop();
+    EXPECT_THROW((void)member.job([](Communicator&) {})(), ExchangeBroken) << "there is no group";
+  }
+  EXPECT_THAT(told, ElementsAre(HasSubstr("replica 0 (process 0), section 'student' replica 2 (process 2): the run has "
+                                          "ended")));
+}
+
+}  // namespace
+}  // namespace maestro::testing

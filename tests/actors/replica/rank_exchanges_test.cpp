@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/replica/reduction/rank_exchanges.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "actors/replica/replica_rank.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "tests/actors/actor_bench.hpp"
+#include "tests/actors/job/simulated_device.hpp"
+
+namespace maestro::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+constexpr std::int64_t tied_elements = 32;
+constexpr std::int64_t own_elements = 48;
+
+/// A stage that holds a parameter which the other stage holds, too, and one of its own.
+class TiedStage final : public Section {
+ public:
+  explicit TiedStage(bool tied) {
+    const auto zeros = [](std::span<float> values) { std::ranges::fill(values, 0.0f); };
+    if (tied) tied_ = &parameters_.add({"tied", Shape{tied_elements}, false, zeros});
+    parameters_.add({"own", Shape{own_elements}, false, zeros});
+    parameters_.allocate(true);
+  }
+  [[nodiscard]] Ports ports() const override { return {}; }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape&, const Inputs&, Outputs&) override {}
+  [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
+  std::vector<StateEntry> state() override { return {}; }
+  Parameter* tied() override { return tied_; }
+  [[nodiscard]] std::string config_json() const override { return "{}"; }
+
+ private:
+  Parameters parameters_;
+  Parameter* tied_ = nullptr;
+};
+
+/// Two replicas of two stages, one rank each, whose reductions the test drives.
+class RankReductionsTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t stages = 2;
+  static constexpr std::uint32_t replicas = 2;
+
+  /// `devices` by stage and replica.
+  void make(const std::vector<std::string>& devices, bool tied, bool shares) {
+    for (std::uint32_t stage = 0; stage < stages; ++stage) {
+      GraphNode node;
+      node.name = "model/" + std::to_string(stage);
+      node.section = "model";
+      node.mode = Mode::forward_backward;
+      node.replicas = replicas;
+      node.stage = stage;
+      node.stages = stages;
+      graph_.add(node);
+    }
+    for (std::uint32_t at = 0; at < stages * replicas; ++at) {
+      places_.push_back({SectionId(at / replicas), ReplicaIndex(at % replicas), ProcessId(0), {devices[at]}});
+    }
+    ProcessInfo hello;
+    for (const ReplicaPlacement& place : places_) hello.replicas.push_back(add(place, tied, shares));
+    Directory directory;
+    directory.processes.push_back(hello);
+    for (std::size_t at = 0; at < ranks_.size(); ++at) ranks_[at]->connect(directory, outbox());
+    for (const auto& device : devices_) device->run_all();
+  }
+
+  ReplicaAddress add(const ReplicaPlacement& place, bool tied, bool shares) {
+    auto section = std::make_unique<TiedStage>(tied);
+    Parameters& parameters = section->parameters();
+    if (shares) {
+      parameters.shard_optimizer_state(shard_range(parameters.gradients().size(), replicas, place.replica.value()));
+    }
+    SectionContext context;
+    context.ops = &ops_;
+    context.trained = true;
+    devices_.push_back(std::make_unique<SimulatedDevice>(ops_));
+    specs_.push_back(std::make_unique<ReplicaSpec>());
+    ReplicaSpec& spec = *specs_.back();
+    spec.graph = &graph_;
+    spec.section = place.section;
+    spec.replica = place.replica;
+    spec.ranks.push_back(
+        {std::make_shared<SectionRunner>(std::move(section), context, OptimizerConfig(), 1), devices_.back().get()});
+    spec.backend = &backend_;
+    spec.groups = {&places_, std::make_shared<AbortReason>()};
+    spec.host_ops = &ops_;
+    spec.network = &network_;
+    ranks_.push_back(std::make_unique<RankExchanges>(spec, 0, network_.next_client()));
+    actors_.push_back(bench_.stand_in([](ReductionReady) {}));
+    ReplicaAddress address;
+    address.section = place.section;
+    address.replica = place.replica;
+    address.actor = actors_.back();
+    address.reductions = ranks_.back()->addresses();
+    return address;
+  }
+
+  ReductionOutbox outbox() {
+    ReductionOutbox outbox;
+    outbox.deliver = [this](const caf::actor& to, ShardHandOver shard) {
+      ++handed_over_;
+      rank_of(to).handed_over(shard);
+    };
+    outbox.ready = [this](const caf::actor& to, ReductionReady ready) { rank_of(to).ready(ready); };
+    outbox.broken = [this](const std::string& message) { broken_.push_back(message); };
+    return outbox;
+  }
+  RankExchanges& rank_of(const caf::actor& actor) {
+    return *ranks_.at(static_cast<std::size_t>(std::ranges::find(actors_, actor) - actors_.begin()));
+  }
+  Parameters& parameters(std::size_t at) { return specs_[at]->ranks[0].runner->section().parameters(); }
+
+  /// All ranks work until what was begun is complete everywhere.
+  void run_to_end() {
+    for (int round = 0; round < rounds_at_most; ++round) {
+      bool all = true;
+      for (std::size_t at = 0; at < ranks_.size(); ++at) {
+        all = ranks_[at]->done() && all;
+        auto work = ranks_[at]->work();
+        if (!work) continue;
+        const WorkResult result = work->second();
+        devices_[at]->finish([this, at](const std::string&) {
+          ranks_[at]->worked([this](const caf::actor& to, ShardRead read) { rank_of(to).shard_read(read); });
+        });
+        all = false;
+      }
+      if (all) return;
+    }
+    FAIL() << "the reductions do not end";
+  }
+  /// Whole numbers, so that sums are exact.
+  static float gradient(std::size_t at, std::size_t element) { return static_cast<float>(100 * at + element); }
+  void set_gradients() {
+    for (std::size_t at = 0; at < ranks_.size(); ++at) {
+      const std::span<float> values = parameters(at).gradients();
+      for (std::size_t element = 0; element < values.size(); ++element) values[element] = gradient(at, element);
+    }
+  }
+  /// Of rank `at`: the sum over its replicas, and of the tied elements, which come first, over both stages.
+  static float expected(std::size_t at, std::size_t element, bool tied) {
+    const std::size_t first = at / replicas * replicas;
+    const bool both = tied && element < tied_elements;
+    float sum = 0;
+    for (std::size_t other = 0; other < stages * replicas; ++other) {
+      if (both || other / replicas == first / replicas) sum += gradient(other, element);
+    }
+    return sum;
+  }
+  void expect_sums(bool tied) {
+    for (std::size_t at = 0; at < ranks_.size(); ++at) {
+      const std::span<const float> values = parameters(at).gradients();
+      const ShardRange kept = parameters(at).kept_moments();
+      for (std::size_t element = kept.first; element < kept.first + kept.count; ++element) {
+        ASSERT_EQ(values[element], expected(at, element, tied)) << "rank " << at << ", element " << element;
+      }
+    }
+  }
+  [[nodiscard]] std::vector<std::string> sorted_exchanges() const {
+    std::vector<std::string> done = backend_.exchanges();
+    std::ranges::sort(done);
+    return done;
+  }
+
+  static constexpr int rounds_at_most = 1000;
+  const std::vector<std::string> own_devices_{"cuda:0", "cuda:1", "cuda:2", "cuda:3"};
+  cpu::CpuOperatorTable ops_;
+  SectionGraph graph_;
+  Network network_{NetworkOptions(), false};
+  SimulatedBackend backend_;
+  std::vector<ReplicaPlacement> places_;
+  std::vector<std::unique_ptr<SimulatedDevice>> devices_;
+  std::vector<std::unique_ptr<ReplicaSpec>> specs_;
+  std::vector<std::unique_ptr<RankExchanges>> ranks_;
+  ActorBench bench_;
+  std::vector<caf::actor> actors_;
+  std::vector<std::string> broken_;
+  int handed_over_ = 0;
+};
+
+TEST_F(RankReductionsTest, ties_are_added_before_replicas_each_in_a_group_of_its_own) {  // DG-1, DG-3
+  make(own_devices_, true, false);
+  EXPECT_EQ(backend_.joined().size(), 4u) << "two stages' replicas, two replicas' ties";
+  set_gradients();
+  for (const auto& rank : ranks_) rank->begin();
+  run_to_end();
+  expect_sums(true);
+  EXPECT_THAT(backend_.exchanges(), ::testing::SizeIs(4));
+  EXPECT_THAT(backend_.exchanges(), Each("all_reduce_sum"));
+  EXPECT_TRUE(backend_.problems().empty());
+  EXPECT_EQ(handed_over_, 0) << "nothing went by the host";
+  EXPECT_TRUE(broken_.empty());
+}
+
+TEST_F(RankReductionsTest, replicas_that_share_moments_have_their_shards_and_then_all_that_was_offered) {  // RX-2
+  make(own_devices_, true, true);
+  set_gradients();
+  for (const auto& rank : ranks_) rank->begin();
+  run_to_end();
+  expect_sums(true);
+  for (std::size_t at = 0; at < ranks_.size(); ++at) {  // as the optimizer does
+    const ShardRange kept = parameters(at).kept_moments();
+    std::ranges::fill(parameters(at).values().subspan(kept.first, kept.count), static_cast<float>(10 + at));
+    parameters(at).stage_shard(ops_, ParameterBuffer::values);
+    ranks_[at]->begin_distribution();
+  }
+  run_to_end();
+  for (std::size_t at = 0; at < ranks_.size(); ++at) {
+    const std::size_t first = at / replicas * replicas;
+    for (std::uint32_t owner = 0; owner < replicas; ++owner) {
+      const ShardRange shard = parameters(first + owner).kept_moments();
+      EXPECT_THAT(parameters(at).gradients().subspan(shard.first, shard.count),
+                  Each(static_cast<float>(10 + first + owner)));
+    }
+  }
+  EXPECT_THAT(sorted_exchanges(), ElementsAre("all_reduce_sum", "all_reduce_sum", "gather_shards", "gather_shards",
+                                              "reduce_to_shards", "reduce_to_shards"));
+}
+
+TEST_F(RankReductionsTest, moments_are_gathered_in_the_group_of_replicas) {
+  make(own_devices_, false, true);
+  EXPECT_EQ(backend_.joined().size(), 2u);
+  for (std::size_t at = 0; at < ranks_.size(); ++at) {
+    std::ranges::fill(parameters(at).second_moments(), static_cast<float>(5 + at));
+    ranks_[at]->begin_gather(ParameterBuffer::second_moments);
+  }
+  run_to_end();
+  for (std::uint32_t owner = 0; owner < replicas; ++owner) {
+    const ShardRange shard = parameters(owner).kept_moments();
+    EXPECT_THAT(parameters(0).gradients().subspan(shard.first, shard.count), Each(static_cast<float>(5 + owner)));
+  }
+  EXPECT_THAT(backend_.exchanges(), ElementsAre("gather_shards", "gather_shards"));
+}
+
+TEST_F(RankReductionsTest, a_tie_of_stages_that_share_a_device_goes_by_the_host_and_replicas_by_a_group) {  // WR-1
+  make({"cuda:0", "cuda:1", "cuda:0", "cuda:1"}, true, false);
+  EXPECT_EQ(backend_.joined().size(), 2u);
+  set_gradients();
+  for (const auto& rank : ranks_) rank->begin();
+  run_to_end();
+  expect_sums(true);
+  EXPECT_GT(handed_over_, 0);
+  EXPECT_THAT(backend_.exchanges(), ElementsAre("all_reduce_sum", "all_reduce_sum"));
+}
+
+TEST_F(RankReductionsTest, one_replica_on_a_processor_takes_all_of_its_section_to_the_host) {  // WR-1
+  make({"cuda:0", "cpu:0", "cuda:1", "cuda:2"}, false, true);
+  EXPECT_EQ(backend_.joined().size(), 1u);
+  set_gradients();
+  for (const auto& rank : ranks_) rank->begin();
+  run_to_end();
+  expect_sums(false);
+  EXPECT_GT(handed_over_, 0);
+  EXPECT_THAT(backend_.exchanges(), ElementsAre("reduce_to_shards"));
+}
+
+TEST_F(RankReductionsTest, several_steps_follow_each_other) {  // DG-1, RR-2
+  make(own_devices_, true, false);
+  constexpr int steps = 3;
+  for (int step = 0; step < steps; ++step) {
+    set_gradients();
+    for (const auto& rank : ranks_) rank->begin();
+    run_to_end();
+    expect_sums(true);
+  }
+  EXPECT_EQ(backend_.exchanges().size(), 4u * steps);
+}
+
+}  // namespace
+}  // namespace maestro::testing

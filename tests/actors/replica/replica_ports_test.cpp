@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/replica/replica_ports.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "actors/services/imported_memories.hpp"
+#include "tests/actors/actor_bench.hpp"
+#include "tests/support/apart_memory.hpp"
+
+namespace maestro::testing {
+namespace {
+
+constexpr EdgeId edge(0);
+constexpr std::uint32_t senders = 4;
+
+/// The ports of a frozen decoder, which four encoders send to; the test plays the encoders.
+class ReplicaPortsTest : public ::testing::Test {
+ protected:
+  ReplicaPortsTest() {
+    GraphNode encoder;
+    encoder.name = "encoder";
+    encoder.mode = Mode::forward_only;
+    encoder.replicas = senders;
+    encoder.ports.outputs.push_back({"out", DType::f32, 1, false, false});
+    GraphNode decoder;
+    decoder.name = "decoder";
+    decoder.mode = Mode::forward_only;
+    decoder.ports.inputs.push_back({"in", DType::f32, 1, false, false});
+    graph_.add(std::move(encoder));
+    graph_.add(std::move(decoder));
+    graph_.connect("encoder", "out", "decoder", "in");
+  }
+
+  ReplicaPorts receiver() {
+    ReplicaPortsOptions options;
+    options.graph = &graph_;
+    options.section = SectionId(1);
+    options.limits.slots = slots;
+    options.limits.train_samples = 64;
+    ReplicaPorts ports(options, network_, {[] {}, {}});
+    Directory directory;
+    directory.processes.emplace_back();
+    for (std::uint32_t sender = 0; sender < senders; ++sender) {
+      ReplicaAddress peer;
+      peer.section = SectionId(0);
+      peer.replica = ReplicaIndex(sender);
+      peer.actor = bench_.stand_in([](Credit) {});
+      peers_.push_back(peer.actor);
+      directory.processes.front().replicas.push_back(peer);
+    }
+    Outbox outbox;
+    outbox.credit = [this](const caf::actor& to, Credit credit) {
+      const auto at = std::ranges::find(peers_, to) - peers_.begin();
+      credits_.emplace_back(static_cast<std::uint32_t>(at), credit.released);
+    };
+    ports.connect(directory, std::move(outbox));
+    return ports;
+  }
+
+  /// The token of a micro-batch whose rows come from the sender.
+  static MicroBatchPlan token(std::uint64_t sequence, std::uint32_t sender) {
+    MicroBatchPlan plan;
+    plan.section = SectionId(1);
+    plan.samples = {{SampleId(sequence), 1}};
+    plan.arrivals = {{edge, false, sequence, {{1, ReplicaIndex(sender), 0}}, 0}};
+    return plan;
+  }
+  void take_and_release(ReplicaPorts& ports, const MicroBatchPlan& plan) {
+    PieceHandOver piece;
+    piece.sequence = plan.arrivals.front().sequence;
+    piece.rows = 1;
+    piece.buffer = buffers_.acquire();
+    ASSERT_TRUE(ports.handed_over(piece, [](EdgeId, bool, std::uint64_t) {}).ok());
+    ASSERT_TRUE(ports.release(plan).ok());
+  }
+  void expect(ReplicaPorts& ports, const MicroBatchPlan& plan) {
+    ASSERT_TRUE(ports.expect(plan, [](EdgeId, bool, std::uint64_t) {}).ok());
+  }
+
+  static constexpr std::int64_t slots = 2;
+  SectionGraph graph_;
+  Network network_{NetworkOptions(), false};
+  ActorBench bench_;
+  BufferPool buffers_{64, 8};
+  std::vector<caf::actor> peers_;
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> credits_;  // sender, released
+};
+
+using Credits = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
+
+TEST_F(ReplicaPortsTest,
+       a_released_slot_is_told_to_the_sender_of_the_sequence_that_it_lets_in_and_to_no_other) {  // RP-3
+  ReplicaPorts ports = receiver();
+  const std::vector<std::uint32_t> sender_of = {0, 1, 2, 3, 1, 1};
+  for (std::uint64_t sequence = 0; sequence < sender_of.size(); ++sequence) {
+    expect(ports, token(sequence, sender_of[sequence]));
+  }
+  EXPECT_TRUE(credits_.empty());  // the ring is free for its first sequences without any
+  for (std::uint64_t sequence = 0; sequence < 4; ++sequence) {
+    take_and_release(ports, token(sequence, sender_of[sequence]));
+  }
+  EXPECT_EQ(credits_, (Credits{{2, 1}, {3, 2}, {1, 3}, {1, 4}}));
+}
+
+TEST_F(ReplicaPortsTest, a_slot_that_is_free_before_the_token_comes_is_told_when_it_does) {  // RP-3
+  ReplicaPorts ports = receiver();
+  expect(ports, token(0, 0));
+  expect(ports, token(1, 1));
+  take_and_release(ports, token(0, 0));
+  EXPECT_TRUE(credits_.empty());  // nobody is known to wait
+  expect(ports, token(2, 3));
+  EXPECT_EQ(credits_, (Credits{{3, 1}}));
+  expect(ports, token(3, 2));
+  EXPECT_EQ(credits_.size(), 1U);  // the ring is full
+  take_and_release(ports, token(1, 1));
+  EXPECT_EQ(credits_, (Credits{{3, 1}, {2, 2}}));
+}
+
+TEST_F(ReplicaPortsTest, slots_released_out_of_order_are_told_once_with_the_prefix) {  // RP-3, CL-6
+  ReplicaPorts ports = receiver();
+  for (std::uint64_t sequence = 0; sequence < 4; ++sequence) expect(ports, token(sequence, sequence < 2 ? 0 : 2));
+  take_and_release(ports, token(1, 0));
+  EXPECT_TRUE(credits_.empty());
+  take_and_release(ports, token(0, 0));
+  EXPECT_EQ(credits_, (Credits{{2, 2}}));  // both of its sequences are let in by one credit
+}
+
+class Imported final : public ImportedMemory {
+ public:
+  explicit Imported(std::byte* data) : data_(data) {}
+  [[nodiscard]] std::byte* data() const override { return data_; }
+
+ private:
+  std::byte* data_;
+};
+
+/// A teacher on a device, and a student that the test places.
+class DevicePortsTest : public ::testing::Test {
+ protected:
+  DevicePortsTest() {
+    GraphNode teacher;
+    teacher.name = "teacher";
+    teacher.ports.outputs.push_back({"hidden", DType::f32, 8, false, false});
+    GraphNode student;
+    student.name = "student";
+    student.ports.inputs.push_back({"wanted", DType::f32, 8, false, false});
+    graph_.add(std::move(teacher));
+    graph_.add(std::move(student));
+    graph_.connect("teacher", "hidden", "student", "wanted");
+    device_.export_memory = [](const std::byte*) { return std::string("a handle"); };
+    device_.import_memory = [this](std::string_view exported, std::string&) {
+      imported_.emplace_back(exported);
+      return opened_.keep(std::make_unique<Imported>(nullptr));
+    };
+    device_.log = [this](const std::string& line) { said_.push_back(line); };
+  }
+  static ReplicaPlacement at(std::uint32_t section, const std::string& device, std::uint32_t process,
+                             std::uint32_t host = 0) {
+    return {SectionId(section), ReplicaIndex(0), ProcessId(process), {device}, host};
+  }
+  std::unique_ptr<ReplicaPorts> ports(std::uint32_t section, const ReplicaPlacement& student, MemorySpace& memory) {
+    places_ = {at(0, "cuda:0", 0), student};
+    ReplicaPortsOptions options;
+    options.graph = &graph_;
+    options.section = SectionId(section);
+    options.rank = places_[section].rank;
+    options.limits.slots = 2;
+    options.limits.train_samples = 64;
+    options.remote = true;
+    options.device = device_;
+    options.device.memory = &memory;
+    options.device.paths = TransferPaths(graph_, places_, false);
+    return std::make_unique<ReplicaPorts>(options, network_, PortEvents{[] {}, {}});
+  }
+  /// The ports of the teacher, connected with the student's.
+  std::unique_ptr<ReplicaPorts> connected(const ReplicaPlacement& student) {
+    const bool there = is_cuda_device(student.devices[0]);
+    const auto receiver = ports(1, student, there ? static_cast<MemorySpace&>(other_) : host_memory());
+    ReplicaAddress peer;
+    peer.section = SectionId(1);
+    peer.rank = student.rank;
+    peer.rings = receiver->rings();
+    Directory directory;
+    directory.processes.emplace_back();
+    directory.processes.front().replicas.push_back(peer);
+    auto sender = ports(0, student, own_);
+    sender->connect(directory, {});
+    return sender;
+  }
+  /// Where the teacher's hidden states lie when they leave.
+  static PortTensor::Place place_of(ReplicaPorts& sender) {
+    MicroBatchPlan plan;
+    plan.samples = {{SampleId(0), 1}};
+    PieceOut piece;
+    piece.rows = 1;
+    plan.pieces.push_back(piece);
+    return sender.acquire(plan, false).front().place();
+  }
+
+  SectionGraph graph_;
+  Network network_{NetworkOptions(), false};
+  ImportedMemories opened_;
+  ApartMemory own_;
+  ApartMemory other_;
+  std::vector<ReplicaPlacement> places_;
+  PortDevice device_;
+  std::vector<std::string> imported_;
+  std::vector<std::string> said_;
+};
+
+using Place = PortTensor::Place;
+using Lines = std::vector<std::string>;
+
+TEST_F(DevicePortsTest, what_a_processor_of_the_process_reads_is_made_in_its_memory) {  // RP-4
+  const auto sender = connected(at(1, "cpu:0", 0));
+  EXPECT_EQ(place_of(*sender), Place::host);
+  EXPECT_EQ(sender->memory().size(), 1U);  // the pool; nothing is staged
+}
+
+TEST_F(DevicePortsTest, what_goes_to_a_processor_of_another_process_is_staged_and_nothing_is_offered_for_it) {  // RP-4
+  const auto sender = connected(at(1, "cpu:0", 1));
+  EXPECT_EQ(place_of(*sender), Place::here);
+  ASSERT_EQ(sender->memory().size(), 1U);  // the blocks for chunks
+  EXPECT_EQ(said_, Lines());
+  const RingAddress ring = ports(1, at(1, "cpu:0", 1), host_memory())->rings().front();
+  EXPECT_EQ(ring.device_memory, "");
+  EXPECT_EQ(ring.device_region, RemoteRegion());
+}
+
+TEST_F(DevicePortsTest, a_device_of_another_process_offers_memory_which_the_sender_opens) {  // RP-4
+  const auto sender = connected(at(1, "cuda:1", 1));
+  EXPECT_EQ(place_of(*sender), Place::here);
+  EXPECT_EQ(imported_, Lines{"a handle"});
+  EXPECT_EQ(said_, Lines());
+  const auto receiver = ports(1, at(1, "cuda:1", 1), other_);
+  const RingAddress ring = receiver->rings().front();
+  EXPECT_NE(ring.device_ring, ring.ring);
+  EXPECT_TRUE(receiver->owns_ring(ring.ring));
+  EXPECT_TRUE(receiver->owns_ring(ring.device_ring));
+}
+
+TEST_F(DevicePortsTest, what_is_not_shared_is_staged_and_told_once_with_the_reason) {  // RP-4
+  device_.import_memory = [](std::string_view, std::string& why_not) {
+    why_not = "it is on another host";
+    return std::weak_ptr<ImportedMemory>();
+  };
+  (void)connected(at(1, "cuda:1", 1));
+  device_.export_memory = [](const std::byte*) { return std::string(); };
+  (void)connected(at(1, "cuda:1", 1));
+  EXPECT_EQ(said_, (Lines{"teacher.hidden to student.wanted: not by CUDA IPC (it is on another host), by pinned "
+                          "memory in chunks",
+                          "teacher.hidden to student.wanted: not by CUDA IPC (the receiver does not share its memory), "
+                          "by pinned memory in chunks"}));
+  EXPECT_EQ(other_.blocks(), 0U);  // what nobody can reach is given back
+}
+
+TEST_F(DevicePortsTest, what_the_network_does_not_reach_is_staged_and_told_with_the_reason) {  // RP-4
+  device_.register_memory = [](std::byte*, std::size_t) -> Result<std::unique_ptr<Region>> {
+    return Error{ErrorCode::unavailable, "provider tcp has no FI_HMEM"};
+  };
+  (void)connected(at(1, "cuda:1", 1, 1));
+  EXPECT_EQ(said_, Lines{"teacher.hidden to student.wanted: by pinned memory in chunks (provider tcp has no "
+                         "FI_HMEM)"});
+  EXPECT_EQ(imported_, Lines());
+}
+
+}  // namespace
+}  // namespace maestro::testing

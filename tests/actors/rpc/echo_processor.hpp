@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Thrift service of one method, `string echo(1: string text)`, written by hand as the compiler would.
+#pragma once
+
+#include <thrift/TProcessor.h>
+
+#include <memory>
+#include <string>
+
+namespace maestro {
+
+class RpcClient;
+
+/// Answers with `prefix` and the text.
+std::shared_ptr<apache::thrift::TProcessor> echo_processor(std::string prefix);
+
+/// Calls it; throws as RpcClient::ask() does.
+std::string echo(RpcClient& connection, const std::string& text);
+
+}  // namespace maestro

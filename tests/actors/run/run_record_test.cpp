@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/run/run_record.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace maestro {
+namespace {
+
+TEST(MetricTotals, figures_do_not_depend_on_the_order_in_which_micro_batches_report) {  // RR-1
+  // Magnitudes far apart: added in another order, these would round to another sum.
+  struct Part {
+    std::uint32_t index;
+    double sum;
+  };
+  std::vector<Part> parts;
+  std::mt19937_64 random(11);
+  for (std::uint32_t index = 0; index < 20; ++index) {
+    parts.push_back(
+        {index, std::ldexp(1.0 + static_cast<double>(random() % 1000) / 999, static_cast<int>(index * 5 % 60))});
+  }
+  const auto mean = [&] {
+    MetricTotals totals;
+    for (const Part& part : parts) totals.add(part.index, "loss", part.sum, 3);
+    return totals.means().at("loss");
+  };
+  const double first = mean();
+  double other_order = 0;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) other_order += part->sum;
+  ASSERT_NE(other_order / 60, first) << "the parts must be such that order matters";
+  for (int turn = 0; turn < 20; ++turn) {
+    std::shuffle(parts.begin(), parts.end(), random);
+    EXPECT_EQ(mean(), first);
+  }
+}
+
+TEST(DistinctSamples, a_sample_counts_once_however_often_it_is_read) {
+  DistinctSamples distinct;
+  for (const std::uint64_t sample : {7, 0, 7, 1000, 0, 999}) distinct.insert(SampleId(sample));
+  EXPECT_EQ(distinct.size(), 4U);
+}
+
+TEST(MetricTotals, means_are_weighted_and_those_without_weight_are_left_out) {
+  MetricTotals totals;
+  totals.add(0, "loss", 6, 2);
+  totals.add(1, "loss", 2, 2);
+  totals.add(0, "kl", 0, 0);
+  const std::map<std::string, double> wanted{{"loss", 2.0}};
+  EXPECT_EQ(totals.means(), wanted);
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/run/run_schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace maestro {
+namespace {
+
+/// "t1 v1 c1": train, validate, checkpoint.
+std::string units(RunSchedule& schedule, int limit = 100) {
+  std::string text;
+  for (int at = 0; at < limit; ++at) {
+    const auto unit = schedule.next();
+    if (!unit) break;
+    const char kind = "tvc"[static_cast<int>(unit->kind)];
+    text += (text.empty() ? "" : " ") + std::string(1, kind) + std::to_string(unit->step.value());
+  }
+  return text;
+}
+
+RunScheduleOptions options_of(std::uint64_t steps, std::uint64_t validate_every, std::uint64_t checkpoint_every) {
+  RunScheduleOptions options;
+  options.steps = steps;
+  options.validate_every = validate_every;
+  options.checkpoint_every = checkpoint_every;
+  return options;
+}
+
+TEST(RunSchedule, validation_and_checkpoint_follow_their_step_in_this_order) {  // RS-1
+  RunSchedule schedule(options_of(4, 2, 3));
+  EXPECT_EQ(units(schedule), "t1 t2 v2 t3 c3 t4 v4 c4");
+}
+
+TEST(RunSchedule, the_last_step_is_validated_and_kept_once_even_when_it_is_due_anyway) {  // RS-1
+  RunSchedule every(options_of(2, 1, 1));
+  EXPECT_EQ(units(every), "t1 v1 c1 t2 v2 c2");
+  RunScheduleOptions bare = options_of(2, 0, 0);
+  bare.validate_at_end = false;
+  bare.checkpoint_at_end = false;
+  RunSchedule none(bare);
+  EXPECT_EQ(units(none), "t1 t2");
+}
+
+TEST(RunSchedule, a_resumed_run_goes_on_where_it_stood) {
+  RunScheduleOptions options = options_of(4, 2, 0);
+  options.first_step = 3;
+  RunSchedule schedule(options);
+  EXPECT_EQ(units(schedule), "t3 t4 v4 c4");
+}
+
+TEST(RunSchedule, a_run_resumed_at_its_end_is_validated_and_nothing_else) {
+  RunScheduleOptions options = options_of(4, 0, 0);
+  options.first_step = 5;
+  RunSchedule schedule(options);
+  EXPECT_EQ(units(schedule), "v4");
+  options.validate_at_end = false;
+  RunSchedule nothing(options);
+  EXPECT_EQ(units(nothing), "");
+  RunSchedule stopped(options);
+  stopped.stop();
+  EXPECT_EQ(units(stopped), "");
+}
+
+TEST(RunSchedule, after_stop_the_last_step_handed_out_is_kept_and_no_other_follows) {  // RS-2
+  RunSchedule schedule(options_of(9, 0, 0));
+  EXPECT_EQ(units(schedule, 3), "t1 t2 t3");
+  schedule.stop();
+  schedule.stop();
+  EXPECT_EQ(units(schedule), "c3");
+}
+
+TEST(RunSchedule, a_run_without_state_leaves_no_checkpoint_when_it_is_stopped) {  // RS-2
+  RunScheduleOptions options = options_of(9, 0, 0);
+  options.keeps_state = false;
+  RunSchedule schedule(options);
+  EXPECT_EQ(units(schedule, 3), "t1 t2 t3");
+  schedule.stop();
+  EXPECT_EQ(units(schedule), "");
+}
+
+TEST(RunSchedule, stop_before_the_first_step_leaves_nothing_to_do) {  // RS-2
+  RunSchedule schedule(options_of(9, 1, 1));
+  schedule.stop();
+  EXPECT_EQ(units(schedule), "");
+  RunScheduleOptions options = options_of(9, 1, 1);
+  options.first_step = 4;
+  RunSchedule resumed(options);
+  resumed.stop();
+  EXPECT_EQ(units(resumed), "");
+}
+
+TEST(RunSchedule, stop_at_any_moment_leaves_exactly_one_checkpoint_of_the_last_step) {  // RS-2
+  for (int taken = 1; taken <= 12; ++taken) {
+    SCOPED_TRACE("stopped after " + std::to_string(taken) + " units");
+    RunSchedule schedule(options_of(4, 1, 2));  // t1 v1 t2 v2 c2 t3 v3 t4 v4 c4
+    const std::string before = units(schedule, taken);
+    schedule.stop();
+    const std::string after = units(schedule);
+    EXPECT_EQ(after.find('t'), std::string::npos);
+    EXPECT_EQ(after.find('v'), std::string::npos) << "a person who stops a run does not want to wait for a validation";
+    const std::string all = " " + before + " " + after + " ";
+    const std::string last = before.substr(before.rfind('t') + 1, 1);
+    const std::string wanted = " c" + last + " ";
+    const std::size_t at = all.find(wanted);
+    ASSERT_NE(at, std::string::npos) << all;
+    EXPECT_EQ(all.find(wanted, at + 1), std::string::npos) << all;
+  }
+}
+
+TEST(RunSchedule, while_paused_nothing_is_handed_out_and_nothing_is_lost) {  // RS-3
+  RunSchedule schedule(options_of(4, 2, 3));
+  EXPECT_EQ(units(schedule, 2), "t1 t2");
+  schedule.pause();
+  EXPECT_EQ(units(schedule), "");
+  EXPECT_FALSE(schedule.complete());
+  schedule.resume();
+  EXPECT_EQ(units(schedule), "v2 t3 c3 t4 v4 c4");
+  EXPECT_TRUE(schedule.complete());
+}
+
+TEST(RunSchedule, stop_ends_a_pause_and_a_stopped_run_cannot_be_paused) {  // RS-3
+  RunSchedule schedule(options_of(9, 0, 0));
+  EXPECT_EQ(units(schedule, 3), "t1 t2 t3");
+  schedule.pause();
+  schedule.stop();
+  schedule.pause();
+  EXPECT_FALSE(schedule.paused());
+  EXPECT_EQ(units(schedule), "c3");
+  EXPECT_TRUE(schedule.complete());
+}
+
+TEST(RunSchedule, a_checkpoint_that_is_asked_for_comes_first_and_once_also_while_paused) {  // RS-3, RS-4
+  RunSchedule schedule(options_of(4, 2, 3));
+  EXPECT_FALSE(schedule.request_checkpoint()) << "no step has been trained";
+  EXPECT_EQ(units(schedule, 2), "t1 t2");
+  schedule.pause();
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(2));
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(2));
+  EXPECT_EQ(units(schedule), "c2");
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(2));
+  EXPECT_EQ(units(schedule), "");
+  schedule.resume();
+  EXPECT_EQ(units(schedule), "v2 t3 c3 t4 v4 c4");
+}
+
+TEST(RunSchedule, a_checkpoint_that_is_due_anyway_is_only_brought_forward) {  // RS-4
+  RunSchedule schedule(options_of(4, 1, 1));
+  EXPECT_EQ(units(schedule, 1), "t1");
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(1));
+  EXPECT_EQ(units(schedule, 3), "c1 v1 t2");
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(2));
+  schedule.stop();
+  EXPECT_EQ(units(schedule), "c2");
+}
+
+TEST(RunSchedule, a_checkpoint_asked_for_before_a_stop_is_the_last_one) {  // RS-2, RS-4
+  RunSchedule schedule(options_of(9, 0, 0));
+  EXPECT_EQ(units(schedule, 3), "t1 t2 t3");
+  EXPECT_EQ(schedule.request_checkpoint(), StepId(3));
+  EXPECT_FALSE(schedule.complete());
+  schedule.stop();
+  EXPECT_EQ(units(schedule), "c3");
+}
+
+TEST(RunSchedule, a_run_without_state_refuses_checkpoints) {  // RS-4
+  RunScheduleOptions options = options_of(9, 0, 0);
+  options.keeps_state = false;
+  RunSchedule schedule(options);
+  EXPECT_EQ(units(schedule, 1), "t1");
+  EXPECT_FALSE(schedule.request_checkpoint());
+}
+
+}  // namespace
+}  // namespace maestro

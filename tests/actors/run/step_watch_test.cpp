@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/run/step_watch.hpp"
+
+#include <gtest/gtest.h>
+
+#include "actors/replica/pass_log.hpp"
+
+namespace maestro {
+namespace {
+
+using Clock = StepWatch::Clock;
+using std::chrono::milliseconds;
+
+/// One encoder and one decoder section with a lane each; `micro_batches` go through both.
+class StepWatchTest : public ::testing::Test {
+ protected:
+  StepWatchTest() {
+    for (const char* name : {"encoder", "decoder"}) {
+      GraphNode node;
+      node.name = name;
+      if (graph_.nodes().empty()) {
+        node.ports.outputs.push_back({"out", DType::f32, 1, true, false});
+      } else {
+        node.ports.inputs.push_back({"in", DType::f32, 1, true, false});
+      }
+      node.max_in_flight = 4;
+      graph_.add(std::move(node));
+    }
+    graph_.connect("encoder", "out", "decoder", "in");
+  }
+
+  StepPlanned planned(std::string_view policy, std::size_t samples) {
+    StepPlannerOptions options;
+    options.graph = &graph_;
+    options.policy = make_policy(policy);
+    options.costs = CostModel([](SectionId, const SampleRef&) { return PassCost{1, 2}; }, 1);
+    options.limits.train_samples = static_cast<std::int64_t>(samples);
+    std::vector<SampleRef> batch;
+    for (std::size_t at = 0; at < samples; ++at) batch.push_back({SampleId(at), 4});
+    StepPlanned message;
+    message.planned = std::make_shared<PlannedStep>(
+        StepPlanner(std::move(options)).plan(StepId(5), Pass::train, batch, 1).value_or_throw());
+    message.planning_ms = 0.25;
+    return message;
+  }
+
+  static MicroBatchDone done(std::uint32_t section, std::uint32_t index, double forward, double backward, double age) {
+    MicroBatchDone message;
+    message.section = SectionId(section);
+    message.step = StepId(5);
+    message.index = index;
+    message.forward_ms = forward;
+    message.backward_ms = backward;
+    message.age_ms = age;
+    return message;
+  }
+
+  SectionGraph graph_;
+  Clock::time_point start_ = Clock::now();
+};
+
+TEST_F(StepWatchTest, a_row_spans_the_passes_as_they_were_and_bounds_them_from_below) {
+  StepWatch watch(graph_, planned("wavefront", 1));
+  watch.done(done(1, 0, 20, 30, 50), start_ + milliseconds(110));   // began at 60
+  watch.done(done(0, 0, 10, 15, 145), start_ + milliseconds(150));  // began at 5
+  const SchedulingRow row = watch.row(start_);
+  EXPECT_EQ(row.step, StepId(5));
+  EXPECT_NEAR(row.begin_ms, 5, 1e-3);
+  EXPECT_NEAR(row.makespan_ms, 145, 1e-3);
+  EXPECT_NEAR(row.lower_bound_ms, 75, 1e-6);  // 10, both passes of the decoder, 15
+  EXPECT_NEAR(row.utilization.at("encoder"), 25.0 / 145, 1e-6);
+  EXPECT_NEAR(row.utilization.at("decoder"), 50.0 / 145, 1e-6);
+  EXPECT_DOUBLE_EQ(row.planned_ms, 6);
+  EXPECT_DOUBLE_EQ(row.planning_ms, 0.25);
+}
+
+TEST_F(StepWatchTest, measured_passes_keep_forward_and_backward_apart) {
+  StepWatch watch(graph_, planned("wavefront", 1));
+  watch.done(done(0, 0, 10, 15, 20), start_);
+  watch.done(done(1, 0, 20, 30, 20), start_);
+  const std::vector<MeasuredPass> passes = watch.measured();
+  ASSERT_EQ(passes.size(), 4u);
+  for (const MeasuredPass& pass : passes) {
+    const double expected = pass.section == SectionId(0) ? (pass.backward ? 15 : 10) : (pass.backward ? 30 : 20);
+    EXPECT_DOUBLE_EQ(pass.ms, expected);
+    EXPECT_EQ(pass.samples.size(), 1u);
+  }
+}
+
+TEST_F(StepWatchTest, micro_batches_may_be_moved_out_of_the_plan_that_is_watched) {
+  const StepPlanned step = planned("wavefront", 2);
+  StepWatch watch(graph_, step);
+  for (MicroBatchPlan& batch : step.planned->plan.micro_batches) const MicroBatchPlan sent = std::move(batch);
+  for (std::uint32_t index = 0; index < 2; ++index) {
+    watch.done(done(0, index, 10, 15, 25), start_ + milliseconds(30));
+    watch.done(done(1, index, 20, 30, 50), start_ + milliseconds(100));
+  }
+  EXPECT_TRUE(watch.active(SectionId(0)));
+  EXPECT_NEAR(watch.row(start_).utilization.at("decoder"), 100.0 / 95, 1e-6);
+}
+
+TEST_F(StepWatchTest, a_section_without_micro_batches_is_not_active) {
+  const StepWatch watch(graph_, planned("wavefront", 0));
+  EXPECT_FALSE(watch.active(SectionId(0)));
+  EXPECT_EQ(watch.row(start_).makespan_ms, 0);
+}
+
+TEST_F(StepWatchTest, a_phase_opens_when_the_last_pass_of_the_one_before_has_ended) {
+  StepWatch watch(graph_, planned("bulk_synchronous", 2));
+  EXPECT_TRUE(watch.first_phases().empty());  // phase 0 is open from the start
+  EXPECT_FALSE(watch.phase_pass_done({StepId(5), 0, 0}));
+  const auto decoder = watch.phase_pass_done({StepId(5), 0, 0});
+  ASSERT_TRUE(decoder);
+  EXPECT_EQ(decoder->open.phase, 1u);
+  EXPECT_EQ(decoder->lanes.size(), 2u);
+  EXPECT_FALSE(watch.phase_pass_done({StepId(5), 0, 1}));
+  const auto encoder = watch.phase_pass_done({StepId(5), 0, 1});
+  ASSERT_TRUE(encoder);
+  EXPECT_EQ(encoder->open.phase, 2u);
+  EXPECT_FALSE(watch.phase_pass_done({StepId(5), 0, 2}));
+  EXPECT_FALSE(watch.phase_pass_done({StepId(5), 0, 2}));
+}
+
+TEST_F(StepWatchTest, other_policies_have_no_phases) {
+  EXPECT_TRUE(StepWatch(graph_, planned("wavefront", 3)).first_phases().empty());
+}
+
+TEST(PassLog, a_retired_micro_batch_brings_the_figures_of_its_forward_pass_and_the_time_of_both) {
+  PassLog log;
+  const auto start = PassLog::Clock::now();
+  MicroBatchPlan first;
+  first.index = 1;
+  MicroBatchPlan second;
+  second.index = 2;
+  log.began(start);
+  log.finished({{"loss", 3, 1}}, {10, 0});
+  log.keep(1);
+  log.began(start + milliseconds(10));
+  log.finished({{"loss", 4, 1}}, {20, 5});
+  const MicroBatchDone together = log.retire(second, start + milliseconds(40));
+  EXPECT_EQ(together.index, 2u);
+  EXPECT_EQ(together.metrics[0].sum, 4);
+  EXPECT_DOUBLE_EQ(together.age_ms, 30);
+  log.began(start + milliseconds(40));
+  log.finished({}, {0, 7});
+  const MicroBatchDone apart = log.retire(first, start + milliseconds(50));
+  EXPECT_EQ(apart.metrics[0].sum, 3);
+  EXPECT_DOUBLE_EQ(apart.forward_ms, 10);
+  EXPECT_DOUBLE_EQ(apart.backward_ms, 7);
+  EXPECT_DOUBLE_EQ(apart.age_ms, 50);
+}
+
+}  // namespace
+}  // namespace maestro

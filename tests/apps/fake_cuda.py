@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of whole jobs on CUDA devices share.
+
+MAESTRO_FAKE_CUDA names the backend over fakes of CUDA's runtime, of cuBLASLt and of NCCL: it has four devices, and
+runs every kernel on the CPU, thread by thread. So models and runs are tiny.
+"""
+
+import os
+import unittest
+from unittest import mock
+
+from layouts_test import figures_of
+from maestro_program import SystemTest
+
+DOUBLE = os.environ.get("MAESTRO_FAKE_CUDA", "")
+STEPS = 10  # of a language model on one device
+FEW, HALF = 6, 3  # of everything else
+VOCABULARY = 61
+# Kernels add fp32 products in another order, 6e-8 each; some steps of a distillation amplify it to 3e-6.
+FP32_TOLERANCE = 2e-5
+BF16_TOLERANCE = 2e-2  # of 8 significant bits, which both round at places of their own
+DEVICES = [f"cuda:{index}" for index in range(4)]
+ONE, OTHER = DEVICES[:2]
+
+
+def gpt2(**changes):
+    return {"family": "gpt2", "layers": 2, "width": 32, "heads": 2, "positions": 16, "vocabulary": VOCABULARY,
+            "micro_batch": 2, "replicas": 1, **changes}
+
+
+def llama(**changes):
+    """With grouped-query attention and untied embeddings."""
+    return gpt2(**{"family": "llama", "kv_heads": 1, "ffn": 40, "tied": False, **changes})
+
+
+def job_of(app, train=None, **sections):
+    return {
+        "name": "cuda",
+        "app": app,
+        "train": {"steps": FEW, "global_batch": 4, "validation_samples": 4, "checkpoint_at_end": False, "out": "out",
+                  **(train or {})},
+        "data": {"kind": "synthetic", "sequence": 13, "vocabulary": VOCABULARY},
+        **sections,
+    }
+
+
+FAMILIES = {"gpt2": gpt2, "llama": llama}
+LEARNS = {"lr": 1e-3}
+
+
+def language_model(family="gpt2", train=None, **changes):
+    return job_of("language_model", train, teacher=FAMILIES[family](**{**LEARNS, **changes}))
+
+
+def distillation(train=None, teacher=None, student=None):
+    return job_of("distillation", train, teacher=llama(**{"weights": "random", **(teacher or {})}),
+                  student=gpt2(**LEARNS, **(student or {})))
+
+
+def split(section):
+    """The settings of a job's section by their --set names: {"teacher": {"share": 1}} is {"teacher.share": 1}."""
+    return {f"{name}.{key}": value for name, values in section.items() for key, value in values.items()}
+
+
+def setUpModule():
+    if not DOUBLE:
+        raise unittest.SkipTest("MAESTRO_FAKE_CUDA is not set: the build lacks the headers of CUDA, cuBLASLt or NCCL")
+
+
+class WithDevices:
+    """The program finds the backend over the doubles."""
+
+    def setUp(self):
+        super().setUp()
+        self.use_library(DOUBLE)
+
+    def use_library(self, path):
+        # What the fake of NCCL writes goes with the test, also when a process is killed.
+        change = mock.patch.dict(os.environ, MAESTRO_CUDA_LIBRARY=path, TMPDIR=str(self.folder))
+        change.start()
+        self.addCleanup(change.stop)
+
+
+class OnDevices(WithDevices, SystemTest):
+    def train_on(self, job, devices, *options, settings=None):
+        """`devices` of the sections by name."""
+        placed = {f"{section}.devices": named for section, named in devices.items()}
+        finished = self.train(job, *options, settings={**placed, **(settings or {})})
+        used = {device for lane in finished.report["plan"]["lanes"] for device in lane["devices"]}
+        self.assertEqual(used - {"host"}, {device for named in devices.values() for device in named})
+        return finished
+
+    def assert_same(self, expected, finished, tolerance=FP32_TOLERANCE):
+        self.assert_close(figures_of(expected), figures_of(finished), tolerance)
+
+    def check_graphs(self, job, settings):
+        """That CUDA graphs change no bit of what a job finds."""
+        curves = [figures_of(self.train(job, settings={**settings, "train.cuda_graphs": choice}))
+                  for choice in ("never", "always", "auto")]
+        self.assertEqual(curves[0], curves[1])
+        self.assertEqual(curves[0], curves[2])
+
+    def check(self, job, devices, *options, settings=None, tolerance=FP32_TOLERANCE):
+        """`settings` are of the run on devices only."""
+        expected = self.train(job)
+        self.assertEqual({row["step"] for row in expected.report["steps"]}, set(range(1, job["train"]["steps"] + 1)))
+        self.assert_same(expected, self.train_on(job, devices, *options, settings=settings), tolerance)

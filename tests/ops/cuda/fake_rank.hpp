@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank of a test that has a device of its own: a stream, memory and a table over the fake of CUDA.
+#pragma once
+
+#include <memory>
+
+#include "runtime/device/cuda/device_space.hpp"
+#include "runtime/ops/cuda/cuda_operator_table.hpp"
+#include "tests/ops/cuda/on_stream.hpp"
+#include "tests/ops/parallel_loss.hpp"
+
+namespace maestro::cuda {
+
+class FakeRank {
+ public:
+  /// `ranks`: of the thread that makes it and calls everything here. `logits_bytes`: of the table's options.
+  FakeRank(Communicator& ranks, std::size_t logits_bytes)
+      : memory_(0, work_, std::make_shared<EventPool>(0)),
+        ops_(options(logits_bytes)),
+        group_(ranks, work_.stream.get()) {}
+  [[nodiscard]] const CudaOperatorTable& ops() const { return ops_; }
+  [[nodiscard]] Communicator& group() { return group_; }
+  [[nodiscard]] cudaStream_t stream() const { return work_.stream.get(); }
+  void settle() const { work_.stream.synchronize(); }
+  [[nodiscard]] testing::RankPlace place() {
+    return {ops_, &group_, [this] { settle(); }};
+  }
+
+ private:
+  [[nodiscard]] CudaTableOptions options(std::size_t logits_bytes) {
+    CudaTableOptions options;
+    options.stream = work_.stream.get();
+    options.memory = &memory_;
+    options.pinned = &pinned_;
+    options.tune = false;
+    options.logits_bytes = logits_bytes;
+    return options;
+  }
+  WorkStream work_{Stream()};
+  DeviceSpace memory_;
+  PinnedSpace pinned_;
+  CudaOperatorTable ops_;
+  OnStream group_;
+};
+
+}  // namespace maestro::cuda

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// ucontext starts a stack; setjmp and longjmp switch (glibc: without the signal mask), since swapcontext() would ask
+// the kernel for the signal mask at every switch.
+#include "tests/support/fake_cuda/fiber.hpp"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <new>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace maestro::fake_cuda {
+
+namespace {
+
+constexpr std::size_t stack_bytes = std::size_t{256} << 10;  // touched page by page, so what is not used costs nothing
+constexpr unsigned word_bits = 32;
+
+}  // namespace
+
+Fiber::Fiber() {
+  void* memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  stack_ = static_cast<std::byte*>(memory);
+#if defined(__SANITIZE_THREAD__)
+  own_tsan_ = __tsan_create_fiber(0);
+#endif
+}
+
+Fiber::~Fiber() {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_destroy_fiber(own_tsan_);
+#endif
+  munmap(stack_, stack_bytes);
+}
+
+void Fiber::begin(const std::function<void()>& body) {
+  body_ = &body;
+  ended_ = false;
+}
+
+bool Fiber::resume() {
+#if defined(__SANITIZE_ADDRESS__)
+  void* home_fake_stack = nullptr;
+  __sanitizer_start_switch_fiber(&home_fake_stack, stack_, stack_bytes);
+#endif
+  if (setjmp(outside_) == 0) switch_in();
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(home_fake_stack, nullptr, nullptr);
+#endif
+  return ended_;
+}
+
+void Fiber::switch_in() {
+#if defined(__SANITIZE_THREAD__)
+  home_tsan_ = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(own_tsan_, 0);
+#endif
+  if (entered_) longjmp(inside_, 1);
+  entered_ = true;
+  getcontext(&start_);
+  start_.uc_stack.ss_sp = stack_;
+  start_.uc_stack.ss_size = stack_bytes;
+  start_.uc_link = nullptr;
+  const auto self = reinterpret_cast<std::uintptr_t>(this);
+  makecontext(&start_, reinterpret_cast<void (*)()>(&Fiber::enter), 2, static_cast<unsigned>(self >> word_bits),
+              static_cast<unsigned>(self));
+  setcontext(&start_);
+}
+
+void Fiber::enter(unsigned high, unsigned low) {
+  auto* self = reinterpret_cast<Fiber*>((static_cast<std::uintptr_t>(high) << word_bits) | low);
+  self->switched_in();
+  self->loop();
+}
+
+void Fiber::switched_in() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake_stack_, &home_bottom_, &home_bytes_);
+#endif
+}
+
+void Fiber::loop() {
+  for (;;) {
+    (*body_)();
+    ended_ = true;
+    yield();
+  }
+}
+
+void Fiber::yield() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&fake_stack_, home_bottom_, home_bytes_);
+#endif
+  if (setjmp(inside_) == 0) {
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(home_tsan_, 0);
+#endif
+    longjmp(outside_, 1);
+  }
+  switched_in();
+}
+
+}  // namespace maestro::fake_cuda

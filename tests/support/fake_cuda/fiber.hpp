@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stack of its own that runs one function after another and can stop in the middle: one thread of a kernel.
+#pragma once
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace maestro::fake_cuda {
+
+/// Belongs to the host thread that made it. Destroying it while its function is stopped drops that function's stack
+/// without destroying what lives there; kernels hold only trivial values.
+class Fiber {
+ public:
+  Fiber();
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// The next resume() calls `body`, which must not throw and must live until resume() has returned true.
+  void begin(const std::function<void()>& body);
+  /// Runs until the function calls yield() or returns; true when it has returned.
+  bool resume();
+  /// From inside: back to resume().
+  void yield();
+
+ private:
+  static void enter(unsigned high, unsigned low);
+  void loop();
+  void switch_in();
+  void switched_in();
+
+  std::byte* stack_ = nullptr;
+  const std::function<void()>* body_ = nullptr;
+  bool entered_ = false;
+  bool ended_ = true;
+  ucontext_t start_{};
+  jmp_buf inside_{};
+  jmp_buf outside_{};
+  // What AddressSanitizer and ThreadSanitizer want to know of stack switches; not used without them.
+  [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] const void* home_bottom_ = nullptr;
+  [[maybe_unused]] std::size_t home_bytes_ = 0;
+  [[maybe_unused]] void* own_tsan_ = nullptr;
+  [[maybe_unused]] void* home_tsan_ = nullptr;
+};
+
+}  // namespace maestro::fake_cuda

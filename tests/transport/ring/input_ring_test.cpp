@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/ring/input_ring.hpp"
+
+#include <random>
+
+#include "tests/transport/ring/ring_peers.hpp"
+
+namespace maestro {
+namespace {
+
+using namespace testing;
+
+TEST(InputRing, writes_in_any_order_before_or_after_the_token_complete_a_sequence_once) {  // IR-1
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    InputRing ring(spec_of(2, seed % 2 == 0 ? 24 : 0));
+    const Peers peers(ring);
+    const ArrivalPlan arrival = arrival_of(0, {3, 1, 5});
+    std::vector<std::function<bool()>> events;
+    for (std::uint32_t index = 0; index < 3; ++index) {
+      for (const auto& write : peers.writes(arrival, index)) {
+        events.push_back([&peers, write] { return peers.land(0, write); });
+      }
+    }
+    events.push_back([&] { return *ring.expect(arrival, step); });
+    std::shuffle(events.begin(), events.end(), random);
+    for (std::size_t at = 0; at < events.size(); ++at) EXPECT_EQ(events[at](), at + 1 == events.size());
+    EXPECT_EQ(open_and_check(ring, 0, 9), 0u);
+    EXPECT_TRUE(*ring.release(0));
+    EXPECT_EQ(ring.released(), 1u);
+  }
+}
+
+TEST(InputRing, a_whole_hand_over_is_read_in_place_and_held_until_release) {  // IR-2, IR-3
+  InputRing ring(spec_of(2));
+  BufferPool pool(256, 1);
+  const ArrivalPlan arrival = arrival_of(0, {4});
+  ASSERT_FALSE(*ring.expect(arrival, step));
+  Buffer buffer = pool.acquire();
+  ASSERT_TRUE(*ring.handed_over(0, handed(buffer, arrival, 0)));
+  EXPECT_EQ(ring.open(0)->tensor.raw(), buffer.data());
+  EXPECT_EQ(open_and_check(ring, 0, 4), 0u);
+  buffer.reset();
+  EXPECT_EQ(pool.available(), 0u);
+  ASSERT_TRUE(*ring.release(0));
+  EXPECT_EQ(pool.available(), 1u);
+}
+
+TEST(InputRing, neighbouring_rows_of_one_buffer_are_read_in_place_in_whatever_order_they_came) {  // IR-2
+  InputRing ring(spec_of(1));
+  BufferPool pool(256, 1);
+  const ArrivalPlan arrival = arrival_of(0, {4, 2});
+  const Buffer buffer = pool.acquire();
+  const std::size_t first = 2 * ring.spec().row_bytes();  // of a larger tensor
+  ASSERT_FALSE(*ring.expect(arrival, step));
+  ASSERT_FALSE(*ring.handed_over(0, handed(buffer, arrival, 1, first + 4 * ring.spec().row_bytes())));
+  ASSERT_TRUE(*ring.handed_over(0, handed(buffer, arrival, 0, first)));
+  EXPECT_EQ(ring.open(0)->tensor.raw(), buffer.data() + first);
+  EXPECT_EQ(open_and_check(ring, 0, 6), 0u);
+}
+
+TEST(InputRing, hand_overs_of_several_buffers_and_writes_are_gathered_in_the_slot) {  // IR-1, IR-2
+  for (std::uint32_t remote = 0; remote <= 3; ++remote) {                             // 3: none
+    InputRing ring(spec_of(1));
+    const Peers peers(ring);
+    BufferPool pool(256, 3);
+    const ArrivalPlan arrival = arrival_of(0, {2, 3, 1});
+    bool complete = *ring.expect(arrival, step);
+    for (std::uint32_t index = 0; index < 3; ++index) {
+      EXPECT_FALSE(complete);
+      complete = index == remote ? peers.land_piece(arrival, index)
+                                 : *ring.handed_over(0, handed(pool.acquire(), arrival, index));
+    }
+    EXPECT_TRUE(complete);
+    EXPECT_EQ(open_and_check(ring, 0, 6), remote == 3 ? 3u : 2u);
+    ASSERT_TRUE(*ring.release(0));
+    EXPECT_EQ(pool.available(), 3u);
+  }
+}
+
+TEST(InputRing, a_header_that_does_not_describe_its_piece_is_an_error) {  // SL-3
+  InputRing ring(spec_of(1));
+  const Peers peers(ring);
+  ArrivalPlan arrival = arrival_of(0, {2, 3});
+  ASSERT_FALSE(*ring.expect(arrival, step));
+  peers.land_piece(arrival, 0);
+  arrival.pieces[1].sender = ReplicaIndex(7);  // another replica has written where replica 1 should have
+  ASSERT_TRUE(peers.land_piece(arrival, 1));
+  const auto opened = ring.open(0);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, ErrorCode::corrupt);
+  EXPECT_NE(opened.error().message.find("source replica is 7, expected 1"), std::string::npos)
+      << opened.error().message;
+}
+
+TEST(InputRing, more_writes_than_expected_are_an_error_that_names_the_sequence) {
+  InputRing ring(spec_of(1));
+  const Peers peers(ring);
+  const ArrivalPlan arrival = arrival_of(0, {2});
+  ASSERT_FALSE(*ring.expect(arrival, step));
+  ASSERT_TRUE(peers.land_piece(arrival, 0));
+  std::uint64_t sequence = 9;
+  const auto excess = ring.landed(pack({EdgeId(9), 0, 0}), sequence);
+  ASSERT_FALSE(excess);
+  EXPECT_EQ(excess.error().code, ErrorCode::corrupt);
+  EXPECT_NE(excess.error().message.find("sequence 0"), std::string::npos);
+}
+
+TEST(InputRing, a_hand_over_beyond_the_window_is_refused) {
+  InputRing ring(spec_of(1));
+  BufferPool pool(256, 1);
+  const ArrivalPlan arrival = arrival_of(1, {2});
+  ASSERT_FALSE(*ring.expect(arrival, step));
+  EXPECT_EQ(ring.handed_over(1, handed(pool.acquire(), arrival, 0)).error().code, ErrorCode::internal);
+}
+
+TEST(InputRing, tokens_may_run_ahead_of_the_window_and_are_counted_when_they_enter_it) {
+  InputRing ring(spec_of(2));
+  const Peers peers(ring);
+  for (std::uint64_t sequence = 0; sequence < 7; ++sequence) {
+    ASSERT_FALSE(*ring.expect(arrival_of(sequence, {2, 1}), step));
+  }
+  for (std::uint64_t sequence = 0; sequence < 7; ++sequence) {
+    EXPECT_FALSE(peers.land_piece(arrival_of(sequence, {2, 1}), 1));
+    EXPECT_TRUE(peers.land_piece(arrival_of(sequence, {2, 1}), 0));
+    EXPECT_EQ(open_and_check(ring, sequence, 3), 0u);
+    EXPECT_TRUE(*ring.release(sequence));
+  }
+}
+
+TEST(InputRing, credits_count_the_released_prefix_whatever_the_order_of_releases) {  // IR-3
+  InputRing ring(spec_of(3));
+  const Peers peers(ring);
+  for (std::uint64_t sequence = 0; sequence < 3; ++sequence) {
+    ASSERT_FALSE(*ring.expect(arrival_of(sequence, {1}), step));
+    ASSERT_TRUE(peers.land_piece(arrival_of(sequence, {1}), 0));
+  }
+  EXPECT_FALSE(*ring.release(2));
+  EXPECT_FALSE(*ring.release(1));
+  EXPECT_EQ(ring.released(), 0u);
+  EXPECT_TRUE(*ring.release(0));
+  EXPECT_EQ(ring.released(), 3u);
+  EXPECT_FALSE(ring.release(0).ok());
+}
+
+TEST(InputRing, a_sequence_cannot_be_released_before_it_is_whole) {
+  InputRing ring(spec_of(1));
+  ASSERT_FALSE(*ring.expect(arrival_of(0, {1}), step));
+  EXPECT_EQ(ring.release(0).error().code, ErrorCode::internal);
+}
+
+TEST(InputRing, sizes_beyond_the_limits_of_the_transport_are_refused) {
+  EXPECT_THROW(InputRing{spec_of(0)}, JobError);
+  EXPECT_THROW(InputRing{spec_of(max_immediate_slots + 1)}, JobError);
+}
+
+}  // namespace
+}  // namespace maestro

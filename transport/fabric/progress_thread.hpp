@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one thread of an endpoint that talks to libfabric: posts writes, reads completions, keeps deadlines. Internal.
+//
+// PT-1: only this thread posts writes and reads completions; other threads leave requests in the inbox and wake it.
+// PT-2: no lock is held while the handler runs.
+// PT-3: every write left in the inbox ends exactly once, as WriteDone or as WriteFailed, also across stop().
+//       The one exception is PT-5: then EndpointFailed stands for all that were not reported yet.
+// PT-4: a request left in the inbox is never slept over: the inbox is looked at under its lock before every rest.
+// PT-5: should a call into libfabric never return, a watchdog reports EndpointFailed; the thread is then left behind
+//       with all it may touch, and never calls the handler again.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transport/fabric/fabric_domain.hpp"
+#include "transport/fabric/idle_backoff.hpp"
+#include "transport/fabric/library_call.hpp"
+#include "transport/fabric/write_queue.hpp"
+#include "transport/transfer_types.hpp"
+
+namespace maestro {
+
+struct PeerLink {
+  fi_addr_t address = FI_ADDR_UNSPEC;
+  std::string name;           ///< for people
+  std::optional<Error> lost;  ///< why nothing more is written to it
+};
+
+/// Shared with its own thread, so that what a thread left behind may touch stays alive (PT-5).
+class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
+ public:
+  using Clock = WriteQueue::Clock;
+
+  /// `domain` is shared with its regions, which may outlive this thread. The caller must stop() in the end.
+  [[nodiscard]] static std::shared_ptr<ProgressThread> start(std::shared_ptr<FabricDomain> domain,
+                                                             std::chrono::milliseconds timeout,
+                                                             EndpointHandler handler);
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+
+  // Any thread:
+  PeerHandle add_peer(PeerLink link);
+  void write(const WriteRequest& request);
+  void abandon(PeerHandle peer);
+  /// Finishes the writes accepted so far, or lets their deadlines pass; then ends the thread. May be called again.
+  /// False when the thread was left behind inside libfabric: the domain must not be closed.
+  bool stop();
+  [[nodiscard]] TransferStats stats() const;
+
+ private:
+  ProgressThread(std::shared_ptr<FabricDomain> domain, std::chrono::milliseconds timeout, EndpointHandler handler);
+  struct Inbox {
+    std::vector<PeerLink> peers;
+    std::vector<WriteRequest> writes;
+    std::vector<PeerHandle> abandoned;
+    bool stop = false;
+    [[nodiscard]] bool empty() const { return peers.empty() && writes.empty() && abandoned.empty() && !stop; }
+  };
+  enum class Rest { none, timed, blocked };
+  enum class Fate { running, ended, left_behind };
+
+  void run();
+  void serve();
+  void watch();
+  template <class Call>
+  std::int64_t call_library(const Call& call);
+  void emit(const EndpointEvent& event);
+  void wake();  // with mutex_ held
+  bool take_inbox();
+  Status check(const WriteRequest& request) const;
+  bool post_waiting();
+  PostOutcome post(QueuedWrite& write, Error& error);
+  bool read_completions(int block_ms);
+  void handle_completion(const fi_cq_data_entry& entry);
+  bool handle_error_completion();
+  void expire(Clock::time_point now);
+  void rest(Clock::time_point now);
+  void close(const Error& reason);
+  void report_failures(std::vector<WriteFailed> failures);
+  [[nodiscard]] std::string describe(PeerHandle peer) const;
+
+  const std::shared_ptr<FabricDomain> domain_;
+  const std::chrono::milliseconds timeout_;
+  const EndpointHandler handler_;
+
+  std::mutex mutex_;  // guards the inbox, rest_, peer_count_, closed_ and fate_
+  std::condition_variable wake_up_;
+  std::condition_variable fate_known_;
+  Inbox inbox_;
+  Rest rest_ = Rest::none;
+  std::uint32_t peer_count_ = 0;
+  std::optional<Error> closed_;  // why writes are refused
+  Fate fate_ = Fate::running;
+
+  // The thread's own:
+  WriteQueue queue_;
+  IdleBackoff backoff_;
+  std::vector<PeerLink> peers_;
+  std::optional<Error> broken_;
+  bool stopping_ = false;
+  bool condemned_ = false;  // its last call into libfabric was given up by the watchdog
+  Clock::time_point next_expiry_{};
+
+  std::atomic<std::uint64_t> writes_done_{0};
+  std::atomic<std::uint64_t> bytes_done_{0};
+  std::atomic<std::uint64_t> writes_failed_{0};
+  std::atomic<std::uint64_t> remote_writes_{0};
+  std::atomic<std::uint64_t> receive_errors_{0};
+
+  LibraryCall library_call_;
+  std::mutex join_mutex_;  // lets two threads call stop()
+  std::thread thread_;
+  std::thread watchdog_;
+};
+
+}  // namespace maestro

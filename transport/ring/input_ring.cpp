@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/ring/input_ring.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/ring/chunk_plan.hpp"
+
+namespace maestro {
+
+InputRing::InputRing(const InputRingSpec& spec)
+    : spec_(spec),
+      layout_(SlotLayout::make(spec.slots, spec.max_pieces, static_cast<std::size_t>(spec.max_rows) * spec.row_bytes())
+                  .value_or_throw()),
+      counter_(spec.slots),
+      memory_(layout_.total_bytes()) {
+  if (spec.device != nullptr) device_memory_ = SpaceMemory(*spec.device, layout_.device_bytes());
+}
+
+Immediate InputRing::immediate_of(std::uint64_t sequence) const {
+  return {EdgeId(spec_.ring), layout_.slot_of(sequence), wrap_sequence(sequence)};
+}
+
+std::size_t InputRing::writes_of(std::int64_t rows) const {
+  return writes_per_piece(static_cast<std::size_t>(rows) * spec_.row_bytes(), spec_.chunk_bytes);
+}
+
+Result<bool> InputRing::count(const Expected& expected) {
+  std::size_t writes = 0;
+  for (const ArrivalPiece& piece : expected.arrival.pieces) writes += writes_of(piece.rows);
+  return counter_.expect(expected.arrival.sequence, writes);
+}
+
+Result<bool> InputRing::expect(const ArrivalPlan& arrival, StepId step) {
+  const Expected& expected = expected_[arrival.sequence] = {arrival, step};
+  if (!in_window(arrival.sequence)) return arrival.pieces.empty();  // then nothing can tell later that it is complete
+  Result<bool> complete = count(expected);
+  const auto early = whole_.find(arrival.sequence);
+  for (std::size_t at = 0; complete && early != whole_.end() && at < early->second.size(); ++at) {
+    complete = count_whole(expected, early->second[at]);
+  }
+  return complete;
+}
+
+std::uint64_t InputRing::sequence_in(std::uint32_t slot) const {
+  const std::uint64_t first = released();
+  return first + (slot + spec_.slots - first % spec_.slots) % spec_.slots;
+}
+
+Result<bool> InputRing::landed(std::uint32_t immediate, std::uint64_t& sequence) {
+  const Immediate where = unpack_immediate(immediate);
+  if (device_memory() != nullptr && where.edge.value() == spec_.device_ring) {
+    sequence = sequence_in(where.slot);
+    return device_landed(where, sequence);
+  }
+  sequence = counter_.sequence_of(where);
+  switch (counter_.arrived(where)) {
+    case Arrival::complete:
+      return true;
+    case Arrival::excess:
+      return Error{ErrorCode::corrupt, "more writes than expected arrived for sequence " + std::to_string(sequence)};
+    case Arrival::pending:
+    case Arrival::stale:
+      return false;  // a write of an earlier epoch is nobody's business now
+  }
+  return false;
+}
+
+Result<bool> InputRing::device_landed(const Immediate& where, std::uint64_t sequence) {
+  if (where.slot >= spec_.slots) {
+    return Error{ErrorCode::corrupt,
+                 "a piece arrived for slot " + std::to_string(where.slot) + " of " + std::to_string(spec_.slots)};
+  }
+  whole_[sequence].push_back(where.sequence);
+  const auto expected = expected_.find(sequence);
+  return expected == expected_.end() ? Result<bool>(false) : count_whole(expected->second, where.sequence);
+}
+
+Result<bool> InputRing::count_whole(const Expected& expected, std::uint32_t piece) {
+  const ArrivalPlan& arrival = expected.arrival;
+  const std::vector<std::uint32_t>& came = whole_[arrival.sequence];
+  if (piece < arrival.pieces.size() && std::ranges::count(came, piece) == 1) {
+    switch (counter_.arrived(immediate_of(arrival.sequence), writes_of(arrival.pieces[piece].rows))) {
+      case Arrival::complete:
+        return true;
+      case Arrival::pending:
+        return false;
+      case Arrival::excess:
+      case Arrival::stale:
+        break;
+    }
+  }
+  return Error{ErrorCode::corrupt, "piece " + std::to_string(piece) + " of sequence " +
+                                       std::to_string(arrival.sequence) + " arrived twice or is none of its " +
+                                       std::to_string(arrival.pieces.size()) + " pieces"};
+}
+
+Result<bool> InputRing::handed_over(std::uint64_t sequence, HandedRows rows) {
+  const std::size_t writes = writes_of(rows.rows);
+  handed_[sequence].push_back(std::move(rows));
+  switch (counter_.arrived(immediate_of(sequence), writes)) {
+    case Arrival::complete:
+      return true;
+    case Arrival::pending:
+      return false;
+    case Arrival::excess:
+    case Arrival::stale:
+      break;
+  }
+  return Error{ErrorCode::internal, "rows were handed over for sequence " + std::to_string(sequence) +
+                                        ", which is outside the window or full"};
+}
+
+Result<SlotMemory> InputRing::check_header(const Expected& expected, std::uint32_t piece,
+                                           std::int64_t target_row) const {
+  PieceHeader header;
+  const std::uint64_t sequence = expected.arrival.sequence;
+  std::memcpy(&header, memory_.data() + layout_.header_offset(layout_.slot_of(sequence), piece), sizeof header);
+  const auto came_whole = whole_.find(sequence);
+  const bool whole =
+      came_whole != whole_.end() && std::ranges::find(came_whole->second, piece) != came_whole->second.end();
+  const bool may_be_there = device_memory() != nullptr && header.place == static_cast<std::uint8_t>(SlotMemory::device);
+  PieceInfo info;
+  info.epoch = spec_.epoch;
+  info.edge = spec_.edge;
+  info.seq = sequence;
+  info.step = expected.step;
+  info.source_replica = expected.arrival.pieces[piece].sender;
+  info.row_offset = static_cast<std::uint64_t>(target_row);
+  info.rows = static_cast<std::uint64_t>(expected.arrival.pieces[piece].rows);
+  info.row_bytes = static_cast<std::uint32_t>(spec_.row_bytes());
+  info.dtype = spec_.dtype;
+  info.place = whole || may_be_there ? SlotMemory::device : SlotMemory::host;
+  if (Status checked = validate(header, info); !checked) return checked.error();
+  return info.place;
+}
+
+Result<std::vector<InputRing::Written>> InputRing::written(const Expected& expected,
+                                                           const std::vector<HandedRows>& handed) const {
+  std::vector<Written> pieces;
+  std::int64_t rows = 0;
+  auto next_handed = handed.begin();
+  for (std::uint32_t piece = 0; piece < expected.arrival.pieces.size(); ++piece) {
+    if (next_handed != handed.end() && next_handed->index == piece) {
+      ++next_handed;
+    } else {
+      const Result<SlotMemory> place = check_header(expected, piece, rows);
+      if (!place) return place.error();
+      pieces.push_back({piece, *place, rows});
+    }
+    rows += expected.arrival.pieces[piece].rows;
+  }
+  return pieces;
+}
+
+std::byte* InputRing::payload(SlotMemory place, std::uint64_t sequence, std::int64_t row) const {
+  const std::uint32_t slot = layout_.slot_of(sequence);
+  const std::size_t byte = static_cast<std::size_t>(row) * spec_.row_bytes();
+  return place == SlotMemory::host ? memory_.data() + layout_.payload_offset(slot, byte)
+                                   : device_memory() + layout_.device_offset(slot, byte);
+}
+
+bool InputRing::in_one_row(const std::vector<HandedRows>& handed) const {
+  const auto start = [](const HandedRows& part) { return part.buffer.data() + part.offset; };
+  for (std::size_t at = 1; at < handed.size(); ++at) {
+    const std::size_t bytes = static_cast<std::size_t>(handed[at - 1].rows) * spec_.row_bytes();
+    if (start(handed[at]) != start(handed[at - 1]) + bytes) return false;
+    if (&handed[at].buffer.space() != &handed[at - 1].buffer.space()) return false;
+  }
+  return !handed.empty();
+}
+
+Result<ArrivedTensor> InputRing::open(std::uint64_t sequence) {
+  const Expected& expected = expected_.at(sequence);
+  auto& handed = handed_[sequence];
+  std::sort(handed.begin(), handed.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+  const Result<std::vector<Written>> pieces = written(expected, handed);
+  if (!pieces) return pieces.error();
+  std::int64_t rows = 0;
+  for (const ArrivalPiece& piece : expected.arrival.pieces) rows += piece.rows;
+  const Shape shape{rows, spec_.columns};
+  ArrivedTensor arrived;
+  if (pieces->empty() && in_one_row(handed)) {  // IR-2
+    arrived.tensor = Tensor(handed.front().buffer.data() + handed.front().offset, spec_.dtype, shape);
+    arrived.space = &handed.front().buffer.space();
+    return arrived;
+  }
+  const bool all_on_host =
+      handed.empty() && std::ranges::all_of(*pieces, [](const Written& it) { return it.place == SlotMemory::host; });
+  const SlotMemory into = device_memory() == nullptr || all_on_host ? SlotMemory::host : SlotMemory::device;
+  const bool to_host = into == SlotMemory::host;
+  for (const Written& piece : *pieces) {
+    if (piece.place == into) continue;
+    const std::int64_t piece_rows = expected.arrival.pieces[piece.piece].rows;
+    arrived.copies.push_back(
+        {payload(piece.place, sequence, piece.target_row), payload(into, sequence, piece.target_row),
+         static_cast<std::size_t>(piece_rows) * spec_.row_bytes(), piece.place == SlotMemory::host, to_host});
+  }
+  for (const HandedRows& part : handed) {
+    arrived.copies.push_back({part.buffer.data() + part.offset, payload(into, sequence, part.target_row),
+                              static_cast<std::size_t>(part.rows) * spec_.row_bytes(), part.buffer.space().host(),
+                              to_host});
+  }
+  arrived.tensor = Tensor(payload(into, sequence), spec_.dtype, shape);
+  if (!to_host) arrived.space = spec_.device;
+  return arrived;
+}
+
+Result<bool> InputRing::release(std::uint64_t sequence) {
+  const std::uint64_t before = window_end();
+  if (Status freed = counter_.release(sequence); !freed) return freed.error();
+  expected_.erase(sequence);
+  handed_.erase(sequence);
+  whole_.erase(sequence);
+  // Nothing can have arrived for the sequences that enter the window now: their credit is yet to be sent.
+  for (std::uint64_t entered = before; entered < window_end(); ++entered) {
+    const auto found = expected_.find(entered);
+    if (found == expected_.end()) continue;
+    if (const Result<bool> counted = count(found->second); !counted) return counted.error();
+  }
+  return window_end() > before;
+}
+
+}  // namespace maestro

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiving end of one edge at one replica: a ring of slots, the count of what has arrived in each, and the buffers
+// handed over inside the process.
+//
+// IR-1: a sequence is complete when every write of every piece has been counted, RMA and hand-over alike.
+// IR-2: a hand-over of a whole sequence, or of neighbouring rows of one buffer, is read in place, and so is a sequence
+//       all of which was written into one payload of its slot; only mixed arrivals are gathered, in the device's
+//       payload where there is one.
+// IR-3: slots and buffers are given back at release(), in any order; credits count the released prefix.
+// IR-4: a piece whose rows were put into the device's payload by other means than counted writes is complete with its
+//       header, which then counts for all of its writes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "runtime/core/aligned_memory.hpp"
+#include "runtime/core/buffer.hpp"
+#include "runtime/core/tensor.hpp"
+#include "runtime/schedule/step_plan.hpp"
+#include "transport/ring/completion_count.hpp"
+#include "transport/ring/slot_layout.hpp"
+
+namespace maestro {
+
+struct InputRingSpec {
+  EdgeId edge;
+  bool gradient = false;
+  ReplicaIndex receiver;
+  std::uint32_t ring = 0;         ///< number inside this process
+  std::uint32_t device_ring = 0;  ///< its second number, of whole pieces in the device's payload
+  std::uint32_t slots = 1;
+  std::uint32_t max_pieces = 1;  ///< per sequence
+  std::int64_t max_rows = 1;     ///< per sequence
+  std::int64_t columns = 1;
+  DType dtype = DType::f32;
+  std::size_t chunk_bytes = 0;
+  Epoch epoch;
+  MemorySpace* device = nullptr;  ///< where slots have a second payload (SL-4); null: nowhere
+  [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
+};
+
+/// Rows handed over in a shared buffer.
+struct HandedRows {
+  Buffer buffer;
+  std::size_t offset = 0;  ///< bytes
+  std::uint32_t index = 0;
+  std::int64_t target_row = 0;
+  std::int64_t rows = 0;
+};
+
+/// How to get at a complete sequence: `tensor` after `copies` have been made (on the device thread; usually none).
+struct ArrivedTensor {
+  struct Copy {
+    const std::byte* from = nullptr;
+    std::byte* to = nullptr;
+    std::size_t bytes = 0;
+    bool from_host = true;  ///< else from a device's memory
+    bool to_host = true;    ///< else to the ring's device
+  };
+  Tensor tensor;
+  const MemorySpace* space = &host_memory();  ///< of tensor
+  std::vector<Copy> copies;
+};
+
+/// Not thread-safe; belongs to the replica's actor. Its memory is written by peers and read by the device thread.
+class InputRing {
+ public:
+  /// Throws JobError when the sizes do not fit the transport's limits.
+  explicit InputRing(const InputRingSpec& spec);
+
+  [[nodiscard]] const InputRingSpec& spec() const { return spec_; }
+  [[nodiscard]] const SlotLayout& layout() const { return layout_; }
+  [[nodiscard]] std::byte* memory() const { return memory_.data(); }
+  [[nodiscard]] std::size_t memory_bytes() const { return memory_.size(); }
+  /// The payloads in the device's memory; null where there are none.
+  [[nodiscard]] std::byte* device_memory() const { return device_memory_.data(); }
+  [[nodiscard]] std::size_t device_bytes() const { return device_memory_.size(); }
+  /// Nobody can write there: only host memory is left. Before anything arrives.
+  void drop_device_memory() { device_memory_.reset(); }
+
+  /// A token says what to wait for; tokens may run ahead of the ring's window. True when all of it is here already, as
+  /// it always is of a sequence without pieces.
+  Result<bool> expect(const ArrivalPlan& arrival, StepId step);
+  /// A remote write has landed, with either of the ring's numbers. True when it was the last one of a sequence, which
+  /// `sequence` then names.
+  Result<bool> landed(std::uint32_t immediate, std::uint64_t& sequence);
+  /// Rows came in-process, zero-copy. True when they complete the sequence.
+  Result<bool> handed_over(std::uint64_t sequence, HandedRows rows);
+  /// After completion: checks the headers of RMA pieces (SL-3) and says where the rows are.
+  Result<ArrivedTensor> open(std::uint64_t sequence);
+  /// The micro-batch has retired. True when the released prefix grew: time for a credit of `released()`.
+  Result<bool> release(std::uint64_t sequence);
+  [[nodiscard]] std::uint64_t released() const { return counter_.released(); }
+  /// Sequences below this may be sent.
+  [[nodiscard]] std::uint64_t window_end() const { return released() + spec_.slots; }
+  /// What a token has said of a sequence that is not released; nullptr before that.
+  [[nodiscard]] const ArrivalPlan* expected(std::uint64_t sequence) const {
+    const auto found = expected_.find(sequence);
+    return found == expected_.end() ? nullptr : &found->second.arrival;
+  }
+
+ private:
+  struct Expected {
+    ArrivalPlan arrival;
+    StepId step;
+  };
+  [[nodiscard]] Immediate immediate_of(std::uint64_t sequence) const;
+  [[nodiscard]] std::size_t writes_of(std::int64_t rows) const;
+  [[nodiscard]] bool in_window(std::uint64_t sequence) const { return sequence < window_end(); }
+  Result<bool> count(const Expected& expected);
+  Result<bool> device_landed(const Immediate& where, std::uint64_t sequence);
+  /// Counts a whole piece (IR-4) of a sequence that is expected.
+  Result<bool> count_whole(const Expected& expected, std::uint32_t piece);
+  [[nodiscard]] std::uint64_t sequence_in(std::uint32_t slot) const;
+  /// Which payload a piece's header names, once that is checked.
+  [[nodiscard]] Result<SlotMemory> check_header(const Expected& expected, std::uint32_t piece,
+                                                std::int64_t target_row) const;
+  /// Where the pieces are that were written, in their order.
+  struct Written {
+    std::uint32_t piece = 0;
+    SlotMemory place = SlotMemory::host;
+    std::int64_t target_row = 0;
+  };
+  [[nodiscard]] Result<std::vector<Written>> written(const Expected& expected,
+                                                     const std::vector<HandedRows>& handed) const;
+  [[nodiscard]] std::byte* payload(SlotMemory place, std::uint64_t sequence, std::int64_t row = 0) const;
+  [[nodiscard]] bool in_one_row(const std::vector<HandedRows>& handed) const;
+
+  InputRingSpec spec_;
+  SlotLayout layout_;
+  CompletionCounter counter_;
+  AlignedMemory memory_;                        // pages that nobody writes to cost nothing
+  std::map<std::uint64_t, Expected> expected_;  // those beyond the window are not yet told to the counter
+  std::map<std::uint64_t, std::vector<HandedRows>> handed_;
+  SpaceMemory device_memory_;
+  std::map<std::uint64_t, std::vector<std::uint32_t>> whole_;  // pieces that came so (IR-4)
+};
+
+}  // namespace maestro
