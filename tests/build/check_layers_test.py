@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small wrong trees, each of which the layer check has to refuse with the place and the cause."""
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -36,8 +37,8 @@ class LayerCheck(unittest.TestCase):
 
     def test_includes_along_the_arrow_pass(self):
         self.accepts({
-            "apps/distill/main.cpp": '#include "actors/replica.hpp"\n#include "transport/slot.hpp"\n',
-            "actors/replica.hpp": '#include <caf/all.hpp>\n#include "sections/section.hpp"\n',
+            "apps/distill/main.cpp": '#include "actors/replica/rank.hpp"\n#include "transport/slot.hpp"\n',
+            "actors/replica/rank.hpp": '#include <caf/all.hpp>\n#include "sections/section.hpp"\n',
             "sections/section.hpp": '#include <vector>\n#include "runtime/ops/tape.hpp"\n',
             "transport/slot.hpp": '#include <rdma/fabric.h>\n#include "runtime/core/ids.hpp"\n',
             "runtime/ops/tape.hpp": '#include "runtime/core/ids.hpp"\n#include <oneapi/dnnl/dnnl.hpp>\n',
@@ -61,11 +62,22 @@ class LayerCheck(unittest.TestCase):
         self.refuses({"runtime/attic/a.hpp": '#include "runtime/core/ids.hpp"\n'}, "runtime/attic is no room", "L-2")
         self.refuses({"runtime/core/a.hpp": '#include "runtime/b.hpp"\n'}, "runtime/b.hpp is no room", "L-2")
 
+    def test_L2_a_room_of_actors_includes_the_rooms_of_its_list(self):
+        self.accepts({"actors/process/a.hpp": '#include "actors/replica/reduction/b.hpp"\n'})
+        self.refuses({"actors/replica/a.hpp": '#include "actors/run/b.hpp"\n'}, "actors/replica/a.hpp:1:", "plan", "L-2")
+        self.refuses({"actors/run/a.hpp": '#include "actors/process/b.hpp"\n'}, "L-2")
+
+    def test_the_table_names_every_room(self):
+        table = subprocess.run([sys.executable, SCRIPT, "--table"], capture_output=True, text=True, check=True).stdout
+        rooms = {path.name for layer in ("runtime", "actors") for path in (SCRIPT.parents[2] / layer).iterdir() if path.is_dir()}
+        self.assertEqual(rooms, set(re.findall(r"^\| \w+/(\w+) \|", table, re.M)))
+
     def test_L3_a_library_is_known_only_in_its_home(self):
         self.refuses({"transport/a.cpp": "#include <caf/all.hpp>\n"}, "CAF", "actors/", "L-3")
-        self.refuses({"actors/a.cpp": "#include <thrift/TProcessor.h>\n"}, "Thrift", "actors/control/", "L-3")
+        self.refuses({"actors/plan/a.cpp": "#include <caf/all.hpp>\n"}, "CAF", "actors/", "L-3")
+        self.refuses({"actors/run/a.cpp": "#include <thrift/TProcessor.h>\n"}, "Thrift", "actors/control/", "L-3")
         self.refuses({"apps/a.cpp": "#include <openssl/ssl.h>\n"}, "OpenSSL", "actors/launch/", "L-3")
-        self.refuses({"actors/a.cpp": "#include <rdma/fi_cm.h>\n"}, "libfabric", "transport/", "L-3")
+        self.refuses({"actors/run/a.cpp": "#include <rdma/fi_cm.h>\n"}, "libfabric", "transport/", "L-3")
         self.refuses({"runtime/ops/a.cpp": "#include <cuda_runtime.h>\n"}, "CUDA", "runtime/*/cuda/", "L-3")
         self.accepts({"runtime/ops/cuda/a.hpp": "#include <cuda_runtime.h>\n", "runtime/ops/a.cu": "#include <nccl.h>\n"})
 
