@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` puts where, and the package that outside projects find:
 #   lib/maestro/libmaestro_cuda.so, where it is built
-#   lib/libmaestro_<room>.a    include/maestro/<room path>/*.hpp    bin/maestro    share/maestro/jobs/<app>/*.toml
+#   include/maestro/*.hpp      the public headers, and below detail/ the headers that they include
+#   lib/libmaestro_<room>.a    bin/maestro    share/maestro/jobs/<app>/*.toml
 #   lib/cmake/maestro          maestroConfig.cmake, its version, targets and Find modules
 # Rooms come from the global property MAESTRO_ROOMS that maestro_room() fills.
 include(CMakePackageConfigHelpers)
@@ -13,6 +14,7 @@ add_library(maestro_all INTERFACE)
 add_library(maestro::maestro ALIAS maestro_all)
 set_target_properties(maestro_all PROPERTIES EXPORT_NAME maestro)
 target_link_libraries(maestro_all INTERFACE ${maestro_rooms})
+target_include_directories(maestro_all INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>")
 
 if(NOT MAESTRO_INSTALL)
   return()
@@ -33,10 +35,9 @@ if(TARGET maestro_cuda)  # looked for in ../lib/maestro beside the program (runt
   install(TARGETS maestro_cuda LIBRARY DESTINATION lib/maestro)
 endif()
 
-foreach(folder runtime transport sections actors apps)
-  install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/maestro"
-    FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "cuda" EXCLUDE)  # of libmaestro_cuda.so only
-endforeach()
+install(CODE "set(source [[${PROJECT_SOURCE_DIR}]])
+set(destination \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/maestro\")")
+install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallHeaders.cmake")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs"
   FILES_MATCHING PATTERN "*.toml")
 

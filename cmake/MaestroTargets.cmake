@@ -17,7 +17,7 @@ function(maestro_room name)
   set_target_properties(maestro_${name} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(maestro_${name} ${kind} cxx_std_20)
   target_include_directories(maestro_${name} ${kind}
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/maestro>)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(maestro_${name} ${kind} ${ARG_DEPENDS})
   if(ARG_PRIVATE_DEPENDS)
     target_link_libraries(maestro_${name} PRIVATE ${ARG_PRIVATE_DEPENDS})

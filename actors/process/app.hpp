@@ -21,11 +21,13 @@
 #include <string>
 #include <vector>
 
-#include "actors/plan/job_plan.hpp"
-#include "actors/process/job_start.hpp"
+#include "actors/plan/run_options.hpp"
 #include "actors/run/run_result.hpp"
+#include "runtime/data/corpus.hpp"
+#include "runtime/graph/section_graph.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/observe/console.hpp"
+#include "runtime/schedule/cost_model.hpp"
 #include "sections/registry.hpp"
 
 namespace maestro {
@@ -60,11 +62,24 @@ class SectionBuilder {
 
  private:
   friend class App;
+  friend class JobResolver;
   std::string name_;
   std::string type_;  // in the registry; empty when `factory_` is given
   SectionFactory factory_;
   Mode mode_ = Mode::forward_backward;
   SectionConfig defaults_;
+};
+
+/// An app as main() has composed it, before it is resolved.
+struct Composition {
+  JobDocument document;
+  RunOptions options;
+  SectionRegistry registry;
+  std::shared_ptr<const Corpus> corpus;  ///< the app's own; null: [data] describes it
+  /// Milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.
+  std::function<PassCost(std::string_view section, const SampleRef& sample)> costs;
+  std::deque<SectionBuilder> builders;  // stable references for the composing code
+  std::vector<std::pair<PortRef, PortRef>> edges;
 };
 
 /// Not thread-safe; used by main.
@@ -73,12 +88,12 @@ class App {
   App(JobDocument job, RunOptions options, Console& console);
 
   /// Section types that job files may name; add your own before run().
-  [[nodiscard]] SectionRegistry& registry() { return registry_; }
+  [[nodiscard]] SectionRegistry& registry() { return composed_.registry; }
   /// A table of the job file, for settings of the app's own.
-  [[nodiscard]] JobTable table(std::string_view name) const { return document_.root().table(name); }
+  [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
 
   /// Whether the job file has a table of that name.
-  [[nodiscard]] bool has(std::string_view name) const { return document_.root().has(name); }
+  [[nodiscard]] bool has(std::string_view name) const { return composed_.document.root().has(name); }
 
   /// The text source described by [data]: ports tokens and targets.
   SectionBuilder& source(std::string name);
@@ -86,7 +101,7 @@ class App {
   SectionBuilder& source(std::string name, std::shared_ptr<const Corpus> corpus);
   /// What samples cost, instead of the sections' FLOP models: milliseconds of a pass on an emulated device.
   void set_costs(std::function<PassCost(std::string_view section, const SampleRef& sample)> milliseconds) {
-    costs_ = std::move(milliseconds);
+    composed_.costs = std::move(milliseconds);
   }
   /// A section of a registered type, read from its table [name]; `type` in that table overrides.
   SectionBuilder& section(std::string name, std::string type);
@@ -99,42 +114,14 @@ class App {
                    }));
   }
   SectionBuilder& section(std::string name, SectionFactory factory);
-  void connect(PortRef from, PortRef to) { edges_.emplace_back(std::move(from), std::move(to)); }
+  void connect(PortRef from, PortRef to) { composed_.edges.emplace_back(std::move(from), std::move(to)); }
 
   /// Checks everything, then runs the job to its end. Throws JobError for invalid input, before anything starts.
   RunResult run();
 
  private:
-  [[nodiscard]] JobPlan resolve();
-  [[nodiscard]] TransportConfig transport() const;
-  /// Null: this process is alone.
-  [[nodiscard]] std::unique_ptr<JobStart> job_start() const;
-  /// What a section's parameters and gradients do.
-  struct Passes {
-    bool trained = false;
-    bool backward = false;  ///< trained, or gradients pass through
-  };
-  [[nodiscard]] std::map<std::string, Passes> resolve_passes() const;
-  void resolve_section(const SectionBuilder& builder, const DataShape& data, Passes passes, JobPlan& plan) const;
-  struct StageRequest {
-    Passes passes;
-    bool in_flight_given = false;  ///< max_in_flight stands in the job
-  };
-  [[nodiscard]] static SectionContext prototype_context(const PlannedSection& planned, const GraphNode& node,
-                                                        Passes passes, const JobPlan& plan);
-  static void add_node(PlannedSection planned, GraphNode node, Passes passes, JobPlan& plan);
-  static void add_stages(const PlannedSection& section, const GraphNode& node, const StageRequest& request,
-                         JobPlan& plan);
-  void connect_all(JobPlan& plan) const;
-
-  JobDocument document_;
-  RunOptions options_;
+  Composition composed_;
   Console* console_;
-  SectionRegistry registry_;
-  std::shared_ptr<const Corpus> corpus_;  ///< the app's own; else [data] describes one
-  std::function<PassCost(std::string_view, const SampleRef&)> costs_;
-  std::deque<SectionBuilder> builders_;  // stable references for the composing code
-  std::vector<std::pair<PortRef, PortRef>> edges_;
 };
 
 }  // namespace maestro

@@ -2,11 +2,9 @@
 // An app of one's own: trains the section named [model] of a job file.
 //
 // usage: app JOB.toml [PROCESSES]
+#include <maestro/app.hpp>
 #include <string>
 
-#include "actors/process/app.hpp"
-#include "actors/process/signal_watcher.hpp"
-#include "runtime/core/result.hpp"
 #include "section.hpp"
 
 namespace {

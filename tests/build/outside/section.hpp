@@ -2,13 +2,12 @@
 // A section type of one's own: a language model that sees one token at a time.
 #pragma once
 
+#include <maestro/functions.hpp>
+#include <maestro/job_table.hpp>
+#include <maestro/section.hpp>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "runtime/job/job_table.hpp"
-#include "sections/parameter_init.hpp"
-#include "sections/section.hpp"
 
 namespace outside {
 

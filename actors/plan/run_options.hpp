@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of a run that a person gives on the command line, beside the job file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "actors/launch/launch_info.hpp"
+
+namespace maestro {
+
+struct RunOptions {
+  std::int64_t processes = 1;    ///< of the job; App takes them from `hosts` or a cluster's launcher where they say so
+  std::string hosts;             ///< "a,b:2": start the processes on these hosts, by `ssh`
+  std::string ssh;               ///< remote shell and its options; empty: ssh
+  std::string listen;            ///< instead of the job's transport.listen
+  std::filesystem::path keys;    ///< instead of the job's transport.keys
+  bool joins = false;            ///< may be one process of a job that SLURM, Open MPI or torchrun has started
+  std::int64_t cpu_devices = 0;  ///< devices cpu:0, cpu:1, ... laid over the cores; 0: as many as there are cores
+  std::filesystem::path report;
+  std::filesystem::path trace;
+  std::filesystem::path resume;
+  bool fresh = false;                ///< an earlier run in train.out is moved aside
+  bool new_data = false;             ///< a resumed run may take other data than its checkpoint was made with
+  std::string control;               ///< address of the control service; empty: a local socket; "none": off
+  bool check_only = false;           ///< validate everything, start nothing
+  bool quiet = false;                ///< no run header
+  std::vector<std::string> command;  ///< arguments that start this same run, for the other processes
+  LaunchInfo launch_info;            ///< found by App
+};
+
+}  // namespace maestro

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/process/job_resolver.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "actors/plan/corpus_section.hpp"
+#include "actors/plan/plan_checks.hpp"
+#include "actors/run/data_source.hpp"
+#include "runtime/device/backend.hpp"
+#include "runtime/device/cpu_device.hpp"
+#include "runtime/job/job_reader.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/schedule/stage_cut.hpp"
+
+namespace maestro {
+
+namespace {
+
+/// The driver is looked for only when a section names one of its devices (DB-1). Hosts are taken to be alike.
+CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
+  const bool named = std::ranges::any_of(sections, [&](const PlannedSection& section) {
+    return std::ranges::any_of(section.config.devices, is_cuda_device);
+  });
+  if (!named) return {};
+  return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
+}
+
+/// Values that a run never learns and never loads are noise, unless the job says that they are meant.
+void check_frozen(const JobPlan& plan, const JobTable& root) {
+  for (std::size_t at = 0; at < plan.sections.size(); ++at) {
+    const GraphNode& node = plan.graph.nodes()[at];
+    const SectionConfig& config = plan.sections[at].config;
+    const bool keeps_random = node.frozen && config.weights.empty() && plan.rank_parameters[at] > 0;
+    if (!keeps_random || config.random || config.emulated()) continue;
+    root.table(node.section_name())
+        .fail("weights", "is not given, and the section is frozen: it would keep random values; name a folder of " +
+                             std::string("weights, or set weights = \"random\" if you mean it"));
+  }
+}
+
+DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef& largest) {
+  DataShape shape;
+  shape.sequence = largest.tokens;
+  shape.vocabulary = corpus.vocabulary();
+  shape.tokenizer = data.kind == "text" ? data.tokenizer : data.kind;
+  shape.patch_columns = corpus.patch_columns();
+  shape.pictures = corpus.picture_grids();
+  return shape;
+}
+
+/// Of a section's devices, replica by replica and in each stage by stage, those of one stage.
+std::vector<std::string> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
+  std::vector<std::string> devices;
+  const std::int64_t ranks = config.tensor * config.context;
+  for (std::size_t at = 0; at < config.devices.size(); ++at) {
+    if (static_cast<std::int64_t>(at) / ranks % config.pipeline == stage) devices.push_back(config.devices[at]);
+  }
+  return devices;
+}
+
+/// The stages of a section that have a port; all stages, so that connecting complains, when none has.
+std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::string& section, const std::string& port,
+                                        bool input) {
+  const std::vector<SectionId> stages = graph.stages_of(section);
+  if (stages.empty()) throw JobError("no section is named '" + section + "'");
+  std::vector<SectionId> found;
+  for (const SectionId stage : stages) {
+    const Ports& ports = graph.node(stage).ports;
+    if (std::ranges::count(input ? ports.inputs : ports.outputs, port, &Port::name) > 0) found.push_back(stage);
+  }
+  return found.empty() ? stages : found;
+}
+
+constexpr double flops_per_ms_of_a_gflops = 1e6;
+
+/// FLOPs of one sample, from the sections' own models; a backward pass counts twice the forward pass, or once where the
+/// section's parameters stay.
+SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<const Section>> prototypes) {
+  std::vector<double> backward;
+  std::vector<std::int64_t> ranks;
+  for (const GraphNode& node : graph.nodes()) {
+    ranks.push_back(node.layout.ranks());
+    backward.push_back(node.mode != Mode::forward_backward ? 0.0 : node.frozen ? 1.0 : 2.0);
+  }
+  return [backward, ranks, prototypes = std::move(prototypes)](SectionId section, const SampleRef& sample) {
+    double flops = prototypes[section.value()]->cost({sample.tokens, sample.patches, sample.images}).flops;
+    flops /= static_cast<double>(ranks[section.value()]);  // which share the work evenly
+    return PassCost{flops, flops * backward[section.value()]};
+  };
+}
+
+}  // namespace
+
+/// Builds the plan of one app; used once.
+class JobResolver {
+ public:
+  explicit JobResolver(Composition& composed) : composed_(composed) {}
+  [[nodiscard]] JobPlan resolve() &&;
+
+ private:
+  /// The directions in which a section's parameters and gradients flow.
+  struct Passes {
+    bool trained = false;
+    bool backward = false;  ///< trained, or gradients pass through
+  };
+  struct StageRequest {
+    Passes passes;
+    bool in_flight_given = false;  ///< the job file sets max_in_flight
+  };
+  [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
+  DataShape read_tables();
+  [[nodiscard]] std::map<std::string, Passes> passes_by_section() const;
+  void resolve_section(const SectionBuilder& builder, const DataShape& data, Passes passes);
+  [[nodiscard]] SectionContext prototype_context(const PlannedSection& planned, const GraphNode& node,
+                                                 Passes passes) const;
+  void add_node(PlannedSection planned, GraphNode node, Passes passes);
+  void add_stages(const PlannedSection& section, const GraphNode& node, const StageRequest& request);
+  void connect_all();
+  void set_costs();
+  void place_sections();
+
+  Composition& composed_;
+  JobPlan plan_;
+};
+
+std::map<std::string, JobResolver::Passes> JobResolver::passes_by_section() const {
+  std::map<std::string, Passes> passes;
+  for (const SectionBuilder& builder : composed_.builders) {
+    const bool learns =
+        builder.mode_ == Mode::forward_backward && table(builder.name_).flag("trained", builder.defaults_.trained);
+    passes[builder.name_] = {learns, learns};
+  }
+  // Gradients pass through a frozen section when anything before it is trained.
+  for (std::size_t round = 0; round < composed_.builders.size(); ++round) {
+    for (const auto& [from, to] : composed_.edges) {
+      const auto producer = passes.find(from.section);
+      const auto consumer =
+          std::ranges::find(composed_.builders, to.section, [](const auto& builder) { return builder.name_; });
+      if (producer == passes.end() || consumer == composed_.builders.end() || consumer->mode_ != Mode::forward_backward)
+        continue;
+      passes[to.section].backward |= producer->second.backward;
+    }
+  }
+  return passes;
+}
+
+void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape& data, Passes passes) {
+  PlannedSection planned;
+  GraphNode node;
+  node.name = builder.name_;
+  node.mode = builder.mode_;
+  if (builder.mode_ == Mode::forward_backward && !passes.backward) node.mode = Mode::forward_only;
+  node.frozen = builder.mode_ != Mode::source && !passes.trained;
+  if (builder.mode_ == Mode::source) {
+    planned.config.name = builder.name_;
+    planned.factory = [corpus = plan_.corpus](const SectionContext&) {
+      return std::make_unique<CorpusSection>(corpus);
+    };
+    node.micro_batch = plan_.train.global_batch;
+    node.max_in_flight = plan_.train.ahead;
+    return add_node(std::move(planned), std::move(node), passes);
+  }
+  const JobTable settings = table(builder.name_);
+  const Training training = builder.mode_ == Mode::forward_backward ? Training::optimized : Training::none;
+  planned.config = read_section(settings, builder.name_, builder.defaults_, training);
+  planned.factory = builder.factory_;
+  if (!planned.factory) {
+    const std::string type = settings.text("type", builder.type_);
+    planned.factory = composed_.registry.build(type, {builder.name_, settings, composed_.document.root(), data});
+  }
+  node.replicas = planned.config.replicas;
+  node.layout = {planned.config.tensor, planned.config.context};
+  node.micro_batch = std::min(planned.config.micro_batch, std::max(plan_.train.global_batch, plan_.validation_samples));
+  node.micro_batch_rows = planned.config.micro_batch_tokens;
+  node.max_in_flight = planned.config.max_in_flight;
+  if (planned.config.pipeline == 1) return add_node(std::move(planned), std::move(node), passes);
+  add_stages(planned, node, {passes, settings.has("max_in_flight")});
+}
+
+SectionContext JobResolver::prototype_context(const PlannedSection& planned, const GraphNode& node, Passes passes) const {
+  SectionContext context;
+  context.name = planned.config.name;
+  context.seed = static_cast<std::uint64_t>(plan_.train.seed);
+  context.precision = planned.config.precision;
+  context.trained = passes.trained;
+  context.passes_gradient = passes.backward && !passes.trained;
+  context.prototype = true;
+  context.ops = plan_.prototype_ops.get();
+  context.for_cuda = std::ranges::any_of(planned.config.devices, is_cuda_device);
+  context.parallel.layout = node.layout;
+  context.stage = planned.stage;
+  return context;
+}
+
+void JobResolver::add_node(PlannedSection planned, GraphNode node, Passes passes) {
+  // A prototype, for its ports, costs and complaints; replicas are built where they run.
+  const std::shared_ptr<Section> prototype = planned.factory(prototype_context(planned, node, passes));
+  if (node.layout.ranks() > 1 && !prototype->spreads_over_ranks()) {
+    const bool tensor = node.layout.tensor > 1;
+    throw JobError(node.section_name() + (tensor ? ".tensor = " : ".context = ") +
+                   std::to_string(tensor ? node.layout.tensor : node.layout.context) +
+                   ": a section of this type works on one device; leave tensor and context at 1, and use replicas");
+  }
+  node.ports = prototype->ports();
+  std::int64_t parameters = 0;
+  for (const Parameter& parameter : prototype->parameters().all()) parameters += parameter.shape().elements();
+  plan_.rank_parameters.push_back(parameters);
+  for (const std::string& note : prototype->notes()) plan_.notes.push_back(node.section_name() + ": " + note);
+  plan_.prototypes.push_back(prototype);
+  plan_.graph.add(std::move(node));
+  plan_.sections.push_back(std::move(planned));
+}
+
+void JobResolver::add_stages(const PlannedSection& section, const GraphNode& node, const StageRequest& request) {
+  const SectionConfig& config = section.config;
+  const std::unique_ptr<Section> whole = section.factory(prototype_context(section, node, request.passes));
+  const LayerCosts costs = whole->layer_costs({plan_.largest.tokens, plan_.largest.patches, plan_.largest.images});
+  const auto layers = static_cast<std::int64_t>(costs.layers.size());
+  if (config.pipeline > std::max<std::int64_t>(layers, 1)) {
+    throw JobError(config.name + ".pipeline = " + std::to_string(config.pipeline) + ": " +
+                   (layers == 0 ? "this section cannot be cut into stages; leave pipeline at 1"
+                                : "it has " + std::to_string(layers) +
+                                      " layers; nearest that fits: pipeline = " + std::to_string(layers)));
+  }
+  for (const std::string& device : config.devices) {
+    if (std::ranges::count(config.devices, device) == 1) continue;
+    throw JobError(config.name + ".devices: \"" + device +
+                   "\" is named twice; the stages and ranks of a section need devices of their own");
+  }
+  std::string cut;
+  std::int64_t first = 0;
+  const std::vector<std::int64_t> sizes = cut_stages(costs.layers, costs.before, costs.after, config.pipeline);
+  for (std::int64_t stage = 0; stage < config.pipeline; ++stage) {
+    PlannedSection planned = section;
+    planned.stage = {stage, config.pipeline, first, sizes[static_cast<std::size_t>(stage)]};
+    planned.config.devices = devices_of_stage(config, stage);
+    GraphNode part = node;
+    part.name = node.name + ".stage" + std::to_string(stage);
+    part.section = node.name;
+    part.stage = stage;
+    part.stages = config.pipeline;
+    // One forward, one backward: a stage goes on while its first micro-batch is on its way through those behind it.
+    if (!request.in_flight_given) part.max_in_flight = std::max(part.max_in_flight, config.pipeline - stage);
+    first += planned.stage.layers;
+    cut += (cut.empty() ? "" : ", ") + std::to_string(planned.stage.layers);
+    add_node(std::move(planned), std::move(part), request.passes);
+  }
+  plan_.notes.push_back(config.name + ": stages of " + cut + " layers");
+}
+
+void JobResolver::connect_all() {
+  for (const auto& [from, to] : composed_.edges) {
+    // Stages share a section's ports; one that several have (tokens) goes to all of them.
+    const std::vector<SectionId> producers = stages_with_port(plan_.graph, from.section, from.port, false);
+    for (const SectionId consumer : stages_with_port(plan_.graph, to.section, to.port, true)) {
+      plan_.graph.connect(plan_.graph.node(producers.back()).name, from.port, plan_.graph.node(consumer).name, to.port);
+    }
+  }
+  for (const GraphNode& node : std::vector<GraphNode>(plan_.graph.nodes())) {
+    if (node.stage + 1 >= node.stages) continue;
+    plan_.graph.connect(node.name, "stream", node.section + ".stage" + std::to_string(node.stage + 1), "stream");
+  }
+}
+
+JobPlan JobResolver::resolve() && {
+  const DataShape shape = read_tables();
+  const std::map<std::string, Passes> passes = passes_by_section();
+  for (const SectionBuilder& builder : composed_.builders) resolve_section(builder, shape, passes.at(builder.name_));
+  connect_all();
+  composed_.document.finish();
+  plan_.graph.validate();
+  check_trained(plan_);
+  check_frozen(plan_, composed_.document.root());
+  check_batches(plan_);
+  check_in_flight(plan_);
+  raise_in_flight(plan_);
+  check_memory(plan_);
+  set_costs();
+  check_emulated(plan_);
+  place_sections();
+  check_cuda(plan_);
+  plan_.effective_job = composed_.document.to_toml();
+  plan_.settings = composed_.document.settings();
+  return std::move(plan_);
+}
+
+DataShape JobResolver::read_tables() {
+  plan_.options = composed_.options;
+  plan_.prototype_ops = std::make_shared<cpu::CpuOperatorTable>();
+  plan_.name = composed_.document.root().text("name", "job");
+  plan_.train = read_train(table("train"));
+  plan_.transport = resolve_transport(composed_);
+  plan_.schedule = read_schedule(table("schedule"));
+  plan_.unit_per_ms = read_emulation(table("emulation")).gflops * flops_per_ms_of_a_gflops;
+  const DataConfig data = composed_.corpus ? DataConfig() : read_data(table("data"));
+  plan_.corpus = composed_.corpus ? composed_.corpus : open_corpus(data, static_cast<std::uint64_t>(plan_.train.seed));
+  plan_.max_bad_samples = data.max_bad_samples;
+  plan_.largest = {SampleId(0), plan_.corpus->max_length(), plan_.corpus->max_patches(), 1};
+  plan_.validation_samples = static_cast<std::int64_t>(validation_size(*plan_.corpus, plan_.train.validation_samples));
+  DataShape shape = shape_of(data, *plan_.corpus, plan_.largest);
+  if (composed_.corpus) shape.tokenizer.clear();  // [data] does not describe an app's own corpus
+  return shape;
+}
+
+void JobResolver::set_costs() {
+  plan_.cost = sample_cost(plan_.graph, plan_.prototypes);
+  if (composed_.costs) {
+    plan_.unit_per_ms = 1;
+    plan_.cost = [names = plan_.graph.nodes(), costs = composed_.costs](SectionId section, const SampleRef& sample) {
+      return costs(names[section.value()].name, sample);
+    };
+  }
+  for (std::uint32_t index = 0; index < plan_.prototypes.size(); ++index) {
+    const PassCost cost = plan_.cost(SectionId(index), plan_.largest);
+    plan_.flops_per_token.push_back((cost.forward + cost.backward) / static_cast<double>(plan_.largest.tokens));
+  }
+}
+
+void JobResolver::place_sections() {
+  const RunOptions& run = composed_.options;
+  PlacementRequest request;
+  request.processes = run.processes;
+  request.hosts = run.launch_info.place.hosts;
+  request.cores = devices_of_host(run.launch_info.place, std::ssize(usable_cores()), sysconf(_SC_NPROCESSORS_ONLN));
+  if (run.cpu_devices > 0) request.cores = run.cpu_devices;
+  request.cuda = cuda_devices(plan_.sections);
+  check_devices(plan_, (request.cores + request.cuda.of_host) * (request.hosts.back() + 1));
+  for (const PlannedSection& section : plan_.sections) request.devices.push_back(section.config.devices);
+  plan_.places = place(plan_.graph, request);
+}
+
+JobPlan resolve_job(Composition& composed) {
+  return JobResolver(composed).resolve();
+}
+
+TransportConfig resolve_transport(const Composition& composed) {
+  const JobTable table = composed.document.root().table("transport");
+  const RunOptions& run = composed.options;
+  TransportConfig transport = read_transport(table);
+  if (run.launch_info.several_hosts() && !table.has("slots")) transport.slots = slots_between_hosts;
+  if (!run.listen.empty()) transport.listen = run.listen;
+  if (!run.keys.empty()) transport.keys = run.keys.string();
+  return transport;
+}
+
+}  // namespace maestro

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resolves a composed app into the plan of a job: reads the job file's tables, builds a meta section of each section
+// for its ports and costs, checks the whole and places it on devices.
+#pragma once
+
+#include "actors/plan/job_plan.hpp"
+#include "actors/process/app.hpp"
+
+namespace maestro {
+
+/// Throws JobError for invalid input. Reads every key that the app's sections define; a key that nobody reads is an
+/// error.
+[[nodiscard]] JobPlan resolve_job(Composition& composed);
+/// The job's [transport] with the options of the command line over it.
+[[nodiscard]] TransportConfig resolve_transport(const Composition& composed);
+
+}  // namespace maestro

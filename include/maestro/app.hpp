@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// The entry of a training app: App composes sources, sections and edges, and runs the job. prepare_signals() is the
+// first call of main().
+#pragma once
+
+#include "actors/process/app.hpp"  // IWYU pragma: export
+#include "actors/process/signal_watcher.hpp"  // IWYU pragma: export

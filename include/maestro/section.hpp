@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+// The base class of a section type, its ports, inputs, outputs and parameters.
+#pragma once
+
+#include "sections/parameter_init.hpp"  // IWYU pragma: export
+#include "sections/section.hpp"  // IWYU pragma: export
