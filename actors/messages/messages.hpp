@@ -25,8 +25,6 @@ struct ChildEnded {
   ProcessId rank;
   std::string how;  ///< "exit status 1", "signal 9"
 };
-/// The bridge has connected all peers.
-struct BridgeReady {};
 /// To the coordinator: begin.
 struct Begin {};
 

@@ -13,7 +13,6 @@
 #include "actors/replica/section_replica.hpp"
 #include "actors/run/data_source.hpp"
 #include "actors/run/planner.hpp"
-#include "actors/run/transport_bridge.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/observe/max_rss.hpp"
@@ -136,6 +135,9 @@ void ProcessRun::State::open_actors() {
   supervision.build = build_name();
   supervision.connect = [this](caf::event_based_actor* self, const std::string& host, std::uint16_t port, auto done,
                                auto failed) { actors->connect(self, host, port, std::move(done), std::move(failed)); };
+  supervision.connect_transport = [this](const ProcessInfo& process) {
+    network->connect(process.rank, process.endpoint, process_label(process, plan.graph));
+  };
   supervision.outcome = outcome;
   supervision.current_step = &current_step;
   supervision.summary = [this] {
@@ -161,14 +163,6 @@ void ProcessRun::State::build() {
   bound("opening the network (transport.provider = " + plan.transport.provider + ")", start_limit);
   network = std::make_unique<Network>(options, several() || plan.transport.force_rma);
   bound({}, milliseconds(0));
-}
-
-void ProcessRun::State::spawn_bridge(LocalActors& local) {
-  const auto grace = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 1500));
-  local.bridge = actors->system().spawn<TransportBridge>(network.get(), &plan.graph, supervisor, grace);
-  network->route_failures(supervisor);
-  local.own.push_back({local.bridge, "transport"});
-  spawned.push_back(local.bridge);
 }
 
 void ProcessRun::State::spawn_coordinator(LocalActors& local) {
@@ -222,7 +216,6 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.snapshots = &snapshots;
     if (!is_root()) spec.current_step = &current_step;  // rank 0 has the coordinator, which knows better
     spec.supervisor = supervisor;
-    spec.bridge = local.bridge;
     const caf::actor replica = system.spawn<SectionReplica>(std::move(spec));
     local.own.push_back({replica, label_of(at.section, at.replica)});
     spawned.push_back(replica);
@@ -235,7 +228,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
 /// Spawns what this process is to run, and has its supervisor introduce it.
 void ProcessRun::State::introduce() {
   LocalActors local;
-  spawn_bridge(local);
+  network->route_failures(supervisor);
   if (is_root()) spawn_coordinator(local);
   spawn_replicas(local);
   local.hello.rank = rank;

@@ -111,7 +111,6 @@ struct ProcessRun::State {
   [[nodiscard]] JobText job_text() const;
   [[nodiscard]] std::string build_name() const;
   void build();
-  void spawn_bridge(LocalActors& local);
   void spawn_coordinator(LocalActors& local);
   void spawn_replicas(LocalActors& local);
   void introduce();

@@ -61,7 +61,6 @@ struct ReplicaSpec {
   SnapshotWriter* snapshots = nullptr;
   std::atomic<std::uint64_t>* current_step = nullptr;  ///< for error messages; absent in rank 0
   caf::actor supervisor;
-  caf::actor bridge;  ///< judges failed writes
 };
 
 }  // namespace maestro

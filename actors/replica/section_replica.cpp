@@ -110,9 +110,9 @@ caf::behavior SectionReplica::make_behavior() {
         }
         pump();
       },
-      [this](const WriteBroken& broken) { tell(this, spec_.bridge, TransferBroken{where() + ": " + broken.message}); },
+      [this](const WriteBroken& broken) { tell(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message}); },
       [this](const TransferBroken& broken) {
-        tell(this, spec_.bridge, TransferBroken{where() + ": " + broken.message});
+        tell(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
       },
       [this](const ShardHandOver& shard) {
         ranks_[shard.layout_rank]->reductions().handed_over(shard);

@@ -6,6 +6,7 @@
 
 #include "actors/launch/launcher.hpp"
 #include "actors/messages/wait_text.hpp"
+#include "runtime/core/result.hpp"
 #include "runtime/graph/section_graph.hpp"
 
 namespace maestro {
@@ -74,7 +75,6 @@ caf::behavior Supervisor::make_behavior() {
       },
       [this](const PeersConnected&) { neighbours_met(); },
       [this](const Directory& directory) { wire(directory); },
-      [this](BridgeReady) { tell(this, root_, ProcessReady{options_.rank}); },
       [this](const ProcessReady& message) { ready(message); },
       [this](StartTimeout) { start_timed_out(); },
       [this](WiringTimeout) { wiring_timed_out(); },
@@ -97,6 +97,9 @@ caf::behavior Supervisor::make_behavior() {
         RunOutcome outcome;
         outcome.ok = true;
         options_.outcome->set(std::move(outcome));
+      },
+      [this](const TransferBroken& broken) {
+        delayed_send(this, options_.peer_timeout * 3 / 2, Failure{broken.message});  // SV-7
       },
       [this](const Failure& failure) { fail(failure.message, prints({}), current_sender() == root_); },
       [this](Finish) { finish(); },
@@ -231,7 +234,18 @@ void Supervisor::wire(const Directory& directory) {
   const caf::message shared = caf::make_message(directory_);  // one copy for all replicas
   for (const ReplicaAddress& replica : local_.hello.replicas) tell(this, replica.actor, shared);
   if (is_root()) tell(this, local_.coordinator, shared);
-  tell(this, local_.bridge, shared);
+  connect_transport();
+}
+
+void Supervisor::connect_transport() {
+  try {
+    for (const ProcessInfo& process : directory_.processes) {
+      if (options_.connect_transport) options_.connect_transport(process);
+    }
+    tell(this, root_, ProcessReady{options_.rank});
+  } catch (const JobError& problem) {
+    fail(std::string("transport: ") + problem.what(), prints({}));
+  }
 }
 
 void Supervisor::ready(const ProcessReady&) {

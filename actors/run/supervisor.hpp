@@ -11,6 +11,8 @@
 // watches it. Two that lose each other while rank 0 reaches both end the run, too.
 // SV-6: the end of any actor of the process before the run's end, and an exception in the supervisor itself, fail the
 // run.
+// SV-7 (failed transfers wait): a failed transfer fails the run 1.5 peer timeouts after its report, so that the death
+// of the peer, which explains it, is reported instead where there is one.
 #pragma once
 
 #include <atomic>
@@ -73,7 +75,8 @@ struct SupervisorOptions {
   std::shared_ptr<OutcomePromise> outcome;  ///< shared with the main thread
   std::atomic<std::uint64_t>* current_step = nullptr;
   std::function<ProcessSummary()> summary;
-  std::function<void()> stop_run;  ///< on rank 0: ends the run in order; may be empty
+  std::function<void(const ProcessInfo&)> connect_transport;  ///< to a process's memory; throws JobError; may be empty
+  std::function<void()> stop_run;                             ///< on rank 0: ends the run in order; may be empty
 };
 
 /// Where to report: the first thing that a supervisor hears.
@@ -90,7 +93,6 @@ struct OwnActor {
 /// The process's own actors, sent after they were spawned.
 struct LocalActors {
   ProcessInfo hello;
-  caf::actor bridge;
   caf::actor coordinator;     ///< rank 0 only
   std::vector<OwnActor> own;  ///< all of them
 };
@@ -130,6 +132,7 @@ class Supervisor : public caf::event_based_actor {
   void start_timed_out();
   void wiring_timed_out();
   void wire(const Directory& directory);
+  void connect_transport();
   void ready(const ProcessReady& ready);
   void down(const caf::down_msg& down);
   void own_ended(const std::string& label, const caf::error& reason);

@@ -156,8 +156,8 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, SectionGraph graph, const Simulat
       network_(NetworkOptions(), false),
       console_(ConsoleStreams{terminal_, terminal_, false, {}}) {
   supervisor_ = bench_.stand_in([this](const Failure& failure) { problems_.push_back(failure.message); },
+                                [this](const TransferBroken& broken) { problems_.push_back(broken.message); },
                                 [this](Finish) { finished_ = true; });
-  bridge_ = bench_.stand_in([this](const TransferBroken& broken) { problems_.push_back(broken.message); });
   if (!options_.folder.empty()) snapshots_ = std::make_unique<SnapshotWriter>(CheckpointStore(options_.folder));
   places_ = draw_places();
   spawn_replicas(options);
@@ -264,7 +264,6 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
       spec.trace = &trace_;
       spec.current_step = &current_step_;
       spec.supervisor = supervisor_;
-      spec.bridge = bridge_;
       replicas_.push_back(bench_.spawn<SectionReplica>(std::move(spec)));
       hello_.replicas.push_back(bench_.ask<ReplicaAddress>(replicas_.back(), AddressRequest{}));
     }

@@ -97,7 +97,6 @@ class SimulatedJob {
   ActorBench bench_;
   std::unique_ptr<SnapshotWriter> snapshots_;  // before the actors it tells
   caf::actor supervisor_;
-  caf::actor bridge_;
   caf::actor coordinator_;
   std::vector<caf::actor> replicas_;
   ProcessInfo hello_;

@@ -24,16 +24,17 @@ class SupervisorTest : public ::testing::Test {
       summary.bytes = 77;
       return summary;
     };
+    options.connect_transport = [this](const ProcessInfo& process) { connect(process); };
     supervisor_ = bench_.spawn<Supervisor>(options);
     LocalActors local;
-    local.bridge = bench_.stand_in([this](const Directory&) { ++bridged_; });
-    local.coordinator = bench_.stand_in([this](const Directory&) { ++bridged_; }, [this](Begin) { ++begun_; });
+    local.coordinator = bench_.stand_in([this](const Directory&) { ++directories_; }, [this](Begin) { ++begun_; });
     local.hello.build = options.build;
     local.hello.supervisor = supervisor_;
     bench_.send(supervisor_, JoinRoot{supervisor_});
     bench_.send(supervisor_, local);
     bench_.deliver_all();
   }
+  virtual void connect(const ProcessInfo& process) { connected_.push_back(process.rank.value()); }
   [[nodiscard]] bool decided() const { return ended_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
   template <class Message>
   void tell_it(Message message) {
@@ -45,22 +46,41 @@ class SupervisorTest : public ::testing::Test {
   std::shared_ptr<OutcomePromise> outcome_ = std::make_shared<OutcomePromise>();
   std::future<RunOutcome> ended_ = outcome_->future();
   std::atomic<std::uint64_t> current_step_ = 0;
-  int bridged_ = 0;
+  int directories_ = 0;
   int begun_ = 0;
+  std::vector<std::uint32_t> connected_;
   testing::ActorBench bench_;
   caf::actor supervisor_;
 };
 
 TEST_F(SupervisorTest, the_job_begins_when_everyone_is_wired) {
-  EXPECT_EQ(bridged_, 2);
-  EXPECT_EQ(begun_, 0);
-  tell_it(BridgeReady{});
+  EXPECT_EQ(directories_, 1);
+  EXPECT_EQ(connected_, std::vector<std::uint32_t>{0});
   EXPECT_EQ(begun_, 1);
   EXPECT_FALSE(decided());
 }
 
+TEST_F(SupervisorTest, a_failed_transfer_fails_the_run_when_no_loss_has_explained_it) {  // SV-7
+  tell_it(TransferBroken{"section 'a' replica 0: cannot write"});
+  EXPECT_FALSE(decided());
+  bench_.advance(std::chrono::milliseconds(2999));
+  EXPECT_FALSE(decided());
+  bench_.advance(std::chrono::milliseconds(1));
+  ASSERT_TRUE(decided());
+  EXPECT_EQ(ended_.get().error, "section 'a' replica 0: cannot write");
+}
+
+class UnreachableMemoryTest : public SupervisorTest {
+  void connect(const ProcessInfo&) override { throw JobError("no address"); }
+};
+
+TEST_F(UnreachableMemoryTest, ends_the_run_before_it_begins) {
+  ASSERT_TRUE(decided());
+  EXPECT_EQ(begun_, 0);
+  EXPECT_EQ(ended_.get().error, "transport: no address");
+}
+
 TEST_F(SupervisorTest, the_first_failure_decides_and_later_ones_change_nothing) {  // SV-1
-  tell_it(BridgeReady{});
   tell_it(Failure{"the first"});
   tell_it(Failure{"the second"});
   tell_it(Finish{});
@@ -71,7 +91,6 @@ TEST_F(SupervisorTest, the_first_failure_decides_and_later_ones_change_nothing) 
 }
 
 TEST_F(SupervisorTest, an_orderly_end_brings_the_summary_and_a_failure_after_it_changes_nothing) {  // SV-1
-  tell_it(BridgeReady{});
   tell_it(Finish{});
   tell_it(Failure{"too late"});
   ASSERT_TRUE(decided());
@@ -125,7 +144,6 @@ class SupervisorsTest : public ::testing::Test {
   }
   LocalActors local(std::uint32_t rank) {
     LocalActors local;
-    local.bridge = bench_.stand_in([this, rank](const Directory&) { bench_.send(supervisors_[rank], BridgeReady{}); });
     local.coordinator = bench_.stand_in([](const Directory&) {}, [this](Begin) { ++begun_; });
     local.hello.rank = ProcessId(rank);
     local.hello.process.pid = 100 + rank;
