@@ -2,9 +2,9 @@
 /**
  * The control service of a maestro run: watch it and steer it while it trains.
  *
- * Served by the coordinator's process, by default on a local socket of its user; see docs/architecture.md. The wire is
- * TFramedTransport with strict TBinaryProtocol, over TLS with mutual certificates where the address is not of this
- * host. Every call takes the job's token first; on a local socket it is not looked at.
+ * Served by the coordinator's process, by default on a local socket of its user; see docs/control-service.md. The wire
+ * is TFramedTransport with strict TBinaryProtocol, over TLS with mutual certificates where the address is not of
+ * this host. Every call takes the job's token first; on a local socket it is not looked at.
  *
  * Numbers that are not known are left out (optional fields). Times are in the units that their names end in.
  */

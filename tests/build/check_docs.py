@@ -1,49 +1,71 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the documents true to the code: check_docs.py ROOT [--write].
+"""Keeps the documents true to the code: check_docs.py ROOT [--write | --invariants].
 
-DC-1: a code block below `<!-- file: PATH -->` equals that file.
-DC-2: the list between `<!-- invariants -->` and `<!-- end of invariants -->` names every numbered invariant of the
-      headers, with its header.
-DC-3: every relative link leads to a file that is there.
---write brings blocks and list up to date; the wording of invariants is only compared by it, so that a header may be
-reworded without touching the documents.
+DC-1 (copies): a code block below `<!-- file: PATH -->` equals that file.
+DC-2 (list of invariants): the list between `<!-- invariants -->` and `<!-- end of invariants -->` names every numbered
+      invariant of the headers, with its header.
+DC-3 (links): every relative link leads to a file that exists.
+DC-4 (citable invariants): an invariant has a name in parentheses and is defined once, its prefix belongs to one header
+      (and the sources of its name), a file below tests/ cites it, and documents cite no other codes.
+DC-5 (licence): every source file and script names its licence in its first two lines.
+DC-6 (rooms): the table between `<!-- rooms -->` and `<!-- end of rooms -->` is the output of check_layers.py --table.
+--write brings blocks, list and table up to date; only it compares the wording of invariants, so that a header may be
+reworded without touching the documents. --invariants checks DC-4 alone.
 """
+import collections
 import pathlib
 import re
 import sys
 
-ROOMS = ("runtime", "transport", "sections", "actors", "apps")
+import check_layers
+import check_prose
+
+ROOMS = ("runtime", "transport", "sections", "actors", "apps", "include")
 BLOCK = re.compile(r"(<!-- file: (\S+) -->\n```\w*\n)(.*?)(^```$)", re.S | re.M)
 LIST = re.compile(r"(<!-- invariants -->\n)(.*?)(<!-- end of invariants -->)", re.S)
-ENTRY = re.compile(r"^\s*//+\s+(?:[^/]*: )?([A-Z]{2}-\d+): (.*)")
+TABLE = re.compile(r"(<!-- rooms -->\n)(.*?)(<!-- end of rooms -->)", re.S)
+ENTRY = re.compile(r"^\s*//+\s+(?:[^/]*: )?([A-Z]{2}-\d+)(?: \(([^()]+)\))?: (.*)")
 COMMENT = re.compile(r"^\s*//+(\s+)(\S.*)")
+CODE = re.compile(r"\b[A-Z]{2}-\d+\b")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
+HEADERS = {".hpp", ".cuh"}
+SOURCES = {".cpp", ".cu", ".thrift"}
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
+
+Invariant = collections.namedtuple("Invariant", "code name text")
 
 
 def documents(root):
-    return sorted([root / "README.md", *root.glob("docs/**/*.md"), *root.glob("benchmarks/**/*.md")])
+    folders = ("*.md", "docs/**/*.md", "benchmarks/**/*.md")
+    return sorted({root / "README.md", *(document for pattern in folders for document in root.glob(pattern))})
 
 
-def invariants(root):
-    """[(header, [(id, text)])] of all headers that number invariants, by room."""
+def entries_of(file):
+    """The invariants that a file defines. A source cites them, too, so only those with a name count there."""
+    found = []
+    goes_on = False
+    for line in file.read_text(encoding="utf-8").splitlines():
+        entry, comment = ENTRY.match(line), COMMENT.match(line)
+        if entry and (entry[2] or file.suffix in HEADERS):
+            found.append(list(entry.groups()))
+        elif goes_on and comment and (len(comment[1]) >= 4 or not found[-1][2].endswith(".")):
+            found[-1][2] += " " + comment[2]
+        else:
+            goes_on = False
+            continue
+        goes_on = True
+    return [Invariant(*entry) for entry in found]
+
+
+def invariants(root, suffixes=frozenset(HEADERS)):
+    """[(path, [Invariant])] of all files that define invariants, by room."""
     found = []
     for room in ROOMS:
-        for header in sorted((root / room).rglob("*.hpp")):
-            entries = []
-            goes_on = False
-            for line in header.read_text().splitlines():
-                entry, comment = ENTRY.match(line), COMMENT.match(line)
-                if entry:
-                    entries.append([entry[1], entry[2]])
-                elif goes_on and comment and (len(comment[1]) >= 4 or not entries[-1][1].endswith(".")):
-                    entries[-1][1] += " " + comment[2]
-                else:
-                    goes_on = False
-                    continue
-                goes_on = True
+        for file in sorted((root / room).rglob("*")):
+            entries = entries_of(file) if file.suffix in suffixes else []
             if entries:
-                found.append((header.relative_to(root).as_posix(), entries))
+                found.append((file.relative_to(root).as_posix(), entries))
     return found
 
 
@@ -51,8 +73,12 @@ def invariant_list(root):
     lines = []
     for header, entries in invariants(root):
         lines.append(f"\n[{header}](../{header})")
-        lines += [f"- **{name}** {text}" for name, text in entries]
+        lines += [f"- **{code}**{f' ({name})' if name else ''} {text}" for code, name, text in entries]
     return "\n".join(lines) + "\n"
+
+
+def room_table():
+    return "\n".join(check_layers.table()) + "\n"
 
 
 def block_problems(root, document, text):
@@ -72,17 +98,33 @@ def list_problems(root, document, text):
                 header = place[1]
             elif entry := re.match(r"- \*\*(\S+)\*\*", line):
                 listed.add((header, entry[1]))
-        there = {(header, name) for header, entries in invariants(root) for name, _ in entries}
-        for header, name in sorted(there - listed):
-            yield f"{document}: lacks {name} of {header}"
-        for header, name in sorted(listed - there):
-            yield f"{document}: lists {name} of {header}, which has none"
+        there = {(header, entry.code) for header, entries in invariants(root) for entry in entries}
+        for header, code in sorted(there - listed):
+            yield f"{document}: lacks {code} of {header}"
+        for header, code in sorted(listed - there):
+            yield f"{document}: lists {code} of {header}, which has none"
+
+
+def table_problems(document, text):
+    for _, body, _ in TABLE.findall(text):
+        if body != room_table():
+            yield f"{document}: its table of rooms differs from check_layers.py --table"
 
 
 def link_problems(document, text):
     for target in LINK.findall(re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)):
         if not (document.parent / target).exists():
             yield f"{document}: links to {target}, which is not there"
+
+
+def licence_problems(root):
+    for file in sorted(check_prose.files(root)):
+        named = file.suffix in HEADERS | SOURCES | {".py", ".cmake", ".sh"} or file.name == "CMakeLists.txt"
+        if not file.is_file() or not named and file.suffix:
+            continue
+        head = file.read_text(encoding="utf-8", errors="replace").split("\n", 2)[:2]
+        if (named or head[0].startswith("#!")) and not any(LICENCE in line for line in head):
+            yield f"{file}: the first two lines lack '{LICENCE}'"
 
 
 def problems(root):
@@ -93,7 +135,37 @@ def problems(root):
         text = document.read_text()
         yield from block_problems(root, document, text)
         yield from list_problems(root, document, text)
+        yield from table_problems(document, text)
         yield from link_problems(document, text)
+    yield from licence_problems(root)
+
+
+def cited(root):
+    """The codes that files below tests/ name; those in the test of this check are made up."""
+    files = [file for file in (root / "tests").rglob("*") if file.is_file() and file.name != "check_docs_test.py"]
+    return {code for file in files for code in CODE.findall(file.read_text(encoding="utf-8", errors="replace"))}
+
+
+def invariant_problems(root):
+    """DC-4."""
+    citations = cited(root)
+    codes = {}
+    prefixes = {}
+    for path, entries in invariants(root, HEADERS | SOURCES):
+        for code, name, _ in entries:
+            if name is None:
+                yield f"{path}: {code} has no name; write '{code} (name): ...'"
+            if code in codes:
+                yield f"{path}: {code} is defined in {codes[code]}, too"
+            elif code not in citations:
+                yield f"{path}: {code} is cited by no file below tests/"
+            codes.setdefault(code, path)
+            owner = prefixes.setdefault(code[:2], path)
+            if pathlib.Path(owner).with_suffix("") != pathlib.Path(path).with_suffix(""):
+                yield f"{path}: the prefix of {code} belongs to {owner}"
+    for document in filter(pathlib.Path.is_file, documents(root)):
+        for code in sorted(set(CODE.findall(LIST.sub("", document.read_text()))) - codes.keys()):
+            yield f"{document.relative_to(root)}: cites {code}, which no header defines"
 
 
 def write(root):
@@ -101,6 +173,7 @@ def write(root):
         text = document.read_text()
         fresh = BLOCK.sub(lambda m: m[1] + (root / m[2]).read_text() + m[4], text)
         fresh = LIST.sub(lambda m: m[1] + invariant_list(root) + "\n" + m[3], fresh)
+        fresh = TABLE.sub(lambda m: m[1] + room_table() + m[3], fresh)
         if fresh != text:
             document.write_text(fresh)
 
@@ -109,11 +182,12 @@ def main(arguments):
     root = pathlib.Path(arguments[0])
     if "--write" in arguments[1:]:
         write(root)
-    found = list(problems(root))
+    alone = "--invariants" in arguments[1:]
+    found = list(dict.fromkeys(invariant_problems(root) if alone else problems(root)))
     for problem in found:
         print(problem, file=sys.stderr)
-    if found:
-        print("to bring blocks and lists up to date: tests/build/check_docs.py . --write", file=sys.stderr)
+    if found and not alone:
+        print("to bring blocks, list and table up to date: tests/build/check_docs.py . --write", file=sys.stderr)
     return 1 if found else 0
 
 

@@ -6,13 +6,17 @@ import tempfile
 import unittest
 
 import check_docs
+import check_layers
 
-HEADER = "// A ring.\n//\n// RG-1: nothing is lost\n//       or doubled.\n// RG-2: it turns.\n#pragma once\n"
-README = "# x\n<!-- file: app.cpp -->\n```cpp\nint main() {}\n```\n[ring](runtime/ring.hpp)\n"
+SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
+HEADER = SPDX + ("// A ring.\n//\n// RG-1: nothing is lost\n//       or doubled.\n// RG-2 (motion): it turns.\n"
+                 "#pragma once\n")
+NAMED = HEADER.replace("RG-1:", "RG-1 (no loss):")
+README = f"# x\n<!-- file: app.cpp -->\n```cpp\n{SPDX}int main() {{}}\n```\n[ring](runtime/ring.hpp)\n"
 HOUSE = """<!-- invariants -->
 [runtime/ring.hpp](../runtime/ring.hpp)
 - **RG-1** nothing is lost or doubled.
-- **RG-2** it turns.
+- **RG-2** (motion) it turns.
 <!-- end of invariants -->
 """
 
@@ -23,7 +27,7 @@ class CheckDocs(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
         self.put("runtime/ring.hpp", HEADER)
-        self.put("app.cpp", "int main() {}\n")
+        self.put("app.cpp", SPDX + "int main() {}\n")
         self.put("README.md", README)
         self.put("docs/house.md", HOUSE)
 
@@ -34,11 +38,14 @@ class CheckDocs(unittest.TestCase):
     def problems(self):
         return [problem.replace(str(self.root) + "/", "") for problem in check_docs.problems(self.root)]
 
+    def invariant_problems(self):
+        return list(check_docs.invariant_problems(self.root))
+
     def test_a_true_tree_passes(self):
         self.assertEqual(self.problems(), [])
 
     def test_dc1_a_code_block_that_differs_from_its_file_is_found_and_mended(self):
-        self.put("app.cpp", "int main() { return 1; }\n")
+        self.put("app.cpp", SPDX + "int main() { return 1; }\n")
         self.assertEqual(self.problems(), ["README.md: its copy of app.cpp differs"])
         self.assertEqual(check_docs.main([str(self.root), "--write"]), 0)
         self.assertIn("return 1;", (self.root / "README.md").read_text())
@@ -57,6 +64,60 @@ class CheckDocs(unittest.TestCase):
     def test_dc3_a_dead_link_is_found_but_not_one_inside_code(self):
         self.put("docs/house.md", HOUSE + "[gone](../gone.md)\n```\nx[0](no_link)\n```\n")
         self.assertEqual(self.problems(), ["docs/house.md: links to ../gone.md, which is not there"])
+
+    def test_dc3_links_of_the_documents_beside_the_readme_are_checked(self):
+        self.put("SECURITY.md", "[gone](gone.md)\n")
+        self.assertEqual(self.problems(), ["SECURITY.md: links to gone.md, which is not there"])
+
+    def test_dc4_named_cited_invariants_of_one_header_and_its_source_pass(self):
+        self.put("runtime/ring.hpp", NAMED)
+        self.put("runtime/ring.cpp", SPDX + "// RG-3 (order): first in, first out.\n// RG-1: cited here.\n")
+        self.put("tests/ring_test.cpp", SPDX + "// RG-1, RG-2 and RG-3\n")
+        self.assertEqual(self.invariant_problems(), [])
+        self.assertEqual(check_docs.main([str(self.root), "--invariants"]), 0)
+
+    def test_dc4_an_invariant_without_a_name_or_a_test_is_found(self):
+        self.put("tests/ring_test.cpp", SPDX + "// RG-1 and RG-20\n")
+        self.assertEqual(self.invariant_problems(), ["runtime/ring.hpp: RG-1 has no name; write 'RG-1 (name): ...'",
+                                                     "runtime/ring.hpp: RG-2 is cited by no file below tests/"])
+        self.assertEqual(check_docs.main([str(self.root), "--invariants"]), 1)
+
+    def test_dc4_a_prefix_of_two_headers_and_a_code_that_is_defined_twice_are_found(self):
+        self.put("runtime/ring.hpp", NAMED)
+        self.put("tests/ring_test.cpp", SPDX + "// RG-1, RG-2, RG-7\n")
+        self.put("transport/ring.hpp", SPDX + "// RG-2 (again): x.\n// RG-7 (new): y.\n")
+        wrong = ["RG-2 is defined in", "the prefix of RG-2 belongs to", "the prefix of RG-7 belongs to"]
+        self.assertEqual([problem.removesuffix(", too") for problem in self.invariant_problems()],
+                         [f"transport/ring.hpp: {each} runtime/ring.hpp" for each in wrong])
+
+    def test_dc4_a_document_that_cites_a_code_of_no_header_is_found(self):
+        self.put("runtime/ring.hpp", NAMED)
+        self.put("tests/ring_test.cpp", SPDX + "// RG-1, RG-2\n")
+        self.put("docs/more.md", "It turns (RG-2), as GPT-2 does not (RG-4).\n")
+        self.assertEqual(self.invariant_problems(), ["docs/more.md: cites RG-4, which no header defines"])
+
+    def test_dc5_a_source_or_script_without_its_licence_in_two_lines_is_found(self):
+        line = "# SPDX-License-Identifier: Apache-2.0\n"
+        self.put("good.py", f"#!/usr/bin/env python3\n{line}")
+        self.put("good", f"#!/bin/sh\n{line}")
+        self.put("data.toml", "x = 1\n")
+        self.put("data", "no script\n")
+        self.put("late.cmake", f"#\n#\n{line}")
+        self.put("empty.hpp", "")
+        self.put("runtime/CMakeLists.txt", "project(x)\n")
+        self.put("script", "#!/bin/sh\n")
+        wanted = "the first two lines lack 'SPDX-License-Identifier: Apache-2.0'"
+        self.assertEqual(self.problems(), [f"{file}: {wanted}" for file in
+                                           ("empty.hpp", "late.cmake", "runtime/CMakeLists.txt", "script")])
+
+    def test_dc6_the_table_of_rooms_is_that_of_the_layer_check(self):
+        table = "\n".join(check_layers.table())
+        self.put("docs/rooms.md", f"<!-- rooms -->\n{table}\n<!-- end of rooms -->\n")
+        self.assertEqual(self.problems(), [])
+        self.put("docs/rooms.md", "<!-- rooms -->\n| kitchen |\n<!-- end of rooms -->\n")
+        self.assertEqual(self.problems(), ["docs/rooms.md: its table of rooms differs from check_layers.py --table"])
+        self.assertEqual(check_docs.main([str(self.root), "--write"]), 0)
+        self.assertIn(table, (self.root / "docs/rooms.md").read_text())
 
     def test_a_missing_readme_is_found(self):
         (self.root / "README.md").unlink()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A section type of one's own: a language model that sees one token at a time.
+// A section type outside this repository: a language model that sees a single token at a time.
 #pragma once
 
 #include <maestro/functions.hpp>
@@ -62,7 +62,7 @@ class BigramModel final : public maestro::Section {
     return {2.0 * static_cast<double>(sample.tokens * options_.width) * columns, 0};
   }
 
-  /// What checkpoints and weights hold, and under which names.
+  /// The parameters that checkpoints and weights hold, under their names there.
   [[nodiscard]] std::vector<maestro::StateEntry> state() override {
     std::vector<maestro::StateEntry> entries;
     for (maestro::Parameter& parameter : parameters_.all())
