@@ -2,6 +2,8 @@
 # shellcheck shell=bash
 # Configures and builds one preset. Sourced by `run`; needs say(), fail(), $root and $build_dir.
 
+seconds_per_file=3  # of compilation on one core, by measurement
+
 # Build jobs: as many as there are cores, and memory for (1.5 GB each). MAESTRO_JOBS overrides.
 build_jobs() {
   if [[ -n ${MAESTRO_JOBS:-} ]]; then echo "$MAESTRO_JOBS"; return; fi
@@ -27,7 +29,12 @@ configure() {
       options+=("-D$feature=OFF")
     fi
   done
-  if [[ $preset == gpu ]]; then options+=("${gpu_options[@]}"); fi
+  if [[ $preset == gpu ]]; then
+    options+=("${gpu_options[@]}")
+  else
+    choose_cuda "$folder"
+    options+=("${cuda_options[@]}")
+  fi
   stamp="$root|${options[*]}|$(cksum <"$root/CMakePresets.json")"
   if [[ -f $folder/build.ninja && $(cat "$folder/configured" 2>/dev/null) == "$stamp" ]]; then return 0; fi
   # A folder that was configured for another place of the sources cannot be configured again in place.
@@ -43,13 +50,25 @@ configure() {
   printf '%s\n' "$stamp" >"$folder/configured"
 }
 
+# Prints "412 files, about 6 minutes" for a plan of ninja and a number of jobs.
+duration_of() {
+  local files minutes
+  files=$(grep -cE 'Building C(XX|UDA) object' <<<"$1" || true)
+  minutes=$(((files * seconds_per_file / $2 + 59) / 60))
+  if ((files == 0)); then
+    echo "linking"
+  else
+    echo "$files files, about $minutes minute$([[ $minutes == 1 ]] || echo s) without a compiler cache"
+  fi
+}
+
 # build PRESET TARGET...: quiet when there is nothing to do.
 build() {
   local preset=$1 folder=$build_dir/$1 plan
   shift
   plan=$(ninja -C "$folder" -n "$@" 2>&1 || true)
   if [[ $plan == *"ninja: no work to do."* ]]; then return 0; fi
-  say "building $preset (the first time takes a few minutes)"
+  say "building $preset: $(duration_of "$plan" "$(build_jobs)")"
   if [[ -t 2 ]]; then
     ninja -C "$folder" -j "$(build_jobs)" "$@" >&2 || fail 1 "the build failed; the first error is above"
     return 0

@@ -60,14 +60,38 @@ unpack_gpu_deps() {
   (cd "$deps" && ls) >"$gpu_prefix/unpacked"
 }
 
-# Compiles for the devices of this machine alone, where the driver can be asked: code for all takes three times longer.
-choose_gpu_architectures() {
+# Prints the architectures of this machine's GPUs, "90;100"; fails where the driver reports none.
+device_architectures() {
   local capabilities
-  if [[ -n ${CUDAARCHS:-} ]] || ! command -v nvidia-smi >/dev/null; then return 0; fi
-  capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u) || return 0
-  [[ $capabilities =~ ^[0-9]+\.[0-9]([[:space:]][0-9]+\.[0-9])*$ ]] || return 0
+  command -v nvidia-smi >/dev/null || return 1
+  capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u) || return 1
+  [[ $capabilities =~ ^[0-9]+\.[0-9]([[:space:]][0-9]+\.[0-9])*$ ]] || return 1
   capabilities=${capabilities//./}
-  gpu_options+=("-DCMAKE_CUDA_ARCHITECTURES=${capabilities//$'\n'/;}")
+  echo "${capabilities//$'\n'/;}"
+}
+
+# Compiles for the GPUs of this machine alone: code for all architectures takes three times longer.
+choose_gpu_architectures() {
+  local architectures
+  if [[ -n ${CUDAARCHS:-} ]] || ! architectures=$(device_architectures); then return 0; fi
+  gpu_options+=("-DCMAKE_CUDA_ARCHITECTURES=$architectures")
+}
+
+# Sets $cuda_options for a build of everything in folder $1. The CUDA backend takes minutes to compile: it is built where
+# MAESTRO_CUDA asks for it (AUTO or ON, all architectures), where an earlier configuration had it, and where a GPU is
+# found (its architecture).
+choose_cuda() {
+  local folder=$1 architectures
+  cuda_options=()
+  if [[ -n ${MAESTRO_CUDA:-} ]]; then
+    cuda_options=("-DMAESTRO_CUDA=$MAESTRO_CUDA")
+  elif grep -qsE '^MAESTRO_CUDA:[A-Z]+=(AUTO|ON)$' "$folder/CMakeCache.txt"; then
+    return 0
+  elif architectures=$(device_architectures); then
+    cuda_options=(-DMAESTRO_CUDA=AUTO "-DCMAKE_CUDA_ARCHITECTURES=$architectures")
+  else
+    cuda_options=(-DMAESTRO_CUDA=OFF)
+  fi
 }
 
 # prepare_gpu FEATURES TARGET...

@@ -286,6 +286,26 @@ class RunScript(unittest.TestCase):
         self.run_it("distill")
         self.assertEqual(len(self.calls("cmake")), 2)
 
+    def test_the_cuda_backend_is_built_where_a_gpu_is_found_or_on_request(self):
+        self.run_it("distill")
+        self.assertIn("-DMAESTRO_CUDA=OFF", self.calls("cmake")[-1])
+        self.run_it("distill", MAESTRO_CUDA="ON")
+        self.assertIn("-DMAESTRO_CUDA=ON", self.calls("cmake")[-1])
+        configurations = len(self.calls("cmake"))
+        self.run_it("distill")  # what was asked for once stays
+        self.assertFalse(any("MAESTRO_CUDA=OFF" in call for call in self.calls("cmake")[configurations:]))
+        shutil.rmtree(self.clone / "build")
+        self.make_script(self.tools / "nvidia-smi", "printf '8.0\\n9.0\\n9.0\\n'")
+        self.run_it("distill")
+        options = self.calls("cmake")[-1].split()
+        self.assertIn("-DMAESTRO_CUDA=AUTO", options)
+        self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=80;90", options)
+
+    def test_a_build_names_its_files_and_about_how_long_it_takes(self):
+        plan = "".join(f"[{at}/600] Building CXX object a{at}.o\\n" for at in range(600))
+        self.make_script(self.tools / "ninja", f"case \" $* \" in *\" -n \"*) printf '{plan}' ;; *) exit 1 ;; esac")
+        self.assertIn("run: building release: 600 files, about 15 minutes", self.run_it("distill", MAESTRO_JOBS="2").stderr)
+
     def test_an_app_builds_only_the_program(self):
         self.run_it("distill")
         self.assertTrue(self.calls("ninja")[0].endswith(" maestro"), self.calls())
