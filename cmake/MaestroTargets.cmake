@@ -25,12 +25,33 @@ function(maestro_room name)
   set_property(GLOBAL APPEND PROPERTY MAESTRO_ROOMS maestro_${name})
 endfunction()
 
+# Puts a choice before the list of cases that gtest_discover_tests() has made: ctest reads these files when it starts.
+function(maestro_test_as_program name label)
+  get_directory_property(files TEST_INCLUDE_FILES)
+  list(POP_BACK files cases)
+  set(choice "${CMAKE_CURRENT_BINARY_DIR}/${name}_choice.cmake")
+  set(limit 900)
+  if(MAESTRO_SANITIZE)
+    set(limit 9000)
+  endif()
+  file(GENERATE OUTPUT "${choice}" CONTENT "if(\"\$ENV{MAESTRO_TESTS}\" STREQUAL \"programs\")
+  add_test([=[${name}]=] [=[$<TARGET_FILE:${name}>]=] --gtest_brief=1)
+  set_tests_properties([=[${name}]=] PROPERTIES LABELS ${label} TIMEOUT ${limit} WORKING_DIRECTORY [=[${CMAKE_CURRENT_BINARY_DIR}]=])
+else()
+  include([=[${cases}]=])
+endif()
+")
+  set_property(DIRECTORY PROPERTY TEST_INCLUDE_FILES ${files} "${choice}")
+endfunction()
+
 # maestro_test(NAME SOURCES ... DEPENDS ... [LABEL unit|system|gpu] [TIMEOUT seconds] [DEVICE_CHECKED FILTER])
-# A GoogleTest program; each test case is a ctest test of its own. Sanitizers cost time: their limit is ten times longer.
+# A GoogleTest program; each test case is a ctest test of its own, or, where MAESTRO_TESTS=programs is set when ctest
+# starts, the whole program is one: thousands of processes cost minutes. EACH_ALONE programs always run case by case,
+# because their cases change their process. Sanitizers cost time: their limit is ten times longer.
 # Programs of label gpu need a device, skip without one, and are what the target gpu_tests builds. Those of their tests
 # that FILTER (of GoogleTest) names are run once more under compute-sanitizer by `./run gpu-test`.
 function(maestro_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;DEVICE_CHECKED" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "EACH_ALONE" "LABEL;TIMEOUT;DEVICE_CHECKED" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -47,6 +68,9 @@ function(maestro_test name)
   # Tests are listed by the program itself, which with CUDA's libraries takes long to load the first time.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  if(NOT ARG_EACH_ALONE AND NOT ARG_LABEL STREQUAL "gpu")
+    maestro_test_as_program(${name} ${ARG_LABEL})
+  endif()
   if(ARG_LABEL STREQUAL "gpu")
     add_dependencies(gpu_tests ${name})
   endif()

@@ -46,7 +46,7 @@ class CudaOptions(unittest.TestCase):
         self.assertEqual(output.count("left out"), 1)
 
     def test_off_is_off_whatever_there_is(self):
-        self.assert_left_out("built with MAESTRO_CUDA=OFF", "-DMAESTRO_CUDA=OFF")
+        self.assert_left_out("built with MAESTRO_CUDA=OFF; MAESTRO_CUDA=ON ./run builds it", "-DMAESTRO_CUDA=OFF")
 
     def test_an_old_compiler_is_named_with_its_version(self):
         old = self.nvcc('echo "Cuda compilation tools, release 11.8, V11.8.89"')
