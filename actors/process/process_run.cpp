@@ -180,6 +180,49 @@ void ProcessRun::prepare() {
   for (const std::string& note : state.claim.notes) state.note(note);
 }
 
+/// Meets the job's other processes. Returns the result of a start that has failed and was reported; throws JobError for
+/// other failures.
+std::optional<RunResult> ProcessRun::State::try_to_meet() {
+  try {
+    meet();
+    return std::nullopt;
+  } catch (const JobError& problem) {
+    const bool peer_lost = job_start != nullptr && problem.code() == ErrorCode::peer_lost;
+    if (peer_lost && !is_root()) job_start->leave(problem.what());
+    close_failed_start(problem.what());
+    if (peer_lost) {
+      console.error(problem.what());
+      RunResult lost;
+      lost.status = 1;
+      return lost;
+    }
+    const bool told_to_all = job_start != nullptr && problem.code() == ErrorCode::cancelled;
+    if (!told_to_all || job_start->prints_refusals()) throw;
+    RunResult refused;
+    refused.status = 2;
+    return refused;
+  }
+}
+
+/// Builds what this process runs and announces it. A failure ends the job, by the supervisors where there are several.
+void ProcessRun::State::begin() {
+  try {
+    if (job_start) job_start->check_shared_folder(meeting);
+    build();
+    print_header();
+    introduce();
+    if (job_start) job_start->begun();
+  } catch (const std::exception& problem) {
+    if (!several()) {
+      const JobError reported(describe(std::current_exception()), ErrorCode::unavailable);
+      close_failed_start(reported.what());
+      throw reported;
+    }
+    const std::string whose = is_root() ? std::string() : job_start->own_name() + ": ";
+    tell_from_outside(supervisor, Failure{whose + describe(std::current_exception())});
+  }
+}
+
 RunResult ProcessRun::run() {
   State& state = *state_;
   std::future<RunOutcome> future = state.outcome->future();
@@ -192,39 +235,8 @@ RunResult ProcessRun::run() {
   state.watchdog = &watchdog;
   state.launcher = &launcher;
   const SignalWatcher signals([&](int signal) { state.signalled(signal); });
-  try {
-    state.meet();
-  } catch (const JobError& problem) {
-    const bool peer_lost = state.job_start != nullptr && problem.code() == ErrorCode::peer_lost;
-    if (peer_lost && !state.is_root()) state.job_start->leave(problem.what());
-    state.close_failed_start(problem.what());
-    if (peer_lost) {
-      state.console.error(problem.what());
-      RunResult lost;
-      lost.status = 1;
-      return lost;
-    }
-    const bool told_to_all = state.job_start != nullptr && problem.code() == ErrorCode::cancelled;
-    if (!told_to_all || state.job_start->prints_refusals()) throw;
-    RunResult refused;
-    refused.status = 2;
-    return refused;
-  }
-  try {
-    if (state.job_start) state.job_start->check_shared_folder(state.meeting);
-    state.build();
-    state.print_header();
-    state.introduce();
-    if (state.job_start) state.job_start->begun();
-  } catch (const std::exception& problem) {
-    if (!state.several()) {
-      const JobError reported(describe(std::current_exception()), ErrorCode::unavailable);
-      state.close_failed_start(reported.what());
-      throw reported;
-    }
-    const std::string whose = state.is_root() ? std::string() : state.job_start->own_name() + ": ";
-    tell_from_outside(state.supervisor, Failure{whose + describe(std::current_exception())});
-  }
+  if (const std::optional<RunResult> refused = state.try_to_meet()) return *refused;
+  state.begin();
   const RunOutcome ended = future.get();
   watchdog.stop_watching();
   if (!ended.ok) {

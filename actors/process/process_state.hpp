@@ -107,6 +107,8 @@ struct ProcessRun::State {
   Device* device(const ReplicaPlacement& at, std::size_t layout_rank);
   void open_actors();
   void meet();
+  [[nodiscard]] std::optional<RunResult> try_to_meet();
+  void begin();
   [[nodiscard]] caf::actor find_root();
   [[nodiscard]] JobText job_text() const;
   [[nodiscard]] std::string build_name() const;
