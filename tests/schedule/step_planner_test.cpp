@@ -42,11 +42,11 @@ StepPlannerOptions options_of(const SectionGraph& graph, std::string_view policy
   return options;
 }
 
-/// A row by the place of its sample in the step, its position there and, of a tensor cut by vocabulary, the tensor
+/// A row by the place of its sample in the step, its position there and, of a tensor sharded by vocabulary, the tensor
 /// index of its columns.
 using Row = std::tuple<std::uint32_t, std::int64_t, std::int64_t>;
 
-/// What one rank of the section's replica holds.
+/// Returns the rows that a rank of the section's replica holds.
 std::vector<Row> rows_of(const MicroBatchPlan& batch, Axis axis, const Layout& layout, Sharding spread,
                          std::int64_t rank) {
   const std::int64_t columns = spread == Sharding::vocabulary ? layout.tensor_of(rank) : 0;
@@ -93,7 +93,7 @@ class PlanCheck {
     }
   }
 
-  /// The rows of an edge that one rank of the section at one of its ends holds.
+  /// Returns the rows of an edge that a rank of the section at either end holds.
   [[nodiscard]] std::vector<Row> rows_at(const MicroBatchPlan& batch, EdgeId id, std::uint32_t rank) const {
     const GraphEdge& edge = graph_->edge(id);
     const Sharding spread = batch.section == edge.from ? edge.from_spread : edge.to_spread;
@@ -151,7 +151,7 @@ class PlanCheck {
     }
   }
 
-  /// One arrival for every rank, all with the sequence that is next; the counters count at the last rank.
+  /// Expects an arrival for every rank, all with the next sequence; the counters advance at the last rank.
   void sequence_is_next(const MicroBatchPlan& batch, const ArrivalPlan& arrival, Counters& counters) {
     std::uint64_t& next = counters[{arrival.edge, arrival.gradient, batch.replica}];
     EXPECT_EQ(arrival.sequence, next);
@@ -198,6 +198,31 @@ SectionGraph roomy(const SectionGraph& graph) {
   return raised;
 }
 
+/// Compares the order and the phases of passes in the plan with the schedule that it was made from.
+void passes_are_those_of_the_schedule(const PlannedStep& planned) {
+  std::map<std::pair<SectionId, std::uint32_t>, const MicroBatchPlan*> batches;
+  for (const MicroBatchPlan& batch : planned.plan.micro_batches) batches[{batch.section, batch.index}] = &batch;
+  struct Passes {
+    std::uint32_t forward = 0;
+    std::uint32_t backward = 0;
+  };
+  std::map<std::pair<SectionId, std::int64_t>, Passes> before;  // by lane
+  for (const PlannedPass& pass : planned.schedule.passes) {
+    const auto& task = planned.tasks[pass.task];
+    Passes& of_lane = before[{task.first, pass.replica}];
+    const MicroBatchPlan& batch = *batches.at(task);
+    if (pass.backward) {
+      EXPECT_EQ(batch.backward_order, of_lane.backward++);
+      EXPECT_EQ(batch.backward_after, of_lane.forward);
+      EXPECT_EQ(batch.backward_phase, static_cast<std::uint32_t>(pass.phase));
+    } else {
+      ++of_lane.forward;
+      EXPECT_EQ(batch.forward_phase, static_cast<std::uint32_t>(pass.phase));
+      EXPECT_EQ(batch.group, static_cast<std::uint32_t>(pass.group));
+    }
+  }
+}
+
 class StepPlannerTest : public ::testing::TestWithParam<const char*> {};
 
 void check_random_runs(std::string_view policy, const testing::GraphLimits& graphs, std::uint64_t runs) {
@@ -213,6 +238,7 @@ void check_random_runs(std::string_view policy, const testing::GraphLimits& grap
       const Result<PlannedStep> planned = planner.plan(StepId(step), pass, samples, 0.25);
       ASSERT_TRUE(planned) << planned.error().message;
       PlanCheck(graph, samples).check(planned->plan, counters);
+      passes_are_those_of_the_schedule(*planned);
       if (::testing::Test::HasFatalFailure()) return;
       const Status legal = check_schedule(planned->workload, planned->schedule);
       EXPECT_TRUE(legal) << legal.error().message;
@@ -225,7 +251,7 @@ TEST_P(StepPlannerTest, every_row_reaches_its_place_once_in_every_step_of_a_rand
   check_random_runs(GetParam(), {}, 150);
 }
 
-TEST_P(StepPlannerTest, every_row_reaches_its_place_once_on_every_rank_of_random_layouts) {  // ST-2, ST-3, RP-1
+TEST_P(StepPlannerTest, every_row_reaches_its_place_once_on_every_rank_of_random_layouts) {  // ST-2, ST-3, RE-1
   testing::GraphLimits graphs;
   graphs.tensor = 4;
   graphs.context = 4;
@@ -268,7 +294,7 @@ TEST_P(StepPlannerTest, micro_batches_are_the_same_under_every_number_of_replica
 
 INSTANTIATE_TEST_SUITE_P(Policies, StepPlannerTest, ::testing::Values("arrival", "bulk_synchronous", "wavefront"));
 
-/// One side of the only edge of a graph.
+/// A side of the only edge of a graph.
 struct Side {
   std::int64_t replicas = 1;
   std::int64_t micro_batch = 1;
@@ -357,6 +383,190 @@ TEST(StepPlanner, equal_steps_share_one_plan) {
   for (std::size_t at = 0; at < first->schedule.passes.size(); ++at) {
     EXPECT_EQ(first->schedule.passes[at].task, second->schedule.passes[at].task);
     EXPECT_EQ(first->schedule.passes[at].replica, second->schedule.passes[at].replica);
+  }
+}
+
+/// A trained encoder in front of a trained decoder, each with micro-batches of a single sample.
+SectionGraph encoder_and_decoder(std::int64_t max_in_flight) {
+  SectionGraph graph;
+  GraphNode encoder;
+  encoder.name = "encoder";
+  encoder.max_in_flight = max_in_flight;
+  encoder.ports.outputs.push_back({"out", DType::f32, 1, true, false});
+  GraphNode decoder;
+  decoder.name = "decoder";
+  decoder.ports.inputs.push_back({"in", DType::f32, 1, true, false});
+  graph.add(encoder);
+  graph.add(decoder);
+  graph.connect("encoder", "out", "decoder", "in");
+  return graph;
+}
+
+/// Forward costs by tokens; backward costs by patches in the encoder, 20 in the decoder.
+StepPlannerOptions with_costs_by_axis(const SectionGraph& graph) {
+  StepPlannerOptions options = options_of(graph, "wavefront", {4, 8, 8});
+  options.costs = CostModel(
+      [](SectionId section, const SampleRef& sample) {
+        const double backward = section == SectionId(0) ? static_cast<double>(sample.patches) : 20.0;
+        return PassCost{static_cast<double>(sample.tokens), backward};
+      },
+      1);
+  return options;
+}
+
+TEST(StepPlanner, a_step_that_differs_in_backward_times_alone_has_a_plan_of_its_own) {
+  const SectionGraph graph = encoder_and_decoder(4);
+  std::vector<SampleRef> samples;
+  for (std::uint32_t at = 0; at < 6; ++at) samples.push_back({SampleId(at), 3, 1});
+  StepPlanner planner(with_costs_by_axis(graph));
+  ASSERT_TRUE(planner.plan(StepId(1), Pass::train, samples, 1));
+  for (SampleRef& sample : samples) sample.patches = 20;
+  const auto second = planner.plan(StepId(2), Pass::train, samples, 1);
+  ASSERT_TRUE(second);
+  const Status legal = check_schedule(second->workload, second->schedule);
+  EXPECT_TRUE(legal) << legal.error().message;
+}
+
+TEST(StepPlanner, a_section_that_runs_both_passes_in_one_go_is_planned_with_the_sum_of_their_times) {
+  const SectionGraph graph = encoder_and_decoder(1);
+  StepPlanner planner(with_costs_by_axis(graph));
+  const std::vector<SampleRef> one{{SampleId(1), 3, 5}};
+  const auto trained = planner.plan(StepId(1), Pass::train, one, 1);
+  ASSERT_TRUE(trained);
+  ASSERT_EQ(trained->workload.tasks.size(), 2u);
+  EXPECT_EQ(trained->workload.tasks[0].forward_ms, 3);  // the encoder awaits a gradient
+  EXPECT_EQ(trained->workload.tasks[0].backward_ms, 5);
+  EXPECT_EQ(trained->workload.tasks[1].forward_ms, 23);
+  EXPECT_EQ(trained->workload.tasks[1].backward_ms, 0);
+  const auto evaluated = planner.plan(StepId(2), Pass::evaluate, one, 1);
+  ASSERT_TRUE(evaluated);
+  EXPECT_EQ(evaluated->workload.tasks[0].backward_ms, 0);
+  EXPECT_EQ(evaluated->workload.tasks[1].forward_ms, 3);
+}
+
+/// Runs the passes of encoder_and_decoder() in a given order. `order`: encoder passes by micro-batch; the second time
+/// that a micro-batch is named, its backward pass. The decoder follows each forward pass.
+class FixedOrder final : public SchedulingPolicy {
+ public:
+  explicit FixedOrder(std::vector<std::size_t> order) : order_(std::move(order)) {}
+  [[nodiscard]] std::string_view name() const override { return "fixed"; }
+  [[nodiscard]] Result<Schedule> plan(const Workload& workload) const override {
+    Schedule schedule;
+    const std::size_t samples = workload.tasks.size() / 2;
+    std::vector<bool> forwarded(samples, false);
+    const auto run = [&](std::size_t task, bool backward) {
+      const double start = schedule.makespan_ms++;
+      schedule.passes.push_back({.task = task, .backward = backward, .start_ms = start, .end_ms = start + 1});
+    };
+    for (const std::size_t sample : order_) {
+      run(sample, forwarded[sample]);
+      if (!forwarded[sample]) run(samples + sample, false);
+      forwarded[sample] = true;
+    }
+    return schedule;
+  }
+
+ private:
+  std::vector<std::size_t> order_;
+};
+
+TEST(StepPlanner, a_plan_that_holds_more_inputs_than_the_window_is_made_again_by_arrival) {  // ST-5
+  const SectionGraph graph = encoder_and_decoder(2);
+  const std::vector<SampleRef> three{{SampleId(0), 1}, {SampleId(1), 1}, {SampleId(2), 1}};
+  const auto backward_orders = [&](std::vector<std::size_t> order) {
+    StepPlannerOptions options = options_of(graph, "arrival", {2, 3, 0, 2});
+    EXPECT_EQ(input_window(graph, SectionId(0), options.limits), 2);
+    options.policy = std::make_shared<FixedOrder>(std::move(order));
+    const auto planned = StepPlanner(std::move(options)).plan(StepId(1), Pass::train, three, 1);
+    EXPECT_TRUE(planned) << planned.error().message;
+    std::vector<std::uint32_t> orders;
+    for (const MicroBatchPlan& batch : planned->plan.micro_batches) {
+      if (batch.section == SectionId(0)) orders.push_back(batch.backward_order);
+    }
+    return orders;
+  };
+  using Orders = std::vector<std::uint32_t>;
+  EXPECT_EQ(backward_orders({0, 1, 1, 0, 2, 2}), (Orders{1, 0, 2}));  // input 2 begins when 0 has left: taken
+  EXPECT_EQ(backward_orders({0, 1, 1, 2, 0, 2}), (Orders{0, 1, 2}));  // input 2 would begin two places after 0
+}
+
+/// Plans as `arrival`, packs samples in reverse, and keeps the workload that it was given.
+class RecordingPolicy final : public SchedulingPolicy {
+ public:
+  explicit RecordingPolicy(Workload& seen) : seen_(&seen) {}
+  [[nodiscard]] std::string_view name() const override { return "recording"; }
+  [[nodiscard]] std::vector<std::size_t> packing_order(const Workload&, std::size_t count) const override {
+    std::vector<std::size_t> order;
+    while (count > 0) order.push_back(--count);
+    return order;
+  }
+  [[nodiscard]] Result<Schedule> plan(const Workload& workload) const override {
+    *seen_ = workload;
+    return arrival_->plan(workload);
+  }
+
+ private:
+  Workload* seen_;
+  std::shared_ptr<const SchedulingPolicy> arrival_ = make_policy("arrival");
+};
+
+TEST(StepPlanner, the_policy_sees_devices_and_slots_and_chooses_the_packing_order) {
+  SectionGraph graph;
+  GraphNode teacher;
+  teacher.name = "teacher";
+  teacher.mode = Mode::forward_only;
+  teacher.ports.outputs.push_back({"out", DType::f32, 1, true, false});
+  GraphNode encoder = teacher;
+  encoder.name = "encoder";
+  encoder.mode = Mode::forward_backward;
+  encoder.max_in_flight = 2;
+  GraphNode decoder;
+  decoder.name = "decoder";
+  decoder.micro_batch = 2;
+  decoder.replicas = 2;
+  decoder.ports.inputs = {{"teacher", DType::f32, 1, true, false}, {"encoder", DType::f32, 1, true, false}};
+  for (const GraphNode& node : {teacher, encoder, decoder}) graph.add(node);
+  graph.connect("teacher", "out", "decoder", "teacher");
+  graph.connect("encoder", "out", "decoder", "encoder");
+  Workload seen;
+  StepPlannerOptions options = options_of(graph, "arrival", {3, 4, 0});
+  options.policy = std::make_shared<RecordingPolicy>(seen);
+  options.devices = {{0}, {1}, {0, 2}};
+  const std::vector<SampleRef> samples{{SampleId(10), 1}, {SampleId(11), 1}, {SampleId(12), 1}, {SampleId(13), 1}};
+  const auto planned = StepPlanner(std::move(options)).plan(StepId(1), Pass::train, samples, 1);
+  ASSERT_TRUE(planned) << planned.error().message;
+  ASSERT_EQ(seen.sections.size(), 3u);
+  EXPECT_EQ(seen.sections[2].devices, (std::vector<int>{0, 2}));
+  ASSERT_EQ(seen.edges.size(), 2u);
+  EXPECT_EQ(seen.edges[0].slots, planned_slots(graph, EdgeId(0), {3, 4, 0}));
+  EXPECT_EQ(seen.edges[1].slots, no_limit) << "the encoder's limit in flight bounds them";
+  for (const MicroBatchPlan& batch : planned->plan.micro_batches) {
+    for (const SampleRef& sample : batch.samples) EXPECT_EQ(sample.id.value(), 13 - sample.place);
+  }
+}
+
+TEST(StepPlanner, the_passes_of_a_source_wait_for_no_phase) {
+  SectionGraph graph;
+  GraphNode source;
+  source.name = "data";
+  source.mode = Mode::source;
+  source.micro_batch = 8;
+  source.ports.outputs.push_back({"out", DType::f32, 1, true, false});
+  graph.add(source);
+  const SectionGraph both = encoder_and_decoder(1);
+  for (GraphNode node : both.nodes()) {
+    if (node.name == "encoder") node.ports.inputs.push_back({"in", DType::f32, 1, false, false});
+    graph.add(node);
+  }
+  graph.connect("data", "out", "encoder", "in");
+  graph.connect("encoder", "out", "decoder", "in");
+  Generator random(2);
+  const SectionGraph room = roomy(graph);
+  StepPlanner planner(options_of(room, "bulk_synchronous", {4, 8, 0}));
+  const auto planned = planner.plan(StepId(1), Pass::train, random_samples(random, 8), 1);
+  ASSERT_TRUE(planned) << planned.error().message;
+  for (const MicroBatchPlan& batch : planned->plan.micro_batches) {
+    EXPECT_EQ(batch.phased, batch.section != SectionId(0));
   }
 }
 
