@@ -545,6 +545,34 @@ TEST(StepPlanner, the_policy_sees_devices_and_slots_and_chooses_the_packing_orde
   }
 }
 
+TEST(StepPlanner, a_micro_batch_needs_no_pass_of_a_producer_that_has_no_rows_for_it) {
+  SectionGraph graph;
+  GraphNode source;
+  source.name = "data";
+  source.mode = Mode::source;
+  source.micro_batch = 8;
+  source.ports.outputs.push_back({"tokens", DType::f32, 1, false, false});
+  GraphNode reader;
+  reader.name = "reader";
+  reader.mode = Mode::forward_only;
+  reader.ports.inputs.push_back({"tokens", DType::f32, 1, false, false});
+  reader.ports.outputs.push_back({"out", DType::f32, 1, false, false, Axis::patches});
+  GraphNode llm;
+  llm.name = "llm";
+  llm.micro_batch = 2;
+  llm.ports.inputs = {{"tokens", DType::f32, 1, false, false}, {"visual", DType::f32, 1, false, true, Axis::patches}};
+  for (const GraphNode& node : {source, reader, llm}) graph.add(node);
+  graph.connect("data", "tokens", "reader", "tokens");
+  graph.connect("data", "tokens", "llm", "tokens");
+  graph.connect("reader", "out", "llm", "visual");
+  const std::vector<SampleRef> samples{{SampleId(0), 3, 0}, {SampleId(1), 3, 2}};
+  const auto planned = StepPlanner(options_of(graph, "arrival", {4, 2, 0})).plan(StepId(1), Pass::train, samples, 1);
+  ASSERT_TRUE(planned) << planned.error().message;
+  ASSERT_EQ(planned->workload.tasks.size(), 3u);  // the reader runs for both samples
+  ASSERT_EQ(planned->workload.tasks[2].inputs.size(), 1u);
+  EXPECT_EQ(planned->workload.tasks[2].inputs[0].task, 1u);
+}
+
 TEST(StepPlanner, the_passes_of_a_source_wait_for_no_phase) {
   SectionGraph graph;
   GraphNode source;
