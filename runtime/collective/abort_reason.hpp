@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a group was aborted: the first reason that is given stays.
+// Why a group was aborted: the first reason that is set stays.
 //
-// AB-1: a listener is called once when a reason is given, on the thread that gives it, or at once where one has been
-//       given; never after its registration has ended, and that end waits for a call that runs.
+// AB-1 (called once): a listener is called once, on the thread that sets the reason, or at once if a reason is set
+//       already; it is never called after its registration has ended, and the end of a registration waits for a running
+//       call.
 #pragma once
 
 #include <atomic>
@@ -20,8 +21,8 @@ class AbortReason {
  public:
   using Call = std::function<void()>;
 
-  /// A listener's registration: ends with this object, which the reason outlives. Listeners neither give a reason nor
-  /// end registrations, and nobody does so with a lock that a listener takes.
+  /// A listener's registration: ends with this object, which the reason outlives. Listeners neither set a reason nor
+  /// end registrations, and no thread does either while it holds a lock that a listener takes.
   class Listener {
    public:
     Listener(AbortReason& reason, Call call) : reason_(&reason), call_(std::move(call)) { reason.add(*this); }
@@ -45,7 +46,7 @@ class AbortReason {
     const std::lock_guard lock(listeners_mutex_);
     for (const Listener* listener : std::exchange(listeners_, {})) listener->call_();
   }
-  /// Cheap: for loops that wait.
+  /// Returns whether a reason is set; cheap, for waiting loops.
   [[nodiscard]] bool given() const { return given_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string why() const {
     const std::lock_guard lock(mutex_);
@@ -68,7 +69,7 @@ class AbortReason {
   std::string why_;
   std::atomic<bool> given_ = false;
   std::mutex listeners_mutex_;
-  std::list<const Listener*> listeners_;  // that have not been called
+  std::list<const Listener*> listeners_;  // not called yet
 };
 
 }  // namespace maestro

@@ -7,14 +7,14 @@ namespace maestro {
 namespace {
 
 template <class... Parts>
-std::string said(const Parts&... parts) {
+std::string joined(const Parts&... parts) {
   std::ostringstream text;
   (text << ... << parts);
   return text.str();
 }
 
 std::string text_of(const TensorBlock& block) {
-  return said(block.rows, " x ", block.columns, " at (", block.row, ", ", block.column, ")");
+  return joined(block.rows, " x ", block.columns, " at (", block.row, ", ", block.column, ")");
 }
 
 bool is_empty(const TensorBlock& block) {
@@ -33,18 +33,18 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return first_of(a) < first_of(b) + b.bytes() && first_of(b) < first_of(a) + a.bytes();
 }
 
-/// `prefix()` is "operation: rank r"; made only when something is wrong.
+/// `prefix()` is "operation: rank r"; built only for an error.
 template <class Prefix>
 std::string blocks_violation(const Prefix& prefix, std::string_view does, const Tensor& tensor,
                              std::span<const BlockTransfer> transfers, std::int64_t size) {
   for (const auto& [peer, block] : transfers) {
-    if (peer < 0 || peer >= size) return said(prefix(), does, " rank ", peer, ", the group has ", size, " ranks");
+    if (peer < 0 || peer >= size) return joined(prefix(), does, " rank ", peer, ", the group has ", size, " ranks");
     if (!lies_within(block, tensor)) {
-      return said(prefix(), does, " rank ", peer, " a block ", text_of(block), ", its tensor is ",
-                  tensor.shape().to_string());
+      return joined(prefix(), does, " rank ", peer, " a block ", text_of(block), ", its tensor is ",
+                    tensor.shape().to_string());
     }
     if (!is_empty(block) && !tensor.defined()) {
-      return said(prefix(), does, " rank ", peer, " a block ", text_of(block), " of a tensor without memory");
+      return joined(prefix(), does, " rank ", peer, " a block ", text_of(block), " of a tensor without memory");
     }
   }
   return {};
@@ -52,7 +52,7 @@ std::string blocks_violation(const Prefix& prefix, std::string_view does, const 
 
 template <class Prefix>
 std::string dtypes_violation(const CollectiveCall& call, const Prefix& prefix) {
-  return said(prefix(), " goes from ", name_of(call.from.dtype()), " to ", name_of(call.to.dtype()));
+  return joined(prefix(), " goes from ", name_of(call.from.dtype()), " to ", name_of(call.to.dtype()));
 }
 
 template <class Prefix>
@@ -60,28 +60,28 @@ std::string tensors_violation(const CollectiveCall& call, const Prefix& prefix) 
   const Tensor &from = call.from, &to = call.to;
   for (const Tensor* tensor : {&from, &to}) {
     if (tensor->elements() == 0 || tensor->defined()) continue;
-    return said(prefix(), " has no memory for its tensor ", tensor->shape().to_string());
+    return joined(prefix(), " has no memory for its tensor ", tensor->shape().to_string());
   }
   if (from.dtype() != to.dtype()) return dtypes_violation(call, prefix);
   if (from.columns() != to.columns()) {
-    return said(prefix(), " goes from ", from.columns(), " columns to ", to.columns());
+    return joined(prefix(), " goes from ", from.columns(), " columns to ", to.columns());
   }
   if (call.kind != CollectiveKind::reduce_scatter_rows) return {};
   if (from.dtype() != DType::f32 && from.dtype() != DType::bf16) {
-    return said(prefix(), " has ", name_of(from.dtype()), ", only fp32 and bf16 are added");
+    return joined(prefix(), " has ", name_of(from.dtype()), ", only fp32 and bf16 are added");
   }
-  if (overlap(from, to)) return said(prefix(), " has its part inside its whole");
+  if (overlap(from, to)) return joined(prefix(), " has its part inside its whole");
   return {};
 }
 
-/// What must be equal on all ranks, compared with rank 0.
+/// Compares with rank 0 the values that must be equal on all ranks.
 std::string pair_violation(const CollectiveCall& call, std::int64_t rank, const CollectiveCall& first) {
   const std::string_view operation = name_of(call.kind);
   if (call.kind != first.kind) {
-    return said(operation, ": rank ", rank, " calls it while rank 0 calls ", name_of(first.kind));
+    return joined(operation, ": rank ", rank, " calls it while rank 0 calls ", name_of(first.kind));
   }
   const auto differ = [&](std::string_view what, const auto& here, const auto& there) {
-    return said(operation, ": rank ", rank, " has ", here, what, ", rank 0 has ", there);
+    return joined(operation, ": rank ", rank, " has ", here, what, ", rank 0 has ", there);
   };
   if (call.values.size() != first.values.size()) return differ(" values", call.values.size(), first.values.size());
   if (call.from.dtype() != first.from.dtype()) {
@@ -109,8 +109,8 @@ std::string rows_violation(std::span<const CollectiveCall> calls) {
   const auto size = static_cast<std::int64_t>(calls.size());
   const std::int64_t sum = first_row(calls, size);
   if (sum != whole_of(calls[0]).rows()) {
-    return said(operation, ": the parts of all ranks have ", sum, " rows, the whole of rank 0 has ",
-                whole_of(calls[0]).rows());
+    return joined(operation, ": the parts of all ranks have ", sum, " rows, the whole of rank 0 has ",
+                  whole_of(calls[0]).rows());
   }
   if (calls[0].kind != CollectiveKind::all_gather_rows) return {};
   std::int64_t row = 0;
@@ -118,7 +118,7 @@ std::string rows_violation(std::span<const CollectiveCall> calls) {
     const Tensor& part = calls[static_cast<std::size_t>(rank)].from;
     const Tensor& whole = calls[static_cast<std::size_t>(rank)].to;
     if (overlap(part, whole) && part.raw() != whole.row_slice(row, part.rows()).raw()) {
-      return said(operation, ": rank ", rank, " has its part inside its whole, but not at its own row ", row);
+      return joined(operation, ": rank ", rank, " has its part inside its whole, but not at its own row ", row);
     }
     row += part.rows();
   }
@@ -135,12 +135,12 @@ std::string matches_violation(std::span<const CollectiveCall> calls, std::int64_
       if (received != nullptr) ++receives;
       if (sent == nullptr || received == nullptr || !wrong.empty() || (is_empty(*sent) && is_empty(*received))) return;
       if (sent->rows == received->rows && sent->columns == received->columns) return;
-      wrong = said("exchange: block ", sends - 1, " from rank ", peer, " to rank ", rank, " is ", text_of(*sent),
-                   " where it is sent and ", text_of(*received), " where it is received");
+      wrong = joined("exchange: block ", sends - 1, " from rank ", peer, " to rank ", rank, " is ", text_of(*sent),
+                     " where it is sent and ", text_of(*received), " where it is received");
     };
     for_each_match(calls[peer].sends, rank, own.receives, static_cast<std::int64_t>(peer), compare);
     if (sends != receives) {
-      return said("exchange: rank ", peer, " sends ", sends, " blocks to rank ", rank, ", which receives ", receives);
+      return joined("exchange: rank ", peer, " sends ", sends, " blocks to rank ", rank, ", which receives ", receives);
     }
     if (!wrong.empty()) return wrong;
   }
@@ -183,7 +183,7 @@ bool is_of_values(CollectiveKind kind) {
 
 std::string side_violation(const CollectiveCall& call, std::int64_t rank, std::int64_t size) {
   if (is_of_values(call.kind)) return {};
-  const auto prefix = [&] { return said(name_of(call.kind), ": rank ", rank); };
+  const auto prefix = [&] { return joined(name_of(call.kind), ": rank ", rank); };
   if (call.kind != CollectiveKind::exchange) return tensors_violation(call, prefix);
   if (call.from.dtype() != call.to.dtype()) return dtypes_violation(call, prefix);
   std::string wrong = blocks_violation(prefix, " sends to", call.from, call.sends, size);

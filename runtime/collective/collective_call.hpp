@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's side of a collective as its peers see it, and the check that the sides fit together. Pure.
+// A rank's side of a collective as its peers see it, and the check that the sides fit together. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ enum class CollectiveKind : std::uint8_t {
   exchange
 };
 [[nodiscard]] std::string_view name_of(CollectiveKind kind);
-/// Of CollectiveCall::values, not of tensors.
+/// Returns whether the operation works on CollectiveCall::values instead of tensors.
 [[nodiscard]] bool is_of_values(CollectiveKind kind);
 
-/// The arguments of a call of Communicator; views of the caller's. Alone on its cache lines: its rank writes it while
-/// others write theirs.
+/// The arguments of a call of Communicator, as views of the caller's memory. Alone on its cache lines: its rank writes
+/// it while other ranks write theirs.
 struct alignas(64) CollectiveCall {
   CollectiveKind kind = CollectiveKind::all_reduce_sum;
   std::span<float> values{};                  ///< all_reduce_sum, all_reduce_max, reduce_to_shards, gather_shards
@@ -35,20 +35,20 @@ struct alignas(64) CollectiveCall {
   std::span<const BlockTransfer> receives{};  ///< exchange
 };
 
-/// What is wrong with the side of `rank` in a group of `size` by itself, in words; empty when nothing is. Offsets and
-/// sizes that only the other sides know are not looked at.
+/// Returns the error in the side of `rank` in a group of `size`, seen alone; empty if it is valid. Offsets and sizes
+/// that only the other sides hold are not checked.
 [[nodiscard]] std::string side_violation(const CollectiveCall& call, std::int64_t rank, std::int64_t size);
 
-/// What is wrong with `calls`, one per rank, as far as it concerns what `rank` reads and writes; empty when nothing is.
-/// Names the operation, the rank and both values. Every rank comes to the same verdict, but for the blocks of an
-/// exchange: those are checked by the rank that receives them.
+/// Returns the error in `calls`, one per rank, as far as it concerns the memory that `rank` reads and writes; empty if
+/// they are valid. Names the operation, the rank and both values. Every rank finds the same error, except for the
+/// blocks of an exchange: the rank that receives a block checks it.
 [[nodiscard]] std::string call_violation(std::span<const CollectiveCall> calls, std::int64_t rank);
 
-/// Where the rows of `rank` begin in the whole of all_gather_rows or reduce_scatter_rows.
+/// Returns the first row of `rank` in the whole of all_gather_rows or reduce_scatter_rows.
 [[nodiscard]] std::int64_t first_row(std::span<const CollectiveCall> calls, std::int64_t rank);
 
-/// Visits the k-th block that `peer` sends to `rank` with the k-th that `rank` receives from it:
-/// visit(const TensorBlock* sent, const TensorBlock* received), nullptr for one that the other side does not know.
+/// Visits the k-th block that `peer` sends to `rank` with the k-th that `rank` receives from it: visit(const
+/// TensorBlock* sent, const TensorBlock* received), nullptr for a block that the other side lacks.
 template <class Visit>
 void for_each_match(std::span<const BlockTransfer> sends, std::int64_t rank, std::span<const BlockTransfer> receives,
                     std::int64_t peer, const Visit& visit) {

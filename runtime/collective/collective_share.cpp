@@ -59,7 +59,7 @@ void all_reduce(std::span<const CollectiveCall> calls, std::size_t rank) {
   if (calls.size() > 1) combine_shard<Operation>(calls, rank, calls);
 }
 
-/// What a rank writes no other reads: they read the shards of their own.
+/// No rank reads memory that another writes: each reads and writes its own shard.
 void reduce_to_shards(std::span<const CollectiveCall> calls, std::size_t rank) {
   combine_shard<Add>(calls, rank, calls.subspan(rank, 1));
 }

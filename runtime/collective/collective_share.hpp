@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank does in a collective within one process once the sides of all ranks are known. Pure but for the memory
-// that the calls name.
+// The part of a collective within a process that each rank performs once all ranks have published their sides. Pure but
+// for the memory that the calls name.
 //
-// GS-1: the shares of all ranks are the whole collective and may run at once: none writes what another reads or writes.
-// GS-2: a sum is formed by one rank, 0 + 1 + 2 + ... in f32 (CM-1).
+// GS-1 (disjoint shares): the shares of all ranks are the whole collective and may run at once: no share writes memory
+//       that another reads or writes.
+// GS-2 (one adder): each sum is formed by a single rank, 0 + 1 + 2 + ... in f32 (CM-1).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace maestro {
 
-/// The share of `rank`. `calls`, one per rank, are without call_violation() for any rank.
+/// Performs the share of `rank`. `calls`, one per rank, are without call_violation() for any rank.
 ///   all_reduce_*         combines its shard_range() of the values and writes it to every rank
 ///   all_gather_rows      copies every part to its own whole
 ///   reduce_scatter_rows  adds its own rows of every whole

@@ -16,7 +16,7 @@ void relax() {
 
 bool GroupBarrier::arrive() {
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 != ranks_) return false;
-  // Before the phase ends: whoever comes for the next one has seen the end of this one.
+  // Before the phase ends: a rank that enters the next phase has seen the end of this phase.
   arrived_.store(0, std::memory_order_relaxed);
   return true;
 }
@@ -35,7 +35,7 @@ bool GroupBarrier::open() {
   const std::uint32_t before = word_.load(std::memory_order_acquire);
   if ((before & aborted_bit) != 0) return false;
   if (!arrive()) return next_word(before) / one_phase != before / one_phase;
-  // The phase cannot have ended without this rank: where the word has changed, abort() came first.
+  // The phase cannot have ended without this rank: if the word has changed, abort() came first.
   std::uint32_t expected = before;
   if (!word_.compare_exchange_strong(expected, before + one_phase, std::memory_order_acq_rel)) return false;
   word_.notify_all();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The groups that work of a device meets in, for whoever waits for that work: a network may fail without a word to the
-// stream, whose work then never ends.
+// The groups whose collectives are queued on a device, for the thread that waits for the device's work: a network may
+// fail without any error on the stream, whose work then never ends.
 #pragma once
 
 #include <chrono>
@@ -10,12 +10,12 @@
 
 namespace maestro {
 
-/// What may fail so.
+/// A group that may fail without an error on the stream.
 class WatchedGroup {
  public:
   virtual ~WatchedGroup() = default;
-  /// What has failed and was not told yet, as a text for a person, which then has aborted the group; else empty. Any
-  /// thread.
+  /// Returns a failure that was not reported yet, as a text for a person, after it has aborted the group; empty if
+  /// there is none. Any thread.
   [[nodiscard]] virtual std::string network_failure() const = 0;
 };
 
@@ -26,17 +26,17 @@ class GroupWatch {
     const std::lock_guard lock(mutex_);
     groups_.push_back(&group);
   }
-  /// Waits for a network_failure() that is asked now.
+  /// Removes a group; waits for a running query of its network_failure().
   void remove(const WatchedGroup& group) {
     const std::lock_guard lock(mutex_);
     std::erase(groups_, &group);
   }
-  /// The failure of a group; empty when all is well, or when they were asked less than `interval` ago.
+  /// Returns the failure of a group; empty if there is none, or if the last query was less than `interval` ago.
   [[nodiscard]] std::string failure(std::chrono::milliseconds interval = std::chrono::milliseconds(100)) {
     const std::lock_guard lock(mutex_);
     const auto now = std::chrono::steady_clock::now();
-    if (groups_.empty() || now - asked_ < interval) return {};
-    asked_ = now;
+    if (groups_.empty() || now - queried_ < interval) return {};
+    queried_ = now;
     for (const WatchedGroup* group : groups_) {
       if (std::string failed = group->network_failure(); !failed.empty()) return failed;
     }
@@ -46,7 +46,7 @@ class GroupWatch {
  private:
   std::mutex mutex_;
   std::vector<const WatchedGroup*> groups_;
-  std::chrono::steady_clock::time_point asked_{};
+  std::chrono::steady_clock::time_point queried_{};
 };
 
 }  // namespace maestro

@@ -14,17 +14,17 @@
 namespace maestro {
 namespace {
 
-/// 4 to 20 microseconds, by CPU: less than going to sleep and being woken costs.
+/// 4 to 20 microseconds, depending on the CPU: less than the cost of a sleep and a wake-up.
 constexpr int spins_on_own_cores = 300;
 
-/// Cores that this process may run on.
+/// Returns the number of cores that this process may run on.
 std::int64_t usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/// What the ranks share.
+/// State that the ranks share.
 class ThreadGroup {
  public:
   ThreadGroup(std::int64_t ranks, int spins)
@@ -48,7 +48,7 @@ class ThreadGroup {
   [[nodiscard]] std::string failure() const { return reason_.given() ? reason_.why() : std::string(); }
 
  private:
-  /// noexcept: a rank that left here would leave its peers waiting for ever (GB-3).
+  /// noexcept: a rank that left here would let its peers wait for ever (GB-3).
   void do_share(std::int64_t rank) noexcept {
     std::string wrong = call_violation(calls_, rank);
     if (wrong.empty()) return perform_share(calls_, rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One block of page-aligned host memory, zeroed on first touch by the system; owned, move-only.
+// A block of page-aligned host memory, zeroed on first touch by the system; owned, move-only.
 #pragma once
 
 #include <cstddef>

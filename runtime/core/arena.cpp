@@ -31,7 +31,7 @@ void Arena::release(std::byte* block, std::size_t bytes) {
   used_ -= size;
   auto next = std::lower_bound(free_.begin(), free_.end(), block,
                                [](const Free& entry, const std::byte* at) { return entry.begin < at; });
-  // Chunks are separate mappings: two that happen to touch may merge, which is harmless while both live (AR-2).
+  // Chunks are separate mappings: two adjacent chunks may merge, which is harmless while both live (AR-2).
   const bool joins_next = next != free_.end() && block + size == next->begin;
   const bool joins_previous = next != free_.begin() && (next - 1)->begin + (next - 1)->bytes == block;
   if (joins_previous && joins_next) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Working memory of one micro-batch in flight: best-fit blocks inside memory that is mapped once and reused.
+// Working memory of a micro-batch in flight: best-fit blocks inside memory that is mapped once and reused.
 //
-// AR-1: used bytes + free bytes == mapped bytes.
-// AR-2: neighbouring free blocks are merged, so releasing everything leaves one block per chunk.
-// AR-3: once the first micro-batch of a shape has passed, later ones map nothing new.
+// AR-1 (accounting): used bytes + free bytes == mapped bytes.
+// AR-2 (merged): neighbouring free blocks are merged, so releasing everything leaves a single block per chunk.
+// AR-3 (no growth): once the first micro-batch of a shape has passed, later ones map nothing new.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,15 @@ namespace maestro {
 /// Not thread-safe: an arena belongs to one device thread at a time.
 class Arena {
  public:
-  /// In memory of `space`, which outlives it. What is released may be handed out again at once: right for work that is
-  /// done in the order in which it is queued.
+  /// Uses memory of `space`, which outlives it. A released block may be allocated again at once: correct for work that
+  /// runs in the order in which it is queued.
   explicit Arena(std::size_t chunk_bytes = std::size_t{32} << 20, MemorySpace& space = host_memory())
       : chunk_bytes_(chunk_bytes), alignment_(space.host() ? 64 : 256), space_(&space) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Uninitialised memory, aligned to a cache line; on devices to 256 bytes, as their matrix products like it best.
+  /// Returns uninitialised memory, aligned to a cache line; on devices to 256 bytes, the best alignment for their
+  /// matrix products.
   [[nodiscard]] std::byte* allocate(std::size_t bytes);
   void release(std::byte* block, std::size_t bytes);
   [[nodiscard]] Tensor allocate(Shape shape, DType dtype) {

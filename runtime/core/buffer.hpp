@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reference-counted blocks that cross actor boundaries: a section's output is one buffer of a pool, its consumers in
-// the same process share it without a copy, and the last reference returns it to the pool.
+// Reference-counted blocks that cross actor boundaries: a section's output is a buffer of a pool, its consumers in the
+// same process share it without a copy, and the last reference returns it to the pool.
 //
-// BP-1: free + outstanding == capacity.
-// BP-2: a block is never handed out while a reference to it lives.
+// BP-1 (accounting): free + outstanding == capacity.
+// BP-2 (exclusive): a block is never acquired while a reference to it lives.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ namespace maestro {
 class BufferPool;
 
 /// A shared block. Copies are references; thread-safe like shared_ptr. Shared because producer, consumers and the
-/// transport finish with it in an order that is not known beforehand.
+/// transport finish with it in an unpredictable order.
 class Buffer {
  public:
   Buffer() = default;
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// Offset of the block inside its pool's one memory block; what remote writes need.
+  /// Offset of the block in its pool's memory, for remote writes.
   [[nodiscard]] std::size_t pool_offset() const { return pool_offset_; }
-  /// Where the block lies.
+  /// The memory space of the block.
   [[nodiscard]] const MemorySpace& space() const { return *space_; }
   explicit operator bool() const { return data_ != nullptr; }
   void reset() { *this = Buffer(); }
@@ -41,16 +41,15 @@ class Buffer {
   std::size_t pool_offset_ = 0;
 };
 
-/// Fixed number of equal blocks in one allocation (one registration). Thread-safe. The pool's memory outlives every
-/// Buffer: leases share ownership of it.
+/// Fixed number of equal blocks in a single allocation (and registration). Thread-safe. The pool's memory outlives
+/// every Buffer: leases share ownership of it.
 class BufferPool {
  public:
-  /// `on_return` is called after a block has come back to a pool that had none, on the thread that dropped it; it must
-  /// only enqueue.
-  /// `space` outlives the pool and its buffers.
+  /// `on_return` is called after a block has returned to a pool that had none, on the thread that dropped it; it must
+  /// only enqueue. `space` outlives the pool and its buffers.
   BufferPool(std::size_t block_bytes, std::size_t blocks, std::function<void()> on_return = {},
              MemorySpace& space = host_memory());
-  /// A free block, or an empty Buffer when none is free.
+  /// Returns a free block, or an empty Buffer if none is free.
   [[nodiscard]] Buffer acquire();
   [[nodiscard]] std::size_t available() const;
   [[nodiscard]] std::size_t capacity() const { return blocks_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strong integer ids. An id of one kind never converts to another, nor to an integer without `.value()`.
+// Strong integer ids. An id never converts to an id of another kind, nor to an integer without `.value()`.
 #pragma once
 
 #include <compare>
@@ -24,12 +24,12 @@ class Id {
 };
 
 using SectionId = Id<struct SectionTag>;               ///< index of a section in the graph, sources included
-using ReplicaIndex = Id<struct ReplicaTag>;            ///< data-parallel rank inside one section
+using ReplicaIndex = Id<struct ReplicaTag>;            ///< data-parallel rank inside a section
 using EdgeId = Id<struct EdgeTag>;                     ///< index of an edge in the graph
 using ProcessId = Id<struct ProcessTag>;               ///< process of the job; rank 0 hosts the coordinator
 using SampleId = Id<struct SampleTag, std::uint64_t>;  ///< position in the corpus, the same in every epoch
 using StepId = Id<struct StepTag, std::uint64_t>;      ///< optimizer step, counted from 1
-using Epoch = Id<struct EpochTag>;                     ///< incarnation of a run's slots: old writes carry an old one
+using Epoch = Id<struct EpochTag>;                     ///< incarnation of a run's slots: old writes carry an old epoch
 
 }  // namespace maestro
 

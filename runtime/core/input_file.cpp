@@ -25,7 +25,7 @@ std::string shown(const fs::path& path) {
   return printable(path.string(), longest_path);
 }
 
-/// What a file is that is not a regular one; empty for a regular one.
+/// Returns the kind of a file that is not regular; empty for a regular file.
 std::string_view odd_kind(mode_t mode) {
   if (S_ISREG(mode)) return {};
   if (S_ISDIR(mode)) return "a folder";
@@ -68,7 +68,7 @@ Error system_error(std::string_view operation, const fs::path& path, int errno_v
 }
 
 void FileDescriptor::reset() {
-  // Data that must last has been fsynced before; what close could still report concerns nobody.
+  // Durable data has been fsynced before, so an error of close() is ignored.
   if (descriptor_ >= 0) close(descriptor_);
   descriptor_ = -1;
 }
@@ -79,7 +79,7 @@ Status check_readable_kind(const fs::path& path) {
 }
 
 Result<FileDescriptor> open_for_reading(const fs::path& path) {
-  // Looked at before as well: opening a device may act on it, and opening a socket fails with another reason.
+  // Checked before as well: opening a device may act on it, and opening a socket fails with another reason.
   if (const Status kind = check_readable_kind(path); !kind) return kind.error();
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return system_error("cannot open", path, errno);

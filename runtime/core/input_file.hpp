@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading files of users: owned descriptors, and errors that name the path and the reason.
+// Reading of user files: owned descriptors, and errors that name the path and the reason.
 //
-// IF-1: only regular files are read. Another kind (a FIFO, a device, a socket, a folder) is refused by its name, and
-//       opening it never waits.
-// IF-2: a file that is held in memory as a whole is bounded in size; a failed allocation is an Error.
+// IF-1 (regular files): only regular files are read. Another kind (a FIFO, a device, a socket, a folder) is refused
+//       with the name of its kind, and opening it never waits.
+// IF-2 (bounded): a file that is held in memory as a whole is bounded in size; a failed allocation is an Error.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace maestro {
 
-/// "<operation> <path>: <text of errno>", with the code that fits the errno (not_found, invalid_argument for a path
-/// that cannot be right, unavailable otherwise).
+/// Returns "<operation> <path>: <text of errno>", with the code that fits the errno (not_found, invalid_argument for an
+/// impossible path, unavailable otherwise).
 [[nodiscard]] Error system_error(std::string_view operation, const std::filesystem::path& path, int errno_value);
 
 /// Move-only owner of a descriptor.
@@ -37,7 +37,7 @@ class FileDescriptor {
   explicit operator bool() const { return descriptor_ >= 0; }
   [[nodiscard]] int get() const { return descriptor_; }
   void reset();
-  /// Gives the descriptor away, unclosed.
+  /// Releases ownership of the descriptor without closing it.
   [[nodiscard]] int release() { return std::exchange(descriptor_, -1); }
 
  private:
@@ -46,13 +46,13 @@ class FileDescriptor {
 
 /// Opens a regular file for reading (IF-1).
 [[nodiscard]] Result<FileDescriptor> open_for_reading(const std::filesystem::path& path);
-/// OK for a regular file and for a path where nothing is; else an Error, "cannot read <path>: it is a FIFO, not a
-/// file".
+/// Returns OK for a regular file and for a missing file; else an Error, "cannot read <path>: it is a FIFO, not a
+/// regular file".
 [[nodiscard]] Status check_readable_kind(const std::filesystem::path& path);
 
 inline constexpr std::size_t largest_text = std::size_t{64} << 20;  // bytes: far above any configuration or manifest
 
-/// The whole of a small file (IF-2).
+/// Reads a whole small file (IF-2).
 [[nodiscard]] Result<std::string> read_text(const std::filesystem::path& path, std::size_t largest = largest_text);
 
 }  // namespace maestro

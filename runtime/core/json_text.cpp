@@ -16,7 +16,7 @@ namespace {
 
 using ItemSink = std::function<void(json&&)>;
 
-constexpr std::size_t longest_reason = 240;  // bytes: the library's sentence with what it had read last
+constexpr std::size_t longest_reason = 240;  // bytes: the library's message with the text that it read last
 constexpr std::size_t longest_path = 200;
 
 /// The library's text without its own prefix, "[json.exception.parse_error.101] ".
@@ -26,7 +26,7 @@ std::string reason(const json::exception& problem) {
   return printable(end == std::string::npos ? text : text.substr(end + 2), longest_reason);
 }
 
-/// Builds the document from the parser's events. With `items`, elements of the outermost list are handed over instead.
+/// Builds the document from the parser's events. With `items`, elements of the outermost list are passed on instead.
 class Builder final : public nlohmann::json_sax<json> {
  public:
   explicit Builder(const std::string& name) : name_(name) {}
@@ -115,7 +115,7 @@ class Builder final : public nlohmann::json_sax<json> {
       } else {
         const bool root = &open == &open_.front();
         const std::size_t complete = open.value->size() + (root ? items_done_ : 0);
-        // The value that is being read is in the list already, unless it is the one that failed.
+        // The value being read is in the list already, unless it has failed.
         const bool inside = &open != &open_.back();
         path += "[" + std::to_string(complete - (inside ? 1 : 0)) + "]";
       }

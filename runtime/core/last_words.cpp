@@ -17,7 +17,7 @@ namespace maestro {
 namespace {
 
 constexpr std::size_t reserve_bytes = std::size_t{1} << 20;
-/// Memory for the error about the lack of memory. operator new takes no context, so it is a global.
+/// Memory to report the lack of memory. operator new takes no context, so it is a global.
 std::atomic<void*> reserve = nullptr;
 
 void release_reserve() {
@@ -26,7 +26,7 @@ void release_reserve() {
   std::free(held);  // operator new tries again
 }
 
-/// Allocates nothing: memory may be what has run out.
+/// Allocates nothing: memory may have run out.
 [[noreturn]] void print_and_exit(const char* reason) {
   char thread[16] = "?";
   pthread_getname_np(pthread_self(), thread, sizeof thread);
@@ -55,9 +55,9 @@ void release_reserve() {
 void prepare_last_words() {
   std::set_terminate(report_and_exit);
   void* frame = nullptr;
-  backtrace(&frame, 1);  // loads what the unwinder needs now: later there may be no memory for it
+  backtrace(&frame, 1);  // loads the unwinder now: later there may be no memory for it
   if (void* held = std::malloc(reserve_bytes)) {
-    std::memset(held, 1, reserve_bytes);  // memory is there only once it was written
+    std::memset(held, 1, reserve_bytes);  // the system commits memory only when it is written
     std::free(reserve.exchange(held));
     std::set_new_handler(release_reserve);
   }

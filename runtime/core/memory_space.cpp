@@ -41,7 +41,7 @@ class HostMemory final : public MemorySpace {
 }  // namespace
 
 MemorySpace& host_memory() {
-  static HostMemory* const memory = new HostMemory;  // for the program's life: what it gave may outlive all statics
+  static HostMemory* const memory = new HostMemory;  // for the program's life: its blocks may outlive all statics
   return *memory;
 }
 

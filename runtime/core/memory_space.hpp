@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the tensors of an operator table lie: host memory, or of a device that has its own.
+// The memory of an operator table's tensors: host memory, or memory of a device that has its own.
 //
-// MS-1: the addresses of two spaces never overlap; an address of a space that host() denies is not read or written by
-//       the CPU.
-// MS-2: read(), write() and zero() are for setting up, checkpoints and tests: they return when they are done and are
-//       not ordered with work that a device still has to do; their caller knows that none touches the memory. In steps,
-//       OperatorTable::upload(), download(), zero() and cast() do this in the order of the device's work.
+// The CPU never dereferences an address of a space whose host() is false. Addresses of two spaces never overlap.
+//
+// MS-2 (synchronous access): read(), write() and zero() are for set-up, checkpoints and tests: they are done when they
+//       return, and are not ordered with queued work of a device; the caller ensures that no such work touches the
+//       memory. In steps, OperatorTable::upload(), download(), zero() and cast() do this in the order of the device's
+//       work.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +18,25 @@ namespace maestro {
 class MemorySpace {
  public:
   virtual ~MemorySpace() = default;
-  /// The CPU reads and writes it as its own.
+  /// Returns whether the CPU reads and writes it directly.
   [[nodiscard]] virtual bool host() const = 0;
-  /// At least `bytes`, zeroed, aligned to 256 bytes. Throws JobError(unavailable) that names the space and the size.
+  /// Returns at least `bytes`, zeroed, aligned to 256 bytes. Throws JobError(unavailable) that names the space and the
+  /// size.
   [[nodiscard]] virtual std::byte* allocate(std::size_t bytes) = 0;
-  /// What allocate(bytes) gave.
+  /// Frees a block that allocate(bytes) returned.
   virtual void release(std::byte* block, std::size_t bytes) noexcept = 0;
   virtual void read(std::byte* host_to, const std::byte* from, std::size_t bytes) = 0;
   virtual void write(std::byte* to, const std::byte* host_from, std::size_t bytes) = 0;
   virtual void zero(std::byte* to, std::size_t bytes) = 0;
-  /// Whether operators on this space's tensors work as well on blocks of `other`, in place.
+  /// Returns whether operators on this space's tensors also work on blocks of `other`, in place.
   [[nodiscard]] virtual bool reaches(const MemorySpace& other) const { return &other == this; }
-  /// Makes host memory fast for transfers to and from this space (pinned), until unpin() of its begin; does
-  /// nothing where there is nothing to gain, or where the system refuses.
+  /// Makes host memory fast for transfers to and from this space (pinned), until unpin() of its begin; does nothing if
+  /// there is no gain, or if the system refuses.
   virtual void pin(std::byte* /*host_begin*/, std::size_t /*bytes*/) {}
   virtual void unpin(std::byte* /*host_begin*/) {}
 };
 
-/// The CPU's own; one for the program.
+/// Returns the CPU's memory, a single space for the program.
 [[nodiscard]] MemorySpace& host_memory();
 
 /// A zeroed block of a space; owned, move-only. The space outlives it.

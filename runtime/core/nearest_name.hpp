@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The valid name a user most likely meant, for error messages.
+// The valid name that a user most likely intended, for error messages.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace maestro {
 
-/// Smallest number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, no part
-/// edited twice (optimal string alignment, the restricted Damerau-Levenshtein distance). Bytes, not characters.
+/// Returns the smallest number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`,
+/// no part edited twice (optimal string alignment, the restricted Damerau-Levenshtein distance). Bytes, not characters.
 /// O(|a| |b|) time, O(|b|) memory.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate nearest to `name`, or nothing when none is near enough to be a likely slip: more than a third of the
-/// longer name would have to change. Upper and lower case and '-' and '_' count as equal, except to break a tie; then
-/// the earlier candidate wins. Pure; any thread.
+/// Returns the candidate nearest to `name`, or nothing if none is a likely misspelling: more than a third of the longer
+/// name would have to change. Upper and lower case and '-' and '_' count as equal, except to break a tie; then the
+/// earlier candidate wins. Pure; any thread.
 [[nodiscard]] std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace maestro

@@ -8,9 +8,9 @@
 
 namespace maestro {
 
-/// Known at once, or read from memory that a device writes: get() may be called when the work that was queued before is
-/// complete (Device::finish). Copies refer to the same memory and keep it. Converts from and to the plain value, so
-/// that whoever works on a CPU need not know of it.
+/// A plain value, or a value read from memory that a device writes: get() may be called when the work that was queued
+/// before is complete (Device::finish). Copies refer to the same memory and keep it. Converts from and to the plain
+/// value, so that code for CPUs can ignore it.
 template <class T>
 class Pending {
  public:
@@ -19,7 +19,7 @@ class Pending {
   /// The sum of parts, formed by += in their order when it is read. T() is zero.
   explicit Pending(std::vector<Pending> parts)
       : parts_(std::make_shared<const std::vector<Pending>>(std::move(parts))) {}
-  /// What `promised` holds when get() is called: whoever made it puts that there when the work is queued.
+  /// The value of `promised` at the time of get(): its owner sets it when the work is queued.
   explicit Pending(std::shared_ptr<const Pending> promised) : promised_(std::move(promised)) {}
   [[nodiscard]] T get() const {
     if (promised_) return promised_->get();
@@ -28,7 +28,8 @@ class Pending {
     for (const Pending& part : *parts_) sum += part.get();
     return sum;
   }
-  /// The same value out of other memory: of each piece that a device writes, `copy` gives another by its pointer.
+  /// Returns the same value in other memory: `copy` maps the pointer of each piece that a device writes to another
+  /// pointer.
   template <class Copy>
   [[nodiscard]] Pending copied(Copy copy) const {
     if (promised_) return promised_->copied(copy);

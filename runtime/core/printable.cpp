@@ -12,7 +12,8 @@ unsigned byte_at(std::string_view text, std::size_t at) {
   return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
 }
 
-/// Bytes of the character that `text` starts with; 0 for a control character (C0, DEL, C1) and for what is no UTF-8.
+/// Returns the bytes of the character that `text` starts with; 0 for a control character (C0, DEL, C1) and for invalid
+/// UTF-8.
 std::size_t character_bytes(std::string_view text) {
   const unsigned lead = byte_at(text, 0), second = byte_at(text, 1);
   if (lead < 0x80) return lead >= 0x20 && lead != 0x7f ? 1 : 0;
@@ -22,7 +23,7 @@ std::size_t character_bytes(std::string_view text) {
     if ((byte_at(text, at) & 0xc0u) != 0x80u) return 0;
   }
   const bool control = lead == 0xc2 && second < 0xa0;
-  // Overlong forms, surrogates and what lies beyond U+10FFFF (RFC 3629, section 4).
+  // Overlong forms, surrogates and code points beyond U+10FFFF (RFC 3629, section 4).
   const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
   const bool outside = (lead == 0xed && second > 0x9f) || (lead == 0xf4 && second > 0x8f);
   return control || overlong || outside ? 0 : bytes;

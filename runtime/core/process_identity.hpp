@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which process a number means. Process numbers are reused, and each PID namespace (container) counts its own: a bare
-// number names a stranger sooner or later.
+// Identity of a process beyond its number. Process numbers are reused, and each PID namespace (container) counts its
+// own: sooner or later a bare number refers to another process.
 //
-// PI-1 (never the wrong process): a signal goes only to the process that the identity was made of: one of the same PID
-//       namespace, with the same number and start time.
+// PI-1 (never the wrong process): a signal goes only to the process that the identity was made of: a process of the
+//       same PID namespace, with the same number and start time.
 #pragma once
 
 #include <sys/types.h>
@@ -23,25 +23,25 @@ struct ProcessIdentity {
   friend bool operator==(const ProcessIdentity&, const ProcessIdentity&) = default;
 };
 
-/// Of the calling process. Thread-safe.
+/// Returns the identity of the calling process. Thread-safe.
 [[nodiscard]] ProcessIdentity own_identity();
-/// Of a process of this PID namespace, a child for example; `started` is 0 when there is none.
+/// Returns the identity of a process of this PID namespace, a child for example; `started` is 0 if there is none.
 [[nodiscard]] ProcessIdentity identity_of(pid_t pid);
 /// Returns false for a zombie and for a process of another namespace. Without /proc a number in use counts as alive.
 [[nodiscard]] bool is_alive(const ProcessIdentity& process);
 
-/// "<boot>-<pid namespace>-<pid>-<start time>", of digits and "-", for names of files.
+/// Returns "<boot>-<pid namespace>-<pid>-<start time>", of digits and "-", for names of files.
 [[nodiscard]] std::string identity_text(const ProcessIdentity& process);
-/// Whether `text` begins with the identity of a process of this boot and this PID namespace that is dead. Returns false
-/// where that cannot be seen from here.
+/// Returns whether `text` begins with the identity of a process of this boot and this PID namespace that is dead; false
+/// if that cannot be determined.
 [[nodiscard]] bool is_of_dead_process(std::string_view text);
-/// Whether a signal has stopped it (SIGSTOP, Ctrl-Z, a debugger). Returns false when there is no such process.
+/// Returns whether a signal has stopped it (SIGSTOP, Ctrl-Z, a debugger); false if there is no such process.
 [[nodiscard]] bool is_stopped(std::int64_t pid);
 
-/// A pidfd: it names one process for good. Move-only.
+/// A pidfd: it refers to the same process for ever. Move-only.
 class ProcessHandle {
  public:
-  /// Refers to no process when that one is gone, or when it is of another PID namespace (PI-1).
+  /// Refers to no process if that process is gone or belongs to another PID namespace (PI-1).
   explicit ProcessHandle(const ProcessIdentity& process);
   ~ProcessHandle();
   ProcessHandle(ProcessHandle&& other) noexcept;

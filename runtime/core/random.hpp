@@ -18,12 +18,12 @@ inline constexpr std::uint64_t golden_gamma = 0x9e3779b97f4a7c15u;
   return word ^ (word >> 31);
 }
 
-/// A well-mixed word from two; what seeds, streams and epochs are combined with.
+/// Returns a well-mixed word from two; combines seeds, streams and epochs.
 [[nodiscard]] constexpr std::uint64_t mix64(std::uint64_t first, std::uint64_t second) {
   return mix64(mix64(first + golden_gamma) + second * golden_gamma + 1);
 }
 
-/// What a checkpoint stores of a Random.
+/// The state of a Random in a checkpoint.
 struct RandomState {
   std::uint64_t key = 0;
   std::uint64_t draws = 0;
@@ -31,7 +31,7 @@ struct RandomState {
 };
 
 /// Counter-based generator: draw n is mix64(key + n * golden_gamma), which is SplitMix64 started at `key`. Streams of
-/// one seed are independent for practical purposes. Not thread-safe; not for secrets.
+/// the same seed are independent for practical purposes. Not thread-safe; not for secrets.
 class Random {
  public:
   constexpr explicit Random(std::uint64_t seed, std::uint64_t stream = 0) : state_{mix64(seed, stream), 0} {}
@@ -40,12 +40,13 @@ class Random {
   [[nodiscard]] constexpr std::uint64_t next() { return mix64(state_.key + golden_gamma * ++state_.draws); }
   /// In [0, 1), 53 bits.
   [[nodiscard]] constexpr double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-  /// Uniform in [0, bound); bound > 0. The bias, bound / 2^64, is far below what a run can notice.
+  /// Uniform in [0, bound); bound > 0. The bias, bound / 2^64, is far too small to affect a run.
   [[nodiscard]] constexpr std::uint64_t below(std::uint64_t bound) {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }
-  /// Mean 0, variance 1 (Box and Muller 1958). Always two draws, so that a position says how many values were taken.
+  /// Mean 0, variance 1 (Box and Muller 1958). Always two draws, so that the position determines the number of values
+  /// drawn.
   [[nodiscard]] double normal() {
     const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));  // 1 - uniform is never 0
     return radius * std::cos(2.0 * std::numbers::pi * uniform());

@@ -21,13 +21,13 @@ enum class ErrorCode {
   internal,          ///< an invariant of this program is broken
 };
 
-/// What failed, in one line fit for a user: operation, place, cause, nearest valid thing.
+/// An error as a single line for users: operation, place, cause, nearest valid value.
 struct Error {
   ErrorCode code = ErrorCode::internal;
   std::string message;
 };
 
-/// Thrown at start-up for invalid input; `what()` is the one line the user sees. Never crosses an actor handler.
+/// Thrown at start-up for invalid input; `what()` is the line that the user sees. Never crosses an actor handler.
 class JobError : public std::runtime_error {
  public:
   explicit JobError(std::string message, ErrorCode code = ErrorCode::invalid_argument)
@@ -53,7 +53,7 @@ class [[nodiscard]] Result {
   T* operator->() { return &std::get<0>(state_); }
   const T* operator->() const { return &std::get<0>(state_); }
   [[nodiscard]] const Error& error() const { return std::get<1>(state_); }
-  /// The value, or a thrown JobError; for start-up code.
+  /// Returns the value or throws JobError; for start-up code.
   T value_or_throw() && {
     if (!ok()) throw JobError(std::get<1>(std::move(state_)));
     return std::get<0>(std::move(state_));

@@ -9,7 +9,7 @@ namespace maestro {
 
 namespace {
 
-/// Lays tokens one after the other and remembers which of them are to be learned.
+/// Appends tokens and marks those to be learned.
 class ChatWriter {
  public:
   ChatWriter(std::span<const std::int64_t> patches, const Tokenizer& tokenizer)
@@ -32,7 +32,7 @@ class ChatWriter {
 
   std::vector<std::int32_t> tokens;
   std::vector<char> learned;
-  std::size_t pictures_end = 0;  ///< one beyond the last position of a picture
+  std::size_t pictures_end = 0;  ///< the position after the last picture
 
  private:
   void write(std::string_view text, bool learn) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a conversation becomes tokens:
+// The conversion of a conversation to tokens:
 //   USER: question \n ASSISTANT: answer end-of-turn USER: question \n ASSISTANT: ...
 // without the spaces around the newline and the end of turn. Each <image> becomes as many `image_token`s as its picture
-// has patches. The model learns the answers and their ends of turn; everything else is read only.
+// has patches. The model learns the answers and their ends of turn; all other tokens are inputs only.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +20,27 @@ struct ChatTokens {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;  ///< the token after, or `ignored_target` where that is not part of an answer
   std::int64_t learned = 0;           ///< targets that are not ignored
-  std::int64_t cut = 0;               ///< positions beyond `sequence` that were left out
+  std::int64_t cut = 0;               ///< positions beyond `sequence` that were dropped
 };
 
-/// The id that ends an answer: one beyond the tokenizer's own. Tokens are in [0, end_of_turn], or `image_token`.
+/// Returns the id that ends an answer, the tokenizer's vocabulary size. Tokens are in [0, end_of_turn], or
+/// `image_token`.
 [[nodiscard]] std::int32_t end_of_turn(const Tokenizer& tokenizer);
 
-/// Tokens of a conversation as parse_conversations hands it out; `patches` counts those of each of its pictures. The
-/// last token of all is a target only. Cut to `sequence` positions at the end; an error when that would cut a picture
-/// or leave nothing to learn. Pure; any thread.
+/// Returns the tokens of a conversation as parse_conversations delivers it; `patches` holds the number of patches of
+/// each picture. The last token is a target only. The result is cut to `sequence` positions at the end; an error if
+/// that would cut a picture or leave nothing to learn. Pure; any thread.
 [[nodiscard]] Result<ChatTokens> chat_tokens(const Conversation& conversation, std::span<const std::int64_t> patches,
                                              const Tokenizer& tokenizer, std::int64_t sequence);
 
-/// The tokens up to the first answer: what a model is given to write it.
+/// Returns the tokens up to the first answer: the prompt for a model to write it.
 [[nodiscard]] std::vector<std::int32_t> chat_prompt(const Conversation& conversation,
                                                     std::span<const std::int64_t> patches, const Tokenizer& tokenizer);
 
-/// The text of tokens, for display; pictures and ends of turns have none.
+/// Returns the text of tokens, for display; pictures and ends of turns have none.
 [[nodiscard]] std::string chat_text(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer);
 
-/// The first question for display: without placeholders and the white space around them.
+/// Returns the first question for display: without placeholders and the white space around them.
 [[nodiscard]] std::string chat_question(const Conversation& conversation);
 
 }  // namespace maestro

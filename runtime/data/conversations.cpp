@@ -86,7 +86,7 @@ Result<std::string> turn_of(const json& turn, std::size_t number) {
 }
 
 Result<Conversation> conversation_of(const json& entry, std::string id) {
-  if (!entry.is_object()) return wrong("the entry is no object");
+  if (!entry.is_object()) return wrong("the entry is not an object");
   auto names = names_of(entry);
   if (!names) return names.error();
   const auto turns = entry.find("conversations");
@@ -123,8 +123,9 @@ void read_conversations(const std::string& path, const ConversationSink& sink) {
   if (!fs::exists(path, ignored)) {
     fs::path existing = fs::absolute(path).lexically_normal();
     while (!fs::exists(existing, ignored) && existing.has_relative_path()) existing = existing.parent_path();
-    throw JobError("[data] path: " + printable(path) + " does not exist; what does is " + printable(existing.string()),
-                   ErrorCode::not_found);
+    throw JobError(
+        "[data] path: " + printable(path) + " does not exist; the part that exists is " + printable(existing.string()),
+        ErrorCode::not_found);
   }
   if (fs::is_directory(path, ignored))
     throw JobError("[data] path: " + printable(path) + " is a folder; give its JSON file");

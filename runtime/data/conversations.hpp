@@ -15,7 +15,7 @@
 
 namespace maestro {
 
-/// Stands in a question for the next of the sample's pictures.
+/// Placeholder in a question for the next of the sample's pictures.
 inline constexpr std::string_view image_placeholder = "<image>";
 
 struct Conversation {
@@ -24,17 +24,16 @@ struct Conversation {
   std::vector<std::string> turns;   ///< question, answer, question, answer, ...
 };
 
-/// Takes the next entry's id (`#` and its number, from 1, where it has none) and the conversation, or why it is not
-/// one.
+/// Receives the next entry's id (`#` and its number, from 1, if it has none) and the conversation, or the error in it.
 using ConversationSink = std::function<void(const std::string& id, Result<Conversation> conversation)>;
 
-/// Hands out every entry in order; an entry is held no longer than its turn, so the text may be larger than memory
-/// would like. A conversation handed out has as many placeholders as pictures, all in questions, and questions and
-/// answers in turn, none of the answers empty; the error of one that does not says what is wrong and where in the
-/// entry. `name` is the file's, for messages. Throws JobError when the text is not JSON or not a list.
+/// Passes every entry to `sink` in order; an entry is held only during its call, so the text may be larger than memory.
+/// A valid conversation has as many placeholders as pictures, all in questions, and questions and answers in turn, none
+/// of the answers empty; the error of an invalid entry names the fault and its place in the entry. `name` is the
+/// file's, for messages. Throws JobError when the text is not JSON or not a list.
 void parse_conversations(std::istream& text, const std::string& name, const ConversationSink& sink);
 
-/// The same from a file; throws JobError when there is none, naming what does exist of its path.
+/// Reads the same from a file; throws JobError if there is none, naming the part of its path that exists.
 void read_conversations(const std::string& path, const ConversationSink& sink);
 
 }  // namespace maestro

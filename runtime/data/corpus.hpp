@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where samples come from: a corpus has a training and a validation split, each of numbered samples.
+// The source of samples: a corpus has a training and a validation split, each of numbered samples.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace maestro {
 
-/// A target that the loss leaves out.
+/// A target that the loss ignores.
 inline constexpr std::int32_t ignored_target = -1;
 /// The token of a position that an image patch takes.
 inline constexpr std::int32_t image_token = -1;
 
-/// What decides which samples a corpus holds, by name: settings, counts, and under "content" a checksum of the content.
+/// The properties that determine the samples of a corpus, by name: settings, counts, and under "content" a checksum.
 /// Names of files and folders do not count, so that data may move.
 using DataFingerprint = std::map<std::string, std::string>;
 
@@ -35,32 +35,34 @@ struct SamplePictures {
 class Corpus {
  public:
   virtual ~Corpus() = default;
-  /// Number of samples; ids are [0, samples).
+  /// Returns the number of samples; ids are [0, samples).
   [[nodiscard]] virtual std::uint64_t samples(Split split) const = 0;
-  /// Positions of one sample, in [2, max_length()]. Throws std::out_of_range when there is no such sample.
+  /// Returns the positions of a sample, in [2, max_length()]. Throws std::out_of_range when there is no such sample.
   [[nodiscard]] virtual std::int64_t length(Split split, SampleId sample) const = 0;
-  /// The most positions that any sample has: what buffers are made for. Looks at every sample unless overridden.
+  /// Returns the most positions of any sample, for the size of buffers. Visits every sample unless overridden.
   [[nodiscard]] virtual std::int64_t max_length() const;
-  /// How many of them have a target (the loss is a mean over these).
+  /// Returns how many of them have a target (the loss is a mean over these).
   [[nodiscard]] virtual std::int64_t targets(Split split, SampleId sample) const { return length(split, sample); }
 
   // ---- pictures; a corpus of text has none ----
-  /// Elements of one patch, 3 x patch x patch in (channel, row, column) order; 0: this corpus has no pictures.
+  /// Returns the elements of a patch, 3 x patch x patch in (channel, row, column) order; 0: this corpus has no
+  /// pictures.
   [[nodiscard]] virtual std::int64_t patch_columns() const { return 0; }
-  /// The most patches that any sample has.
+  /// Returns the most patches of any sample.
   [[nodiscard]] virtual std::int64_t max_patches() const { return 0; }
-  /// Grids of the pictures of all samples: what position tables are made for.
+  /// Returns the grids of the pictures of all samples, for the size of position tables.
   [[nodiscard]] virtual PictureGrids picture_grids() const { return {}; }
-  /// Images and patches of one sample. A sample with n patches has exactly n positions whose token is `image_token`.
+  /// Returns the images and patches of a sample. A sample with n patches has exactly n positions whose token is
+  /// `image_token`.
   [[nodiscard]] virtual SamplePictures pictures(Split /*split*/, SampleId /*sample*/) const { return {}; }
   /// Fills pixels (P, patch_columns), in [-1, 1], and places (P, 3): number of the image in its sample, row and column
   /// of the patch in it. Throws std::invalid_argument for spans of another size.
   virtual void read_pictures(Split split, SampleId sample, std::span<float> pixels,
                              std::span<std::int32_t> places) const;
-  /// Makes sure that the sample can be read (decodes its pictures ahead of time); the error names file and sample, and
-  /// the sample is to be left out then. Called before a sample is announced.
+  /// Ensures that the sample can be read (decodes its pictures ahead of time); the error names file and sample, and the
+  /// caller then skips the sample. Called before a sample is announced.
   [[nodiscard]] virtual Status prepare(Split /*split*/, SampleId /*sample*/) const { return {}; }
-  /// Broken samples that opening has found and left out.
+  /// Returns the number of invalid samples that were skipped at opening.
   [[nodiscard]] virtual std::uint64_t left_out() const { return 0; }
 
   /// Fills tokens (T) and targets (T), T >= length; targets[i] is the token after tokens[i]. Beyond the length tokens
@@ -69,9 +71,9 @@ class Corpus {
   void read(Split split, SampleId sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
   /// Tokens are in [0, vocabulary), or `image_token`.
   [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
-  /// One line for the run header: what was read, how much, what was left out.
+  /// Returns a line for the run header: the data, its size, and the samples that were skipped.
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// Counts and sizes, unless overridden: every corpus adds what else it is made of. Two corpora with the same
+  /// Returns counts and sizes, unless overridden: every corpus adds its other properties. Two corpora with the same
   /// fingerprint hold the same samples.
   [[nodiscard]] virtual DataFingerprint fingerprint() const;
 
@@ -81,8 +83,8 @@ class Corpus {
                           std::span<std::int32_t> targets) const = 0;
 };
 
-/// Opens what [data] describes; `seed` matters for the synthetic kinds only. Throws JobError: unknown kind or
-/// tokenizer (with the nearest valid one), missing, empty, binary or too short text, and what LlavaCorpus refuses.
+/// Opens the corpus that [data] describes; `seed` matters for the synthetic kinds only. Throws JobError: unknown kind
+/// or tokenizer (with the nearest valid name), missing, empty, binary or too short text, and the errors of LlavaCorpus.
 [[nodiscard]] std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed);
 
 }  // namespace maestro

@@ -38,7 +38,7 @@ Error about(const fs::path& file, const Error& error) {
   return {error.code, file.string() + ": " + error.message};
 }
 
-/// Reads on from where the stream stands; nothing when it ends before.
+/// Reads the next bytes of the stream; returns nothing if it ends before.
 template <std::size_t count>
 std::optional<std::array<unsigned char, count>> next_bytes(std::istream& stream) {
   std::array<char, count> raw{};
@@ -67,7 +67,7 @@ bool starts_frame(int marker) {
   return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
 
-/// Reads an application segment of `count` bytes; the orientation of the EXIF block in it, if it is one.
+/// Reads an application segment of `count` bytes; returns the orientation if it is an EXIF block.
 std::optional<int> orientation_in(std::istream& stream, std::int64_t count) {
   constexpr std::string_view mark("Exif\0\0", 6);
   std::string segment(static_cast<std::size_t>(count), '\0');
@@ -82,7 +82,7 @@ Result<Header> jpeg_header(std::istream& stream) {
   std::optional<int> orientation;  // of the first EXIF block
   while (true) {
     int byte = stream.get();
-    while (stream && byte != 0xff) byte = stream.get();  // decoders skip what stands between segments
+    while (stream && byte != 0xff) byte = stream.get();  // decoders skip bytes between segments
     while (stream && byte == 0xff) byte = stream.get();  // a marker may be filled up with 0xff
     if (!stream) return ended;
     const bool alone = byte == 0x00 || byte == 0x01 || (byte >= 0xd0 && byte <= 0xd8);
@@ -175,7 +175,7 @@ Result<Image> decode(const fs::path& file) {
 void make_room(std::vector<std::uint8_t>& pixels, std::size_t count, std::size_t whole) {
   constexpr std::size_t at_once = std::size_t{16} << 20;
   if (pixels.capacity() - pixels.size() >= count) return;
-  // The last step starts from half or less: what is copied and its copy are no more than the whole.
+  // The last step starts from half or less: the old pixels and their copy together are no more than the whole.
   const std::size_t next = std::max(at_once, 2 * pixels.capacity());
   pixels.reserve(std::max(pixels.size() + count, 2 * next > whole ? whole : next));
 }
@@ -185,7 +185,7 @@ Result<Image> decode_image(const fs::path& file) {
     auto image = decode(file);
     if (!image) return about(file, image.error());
     return image;
-  } catch (const std::bad_alloc&) {  // of one file among many
+  } catch (const std::bad_alloc&) {  // of a single file among many
     return about(file, {ErrorCode::unavailable, "cannot be decoded: out of memory"});
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures from files: PNG and JPEG, told apart by content, never by name.
+// Pictures from files: PNG and JPEG, distinguished by content, never by name.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +30,17 @@ struct Image {
   [[nodiscard]] ImageSize size() const { return {width, height}; }
 };
 
-/// The picture in a file. PNG of every colour type and depth, interlaced or not, alpha composited on white (linearly in
-/// the stored values); JPEG in gray, YCbCr, RGB, CMYK and YCCK, turned as its EXIF orientation says (that of a PNG is
-/// ignored). Sizes are checked before memory is taken, and pixels take memory as the file delivers rows. The error
-/// names the file and what is wrong: missing, not an image, truncated, no pixels, over 16384 pixels a side or
-/// 178,956,970 in all, or the library's own words. Any thread.
+/// Decodes the picture in a file. PNG of every colour type and depth, interlaced or not, alpha composited on white
+/// (linearly in the stored values); JPEG in gray, YCbCr, RGB, CMYK and YCCK, turned by its EXIF orientation (that of a
+/// PNG is ignored). Sizes are checked before memory is allocated, and pixels take memory as the file delivers rows. The
+/// error names the file and the fault: missing, not an image, truncated, no pixels, over 16384 pixels a side or
+/// 178,956,970 in all, or the library's own message. Any thread.
 [[nodiscard]] Result<Image> decode_image(const std::filesystem::path& file);
 
 /// Reads no more than the header, so pixels may still be broken. Errors as decode_image.
 [[nodiscard]] Result<ImageSize> image_size(const std::filesystem::path& file);
 
-/// The bytes of a PNG file that holds the picture without loss.
+/// Returns the bytes of a PNG file that holds the picture without loss.
 [[nodiscard]] Result<std::string> encode_png(const Image& image);
 
 }  // namespace maestro

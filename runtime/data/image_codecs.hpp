@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders of single formats, from memory. Their errors give a reason only; decode_image adds the file.
+// Decoders of single formats, from memory. Their errors state a reason only; decode_image adds the file.
 #pragma once
 
 #include <string_view>
@@ -15,7 +15,7 @@ namespace maestro {
 /// `bytes` starts with a JPEG header whose size has been checked.
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes);
 
-/// Makes room for `count` more of a picture's `whole` bytes: for all of them up to 32 MB, beyond that in doubling
+/// Reserves room for `count` more of a picture's `whole` bytes: for all of them up to 32 MB, beyond that in doubling
 /// steps, so that a picture takes memory for the rows that its file delivers.
 void make_room(std::vector<std::uint8_t>& pixels, std::size_t count, std::size_t whole);
 

@@ -9,7 +9,7 @@ namespace maestro {
 
 namespace {
 
-/// The source pixels [first, first + weights.size()) that one target pixel averages; weights sum to 1.
+/// The source pixels [first, first + weights.size()) that a target pixel averages; weights sum to 1.
 struct Taps {
   std::size_t first = 0;
   std::vector<float> weights;

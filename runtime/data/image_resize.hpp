@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures at another size.
+// Resizing of pictures.
 #pragma once
 
 #include "runtime/data/image.hpp"
 
 namespace maestro {
 
-/// The picture at width x height, each at least 1: bilinear where it grows, and where it shrinks the same triangle made
-/// as many times wider, so that every pixel counts (an antialiased, area-weighted average). Channels are averaged as
-/// stored. The same size gives the same pixels. Pure; any thread.
+/// Returns the picture at width x height, each at least 1: bilinear if it grows; if it shrinks, the triangle of the
+/// filter is wider by the same factor, so that every pixel counts (an antialiased, area-weighted average). Channels are
+/// averaged as stored. At the same size the pixels stay the same. Pure; any thread.
 [[nodiscard]] Image resize(const Image& image, std::int64_t width, std::int64_t height);
 
 }  // namespace maestro

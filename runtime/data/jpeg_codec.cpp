@@ -28,7 +28,7 @@ class JpegReader {
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
 
-  /// Reads the header and chooses what the rows hold: three channels, or four of CMYK.
+  /// Reads the header and chooses the channels of the rows: three, or four of CMYK.
   [[nodiscard]] bool start(std::string_view bytes) {
     if (setjmp(back_) != 0) return false;
     jpeg_create_decompress(&info_);
@@ -39,7 +39,7 @@ class JpegReader {
     jpeg_start_decompress(&info_);
     return true;
   }
-  /// The next row; `to` has width x 3 bytes, or x 4 where there are inks.
+  /// Reads the next row; `to` has width x 3 bytes, or x 4 for inks.
   [[nodiscard]] bool row(std::uint8_t* to) {
     if (setjmp(back_) != 0) return false;
     JSAMPROW row = to;
@@ -53,7 +53,7 @@ class JpegReader {
   }
   [[nodiscard]] ImageSize size() const { return {info_.output_width, info_.output_height}; }
   [[nodiscard]] bool inks() const { return info_.out_color_space == JCS_CMYK; }
-  /// Adobe's programs store inks inverted, and say who they are.
+  /// Adobe's programs store inks inverted, and mark their files.
   [[nodiscard]] bool inverted() const { return info_.saw_Adobe_marker != 0; }
   [[nodiscard]] bool truncated() const { return truncated_; }
   [[nodiscard]] const char* words() const { return words_; }
@@ -64,7 +64,7 @@ class JpegReader {
     info->err->format_message(info, reader_of(info).words_);
     std::longjmp(reader_of(info).back_, 1);
   }
-  /// Level -1 is a warning: the library goes on with made-up pixels. Stray bytes do no harm, missing ones do.
+  /// Level -1 is a warning: the library continues with made-up pixels. Stray bytes do no harm, missing bytes do.
   static void note(j_common_ptr info, int level) {
     if (level >= 0) return;
     const int code = info->err->msg_code;
@@ -84,7 +84,7 @@ Error error_of(const JpegReader& jpeg) {
   return {ErrorCode::corrupt, std::string(jpeg.truncated() ? "truncated: " : "broken: ") + jpeg.words() + " (libjpeg)"};
 }
 
-/// One row of inks as RGB.
+/// Converts a row of inks to RGB.
 void from_inks(std::span<const std::uint8_t> inks, bool inverted, std::uint8_t* to) {
   const auto light = [&](std::uint8_t ink) { return inverted ? unsigned{ink} : 255u - ink; };
   for (std::size_t from = 0; from < inks.size(); from += 4) {

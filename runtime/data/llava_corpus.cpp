@@ -31,13 +31,13 @@ std::string sample_name(const std::string& file, const std::string& id) {
 
 }  // namespace
 
-/// What is needed while the files are read, and no longer.
+/// State that is needed only while the files are read.
 struct LlavaCorpus::Opening {
   std::unordered_map<std::string, std::uint32_t> numbers;  ///< of pictures_, by path
   std::vector<std::string> bad;                            ///< the first of them, a line each
 
   [[nodiscard]] JobError too_many(std::uint64_t found, std::int64_t allowed) const {
-    if (found == 1) return JobError("[data] " + bad.front() + "; max_bad_samples = 1 leaves it out");
+    if (found == 1) return JobError("[data] " + bad.front() + "; max_bad_samples = 1 skips it");
     std::string text = "[data] " + std::to_string(found) +
                        " bad samples, more than max_bad_samples = " + std::to_string(allowed) + ":";
     for (const std::string& line : bad) text += "\n  " + line;
@@ -148,7 +148,7 @@ SamplePictures LlavaCorpus::pictures(Split split, SampleId sample) const {
   return {std::ssize(from.pictures), from.patches};
 }
 
-/// At the size that the grid of the opening wants (LC-3).
+/// Returns the picture at the size of the grid from the opening (LL-3).
 Result<Image> LlavaCorpus::decode_picture(const Picture& picture) const {
   const auto image = decode_image(picture.path);
   if (!image) return image.error();
@@ -193,7 +193,7 @@ void LlavaCorpus::read_exact(Split split, SampleId sample, std::span<std::int32_
                              std::span<std::int32_t> targets) const {
   const Entry& from = entry(split, sample);
   const auto chat = chat_tokens(from.conversation, patches_of(from), *tokenizer_, config_.sequence);
-  std::ranges::copy(chat->tokens, tokens.begin());  // fits: checked at opening (LC-1)
+  std::ranges::copy(chat->tokens, tokens.begin());  // fits: checked at opening (LL-1)
   std::ranges::copy(chat->targets, targets.begin());
 }
 
@@ -215,7 +215,7 @@ std::string LlavaCorpus::decode(std::span<const std::int32_t> tokens) const {
 DataFingerprint LlavaCorpus::fingerprint() const {
   Checksum content;
   const auto add = [&](const std::string& text) {
-    const std::string ended = text + '\0';  // so that a text is not taken for the end of another
+    const std::string ended = text + '\0';  // separates texts: "a", "bc" differs from "ab", "c"
     content.add(std::as_bytes(std::span(ended)));
   };
   for (const Side* side : {&train_, &validation_}) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Samples from conversations about pictures (see conversations.hpp) and the folder of those pictures.
 //
-// LC-1: every sample held was checked at opening: its text, that its pictures exist with a readable header, and that
-//       they and the start of an answer fit data.sequence. What fails is left out and counted, never passed on.
-// LC-2: which split a conversation is in depends on its id and the settings only.
-// LC-3: a sample has as many `image_token`s as its pictures have patches, whatever the files hold by then.
+// LL-1 (checked at opening): every sample was checked at opening: its text, that its pictures exist with a readable
+//       header, and that they and the start of an answer fit data.sequence. A sample that fails is skipped and counted.
+// LL-2 (split by id): the split of a conversation depends on its id and the settings only.
+// LL-3 (as opened): a sample has as many `image_token`s as its pictures had patches at opening, even if the files have
+//       changed.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +21,7 @@
 
 namespace maestro {
 
-/// One sample as a person reads it, and what a model is given to answer its first question.
+/// A sample for display, and the prompt for a model to answer its first question.
 struct ConversationView {
   std::string id;
   std::string question;  ///< without placeholders
@@ -42,27 +43,28 @@ class LlavaCorpus final : public Corpus {
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
   [[nodiscard]] std::int64_t max_length() const override { return config_.sequence; }
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
-  /// Also when no sample has a picture: the job has a place for them.
+  /// Set even if no sample has a picture: the job has a port for them.
   [[nodiscard]] std::int64_t patch_columns() const override { return 3 * config_.patch * config_.patch; }
   [[nodiscard]] std::int64_t max_patches() const override { return max_patches_; }
   [[nodiscard]] PictureGrids picture_grids() const override { return grids_; }
   [[nodiscard]] SamplePictures pictures(Split split, SampleId sample) const override;
-  /// Throws std::runtime_error that names file and sample when a picture broke after `prepare` and left the cache.
+  /// Throws std::runtime_error that names file and sample if a picture was damaged after `prepare` and has left the
+  /// cache.
   void read_pictures(Split split, SampleId sample, std::span<float> pixels,
                      std::span<std::int32_t> places) const override;
   [[nodiscard]] Status prepare(Split split, SampleId sample) const override;
-  /// The tokenizer's and one for the end of a turn.
+  /// The tokenizer's vocabulary and the end of a turn.
   [[nodiscard]] std::int64_t vocabulary() const override { return tokenizer_->vocabulary() + 1; }
   [[nodiscard]] std::string describe() const override;
-  /// The content is that of the conversations, and name, size in bytes and grid of each picture: pictures are read only
-  /// when they are wanted.
+  /// The content covers the conversations, and name, size in bytes and grid of each picture: pictures are read only on
+  /// demand.
   [[nodiscard]] DataFingerprint fingerprint() const override;
 
   /// Throws std::out_of_range when there is no such sample.
   [[nodiscard]] ConversationView view(Split split, SampleId sample) const;
-  /// Text of what a model wrote; pictures and ends of turns have none.
+  /// Returns the text of tokens that a model wrote; pictures and ends of turns have none.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens) const;
-  /// The id that ends an answer.
+  /// Returns the id that ends an answer.
   [[nodiscard]] std::int32_t end_of_turn() const { return maestro::end_of_turn(*tokenizer_); }
   [[nodiscard]] std::uint64_t left_out() const override { return left_out_; }
 
@@ -109,7 +111,7 @@ class LlavaCorpus final : public Corpus {
   std::uint64_t with_pictures_ = 0;
   std::uint64_t left_out_ = 0;
   std::uint64_t cut_ = 0;
-  mutable PictureCache cache_;  // thread-safe, and no part of what the corpus means
+  mutable PictureCache cache_;  // thread-safe, and no part of the corpus's value
 };
 
 }  // namespace maestro

@@ -5,7 +5,7 @@
 namespace maestro {
 
 Result<Image> decode_jpeg(std::string_view /*bytes*/) {
-  return Error{ErrorCode::unavailable, "this build reads no JPEG (CMake found no libjpeg)"};
+  return Error{ErrorCode::unavailable, "this build cannot read JPEG (CMake found no libjpeg)"};
 }
 
 }  // namespace maestro

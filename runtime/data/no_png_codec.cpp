@@ -5,11 +5,11 @@
 namespace maestro {
 
 Result<Image> decode_png(std::string_view /*bytes*/) {
-  return Error{ErrorCode::unavailable, "this build reads no PNG (CMake found no libpng)"};
+  return Error{ErrorCode::unavailable, "this build cannot read PNG (CMake found no libpng)"};
 }
 
 Result<std::string> encode_png(const Image& /*image*/) {
-  return Error{ErrorCode::unavailable, "this build writes no PNG (CMake found no libpng)"};
+  return Error{ErrorCode::unavailable, "this build cannot write PNG (CMake found no libpng)"};
 }
 
 }  // namespace maestro

@@ -70,7 +70,7 @@ std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed
   const std::array<std::string, 4> kinds{"text", "synthetic", "llava", "synthetic_images"};
   const auto nearest = nearest_name(config.kind, kinds);
   throw JobError("[data] kind = \"" + config.kind + "\" is unknown; " +
-                 (nearest ? "the nearest valid one is \"" + *nearest + "\""
+                 (nearest ? "the nearest valid kind is \"" + *nearest + "\""
                           : "valid are \"text\", \"llava\", \"synthetic\" and \"synthetic_images\""));
 }
 

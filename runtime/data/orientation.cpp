@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint32_t orientation_tag = 0x0112;
 constexpr std::uint32_t type_short = 3, type_long = 4;
 
-/// Numbers at offsets of a TIFF block; 0 beyond its end.
+/// Reads numbers at offsets of a TIFF block; 0 beyond its end.
 class TiffBytes {
  public:
   explicit TiffBytes(std::string_view bytes) : bytes_(bytes), little_(bytes.starts_with("II")) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns photographs upright: cameras store pixels as the sensor lies and add the orientation as an EXIF tag.
+// Turns photographs upright: cameras store pixels in the sensor's orientation and record it as an EXIF tag.
 #pragma once
 
 #include <string_view>
@@ -12,12 +12,13 @@ namespace maestro {
 /// and left, as stored.
 inline constexpr int as_stored = 1;
 
-/// Of an EXIF block in its TIFF form, behind "Exif\0\0"; as_stored where it has no such tag or is damaged.
+/// Returns the orientation in an EXIF block in its TIFF form, behind "Exif\0\0"; as_stored if it has no such tag or is
+/// damaged.
 [[nodiscard]] int exif_orientation(std::string_view tiff);
 
-/// The size of a picture of `stored` size that is turned upright.
+/// Returns the size of a picture of `stored` size after it is turned upright.
 [[nodiscard]] ImageSize upright(ImageSize stored, int orientation);
-/// The picture turned upright, as Pillow's ImageOps.exif_transpose.
+/// Returns the picture turned upright, as Pillow's ImageOps.exif_transpose does.
 [[nodiscard]] Image upright(Image stored, int orientation);
 
 }  // namespace maestro

@@ -8,13 +8,13 @@ namespace maestro {
 
 namespace {
 
-/// Whole patches nearest to side * wanted / longer pixels.
+/// Returns the number of whole patches nearest to side * wanted / longer pixels.
 std::int64_t whole_patches(std::int64_t side, std::int64_t wanted, std::int64_t longer, std::int64_t patch) {
   const std::int64_t unit = longer * patch;
   return std::max<std::int64_t>(1, (2 * side * wanted + unit) / (2 * unit));
 }
 
-/// Fills one patch's pixels, (3, patch, patch).
+/// Fills the pixels of a patch, (3, patch, patch).
 float* write_patch(const Image& image, std::int64_t patch, std::int64_t top, std::int64_t left, float* to) {
   for (std::int64_t channel = 0; channel < 3; ++channel) {
     for (std::int64_t row = 0; row < patch; ++row) {

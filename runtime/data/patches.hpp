@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a picture becomes patches: the geometry, and the numbers of each patch.
+// The division of a picture into patches: the geometry, and the pixels of each patch.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@ struct PatchGrid {
 
 /// Grids of all the pictures of a corpus; zero where it has none.
 struct PictureGrids {
-  PatchGrid largest;         ///< the one of most patches
+  PatchGrid largest;         ///< the grid of most patches
   std::int64_t rows = 0;     ///< the most of any
   std::int64_t columns = 0;  ///< the most of any
   bool one_width = true;     ///< all have as many columns
   void add(const PatchGrid& grid);
 };
 
-/// Patches of a picture of this size, each side at least one. The aspect is kept as well as whole patches allow: with
-/// image_size the longer side becomes image_size and the shorter follows, each rounded to the nearest whole patch;
-/// without, both sides are rounded where they are, after shrinking to max_image_size (rounded down to whole patches).
-/// Depends on its arguments only, in integers: equal on every machine.
+/// Returns the patches of a picture of this size, at least 1 a side. The aspect is kept as well as whole patches allow:
+/// with image_size the longer side becomes image_size and the shorter follows, each rounded to the nearest whole patch;
+/// without it, each side is rounded to whole patches, after shrinking to max_image_size (rounded down to whole
+/// patches). Depends on its arguments only, in integers: equal on every machine.
 [[nodiscard]] PatchGrid patch_grid(ImageSize size, const PatchSettings& settings);
 
 /// Writes the patches of a picture of whole patches, row by row: pixels (P, 3 x patch x patch) in (channel, row,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoded pictures kept in memory, so that they are decoded ahead of time and once where they fit.
+// Decoded pictures kept in memory, so that they are decoded ahead of time, and once if they fit.
 //
-// PC-1: after every call the pictures held take at most the limit.
-// PC-2: a pinned picture is dropped only when no unpinned one is left; then the one untouched for longest goes first.
-// PC-3: a picture handed out stays valid after the cache has dropped it.
-// PC-4: taking a picture gives back one pin; pins of a picture that was dropped are forgotten with it.
+// PC-1 (limit): after every call the pictures held take at most the limit.
+// PC-2 (least recently used): a pinned picture is dropped only when no unpinned picture is left; in either group the
+//       picture untouched for longest is dropped first.
+// PC-3 (shared ownership): a returned picture stays valid after the cache has dropped it.
+// PC-4 (pins): taking a picture releases one of its pins; the pins of a dropped picture end with it.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +31,9 @@ class PictureCache {
 
   explicit PictureCache(std::size_t limit_bytes) : limit_(limit_bytes) {}
 
-  /// Brings the picture in, where it is not, and holds it until it is taken.
+  /// Loads the picture unless it is held, and pins it until it is taken.
   [[nodiscard]] Status pin(Key key, const Load& load);
-  /// The picture, from memory or loaded now.
+  /// Returns the picture, from memory or loaded now.
   [[nodiscard]] Result<Picture> take(Key key, const Load& load);
 
   [[nodiscard]] std::size_t bytes() const;

@@ -29,7 +29,7 @@ class PngReader {
     if (info_ == nullptr) return false;
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_user_limits(png_, largest_image_side, largest_image_side);
-    // Texts, profiles and times: nothing of them is used, and compressed ones take memory.
+    // Texts, profiles and times: none of them is used, and compressed chunks take memory.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_set_read_fn(png_, this, next);
     png_read_info(png_, info_);
@@ -39,7 +39,7 @@ class PngReader {
     png_read_update_info(png_, info_);
     return true;
   }
-  /// The next row of the file: of an interlaced picture one of its passes', in their order. `to` has stride() bytes.
+  /// Reads the next row of the file; an interlaced picture has the rows of each pass in order. `to` has stride() bytes.
   [[nodiscard]] bool row(std::uint8_t* to) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_read_row(png_, to, nullptr);
@@ -81,7 +81,7 @@ std::uint8_t on_white(unsigned colour, unsigned alpha) {
   return static_cast<std::uint8_t>((colour * alpha + 255 * (255 - alpha) + 127) / 255);
 }
 
-/// The rows of a file one after another, as RGB.
+/// The rows of a file in order, as RGB.
 class PngRows {
  public:
   explicit PngRows(PngReader& png) : png_(png), raw_(png.stride()) {}
@@ -107,7 +107,7 @@ class PngRows {
   std::vector<std::uint8_t> raw_;
 };
 
-/// The pixels of `kept` and `added` in turns, one of `kept` first; rows of RGB.
+/// Returns the pixels of `kept` and `added` in turns, starting with `kept`; rows of RGB.
 void append_in_turns(std::vector<std::uint8_t>& to, std::span<const std::uint8_t> kept,
                      std::span<const std::uint8_t> added) {
   while (!kept.empty()) {
@@ -119,8 +119,8 @@ void append_in_turns(std::vector<std::uint8_t>& to, std::span<const std::uint8_t
   }
 }
 
-/// PNG specification, 8.2 (Adam7): the first pass is the picture at an eighth of its size, and each one after it
-/// doubles the columns or the rows in turns. So memory follows the passes that are there.
+/// PNG specification, 8.2 (Adam7): the first pass is the picture at an eighth of its size, and each later pass doubles
+/// the columns or the rows in turns. So memory follows the passes in the file.
 bool read_passes(PngReader& png, std::vector<std::uint8_t>& pixels) {
   PngRows rows(png);
   const auto width = static_cast<png_uint_32>(png.size().width), height = static_cast<png_uint_32>(png.size().height);
@@ -165,7 +165,7 @@ bool read_rows(PngReader& png, std::vector<std::uint8_t>& pixels) {
   return true;
 }
 
-/// libpng's simplified interface for writing; what it holds lives as long as this.
+/// libpng's simplified interface for writing; its resources live as long as this object.
 class PngWriter {
  public:
   explicit PngWriter(const Image& image) {

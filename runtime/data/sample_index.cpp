@@ -25,7 +25,7 @@ bool is_validation(std::int64_t block, double fraction) {
 
 std::int64_t tokens_needed(const SampleIndexOptions& options) {
   const double fraction = options.validation_fraction;
-  const std::int64_t full = options.sequence + 1;  // one more token than positions, for the last target
+  const std::int64_t full = options.sequence + 1;  // positions, and a token for the last target
   if (fraction == 0.0) return full;
   if (options.mode == SplitMode::interleaved) {
     auto blocks = static_cast<std::int64_t>(1.0 / fraction);
@@ -52,7 +52,7 @@ void SampleIndex::check(const SampleIndexOptions& options) {
 
 SampleIndex::SampleIndex(const SampleIndexOptions& options) : sequence_(options.sequence) {
   check(options);
-  // With a fraction below one token in all of them, the number needed may not even fit an integer.
+  // If the fraction of all tokens is less than a token, the number needed may not fit an integer.
   const double least = 1.0 / static_cast<double>(std::max<std::int64_t>(options.tokens, 1));
   const bool too_fine = options.validation_fraction > 0.0 && options.validation_fraction < least;
   const std::int64_t needed = too_fine ? 0 : tokens_needed(options);
@@ -95,7 +95,7 @@ void SampleIndex::lay_out_blocks(const SampleIndexOptions& options) {
 }
 
 void SampleIndex::add_run(Split split, std::int64_t begin, std::int64_t end) {
-  std::int64_t positions = end - begin - 1;  // the last token is a target only (SI-1, SI-3)
+  std::int64_t positions = end - begin - 1;  // the last token is a target only (IX-1, IX-3)
   if (positions <= 0) return;
   if (positions % sequence_ < shortest_sample) positions -= positions % sequence_;
   if (positions == 0) return;

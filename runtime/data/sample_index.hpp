@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens of a corpus form which sample of which split. Pure arithmetic over token counts.
+// The assignment of a corpus's tokens to samples and splits. Pure arithmetic over token counts: the layout depends on
+// (tokens, sequence, validation fraction, mode) only.
 //
-// SI-1: no token is read (as input or target) by samples of both splits.
-// SI-2: inside a split no position is the input of two samples.
-// SI-3: every sample has at least two and at most `sequence` positions, each with a target.
-// SI-4: the layout depends on (tokens, sequence, validation fraction, mode) only.
+// IX-1 (splits share no token): no token is read (as input or target) by samples of both splits.
+// IX-2 (each input once): inside a split no position is the input of two samples.
+// IX-3 (length): every sample has at least two and at most `sequence` positions, each with a target.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ struct SampleIndexOptions {
   SplitMode mode = SplitMode::tail;
 };
 
-/// Immutable: thread-safe. A sample with n positions at `begin` reads tokens [begin, begin + n) as inputs and
-/// [begin + 1, begin + n + 1) as targets. A run of tokens that belongs to one split is cut into windows of `sequence`
-/// positions; the last window of a run may be shorter, and is dropped when it has fewer than two positions.
-/// Interleaved blocks shrink to 8, 4 or 2 sequences in a corpus too small to hold four validation blocks otherwise.
+/// Immutable: thread-safe. A sample with n positions at `begin` reads tokens [begin, begin + n) as inputs and [begin +
+/// 1, begin + n + 1) as targets. A run of tokens that belongs to a split is divided into windows of `sequence`
+/// positions; the last window of a run may be shorter, and is dropped if it has fewer than two positions. Interleaved
+/// blocks shrink to 8, 4 or 2 sequences in a corpus too small to hold four validation blocks otherwise.
 class SampleIndex {
  public:
   struct Window {
@@ -41,8 +41,8 @@ class SampleIndex {
 
   /// Throws JobError naming the key when sequence or fraction are out of range, whatever the number of tokens.
   static void check(const SampleIndexOptions& options);
-  /// Throws JobError when the options are out of range, or when the tokens do not hold a full sample of each split
-  /// (of training alone when the fraction is 0); the message says how many tokens there are and how many are needed.
+  /// Throws JobError when the options are out of range, or when the tokens do not hold a full sample of each split (of
+  /// training alone when the fraction is 0); the message contains the number of tokens and the number needed.
   explicit SampleIndex(const SampleIndexOptions& options);
 
   [[nodiscard]] std::uint64_t samples(Split split) const;

@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-// Networks of one or two bits a half reach few of the permutations; six bits in all reach every order of small corpora.
+// Networks of 1 or 2 bits a half reach few of the permutations; six bits in all reach every order of small corpora.
 constexpr unsigned least_half_bits = 3;
 constexpr std::uint64_t rounds = 8;
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which a run visits the samples of a corpus: a fresh permutation every epoch, computed, not stored.
 //
-// SM-1: positions [e * samples, (e + 1) * samples) visit every sample exactly once, for every epoch e.
-// SM-2: at(position) depends on (seed, samples, position) only, on every platform: resuming is going on counting.
+// SM-1 (each epoch a permutation): positions [e * samples, (e + 1) * samples) visit every sample exactly once, for
+//       every epoch e.
+// SM-2 (stateless): at(position) depends on (seed, samples, position) only, on every platform: a resumed run continues
+//       at its position.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@ class Sampler {
  private:
   std::uint64_t seed_;
   std::uint64_t samples_;
-  unsigned half_bits_;  // bits of one half of the Feistel network
+  unsigned half_bits_;  // bits of each half of the Feistel network
 };
 
 }  // namespace maestro

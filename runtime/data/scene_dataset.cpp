@@ -34,7 +34,7 @@ bool holds(const fs::path& file, const std::string& content) {
   return stream && std::string(std::istreambuf_iterator<char>(stream), {}) == content;
 }
 
-/// Not flushed to the disk one by one: only the stamp says that they are there (SD-1).
+/// Writes a file without flushing it to the disk: only the stamp marks the files as complete (SD-1).
 void write_picture(const fs::path& file, const Image& image) {
   const std::string bytes = encode_png(image).value_or_throw();
   errno = 0;
@@ -49,7 +49,7 @@ Json turn(const char* from, std::string value) {
   return {{"from", from}, {"value", std::move(value)}};
 }
 
-/// One entry of the JSON file; writes its pictures on the way.
+/// Returns an entry of the JSON file; writes its pictures as well.
 Json entry_of(const fs::path& images, const std::string& id, const SceneSample& sample) {
   Json names = Json::array();
   std::string question;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A data set of scenes on disk, in the format that LlavaCorpus reads.
 //
-// SD-1: `scenes.json`, which says what the folder holds, is written last and removed first: where it is, the rest is
-//       whole. A folder without it, or with another one, is written anew.
+// SD-1 (complete or rewritten): `scenes.json`, which describes the folder's content, is written last and removed first:
+//       if it is there, the rest is complete. A folder without it, or with different options in it, is written anew.
 #pragma once
 
 #include <filesystem>
@@ -20,11 +20,11 @@ struct SceneDatasetOptions {
 struct SceneDataset {
   std::filesystem::path train;       ///< data.path
   std::filesystem::path validation;  ///< data.validation_path
-  bool written = false;              ///< false: the folder held just this already
+  bool written = false;              ///< false: the folder held this data set already
 };
 
-/// Makes `folder` hold train.json, validation.json, images/*.png and scenes.json. Equal options give equal files.
-/// Throws JobError that names what cannot be written.
+/// Writes to `folder` train.json, validation.json, images/*.png and scenes.json. Equal options result in equal files.
+/// Throws JobError that names the file that cannot be written.
 SceneDataset write_scene_dataset(const std::filesystem::path& folder, const SceneDatasetOptions& options);
 
 }  // namespace maestro

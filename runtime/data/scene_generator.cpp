@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::array<std::string_view, 4> places{"left", "right", "top", "bottom"};
 constexpr std::array<std::string_view, 5> number_words{"no", "one", "two", "three", "four"};
-/// One combination in so many is for validation.
+/// The share of combinations for validation is 1 in this number.
 constexpr std::uint64_t held_out = 5;
 
-/// Draws the parts of one sample.
+/// Draws the parts of a sample.
 class Drawing {
  public:
   Drawing(Split split, const SceneOptions& options, Random random)
@@ -26,7 +26,8 @@ class Drawing {
   std::string_view choose(const std::array<std::string_view, count>& words) {
     return words[choose(count)];
   }
-  /// Numbers below the bounds whose weighted sum belongs to this split; every value of each occurs in both splits.
+  /// Draws numbers below the bounds whose weighted sum belongs to this split; every value of each occurs in both
+  /// splits.
   template <std::size_t count>
   std::array<std::size_t, count> combination(const std::array<std::size_t, count>& bounds) {
     std::array<std::size_t, count> values{};
@@ -35,7 +36,7 @@ class Drawing {
     } while (is_held_out(values) != (split_ == Split::validation));
     return values;
   }
-  /// An object a little off the place given.
+  /// Draws an object a little off the given place.
   SceneObject object(std::size_t figure, std::size_t colour, double x, double y, double radius) {
     const double most = options_.jitter / static_cast<double>(options_.image_size);
     const double across = (2.0 * random_.uniform() - 1.0) * most;
@@ -81,9 +82,8 @@ std::string counted(std::size_t count, std::size_t colour, std::size_t shape) {
   return std::string(number_words[count]) + " " + named(colour, shape) + std::string(ending);
 }
 
-/// Questions about one picture are of one length, so that answers start at one position: a small model without
-/// relative positions learns them several times sooner. Asks for the caption, one time in two, else the other question
-/// given.
+/// Sets the caption question half of the time, else the given question. Questions about a picture have equal length, so
+/// that answers start at the same position: a small model without relative positions learns them several times sooner.
 void ask(Drawing& draw, SceneSample& sample, std::string question, std::string answer) {
   constexpr std::array<std::string_view, 2> captions{"What is shown?", "Describe this."};
   const bool caption = draw.choose(2) == 0;
@@ -91,8 +91,9 @@ void ask(Drawing& draw, SceneSample& sample, std::string question, std::string a
   sample.answer = caption ? sample.caption : std::move(answer);
 }
 
-/// To the left or right of a place, by one of four offsets. It is part of the combination, so that validation holds out
-/// no colour of a digit and no place of a figure altogether: a model would learn from training that they never meet.
+/// Returns one of four offsets to the left or right of a place. It is part of the combination, so that validation
+/// withholds no colour of a digit and no place of a figure altogether: from training a model would learn that they
+/// never occur together.
 double shift(std::size_t offset) {
   return (static_cast<double>(offset) - 1.5) / 24.0;
 }
@@ -170,7 +171,7 @@ SceneSample two_pictures(Drawing& draw) {
   return out;
 }
 
-/// `words` with each `#` replaced by the next of `parts`.
+/// Returns `words` with each `#` replaced by the next of `parts`.
 std::string filled(std::string_view words, std::initializer_list<std::string_view> parts) {
   std::string out;
   auto part = parts.begin();

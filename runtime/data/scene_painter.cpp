@@ -31,8 +31,8 @@ bool in_digit(std::size_t digit, double u, double v) {
   return (digits[digit][static_cast<std::size_t>(row)] >> (4 - column) & 1) != 0;
 }
 
-/// Shapes differ in how much they cover, not in their edges alone. Whether the figure, filling [-1, 1] x [-1, 1] with v
-/// downwards, covers the point.
+/// Returns whether the figure, filling [-1, 1] x [-1, 1] with v downwards, covers the point. Shapes differ in their
+/// area, not in their edges alone.
 bool covers(std::size_t figure, double u, double v) {
   if (std::abs(u) > 1.0 || std::abs(v) > 1.0) return false;
   switch (figure) {
@@ -49,7 +49,7 @@ bool covers(std::size_t figure, double u, double v) {
   }
 }
 
-/// Share of the pixel that the object covers.
+/// Returns the share of the pixel that the object covers.
 double coverage(const SceneObject& object, double left, double top, double pixel) {
   int hits = 0;
   for (int row = 0; row < rays; ++row) {
@@ -62,7 +62,7 @@ double coverage(const SceneObject& object, double left, double top, double pixel
   return static_cast<double>(hits) / (rays * rays);
 }
 
-/// The pixels from `centre - radius` to `centre + radius`, first and one beyond the last.
+/// Returns the half-open range of pixels from `centre - radius` to `centre + radius`.
 std::pair<std::int64_t, std::int64_t> pixels_between(double centre, double radius, std::int64_t side) {
   const auto scale = static_cast<double>(side);
   return {std::clamp<std::int64_t>(std::llround(std::floor((centre - radius) * scale)), 0, side),

@@ -16,8 +16,8 @@ struct SceneColour {
   std::array<std::uint8_t, 3> rgb;
 };
 
-/// Of one brightness (their channels sum to 500, those of the gray ground to 288): the sum shows the figure whatever
-/// its colour, which a model that sees few pictures finds sooner.
+/// Of equal brightness (their channels sum to 500, those of the gray ground to 288): the sum shows the figure whatever
+/// its colour, which a model learns sooner from few pictures.
 inline constexpr std::array<SceneColour, 6> scene_colours{{{"red", {255, 122, 123}},
                                                            {"green", {123, 255, 122}},
                                                            {"blue", {122, 123, 255}},
@@ -38,7 +38,7 @@ struct SceneObject {
   double radius = 0.2;  ///< half the side of the square around it
 };
 
-/// A square picture of `side` pixels, later objects above earlier ones, with smooth edges. Pure; any thread.
+/// Returns a square picture of `side` pixels, later objects above earlier objects, with smooth edges. Pure; any thread.
 [[nodiscard]] Image paint_scene(std::span<const SceneObject> objects, std::int64_t side);
 
 }  // namespace maestro

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learnable text out of nothing: next = (5 * current + 7 + r) mod vocabulary, r uniform in 0..3. The best possible loss
-// is ln 4 = 1.386 nats a token (for vocabularies of at least 4).
+// Learnable synthetic text: next = (5 * current + 7 + r) mod vocabulary, r uniform in 0..3. The best possible loss is
+// ln 4 = 1.386 nats a token (for vocabularies of at least 4).
 #pragma once
 
 #include "runtime/data/corpus.hpp"

@@ -58,7 +58,7 @@ bool SyntheticImageCorpus::has_picture(Split split, SampleId sample) const {
   const std::uint64_t first = sample.value() / group * group;
   const std::uint64_t seed = mix64(options_.text.seed, choice_stream + static_cast<std::uint64_t>(split));
   const std::uint64_t own = mix64(seed, sample.value());
-  std::uint64_t ahead = 0;  // of its eight, those that come first in a shuffled order
+  std::uint64_t ahead = 0;  // samples of its group before it in a shuffled order
   for (std::uint64_t other = first; other < first + group; ++other) {
     if (mix64(seed, other) < own) ++ahead;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of SyntheticCorpus, with a picture of noise in front of some samples: a corpus to measure with.
+// The text of SyntheticCorpus, with a picture of noise in front of some samples: a corpus for measurements.
 //
-// SY-1: of any eight samples 8k .. 8k + 7 as many have a picture as `image_share` says; where 8 x image_share is no
-//       whole number, as near to it as that allows, and exactly over many such eights.
+// SY-1 (even share): of any eight samples 8k .. 8k + 7, 8 x image_share have a picture; if that is not a whole number,
+//       the nearest below or above, and exactly the share over many such groups.
 #pragma once
 
 #include "runtime/data/corpus.hpp"

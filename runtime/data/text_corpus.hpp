@@ -11,10 +11,10 @@
 
 namespace maestro {
 
-/// Which files of a folder count as text: see read_text_files. A single file keeps its last `validation_fraction` for
-/// validation. The tail of a folder is unlike its head (`tests/` comes after `src/`), so there every k-th block of 16
+/// read_text_files decides which files of a folder count as text. A single file keeps its last `validation_fraction`
+/// for validation. The tail of a folder is unlike its head (`tests/` is after `src/`), so there every k-th block of 16
 /// sequences is validation instead. See SampleIndex for the exact layout and its invariants: no token is read by both
-/// splits, and the last sample of a stretch may be shorter than `sequence`.
+/// splits, and the last sample of a run may be shorter than `sequence`.
 class TextCorpus final : public Corpus {
  public:
   /// Uses path, max_file_mb, tokenizer, sequence and validation_fraction. Throws JobError; see read_text_files and
@@ -28,7 +28,7 @@ class TextCorpus final : public Corpus {
   [[nodiscard]] std::int64_t max_length() const override { return config_.sequence; }
   [[nodiscard]] std::int64_t vocabulary() const override { return tokenizer_->vocabulary(); }
   [[nodiscard]] std::string describe() const override;
-  /// The content is that of all tokens.
+  /// The content covers all tokens.
   [[nodiscard]] DataFingerprint fingerprint() const override;
   [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
   [[nodiscard]] std::uint64_t tokens() const { return tokens_.size(); }

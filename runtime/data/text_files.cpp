@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t named = 3;  // of each kind that is left out
+constexpr std::size_t named = 3;  // of each kind that is skipped
 
 std::string ending_of(const fs::path& path) {
   std::string ending = path.extension().string();
@@ -35,7 +35,7 @@ std::string number(double value) {
   return out.str();
 }
 
-/// Offset of the first byte that no text has (NUL, or not UTF-8); text.size() when all is well.
+/// Returns the offset of the first byte that is not text (NUL, or not UTF-8); text.size() if there is none.
 std::size_t text_prefix(std::string_view text) {
   return std::min(valid_utf8_prefix(text), std::min(text.find('\0'), text.size()));
 }
@@ -69,7 +69,7 @@ struct Candidate {
   fs::path path;
 };
 
-/// Every regular file, sorted; folders that cannot be entered count as unreadable.
+/// Returns every regular file, sorted; folders that cannot be entered count as unreadable.
 std::vector<Candidate> files_below(const fs::path& root, TextFilesFound& found) {
   std::vector<Candidate> files;
   std::vector<fs::path> folders{root};
@@ -163,7 +163,7 @@ TextFilesFound read_single(const fs::path& path, const std::function<void(std::s
   return found;
 }
 
-/// The deepest part of a missing path that does exist: where the person went astray.
+/// Returns the deepest part of a missing path that exists, to show where the path is wrong.
 std::string nearest_existing(fs::path path) {
   std::error_code failure;
   while (path.has_relative_path() && !fs::exists(path, failure)) path = path.parent_path();
@@ -202,7 +202,7 @@ TextFilesFound read_text_files(const fs::path& path, double max_file_mb,
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (!fs::exists(status)) {
-    throw JobError("[data] path: " + printable(path.string()) + " does not exist; what does is " +
+    throw JobError("[data] path: " + printable(path.string()) + " does not exist; the part that exists is " +
                        printable(nearest_existing(path)),
                    ErrorCode::not_found);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text behind a path: one file, or the text files of a folder in an order that does not depend on the machine.
+// The text at a path: a single file, or the text files of a folder in an order that does not depend on the machine.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// Files or folders of one kind that a folder's reading left out.
+/// Files or folders of a kind that were skipped in a folder.
 struct LeftOut {
   std::uint64_t count = 0;
   std::vector<std::string> first;  ///< paths of the first three, relative to the folder
@@ -20,7 +20,7 @@ struct LeftOut {
   [[nodiscard]] std::string text(const std::string& what) const;
 };
 
-/// What a folder held and what was left out of it.
+/// The content of a folder: files read and files skipped.
 struct TextFilesFound {
   bool folder = false;
   double max_file_mb = 0;   ///< the limit that was applied
@@ -31,21 +31,21 @@ struct TextFilesFound {
   LeftOut data;             ///< records, not prose: see is_data_file
   LeftOut unreadable;       ///< the system refused
   LeftOut folders;          ///< hidden, or by a name of built files
-  /// All of these, one after another.
+  /// Returns the texts of all kinds of skipped files.
   [[nodiscard]] std::string left_out() const;
 };
 
-/// By its ending (.jsonl, .ndjson, .csv, .tsv, .parquet, in any case): a file of records whose text would be trained on
-/// with its keys and separators.
+/// Returns whether the ending (.jsonl, .ndjson, .csv, .tsv, .parquet, in any case) is that of a file of records, whose
+/// text would be trained on with its keys and separators.
 [[nodiscard]] bool is_data_file(const std::filesystem::path& path);
 
 /// Calls `sink` with the text of every file, in order of path (bytewise, relative to the folder).
 ///
 /// A folder is read recursively without hidden folders, `build*`, `runs` and `CMakeFiles`, and without following links
 /// to folders; in it data files, files with NUL bytes or invalid UTF-8, files over `max_file_mb` (10^6 bytes) and empty
-/// files are left out. JSON is read there: sources hold it. A single file may have any size, but is no data file and no
-/// .json. Throws JobError: a missing path, a single file that is empty, binary, unreadable or refused by its ending, a
-/// folder without any text.
+/// files are skipped. JSON is read there: source trees contain it. A single file may have any size, but is no data file
+/// and no .json. Throws JobError: a missing path, a single file that is empty, binary, unreadable or refused by its
+/// ending, a folder without any text.
 TextFilesFound read_text_files(const std::filesystem::path& path, double max_file_mb,
                                const std::function<void(std::string_view)>& sink);
 

@@ -12,7 +12,7 @@
 
 namespace maestro {
 
-/// One, two or four bytes a token. Reading is thread-safe once nobody appends.
+/// 1, 2 or 4 bytes a token. Reading is thread-safe while no thread appends.
 class TokenStore {
  public:
   explicit TokenStore(std::int64_t vocabulary) {

@@ -37,7 +37,7 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) const {
 
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {
   if (name == "bytes") return std::make_unique<ByteTokenizer>();
-  throw JobError("[data] tokenizer = \"" + std::string(name) + "\" is unknown; the nearest valid one is \"bytes\"");
+  throw JobError("[data] tokenizer = \"" + std::string(name) + "\" is unknown; the nearest valid name is \"bytes\"");
 }
 
 }  // namespace maestro

@@ -21,17 +21,17 @@ class Tokenizer {
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Ids are in [0, vocabulary()).
   [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
-  /// Hands the tokens of `text` to `sink`, in order and in pieces of any size, so that a large text needs no second
+  /// Passes the tokens of `text` to `sink`, in order and in pieces of any size, so that a large text needs no second
   /// copy four times its size.
   virtual void encode(std::string_view text, const Sink& sink) const = 0;
-  /// Inverse of encode, for display: always valid UTF-8; what has no text (a cut character, an id outside the
-  /// vocabulary) shows as U+FFFD.
+  /// Returns the text of tokens, for display: always valid UTF-8; tokens without text (a truncated character, an id
+  /// outside the vocabulary) become U+FFFD.
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
 
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
 };
 
-/// One token a byte: id = value of the byte, vocabulary 256. encode then decode is the identity on valid UTF-8.
+/// A token for each byte: id = value of the byte, vocabulary 256. encode then decode is the identity on valid UTF-8.
 class ByteTokenizer final : public Tokenizer {
  public:
   using Tokenizer::encode;
@@ -41,7 +41,7 @@ class ByteTokenizer final : public Tokenizer {
   [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens) const override;
 };
 
-/// The tokenizer called `name` in [data]; throws JobError naming the valid ones.
+/// Returns the tokenizer called `name` in [data]; throws JobError naming the valid names.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name);
 
 }  // namespace maestro

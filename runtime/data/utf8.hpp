@@ -8,10 +8,10 @@
 
 namespace maestro {
 
-/// Bytes of the longest valid prefix; equal to text.size() when all of it is UTF-8.
+/// Returns the bytes of the longest valid prefix; equal to text.size() when all of it is UTF-8.
 [[nodiscard]] std::size_t valid_utf8_prefix(std::string_view text);
 
-/// `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD.
+/// Returns `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD.
 [[nodiscard]] std::string repaired_utf8(std::string_view text);
 
 }  // namespace maestro

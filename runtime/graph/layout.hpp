@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one replica of a section is spread over devices ("ranks"), and which part of a port's tensor each rank holds.
-// Pure.
+// Layout of a section replica over devices ("ranks"), and the part of a port's tensor that each rank holds. Pure.
 //
 // A micro-batch of M rows lies over `context` x `tensor` ranks, rank = context index * tensor + tensor index:
 //   context  the rows are cut into equal consecutive parts; attention exchanges rows for heads (DeepSpeed Ulysses,
-//            Jacobs et al. 2023), so its work is even whatever the mask
+//            Jacobs et al. 2023), so its work is even for every mask
 //   tensor   matrices are cut by columns, rows, heads and vocabulary (Megatron, Shoeybi et al. 2019); between them the
 //            rows of a context part are cut once more (sequence parallelism, Korthikanti et al. 2022)
 // Pipeline stages are sections of the graph of their own.
@@ -12,22 +11,11 @@
 
 #include <cstdint>
 
+#include "runtime/core/range.hpp"
+
 namespace maestro {
 
-struct RowRange {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  [[nodiscard]] std::int64_t end() const { return first + count; }
-  friend bool operator==(const RowRange&, const RowRange&) = default;
-};
-
-/// Part `index` of `parts` of `rows` rows; parts differ by one row at most and may be empty.
-[[nodiscard]] constexpr RowRange row_part(std::int64_t rows, std::int64_t parts, std::int64_t index) {
-  const std::int64_t first = rows * index / parts;
-  return {first, rows * (index + 1) / parts - first};
-}
-
-/// What a rank holds of a port's (M, columns) tensor.
+/// The part of a port's (M, columns) tensor that a rank holds.
 enum class Sharding : std::uint8_t {
   replicated,    ///< all of it, on every rank
   context_rows,  ///< the rows of its context part, the same on its tensor ranks
@@ -41,7 +29,7 @@ struct Layout {
   [[nodiscard]] constexpr std::int64_t ranks() const { return tensor * context; }
   [[nodiscard]] constexpr std::int64_t tensor_of(std::int64_t rank) const { return rank % tensor; }
   [[nodiscard]] constexpr std::int64_t context_of(std::int64_t rank) const { return rank / tensor; }
-  /// The rows of a micro-batch of `rows` rows that `rank` holds under `spread`.
+  /// Returns the rows of a micro-batch of `rows` rows that `rank` holds under `spread`.
   [[nodiscard]] constexpr RowRange rows(Sharding spread, std::int64_t rows, std::int64_t rank) const {
     if (spread == Sharding::replicated) return {0, rows};
     const RowRange part = row_part(rows, context, context_of(rank));
@@ -49,7 +37,7 @@ struct Layout {
     const RowRange own = row_part(part.count, tensor, tensor_of(rank));
     return {part.first + own.first, own.count};
   }
-  /// The columns of a tensor of `columns` columns that `rank` holds under `spread`.
+  /// Returns the columns of a tensor of `columns` columns that `rank` holds under `spread`.
   [[nodiscard]] constexpr RowRange columns(Sharding spread, std::int64_t columns, std::int64_t rank) const {
     return spread == Sharding::vocabulary ? row_part(columns, tensor, tensor_of(rank)) : RowRange{0, columns};
   }

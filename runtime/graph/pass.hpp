@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a micro-batch is run for.
+// The purpose of a micro-batch's run.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ void check_device(const GraphNode& node, const std::string& device, const Placem
   }
   const std::int64_t there = cuda ? request.cuda.of_host : request.cores;
   const std::int64_t number = number_of(device, kind);
-  if (number < 0) throw JobError(where + " is no device; use " + range_text(kind, there));
+  if (number < 0) throw JobError(where + " is not a device; use " + range_text(kind, there));
   if (number < there) return;
   const std::string what = cuda ? "CUDA device" : "device";
   throw JobError(where +
@@ -55,7 +55,7 @@ void check_device(const GraphNode& node, const std::string& device, const Placem
                  ErrorCode::unavailable);
 }
 
-/// The machines of a job, while sections are placed on them one after the other.
+/// The machines of a job, while sections are placed on them in order.
 class Hosts {
  public:
   explicit Hosts(const PlacementRequest& request) : request_(request) {
@@ -84,7 +84,7 @@ class Hosts {
 
 /// Throws JobError with the nearest layout that fits.
 void refuse(const GraphNode& node, const Hosts& hosts) {
-  const std::string remedy = "; or lay more devices over them with --cpu-devices ";
+  const std::string remedy = "; or oversubscribe the cores with --cpu-devices ";
   if (node.layout.ranks() == 1) {
     throw JobError(node.name + ".replicas = " + std::to_string(node.replicas) + ": " + hosts.devices_text() +
                        "; use at most " + std::to_string(hosts.devices()) + remedy + std::to_string(node.replicas),
@@ -108,7 +108,7 @@ void check_named(const GraphNode& node, const std::vector<std::string>& devices,
   for (const std::string& device : devices) check_device(node, device, request);
 }
 
-/// Places the replicas of sections, one section after the other.
+/// Places the replicas of sections, section by section.
 class Placer {
  public:
   Placer(const PlacementRequest& request, std::int64_t first_rank)
@@ -136,7 +136,7 @@ class Placer {
   }
 
  private:
-  /// In turn, leaving out those whose host has no devices left for this section.
+  /// Returns the next process in turn, skipping processes whose host has no devices left for this section.
   std::int64_t next_process(const GraphNode& node, bool emulated, std::map<std::uint32_t, std::int64_t>& taken) {
     const std::int64_t ranks = request_.processes - first_rank_;
     if (ranks <= 0) return 0;
@@ -174,7 +174,7 @@ class Placer {
   Hosts hosts_;
   std::int64_t first_rank_;
   std::int64_t next_rank_ = 0;
-  std::int64_t per_host_ = 1;  // devices that the section at hand may take of one
+  std::int64_t per_host_ = 1;  // devices of a host that the section at hand may take
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which process and which device runs each section replica. Pure.
+// Assignment of section replicas to processes and devices. Pure.
 //
-// PL-1: the ranks of all replicas of one section are on distinct devices.
-// PL-2: rank 0 always hosts sources; with enough processes it hosts nothing else.
-// PL-3: the ranks of a replica are on the devices of one host, that of its process.
+// PL-1 (distinct devices): the ranks of all replicas of a section are on distinct devices.
+// PL-2 (sources on rank 0): rank 0 always hosts sources; with enough processes it hosts nothing else.
+// PL-3 (one host per replica): the ranks of a replica are on devices of a single host, that of its process.
 #pragma once
 
 #include <string>
@@ -20,21 +20,21 @@ struct ReplicaPlacement {
   ReplicaIndex replica;
   ProcessId rank;
   std::vector<std::string> devices;  ///< by rank: "cpu:K", "cuda:K", "emulated:section/replica" or, of a source, "host"
-  std::uint32_t host = 0;            ///< of the process: devices of two hosts may have one name
+  std::uint32_t host = 0;            ///< of the process: devices of two hosts may have the same name
 };
 
-/// A GPU of a process, "cuda:K".
+/// Returns whether the device is a GPU of a process, "cuda:K".
 [[nodiscard]] inline bool is_cuda_device(std::string_view device) {
   return device.starts_with("cuda:");
 }
 
-/// Null when there is none.
+/// Returns null if there is none.
 [[nodiscard]] const ReplicaPlacement* find_place(const std::vector<ReplicaPlacement>& places, SectionId section,
                                                  ReplicaIndex replica);
-/// Some rank of the section works on a GPU.
+/// Returns whether some rank of the section runs on a GPU.
 [[nodiscard]] bool touches_cuda(const std::vector<ReplicaPlacement>& places, SectionId section);
 
-/// What "cuda:K" may name in a job.
+/// The devices that "cuda:K" may name in a job.
 struct CudaDevices {
   std::int64_t of_host = 0;                                ///< on each host
   std::string missing = "this build has no CUDA backend";  ///< why there are none
@@ -43,27 +43,27 @@ struct CudaDevices {
 struct PlacementRequest {
   std::int64_t processes = 1;
   std::int64_t cores = 1;            ///< devices of each host
-  CudaDevices cuda;                  ///< for sections that name theirs; places are chosen among cores only
-  std::vector<std::uint32_t> hosts;  ///< by process: its host, counted from 0; empty: all on one
+  CudaDevices cuda;                  ///< for sections that name theirs; others are placed on cores only
+  std::vector<std::uint32_t> hosts;  ///< by process: its host, counted from 0; empty: all on the same
   std::vector<std::vector<std::string>>
-      devices;  ///< per section: replica by replica, by rank; empty: automatic; {"emulated"}: one for each replica
+      devices;  ///< per section: replica by replica, by rank; empty: automatic; {"emulated"}: a device for each replica
 };
 
-/// What a section asks of the devices.
+/// The devices that a section needs.
 struct Degrees {
   std::int64_t replicas = 1;
   std::int64_t pipeline = 1;
   Layout layout;
   [[nodiscard]] std::int64_t devices() const { return replicas * pipeline * layout.ranks(); }
 };
-/// The most of `wanted` that so many devices hold. Tensor and context degrees become divisors of those wanted: what
-/// cuts a model in 8 cuts it in 4, but perhaps not in 7.
+/// Returns the largest layout below `wanted` that fits so many devices. Tensor and context degrees become divisors of
+/// the wanted degrees: a model that can be sharded by 8 can be sharded by 4, but perhaps not by 7.
 [[nodiscard]] Degrees nearest_fit(const Degrees& wanted, std::int64_t devices);
 /// "replicas x pipeline x context x tensor = 2 x 1 x 1 x 4"
 [[nodiscard]] std::string text_of(const Degrees& degrees);
 
-/// All replicas in order of section and replica. Throws JobError: an unknown device name, a core or a CUDA
-/// device that is not there, two ranks of one section on one device, more of them than devices.
+/// Returns all replicas in order of section and replica. Throws JobError: an unknown device name, a missing core or
+/// CUDA device, two ranks of a section on the same device, more ranks than devices.
 std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRequest& request);
 
 }  // namespace maestro

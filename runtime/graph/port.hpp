@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// What the rows of a port count.
+/// The unit that the rows of a port count.
 enum class Axis : std::uint8_t {
   tokens,  ///< positions of the decoder's sequence, image positions among them
   patches  ///< pieces of the sample's images, image after image, row by row
@@ -23,10 +23,10 @@ struct Port {
   DType dtype = DType::f32;
   std::int64_t columns = 1;
   bool differentiable = false;  ///< a gradient of the same shape may travel the other way
-  bool optional = false;        ///< an input that may stay unconnected, or bring no rows for some samples
+  bool optional = false;        ///< an input that may be unconnected, or have no rows for some samples
   Axis axis = Axis::tokens;
-  /// Which part each rank of a replica has. A gradient is spread as its value, and complete where it is: ranks that
-  /// hold the same rows hold the same gradient.
+  /// The part that each rank of a replica holds. A gradient is sharded as its value and complete on each rank: ranks
+  /// that hold the same rows hold the same gradient.
   Sharding spread = Sharding::context_rows;
 };
 

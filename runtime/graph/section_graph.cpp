@@ -72,7 +72,7 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   const auto cut_alike = [&] { return out.spread == in.spread && producer.layout.tensor == consumer.layout.tensor; };
   if (by_vocabulary && std::max(producer.layout.tensor, consumer.layout.tensor) > 1 && !cut_alike()) {
     throw JobError(port_text(producer, out) + " and " + port_text(consumer, in) +
-                   " are cut by vocabulary, which needs one degree on both sides: " + producer.name +
+                   " are sharded by vocabulary, which needs equal tensor degrees on both sides: " + producer.name +
                    ".tensor = " + std::to_string(producer.layout.tensor) + ", " + consumer.name + ".tensor = " +
                    std::to_string(consumer.layout.tensor) + "; make them equal, or choose another boundary");
   }
@@ -108,7 +108,7 @@ void SectionGraph::validate() const {
     }
   }
   for (const GraphEdge& edge : edges_) {
-    // Samples without patches have tokens all the same, and would wait for rows that nobody makes.
+    // Samples without patches have tokens all the same, and would wait for rows that no section produces.
     const GraphNode& from = node(edge.from);
     const bool needs_patches = std::ranges::any_of(
         from.ports.inputs, [](const Port& port) { return !port.optional && port.axis == Axis::patches; });
@@ -127,7 +127,7 @@ void SectionGraph::validate() const {
 }
 
 std::vector<SectionId> SectionGraph::topological() const {
-  // Kahn's algorithm; what lies on a cycle is left out.
+  // Kahn's algorithm; sections on a cycle are left out.
   std::vector<std::size_t> waiting(nodes_.size());
   for (const GraphEdge& edge : edges_) ++waiting[edge.to.value()];
   std::vector<SectionId> order;

@@ -2,9 +2,9 @@
 // The section graph: nodes with ports, edges between ports. Plain data plus the checks that must pass before anything
 // starts. Pure; not thread-safe while it is built, freely shared afterwards.
 //
-// SG-1: after validate() every required input is connected once, edges join ports of one dtype and width, and the
-//       graph has no cycle.
-// SG-2: ids are dense indices in order of addition, the same in every process of a job.
+// SG-1 (valid graph): after validate() every required input is connected once, edges join ports of equal dtype and
+//       width, and the graph has no cycle.
+// SG-2 (dense ids): ids are dense indices in order of addition, the same in every process of a job.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum class Mode : std::uint8_t { source, forward_only, forward_backward };
 
 struct GraphNode {
   std::string name;
-  std::string section;     ///< of which this node is a stage; empty: the node is a section of its own
+  std::string section;     ///< the section that this node is a stage of; empty: the node itself is the section
   std::int64_t stage = 0;  ///< of `stages` pipeline stages
   std::int64_t stages = 1;
   Mode mode = Mode::forward_backward;
@@ -31,16 +31,17 @@ struct GraphNode {
   std::int64_t replicas = 1;
   Layout layout;                      ///< of each replica
   std::int64_t micro_batch = 1;       ///< samples at most
-  std::int64_t micro_batch_rows = 0;  ///< rows on the section's axis at most, unless one sample has more; 0: no bound
+  std::int64_t micro_batch_rows = 0;  ///< rows on the section's axis at most, unless a sample has more; 0: no bound
   std::int64_t max_in_flight = 1;     ///< micro-batches between forward and backward, per replica
 
-  /// Its name in the job file.
+  /// Returns its name in the job file.
   [[nodiscard]] const std::string& section_name() const { return section.empty() ? name : section; }
-  /// Has an optimizer.
+  /// Returns whether it has an optimizer.
   [[nodiscard]] bool trained() const { return mode == Mode::forward_backward && !frozen; }
-  /// Of its required inputs; a source and a section without inputs count tokens.
+  /// Returns the axis of its required inputs; a source and a section without inputs count tokens.
   [[nodiscard]] Axis axis() const;
-  /// Micro-batches follow those of the consumer, filled up to the limits (MC-4), instead of counting samples.
+  /// Returns whether micro-batches follow those of the consumer, filled up to the limits (MC-4), instead of counting
+  /// samples.
   [[nodiscard]] bool follows_consumer() const { return micro_batch_rows > 0 || axis() == Axis::patches; }
 };
 
@@ -74,14 +75,15 @@ class SectionGraph {
   [[nodiscard]] const GraphNode& node(SectionId id) const { return nodes_[id.value()]; }
   [[nodiscard]] const GraphEdge& edge(EdgeId id) const { return edges_[id.value()]; }
   [[nodiscard]] std::optional<SectionId> find(std::string_view name) const;
-  /// The nodes of a section: its stages in order, or itself.
+  /// Returns the nodes of a section: its stages in order, or itself.
   [[nodiscard]] std::vector<SectionId> stages_of(std::string_view section_name) const;
-  /// Edges into or out of a section, in order of addition.
+  /// Return the edges into or out of a section, in order of addition.
   [[nodiscard]] std::vector<EdgeId> inputs(SectionId id) const;
   [[nodiscard]] std::vector<EdgeId> outputs(SectionId id) const;
-  /// True when a trained section's gradient comes back over an edge, so that backward runs apart from forward.
+  /// Returns true if a trained section's gradient returns over an edge, so that its backward pass runs apart from the
+  /// forward pass.
   [[nodiscard]] bool awaits_gradient(SectionId id) const;
-  /// Sections before their consumers; the graph has no cycle.
+  /// Returns sections before their consumers; the graph has no cycle.
   [[nodiscard]] std::vector<SectionId> topological() const;
 
  private:

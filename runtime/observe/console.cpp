@@ -14,7 +14,7 @@ namespace maestro {
 namespace {
 
 constexpr std::size_t usual_columns = 80;
-constexpr std::size_t longest_line = 2000;  // bytes of a warning or an error: CO-4
+constexpr std::size_t longest_line = 2000;  // bytes of a warning or an error: TE-4
 constexpr std::string_view entry_start = "\n  ";
 // Carriage return, and erase to the end of the line (ECMA-48 EL).
 constexpr std::string_view erase_line = "\r\x1b[K";
@@ -30,7 +30,7 @@ bool is_live_terminal() {
   return ::isatty(STDERR_FILENO) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
 }
 
-/// CO-4.
+/// Makes a message printable and bounded (TE-4).
 std::string as_lines(std::string_view text) {
   std::string lines;
   for (;;) {
@@ -42,7 +42,8 @@ std::string as_lines(std::string_view text) {
   }
 }
 
-/// In one piece: a line that a kill or another process's line may cut in two would be taken for part of the next one.
+/// Writes the text in a single call: a line cut in two by a kill or by another process's output would be read as part
+/// of the next line.
 void write(std::ostream& stream, const std::string& text) {
   stream << text << std::flush;
 }
@@ -107,7 +108,7 @@ void Console::show() {
 void Console::draw() {
   if (!streams_.live || line_.empty()) return;
   const std::size_t columns = streams_.columns ? streams_.columns() : usual_columns;
-  // One column stays free: many terminals break the line on writing the last one.
+  // The last column stays free: many terminals break the line after it is written.
   const auto visible = truncated(line_, columns > 0 ? columns - 1 : 0);
   write(streams_.err, std::string(erase_line).append(visible));
   shown_ = true;

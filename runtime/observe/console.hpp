@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one owner of a process's terminal output: a live progress line, and messages that never cut into it.
+// Owner of a process's terminal output: a live progress line, and messages that never cut into it.
 //
-// CO-1: a message starts on a line of its own and leaves the live line, if any, redrawn below it.
-// CO-2: the first and the last progress are always shown.
-// CO-3: after `finish`, and after destruction, the cursor stands at the start of an empty line.
-// CO-4: an error or a warning is one line of printable text and of bounded length, whatever the values in it hold. Only
-//       entries of a list, each behind a line break and two spaces, have lines of their own.
+// TE-1 (own line): a message starts on a line of its own and leaves the live line, if any, redrawn below it.
+// TE-2 (ends shown): the first and the last progress are always shown.
+// TE-3 (empty line at the end): after `finish`, and after destruction, the cursor is at the start of an empty line.
+// TE-4 (printable and bounded): an error or a warning is one line of printable text and of bounded length, whatever
+//       values it contains. Only entries of a list, each after a line break and two spaces, have lines of their own.
 #pragma once
 
 #include <chrono>
@@ -20,19 +20,19 @@
 
 namespace maestro {
 
-/// Where output goes. The streams outlive the console.
+/// The streams of output. They outlive the console.
 struct ConsoleStreams {
   std::ostream& out;  ///< notes
   std::ostream& err;  ///< progress, warnings, errors
-  bool live = false;  ///< `err` is a terminal that understands carriage returns: one line, redrawn in place
-  std::function<std::size_t()> columns;  ///< width of that terminal; asked at every redraw, 80 when absent
+  bool live = false;  ///< `err` is a terminal that understands carriage returns: a line redrawn in place
+  std::function<std::size_t()> columns;  ///< width of that terminal; called at every redraw, 80 if absent
 };
-/// Standard output and error of this process; live when standard error is a terminal.
+/// Returns standard output and error of this process; live if standard error is a terminal.
 [[nodiscard]] ConsoleStreams standard_streams();
 
 struct ConsolePace {
   std::chrono::milliseconds live{100};    ///< at least this long between two redraws
-  std::chrono::milliseconds plain{5000};  ///< and between two lines where there is no live line
+  std::chrono::milliseconds plain{5000};  ///< and between two lines if there is no live line
 };
 
 /// Thread-safe.
@@ -56,11 +56,11 @@ class Console {
   void draw();
   void erase();
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   ConsoleStreams streams_;
   ConsolePace pace_;
   std::string line_;                // the latest progress; empty: none since the last finish
-  bool shown_ = false;              // whether line_ is what the user last saw
+  bool shown_ = false;              // whether line_ is on the screen
   std::optional<SteadyTime> last_;  // when progress was last shown
 };
 

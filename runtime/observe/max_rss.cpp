@@ -13,7 +13,7 @@ namespace {
 constexpr double bytes_per_kib = 1024.0;
 constexpr double bytes_per_mb = 1e6;
 
-/// "VmHWM:  1234 kB"; 0 where the kernel does not tell.
+/// Parses "VmHWM:  1234 kB"; 0 if the kernel does not report it.
 double high_water_kib() {
   std::ifstream status("/proc/self/status");
   std::string word;
@@ -28,7 +28,7 @@ double high_water_kib() {
 }  // namespace
 
 double max_rss_mb() {
-  // Preferred over getrusage, whose maximum survives exec: it would count the launcher's memory as ours.
+  // Preferred over getrusage, whose maximum survives exec: it would count the launcher's memory as this process's.
   double kib = high_water_kib();
   if (kib <= 0) {
     rusage usage{};

@@ -4,7 +4,7 @@
 
 namespace maestro {
 
-/// Largest resident set this process has had, in MB (10^6 bytes). Any thread.
+/// Returns the largest resident set of this process so far, in MB (10^6 bytes). Any thread.
 [[nodiscard]] double max_rss_mb();
 
 }  // namespace maestro

@@ -24,7 +24,7 @@ auto find_family(std::vector<Family>& families, std::string_view name) {
   return std::find_if(families.begin(), families.end(), [&](const auto& family) { return family.name == name; });
 }
 
-/// Index of the family `name` in `mine`, added if new; refuses a name that `others` hold.
+/// Returns the index of the family `name` in `mine`, added if new; throws for a name that `others` hold.
 template <class Mine, class Others>
 std::uint32_t register_family(std::vector<Mine>& mine, std::vector<Others>& others, std::string_view name,
                               std::string_view help) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters and gauges of a process, by section and replica, without any network: an endpoint serves `prometheus_text`,
-// and the control service reads `samples`.
+// Counters and gauges of a process, by section and replica, without any network. Kept for the issue on operating (a
+// metrics endpoint and live records), not used yet.
 //
-// MR-1: a counter never falls.
-// MR-2: one name is either a counter or a gauge, with one help text.
+// MR-1 (monotonic): a counter never falls.
+// MR-2 (one kind per name): a name is either a counter or a gauge, with a single help text.
 #pragma once
 
 #include <compare>
@@ -23,7 +23,7 @@ namespace maestro {
 using CounterId = Id<struct CounterTag>;
 using GaugeId = Id<struct GaugeTag>;
 
-/// Whose value it is; an empty section means the whole process.
+/// The owner of a value; an empty section means the whole process.
 struct MetricLabels {
   std::string section;
   std::optional<ReplicaIndex> replica;
@@ -36,7 +36,7 @@ struct MetricSample {
   std::variant<std::uint64_t, double> value;  ///< of a counter, of a gauge
 };
 
-/// Thread-safe. Ids are valid for the registry that gave them only.
+/// Thread-safe. Ids are valid only for the registry that returned them.
 class MetricRegistry {
  public:
   static constexpr std::string_view content_type = "text/plain; version=0.0.4; charset=utf-8";
@@ -48,13 +48,13 @@ class MetricRegistry {
 
   void add(CounterId counter, const MetricLabels& labels, std::uint64_t amount = 1);
   void set(GaugeId gauge, const MetricLabels& labels, double value);
-  /// 0 for labels never counted.
+  /// Returns 0 for labels never counted.
   [[nodiscard]] std::uint64_t value(CounterId counter, const MetricLabels& labels) const;
   [[nodiscard]] std::optional<double> value(GaugeId gauge, const MetricLabels& labels) const;
 
-  /// All values, in order of registration and then of labels.
+  /// Returns all values, in order of registration and then of labels.
   [[nodiscard]] std::vector<MetricSample> samples() const;
-  /// Prometheus text exposition format 0.0.4; metrics without values are left out.
+  /// Returns the Prometheus text exposition format 0.0.4; metrics without values are omitted.
   [[nodiscard]] std::string prometheus_text() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text output of a run (report, trace): buffered, its folder made when missing, in place whole or not at all.
+// A text output of a run (report, trace): buffered, its folder made if missing, and published as a whole or not at all.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@
 
 namespace maestro {
 
-/// Destroyed before commit it leaves nothing behind, and an older file stays as it was. One thread at a time. Errors
-/// name the path and the system's reason.
+/// If destroyed before commit(), it leaves no file behind, and an older file stays as it was. One thread at a time.
+/// Errors name the path and the system's reason.
 class OutputFile {
  public:
   /// Creates the folder of `path` when missing.

@@ -8,7 +8,7 @@
 namespace maestro {
 namespace {
 
-// Weight left to a step after the next one: half of it is gone after 14 steps.
+// Weight that a step keeps after each later step: half of it is gone after 14 steps.
 constexpr double decay_per_step = 0.95;
 
 template <class... Args>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a run is, as numbers and as one line of text. Pure: the terminal is console.hpp's.
+// Progress of a run, as numbers and as a line of text. Pure: console.hpp owns the terminal.
 #pragma once
 
 #include <chrono>
@@ -21,20 +21,20 @@ struct Progress {
   std::optional<double> seconds_left;
 };
 
-/// "step  12/100  loss 2.3456  512 samples/s  3m05s left"; unknown parts are left out, counters keep their width.
+/// "step  12/100  loss 2.3456  512 samples/s  3m05s left"; unknown parts are omitted, counters keep their width.
 [[nodiscard]] std::string format_progress(const Progress& progress);
 /// "42s", "3m05s", "2h07m", "3d04h"; rounded to the nearest second, negative and not finite as "?".
 [[nodiscard]] std::string format_duration(double seconds);
-/// The first `columns` characters (UTF-8 code points) of `line`.
+/// Returns the first `columns` characters (UTF-8 code points) of `line`.
 [[nodiscard]] std::string truncated(std::string_view line, std::size_t columns);
 
 /// Turns finished steps into speed and time left. Recent steps weigh more, so that the estimate follows a change of
-/// pace within some tens of steps. One thread.
+/// pace within some tens of steps. Single thread.
 class ProgressMeter {
  public:
   /// `done`: steps finished before this run, after a resume.
   ProgressMeter(std::int64_t done, std::int64_t total, std::int64_t samples_per_step, SteadyTime start);
-  /// Call as steps finish; steps may be skipped, and a step told again changes nothing but the loss.
+  /// Records a finished step; steps may be skipped, and a repeated step changes nothing but the loss.
   Progress finished(std::int64_t step, std::optional<double> loss, SteadyTime now);
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run did, as JSON: the file users and tests read afterwards.
+// The report of a run, as JSON: users and tests read the file afterwards.
 //
 // {"plan": {...}, "steps": [{"section", "step", "loss", "ce", "kl", "grad_norm", "lr", "step_ms"}],
 //  "validation": {"teacher_ce", "distilled_ce", "plain_ce"}, "samples": {"read", "trained", "distinct"},
 //  "transfers": {"provider", "bytes", "writes"}, "throughput": {"samples_per_s", "tokens_per_s"}, "max_rss_mb"}
-// and whatever else is `set`. "plan" and "steps" are always there; the rest when known.
+// and whatever else is `set`. "plan" and "steps" are always there; the rest if available.
 #pragma once
 
 #include <concepts>
@@ -45,11 +45,11 @@ class ReportValue {
   Held held_;
 };
 
-/// One optimizer step of one section.
+/// An optimizer step of a section.
 struct StepRow {
   std::string section;
   StepId step;
-  std::map<std::string, double> metrics;  ///< loss, ce, kl, grad_norm, lr, step_ms, ...; what is unknown is left out
+  std::map<std::string, double> metrics;  ///< loss, ce, kl, grad_norm, lr, step_ms, ...; unknown metrics are omitted
 };
 
 /// One thread at a time.
@@ -60,17 +60,17 @@ class Report {
   Report& operator=(Report&&) noexcept;
   ~Report();
 
-  /// Sets the member at a dotted path such as "validation.plain_ce", opening objects on the way. The last value of a
-  /// path stands; "steps" belongs to `add_step`.
+  /// Sets the member at a dotted path such as "validation.plain_ce", opening objects on the way. A later value of a
+  /// path replaces the earlier; "steps" belongs to `add_step`.
   void set(std::string_view path, const ReportValue& value);
-  /// As `set`, with a value that is JSON already. Fails on text that is not.
+  /// As `set`, with a value that is JSON already. Fails on text that is not JSON.
   Status set_json(std::string_view path, std::string_view json);
   /// Appends an object to the list at a dotted path, e.g. "plan.lanes".
   void add_row(std::string_view path, const std::vector<std::pair<std::string, ReportValue>>& row);
   void add_step(const StepRow& row);
 
   [[nodiscard]] std::string to_json() const;
-  /// Puts the file in place whole; its folder is made when missing. Errors name the path and the reason.
+  /// Publishes the file as a whole; makes its folder if missing. Errors name the path and the reason.
   Status write(const std::filesystem::path& path) const;
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar curves for TensorBoard: event files of length-delimited, checksummed tf.Event messages.
-// Formats: tensorflow/core/util/event.proto, framework/summary.proto, lib/io/record_writer.cc (masked CRC-32C).
+// Scalar curves for TensorBoard: event files of length-delimited, checksummed tf.Event messages. Kept for the issue on
+// operating (a metrics endpoint and live records), not used yet. Formats: tensorflow/core/util/event.proto,
+// framework/summary.proto, lib/io/record_writer.cc (masked CRC-32C).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace maestro {
 
 /// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78), as in RFC 3720 appendix B.4.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
-/// The rotated and offset CRC of a TFRecord.
+/// Returns the rotated and offset CRC of a TFRecord.
 [[nodiscard]] std::uint32_t masked_crc32c(std::string_view bytes);
 /// u64 length, masked CRC of the length, payload, masked CRC of the payload; little endian.
 [[nodiscard]] std::string tf_record(std::string_view payload);
@@ -26,19 +27,19 @@ struct ScalarEvent {
   double value = 0;        ///< stored as a float
   double wall_time_s = 0;  ///< since 1970
 };
-/// A tf.Event message with one simple value.
+/// Returns a tf.Event message with a single simple value.
 [[nodiscard]] std::string encode_scalar_event(const ScalarEvent& event);
-/// The tf.Event that opens every file: file_version = "brain.Event:2".
+/// Returns the tf.Event that opens every file: file_version = "brain.Event:2".
 [[nodiscard]] std::string encode_version_event(double wall_time_s);
 
-/// Appends to one event file. One thread at a time; errors name the file and the reason.
+/// Appends to an event file. One thread at a time; errors name the file and the reason.
 class TensorBoardWriter {
  public:
-  /// Opens folder/events.out.tfevents.SECONDS.HOST.PID, making the folder when missing.
+  /// Opens folder/events.out.tfevents.SECONDS.HOST.PID, making the folder if missing.
   static Result<TensorBoardWriter> create(const std::filesystem::path& folder, double wall_time_s);
 
   Status add(const ScalarEvent& event);
-  /// Hands what was added to the system, for TensorBoard to see. Destruction does so too.
+  /// Writes added events to the system, so that TensorBoard sees them. Destruction does so too.
   Status flush();
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 

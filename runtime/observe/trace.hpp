@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ran when, in one process: slices on named tracks (one per replica and per transfer thread), arrows between them
-// and counters. Each process writes a part; `merge_traces` makes one Perfetto/Chrome file of all parts.
+// A timeline of a process: slices on named tracks (for each replica and transfer thread), arrows between them and
+// counters. Each process writes a part; `merge_traces` merges all parts into a single Perfetto/Chrome file.
 //
-// TR-1: events recorded + events dropped == events reported while recording is on.
-// TR-2: no more than `max_events` are held; later ones are dropped and counted, so a long run keeps its beginning.
-// TR-3: one name has one track; tracks keep the order in which they were first named.
+// TR-1 (each event counted): events recorded + events dropped == events reported while recording is on.
+// TR-2 (bounded): no more than `max_events` are held; later ones are dropped and counted, so a long run keeps its
+//       beginning.
+// TR-3 (one track per name): a name has a single track; tracks keep the order in which they were first named.
 #pragma once
 
 #include <chrono>
@@ -34,7 +35,7 @@ enum class TraceCategory : std::uint8_t { forward, backward, step, wait, transfe
 using TrackId = Id<struct TraceTrackTag>;
 using TraceTime = std::chrono::steady_clock::time_point;
 
-/// A key with an integer or a string, e.g. {"sample", 12}. Views only: the recorder copies what it keeps.
+/// A key with an integer or a string, e.g. {"sample", 12}. Views only: the recorder makes copies.
 struct TraceArg {
   TraceArg(std::string_view key_, std::integral auto value_) : key(key_), value(static_cast<std::int64_t>(value_)) {}
   TraceArg(std::string_view key_, std::string_view value_) : key(key_), value(value_) {}
@@ -51,9 +52,10 @@ struct TraceSlice {
   TraceTime end;  ///< before `start` counts as `start`
 };
 
-/// Where a process's steady clock stands: parts of one host share the clock, parts of others are aligned by wall time.
+/// Offset of a process's steady clock: parts of the same host share the clock, parts of other hosts are aligned by wall
+/// time.
 struct TraceClock {
-  std::string host;  ///< the same for all processes of one boot of one machine
+  std::string host;  ///< the same for all processes of a boot of a machine
   std::chrono::nanoseconds system_minus_steady{0};
 };
 [[nodiscard]] TraceClock this_trace_clock();
@@ -61,10 +63,10 @@ struct TraceClock {
 struct TraceOptions {
   bool on = true;                     ///< off: recording returns at once
   std::size_t max_events = 250'000;   ///< about 150 bytes each
-  std::optional<TraceClock> clock{};  ///< of this process when absent
+  std::optional<TraceClock> clock{};  ///< of this process if absent
 };
 
-/// Thread-safe: any thread may record on any track. Recording takes a short lock; off, it costs one branch.
+/// Thread-safe: any thread may record on any track. Recording takes a short lock; if off, it costs a branch.
 class TraceRecorder {
  public:
   TraceRecorder(ProcessId rank, std::string process_name, TraceOptions options = {});
@@ -72,7 +74,7 @@ class TraceRecorder {
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
   [[nodiscard]] bool on() const { return on_; }
-  /// The track of that name, new or known (TR-3).
+  /// Returns the track of that name, new or existing (TR-3).
   [[nodiscard]] TrackId track(std::string_view name);
 
   void slice(const TraceSlice& slice, TraceArgs args = {});
@@ -80,13 +82,13 @@ class TraceRecorder {
   /// the slice of its track that encloses `time` (start <= time < end).
   void flow_start(TrackId track, std::uint64_t flow, TraceTime time, std::string_view name);
   void flow_end(TrackId track, std::uint64_t flow, TraceTime time, std::string_view name);
-  /// A value of the process over time. NaN and infinities leave a gap.
+  /// Records a value of the process over time. NaN and infinities leave a gap.
   void counter(std::string_view name, TraceTime time, double value);
 
   [[nodiscard]] std::size_t recorded() const;
   [[nodiscard]] std::size_t dropped() const;
 
-  /// Writes what was recorded so far, for `merge_traces`; recording may go on meanwhile.
+  /// Writes the events recorded so far, for `merge_traces`; recording may continue meanwhile.
   [[nodiscard]] Status write_part(const std::filesystem::path& path) const;
 
  private:
@@ -113,13 +115,13 @@ class TraceRecorder {
   const bool on_;
   const std::size_t max_events_;
   const TraceClock clock_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<std::string> tracks_;
   std::deque<Event> events_;  // grows by chunks, so that no record() copies the others
   std::size_t dropped_ = 0;
 };
 
-/// A slice from construction to destruction. One thread; must not outlive the recorder.
+/// A slice from construction to destruction. Single thread; must not outlive the recorder.
 class TraceSpan {
  public:
   TraceSpan(TraceRecorder& recorder, TrackId track, std::string_view name, TraceCategory category, TraceArgs args = {});

@@ -27,7 +27,7 @@ struct Part {
   std::uint64_t dropped = 0;
 };
 
-/// One event as written; parsed again only when its turn to be printed comes, which keeps memory near the files' size.
+/// An event as written; parsed again only when it is printed, which keeps memory near the files' size.
 struct Entry {
   std::int64_t ts_ns = 0;
   bool slice = false;
@@ -119,7 +119,7 @@ Status TraceMerge::add_part(Part part) {
   return {};
 }
 
-// On one host all parts share the steady clock exactly; wall time is only as good as the machines' synchronisation.
+// On a host all parts share the steady clock exactly; wall time is only as good as the machines' synchronisation.
 std::int64_t TraceMerge::shift_of(const Part& part) const {
   return clock_of_host_.at(part.host) - clock_of_host_.at(parts_.front().host);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a micro-batch costs each section: FLOPs from the sections' own models, turned into milliseconds by rates that
+// Cost of a micro-batch in each section: FLOPs from the sections' own models, converted to milliseconds by rates that
 // follow measured passes. Pure; not thread-safe.
 //
-// CM-1: without measurements all sections share one rate, so plans depend on FLOPs alone and repeat.
+// CS-1 (repeatable without measurements): before any measurement all sections share the same rate, so plans depend on
+//       FLOPs alone and repeat.
 #pragma once
 
 #include <functional>
@@ -13,14 +14,14 @@
 
 namespace maestro {
 
-/// FLOPs (or any one unit) of one sample in one section.
+/// FLOPs (or another unit, the same everywhere) of a sample in a section.
 struct PassCost {
   double forward = 0;
   double backward = 0;
 };
 using SampleCost = std::function<PassCost(SectionId, const SampleRef&)>;
 
-/// How long a pass really took.
+/// Measured duration of a pass.
 struct MeasuredPass {
   SectionId section;
   bool backward = false;
@@ -30,10 +31,10 @@ struct MeasuredPass {
 
 class CostModel {
  public:
-  /// `unit_per_ms`: how much a device does in a millisecond until passes have been measured.
+  /// `unit_per_ms`: units that a device is assumed to do in a millisecond until passes have been measured.
   explicit CostModel(SampleCost cost = {}, double unit_per_ms = 5e7);
 
-  /// Milliseconds of a micro-batch's passes.
+  /// Returns the milliseconds of a micro-batch's passes.
   [[nodiscard]] PassCost of(SectionId section, std::span<const SampleRef> samples) const;
   /// Moves the section's rate towards that of the pass (a weight of 1/8 for the new value).
   void measured(const MeasuredPass& pass);

@@ -32,9 +32,9 @@ Status CreditLedger::sent(std::uint64_t seq) {
 Status CreditLedger::grant(Epoch epoch, std::uint64_t released) {
   if (epoch != epoch_) return {};  // CL-3
   if (released > sent_end_) {
-    return Error{ErrorCode::corrupt, "a grant says that " + std::to_string(released) +
-                                         " sequences were released, but only " + std::to_string(sent_end_) +
-                                         " were sent (epoch " + std::to_string(epoch_.value()) + ")"};
+    return Error{ErrorCode::corrupt, "a grant reports " + std::to_string(released) + " released sequences, but only " +
+                                         std::to_string(sent_end_) + " were sent (epoch " +
+                                         std::to_string(epoch_.value()) + ")"};
   }
   released_ = std::max(released_, released);  // CL-2
   assert(released_ <= sent_end_ && sent_end_ <= released_ + slots_);

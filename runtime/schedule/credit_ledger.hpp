@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Credits of one ring of slots: which sequences a producer may send, and which a consumer has given back.
+// Credits of a ring of slots: the sequences that a producer may send and those that a consumer has released.
 //
 // Sequences 0, 1, 2, ... are counted per edge and consumer replica; sequence s lives in slot s % slots. A grant states
-// the number of sequences released so far, so a lost, repeated or late grant is mended by the next one.
+// the number of sequences released so far, so a lost, repeated or late grant is mended by the next grant.
 //
-// CL-1: a sequence may be sent iff it is below released + slots; so at most `slots` sequences are in use.
-// CL-2: `released` never shrinks; a duplicate or older grant mints nothing.
-// CL-3: a grant of another epoch changes nothing.
-// CL-4: released <= sent_end at all times; a grant beyond that is an error and changes nothing.
-// CL-5: after the newest grant has arrived the window is the same, whatever came before it and in whatever order.
-// CL-6: the consumer's grant is the length of the released prefix: a sequence released early waits for those before it.
+// CL-1 (window): a sequence may be sent iff it is below released + slots; so at most `slots` sequences are in use.
+// CL-2 (no minted credit): `released` never shrinks; a duplicate or older grant mints nothing.
+// CL-3 (epoch): a grant of another epoch changes nothing.
+// CL-4 (released were sent): released <= sent_end at all times; a grant beyond that is an error and changes nothing.
+// CL-5 (newest grant decides): after the newest grant has arrived the window is the same, whichever grants arrived
+//       before it and in whichever order.
+// CL-6 (released prefix): the consumer's grant is the length of the released prefix: a sequence released early waits
+//       for those before it.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +22,26 @@
 
 namespace maestro {
 
-/// The producer's side. Not thread-safe; belongs to the actor that sends.
-/// Producers that share one consumer's ring each keep a ledger and report every sequence of the ring as sent, their own
-/// and those that the plan gives to the others, since grants count all of them.
+/// The producer's side. Not thread-safe; belongs to the actor that sends. Producers that share a consumer's ring each
+/// keep a ledger and report every sequence of the ring as sent, their own and those that the plan assigns to the
+/// others, since grants count all of them.
 class CreditLedger {
  public:
   /// `slots` is at least 1; 0 throws JobError.
   CreditLedger(Epoch epoch, std::uint32_t slots);
 
   [[nodiscard]] bool may_send(std::uint64_t seq) const { return seq < released_ + slots_; }
-  /// Notes that all sequences up to and including `seq` are on their way. Saying so again is harmless.
-  /// Error `internal` when the window does not reach `seq` (CL-1); nothing changes then.
+  /// Records that all sequences up to and including `seq` are on their way; a repeated or older report changes nothing.
+  /// Returns Error `internal` when the window does not reach `seq` (CL-1); nothing changes then.
   Status sent(std::uint64_t seq);
-  /// The consumer says that it has released its first `released` sequences.
-  /// Error `corrupt` when they were never sent (CL-4).
+  /// Applies a grant: the consumer has released its first `released` sequences. Returns Error `corrupt` when they were
+  /// never sent (CL-4).
   Status grant(Epoch epoch, std::uint64_t released);
 
   [[nodiscard]] Epoch epoch() const { return epoch_; }
   [[nodiscard]] std::uint32_t slots() const { return slots_; }
   [[nodiscard]] std::uint64_t released() const { return released_; }
-  /// One past the highest sequence sent.
+  /// The highest sequence sent, plus 1.
   [[nodiscard]] std::uint64_t sent_end() const { return sent_end_; }
   /// Sequences that may still be sent without another grant.
   [[nodiscard]] std::uint64_t available() const { return released_ + slots_ - sent_end_; }
@@ -57,8 +59,8 @@ class ReleaseLedger {
   /// `slots` is at least 1; 0 throws JobError.
   explicit ReleaseLedger(std::uint32_t slots);
 
-  /// Releases one sequence. True when `released()` grew, that is when a new grant is worth sending.
-  /// Error `internal` when `seq` was released before or lies beyond the ring's window; nothing changes then.
+  /// Releases a sequence. Returns true when `released()` grew, that is when a new grant is worth sending, and Error
+  /// `internal` when `seq` was released before or lies beyond the ring's window; nothing changes then.
   Result<bool> release(std::uint64_t seq);
   /// Length of the released prefix (CL-6).
   [[nodiscard]] std::uint64_t released() const { return released_; }

@@ -11,14 +11,14 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
 
-/// What has to happen so that the micro-batch that holds one sample can retire.
+/// The passes that must run so that the micro-batch holding a given sample can retire.
 class Needs {
  public:
   Needs(const SectionGraph& graph, std::int64_t samples)
       : graph_(&graph), order_(graph.topological()), samples_(samples) {}
 
-  /// Per section, the end of the samples whose forward passes are needed before the micro-batches of `bases` that hold
-  /// `sample` can retire.
+  /// Returns, per section, the end of the samples whose forward passes are needed before the micro-batches of `bases`
+  /// that hold `sample` can retire.
   [[nodiscard]] std::vector<std::int64_t> forward_ends(const std::vector<SectionId>& bases, std::int64_t sample) const {
     std::vector<std::int64_t> retire(order_.size(), 0);
     for (const SectionId base : bases) retire[base.value()] = round_up(base, sample + 1);
@@ -52,13 +52,14 @@ class Needs {
   std::int64_t samples_;
 };
 
-/// Micro-batches of a section in one step at most.
+/// Returns the most micro-batches that a section has in a step.
 std::int64_t most_batches(const GraphNode& node, const FlowLimits& limits) {
   const std::int64_t samples = std::max(limits.train_samples, limits.evaluate_samples);
   return node.follows_consumer() ? samples : divide_up(samples, node.micro_batch);
 }
 
-/// Micro-batches of `other` that overlap one of `node` at most, both cutting the same samples in one order.
+/// Returns the most micro-batches of `other` that overlap a micro-batch of `node`, both cutting the same samples in the
+/// same order.
 std::int64_t overlaps(const GraphNode& node, const GraphNode& other, const FlowLimits& limits) {
   if (node.follows_consumer() || other.follows_consumer()) return most_batches(other, limits);
   return std::min(divide_up(node.micro_batch - 1, other.micro_batch) + 1, most_batches(other, limits));
@@ -121,7 +122,7 @@ std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimit
 }
 
 std::int64_t input_window(const SectionGraph& graph, SectionId section, const FlowLimits& limits) {
-  // Plans seldom run backward passes in another order than forward passes; this is room for those that do.
+  // Plans seldom run backward passes in another order than forward passes; the factor leaves room for such plans.
   constexpr std::int64_t out_of_order = 4;
   if (!graph.awaits_gradient(section)) return limits.slots;
   const std::int64_t in_flight = graph.node(section).max_in_flight;
@@ -135,7 +136,7 @@ std::int64_t send_blocks(const SectionGraph& graph, SectionId section, const Flo
   std::int64_t held = 0;
   for (const EdgeId edge : graph.outputs(section)) {
     const SectionId to = graph.edge(edge).to;
-    // What waits for a consumer, and what a consumer has taken and not retired.
+    // Outputs that wait for a consumer, and outputs that a consumer has taken and not retired.
     const std::int64_t taken = graph.awaits_gradient(to) ? graph.node(to).max_in_flight : 1;
     const std::int64_t inputs = overlaps(graph.node(to), node, limits);
     held += graph.node(to).replicas * (planned_slots(graph, edge, limits) + taken * inputs);

@@ -25,14 +25,15 @@ std::vector<CutBatch> cut_by_count(const CutBatch& active, std::int64_t limit) {
   return batches;
 }
 
-/// The section that micro-batches follow.
+/// Returns the section that micro-batches follow.
 std::optional<SectionId> first_consumer(const SectionGraph& graph, SectionId section) {
   const std::vector<EdgeId> outputs = graph.outputs(section);
   if (outputs.empty()) return std::nullopt;
   return graph.edge(outputs.front()).to;
 }
 
-/// Groups of `active` that lie in one micro-batch of `other`; what it leaves out joins the group before.
+/// Returns groups of `active`, each within a micro-batch of `other`; a sample that `other` leaves out joins the group
+/// before it.
 std::vector<CutBatch> group_by(const CutBatch& active, const std::vector<CutBatch>& other, std::size_t samples) {
   std::vector<std::size_t> batch_of(samples, 0);
   for (std::size_t at = 0; at < other.size(); ++at) {
@@ -48,7 +49,7 @@ std::vector<CutBatch> group_by(const CutBatch& active, const std::vector<CutBatc
   return groups;
 }
 
-/// Fills micro-batches with whole groups, and cuts a group that is too large for one.
+/// Fills micro-batches with whole groups, and cuts a group that is too large for a micro-batch.
 class RowCut {
  public:
   RowCut(const GraphNode& node, std::span<const SampleRef> samples) : node_(&node), samples_(samples) {}
@@ -127,7 +128,7 @@ std::int64_t most_needed_at_once(const SectionGraph& graph, SectionId section, c
   const GraphNode& behind = graph.node(*consumer);
   std::int64_t needed = (behind.micro_batch + node.micro_batch - 1) / node.micro_batch;
   if (node.micro_batch_rows > 0) {
-    // Every two neighbours in a cut group hold more than the bound together.
+    // Together, any two neighbours in a cut group hold more rows than the bound.
     const bool bounded = behind.micro_batch_rows > 0 && behind.axis() == node.axis();
     const std::int64_t most_rows = largest.rows(node.axis());
     const std::int64_t rows = bounded ? std::max(behind.micro_batch_rows, most_rows) : behind.micro_batch * most_rows;

@@ -49,7 +49,7 @@ ReplicaLane::Item* ReplicaLane::next_forward(BuffersFree free) {
 const ReplicaLane::Item* ReplicaLane::backward_turn() const {
   if (in_flight_ == 0) return nullptr;
   for (const Item& item : items_) {
-    if (item.mark || item.state == State::waiting) return nullptr;  // RL-1: none behind it has had its forward pass
+    if (item.mark || item.state == State::waiting) return nullptr;  // RL-1: no item behind it has had its forward pass
     if (item.state == State::forwarded && item.batch->backward_order == backwards_) return &item;
   }
   return nullptr;

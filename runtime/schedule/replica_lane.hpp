@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of work on one section replica: a tiny state machine that says what may run next. Pure; the actor tells it
-// what has arrived and what has finished.
+// The order of work on a section replica: a small state machine that selects the next work item. Pure; the actor
+// reports arrivals and finished work to it.
 //
-// RL-1: forward passes run in the order of their tokens, one piece of work at a time.
-// RL-2: a pass needs all its inputs, on every rank, and a free buffer for everything it sends, and the phase of its
-//       group open; a forward pass also in_flight < max_in_flight.
-// RL-3: backward passes run in the order of their ranks, each when its gradients are here; so gradients add up in one
-//       order and in-flight memory is bounded. Where both a forward and a backward pass could run, the plan says which
-//       goes first; where one could, it does: a lane with work that can run is never idle.
-// RL-4: a mark (end of step, snapshot) is passed only when every micro-batch before it has retired; nothing after it
-//       starts before.
+// RL-1 (forward order): forward passes run in the order of their work items, one at a time.
+// RL-2 (conditions of a pass): a pass needs all its inputs, on every rank, and a free buffer for everything it sends,
+//       and the phase of its group open; a forward pass also needs in_flight < max_in_flight.
+// RL-3 (backward order, work conserving): backward passes run by their backward_order, each when its gradients have
+//       arrived; so gradients add up in a fixed order and in-flight memory is bounded. If both a forward and a backward
+//       pass could run, the plan decides which goes first; if only one of them could, it runs: a lane with runnable
+//       work is never idle.
+// RL-4 (marks separate steps): a mark (end of step, snapshot) is passed only when every micro-batch before it has
+//       retired; nothing after it starts before.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ namespace maestro {
 
 struct LaneOptions {
   bool runs_backward = false;    ///< in forward_backward mode, frozen or not
-  bool awaits_gradient = false;  ///< backward waits for gradients from downstream
+  bool awaits_gradient = false;  ///< the backward pass waits for gradients from downstream
   std::int64_t max_in_flight = 1;
 };
 
@@ -45,17 +46,17 @@ struct StepBoundary {
   bool active = true;   ///< of an end_step: the section had a micro-batch in the step, on any of its replicas
 };
 
-/// Whether there is a buffer to write into, for every port.
+/// Whether every port has a free buffer to write into.
 struct BuffersFree {
   bool outputs = true;
-  bool gradients = true;  ///< what goes upstream
+  bool gradients = true;  ///< gradients that go upstream
 };
 
 /// A micro-batch of a lane. Shared: its pass runs on a device thread, which may outlive the lane when the run ends
 /// early.
 using SharedMicroBatch = std::shared_ptr<const MicroBatchPlan>;
 
-/// Not thread-safe; belongs to the replica's actor. O(max_in_flight) per call, however many tokens are queued.
+/// Not thread-safe; belongs to the replica's actor. O(max_in_flight) per call, however many work items are queued.
 class ReplicaLane {
  public:
   enum class Kind : std::uint8_t { forward, forward_backward, backward, mark };
@@ -69,22 +70,24 @@ class ReplicaLane {
 
   void enqueue(MicroBatchPlan plan);
   void enqueue(StepBoundary mark);
-  /// All pieces of a sequence are at one rank; may come before the token that needs them. Due for every arrival of a
-  /// plan, also for one without pieces.
+  /// Records that all pieces of a sequence are at a rank; may precede the work item that needs them. Due for every
+  /// arrival of a plan, also for an arrival without pieces.
   void arrived(EdgeId edge, bool gradient, std::uint64_t sequence, std::uint32_t rank = 0) {
     arrived_.emplace(edge, gradient, sequence, rank);
   }
-  /// Passes of this phase of the group may run from now on. Phase 0 always may.
+  /// Opens a phase: from now on passes of this phase of the group may run. Phase 0 is always open.
   void open_phase(StepId step, std::uint32_t group, std::uint32_t phase) { phases_[{step.value(), group}] = phase; }
 
-  /// What to run now, and marks the lane busy; nothing when busy or when something is missing.
+  /// Returns the work to run now and marks the lane busy; returns nothing when the lane is busy or the next work misses
+  /// something.
   std::optional<Work> next(BuffersFree free);
-  /// The work from next() is done. Returns the micro-batch that retired with it, if any.
+  /// Records that the work from next() is done. Returns the micro-batch that retired with it, if any.
   SharedMicroBatch finished();
 
   [[nodiscard]] bool busy() const { return running_.has_value(); }
   [[nodiscard]] bool idle() const { return !busy() && items_.empty(); }
-  /// The micro-batch whose turn is next, and what it still misses: for "who waits for whom".
+  /// Return the micro-batch whose turn is next and the first arrival that it misses, for reports of waiting replicas;
+  /// null if there is none.
   [[nodiscard]] const MicroBatchPlan* waiting_batch() const;
   [[nodiscard]] const ArrivalPlan* missing_arrival() const;
 
@@ -112,7 +115,7 @@ class ReplicaLane {
   void retire_front();
 
   LaneOptions options_;
-  std::deque<Item> items_;  // retired ones leave from the front
+  std::deque<Item> items_;  // retired items leave from the front
   std::int64_t in_flight_ = 0;
   // Of the step whose backward passes run: forward passes started, backward passes done.
   std::uint32_t forwards_ = 0;

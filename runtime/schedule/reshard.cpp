@@ -17,7 +17,8 @@ std::int64_t rows_of(std::span<const SampleRef> samples, Axis axis) {
   return sum;
 }
 
-/// The part of row_part(rows, parts, ...) that has `row`: the last that begins at or before it, and so no empty one.
+/// Returns the part of row_part(rows, parts, ...) that has `row`: the last part that begins at or before it, so never
+/// an empty part.
 std::int64_t part_at(std::int64_t rows, std::int64_t parts, std::int64_t row) {
   return parts == 1 ? 0 : ((row + 1) * parts - 1) / rows;
 }
@@ -28,8 +29,8 @@ struct Holder {
   RowRange rows;
 };
 
-/// The rank that sends `row` of a micro-batch of `rows` rows to `receiver_rank` (RP-3). Under Sharding::vocabulary the
-/// tensor degrees are equal, so that going round them is RP-4.
+/// Returns the rank that sends `row` of a micro-batch of `rows` rows to `receiver_rank` (RE-3). Under
+/// Sharding::vocabulary the tensor degrees are equal, so that taking them in turn is RE-4.
 Holder sender_of(const ReshardEnd& end, std::int64_t rows, std::int64_t row, std::int64_t receiver_rank) {
   const Layout& layout = end.layout;
   if (end.spread == Sharding::replicated) return {receiver_rank % layout.ranks(), {0, rows}};
@@ -48,7 +49,7 @@ struct SamplePlace {
   std::int64_t row = 0;
 };
 
-/// Samples that follow each other both in the receiving micro-batch and in a sending one.
+/// Samples that follow each other both in the receiving micro-batch and in a sending micro-batch.
 struct Run {
   std::uint32_t sender = 0;
   std::int64_t source_row = 0;
@@ -111,8 +112,8 @@ class ReshardPlan::Maker {
     return row;
   }
 
-  /// RP-1: both ends hold consecutive rows of their micro-batches, so pieces end where runs end or a sender's part
-  /// does, and no two neighbours could be one.
+  /// RE-1: both ends hold consecutive rows of their micro-batches, so pieces end where runs end or a sender's part
+  /// does, and no two neighbours could be a single piece.
   void add_pieces(RowRange held, std::int64_t rank) {
     auto run = std::ranges::partition_point(
         runs_, [&](const Run& before) { return before.target_row + before.rows <= held.first; });
@@ -133,7 +134,7 @@ class ReshardPlan::Maker {
   const ReshardRequest* request_;
   std::vector<SamplePlace> places_;  // by SampleRef::place
   std::vector<std::int64_t> sender_rows_;
-  std::vector<Run> runs_;  // of one receiver, in row order
+  std::vector<Run> runs_;  // of the receiver at hand, in row order
   ReshardPlan plan_;
 };
 
@@ -174,9 +175,10 @@ std::int64_t least_rows(const ReshardRequest& request) {
   return least;
 }
 
-// A sample's rows follow each other in the one sending micro-batch that has it, and each sending part is one range of
-// rows with one sender for a given receiving rank. So a sample comes in at most as many pieces as there are parts, and
-// each piece has a row. Holding some of the rows only leaves pieces out, and joining samples makes fewer.
+// A sample's rows follow each other in the only sending micro-batch that has it, and each sending part is a range of
+// rows with a single sender for a given receiving rank. So a sample arrives in at most as many pieces as there are
+// parts, and each piece has a row. Holding some of the rows only leaves pieces out, and joining samples reduces their
+// number.
 std::int64_t max_pieces_of(const ReshardEnd& sender, std::int64_t samples, std::int64_t most_rows) {
   const bool by_rank = sender.spread == Sharding::rank_rows;
   const std::int64_t parts = sender.spread == Sharding::replicated ? 1
@@ -185,8 +187,8 @@ std::int64_t max_pieces_of(const ReshardEnd& sender, std::int64_t samples, std::
   return std::max<std::int64_t>(1, samples * std::min(parts, most_rows));
 }
 
-// The sending rank and a receiving rank each hold one range of a sample's rows, so they have one range in common: one
-// piece at most.
+// The sending rank and a receiving rank each hold a single range of a sample's rows, so they have at most a single
+// range, and so a single piece, in common.
 std::int64_t max_pieces_from(const ReshardEnd& receiver, std::int64_t samples) {
   return std::max<std::int64_t>(1, samples * receiver.layout.ranks());
 }

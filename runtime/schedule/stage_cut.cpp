@@ -26,7 +26,7 @@ std::vector<std::int64_t> cut_stages(std::span<const double> layers, double befo
       for (std::int64_t end = first + 1; end <= count; ++end) {
         const double rest = best[static_cast<std::size_t>(stage) + 1][static_cast<std::size_t>(end)];
         const double dearest = std::max(cost(stage, first, end), rest);
-        if (!(dearest < own)) continue;  // SC-2
+        if (!(dearest < own)) continue;  // TC-2
         own = dearest;
         take[static_cast<std::size_t>(stage)][static_cast<std::size_t>(first)] = end - first;
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one step asks of every section replica: micro-batches, and for each the pieces of tensors that join it to the
-// micro-batches before and after it. Plain data; made by StepPlanner, sent as tokens.
+// The work of a step for every section replica: micro-batches, and for each the pieces of tensors that connect it to
+// the micro-batches before and after it. Plain data; made by StepPlanner, sent as work items.
 //
 // Sequences: every consumer replica counts its micro-batches per input edge (0, 1, 2, ... over the whole run); sequence
 // s uses slot s % slots. Gradients travel the same way with the producer as the receiver.
@@ -20,11 +20,11 @@ struct SampleRef {
   std::int64_t tokens = 0;
   std::int64_t patches = 0;  ///< 0: a sample without images
   std::int64_t images = 0;
-  std::uint32_t place = 0;  ///< in its step, set by the planner: one sample may be in a batch twice
+  std::uint32_t place = 0;  ///< in its step, set by the planner: a sample may be in a batch twice
   [[nodiscard]] std::int64_t rows(Axis axis) const { return axis == Axis::tokens ? tokens : patches; }
 };
 
-/// Rows of one rank's tensor that go to one receiving rank's slot. Rows count within what the two ranks hold.
+/// Rows of a rank's tensor that go to a receiving rank's slot. Rows count within the tensors that the two ranks hold.
 struct PieceOut {
   EdgeId edge;
   bool gradient = false;
@@ -44,8 +44,8 @@ struct ArrivalPiece {
   std::uint32_t sender_rank = 0;
 };
 
-/// What one rank of a receiver waits for before it may use one sequence of an edge. The ranks of a replica share the
-/// sequences of an edge; one that holds no row of a micro-batch has an arrival without pieces.
+/// The pieces that a rank of a receiver waits for before it may use a sequence of an edge. The ranks of a replica share
+/// the sequences of an edge; a rank that holds no row of a micro-batch has an arrival without pieces.
 struct ArrivalPlan {
   EdgeId edge;
   bool gradient = false;

@@ -21,7 +21,9 @@ bool same(const WorkloadTask& a, const WorkloadTask& b) {
 
 /// Sections and edges differ between passes only.
 bool same(const Workload& a, const Workload& b) {
-  const auto same_section = [](const WorkloadSection& x, const WorkloadSection& y) { return x.has_backward == y.has_backward; };
+  const auto same_section = [](const WorkloadSection& x, const WorkloadSection& y) {
+    return x.has_backward == y.has_backward;
+  };
   return std::ranges::equal(a.sections, b.sections, same_section) &&
          std::ranges::equal(a.tasks, b.tasks, [](const auto& x, const auto& y) { return same(x, y); });
 }
@@ -56,7 +58,7 @@ Workload StepPlanner::sections_and_edges(Pass pass) const {
     const GraphNode& node = graph.node(section);
     WorkloadSection made;
     made.name = node.name;
-    // A section that awaits no gradient runs both passes in one go: to the policy that is one forward pass.
+    // A section that awaits no gradient runs both passes back to back: for the policy they are a single forward pass.
     made.has_backward = graph.awaits_gradient(section) && pass == Pass::train;
     made.replicas = node.replicas;
     made.max_in_flight = node.max_in_flight;
@@ -119,7 +121,8 @@ void StepPlanner::add_tasks(PlannedStep& planned, const StepCut& cut, std::span<
     const GraphEdge& edge = graph.edges()[index];
     if (graph.node(edge.from).mode == Mode::source) continue;
     edge_index[index] = workload.edges.size();
-    const bool kept = workload.sections[workload_index_[edge.from.value()]].has_backward;  // bounded by in-flight limits
+    const bool kept =
+        workload.sections[workload_index_[edge.from.value()]].has_backward;  // bounded by in-flight limits
     workload.edges.push_back(
         {workload_index_[edge.from.value()], workload_index_[edge.to.value()],
          kept ? no_limit : planned_slots(graph, EdgeId(static_cast<std::uint32_t>(index)), options_.limits), 0});
@@ -180,7 +183,7 @@ Result<Schedule> StepPlanner::schedule(const Workload& workload) {
   if (!within_window(workload, *made)) made = fallback_->plan(workload);
   if (!made) return made.error();
   if (!within_window(workload, *made)) {
-    return Error{ErrorCode::internal, "no plan keeps inputs in order within the slots of the sections"};
+    return Error{ErrorCode::internal, "no plan keeps the inputs of every section within its input window"};
   }
   last_workload_ = workload;
   last_schedule_ = *made;

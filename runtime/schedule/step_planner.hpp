@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the samples of a step into micro-batches for every section, asks the scheduling policy where and in what order
-// they run, and works out the pieces between them. Pure.
+// Turns the samples of a step into micro-batches for every section, obtains their lanes and their order from the
+// scheduling policy, and computes the pieces between them. Pure.
 //
-// ST-1: every sample is in exactly one micro-batch of every section it activates (MC-1).
-// ST-2: every row of every edge is written exactly once: the pieces of one sequence cover its rows at each rank of the
-//       receiver without overlap (RP-1 to RP-5). A micro-batch without rows on an edge has no sequence there.
-// ST-3: sequences of one receiver on one edge count up without gaps over the whole run, in the order in which the
-//       receiver's lane takes them: forward order for inputs, backward order for gradients. Each sequence has one
-//       arrival for every rank of the receiver, without pieces where the rank holds no row.
-// ST-4: micro-batch boundaries depend on the samples, the sections' limits and the policy's packing order alone, not on
-//       processes, so arithmetic is the same under every placement.
-// ST-5: a lane never holds more than `window` inputs between forward and backward passes out of order: input rings
-//       release in order, so a plan that did would wait for itself. Such a plan is made again by `arrival`.
+// ST-1 (each sample once): every sample is in exactly one micro-batch of every section it activates (MC-1).
+// ST-2 (each row written once): the pieces of a sequence cover its rows at each rank of the receiver without overlap
+//       (RE-1 to RE-4). A micro-batch without rows on an edge has no sequence there.
+// ST-3 (sequences without gaps): the sequences of a receiver on an edge count up without gaps over the whole run, in
+//       the order in which the receiver's lane takes them: forward order for inputs, backward order for gradients. Each
+//       sequence has an arrival for every rank of the receiver, without pieces if the rank holds no row.
+// ST-4 (independent of placement): micro-batch boundaries depend on the samples, the sections' limits and the policy's
+//       packing order alone, not on processes, so arithmetic is the same under every placement.
+// ST-5 (input window): a forward pass starts fewer than `window` places after the oldest input that its lane still
+//       holds: input rings release in order, so a plan that breaks this would wait for itself. Such a plan is replaced
+//       by a plan of `arrival`.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ struct StepPlannerOptions {
   FlowLimits limits;
 };
 
-/// A step as the policy saw it: what to compare measured passes with.
+/// A step as the policy planned it, to compare measured passes with.
 struct PlannedStep {
   StepPlan plan;
   Workload workload;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens when a rank fails, and when the calls of the ranks do not fit together.
+// Failures of a rank, and calls of ranks that do not fit together.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -63,7 +63,7 @@ TEST(CommunicatorFailure, abort_wakes_whoever_waits) {  // CM-2
           }
         });
       }
-      // Rank 2 never calls, so that nobody can get through. Later rounds leave the others more time to fall asleep.
+      // Rank 2 never calls, so that no call can return. Later rounds leave the others more time to fall asleep.
       while (calling < 2) std::this_thread::yield();
       for (int turn = 0; turn < 20 * round; ++turn) std::this_thread::yield();
       group[2]->abort("the disk is full");
@@ -92,12 +92,12 @@ TEST(CommunicatorFailure, every_later_call_of_every_rank_throws_at_once) {  // C
   }
 }
 
-TEST(CommunicatorFailure, a_rank_that_aborts_amid_collectives_stops_all_others) {  // CM-2, TG-4
+TEST(CommunicatorFailure, a_rank_that_aborts_amid_collectives_stops_all_others) {  // CM-2, TG-3
   for (int last = 0; last < 40; ++last) {
     const Group group = make_thread_group(4);
     const auto failures = failures_on(group, [&](Communicator& rank) {
       for (int step = 0;; ++step) {
-        std::vector<float> values(100, 1.0f);  // freed when the call throws: nobody may still read them
+        std::vector<float> values(100, 1.0f);  // freed when the call throws: no rank may still read them
         if (rank.rank() == 1 && step == last) throw std::runtime_error("out of memory");
         rank.all_reduce_sum(values);
       }
@@ -107,6 +107,50 @@ TEST(CommunicatorFailure, a_rank_that_aborts_amid_collectives_stops_all_others) 
       const std::string text = text_of<CommunicatorAborted>(failures[rank]);
       EXPECT_NE(text.find("rank 1 has failed"), std::string::npos) << text;
     }
+  }
+}
+
+TEST(CommunicatorFailure, a_collective_that_a_rank_never_enters_leaves_all_results_as_they_were) {  // TG-1
+  const Group group = make_thread_group(3);
+  const auto failures = failures_on(group, [](Communicator& rank) {
+    if (rank.rank() == 2) return rank.abort("no memory");
+    std::vector<float> values(40, 1.0f), whole(9, -1.0f);
+    EXPECT_THROW(rank.all_reduce_sum(values), CommunicatorAborted);
+    EXPECT_EQ(values, std::vector<float>(40, 1.0f));
+    const Tensor part(values.data(), DType::f32, Shape{1, 3});
+    EXPECT_THROW(rank.all_gather_rows(part, Tensor(whole.data(), DType::f32, Shape{3, 3})), CommunicatorAborted);
+    EXPECT_EQ(whole, std::vector<float>(9, -1.0f));
+  });
+  for (const std::exception_ptr& failure : failures) EXPECT_FALSE(failure);
+}
+
+TEST(CommunicatorFailure, calls_that_do_not_fit_together_touch_no_values) {  // TG-2
+  const Group group = make_thread_group(3);
+  on_all_ranks(group, [](Communicator& rank) {
+    std::vector<float> values(rank.rank() == 1 ? 30 : 40, static_cast<float>(rank.rank()));
+    const std::vector<float> before = values;
+    EXPECT_THROW(rank.all_reduce_sum(values), std::logic_error);
+    EXPECT_EQ(values, before);
+  });
+}
+
+TEST(GroupBarrier, no_rank_leaves_before_all_have_entered) {  // GB-1
+  constexpr std::size_t ranks = 3, rounds = 60;
+  for (const int spins : {0, 50}) {
+    GroupBarrier barrier(ranks, spins);
+    std::array<std::size_t, ranks> entered{};  // plain: the barrier orders writes and reads
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        for (std::size_t round = 1; round <= rounds; ++round) {
+          entered[rank] = round;
+          EXPECT_TRUE(barrier.open());
+          for (const std::size_t of_peer : entered) EXPECT_EQ(of_peer, round);
+          barrier.meet();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
   }
 }
 
@@ -132,7 +176,7 @@ TEST(GroupBarrier, an_abort_is_before_or_after_the_meeting_for_all) {  // GB-2, 
   RecordProperty("met_before_the_abort", opened);
 }
 
-/// One thing that rank `odd` does unlike the others, and the error that names it.
+/// A call that rank `odd` makes unlike the others, and the error that names it.
 struct Mismatch {
   const char* name;
   std::function<void(Communicator&, bool odd)> call;
@@ -235,6 +279,16 @@ std::vector<Mismatch> exchange_mismatches() {
          rank.exchange(Owned(1, 1), to_all(3, {0, 1, 0, 1}), Owned(3, 1), receives);
        },
        "exchange: rank 1 receives from rank 2 a block 1 x 1 at (3, 0), its tensor is (3, 1)"},
+      {"columns",
+       [](Communicator& rank, bool odd) {
+         rank.exchange(Owned(2, 2), to_all(odd ? 1 : 0, {0, 1, 1, 2}), Owned(1, 1), {});
+       },
+       "exchange: rank 1 sends to rank 0 a block 1 x 2 at (0, 1), its tensor is (2, 2)"},
+      {"exchange_own_dtype",
+       [](Communicator& rank, bool odd) {
+         rank.exchange(Owned(1, 1, odd ? DType::i64 : DType::f32), {}, Owned(1, 1), {});
+       },
+       "exchange: rank 1 goes from i64 to fp32"},
       {"negative",
        [](Communicator& rank, bool odd) {
          rank.exchange(Owned(2, 2), to_all(odd ? 1 : 0, {-1, 1, 0, 1}), Owned(1, 1), {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective of a thread group against what a single thread computes from all ranks' arguments.
+// Every collective of a thread group against the result that a single thread computes from all ranks' arguments.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 
+#include "runtime/collective/collective_share.hpp"
 #include "runtime/collective/reduction_round.hpp"
 #include "runtime/collective/thread_group.hpp"
 #include "tests/collective/rank_threads.hpp"
@@ -272,6 +273,25 @@ TEST_P(OfRanks, the_kth_block_sent_fills_the_kth_received) {
   });
 }
 
+TEST_P(OfRanks, whole_rows_fill_part_of_wider_rows_and_columns_fill_whole_rows) {
+  const Group group = make_thread_group(GetParam());
+  on_all_ranks(group, [&](Communicator& rank) {
+    const std::int64_t next = (rank.rank() + 1) % rank.size();
+    const std::int64_t previous = (rank.rank() + rank.size() - 1) % rank.size();
+    const auto from = static_cast<std::int32_t>(10 * previous);
+    std::vector<std::int32_t> narrow(4), wide(6, -1);  // 2 x 2 and 2 x 3
+    for (std::int32_t at = 0; at < 4; ++at)
+      narrow[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(10 * rank.rank()) + at;
+    rank.exchange(tensor_of(narrow, 2, 2), std::vector<BlockTransfer>{{next, {0, 2, 0, 2}}}, tensor_of(wide, 2, 3),
+                  std::vector<BlockTransfer>{{previous, {0, 2, 1, 2}}});
+    EXPECT_EQ(wide, (std::vector<std::int32_t>{-1, from, from + 1, -1, from + 2, from + 3}));
+    std::vector<std::int32_t> back(4);
+    rank.exchange(tensor_of(wide, 2, 3), std::vector<BlockTransfer>{{previous, {0, 2, 1, 2}}}, tensor_of(back, 2, 2),
+                  std::vector<BlockTransfer>{{next, {0, 2, 0, 2}}});
+    EXPECT_EQ(back, narrow);
+  });
+}
+
 TEST_P(OfRanks, what_no_block_names_is_left_as_it_was) {
   const Group group = make_thread_group(GetParam());
   on_all_ranks(group, [&](Communicator& rank) {
@@ -284,6 +304,19 @@ TEST_P(OfRanks, what_no_block_names_is_left_as_it_was) {
     rank.exchange(tensor_of(own, 3, 4), sends, tensor_of(target, 3, 4), receives);
     const auto is = static_cast<float>(previous);
     EXPECT_EQ(target, (std::vector<float>{-1, -1, is, is, -1, -1, is, is, -1, -1, -1, -1}));
+  });
+}
+
+TEST(ThreadGroup, a_part_beside_its_whole_and_empty_blocks_of_other_shapes_are_in_order) {
+  const Group group = make_thread_group(2);
+  on_all_ranks(group, [](Communicator& rank) {
+    std::vector<float> memory(12, 1.0f);  // a whole of 4 x 2 with its part directly behind it
+    rank.reduce_scatter_rows({memory.data(), DType::f32, Shape{4, 2}}, {memory.data() + 8, DType::f32, Shape{2, 2}});
+    EXPECT_EQ(memory.back(), 2.0f);
+    const std::int64_t other = 1 - rank.rank();
+    std::vector<float> own(4), target(4);
+    const std::vector<BlockTransfer> sends = {{other, {0, 0, 0, 2}}}, receives = {{other, {0, 2, 0, 0}}};
+    rank.exchange(tensor_of(own, 2, 2), sends, tensor_of(target, 2, 2), receives);
   });
 }
 
@@ -323,6 +356,49 @@ TEST(ThreadGroup, a_maximum_keeps_the_nan_of_any_rank) {
   }
 }
 
+TEST(ThreadGroup, a_group_of_one_copies_its_own_data_and_never_waits) {  // CM-3
+  const Group group = make_thread_group(1);
+  Communicator& only = *group[0];  // on this thread: a call that waited for another would not return
+  std::vector<float> values = {1, 2, 3, 4, 5, 6}, copy(6), turned(6);
+  only.all_reduce_sum(values);
+  only.all_reduce_max(values);
+  only.reduce_to_shards(values);
+  only.gather_shards(values);
+  EXPECT_EQ(values, (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  only.all_gather_rows(tensor_of(values, 3, 2), tensor_of(copy, 3, 2));
+  EXPECT_EQ(copy, values);
+  std::fill(copy.begin(), copy.end(), 0.0f);
+  only.reduce_scatter_rows(tensor_of(values, 3, 2), tensor_of(copy, 3, 2));
+  EXPECT_EQ(copy, values);
+  const std::vector<BlockTransfer> sends = {{0, {1, 2, 0, 2}}, {0, {0, 1, 0, 2}}};
+  const std::vector<BlockTransfer> receives = {{0, {0, 2, 0, 2}}, {0, {2, 1, 0, 2}}};
+  only.exchange(tensor_of(values, 3, 2), sends, tensor_of(turned, 3, 2), receives);
+  EXPECT_EQ(turned, (std::vector<float>{3, 4, 5, 6, 1, 2}));
+}
+
+/// The values of three ranks after all have done their share of `kind`, in this order.
+std::vector<std::vector<float>> shares_in_order(CollectiveKind kind, const std::vector<std::int64_t>& order) {
+  std::vector<std::vector<float>> values;
+  std::vector<CollectiveCall> calls;
+  for (std::size_t rank = 0; rank < order.size(); ++rank) values.push_back(values_of<float>(6, rank, 100));
+  for (std::vector<float>& own : values) calls.push_back({.kind = kind, .values = own});
+  for (const std::int64_t rank : order) perform_share(calls, rank);
+  return values;
+}
+
+TEST(CollectiveShare, the_shares_of_a_collective_may_run_in_any_order) {  // GS-1
+  for (const CollectiveKind kind : {CollectiveKind::all_reduce_sum, CollectiveKind::all_reduce_max,
+                                    CollectiveKind::reduce_to_shards, CollectiveKind::gather_shards}) {
+    const auto expected = shares_in_order(kind, {0, 1, 2});
+    for (const std::vector<std::int64_t>& order : {std::vector<std::int64_t>{2, 1, 0}, {1, 2, 0}, {2, 0, 1}}) {
+      const auto found = shares_in_order(kind, order);
+      for (std::size_t rank = 0; rank < 3; ++rank) {
+        EXPECT_TRUE(same_bits(found[rank], expected[rank])) << name_of(kind) << " on rank " << rank;
+      }
+    }
+  }
+}
+
 TEST(ThreadGroup, ranks_are_counted_and_end_in_any_order) {
   EXPECT_THROW((void)make_thread_group(0), std::invalid_argument);
   Group group = make_thread_group(3, 64);
@@ -336,7 +412,7 @@ TEST(ThreadGroup, ranks_are_counted_and_end_in_any_order) {
   EXPECT_THROW(group[1]->all_reduce_sum({}), CommunicatorAborted);
 }
 
-/// One collective of a random sequence that is the same on all ranks.
+/// A collective of a random sequence that is the same on all ranks.
 void check_any(Communicator& group, std::uint32_t step, std::minstd_rand& random) {
   const auto kind = random() % 6;
   const RowCase at = {.seed = step,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's collectives on the devices of this machine, one rank and one thread each. All values are small integers: their
+// NCCL's collectives on the devices of this machine, a rank and a thread each. All values are small integers: their
 // sums are exact in any order (NC-3).
 #include "runtime/collective/cuda/nccl_communicator.hpp"
 
@@ -72,7 +72,7 @@ class OnDevice {
 
 using Work = std::function<void(Communicator&, cudaStream_t)>;
 
-/// Runs `work` on every rank of a new group; the texts of what they threw, by rank.
+/// Runs `work` on every rank of a new group; returns the texts of their exceptions, by rank.
 std::vector<std::string> on_devices(int ranks, const Work& work, const std::shared_ptr<AbortReason>& reason) {
   const ncclUniqueId id = make_nccl_id();
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
@@ -142,7 +142,7 @@ void check_rows(std::int64_t total) {
     OnDevice whole(total, columns);
     rank.all_gather_rows(part.tensor(), whole.tensor());
     OnDevice sums(own.count, columns);
-    rank.reduce_scatter_rows(whole.tensor(), sums.tensor());  // of what has just been queued
+    rank.reduce_scatter_rows(whole.tensor(), sums.tensor());  // of work that has just been queued
     EXPECT_EQ(whole.values(), expected);
     rank.all_gather_rows(whole.tensor().row_slice(own.first, own.count), whole.tensor());
     EXPECT_EQ(whole.values(), expected);
@@ -163,7 +163,7 @@ TEST_F(OnDevices, uneven_and_empty_parts_are_gathered_and_scattered) {
 }
 
 TEST_F(OnDevices, shards_hold_the_sums_and_come_together) {
-  for (const std::int64_t count : {0, 1, 64 * 4, 1000}) {  // none, one shard, equal shards, a shorter last one
+  for (const std::int64_t count : {0, 1, 64 * 4, 1000}) {  // none, a single shard, equal shards, a shorter last shard
     expect_no_errors(on_devices(ranks_here(), [&](Communicator& rank) {
       OnDevice values(1, count, numbers(count, rank.rank()));
       const std::span<float> span(values.tensor().data<float>(), static_cast<std::size_t>(count));
@@ -218,7 +218,7 @@ TEST_F(OnDevices, whole_rows_go_in_the_order_of_their_blocks) {
   }));
 }
 
-TEST_F(OnDevices, abort_ends_what_is_queued_and_calls_to_come) {  // CM-2, NQ-2
+TEST_F(OnDevices, abort_ends_what_is_queued_and_calls_to_come) {  // CM-2, NC-1, NC-2, NQ-1, NQ-2
   const std::string missing = missing_devices(2);
   if (!missing.empty()) GTEST_SKIP() << missing;
   const auto reason = std::make_shared<AbortReason>();

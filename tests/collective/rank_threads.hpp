@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one function on every rank of a group, each on its own thread.
+// Runs a function on every rank of a group, each on its own thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ namespace maestro {
 
 using Group = std::vector<std::unique_ptr<Communicator>>;
 
-/// What each rank's `work(communicator)` threw, by rank; null where it returned. Threads start in rank order.
+/// Returns the exception of each rank's `work(communicator)`, by rank; null if it returned. Threads start in rank
+/// order.
 template <class Work>
 std::vector<std::exception_ptr> failures_on(const Group& group, const Work& work) {
   std::vector<std::exception_ptr> failures(group.size());
@@ -48,7 +49,7 @@ void on_all_ranks(const Group& group, const Work& work) {
   }
 }
 
-/// The text of `failure` if it is an `Error`; fails the test otherwise.
+/// Returns the text of `failure` if it is an `Error`; fails the test otherwise.
 template <class Error>
 std::string text_of(const std::exception_ptr& failure) {
   if (!failure) {

@@ -73,7 +73,7 @@ TEST(Arena, tensors_have_the_shape_and_dtype_asked_for) {
   EXPECT_EQ(arena.used_bytes(), 0U);
 }
 
-/// One micro-batch of random sizes and lifetimes; every live block holds its own number.
+/// A micro-batch of random sizes and lifetimes; every live block holds its own number.
 void random_pass(Arena& arena, unsigned seed) {
   struct Live {
     std::byte* begin;

@@ -33,7 +33,7 @@ class InputFile : public testing::Test {
   fs::path folder_;
 };
 
-TEST_F(InputFile, if1_what_is_no_regular_file_is_refused_by_its_kind_at_once) {
+TEST_F(InputFile, what_is_no_regular_file_is_refused_by_its_kind_at_once) {  // IF-1
   ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_THAT(refusal(folder_ / "pipe"), EndsWith("/pipe: it is a FIFO, not a regular file"));
   EXPECT_THAT(refusal(folder_), EndsWith(": it is a folder, not a regular file"));
@@ -48,7 +48,7 @@ TEST_F(InputFile, if1_what_is_no_regular_file_is_refused_by_its_kind_at_once) {
   EXPECT_THAT(refusal(name), EndsWith("/socket: it is a socket, not a regular file"));
 }
 
-TEST_F(InputFile, if1_a_link_is_what_it_leads_to) {
+TEST_F(InputFile, a_link_is_what_it_leads_to) {  // IF-1
   fs::create_symlink("/dev/zero", folder_ / "link");
   EXPECT_FALSE(check_readable_kind(folder_ / "link").ok());
   std::ofstream(folder_ / "file") << "text";
@@ -57,10 +57,17 @@ TEST_F(InputFile, if1_a_link_is_what_it_leads_to) {
   EXPECT_TRUE(check_readable_kind(folder_ / "nothing").ok());
 }
 
-TEST_F(InputFile, if2_a_file_over_its_bound_is_refused) {
+TEST_F(InputFile, a_file_over_its_bound_is_refused) {  // IF-2
   std::ofstream(folder_ / "file") << std::string(2 << 20, 'x');
   EXPECT_THAT(refusal(folder_ / "file", 1 << 20), HasSubstr("larger than 1 MiB"));
   EXPECT_THAT(refusal(folder_ / "file", 2 << 20), testing::StartsWith("accepted"));
+}
+
+TEST_F(InputFile, a_path_through_a_file_is_an_invalid_argument) {
+  std::ofstream(folder_ / "file") << "text";
+  const auto text = read_text(folder_ / "file" / "below");
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.error().code, ErrorCode::invalid_argument);
 }
 
 TEST_F(InputFile, a_missing_file_is_not_found) {

@@ -33,7 +33,7 @@ TEST(JsonText, reads_what_the_library_reads) {
   }
 }
 
-TEST(JsonText, jt1_deep_nesting_is_refused_with_its_place_however_deep_it_is) {
+TEST(JsonText, deep_nesting_is_refused_with_its_place_however_deep_it_is) {  // JT-1
   EXPECT_EQ(refusal(repeated("[", 64) + repeated("]", 64)), "accepted");
   for (const int levels : {65, 100'000, 1'000'000}) {
     EXPECT_THAT(refusal(repeated("[", levels) + repeated("]", levels)), testing::StartsWith("a.json: [0][0][0]"))
@@ -44,7 +44,7 @@ TEST(JsonText, jt1_deep_nesting_is_refused_with_its_place_however_deep_it_is) {
   }
 }
 
-TEST(JsonText, jt2_what_is_not_json_is_one_line_with_line_and_column) {
+TEST(JsonText, what_is_not_json_is_one_line_with_line_and_column) {  // JT-2
   EXPECT_THAT(refusal("{\n \"a\": [,]}"),
               HasSubstr("a.json is not valid JSON: parse error at line 2, column 8: syntax error"));
   for (const std::string text : {"", "[", "{} {}", "[1,]", "NaN", "[\"\xff\"]", "\x1b[K"}) {
@@ -55,18 +55,18 @@ TEST(JsonText, jt2_what_is_not_json_is_one_line_with_line_and_column) {
   EXPECT_LT(refusal("[\"" + std::string(100'000, 'x')).size(), 400u);
 }
 
-TEST(JsonText, jt2_a_failed_allocation_is_an_error_too) {
+TEST(JsonText, a_failed_allocation_is_an_error_too) {  // JT-2
   std::istringstream stream("[1]");
   const Status failed = parse_json_list({stream, "a.json", "things"}, [](json&&) { throw std::bad_alloc(); });
   EXPECT_EQ(failed.error().message, "a.json: not enough memory to read it");
 }
 
-TEST(JsonText, jt3_a_repeated_key_is_refused_with_its_place) {
+TEST(JsonText, a_repeated_key_is_refused_with_its_place) {  // JT-3
   EXPECT_EQ(refusal(R"({"s":[{"id":1},{"id":2,"id":3}]})"), "a.json: s[1].id: this key stands twice in its object");
   EXPECT_EQ(refusal(R"([{"a":{"x":1}},{"a":{"x":1}}])"), "accepted") << "another object may have it";
 }
 
-TEST(JsonText, jt4_a_number_beyond_double_is_refused_with_key_and_byte) {
+TEST(JsonText, a_number_beyond_double_is_refused_with_key_and_byte) {  // JT-4
   EXPECT_EQ(refusal(R"({"a":[1,{"lr":1e999}]})"), "a.json: a[1].lr: the number 1e999 at byte 19 is out of range");
   EXPECT_EQ(refusal("-1e999"), "a.json: the number -1e999 at byte 6 is out of range");
   EXPECT_THAT(refusal("[1," + std::string(400, '9') + "]"), HasSubstr("a.json: [1]: the number 9999"));
@@ -81,15 +81,15 @@ TEST(JsonText, a_list_is_handed_out_by_element) {
 }
 
 TEST(JsonText, a_list_is_refused_as_a_document_is) {
-  const auto told = [](const std::string& text) {
+  const auto refusal_of = [](const std::string& text) {
     std::istringstream stream(text);
     const Status read = parse_json_list({stream, "a.json", "things"}, [](json&&) {});
     return read ? "accepted" : read.error().message;
   };
-  EXPECT_EQ(told("[1, [2, {\"b\": 1e999}]]"), "a.json: [1][1].b: the number 1e999 at byte 19 is out of range");
-  EXPECT_THAT(told("[0, " + repeated("[", 100'000)), HasSubstr("a.json: [1][0]"));
+  EXPECT_EQ(refusal_of("[1, [2, {\"b\": 1e999}]]"), "a.json: [1][1].b: the number 1e999 at byte 19 is out of range");
+  EXPECT_THAT(refusal_of("[0, " + repeated("[", 100'000)), HasSubstr("a.json: [1][0]"));
   for (const std::string text : {"3", "{\"a\": 1}", "null"}) {
-    EXPECT_EQ(told(text), "a.json is not a list of things: its JSON starts with something other than [") << text;
+    EXPECT_EQ(refusal_of(text), "a.json is not a list of things: its JSON starts with something other than [") << text;
   }
   std::istringstream stream("[1]");
   const Status failed =

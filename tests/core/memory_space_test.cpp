@@ -16,7 +16,7 @@
 namespace maestro {
 namespace {
 
-/// Memory that counts as a device's: what it gives is only looked at through it.
+/// Memory that counts as a device's: its blocks are accessed only through it.
 class CountedSpace final : public MemorySpace {
  public:
   [[nodiscard]] bool host() const override { return false; }
@@ -39,7 +39,7 @@ class CountedSpace final : public MemorySpace {
   std::size_t held_ = 0;
 };
 
-TEST(MemorySpace, blocks_of_the_processor_are_zero_and_take_what_is_written) {
+TEST(MemorySpace, blocks_of_the_host_are_zero_and_take_what_is_written) {  // MS-2
   MemorySpace& memory = host_memory();
   ASSERT_TRUE(memory.host());
   const SpaceMemory block(memory, 1000);

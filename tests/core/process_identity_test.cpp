@@ -44,6 +44,44 @@ TEST(ProcessIdentity, names_this_process) {
   EXPECT_EQ(own_identity(), identity_of(getpid()));
 }
 
+TEST(ProcessIdentity, a_process_that_has_ended_is_not_alive_before_its_status_is_read) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  const ProcessIdentity child = identity_of(pid);
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(is_alive(child));
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+  EXPECT_FALSE(is_alive(child));
+}
+
+TEST(ProcessIdentity, a_stopped_process_is_seen_and_alive) {
+  Child child;
+  EXPECT_FALSE(is_stopped(child.pid()));
+  ASSERT_EQ(kill(child.pid(), SIGSTOP), 0);
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, WSTOPPED | WNOWAIT), 0);
+  EXPECT_TRUE(is_stopped(child.pid()));
+  EXPECT_TRUE(is_alive(identity_of(child.pid())));
+  ASSERT_EQ(kill(child.pid(), SIGCONT), 0);
+}
+
+TEST(ProcessIdentity, the_text_of_an_identity_shows_whether_its_process_is_dead) {
+  Child child;
+  const ProcessIdentity process = identity_of(child.pid());
+  const std::string text = identity_text(process);
+  EXPECT_EQ(text.find_first_not_of("0123456789abcdef-"), std::string::npos) << text;
+  EXPECT_FALSE(is_of_dead_process(text));
+  child.end();
+  EXPECT_TRUE(is_of_dead_process(text));
+  EXPECT_TRUE(is_of_dead_process(text + "-part"));
+  ProcessIdentity elsewhere = process;
+  elsewhere.pid_namespace += 1;
+  EXPECT_FALSE(is_of_dead_process(identity_text(elsewhere))) << "a process of another namespace may be alive";
+  EXPECT_FALSE(is_of_dead_process("0" + text)) << "another boot";
+  for (const char* other : {"", "-", "data", "1-2-3"}) EXPECT_FALSE(is_of_dead_process(other)) << other;
+}
+
 TEST(ProcessHandle, ends_the_process_that_it_names) {
   Child child;
   const ProcessHandle handle(identity_of(child.pid()));

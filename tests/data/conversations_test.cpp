@@ -103,9 +103,9 @@ TEST(Conversations, every_other_fault_is_named) {
 TEST(Conversations, an_entry_that_is_no_conversation_does_not_stop_the_others) {
   const Parsed parsed = parse("[3, [], \"text\", {}, {\"conversations\": 4}, {\"id\": \"y\", \"conversations\": [" +
                               question + "," + answer + "]}]");
-  EXPECT_THAT(parsed.bad,
-              ElementsAre("#1: the entry is no object", "#2: the entry is no object", "#3: the entry is no object",
-                          "#4: there is no list \"conversations\"", "#5: there is no list \"conversations\""));
+  EXPECT_THAT(parsed.bad, ElementsAre("#1: the entry is not an object", "#2: the entry is not an object",
+                                      "#3: the entry is not an object", "#4: there is no list \"conversations\"",
+                                      "#5: there is no list \"conversations\""));
   ASSERT_EQ(parsed.good.size(), 1u);
   EXPECT_EQ(parsed.good[0].id, "y");
 }
@@ -136,7 +136,7 @@ TEST(Conversations, a_missing_file_is_named_with_what_does_exist) {
     read_conversations("/no/such.json", [](const std::string&, const Result<Conversation>&) {});
     FAIL() << "accepted";
   } catch (const JobError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("/no/such.json does not exist"), HasSubstr("what does is /")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("/no/such.json does not exist"), HasSubstr("the part that exists is /")));
   }
 }
 

@@ -44,7 +44,7 @@ std::string png_promising(int colour_type, bool interlaced, ImageSize size, std:
 
 std::string with_orientation(const std::string& jpeg, int orientation, bool little) {
   const auto value = [&](std::uint32_t of, int bytes) { return number(of, bytes, little); };
-  const auto entry = [&](std::uint32_t tag, std::uint32_t held) {  // of one short
+  const auto entry = [&](std::uint32_t tag, std::uint32_t held) {  // of a single short
     return value(tag, 2) + value(3, 2) + value(1, 4) + value(held, 2) + value(0, 2);
   };
   const std::string tiff = (little ? "II" : "MM") + value(42, 2) + value(8, 4) + value(2, 2) + entry(0x0103, 6) +

@@ -19,10 +19,10 @@ struct PngForm {
   std::vector<std::uint8_t> palette_alpha;  ///< (entries)
 };
 
-/// `samples` (height, width, channels): one byte each, two of big end for a depth of 16.
+/// `samples` (height, width, channels): a byte each, two of big end for a depth of 16.
 std::string png_bytes(const PngForm& form, ImageSize size, const std::vector<std::uint8_t>& samples);
 
-/// A PNG of eight bits whose header promises `size` and whose one data chunk holds `data` alone.
+/// A PNG of eight bits whose header promises `size` and whose only data chunk holds `data`.
 std::string png_promising(int colour_type, bool interlaced, ImageSize size, std::string_view data);
 
 /// A JPEG with an EXIF block behind its first marker that holds the orientation; `little`: its byte order.
@@ -33,7 +33,7 @@ enum class JpegForm { gray, colour, inks_of_adobe, inks };
 /// `samples` (height, width, channels) with 1, 3, 4 and 4 channels.
 std::string jpeg_bytes(JpegForm form, ImageSize size, const std::vector<std::uint8_t>& samples);
 
-/// A picture of one colour.
+/// A picture of a single colour.
 Image plain_image(ImageSize size, std::uint8_t red, std::uint8_t green, std::uint8_t blue);
 
 }  // namespace maestro

@@ -103,12 +103,12 @@ TEST(Image, a_jpeg_reads_to_within_its_compression) {
   const auto expect_colour = [&](JpegForm form, const std::vector<std::uint8_t>& pixel, std::array<int, 3> expected) {
     std::vector<std::uint8_t> samples;
     for (int at = 0; at < 35; ++at) samples.insert(samples.end(), pixel.begin(), pixel.end());
-    const auto file = folder.write("a.bin", jpeg_bytes(form, size, samples));  // the name says nothing
+    const auto file = folder.write("a.bin", jpeg_bytes(form, size, samples));  // the name does not count
     const auto image = decode_image(file);
     ASSERT_TRUE(image.ok()) << image.error().message;
     EXPECT_EQ(image->size(), size);
     EXPECT_EQ(*image_size(file), size);
-    // One colour everywhere: only rounding of the colour conversion and of one coefficient is lost.
+    // The same colour everywhere: only rounding of the colour conversion and of a coefficient is lost.
     for (std::size_t at = 0; at < image->pixels.size(); ++at) {
       ASSERT_NEAR(image->pixels[at], expected[at % 3], 2) << "at " << at;
     }
@@ -204,11 +204,11 @@ TEST(Image, a_small_file_that_promises_a_huge_picture_fails_without_memory_for_i
     }
   }
   std::string jpeg = jpeg_bytes(JpegForm::colour, size, samples_of(3, [](int) { return std::uint8_t{1}; }));
-  jpeg.replace(jpeg.find("\xff\xc0") + 5, 4, "\x2a\x94\x40\x01", 4);  // 10900 rows of 16385 columns: one too many
+  jpeg.replace(jpeg.find("\xff\xc0") + 5, 4, "\x2a\x94\x40\x01", 4);  // 10900 rows of 16385 columns: the limit is 16384
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg)), HasSubstr("a.jpg: too large"));
   jpeg.replace(jpeg.find("\xff\xc0") + 7, 2, "\x40\x00", 2);
   EXPECT_THAT(reason(folder.write("a.jpg", jpeg)), HasSubstr("a.jpg: truncated"));
-  // The picture would take 510 MB; a row, and the first 16 MB, are what is taken.
+  // The picture would take 510 MB; only a row and the first 16 MB are allocated.
   EXPECT_LT(peak_bytes() - before, std::int64_t{100} << 20);
 }
 
@@ -245,7 +245,8 @@ TEST(Image, a_picture_beyond_the_first_room_reads_whole) {
 
 TEST(Image, a_jpeg_is_turned_as_its_orientation_says) {
   const TempFolder folder;
-  // Four fields of 16 x 16 pixels and one colour each: a b over c d. Rows of letters as each orientation shows them.
+  // Four fields of 16 x 16 pixels, each of a single colour: a b over c d. Rows of letters as each orientation shows
+  // them.
   constexpr int a = 40, b = 90, c = 150, d = 220;
   std::vector<std::uint8_t> samples;
   for (int row = 0; row < 32; ++row) {

@@ -167,7 +167,7 @@ TEST(LlavaCorpus, texts_alone_have_no_patches) {
   EXPECT_EQ(corpus->targets(Split::train, SampleId(0)), 2);
 }
 
-TEST(LlavaCorpus, the_split_depends_on_the_ids_alone_LC_2) {
+TEST(LlavaCorpus, the_split_depends_on_the_ids_alone) {  // LL-2
   const TempFolder folder;
   const LlavaCorpus first(settings(folder.write("a.json", many_texts(400).json())));
   const LlavaCorpus more(settings(folder.write("b.json", many_texts(500).json())));
@@ -189,7 +189,7 @@ TEST(LlavaCorpus, validation_may_have_a_file_and_pictures_a_folder_of_their_own)
   EXPECT_THAT(ids_of(corpus, Split::validation), testing::ElementsAre("held"));
 }
 
-TEST(LlavaCorpus, every_kind_of_bad_sample_is_found_at_opening_and_named_LC_1) {
+TEST(LlavaCorpus, every_kind_of_bad_sample_is_found_at_opening_and_named) {  // LL-1
   const TempFolder folder;
   const std::string whole = png_of({16, 16}, 1);
   folder.write("images/good.png", whole);
@@ -267,7 +267,7 @@ TEST(LlavaCorpus, a_prepared_sample_is_read_from_memory) {
   EXPECT_EQ(pixels[0], 1.0f);
 }
 
-TEST(LlavaCorpus, a_picture_replaced_by_one_of_another_size_keeps_its_patches_LC_3) {
+TEST(LlavaCorpus, a_picture_replaced_by_one_of_another_size_keeps_its_patches) {  // LL-3
   const TempFolder folder;
   folder.write("images/a.png", png_of({16, 16}, 255));
   const LlavaCorpus corpus(with_own_validation(folder, Writer().add("x", "a.png", "<image>", "A")));

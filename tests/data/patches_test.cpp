@@ -78,7 +78,8 @@ TEST(PatchGrid, every_size_gives_whole_patches_within_the_limits) {
     } else {
       ASSERT_LE(longer, settings.max_image_size);
     }
-    // The aspect is off by at most half a patch on each side, unless a side was raised to one patch or cut to the most.
+    // The aspect is off by at most half a patch on each side, unless a side was raised to a single patch or reduced to
+    // the most.
     const double wanted = settings.image_size > 0 ? static_cast<double>(settings.image_size)
                                                   : std::min(static_cast<double>(std::max(size.width, size.height)),
                                                              static_cast<double>(settings.max_image_size));
@@ -87,6 +88,19 @@ TEST(PatchGrid, every_size_gives_whole_patches_within_the_limits) {
     ASSERT_LE(off, static_cast<double>(patch));
     ASSERT_EQ(patch_grid({size.height, size.width}, settings), (PatchGrid{grid.columns, grid.rows})) << "turned";
   }
+}
+
+TEST(PictureGrids, hold_the_most_of_every_grid_and_whether_all_have_one_width) {
+  PictureGrids grids;
+  EXPECT_TRUE(grids.one_width);
+  grids.add({2, 6});
+  grids.add({3, 3});
+  EXPECT_EQ(grids.largest, (PatchGrid{2, 6}));
+  EXPECT_EQ(grids.rows, 3);
+  EXPECT_EQ(grids.columns, 6);
+  EXPECT_FALSE(grids.one_width);
+  grids.add({1, 6});
+  EXPECT_FALSE(grids.one_width) << "an earlier picture has another width";
 }
 
 TEST(PatchGrid, known_sizes) {

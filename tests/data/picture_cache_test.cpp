@@ -44,7 +44,7 @@ TEST(PictureCache, a_pinned_picture_is_loaded_once) {
   EXPECT_EQ(store.loads(), 1);
 }
 
-TEST(PictureCache, never_holds_more_than_its_limit_PC_1) {
+TEST(PictureCache, never_holds_more_than_its_limit) {  // PC-1
   Store store;
   PictureCache cache(3 * picture_bytes + 1);
   std::mt19937_64 random(3);
@@ -62,7 +62,7 @@ TEST(PictureCache, never_holds_more_than_its_limit_PC_1) {
   }
 }
 
-TEST(PictureCache, pinned_pictures_outlive_all_others_PC_2) {
+TEST(PictureCache, pinned_pictures_outlive_all_others) {  // PC-2
   Store store;
   PictureCache cache(3 * picture_bytes);
   ASSERT_TRUE(cache.pin(1, store.load(1)));
@@ -72,7 +72,7 @@ TEST(PictureCache, pinned_pictures_outlive_all_others_PC_2) {
   EXPECT_EQ(store.loads(), before);
 }
 
-TEST(PictureCache, of_the_unpinned_the_one_not_used_for_longest_goes) {
+TEST(PictureCache, of_the_unpinned_the_one_not_used_for_longest_goes) {  // PC-2
   Store store;
   PictureCache cache(2 * picture_bytes);
   for (const std::uint32_t key : {1u, 2u, 1u, 3u}) ASSERT_TRUE(cache.take(key, store.load(key)).ok());
@@ -83,7 +83,7 @@ TEST(PictureCache, of_the_unpinned_the_one_not_used_for_longest_goes) {
   EXPECT_EQ(store.loads(), 4);
 }
 
-TEST(PictureCache, pins_that_nobody_takes_do_not_fill_memory_PC_1_PC_2) {
+TEST(PictureCache, pins_that_nobody_takes_do_not_fill_memory) {  // PC-1, PC-2
   Store store;
   PictureCache cache(2 * picture_bytes);
   for (std::uint32_t key = 0; key < 50; ++key) ASSERT_TRUE(cache.pin(key, store.load(key)));
@@ -92,7 +92,7 @@ TEST(PictureCache, pins_that_nobody_takes_do_not_fill_memory_PC_1_PC_2) {
   EXPECT_EQ(store.loads(), 50) << "the one pinned last is still there";
 }
 
-TEST(PictureCache, taking_gives_back_one_pin_PC_4) {
+TEST(PictureCache, taking_gives_back_one_pin) {  // PC-4
   Store store;
   PictureCache cache(2 * picture_bytes);
   ASSERT_TRUE(cache.pin(1, store.load(1)));
@@ -107,7 +107,7 @@ TEST(PictureCache, taking_gives_back_one_pin_PC_4) {
   EXPECT_EQ(store.loads(), 9) << "none was left";
 }
 
-TEST(PictureCache, a_picture_handed_out_stays_valid_after_it_was_dropped_PC_3) {
+TEST(PictureCache, a_picture_handed_out_stays_valid_after_it_was_dropped) {  // PC-3
   Store store;
   PictureCache cache(picture_bytes);
   const auto picture = cache.take(7, store.load(7));

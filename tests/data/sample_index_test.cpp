@@ -14,7 +14,7 @@ namespace {
 
 enum Use : int { unused = 0, by_train = 1, by_validation = 2 };
 
-/// Walks all samples and checks SI-1, SI-2 and SI-3.
+/// Walks all samples and checks IX-1, IX-2 and IX-3.
 void check_invariants(const SampleIndexOptions& options) {
   SCOPED_TRACE("tokens " + std::to_string(options.tokens) + ", sequence " + std::to_string(options.sequence) +
                ", fraction " + std::to_string(options.validation_fraction));
@@ -47,7 +47,7 @@ std::int64_t fewest_tokens(SampleIndexOptions options) {
   }
 }
 
-TEST(SampleIndex, keeps_its_invariants_for_any_options_SI1_SI2_SI3) {
+TEST(SampleIndex, keeps_its_invariants_for_any_options) {  // IX-1, IX-2, IX-3
   Random random(2024);
   for (int trial = 0; trial < 300; ++trial) {
     SampleIndexOptions options;
@@ -91,7 +91,17 @@ TEST(SampleIndex, an_interleaved_split_spreads_validation_over_the_corpus) {
   EXPECT_EQ(index.samples(Split::train), 1440u);
 }
 
-TEST(SampleIndex, a_remainder_of_one_position_is_dropped_SI3) {
+TEST(SampleIndex, blocks_shrink_until_four_of_them_are_validation) {
+  const std::int64_t sequence = 10, block = 8 * sequence;  // of blocks of 16, three would be
+  const SampleIndex index({block * 60, sequence, 0.1, SplitMode::interleaved});
+  std::vector<std::int64_t> begins;
+  for (std::uint64_t id = 0; id < index.samples(Split::validation); id += 8) {
+    begins.push_back(index.window(Split::validation, SampleId(id)).begin / block);
+  }
+  EXPECT_THAT(begins, testing::ElementsAre(9, 19, 29, 39, 49, 59));
+}
+
+TEST(SampleIndex, a_remainder_of_one_position_is_dropped) {  // IX-3
   const auto samples = [](std::int64_t tokens) {
     return SampleIndex({tokens, 10, 0.0, SplitMode::tail}).samples(Split::train);
   };

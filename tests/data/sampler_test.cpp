@@ -20,7 +20,7 @@ std::vector<std::uint64_t> epoch_of(const Sampler& sampler, std::uint64_t epoch)
   return order;
 }
 
-TEST(Sampler, visits_every_sample_exactly_once_per_epoch_SM1) {
+TEST(Sampler, visits_every_sample_exactly_once_per_epoch) {  // SM-1
   Random random(42);
   std::vector<std::uint64_t> sizes{1, 2, 3, 4, 5, 63, 64, 65, 255, 256, 257, 1000, 4096, 10007};
   for (int extra = 0; extra < 20; ++extra) sizes.push_back(1 + random.below(3000));
@@ -37,13 +37,13 @@ TEST(Sampler, visits_every_sample_exactly_once_per_epoch_SM1) {
   }
 }
 
-TEST(Sampler, gives_the_recorded_order_on_every_platform_SM2) {
-  const Sampler sampler(1, 10);  // recorded from a second implementation, in Python
+TEST(Sampler, gives_the_recorded_order_on_every_platform) {  // SM-2
+  const Sampler sampler(1, 10);                              // recorded from a second implementation, in Python
   EXPECT_EQ(epoch_of(sampler, 0), (std::vector<std::uint64_t>{0, 1, 6, 8, 2, 4, 3, 9, 7, 5}));
   EXPECT_EQ(epoch_of(sampler, 1), (std::vector<std::uint64_t>{3, 4, 2, 5, 7, 0, 1, 8, 6, 9}));
 }
 
-TEST(Sampler, resumes_at_a_position_without_any_other_state_SM2) {
+TEST(Sampler, resumes_at_a_position_without_any_other_state) {  // SM-2
   const Sampler first(9, 100);
   const Sampler resumed(9, 100);
   for (std::uint64_t position = 250; position < 260; ++position) EXPECT_EQ(first.at(position), resumed.at(position));

@@ -65,7 +65,7 @@ TEST(ScenePainter, edges_are_smooth) {
   EXPECT_GT(values.size(), 6u);
 }
 
-TEST(SceneGenerator, a_sample_depends_on_the_options_the_split_and_the_number_SG_1) {
+TEST(SceneGenerator, a_sample_depends_on_the_options_the_split_and_the_number) {  // SN-1
   const SceneGenerator scenes({.seed = 3});
   bool other_seed_differs = false;
   for (std::uint64_t number = 0; number < 50; ++number) {
@@ -82,7 +82,7 @@ TEST(SceneGenerator, a_sample_depends_on_the_options_the_split_and_the_number_SG
   EXPECT_TRUE(other_seed_differs);
 }
 
-TEST(SceneGenerator, no_combination_is_in_both_splits_SG_2) {
+TEST(SceneGenerator, no_combination_is_in_both_splits) {  // SN-2
   const SceneGenerator scenes = words_only();
   std::set<std::string> training, validation;
   for (std::uint64_t number = 0; number < many; ++number) {
@@ -94,7 +94,7 @@ TEST(SceneGenerator, no_combination_is_in_both_splits_SG_2) {
   for (const std::string& combination : validation) EXPECT_FALSE(training.contains(combination)) << combination;
 }
 
-TEST(SceneGenerator, every_word_that_validation_asks_for_occurs_in_training_SG_3) {
+TEST(SceneGenerator, every_word_that_validation_asks_for_occurs_in_training) {  // SN-3
   const SceneGenerator scenes = words_only();
   std::set<std::string> training;
   for (std::uint64_t number = 0; number < many; ++number) {
@@ -169,7 +169,7 @@ TEST(SceneDataset, is_read_back_as_it_was_drawn) {
   }
 }
 
-TEST(SceneDataset, is_written_once_and_again_only_for_other_options_or_when_broken_off_SD_1) {
+TEST(SceneDataset, is_written_once_and_again_only_for_other_options_or_when_broken_off) {  // SD-1
   const TempFolder folder;
   SceneDatasetOptions options;
   options.train_samples = 30;

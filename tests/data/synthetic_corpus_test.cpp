@@ -97,7 +97,7 @@ TEST(OpenCorpus, an_unknown_kind_is_answered_with_the_nearest_valid_one) {
     (void)open_corpus(config, 1);
     FAIL() << "accepted";
   } catch (const JobError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("nearest valid one is \"synthetic\""));
+    EXPECT_THAT(error.what(), testing::HasSubstr("nearest valid kind is \"synthetic\""));
   }
 }
 

@@ -41,7 +41,7 @@ TEST(SyntheticImageCorpus, its_fingerprint_changes_with_what_it_is_drawn_from) {
   EXPECT_NE(of(options(0.5, 32)), of(options(0.5)));
 }
 
-TEST(SyntheticImageCorpus, every_eight_samples_hold_the_same_number_of_pictures_SY_1) {
+TEST(SyntheticImageCorpus, every_eight_samples_hold_the_same_number_of_pictures) {  // SY-1
   for (const double share : {0.0, 0.25, 0.5, 1.0}) {
     const SyntheticImageCorpus corpus(options(share));
     for (std::uint64_t group = 0; group < 200; ++group) {
@@ -50,7 +50,7 @@ TEST(SyntheticImageCorpus, every_eight_samples_hold_the_same_number_of_pictures_
   }
 }
 
-TEST(SyntheticImageCorpus, a_share_that_is_no_eighth_is_met_over_many_eights_SY_1) {
+TEST(SyntheticImageCorpus, a_share_that_is_no_eighth_is_met_over_many_eights) {  // SY-1
   const SyntheticImageCorpus corpus(options(0.3));
   int count = 0;
   for (std::uint64_t group = 0; group < 100; ++group) {
@@ -68,7 +68,7 @@ TEST(SyntheticImageCorpus, no_sample_is_longer_than_the_corpus_says_and_one_with
     longest = std::max(longest, corpus.length(Split::train, SampleId(sample)));
   }
   EXPECT_EQ(longest, corpus.max_length());
-  EXPECT_EQ(corpus.Corpus::max_length(), corpus.max_length());  // what a corpus gets that does not say
+  EXPECT_EQ(corpus.Corpus::max_length(), corpus.max_length());  // the default of a corpus that does not override it
 }
 
 TEST(SyntheticImageCorpus, which_of_the_eight_have_pictures_varies) {

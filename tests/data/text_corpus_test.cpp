@@ -171,8 +171,9 @@ TEST(TextCorpus, a_single_file_of_any_name_and_size_is_read) {
 
 TEST(TextCorpus, a_missing_path_is_named_with_what_does_exist) {
   const TempFolder folder;
-  EXPECT_THAT(refusal(settings(folder.path() / "no" / "such.txt")),
-              AllOf(HasSubstr("such.txt does not exist"), HasSubstr("what does is " + folder.path().string())));
+  EXPECT_THAT(
+      refusal(settings(folder.path() / "no" / "such.txt")),
+      AllOf(HasSubstr("such.txt does not exist"), HasSubstr("the part that exists is " + folder.path().string())));
   EXPECT_THAT(refusal(settings("")), HasSubstr("path is missing"));
 }
 

@@ -146,9 +146,21 @@ TEST(Placement, cuda_devices_that_are_there_are_used_as_named_and_no_others) {
             "student.devices: \"cuda:2\": there are 2 CUDA devices, cuda:0 to cuda:1");
   request.devices[2] = {"cuda:0", "cuda:x"};
   EXPECT_EQ(refusal_of(graph_of(1, 2), request).message,
-            "student.devices: \"cuda:x\" is no device; use cuda:0 to cuda:1");
+            "student.devices: \"cuda:x\" is not a device; use cuda:0 to cuda:1");
   request.devices[2] = {};  // places are chosen among cores
   EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("there is 1 device"), std::string::npos);
+}
+
+TEST(Placement, a_section_that_names_its_devices_may_take_cores_and_gpus_of_a_host) {
+  PlacementRequest request = request_of(1, 2);
+  request.cuda.of_host = 2;
+  request.devices[2] = {"cpu:0", "cpu:1", "cuda:0", "cuda:1"};
+  const auto places = place(graph_of(1, 4), request);
+  EXPECT_EQ(places.back().devices.at(0), "cuda:1");
+  EXPECT_TRUE(touches_cuda(places, SectionId(2)));
+  EXPECT_FALSE(touches_cuda(places, SectionId(1)));
+  EXPECT_EQ(find_place(places, SectionId(2), ReplicaIndex(1))->devices.at(0), "cpu:1");
+  EXPECT_EQ(find_place(places, SectionId(2), ReplicaIndex(4)), nullptr);
 }
 
 TEST(Placement, names_that_are_no_devices_are_refused) {
@@ -157,7 +169,7 @@ TEST(Placement, names_that_are_no_devices_are_refused) {
     request.devices[1] = {name};
     const Refusal refusal = refusal_of(graph_of(1, 1), request);
     EXPECT_EQ(refusal.code, ErrorCode::invalid_argument) << name;
-    EXPECT_NE(refusal.message.find("is no device; use cpu:0 to cpu:1"), std::string::npos) << refusal.message;
+    EXPECT_NE(refusal.message.find("is not a device; use cpu:0 to cpu:1"), std::string::npos) << refusal.message;
   }
 }
 
@@ -211,8 +223,8 @@ TEST(Placement, a_host_whose_devices_are_taken_is_passed_over) {  // PL-1
   EXPECT_EQ(students[0], 2);
   EXPECT_EQ(students[1], 2);
   EXPECT_EQ(refusal_of(graph_of(1, 5), request).message,
-            "student.replicas = 5: there are 4 devices, 2 on each of 2 hosts; use at most 4; or lay more devices over "
-            "them with --cpu-devices 5");
+            "student.replicas = 5: there are 4 devices, 2 on each of 2 hosts; use at most 4; or oversubscribe the "
+            "cores with --cpu-devices 5");
 }
 
 TEST(Placement, one_device_name_may_stand_for_devices_of_two_hosts) {  // PL-1
@@ -236,8 +248,8 @@ TEST(Placement, too_many_ranks_are_refused_with_the_nearest_layout_that_fits) {
   request.devices.resize(1);
   EXPECT_EQ(refusal_of(graph, request).message,
             "student: replicas x pipeline x context x tensor = 2 x 1 x 1 x 2 needs 4 devices, and there are 2 "
-            "devices; nearest that fits: replicas x pipeline x context x tensor = 1 x 1 x 1 x 2; or lay more devices "
-            "over them with --cpu-devices 4");
+            "devices; nearest that fits: replicas x pipeline x context x tensor = 1 x 1 x 1 x 2; or oversubscribe the "
+            "cores with --cpu-devices 4");
 }
 
 TEST(Placement, the_nearest_layout_fits_and_its_degrees_divide_those_wanted) {

@@ -89,6 +89,75 @@ TEST(SectionGraph, ports_of_other_type_or_width_are_refused_naming_both) {  // S
   expect_mentions(error_of([&] { graph.connect("wide", "hidden", "student", "hidden"); }), {"16 columns", "8 columns"});
 }
 
+TEST(SectionGraph, ports_by_other_axes_are_refused) {  // SG-1
+  SectionGraph graph;
+  Port patches = port("out");
+  patches.axis = Axis::patches;
+  graph.add(node("vision", Mode::forward_only, {{}, {patches}}));
+  graph.add(node("llm", Mode::forward_backward, {{port("in")}, {}}));
+  expect_mentions(error_of([&] { graph.connect("vision", "out", "llm", "in"); }),
+                  {"vision.out (fp32, 8 columns, by patches)", "llm.in (fp32, 8 columns)"});
+}
+
+TEST(SectionGraph, ports_sharded_by_vocabulary_need_equal_tensor_degrees) {
+  for (const std::int64_t degree : {1, 2, 4}) {
+    for (const Sharding in : {Sharding::vocabulary, Sharding::context_rows}) {
+      SectionGraph graph;
+      Port from = port("out"), to = port("in");
+      from.spread = Sharding::vocabulary;
+      to.spread = in;
+      GraphNode teacher = node("teacher", Mode::forward_only, {{}, {from}});
+      teacher.layout.tensor = 2;
+      GraphNode student = node("student", Mode::forward_backward, {{to}, {}});
+      student.layout.tensor = degree;
+      graph.add(teacher);
+      graph.add(student);
+      const std::string error = error_of([&] { graph.connect("teacher", "out", "student", "in"); });
+      if (degree == 2 && in == Sharding::vocabulary) {
+        EXPECT_EQ(error, "no error");
+      } else {
+        expect_mentions(error, {"equal tensor degrees", "teacher.tensor = 2", "student.tensor = "});
+      }
+    }
+  }
+}
+
+TEST(SectionGraph, a_section_that_runs_for_images_only_may_not_make_tokens) {  // SG-1
+  SectionGraph graph;
+  Port pixels = port("pixels");
+  pixels.axis = Axis::patches;
+  graph.add(node("data", Mode::source, {{}, {pixels, port("tokens")}}));
+  graph.add(node("vision", Mode::forward_only, {{pixels}, {port("out")}}));
+  graph.add(node("llm", Mode::forward_backward, {{port("in")}, {}}));
+  graph.connect("data", "pixels", "vision", "pixels");
+  graph.connect("vision", "out", "llm", "in");
+  expect_mentions(error_of([&] { graph.validate(); }), {"'vision' runs only for samples with images", "'out'"});
+}
+
+TEST(SectionGraph, the_axis_of_a_section_is_that_of_its_required_inputs) {
+  Port pixels = port("pixels", false, true);
+  pixels.axis = Axis::patches;
+  EXPECT_EQ(node("llm", Mode::forward_backward, {{pixels, port("tokens")}, {}}).axis(), Axis::tokens);
+  pixels.optional = false;
+  EXPECT_EQ(node("vision", Mode::forward_backward, {{pixels}, {}}).axis(), Axis::patches);
+  EXPECT_EQ(node("data", Mode::source, {{}, {pixels}}).axis(), Axis::tokens);
+}
+
+TEST(SectionGraph, the_stages_of_a_section_are_found_by_its_name) {
+  SectionGraph graph;
+  graph.add(node("teacher", Mode::forward_only, {}));
+  for (std::int64_t stage = 0; stage < 2; ++stage) {
+    GraphNode part = node("student/" + std::to_string(stage), Mode::forward_backward, {});
+    part.section = "student";
+    part.stage = stage;
+    part.stages = 2;
+    graph.add(part);
+  }
+  EXPECT_EQ(graph.stages_of("student"), (std::vector<SectionId>{SectionId(1), SectionId(2)}));
+  EXPECT_EQ(graph.stages_of("teacher"), std::vector<SectionId>{SectionId(0)});
+  EXPECT_TRUE(graph.stages_of("student/0").empty());
+}
+
 TEST(SectionGraph, an_input_takes_one_connection) {  // SG-1
   SectionGraph graph = teacher_and_student();
   graph.connect("data", "tokens", "student", "tokens");

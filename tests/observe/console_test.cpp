@@ -16,7 +16,7 @@ using std::chrono::seconds;
 
 const std::string erase = "\r\x1b[K";
 
-/// What a terminal would show after `text`: carriage return, erase-to-end-of-line and line breaks obeyed.
+/// Returns the screen of a terminal after `text`: carriage return, erase-to-end-of-line and line breaks obeyed.
 std::vector<std::string> screen_of(const std::string& text) {
   std::vector<std::string> lines(1);
   std::size_t column = 0;
@@ -77,7 +77,7 @@ TEST(LiveConsole, the_line_never_reaches_the_edge_of_the_terminal) {
   EXPECT_EQ(screen_of(terminal.stream.str()).back(), "");
 }
 
-TEST(LiveConsole, CO_1_messages_stand_above_the_live_line) {
+TEST(LiveConsole, messages_stand_above_the_live_line) {  // TE-1
   Terminal terminal;
   Console console(terminal.streams());
   console.error("early");
@@ -89,7 +89,7 @@ TEST(LiveConsole, CO_1_messages_stand_above_the_live_line) {
             (std::vector<std::string>{"error: early", "error: student stopped", "warning: slow", "saved", "step 1/9"}));
 }
 
-TEST(LiveConsole, CO_1_a_message_redraws_the_latest_progress) {
+TEST(LiveConsole, a_message_redraws_the_latest_progress) {  // TE-1
   Terminal terminal;
   Console console(terminal.streams());
   console.progress({1, 9, {}, {}, {}}, SteadyTime{});
@@ -98,7 +98,7 @@ TEST(LiveConsole, CO_1_a_message_redraws_the_latest_progress) {
   EXPECT_EQ(screen_of(terminal.stream.str()), (std::vector<std::string>{"saved", "step 2/9"}));
 }
 
-TEST(LiveConsole, CO_2_and_CO_3_finish_shows_the_last_progress_and_ends_its_line) {
+TEST(LiveConsole, finish_shows_the_last_progress_and_ends_its_line) {  // TE-2, TE-3
   Terminal terminal;
   Console console(terminal.streams());
   console.progress({1, 9, {}, {}, {}}, SteadyTime{});
@@ -110,7 +110,7 @@ TEST(LiveConsole, CO_2_and_CO_3_finish_shows_the_last_progress_and_ends_its_line
   EXPECT_EQ(screen_of(terminal.stream.str()), (std::vector<std::string>{"step 9/9", "done", ""}));
 }
 
-TEST(LiveConsole, CO_3_destruction_ends_the_line) {
+TEST(LiveConsole, destruction_ends_the_line) {  // TE-3
   Terminal terminal;
   { Console(terminal.streams()).progress({1, 9, {}, {}, {}}, SteadyTime{}); }
   EXPECT_EQ(screen_of(terminal.stream.str()), (std::vector<std::string>{"step 1/9", ""}));
@@ -175,7 +175,7 @@ TEST(PlainConsole, holds_no_control_characters_and_keeps_notes_apart) {
   EXPECT_EQ(pipes.err.str(), "step 1/2\nwarning: w\nerror: e\nstep 2/2\n");
 }
 
-TEST(Console, co4_an_error_is_one_printable_line_whatever_its_values_hold) {
+TEST(Console, an_error_is_one_printable_line_whatever_its_values_hold) {  // TE-4
   Pipes pipes;
   Console console(pipes.streams());
   console.error("data.path: \"a\nb\x1b[2J\xff\" does not exist");
@@ -183,7 +183,7 @@ TEST(Console, co4_an_error_is_one_printable_line_whatever_its_values_hold) {
   EXPECT_EQ(pipes.err.str(), "error: data.path: \"a\\nb\\x1b[2J\\xff\" does not exist\nwarning: c\\x0d\\nd\n");
 }
 
-TEST(Console, co4_an_error_has_a_bounded_length_and_a_list_in_it_lines_of_its_own) {
+TEST(Console, an_error_has_a_bounded_length_and_a_list_in_it_lines_of_its_own) {  // TE-4
   Pipes pipes;
   Console console(pipes.streams());
   console.error(std::string(100'000, 'x'));

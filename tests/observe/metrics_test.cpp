@@ -43,7 +43,7 @@ TEST(MetricRegistry, a_name_registered_again_is_the_same_metric) {
   EXPECT_NE(first, other);
 }
 
-TEST(MetricRegistry, MR_2_a_name_is_of_one_kind) {
+TEST(MetricRegistry, a_name_is_of_one_kind) {  // MR-2
   MetricRegistry registry;
   (void)registry.counter("a", "A.");
   EXPECT_THROW((void)registry.gauge("a", "A."), JobError);
@@ -95,15 +95,19 @@ TEST(MetricRegistry, samples_list_every_value) {
   EXPECT_EQ(std::get<double>(samples[1].value), 0.5);
 }
 
-TEST(MetricRegistry, counts_of_many_threads_all_arrive) {
+TEST(MetricRegistry, counts_of_many_threads_all_arrive_and_none_falls) {  // MR-1
   MetricRegistry registry;
   const auto counter = registry.counter("c", "");
   constexpr int threads = 4, adds = 2000;
   std::vector<std::thread> workers;
   for (int t = 0; t < threads; ++t) {
     workers.emplace_back([&, t] {
+      std::uint64_t last = 0;
       for (int i = 0; i < adds; ++i) {
         registry.add(counter, {"shared", {}});
+        const std::uint64_t now = registry.value(counter, {"shared", {}});
+        EXPECT_GT(now, last);
+        last = now;
         registry.add(counter, {"own", ReplicaIndex(static_cast<std::uint32_t>(t))});
         if (i % 500 == 0) (void)registry.prometheus_text();
       }

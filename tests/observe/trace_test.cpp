@@ -28,7 +28,7 @@ std::vector<json> lines_of(const std::string& text) {
   return out;
 }
 
-TEST(TraceRecorder, TR_3_one_name_has_one_track) {
+TEST(TraceRecorder, one_name_has_one_track) {  // TR-3
   TraceRecorder trace(ProcessId(0), "p");
   const auto first = trace.track("student 0");
   const auto second = trace.track("student 1");
@@ -36,7 +36,7 @@ TEST(TraceRecorder, TR_3_one_name_has_one_track) {
   EXPECT_EQ(trace.track("student 0"), first);
 }
 
-TEST(TraceRecorder, TR_2_keeps_the_beginning_and_counts_what_it_drops) {
+TEST(TraceRecorder, keeps_the_beginning_and_counts_what_it_drops) {  // TR-2
   TraceRecorder trace(ProcessId(0), "p", {.max_events = 3});
   const auto track = trace.track("t");
   for (int i = 0; i < 10; ++i) trace.slice({track, "s", TraceCategory::step, at(i), at(i + 1)});
@@ -58,7 +58,7 @@ TEST(TraceRecorder, records_nothing_while_off) {
   EXPECT_EQ(trace.recorded() + trace.dropped(), 0u);
 }
 
-TEST(TraceRecorder, TR_1_loses_no_event_of_many_threads) {
+TEST(TraceRecorder, loses_no_event_of_many_threads) {  // TR-1
   constexpr int threads = 4, events = 1000;
   TraceRecorder trace(ProcessId(0), "p", {.max_events = 3000});
   std::vector<std::thread> workers;

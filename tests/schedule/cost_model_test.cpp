@@ -17,7 +17,7 @@ CostModel model() {
       10);
 }
 
-TEST(CostModel, before_any_measurement_all_sections_share_one_rate) {  // CM-1
+TEST(CostModel, before_any_measurement_all_sections_share_one_rate) {  // CS-1
   const CostModel costs = model();
   EXPECT_DOUBLE_EQ(costs.of(SectionId(0), two).forward, 4);
   EXPECT_DOUBLE_EQ(costs.of(SectionId(0), two).backward, 8);

@@ -29,6 +29,15 @@ TEST(CreditLedger, sending_without_a_credit_is_an_error_and_changes_nothing) {  
   EXPECT_EQ(ledger.sent_end(), 0u);
 }
 
+TEST(CreditLedger, an_older_sequence_reported_as_sent_again_changes_nothing) {  // CL-4
+  CreditLedger ledger(epoch, 3);
+  ASSERT_TRUE(ledger.sent(2).ok());
+  ASSERT_TRUE(ledger.sent(0).ok());
+  EXPECT_EQ(ledger.sent_end(), 3u);
+  EXPECT_EQ(ledger.available(), 0u);
+  EXPECT_TRUE(ledger.grant(epoch, 3).ok());
+}
+
 TEST(CreditLedger, a_grant_moves_the_window) {
   CreditLedger ledger(epoch, 2);
   ASSERT_TRUE(ledger.sent(0).ok());
@@ -108,7 +117,7 @@ TEST(CreditLedger, unreliable_grants_never_overfill_the_ring_and_the_newest_one_
     UnreliableGrants grants(random);
     std::vector<std::uint64_t> in_use;
     for (int round = 0; round < 400; ++round) {
-      // A grant is dropped for good now and then; as in the real runtime, the newest one is repeated.
+      // A grant is dropped for good now and then; as in the real runtime, the newest grant is repeated.
       if (round % 16 == 0) grants.send(consumer.released());
       while (ledger.may_send(ledger.sent_end()) && random() % 4 != 0) {
         in_use.push_back(ledger.sent_end());

@@ -11,9 +11,10 @@ struct Part {
   Mode mode;
   std::int64_t micro_batch;
   std::int64_t replicas = 1;
+  std::int64_t micro_batch_rows = 0;
 };
 
-/// A chain: every section reads the one before it.
+/// A chain: every section reads its predecessor.
 SectionGraph chain(const std::vector<Part>& parts) {
   SectionGraph graph;
   for (std::size_t at = 0; at < parts.size(); ++at) {
@@ -22,6 +23,7 @@ SectionGraph chain(const std::vector<Part>& parts) {
     node.mode = parts[at].mode;
     node.micro_batch = parts[at].micro_batch;
     node.replicas = parts[at].replicas;
+    node.micro_batch_rows = parts[at].micro_batch_rows;
     if (at > 0) node.ports.inputs.push_back({"in", DType::f32, 1, true, false});
     node.ports.outputs.push_back({"out", DType::f32, 1, true, false});
     graph.add(node);
@@ -58,6 +60,7 @@ TEST(FlowBounds, cuts_that_do_not_align_need_one_more) {  // FB-1: samples 3..5 
 
 TEST(FlowBounds, replicas_share_what_a_trained_section_holds) {  // FB-1
   EXPECT_EQ(in_flight({{"encoder", trained, 1, 2}, {"decoder", trained, 4}}, 16), 2);
+  EXPECT_EQ(in_flight({{"encoder", trained, 1, 3}, {"decoder", trained, 4}}, 16), 2);  // 2, 1 and 1
 }
 
 TEST(FlowBounds, a_batch_bounds_what_is_needed_of_it) {  // FB-1
@@ -92,7 +95,7 @@ TEST(FlowBounds, send_blocks_cover_waiting_and_taken_outputs_and_never_exceed_a_
   const auto blocks = [](const std::vector<Part>& parts, FlowLimits limits) {
     return send_blocks(chain(parts), SectionId(0), limits);
   };
-  EXPECT_EQ(blocks({{"teacher", frozen, 2}, {"student", trained, 8}}, {1, 16, 0}), 9);  // all 8 of a step, and one more
+  EXPECT_EQ(blocks({{"teacher", frozen, 2}, {"student", trained, 8}}, {1, 16, 0}), 9);  // all 8 of a step, plus 1
   EXPECT_EQ(blocks({{"teacher", frozen, 8}, {"student", trained, 8}}, {1, 800, 0}), 1 + 2 + 1);
   EXPECT_EQ(blocks({{"teacher", frozen, 8}, {"student", trained, 8, 2}}, {1, 800, 0}), 2 * (1 + 2) + 1);
 }
@@ -102,8 +105,28 @@ TEST(FlowBounds, a_section_that_awaits_gradients_has_slots_for_backward_passes_o
   graph.set_max_in_flight(SectionId(0), 3);
   EXPECT_EQ(input_window(graph, SectionId(0), {2, 16, 0}), 12);
   EXPECT_EQ(input_window(graph, SectionId(1), {2, 16, 0}), 2);
-  EXPECT_EQ(gradient_blocks(graph, EdgeId(0), {2, 16, 0}), 5);   // all 4 of a step, and one more
+  EXPECT_EQ(gradient_blocks(graph, EdgeId(0), {2, 16, 0}), 5);   // all 4 of a step, plus 1
   EXPECT_EQ(gradient_blocks(graph, EdgeId(0), {2, 800, 0}), 7);  // 3 in flight, each over 2 at most
+}
+
+TEST(FlowBounds, blocks_and_slots_cover_a_validation_pass_and_sources_have_a_step_and_a_spare) {  // FB-2
+  const std::vector<Part> parts{{"data", Mode::source, 4}, {"student", trained, 4}};
+  EXPECT_EQ(send_blocks(chain(parts), SectionId(0), {1, 16, 0}), 4 + 1);
+  EXPECT_EQ(send_blocks(chain(parts), SectionId(0), {1, 16, 32}), 8 + 1);
+}
+
+TEST(FlowBounds, slots_behind_a_section_that_follows_its_consumer_hold_all_of_a_step) {
+  const std::vector<Part> parts{{"vision", frozen, 1000, 1, 10}, {"llm", trained, 4}};
+  EXPECT_EQ(planned_slots(chain(parts), EdgeId(0), {1, 16, 0}), 16 + 4);
+  EXPECT_EQ(planned_slots(chain(parts), EdgeId(0), {30, 16, 0}), 30);
+}
+
+TEST(FlowBounds, an_input_window_keeps_to_the_slots_that_a_ring_can_have) {
+  SectionGraph graph = chain({{"encoder", trained, 4}, {"decoder", trained, 4}});
+  graph.set_max_in_flight(SectionId(0), 20);
+  EXPECT_EQ(input_window(graph, SectionId(0), {2, 16, 0, 64}), 64);  // not 4 x 20
+  graph.set_max_in_flight(SectionId(0), 70);
+  EXPECT_EQ(input_window(graph, SectionId(0), {2, 16, 0, 64}), 70);  // every micro-batch in flight keeps its input
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ struct GraphLimits {
   std::int64_t context = 1;
 };
 
-/// Spreads of ports, by section. Vocabulary needs one tensor degree at both ends: all sections have it, or no port is
-/// spread so.
+/// Spreads of ports, by section. Vocabulary needs equal tensor degrees at both ends: all sections have it, or no port
+/// is spread so.
 class RandomSpreads {
  public:
   RandomSpreads(Generator& random, const GraphLimits& limits)
@@ -65,8 +65,9 @@ class RandomSpreads {
 };
 
 /// Section 0 is the source "s0" with outputs "out" and "patches". Every other section has an input "iK" for some
-/// sections sK before it, and the output "out"; every port is f32 with one column. A section by patches reads only
-/// patches; one by tokens reads at least one input by tokens, and patches as optional inputs. The last one is trained.
+/// sections sK before it, and the output "out"; every port is f32 with a single column. A section by patches reads only
+/// patches; a section by tokens reads at least an input by tokens, and patches as optional inputs. The last section is
+/// trained.
 inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, std::int64_t source_batch) {
   SectionGraph graph;
   const std::int64_t count = draw(random, 1, limits.sections);

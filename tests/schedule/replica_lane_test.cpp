@@ -87,7 +87,7 @@ TEST(ReplicaLane, a_pass_waits_for_the_buffers_it_writes_and_for_no_others) {  /
   EXPECT_FALSE(frozen.next({false, true}));
   EXPECT_TRUE(frozen.next({true, false}));
 
-  ReplicaLane last(trained(1, false));  // forward and backward in one: writes both
+  ReplicaLane last(trained(1, false));  // forward and backward together: writes both
   last.enqueue(batch_of(0, false));
   last.arrived(input_edge, false, 0);
   EXPECT_FALSE(last.next({true, false}));
@@ -139,7 +139,7 @@ TEST(ReplicaLane, the_plan_says_what_goes_first_when_both_passes_could_run) {  /
   EXPECT_FALSE(lane.finished());
   lane.arrived(output_edge, true, 0);
   auto work = lane.next(all_free);
-  EXPECT_EQ(work->kind, Kind::forward);  // two forward passes come before it
+  EXPECT_EQ(work->kind, Kind::forward);  // two forward passes precede it
   EXPECT_EQ(work->batch->index, 1u);
   EXPECT_FALSE(lane.finished());
   EXPECT_EQ(lane.next(all_free)->kind, Kind::backward);
@@ -200,6 +200,48 @@ TEST(ReplicaLane, passes_of_a_later_phase_wait_until_it_is_opened_for_their_grou
   EXPECT_EQ(lane.next(all_free)->kind, Kind::backward);
 }
 
+TEST(ReplicaLane, passes_of_an_earlier_phase_run_when_a_later_phase_is_open_and_phases_end_with_their_step) {  // RL-2
+  ReplicaLane lane({});
+  MicroBatchPlan plan = batch_of(0, false);
+  plan.step = StepId(3);
+  plan.forward_phase = 1;
+  lane.enqueue(plan);
+  lane.enqueue(end_of(3));
+  lane.arrived(input_edge, false, 0);
+  lane.open_phase(StepId(3), 0, 2);
+  lane.open_phase(StepId(4), 0, 1);  // ahead of its step
+  ASSERT_TRUE(lane.next(all_free));
+  EXPECT_TRUE(lane.finished());
+  ASSERT_EQ(lane.next(all_free)->kind, Kind::mark);
+  EXPECT_FALSE(lane.finished());
+  plan.step = StepId(4);
+  plan.arrivals[0].sequence = 1;
+  lane.enqueue(plan);
+  lane.arrived(input_edge, false, 1);
+  EXPECT_TRUE(lane.next(all_free));
+}
+
+TEST(ReplicaLane, every_step_counts_its_passes_anew) {  // RL-3
+  ReplicaLane lane(trained(2));
+  for (std::uint32_t step = 0; step < 2; ++step) {
+    for (std::uint32_t at = 0; at < 2; ++at) {
+      MicroBatchPlan plan = batch_of(2 * step + at, true);
+      plan.backward_order = at;
+      plan.backward_after = 2;  // both forward passes first
+      lane.enqueue(plan);
+      lane.arrived(input_edge, false, plan.index);
+      lane.arrived(output_edge, true, plan.index);
+    }
+    lane.enqueue(end_of(step + 1));
+    for (const Kind kind : {Kind::forward, Kind::forward, Kind::backward, Kind::backward, Kind::mark}) {
+      const auto work = lane.next(all_free);
+      ASSERT_TRUE(work);
+      EXPECT_EQ(work->kind, kind) << "step " << step;
+      (void)lane.finished();
+    }
+  }
+}
+
 TEST(ReplicaLane, an_evaluated_micro_batch_retires_with_its_forward_pass) {
   ReplicaLane lane(trained(1));
   lane.enqueue(batch_of(0, true, Pass::evaluate));
@@ -243,13 +285,16 @@ TEST(ReplicaLane, who_waits_for_whom_is_the_oldest_micro_batch_that_misses_somet
   EXPECT_FALSE(lane.missing_arrival()->gradient);
   lane.arrived(input_edge, false, 0);
   (void)lane.next(all_free);
-  EXPECT_EQ(lane.waiting_batch(), nullptr);  // busy: it waits for nobody
+  EXPECT_EQ(lane.waiting_batch(), nullptr);  // busy: it waits for no arrival
   (void)lane.finished();
   EXPECT_EQ(lane.waiting_batch()->index, 0u);
   EXPECT_TRUE(lane.missing_arrival()->gradient);
+  lane.enqueue(batch_of(1, true));
+  lane.arrived(output_edge, true, 0);
+  EXPECT_EQ(lane.waiting_batch()->index, 1u);  // micro-batch 0 has all that it needs
 }
 
-/// Feeds a lane tokens, arrivals and free buffers in random order and checks what it runs.
+/// Feeds a lane work items, arrivals and free buffers in random order and checks the passes that it runs.
 class RandomLane {
  public:
   explicit RandomLane(std::uint64_t seed)

@@ -20,7 +20,7 @@ using testing::Generator;
 using Batches = std::vector<std::vector<SampleRef>>;
 constexpr std::array spreads{Sharding::replicated, Sharding::context_rows, Sharding::rank_rows, Sharding::vocabulary};
 
-/// What one row of a rank's tensor is: where it is from, and which columns of it.
+/// Origin of a row of a rank's tensor, and its columns.
 struct RowIdentity {
   std::uint32_t place = 0;
   std::int64_t position = 0;
@@ -41,7 +41,8 @@ std::vector<RowIdentity> held_by(std::span<const SampleRef> batch, Axis axis, co
   return {all.begin() + held.first, all.begin() + held.end()};
 }
 
-/// Fills the tensors of all sending ranks with identities, lets the pieces carry them and compares what arrives.
+/// Fills the tensors of all sending ranks with identities, lets the pieces carry them and compares the tensors that
+/// arrive.
 class Carried {
  public:
   Carried(const ReshardRequest& request, const ReshardPlan& plan) : request_(&request), plan_(&plan) {
@@ -64,7 +65,7 @@ class Carried {
   }
 
  private:
-  void rows_arrive_once_and_in_order(std::size_t receiver, std::int64_t rank) const {  // RP-1, RP-2, RP-4
+  void rows_arrive_once_and_in_order(std::size_t receiver, std::int64_t rank) const {  // RE-1, RE-2, RE-4
     std::vector<RowIdentity> arrived;
     for (const ReshardPiece& piece : plan_->pieces(receiver, rank)) {
       ASSERT_LT(piece.sender, request_->senders.size());
@@ -82,7 +83,7 @@ class Carried {
     ASSERT_TRUE(std::ranges::equal(arrived, wanted));
   }
 
-  void pieces_are_as_long_as_they_can_be(std::size_t receiver, std::int64_t rank) const {  // RP-1
+  void pieces_are_as_long_as_they_can_be(std::size_t receiver, std::int64_t rank) const {  // RE-1
     const auto pieces = plan_->pieces(receiver, rank);
     for (std::size_t at = 1; at < pieces.size(); ++at) {
       const ReshardPiece& before = pieces[at - 1];
@@ -97,8 +98,8 @@ class Carried {
   std::vector<std::vector<RowIdentity>> sent_;  // by sending micro-batch * ranks + rank
 };
 
-/// One edge in one step. Samples have 0, 1 or more rows, each end lacks some that the other has, and micro-batches come
-/// in any order.
+/// An edge in a step. Samples have 0, 1 or more rows, each end lacks some that the other has, and micro-batches come in
+/// any order.
 struct RandomEdge {
   Batches senders;
   Batches receivers;
@@ -164,7 +165,7 @@ struct RandomEdge {
 
 constexpr std::uint64_t random_edges = 20'000;
 
-TEST(Reshard, every_row_reaches_the_ranks_that_hold_it_once_under_random_layouts_and_cuts) {  // RP-1, RP-2, RP-4
+TEST(Reshard, every_row_reaches_the_ranks_that_hold_it_once_under_random_layouts_and_cuts) {  // RE-1, RE-2, RE-4
   std::set<std::pair<Sharding, Sharding>> pairs;
   for (std::uint64_t seed = 1; seed <= random_edges; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -179,7 +180,7 @@ TEST(Reshard, every_row_reaches_the_ranks_that_hold_it_once_under_random_layouts
   EXPECT_EQ(pairs.size(), spreads.size() * spreads.size());
 }
 
-/// One rank at each end: every receiving row looked up by itself, neighbours joined.
+/// Expected pieces with a single rank at each end: every receiving row is looked up by itself, neighbours are joined.
 std::vector<ReshardPiece> joined_row_by_row(const ReshardRequest& request, std::size_t receiver) {
   std::map<std::pair<std::uint32_t, std::int64_t>, std::pair<std::uint32_t, std::int64_t>> sources;
   for (std::uint32_t sender = 0; sender < request.senders.size(); ++sender) {
@@ -204,7 +205,7 @@ std::vector<ReshardPiece> joined_row_by_row(const ReshardRequest& request, std::
   return pieces;
 }
 
-TEST(Reshard, single_ranks_exchange_whole_runs_of_samples) {  // RP-1
+TEST(Reshard, single_ranks_exchange_whole_runs_of_samples) {  // RE-1
   for (std::uint64_t seed = 1; seed <= random_edges / 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Generator random(seed);
@@ -303,7 +304,7 @@ TEST(Reshard, two_tensor_ranks_send_their_halves_to_one) {
   const Batches four = counted(4, 4);  // 10 rows
   EXPECT_EQ(NamedEdge(four, four, {{2, 1}, Sharding::rank_rows}, {}).pieces(),
             (Pieces{{{0, 0, 0, 0, 5}, {0, 1, 0, 5, 5}}}));
-  // Rows that both hold come from one of them.
+  // Rows that both hold come from the first.
   EXPECT_EQ(NamedEdge(four, four, {{2, 1}, Sharding::context_rows}, {}).pieces(), (Pieces{{{0, 0, 0, 0, 10}}}));
 }
 
@@ -323,14 +324,14 @@ TEST(Reshard, a_micro_batch_of_eight_feeds_three_smaller_ones) {
   EXPECT_EQ(edge.pieces(2), (Pieces{{{0, 1, 3, 0, 15}}}));                                // 7 + 8
 }
 
-TEST(Reshard, a_rank_without_rows_gets_nothing) {  // RP-2
+TEST(Reshard, a_rank_without_rows_gets_nothing) {  // RE-2
   const Batches one = counted(1, 1);               // 1 row
   EXPECT_EQ(NamedEdge(one, one, {}, {{2, 2}, Sharding::rank_rows}).pieces(), (Pieces{{}, {}, {}, {{0, 0, 0, 0, 1}}}));
   const Batches none{{{SampleId(0), 0, 0, 0, 0}}};
   EXPECT_EQ(NamedEdge(none, none, {}, {{2, 1}, Sharding::replicated}).pieces(), (Pieces{{}, {}}));
 }
 
-/// Sending rank by receiving rank, where each receiving rank has one piece.
+/// Returns the sending rank by receiving rank, if each receiving rank has a single piece.
 std::vector<std::uint32_t> senders_of(ReshardEnd sender, ReshardEnd receiver) {
   const Batches four = counted(4, 4);
   std::vector<std::uint32_t> ranks;
@@ -341,7 +342,7 @@ std::vector<std::uint32_t> senders_of(ReshardEnd sender, ReshardEnd receiver) {
   return ranks;
 }
 
-TEST(Reshard, receiving_ranks_go_round_the_ranks_that_hold_the_same_rows) {  // RP-3
+TEST(Reshard, receiving_ranks_go_round_the_ranks_that_hold_the_same_rows) {  // RE-3
   using Ranks = std::vector<std::uint32_t>;
   const auto whole = [](Layout layout) { return ReshardEnd{layout, Sharding::replicated}; };
   const auto context = [](Layout layout) { return ReshardEnd{layout, Sharding::context_rows}; };

@@ -38,17 +38,18 @@ void every_cut(std::int64_t layers, std::int64_t stages, Cut& cut, const std::fu
   }
 }
 
-TEST(StageCut, equal_layers_are_cut_evenly_and_the_first_stage_has_the_fewest) {  // SC-1, SC-2
+TEST(StageCut, equal_layers_are_cut_evenly_and_the_first_stage_has_the_fewest) {  // TC-1, TC-2
   EXPECT_EQ(cut_stages(std::vector<double>(8, 1.0), 0, 0, 4), (Cut{2, 2, 2, 2}));
   EXPECT_EQ(cut_stages(std::vector<double>(4, 1.0), 0, 0, 4), (Cut{1, 1, 1, 1}));
   EXPECT_EQ(cut_stages(std::vector<double>(5, 1.0), 0, 0, 1), (Cut{5}));
+  EXPECT_EQ(cut_stages(std::vector<double>(5, 1.0), 0, 0, 2), (Cut{2, 3}));
 }
 
 TEST(StageCut, an_output_layer_as_dear_as_two_layers_takes_the_place_of_two) {
   EXPECT_EQ(cut_stages(std::vector<double>(8, 1.0), 0, 2, 2), (Cut{5, 3}));
 }
 
-TEST(StageCut, no_cut_has_a_cheaper_dearest_stage) {  // SC-2
+TEST(StageCut, no_cut_has_a_cheaper_dearest_stage) {  // TC-2
   std::mt19937 random(7);
   for (int round = 0; round < 500; ++round) {
     const std::int64_t count = 1 + static_cast<std::int64_t>(random() % 9);

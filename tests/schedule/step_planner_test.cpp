@@ -8,45 +8,22 @@
 #include <tuple>
 
 #include "runtime/wavefront/lower_bound.hpp"
-#include "tests/schedule/random_graph.hpp"
+#include "tests/schedule/planner_options.hpp"
 
 namespace maestro {
 namespace {
 
 using testing::draw;
 using testing::Generator;
+using testing::options_of;
+using testing::random_samples;
+using testing::roomy;
 
-std::vector<SampleRef> random_samples(Generator& random, std::int64_t count) {
-  std::vector<SampleRef> samples;
-  for (std::int64_t at = 0; at < count; ++at) {
-    SampleRef sample{SampleId(random() % 1000), draw(random, 1, 9)};
-    if (random() % 2 == 0) sample.patches = draw(random, 1, 5);
-    samples.push_back(sample);
-  }
-  return samples;
-}
-
-StepPlannerOptions options_of(const SectionGraph& graph, std::string_view policy, FlowLimits limits) {
-  StepPlannerOptions options;
-  options.graph = &graph;
-  PolicyOptions settings;
-  settings.evaluations = 20;
-  options.policy = make_policy(policy, settings);
-  options.costs = CostModel(
-      [](SectionId section, const SampleRef& sample) {
-        const double work = static_cast<double>(sample.tokens + 3 * sample.patches) * (1.0 + section.value());
-        return PassCost{work, 2 * work};
-      },
-      1);
-  options.limits = limits;
-  return options;
-}
-
-/// A row by the place of its sample in the step, its position there and, of a tensor cut by vocabulary, the tensor
+/// A row by the place of its sample in the step, its position there and, of a tensor sharded by vocabulary, the tensor
 /// index of its columns.
 using Row = std::tuple<std::uint32_t, std::int64_t, std::int64_t>;
 
-/// What one rank of the section's replica holds.
+/// Returns the rows that a rank of the section's replica holds.
 std::vector<Row> rows_of(const MicroBatchPlan& batch, Axis axis, const Layout& layout, Sharding spread,
                          std::int64_t rank) {
   const std::int64_t columns = spread == Sharding::vocabulary ? layout.tensor_of(rank) : 0;
@@ -93,7 +70,7 @@ class PlanCheck {
     }
   }
 
-  /// The rows of an edge that one rank of the section at one of its ends holds.
+  /// Returns the rows of an edge that a rank of the section at either end holds.
   [[nodiscard]] std::vector<Row> rows_at(const MicroBatchPlan& batch, EdgeId id, std::uint32_t rank) const {
     const GraphEdge& edge = graph_->edge(id);
     const Sharding spread = batch.section == edge.from ? edge.from_spread : edge.to_spread;
@@ -151,7 +128,7 @@ class PlanCheck {
     }
   }
 
-  /// One arrival for every rank, all with the sequence that is next; the counters count at the last rank.
+  /// Expects an arrival for every rank, all with the next sequence; the counters advance at the last rank.
   void sequence_is_next(const MicroBatchPlan& batch, const ArrivalPlan& arrival, Counters& counters) {
     std::uint64_t& next = counters[{arrival.edge, arrival.gradient, batch.replica}];
     EXPECT_EQ(arrival.sequence, next);
@@ -191,11 +168,29 @@ class PlanCheck {
   const std::vector<SampleRef>* samples_;
 };
 
-/// As many micro-batches in flight as any plan may need.
-SectionGraph roomy(const SectionGraph& graph) {
-  SectionGraph raised = graph;
-  for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) raised.set_max_in_flight(SectionId(index), 16);
-  return raised;
+/// Compares the order and the phases of passes in the plan with the schedule that it was made from.
+void passes_are_those_of_the_schedule(const PlannedStep& planned) {
+  std::map<std::pair<SectionId, std::uint32_t>, const MicroBatchPlan*> batches;
+  for (const MicroBatchPlan& batch : planned.plan.micro_batches) batches[{batch.section, batch.index}] = &batch;
+  struct Passes {
+    std::uint32_t forward = 0;
+    std::uint32_t backward = 0;
+  };
+  std::map<std::pair<SectionId, std::int64_t>, Passes> before;  // by lane
+  for (const PlannedPass& pass : planned.schedule.passes) {
+    const auto& task = planned.tasks[pass.task];
+    Passes& of_lane = before[{task.first, pass.replica}];
+    const MicroBatchPlan& batch = *batches.at(task);
+    if (pass.backward) {
+      EXPECT_EQ(batch.backward_order, of_lane.backward++);
+      EXPECT_EQ(batch.backward_after, of_lane.forward);
+      EXPECT_EQ(batch.backward_phase, static_cast<std::uint32_t>(pass.phase));
+    } else {
+      ++of_lane.forward;
+      EXPECT_EQ(batch.forward_phase, static_cast<std::uint32_t>(pass.phase));
+      EXPECT_EQ(batch.group, static_cast<std::uint32_t>(pass.group));
+    }
+  }
 }
 
 class StepPlannerTest : public ::testing::TestWithParam<const char*> {};
@@ -213,6 +208,7 @@ void check_random_runs(std::string_view policy, const testing::GraphLimits& grap
       const Result<PlannedStep> planned = planner.plan(StepId(step), pass, samples, 0.25);
       ASSERT_TRUE(planned) << planned.error().message;
       PlanCheck(graph, samples).check(planned->plan, counters);
+      passes_are_those_of_the_schedule(*planned);
       if (::testing::Test::HasFatalFailure()) return;
       const Status legal = check_schedule(planned->workload, planned->schedule);
       EXPECT_TRUE(legal) << legal.error().message;
@@ -225,7 +221,7 @@ TEST_P(StepPlannerTest, every_row_reaches_its_place_once_in_every_step_of_a_rand
   check_random_runs(GetParam(), {}, 150);
 }
 
-TEST_P(StepPlannerTest, every_row_reaches_its_place_once_on_every_rank_of_random_layouts) {  // ST-2, ST-3, RP-1
+TEST_P(StepPlannerTest, every_row_reaches_its_place_once_on_every_rank_of_random_layouts) {  // ST-2, ST-3, RE-1
   testing::GraphLimits graphs;
   graphs.tensor = 4;
   graphs.context = 4;
@@ -268,7 +264,7 @@ TEST_P(StepPlannerTest, micro_batches_are_the_same_under_every_number_of_replica
 
 INSTANTIATE_TEST_SUITE_P(Policies, StepPlannerTest, ::testing::Values("arrival", "bulk_synchronous", "wavefront"));
 
-/// One side of the only edge of a graph.
+/// A side of the only edge of a graph.
 struct Side {
   std::int64_t replicas = 1;
   std::int64_t micro_batch = 1;

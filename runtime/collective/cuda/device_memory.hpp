@@ -10,14 +10,15 @@
 
 namespace maestro {
 
-/// Memory on one device that grows and never shrinks. What it was before it grew stays until the end: work that is
-/// queued may still use it, and to free it would wait for the device. Not thread-safe.
+/// Memory on a device that grows and never shrinks. Blocks from before it grew stay until the end: queued work may
+/// still use them, and freeing them would wait for the device. Not thread-safe.
 class DeviceMemory {
  public:
-  /// At least `bytes` on the current device; contents are lost when it grows. The result of cudaMalloc.
+  /// Makes at least `bytes` available on the current device; contents are lost when it grows. Returns the result of
+  /// cudaMalloc.
   [[nodiscard]] cudaError_t reserve(std::size_t bytes) {
     if (bytes <= size_) return cudaSuccess;
-    const std::size_t size = bytes > 2 * size_ ? bytes : 2 * size_;  // so that all that was adds up to no more
+    const std::size_t size = bytes > 2 * size_ ? bytes : 2 * size_;  // so that all earlier blocks add up to no more
     void* memory = nullptr;
     const cudaError_t result = cudaMalloc(&memory, size);
     if (result != cudaSuccess) return result;
@@ -31,7 +32,7 @@ class DeviceMemory {
 
  private:
   struct Free {
-    // A device that has failed refuses to free; its context takes the memory along.
+    // A device that has failed refuses to free; the memory ends with its context.
     void operator()(void* memory) const { static_cast<void>(cudaFree(memory)); }
   };
   std::vector<std::unique_ptr<void, Free>> blocks_;

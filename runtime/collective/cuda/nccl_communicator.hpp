@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group of ranks over device memory, by NCCL. One rank per device; ranks may be threads of one process or of several.
 //
-// NC-1: a call queues its work on the rank's stream, behind what was put there before, and never waits for the device
-//       (NQ-1). The first call of a kind may take long: NCCL then connects the ranks.
-// NC-2: ranks that share an AbortReason, those of one process, end together (CM-2, NQ-2). Ranks of other processes are
-//       told by their own abort(), or learn of it from NCCL as an error of a peer: failure() asks for it.
-// NC-3: CM-1 is weaker here: NCCL adds in an order of its own, which its algorithm and the topology decide. Every value
-//       is added once and copied, so that all ranks hold the same bits; runs of the same version, devices and sizes
-//       repeat in practice, but NCCL does not promise it. bf16 is rounded at every hop, up to ranks - 1 times. Two
-//       ranks in f32 give the bits of rank order, for addition commutes.
-// NC-4: only a rank's own side of a call is checked (side_violation()), and that rows are cut by rank_part(). Other
-//       calls that do not fit together hang or mix data, as with NCCL itself, until abort().
+// NC-1 (asynchronous): a call queues its work on the rank's stream, behind the earlier work there, and never waits for
+//       the device (NQ-1). The first call of a kind may take long: NCCL then connects the ranks.
+// NC-2 (end together): ranks that share an AbortReason, those of the same process, end together (CM-2, NQ-2). Ranks of
+//       other processes end by their own abort(), or by an error of a peer that NCCL reports: failure() queries it.
+// NC-3 (NCCL's order): CM-1 is weaker here: NCCL adds in an order of its own, which its algorithm and the topology
+//       decide. Every value is added once and copied, so that all ranks hold the same bits; runs of the same version,
+//       devices and sizes repeat in practice, but NCCL does not guarantee it. bf16 is rounded at every hop, up to ranks
+//       - 1 times. Two ranks in f32 produce the bits of rank order, because addition commutes.
+// NC-4 (own side checked): a call checks its rank's own side (side_violation()), and that rows are divided by
+//       rank_part(). Other calls that do not fit together hang or mix data, as with NCCL itself, until abort().
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -27,14 +27,14 @@
 
 namespace maestro {
 
-/// The name of a new group: made by one rank, handed to all. It is plain bytes and may be sent to other processes.
+/// Returns the name of a new group, made by one rank and sent to all: plain bytes, which may go to other processes.
 /// Throws std::runtime_error.
 [[nodiscard]] ncclUniqueId make_nccl_id();
 
 /// Tensors and values lie in device memory that the rank's device can address, and stay until the work is done. Built,
 /// used and ended on the rank's own thread, whose current device is set to the rank's by every call. Errors of CUDA and
-/// NCCL throw std::runtime_error that names the call and the rank, calls that are wrong by themselves std::logic_error;
-/// both abort the group.
+/// NCCL throw std::runtime_error that names the call and the rank, invalid calls std::logic_error; both abort the
+/// group.
 class NcclCommunicator final : public Communicator {
  public:
   /// Waits for all ranks of the group. Throws std::runtime_error, and CommunicatorAborted while it waits.
@@ -52,11 +52,11 @@ class NcclCommunicator final : public Communicator {
   void exchange(const Tensor& from, std::span<const BlockTransfer> sends, const Tensor& to,
                 std::span<const BlockTransfer> receives) override;
   void abort(const std::string& why) override { queue_.rank().abort->give(why); }
-  /// Asks NCCL for errors that no call has told, and aborts the group with them.
+  /// Queries NCCL for errors that no call has reported, and aborts the group with them.
   [[nodiscard]] std::string failure() const override { return queue_.failure(); }
 
  private:
-  /// A block as contiguous device memory: its place in the tensor, or in staging memory if it is a strided rectangle.
+  /// A block as contiguous device memory: in the tensor, or in staging memory if it is a strided rectangle.
   struct Strip {
     int peer = 0;
     TensorBlock block;
@@ -65,14 +65,14 @@ class NcclCommunicator final : public Communicator {
     bool staged = false;
   };
 
-  /// Every call begins so.
+  /// Checks and prepares a call; every call begins with it.
   void begin(const CollectiveCall& call);
   void all_reduce(std::span<float> values, CollectiveKind kind, ncclRedOp_t operation);
-  /// The rows of every rank's part in `whole`, checked for this rank's `part`.
+  /// Returns the rows of every rank's part in `whole`, checked for this rank's `part`.
   [[nodiscard]] std::vector<Tensor> places_of(const Tensor& part, const Tensor& whole, CollectiveKind kind);
   void gather_uneven(const Tensor& part, std::span<const Tensor> places);
   void reduce_uneven(const Tensor& part, std::span<const Tensor> places);
-  /// Of every rank.
+  /// Returns the shard of every rank.
   [[nodiscard]] std::vector<std::span<float>> shards_of(std::span<float> values) const;
   [[nodiscard]] std::vector<Strip> strips_of(const Tensor& tensor, std::span<const BlockTransfer> transfers,
                                              DeviceMemory& staging);

@@ -47,7 +47,7 @@ NcclQueue::~NcclQueue() {
     end();
     return;
   }
-  static_cast<void>(ncclCommDestroy(communicator_));  // nothing is left to be lost, and nobody to be told
+  static_cast<void>(ncclCommDestroy(communicator_));  // no work is left, so its result does not matter
 }
 
 void NcclQueue::begin(std::string_view call) {
@@ -56,7 +56,7 @@ void NcclQueue::begin(std::string_view call) {
 }
 
 std::string NcclQueue::failure() const {
-  static_cast<void>(network_failure());  // has given the reason, if there is one
+  static_cast<void>(network_failure());  // sets the reason if there is a failure
   return rank_.abort->given() ? rank_.abort->why() : std::string();
 }
 
@@ -66,8 +66,8 @@ std::string NcclQueue::network_failure() const {
   {
     const std::lock_guard lock(mutex_);
     if (communicator_ == nullptr) return {};  // being ended
-    const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
-    if (asked != ncclSuccess) state = asked;
+    const ncclResult_t queried = ncclCommGetAsyncError(communicator_, &state);
+    if (queried != ncclSuccess) state = queried;
   }
   if (state == ncclSuccess || state == ncclInProgress) return {};
   const std::string error = at_rank("queued work") + text_of(state);
@@ -87,8 +87,9 @@ void NcclQueue::settle(ncclResult_t result, std::string_view call) {
     std::this_thread::yield();
     {
       const std::lock_guard lock(mutex_);
-      const ncclResult_t asked = communicator_ == nullptr ? ncclSuccess : ncclCommGetAsyncError(communicator_, &result);
-      if (communicator_ == nullptr || asked != ncclSuccess) result = asked;
+      const ncclResult_t queried =
+          communicator_ == nullptr ? ncclSuccess : ncclCommGetAsyncError(communicator_, &result);
+      if (communicator_ == nullptr || queried != ncclSuccess) result = queried;
     }
     look_for_abort(call);
   }
@@ -125,7 +126,7 @@ void NcclQueue::refuse(const std::string& wrong) {
 void NcclQueue::end() {
   const std::lock_guard lock(mutex_);
   if (communicator_ == nullptr) return;
-  static_cast<void>(ncclCommAbort(communicator_));  // what failed is told by whoever ends it
+  static_cast<void>(ncclCommAbort(communicator_));  // the caller reports the failure that led here
   communicator_ = nullptr;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's side of NCCL: what is queued on its stream, under a lock, and how it ends.
+// A rank's side of NCCL: the calls queued on its stream, under a lock, and their end.
 //
-// NQ-1: a call returns when NCCL has taken what was issued; it never waits for the device.
-// NQ-2: NCCL's communicator never blocks. Whoever gives the reason of the abort ends it at once, on his own thread:
-//       what is queued ends, and so does a call that waits for NCCL.
+// NQ-1 (asynchronous): a call returns when NCCL has taken the issued work; it never waits for the device.
+// NQ-2 (abort ends it): NCCL's communicator never blocks. The thread that sets the reason of the abort ends it at once:
+//       queued work ends, and so does a call that waits for NCCL.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,13 +26,13 @@ struct NcclRank {
   std::int64_t size = 1;
   std::int64_t rank = 0;
   cudaStream_t stream = nullptr;  ///< of the current device; outlives the communicator
-  /// Shared by the ranks of the group that live in this process: any of them may fail first, or end last.
+  /// Shared by the ranks of the group in this process: any of them may fail first, or end last.
   std::shared_ptr<AbortReason> abort = std::make_shared<AbortReason>();
-  std::shared_ptr<GroupWatch> watch = {};  ///< of the device, for whoever waits for its work; may be absent
+  std::shared_ptr<GroupWatch> watch = {};  ///< of the device, for the thread that waits for its work; may be absent
 };
 
-/// Belongs to the rank's thread, but for the failures. Errors of CUDA and NCCL throw std::runtime_error that names the
-/// call and the rank, and abort the group; CommunicatorAborted where it was aborted.
+/// Belongs to the rank's thread, except for the queries of failures. Errors of CUDA and NCCL throw std::runtime_error
+/// that names the call and the rank, and abort the group; calls of an aborted group throw CommunicatorAborted.
 class NcclQueue final : public WatchedGroup {
  public:
   /// The first failure among calls between ncclGroupStart and ncclGroupEnd.
@@ -44,17 +44,17 @@ class NcclQueue final : public WatchedGroup {
 
   /// Waits for all ranks of the group.
   explicit NcclQueue(const NcclRank& rank);
-  /// Waits until all ranks of the group are ended, unless it is aborted: ranks of one process end on threads of their
-  /// own.
+  /// Waits until all ranks of the group are ended, unless it is aborted: ranks of the same process end on threads of
+  /// their own.
   ~NcclQueue() override;
   NcclQueue(const NcclQueue&) = delete;
   NcclQueue& operator=(const NcclQueue&) = delete;
 
   [[nodiscard]] const NcclRank& rank() const { return rank_; }
   [[nodiscard]] cudaStream_t stream() const { return rank_.stream; }
-  /// Before the first of the calls that a collective consists of: makes the device current.
+  /// Makes the device current; precedes the first call of a collective.
   void begin(std::string_view call);
-  /// What issue(ncclComm_t) returns is that of one call.
+  /// Issues a single NCCL call: issue(ncclComm_t) returns its result.
   template <class Issue>
   void one(std::string_view call, const Issue& issue) {
     ncclResult_t result = ncclSuccess;
@@ -64,8 +64,8 @@ class NcclQueue final : public WatchedGroup {
     }
     settle(result, call);
   }
-  /// One NCCL group of the calls that issue(ncclComm_t, GroupResult&) makes. The group is closed whatever they return:
-  /// what stays open would swallow later calls of this thread.
+  /// Issues the calls that issue(ncclComm_t, GroupResult&) makes as a single NCCL group. The group is closed whatever
+  /// they return: an open group would swallow later calls of this thread.
   template <class Issue>
   void group(std::string_view call, const Issue& issue) {
     GroupResult issued;
@@ -84,11 +84,11 @@ class NcclQueue final : public WatchedGroup {
     settle(ended, call);
   }
   void cuda(cudaError_t result, std::string_view call);
-  /// A call that is wrong by itself: aborts the group and throws std::logic_error.
+  /// Aborts the group because of an invalid call and throws std::logic_error.
   [[noreturn]] void refuse(const std::string& wrong);
-  /// The reason of the abort, or of network_failure(); empty when all is well. Any thread.
+  /// Returns the reason of the abort, or of network_failure(); empty if there is none. Any thread.
   [[nodiscard]] std::string failure() const;
-  /// What NCCL tells of what was queued.
+  /// Returns the error that NCCL reports for queued work.
   [[nodiscard]] std::string network_failure() const override;
 
  private:
@@ -101,7 +101,7 @@ class NcclQueue final : public WatchedGroup {
 
   NcclRank rank_;
   int device_ = 0;
-  mutable std::mutex mutex_;                       // nobody gives the reason of an abort while it is held
+  mutable std::mutex mutex_;                       // no thread sets the reason of an abort while it holds this
   ncclComm_t communicator_ = nullptr;              // null once ended
   std::optional<AbortReason::Listener> listener_;  // last: it uses everything above
 };

@@ -135,7 +135,7 @@ TEST(SimulatedJob,
   }
 }
 
-TEST(SimulatedJob, every_row_reaches_the_ranks_that_hold_it_whatever_the_layouts) {  // RP-1..4, RA-1, ST-2
+TEST(SimulatedJob, every_row_reaches_the_ranks_that_hold_it_whatever_the_layouts) {  // RE-1..4, RA-1, ST-2
   for (std::uint64_t seed = 1; seed <= 80; ++seed) {
     Generator random(seed);
     const SimulationOptions options = random_options(random);
