@@ -46,7 +46,7 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
   DataShape shape;
   shape.sequence = largest.tokens;
   shape.vocabulary = corpus.vocabulary();
-  shape.tokenizer = data.kind == "text" ? data.tokenizer : data.kind;
+  shape.tokenizer = data.kind == DataKind::text ? data.tokenizer : std::string(name_of(data.kind));
   shape.patch_columns = corpus.patch_columns();
   shape.pictures = corpus.picture_grids();
   return shape;
@@ -133,6 +133,14 @@ SectionBuilder& App::section(std::string name, SectionFactory factory) {
   return builder;
 }
 
+std::vector<std::pair<std::string, std::string>> App::section_types() const {
+  std::vector<std::pair<std::string, std::string>> types;
+  for (const SectionBuilder& builder : builders_) {
+    if (!builder.type_.empty()) types.emplace_back(builder.name_, builder.type_);
+  }
+  return types;
+}
+
 std::map<std::string, App::Passes> App::resolve_passes() const {
   std::map<std::string, Passes> passes;
   for (const SectionBuilder& builder : builders_) {
@@ -172,7 +180,7 @@ void App::resolve_section(const SectionBuilder& builder, const DataShape& data, 
   planned.config = read_section(settings, builder.name_, builder.defaults_, training);
   planned.factory = builder.factory_;
   if (!planned.factory) {
-    const std::string type = settings.text("type", builder.type_);
+    const std::string type = read_type(settings, builder.type_);
     planned.factory = registry_.build(type, {builder.name_, settings, document_.root(), data});
   }
   node.replicas = planned.config.replicas;
@@ -274,7 +282,7 @@ JobPlan App::resolve() {
   JobPlan plan;
   plan.options = options_;
   plan.prototype_ops = std::make_shared<cpu::CpuOperatorTable>();
-  plan.name = document_.root().text("name", "job");
+  plan.name = read_name(document_.root());
   plan.train = read_train(table("train"));
   plan.transport = transport();
   plan.schedule = read_schedule(table("schedule"));
