@@ -22,7 +22,7 @@ struct EmulateArguments {
 };
 
 /// Runs a workload file on emulated devices, with real actors, messages and transfers, and notes how far its
-/// utilisation is from the plan's as one JSON object.
+/// utilisation is from the plan's as a JSON object.
 class EmulateCommand {
  public:
   explicit EmulateCommand(CLI::App& app);

@@ -42,11 +42,16 @@ std::string tables_text(const JobReference& reference) {
   return text;
 }
 
+std::string capitalized(std::string text) {
+  if (text.front() >= 'a' && text.front() <= 'z') text.front() = static_cast<char>(text.front() - 'a' + 'A');
+  return text;
+}
+
 std::string markdown(const JobReference& reference) {
   std::string text;
   for (const KeyGroup& group : reference.groups()) {
     if (group.keys.empty()) continue;
-    text += "\n### " + group.heading + "\n\n" + group.purpose + "\n\n";
+    text += "\n### " + capitalized(group.heading) + "\n\n" + capitalized(group.purpose) + ".\n\n";
     text += "| key | type | default | values | unit | meaning |\n|---|---|---|---|---|---|\n";
     for (const JobKey& key : group.keys) {
       text += "| `" + key.name + "` | " + key.type + " | `" + key.fallback + "` | " + key.allowed + " | " + key.unit +

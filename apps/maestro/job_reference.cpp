@@ -97,9 +97,10 @@ void JobReference::add_section_groups() {
   (void)read_section(root.table("trained"), "trained");
   (void)read_decoder(root.table("shape"));
   check_tokens(root.table("shape"), 0, {});
-  const std::vector<JobKey> every = keys_of(document, "section"), decoder = keys_of(document, "shape");
-  std::vector<JobKey> trained = keys_of(document, "trained");
+  const std::vector<JobKey> every = keys_of(document, "section");
+  std::vector<JobKey> trained = keys_of(document, "trained"), decoder = keys_of(document, "shape");
   remove(trained, every);
+  remove(decoder, every);
 
   std::vector<KeyGroup> own;
   std::string decoders;

@@ -12,7 +12,7 @@
 
 namespace maestro {
 
-/// Keys that one reader reads together.
+/// Keys of one reader.
 struct KeyGroup {
   std::string name;     ///< "train", "section", "projector"
   std::string heading;  ///< "[train]", "every section"

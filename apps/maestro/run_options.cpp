@@ -13,7 +13,8 @@ void add_run_options(CLI::App& command, RunOptions& run) {
   command.add_option("--ssh", run.ssh, "remote shell and its options (default: ssh)");
   command.add_option("--listen", run.listen, "address or interface to listen on, or auto (default: loopback)");
   command.add_option("--keys", run.keys, "folder of certificates and token, as made by maestro keys");
-  command.add_option("--cpu-devices", run.cpu_devices, "devices to lay over the host's cores (default: a device per core)")
+  command
+      .add_option("--cpu-devices", run.cpu_devices, "devices to lay over the host's cores (default: a device per core)")
       ->check(CLI::Range(1, 4096));
   command.add_option("--report", run.report, "write a JSON report here");
   command.add_option("--trace", run.trace, "write a Perfetto trace here");
@@ -25,8 +26,7 @@ void add_run_options(CLI::App& command, RunOptions& run) {
 void add_start_options(CLI::App& command, RunOptions& run) {
   CLI::Option* resume =
       command.add_option("--resume", run.resume, "continue from the last checkpoint of the run in this folder");
-  command.add_flag("--new-data", run.new_data, "continue with other data than the checkpoint's")
-      ->needs(resume);
+  command.add_flag("--new-data", run.new_data, "continue with other data than the checkpoint's")->needs(resume);
   command.add_flag("--fresh", run.fresh, "move an earlier run in train.out to <out>.1 (or .2, ...) and begin anew")
       ->excludes(resume);
 }

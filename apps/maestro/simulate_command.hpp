@@ -19,7 +19,7 @@ struct SimulateArguments {
   std::int64_t seed = 1;           ///< of the search
 };
 
-/// Plans a workload file under a policy, in virtual time, and notes the result as one JSON object.
+/// Plans a workload file under a policy, in virtual time, and notes the result as a JSON object.
 class SimulateCommand {
  public:
   explicit SimulateCommand(CLI::App& app);

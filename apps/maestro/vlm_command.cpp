@@ -129,7 +129,8 @@ void print_figures(const RunFigures& figures, const RunResult& result, const fs:
 void check_keeps_weights(const JobDocument& job) {
   const JobTable train = job.root().table("train");
   if (train.flag("checkpoint_at_end", true)) return;
-  train.fail("checkpoint_at_end", "the page needs the trained weights for its answers; leave it true, or use maestro train");
+  train.fail("checkpoint_at_end",
+             "the page needs the trained weights for its answers; leave it true, or use maestro train");
 }
 
 }  // namespace
