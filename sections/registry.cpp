@@ -55,7 +55,7 @@ SectionFactory vision_language_decoder(const SectionTable& section) {
 SectionFactory distilled_decoder(const SectionTable& section) {
   auto options = DistilledDecoder::Options::read(section.table);
   check_tokens(section.table, options.decoder.vocabulary, section.data);
-  const std::string teacher = section.table.text("teacher", "teacher");
+  const std::string teacher = section.table.text("teacher", "teacher", {"the section that the student learns from"});
   if (!section.root.has(teacher)) {
     section.table.fail("teacher", "there is no section [" + teacher +
                                       "] to learn from; add its table, or set teacher " +

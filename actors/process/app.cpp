@@ -49,6 +49,14 @@ SectionBuilder& App::section(std::string name, SectionFactory factory) {
   return builder;
 }
 
+std::vector<std::pair<std::string, std::string>> App::section_types() const {
+  std::vector<std::pair<std::string, std::string>> types;
+  for (const SectionBuilder& builder : composed_.builders) {
+    if (!builder.type_.empty()) types.emplace_back(builder.name_, builder.type_);
+  }
+  return types;
+}
+
 RunResult App::run() {
   const RunOptions& run = composed_.options;
   std::unique_ptr<JobStart> start;  // null: this process is alone

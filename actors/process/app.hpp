@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/plan/run_options.hpp"
@@ -114,6 +115,8 @@ class App {
                    }));
   }
   SectionBuilder& section(std::string name, SectionFactory factory);
+  /// Returns names and types of the sections composed so far, sources and sections without a type left out.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> section_types() const;
   void connect(PortRef from, PortRef to) { composed_.edges.emplace_back(std::move(from), std::move(to)); }
 
   /// Checks everything, then runs the job to its end. Throws JobError for invalid input, before anything starts.

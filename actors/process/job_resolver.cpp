@@ -45,7 +45,7 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
   DataShape shape;
   shape.sequence = largest.tokens;
   shape.vocabulary = corpus.vocabulary();
-  shape.tokenizer = data.kind == "text" ? data.tokenizer : data.kind;
+  shape.tokenizer = data.kind == DataKind::text ? data.tokenizer : std::string(name_of(data.kind));
   shape.patch_columns = corpus.patch_columns();
   shape.pictures = corpus.picture_grids();
   return shape;
@@ -168,7 +168,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   planned.config = read_section(settings, builder.name_, builder.defaults_, training);
   planned.factory = builder.factory_;
   if (!planned.factory) {
-    const std::string type = settings.text("type", builder.type_);
+    const std::string type = read_type(settings, builder.type_);
     planned.factory = composed_.registry.build(type, {builder.name_, settings, composed_.document.root(), data});
   }
   node.replicas = planned.config.replicas;
@@ -290,7 +290,7 @@ JobPlan JobResolver::resolve() && {
 DataShape JobResolver::read_tables() {
   plan_.options = composed_.options;
   plan_.prototype_ops = std::make_shared<cpu::CpuOperatorTable>();
-  plan_.name = composed_.document.root().text("name", "job");
+  plan_.name = read_name(composed_.document.root());
   plan_.train = read_train(table("train"));
   plan_.transport = resolve_transport(composed_);
   plan_.schedule = read_schedule(table("schedule"));

@@ -35,6 +35,18 @@ NetworkOptions network_options(const TransportConfig& transport, const std::stri
   options.chunk_bytes = static_cast<std::size_t>(transport.chunk_kib) << 10;
   return options;
 }
+
+GraphUse graph_use(CudaGraphs setting) {
+  switch (setting) {
+    case CudaGraphs::always:
+      return GraphUse::always;
+    case CudaGraphs::never:
+      return GraphUse::never;
+    case CudaGraphs::automatic:
+      break;
+  }
+  return GraphUse::where_they_pay;
+}
 }  // namespace
 
 void ProcessRun::State::note(const std::string& line) {
@@ -55,7 +67,7 @@ Device* ProcessRun::State::device(const ReplicaPlacement& at, std::size_t layout
     DeviceOptions options;
     options.priority = forward_only ? Priority::background : Priority::critical;
     options.deterministic = plan.train.deterministic;
-    options.graphs = graph_use(plan.train.cuda_graphs).value_or(options.graphs);  // one of its names: it was read so
+    options.graphs = graph_use(plan.train.cuda_graphs);
     options.log = [this](const std::string& line) { note(line); };
     options.share = plan.sections[at.section.value()].config.share;
     options.index = std::stoul(name.substr(5));  // place() has seen that it is there
@@ -88,7 +100,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.epoch_samples = plan.corpus->samples(Split::train);
   options.synchronous = scheduling_policy(plan)->synchronous();
   options.measure = !train.deterministic;
-  options.global_clip = train.clip == "global";
+  options.global_clip = train.clip == ClipScope::global;
   options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
   options.record = record;
   options.snapshots = const_cast<SnapshotWriter*>(&snapshots);
@@ -201,7 +213,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.paths = TransferPaths(plan.graph, plan.places, plan.transport.force_rma);
     spec.opened = &opened;
     spec.log = [this](const std::string& line) { note(line); };
-    spec.global_clip = plan.train.clip == "global";
+    spec.global_clip = plan.train.clip == ClipScope::global;
     for (std::size_t index = 0; index < built.runners.size(); ++index) {
       spec.ranks.push_back({built.runners[index], device(at, index)});
     }

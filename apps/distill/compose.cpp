@@ -10,7 +10,7 @@ namespace maestro {
 
 namespace {
 
-/// Two replicas where there are two cores: frozen ones fill the gaps that trained sections leave.
+/// Returns two replicas where the host has two cores: frozen replicas fill the gaps that trained sections leave.
 std::int64_t replicas_here(const App& app, const std::string& section) {
   const JobTable table = app.table(section);
   if (table.has("tensor") || table.has("context") || table.has("pipeline")) return 1;  // the cores are spoken for

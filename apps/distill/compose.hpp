@@ -6,7 +6,7 @@
 
 namespace maestro {
 
-/// One decoder with its own loss, section "teacher": what teacher.toml trains.
+/// Composes a decoder with its own loss, section "teacher", for teacher.toml.
 void compose_language_model(App& app);
 
 /// The same model cut in two: sections "trunk" and "head", which live where the job puts them; the gradient of the

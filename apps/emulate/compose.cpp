@@ -8,7 +8,7 @@ namespace maestro {
 
 namespace {
 
-/// Ports of one section of a workload; it is never run.
+/// The ports of a workload's section; the section is never run.
 class EmulatedSection final : public Section {
  public:
   explicit EmulatedSection(Ports ports) : ports_(std::move(ports)) {}

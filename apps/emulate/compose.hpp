@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A workload file as a job on emulated devices: every section a replica actor that waits as long as the file says.
+// A workload file as a job on emulated devices: every section a replica actor that waits for the time given in the
+// file.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The samples of a workload file as a corpus: one token each, and one patch for those that enter the sections that not
+// The samples of a workload file as a corpus: a token each, and a patch for samples that enter the sections that not
 // every sample enters.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace maestro {
 
 class WorkloadCorpus final : public Corpus {
  public:
-  /// Throws JobError when the samples enter sections in more than two ways: a real run tells samples with images from
-  /// those without, and no others.
+  /// Throws JobError when the samples enter sections in more than two ways: a real run distinguishes only samples with
+  /// images from those without, and no others.
   WorkloadCorpus(Workload workload, std::string file);
 
   [[nodiscard]] const Workload& workload() const { return workload_; }

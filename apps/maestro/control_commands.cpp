@@ -9,12 +9,12 @@ namespace maestro {
 
 ControlCommands::ControlCommands(CLI::App& app) {
   const std::pair<const char*, const char*> calls[] = {
-      {"status", "what a run is doing, and who waits for whom"},
-      {"plan", "sections, places and edges of a run"},
-      {"checkpoint", "have a run keep a checkpoint now"},
-      {"pause", "let a run finish what it has announced, and stand still"},
-      {"resume", "let a paused run go on"},
-      {"stop", "end a run in order, as one Ctrl-C does"},
+      {"status", "show the state of a run, and each wait with its cause"},
+      {"plan", "show sections, places and edges of a run"},
+      {"checkpoint", "write a checkpoint of a run now"},
+      {"pause", "pause a run after its announced steps"},
+      {"resume", "continue a paused run"},
+      {"stop", "end a run in order, as a first Ctrl-C does"},
   };
   for (const auto& [name, purpose] : calls) {
     Command& command = commands_.emplace_back();
@@ -24,7 +24,7 @@ ControlCommands::ControlCommands(CLI::App& app) {
                             "unix:/PATH or HOST:PORT (default: the one run of this user on this host)");
     command.app->add_option("--keys", command.target.keys, "key folder, for a run on another host");
     command.app->add_option("--token-file", command.target.token_file, "file with the run's token");
-    command.app->add_flag("--json", command.json, "answer with one line of JSON");
+    command.app->add_flag("--json", command.json, "print the answer as a line of JSON");
   }
 }
 
@@ -33,7 +33,7 @@ bool ControlCommands::given() const {
 }
 
 int ControlCommands::run(Console& console) const {
-  const auto command = std::ranges::find_if(commands_, [](const Command& one) { return one.app->parsed(); });
+  const auto command = std::ranges::find_if(commands_, [](const Command& each) { return each.app->parsed(); });
   try {
     ControlClient client(command->target);
     console.note(client.call(command->name, command->json ? ControlClient::Form::json : ControlClient::Form::text));

@@ -15,10 +15,10 @@ class ControlCommands {
  public:
   /// Adds the sub-commands. `app` outlives this.
   explicit ControlCommands(CLI::App& app);
-  /// Whether one of them was given.
+  /// Whether a sub-command of these was given.
   [[nodiscard]] bool given() const;
-  /// Makes the call and notes the answer. Returns the exit status: 1 when nobody answers or the run refuses. Throws
-  /// JobError for an address that is none.
+  /// Makes the call and notes the answer. Returns the exit status: 1 when no run answers or the run refuses. Throws
+  /// JobError for an invalid address.
   int run(Console& console) const;
 
  private:

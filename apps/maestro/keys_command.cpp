@@ -14,7 +14,7 @@ KeysCommand::KeysCommand(CLI::App& app)
 int KeysCommand::run(Console& console) const {
   make_key_set(folder_, options_);
   console.note(folder_.string() + ": node.pem, node.key, ca.pem and token, valid for " + std::to_string(options_.days) +
-               " days; copy the folder to every host of the job, and to nobody else");
+               " days; copy the folder to the hosts of the job and nowhere else");
   return 0;
 }
 

@@ -10,13 +10,13 @@
 
 namespace maestro {
 
-/// The sub-command, and what it does when it was given.
+/// Makes a new key set.
 class KeysCommand {
  public:
   explicit KeysCommand(CLI::App& app);
 
   [[nodiscard]] bool given() const { return command_->parsed(); }
-  /// Makes the set and says what is in it. Returns the exit status. Throws JobError.
+  /// Makes the set and notes its contents. Returns the exit status. Throws JobError.
   int run(Console& console) const;
 
  private:

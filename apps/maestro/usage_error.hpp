@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line for a command line that cannot be understood, with the nearest thing that can.
+// A line about an invalid command line, with the nearest valid command or option.
 #pragma once
 
 #include <CLI/CLI.hpp>

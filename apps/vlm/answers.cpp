@@ -26,13 +26,14 @@ struct LoadedSection {
   DType precision = DType::f32;
 };
 
-/// A model to ask, as the replicas of the run held it.
+/// The trained model, as the replicas of the run held it.
 class TrainedModel {
  public:
   TrainedModel(const JobDocument& job, const LlavaCorpus& corpus, const DataConfig& data,
                const std::map<std::string, std::string>& weights)
       : root_(job.root()), registry_(builtin_sections()), weights_(weights) {
-    shape_ = {data.sequence, corpus.vocabulary(), data.kind, corpus.patch_columns(), corpus.picture_grids()};
+    shape_ = {data.sequence, corpus.vocabulary(), std::string(name_of(data.kind)), corpus.patch_columns(),
+              corpus.picture_grids()};
     seed_ = static_cast<std::uint64_t>(read_train(root_.table("train")).seed);
     vision_ = load("vision", "vision_encoder");
     projector_ = load("projector", "projector");
@@ -56,8 +57,7 @@ class TrainedModel {
     context.seed = seed_;
     context.precision = config.precision;
     context.ops = &ops_;
-    LoadedSection out{registry_.build(table.text("type", type), {name, table, root_, shape_})(context),
-                      config.precision};
+    LoadedSection out{registry_.build(read_type(table, type), {name, table, root_, shape_})(context), config.precision};
     const auto trained = weights_.find(name);
     const std::string folder = trained != weights_.end() ? trained->second : config.weights;
     if (!folder.empty()) load_weights(*out.section, folder).or_throw();
@@ -114,7 +114,7 @@ PageAnswer answered(const LlavaCorpus& corpus, const TrainedModel& model, Sample
   prompt.tokens = view.prompt;
   if (patches > 0) {
     corpus.read_pictures(Split::validation, sample, pixels, places);
-    // The first question may stand before pictures of later ones: it sees those that it names.
+    // The first question may stand before pictures of later questions: it sees the pictures that it names.
     const auto named = std::ranges::count(view.prompt, image_token);
     prompt.pixels = Tensor(pixels.data(), DType::f32, Shape{named, corpus.patch_columns()});
     prompt.places = Tensor(places.data(), DType::i32, Shape{named, 3});
@@ -133,7 +133,7 @@ PageAnswer answered(const LlavaCorpus& corpus, const TrainedModel& model, Sample
 std::vector<PageAnswer> answer_samples(const JobDocument& job, const std::map<std::string, std::string>& weights,
                                        const AnswerOptions& options) {
   const DataConfig data = read_data(job.root().table("data"));
-  if (data.kind != "llava") return {};
+  if (data.kind != DataKind::llava) return {};
   const LlavaCorpus corpus(data);
   const TrainedModel model(job, corpus, data, weights);
   std::vector<PageAnswer> answers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trained model answers to samples that it never saw.
+// Answers of a trained model to samples outside its training.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ struct AnswerOptions {
 };
 
 /// Builds the sections of a job of the app "vision_language" with the weights of a finished run (section -> Hugging
-/// Face folder; a section without one has those it started from) and answers the first question of samples spread over
-/// the validation set, those with pictures first. Samples whose pictures cannot be read are passed over. Empty for data
-/// that is no conversations. Throws JobError when weights cannot be read.
+/// Face folder; a section without a folder has its first weights) and answers the first question of samples spread over
+/// the validation set, samples with pictures first. Samples whose pictures cannot be read are passed over. Empty for
+/// data that is no conversations. Throws JobError when weights cannot be read.
 [[nodiscard]] std::vector<PageAnswer> answer_samples(const JobDocument& job,
                                                      const std::map<std::string, std::string>& weights,
                                                      const AnswerOptions& options);

@@ -7,7 +7,7 @@
 namespace maestro {
 
 /// A vision encoder, a projector and a decoder on conversations about pictures. Sections vision, projector and llm are
-/// each trained unless their table says `trained = false`; gradients pass through frozen ones to trained ones before
+/// each trained unless their table has `trained = false`; gradients pass frozen sections to trained sections before
 /// them. Samples without pictures never enter vision and projector.
 void compose_vision_language(App& app);
 

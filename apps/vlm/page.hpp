@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One HTML page about a trained vision-language model, complete in itself: no script, no link to anything outside, its
+// An HTML page about a trained vision-language model, complete in itself: no script, no link to anything outside, its
 // pictures inside the text. Pure.
 #pragma once
 
@@ -22,7 +22,7 @@ struct PagePicture {
   bool enlarged = false;  ///< few pixels, to be shown as squares
 };
 
-/// A question of the validation set, with what the model wrote.
+/// A question of the validation set, with the model's answer.
 struct PageAnswer {
   std::vector<PagePicture> pictures;
   std::string question;
@@ -41,7 +41,7 @@ struct PageContent {
   std::vector<PageAnswer> answers;
 };
 
-/// UTF-8; all texts of `content` are shown as they are, whatever characters they hold. What is empty is left out.
+/// UTF-8; all texts of `content` are shown as they are, with any characters. Empty parts are left out.
 [[nodiscard]] std::string page_of(const PageContent& content);
 
 }  // namespace maestro

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// The number at a path such as /validation/ce; what is absent, or not a number, counts as 0.
+/// Returns the number at a path such as /validation/ce; 0 for an absent value or a value of another type.
 double number_at(const Json& report, const char* path) {
   const Json::json_pointer pointer(path);
   return report.contains(pointer) && report.at(pointer).is_number() ? report.at(pointer).get<double>() : 0.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a page tells about a run, out of the run's report.
+// The figures of a run on its page, from the run's report.
 #pragma once
 
 #include <filesystem>
@@ -20,10 +20,10 @@ struct RunFigures {
   double samples_per_s = 0;
   double train_seconds = 0;
   double max_rss_mb = 0;
-  std::string corpus;  ///< one line about the data
+  std::string corpus;  ///< a line about the data
   std::string policy;
   std::vector<std::pair<std::string, double>> utilization;  ///< by section, of the makespan, mean of the steps
-  double makespan_over_bound = 0;                           ///< all steps together; 0: not known
+  double makespan_over_bound = 0;                           ///< all steps together; 0: not reported
   std::vector<ChartPoint> training;                         ///< loss of section llm by step
   std::vector<ChartPoint> validation;                       ///< ce of the validation after the last step
   std::vector<TimelineLane> lanes;                          ///< of sections that compute, in the order of the plan

@@ -26,7 +26,7 @@ std::optional<TimelinePass> pass_named(const std::string& name) {
   return std::nullopt;
 }
 
-/// Takes the events one by one: a whole trace would take ten times its size in memory.
+/// Takes the events singly: a whole trace would take ten times its size in memory.
 class TraceEvents {
  public:
   explicit TraceEvents(std::vector<TimelineLane> lanes) { timeline_.lanes = std::move(lanes); }

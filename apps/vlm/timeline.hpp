@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lanes of a run did over a few steps, out of its Perfetto trace.
+// The lanes of a run over a few steps, from its Perfetto trace.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct Timeline {
   std::int64_t last_step = 0;
 };
 
-/// The passes of `steps` steps of training in the middle of what the trace holds, on the lanes given. Without any pass
+/// The passes of `steps` steps of training in the middle of the trace, on the lanes given. Without any pass
 /// in the trace the slices are empty. Errors name the file: it cannot be read, or is no trace of maestro.
 [[nodiscard]] Result<Timeline> read_timeline(const std::filesystem::path& trace, std::vector<TimelineLane> lanes,
                                              std::int64_t steps);

@@ -132,7 +132,7 @@ std::unique_ptr<SectionRunner> Training::runner_of(std::shared_ptr<Section> sect
   OptimizerConfig optimizer;
   optimizer.lr = settings_.lr;
   optimizer.clip_norm = settings_.clip;
-  optimizer.schedule = "constant";
+  optimizer.schedule = LearningRateSchedule::constant;
   if (context.trained) parameters_ = section->parameters().elements();
   return std::make_unique<SectionRunner>(std::move(section), context, optimizer, settings_.steps);
 }

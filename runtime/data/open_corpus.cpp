@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 #include <string>
 
-#include "runtime/core/nearest_name.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/llava_corpus.hpp"
@@ -60,18 +58,18 @@ SyntheticOptions synthetic_text(const DataConfig& config, std::uint64_t seed) {
 }  // namespace
 
 std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed) {
-  if (config.kind == "text") return std::make_unique<TextCorpus>(config);
-  if (config.kind == "llava") return std::make_unique<LlavaCorpus>(config);
-  if (config.kind == "synthetic") return std::make_unique<SyntheticCorpus>(synthetic_text(config, seed));
-  if (config.kind == "synthetic_images") {
-    return std::make_unique<SyntheticImageCorpus>(
-        SyntheticImageOptions{synthetic_text(config, seed), config.patch, config.image_size, config.image_share});
+  switch (config.kind) {
+    case DataKind::text:
+      return std::make_unique<TextCorpus>(config);
+    case DataKind::llava:
+      return std::make_unique<LlavaCorpus>(config);
+    case DataKind::synthetic:
+      return std::make_unique<SyntheticCorpus>(synthetic_text(config, seed));
+    case DataKind::synthetic_images:
+      break;
   }
-  const std::array<std::string, 4> kinds{"text", "synthetic", "llava", "synthetic_images"};
-  const auto nearest = nearest_name(config.kind, kinds);
-  throw JobError("[data] kind = \"" + config.kind + "\" is unknown; " +
-                 (nearest ? "the nearest valid kind is \"" + *nearest + "\""
-                          : "valid are \"text\", \"llava\", \"synthetic\" and \"synthetic_images\""));
+  return std::make_unique<SyntheticImageCorpus>(
+      SyntheticImageOptions{synthetic_text(config, seed), config.patch, config.image_size, config.image_share});
 }
 
 }  // namespace maestro

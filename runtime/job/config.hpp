@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Typed settings of a job, as read from its TOML file. Plain data: `read_*` in job_reader.hpp fills and checks them.
+// The names of an enumeration stand in the order of its values.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/dtype.hpp"
@@ -12,7 +14,7 @@
 // clang-format off
 namespace maestro {
 
-/// Slots of one ring at most: a write names its slot in 6 bits. Micro-batches in flight have a slot each.
+/// The most slots of a ring: a write names its slot in 6 bits. Each micro-batch in flight has a slot.
 inline constexpr std::int64_t most_slots = 64;
 
 /// Far above any run, and small enough that a count times a size or a batch fits an int64.
@@ -21,29 +23,44 @@ inline constexpr std::int64_t most_counted = std::int64_t{1} << 40;
 inline constexpr std::int64_t most_samples_of_a_step = std::int64_t{1} << 20;
 inline constexpr std::int64_t most_tokens_of_a_sample = std::int64_t{1} << 24;
 
+/// Replay of passes that repeat on GPUs as CUDA graphs.
+enum class CudaGraphs : std::uint8_t { automatic, always, never };
+inline constexpr std::array<std::string_view, 3> cuda_graphs_names{"auto", "always", "never"};
+
+/// The gradients over which the norm for clipping is taken.
+enum class ClipScope : std::uint8_t { section, global };
+inline constexpr std::array<std::string_view, 2> clip_scope_names{"section", "global"};
+
 /// [train]
 struct TrainConfig {
   std::int64_t steps = 100;             ///< optimizer steps of every trained section
   std::int64_t seed = 1;
   std::int64_t global_batch = 16;       ///< samples per step, over all replicas
-  bool deterministic = true;            ///< two runs of one plan give bitwise equal losses
-  std::string cuda_graphs = "auto";     ///< for passes that repeat: "auto" where they pay, "always" or "never"
+  bool deterministic = true;            ///< two runs of a plan give bitwise equal losses
+  CudaGraphs cuda_graphs = CudaGraphs::automatic;
   std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: only at the end and on Ctrl-C
   bool checkpoint_at_end = true;        ///< also where the trained weights are kept
-  std::int64_t keep_checkpoints = 2;    ///< older ones are removed
+  std::int64_t keep_checkpoints = 2;    ///< older checkpoints are removed
   std::int64_t validate_every = 0;      ///< steps between validations; 0: only at the end
   std::int64_t validation_samples = 64; ///< at most; 0: all of the validation split, negative is refused
-  std::int64_t ahead = 2;               ///< steps announced beyond the oldest unfinished one
+  std::int64_t ahead = 2;               ///< steps announced beyond the oldest unfinished step
   double stall_timeout_s = 10.0;        ///< time without any progress after which a run ends; 0: never
   double peer_timeout_s = 2.0;          ///< silence after which a process counts as lost
-  std::string clip = "section";         ///< "section": each section by its own norm; "global": one norm over all
+  ClipScope clip = ClipScope::section;
   std::string out = "runs/default";     ///< folder for checkpoints, weights, report and trace
 };
 
+/// The source of samples.
+enum class DataKind : std::uint8_t { text, llava, synthetic, synthetic_images };
+inline constexpr std::array<std::string_view, 4> data_kind_names{"text", "llava", "synthetic", "synthetic_images"};
+[[nodiscard]] constexpr std::string_view name_of(DataKind kind) {
+  return data_kind_names[static_cast<std::size_t>(kind)];
+}
+
 /// [data]
 struct DataConfig {
-  std::string path;                     ///< text file or folder; empty for kind = "synthetic"
-  std::string kind = "text";            ///< "text", "llava", "synthetic" or "synthetic_images"
+  std::string path;                     ///< text file or folder; empty for generated data
+  DataKind kind = DataKind::text;
   std::string tokenizer = "bytes";
   std::int64_t sequence = 128;          ///< tokens per sample
   std::int64_t vocabulary = 256;        ///< of the synthetic corpus; bytes have 256
@@ -54,44 +71,51 @@ struct DataConfig {
   std::int64_t patch = 8;               ///< pixels on a patch's side
   std::int64_t image_size = 64;         ///< longer side of a resized picture, pixels; 0: native size
   std::int64_t max_image_size = 1024;   ///< native pictures larger than this are shrunk to it
-  double image_share = 0.5;             ///< kind = "synthetic_images": samples that have one
+  double image_share = 0.5;             ///< kind = "synthetic_images": the share of samples with a picture
   std::int64_t max_bad_samples = 0;     ///< broken samples or pictures that are left out before the run ends
 };
 
-/// Slots where the job does not say: what hides a round trip of 40 ms behind micro-batches of 10 ms, with some to spare.
+/// Slots between hosts where the job gives none: enough to hide a round trip of 40 ms behind micro-batches of 10 ms.
 inline constexpr std::int64_t slots_between_hosts = 8;
 
 /// [transport]
 struct TransportConfig {
   std::string provider = "auto";        ///< auto, shm, tcp, verbs, efa
-  bool force_rma = false;               ///< RMA also inside one process
+  bool force_rma = false;               ///< RMA also inside a process
   std::int64_t slots = 2;               ///< per edge and consumer replica; see slots_between_hosts
   std::int64_t chunk_kib = 1024;        ///< largest single RMA write
-  double timeout_s = 5.0;               ///< a write that finds no way out within this time fails
+  double timeout_s = 5.0;               ///< a write that has not left within this time fails
   std::string listen = "127.0.0.1";     ///< address, interface, or "auto"
-  std::int64_t port = 0;                ///< where rank 0 is found by the other processes; 0: any free one
+  std::int64_t port = 0;                ///< of process 0, for the other processes; 0: any free port
   std::string keys;                     ///< folder made by `maestro keys`; needed between hosts
-  double start_timeout_s = 60;          ///< for all processes to come
+  double start_timeout_s = 60;          ///< until all processes have joined
 };
 
 /// [schedule]
 struct ScheduleConfig {
   std::string policy = "wavefront";     ///< wavefront, arrival, bulk_synchronous
-  double budget_ms = 20;                ///< of planning one step, beside the step before it
+  double budget_ms = 20;                ///< of planning a step, beside the step before it
   std::int64_t evaluations = 200;       ///< schedules that a deterministic plan tries; 0: by the size of the step
 };
 
-/// [emulation]: what emulated devices pretend to be
+/// [emulation]: the emulated devices
 struct EmulationConfig {
-  double gflops = 100000;               ///< of one device, for times out of FLOP models
+  double gflops = 100000;               ///< of a device, for times from FLOP models
 };
 
-/// Keys every section has, under the section's own name.
+/// The course of the learning rate after the warm-up.
+enum class LearningRateSchedule : std::uint8_t { cosine, linear, constant };
+inline constexpr std::array<std::string_view, 3> learning_rate_schedule_names{"cosine", "linear", "constant"};
+[[nodiscard]] constexpr std::string_view name_of(LearningRateSchedule schedule) {
+  return learning_rate_schedule_names[static_cast<std::size_t>(schedule)];
+}
+
+/// Keys of a trained section's optimizer, flat in the section's table.
 struct OptimizerConfig {
   double lr = 3e-4;
   double min_lr = 0.0;                  ///< end of the schedule
   std::int64_t warmup_steps = 0;
-  std::string schedule = "cosine";      ///< cosine, linear, constant
+  LearningRateSchedule schedule = LearningRateSchedule::cosine;
   double weight_decay = 0.1;            ///< on matrices only
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -99,7 +123,7 @@ struct OptimizerConfig {
   double clip_norm = 1.0;               ///< 0: off
 };
 
-/// `weights` of a section that is meant to keep random values.
+/// `weights` of a section whose random values are intended.
 inline constexpr const char* random_weights = "random";
 
 struct SectionConfig {
@@ -110,37 +134,20 @@ struct SectionConfig {
   std::int64_t context = 1;             ///< devices that share the rows of each micro-batch
   std::int64_t pipeline = 1;            ///< stages of consecutive layers
   bool zero = false;                    ///< optimizer state is sharded over the replicas
-  bool random = false;                  ///< weights = "random": random values are meant, also of a frozen section
-  std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as those allow
+  bool random = false;                  ///< weights = "random": random values are intended, also in a frozen section
+  std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as fit
   std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
   std::vector<std::string> devices;     ///< "cpu:K", "cuda:K": per replica, in it per stage, in it per rank (context-major);
-                                        ///< {"emulated"}: one per replica; empty: automatically
+                                        ///< {"emulated"}: a device per replica; empty: placed automatically
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
   std::int64_t max_in_flight = 2;       ///< micro-batches between forward and backward, per replica
-  std::int64_t memory_mib = 0;          ///< what a device may use; a micro-batch that cannot fit is refused; 0: no check
-  double share = 1;                     ///< of a CUDA device's multiprocessors, where sections share one
+  std::int64_t memory_mib = 0;          ///< of a device; a micro-batch that cannot fit is refused; 0: no check
+  double share = 1;                     ///< of a CUDA device's multiprocessors, where sections share the device
   OptimizerConfig optimizer;
-  /// Devices of one replica: stages x context parts x tensor parts.
+  /// Returns the devices of a replica: stages x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }
   [[nodiscard]] bool emulated() const { return devices.size() == 1 && devices[0] == "emulated"; }
-};
-
-/// Shape of a decoder: GPT-2 family (layer norm, learned positions, GELU, biases) or Llama family (RMS norm, rotary
-/// positions, SwiGLU, grouped-query attention, no biases).
-struct DecoderConfig {
-  std::string family = "gpt2";          ///< gpt2, llama
-  std::int64_t layers = 4;
-  std::int64_t width = 128;
-  std::int64_t heads = 4;
-  std::int64_t kv_heads = 0;            ///< 0: as many as heads
-  std::int64_t ffn = 0;                 ///< 0: 4 x width (gpt2), 8/3 x width rounded up to 64 (llama)
-  std::int64_t vocabulary = 256;
-  std::int64_t positions = 1024;        ///< longest sequence
-  bool tied = true;                     ///< output layer shares the embedding
-  double rope_theta = 10000.0;
-  double norm_epsilon = 1e-5;
-  double init_std = 0.02;
 };
 
 }  // namespace maestro

@@ -15,7 +15,7 @@ namespace maestro {
 namespace {
 
 constexpr std::size_t largest_document = std::size_t{1} << 20;
-// A dotted key opens one table per dot, and tables are freed recursively: a bounded line bounds the depth of the stack.
+// A dotted key opens a table per dot, and tables are freed recursively: a bounded line bounds the depth of the stack.
 constexpr std::size_t longest_line = 8192;
 
 std::string file_beside(const std::filesystem::path& path) {
@@ -111,6 +111,10 @@ std::string JobDocument::to_toml() const {
   std::ostringstream out;
   out << toml::toml_formatter(state_->root) << '\n';
   return out.str();
+}
+
+std::vector<JobKey> JobDocument::keys() const {
+  return state_->declared;
 }
 
 std::map<std::string, std::string> JobDocument::settings() const {

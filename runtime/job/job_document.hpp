@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job file with its overrides, parsed. Reading goes through JobTable; see job_reader.hpp for the known tables.
+// A job file with its overrides, parsed. Reading goes through JobTable; see job_reader.hpp for the tables.
 #pragma once
 
 #include <filesystem>
@@ -18,17 +18,19 @@ class JobDocument {
  public:
   /// Throws JobError(not_found) when the file cannot be read, and as `parse`.
   static JobDocument load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
-  /// `name` stands for the file in error messages. Throws JobError for what is not TOML, with line and column, for a
-  /// malformed override, for a document over 1 MiB and for a line over 8 KiB.
+  /// `name` stands for the file in error messages. Throws JobError for text that is not TOML, with line and column, for
+  /// a malformed override, for a document over 1 MiB and for a line over 8 KiB.
   static JobDocument parse(std::string text, std::string name, const std::vector<std::string>& overrides = {});
 
   [[nodiscard]] JobTable root() const;
-  /// Refuses every key and table that was never asked for; see JobTable::finish.
+  /// Throws for a key or table that no reader has read; see JobTable::finish.
   void finish() const;
-  /// The document with the overrides in place, as TOML; parses back to the same values.
+  /// Returns the document with the overrides in place, as TOML; it parses back to the same values.
   [[nodiscard]] std::string to_toml() const;
-  /// Every value that the document and the overrides set, as TOML, by its full key: "student.lr".
+  /// Returns every value that the document and the overrides set, as TOML, by its full key: "student.lr".
   [[nodiscard]] std::map<std::string, std::string> settings() const;
+  /// Returns every key that a reader has read with a type so far, each once, in the order of reading (JK-1).
+  [[nodiscard]] std::vector<JobKey> keys() const;
 
  private:
   explicit JobDocument(std::shared_ptr<JobState> state);

@@ -15,7 +15,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-/// The keys of "a.b.c"; nothing when one is empty or not bare.
+/// Returns the keys of "a.b.c"; nothing when a key is empty or not bare.
 std::optional<JobPath> split_path(std::string_view text) {
   JobPath path;
   while (true) {
@@ -31,11 +31,11 @@ std::optional<JobPath> split_path(std::string_view text) {
   }
 }
 
-/// A table with the one key "value": the text as TOML, else as a string.
+/// Returns a table with the only key "value": the text as TOML, else as a string.
 toml::table parse_value(std::string_view text) {
   try {
     auto parsed = toml::parse("value = " + std::string(text));
-    // More than one key means a line break that would smuggle in keys of its own: then the text is meant as a string.
+    // Several keys come from a line break, which must not bring in keys of its own: then the text is a string.
     if (parsed.size() == 1) return parsed;
   } catch (const toml::parse_error&) {
     // Not TOML: a bare word such as a path.

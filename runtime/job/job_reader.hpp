@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills the structs of config.hpp from the tables of a job file. Each reader gets its own table, absent keys keep the
-// defaults, and every value is checked alone and against the others of its table. Errors are one-line JobErrors with
-// the place and key. What spans tables (batch over replicas, sequence against positions) is checked with the plan.
+// defaults, and every value is checked alone and against the others of its table. Errors are JobErrors in a line with
+// the place and key. Checks across tables (batch over replicas, sequence against positions) belong to the plan.
 #pragma once
 
 #include <string>
@@ -11,27 +11,32 @@
 
 namespace maestro {
 
-/// Whether a section learns; a forward-only one has no optimizer, so optimizer keys under its name are unknown keys.
+/// Whether a section has an optimizer. Under the name of a forward-only section, optimizer keys are unknown keys.
 enum class Training { none, optimized };
 
-/// [train]
+/// Reads `name` of the top level.
+[[nodiscard]] std::string read_name(const JobTable& root);
+/// Reads [train].
 [[nodiscard]] TrainConfig read_train(const JobTable& train);
-/// [data]; the kinds "text" and "llava" demand `path`, whose existence is checked when the corpus is opened. Keys of
+/// Reads [data]; the kinds text and llava need `path`, whose existence is checked when the corpus is opened. Keys of
 /// pictures are refused for kinds that have none.
 [[nodiscard]] DataConfig read_data(const JobTable& data);
-/// [transport]
+/// Reads [emulation].
 [[nodiscard]] EmulationConfig read_emulation(const JobTable& emulation);
-ScheduleConfig read_schedule(const JobTable& schedule);
-TransportConfig read_transport(const JobTable& transport);
+/// Reads [schedule].
+[[nodiscard]] ScheduleConfig read_schedule(const JobTable& schedule);
+/// Reads [transport].
+[[nodiscard]] TransportConfig read_transport(const JobTable& transport);
 
-/// Keys of every section, optimizer included, standing flat in the section's table, e.g. [student]. `devices`, where
-/// given, names one device per replica.
+/// Reads `type` of a section's table, the name of a type in the registry.
+[[nodiscard]] std::string read_type(const JobTable& section, std::string fallback);
+/// Reads the keys of every section, those of the optimizer included; all stand flat in the section's table, e.g.
+/// [student]. `devices`, where given, names a device per replica, stage and rank.
 [[nodiscard]] SectionConfig read_section(const JobTable& section, std::string name, SectionConfig defaults = {},
                                          Training training = Training::optimized);
-/// lr, min_lr, warmup_steps, schedule, weight_decay, beta1, beta2, epsilon, clip_norm, flat in the section's table.
+/// Reads `precision` alone, for a neighbour of the section.
+[[nodiscard]] DType read_precision(const JobTable& section, DType fallback = DType::f32);
+/// Reads lr, min_lr, warmup_steps, schedule, weight_decay, beta1, beta2, epsilon and clip_norm.
 [[nodiscard]] OptimizerConfig read_optimizer(const JobTable& section, OptimizerConfig defaults = {});
-/// Shape keys of a decoder, flat in the section's table. kv_heads = 0 and ffn = 0 stay as they are: the decoder
-/// resolves them.
-[[nodiscard]] DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults = {});
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this folder: the parsed document behind JobDocument and JobTable, and where its keys came from.
+// Private to this folder: the parsed document behind JobDocument and JobTable, and the places of its keys.
 #pragma once
 
 #include <toml++/toml.h>
@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "runtime/job/job_key.hpp"
 
 namespace maestro {
 
@@ -21,7 +23,7 @@ struct JobOverride {
 
 /// Where a key stands, comparable in reading order: the file first, then the overrides.
 struct JobPlace {
-  std::string text;  ///< "job.toml:3", "--set a.b=c", or "job.toml" for what stands nowhere
+  std::string text;  ///< "job.toml:3", "--set a.b=c", or "job.toml" for an absent key
   bool overridden = false;
   std::size_t line = 0;  ///< of the file, or the override's position
   std::size_t column = 0;
@@ -31,16 +33,17 @@ struct JobState {
   std::string name;
   toml::table root;
   std::vector<JobOverride> overrides;
-  std::map<JobPath, std::set<std::string>> asked;  ///< by table: the keys someone asked for
+  std::map<JobPath, std::set<std::string>> read;  ///< by table: the keys that a reader has read
+  std::vector<JobKey> declared;                   ///< the keys read with a type, each once, in the order of reading
 
   /// Null when absent.
   [[nodiscard]] const toml::node* find(const JobPath& path) const;
-  /// Place of a key; of the innermost table around it that exists when it is absent.
+  /// Returns the place of a key; for an absent key that of the innermost table around it that exists.
   [[nodiscard]] JobPlace place_of(const JobPath& path) const;
   [[noreturn]] void fail(const JobPath& path, const std::string& message) const;
 };
 
-/// Parses with every error turned into a one-line JobError.
+/// Parses; every error becomes a JobError of one line.
 [[nodiscard]] toml::table parse_toml(std::string_view text, const std::string& name);
 /// Puts an override "a.b=c" into the document.
 void apply_override(JobState& state, const std::string& text);

@@ -14,9 +14,9 @@
 namespace maestro {
 namespace {
 
-/// The node at `path`, noted as asked for; null when absent.
-const toml::node* ask(JobState& state, const JobPath& path) {
-  state.asked[JobPath(path.begin(), path.end() - 1)].insert(path.back());
+/// Returns the node at `path` and records the key as read; null when absent.
+const toml::node* read(JobState& state, const JobPath& path) {
+  state.read[JobPath(path.begin(), path.end() - 1)].insert(path.back());
   return state.find(path);
 }
 
@@ -29,18 +29,20 @@ const toml::node* ask(JobState& state, const JobPath& path) {
   state.fail(path, message);
 }
 
-std::string allowed_text(Range range) {
+/// "from 1 to 64"; empty: every integer.
+std::string range_text(Range range) {
   const bool below = range.min != Range{}.min, above = range.max != Range{}.max;
-  if (below && above) return "must be from " + std::to_string(range.min) + " to " + std::to_string(range.max);
-  return below ? "must be at least " + std::to_string(range.min) : "must be at most " + std::to_string(range.max);
+  if (below && above) return "from " + std::to_string(range.min) + " to " + std::to_string(range.max);
+  if (below) return "at least " + std::to_string(range.min);
+  return above ? "at most " + std::to_string(range.max) : "";
 }
 
-std::string allowed_text(NumberRange range) {
+std::string range_text(NumberRange range) {
   std::string low, high;
   if (std::isfinite(range.min)) low = (range.min_open ? "greater than " : "at least ") + number_text(range.min);
   if (std::isfinite(range.max)) high = (range.max_open ? "less than " : "at most ") + number_text(range.max);
-  if (low.empty() && high.empty()) return "must be finite";
-  return "must be " + low + (low.empty() || high.empty() ? "" : " and ") + high;
+  if (low.empty() && high.empty()) return "finite";
+  return low + (low.empty() || high.empty() ? "" : " and ") + high;
 }
 
 bool contains(NumberRange range, double value) {
@@ -50,15 +52,20 @@ bool contains(NumberRange range, double value) {
   return above && below;
 }
 
-std::string listed(const std::vector<std::string>& names) {
+std::string listed(std::span<const std::string> names) {
   std::string out;
   for (const auto& name : names) out += (out.empty() ? "" : ", ") + name;
   return out;
 }
 
-/// Full name of `key` in another table that knows it: a key written under the wrong heading.
+/// The text in quotes, as TOML has it.
+std::string quoted(const std::string& text) {
+  return '"' + text + '"';
+}
+
+/// Returns the full name of `key` in another table that has it: a key written under the wrong heading.
 std::optional<std::string> found_elsewhere(const JobState& state, const std::string& key) {
-  for (const auto& [table, keys] : state.asked) {
+  for (const auto& [table, keys] : state.read) {
     if (!keys.contains(key)) continue;
     JobPath path = table;
     path.push_back(key);
@@ -70,7 +77,7 @@ std::optional<std::string> found_elsewhere(const JobState& state, const std::str
 std::string unknown_text(const JobState& state, const JobPath& path) {
   const JobPath table(path.begin(), path.end() - 1);
   std::vector<std::string> known;
-  if (const auto keys = state.asked.find(table); keys != state.asked.end()) {
+  if (const auto keys = state.read.find(table); keys != state.read.end()) {
     known.assign(keys->second.begin(), keys->second.end());
   }
   const std::string message = state.find(path)->is_table() ? "unknown table; " : "unknown key; ";
@@ -80,11 +87,11 @@ std::string unknown_text(const JobState& state, const JobPath& path) {
   return message + "known here: " + listed(known);
 }
 
-/// All keys nobody asked for, as paths. An unknown table counts once, without its keys.
+/// Collects all keys that no reader has read, as paths. An unknown table counts once, without its keys.
 void collect_unknown(const JobState& state, const toml::table& table, JobPath& path, std::vector<JobPath>& unknown) {
-  const auto asked = state.asked.find(path);
+  const auto read_keys = state.read.find(path);
   for (const auto& [key, node] : table) {
-    const bool known = asked != state.asked.end() && asked->second.contains(std::string(key.str()));
+    const bool known = read_keys != state.read.end() && read_keys->second.contains(std::string(key.str()));
     path.emplace_back(key.str());
     if (!known) {
       unknown.push_back(path);
@@ -116,47 +123,72 @@ JobPath JobTable::path_to(std::string_view key) const {
   return path;
 }
 
-std::int64_t JobTable::integer(std::string_view key, std::int64_t fallback, Range allowed) const {
+void JobTable::declare(JobKey key, KeyHelp help) const {
+  key.table = label_of(path_);
+  key.help = help.text;
+  key.unit = help.unit;
+  const auto same = std::ranges::find_if(state_->declared, [&](const JobKey& declared) {
+    return declared.table == key.table && declared.name == key.name;
+  });
+  if (same == state_->declared.end()) {
+    state_->declared.push_back(std::move(key));
+  } else if (same->help.empty() && !key.help.empty()) {  // a neighbour read it first, without help
+    *same = std::move(key);
+  }
+}
+
+std::int64_t JobTable::integer(std::string_view key, std::int64_t fallback, Range allowed, KeyHelp help) const {
+  declare({.name = std::string(key),
+           .type = "integer",
+           .fallback = std::to_string(fallback),
+           .allowed = range_text(allowed)},
+          help);
   const auto path = path_to(key);
-  const auto* node = ask(*state_, path);
+  const auto* node = read(*state_, path);
   if (node == nullptr) return fallback;
   if (!node->is_integer()) refuse_type(*state_, path, "an integer", *node);
   const std::int64_t value = node->as_integer()->get();
   if (value < allowed.min || value > allowed.max) {
-    state_->fail(path, allowed_text(allowed) + ", got " + std::to_string(value));
+    state_->fail(path, "must be " + range_text(allowed) + ", got " + std::to_string(value));
   }
   return value;
 }
 
-double JobTable::number(std::string_view key, double fallback, NumberRange allowed) const {
+double JobTable::number(std::string_view key, double fallback, NumberRange allowed, KeyHelp help) const {
+  declare(
+      {.name = std::string(key), .type = "number", .fallback = number_text(fallback), .allowed = range_text(allowed)},
+      help);
   const auto path = path_to(key);
-  const auto* node = ask(*state_, path);
+  const auto* node = read(*state_, path);
   if (node == nullptr) return fallback;
   if (!node->is_number()) refuse_type(*state_, path, "a number", *node);
   const double value =
       node->is_integer() ? static_cast<double>(node->as_integer()->get()) : node->as_floating_point()->get();
-  if (!contains(allowed, value)) state_->fail(path, allowed_text(allowed) + ", got " + number_text(value));
+  if (!contains(allowed, value)) state_->fail(path, "must be " + range_text(allowed) + ", got " + number_text(value));
   return value;
 }
 
-bool JobTable::flag(std::string_view key, bool fallback) const {
+bool JobTable::flag(std::string_view key, bool fallback, KeyHelp help) const {
+  declare({.name = std::string(key), .type = "true or false", .fallback = fallback ? "true" : "false"}, help);
   const auto path = path_to(key);
-  const auto* node = ask(*state_, path);
+  const auto* node = read(*state_, path);
   if (node == nullptr) return fallback;
   if (!node->is_boolean()) refuse_type(*state_, path, "true or false", *node);
   return node->as_boolean()->get();
 }
 
-std::string JobTable::text(std::string_view key, std::string fallback) const {
+std::string JobTable::text(std::string_view key, std::string fallback, KeyHelp help) const {
+  declare({.name = std::string(key), .type = "text", .fallback = quoted(fallback)}, help);
   const auto path = path_to(key);
-  const auto* node = ask(*state_, path);
+  const auto* node = read(*state_, path);
   if (node == nullptr) return fallback;
   if (!node->is_string()) refuse_type(*state_, path, "a string", *node);
   return node->as_string()->get();
 }
 
-std::string JobTable::choice(std::string_view key, std::string fallback,
-                             const std::vector<std::string>& allowed) const {
+std::string JobTable::choice(std::string_view key, std::string fallback, const std::vector<std::string>& allowed,
+                             KeyHelp help) const {
+  declare({.name = std::string(key), .type = "choice", .fallback = quoted(fallback), .allowed = listed(allowed)}, help);
   if (!has(key)) return fallback;
   const auto value = text(key, {});
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return value;
@@ -165,9 +197,10 @@ std::string JobTable::choice(std::string_view key, std::string fallback,
                 (near ? "; did you mean '" + *near + "'?" : ""));
 }
 
-std::vector<std::string> JobTable::texts(std::string_view key, std::vector<std::string> fallback) const {
+std::vector<std::string> JobTable::texts(std::string_view key, std::vector<std::string> fallback, KeyHelp help) const {
+  declare({.name = std::string(key), .type = "list of texts", .fallback = "[" + listed(fallback) + "]"}, help);
   const auto path = path_to(key);
-  const auto* node = ask(*state_, path);
+  const auto* node = read(*state_, path);
   if (node == nullptr) return fallback;
   if (!node->is_array()) refuse_type(*state_, path, "a list of strings", *node);
   std::vector<std::string> out;
@@ -182,12 +215,12 @@ std::vector<std::string> JobTable::texts(std::string_view key, std::vector<std::
 }
 
 bool JobTable::has(std::string_view key) const {
-  return ask(*state_, path_to(key)) != nullptr;
+  return read(*state_, path_to(key)) != nullptr;
 }
 
 JobTable JobTable::table(std::string_view key) const {
   auto path = path_to(key);
-  const auto* node = ask(*state_, path);
+  const auto* node = read(*state_, path);
   if (node != nullptr && !node->is_table()) refuse_type(*state_, path, "a table", *node);
   return JobTable(state_, std::move(path));
 }

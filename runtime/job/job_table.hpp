@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed, checked reading of one table of a job file. Every accessor notes the key it was asked for; `finish` then
-// refuses whatever the file holds beyond that, so a misspelt key can never be silently ignored.
+// Typed, checked reading of a table of a job file. Every accessor records the key that it reads; `finish` then
+// refuses every other key of the file, so a misspelt key is never ignored silently. Accessors with a type also record
+// default, range and help text, from which JobDocument::keys() makes the reference.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
+
+#include "runtime/job/job_key.hpp"
 
 namespace maestro {
 
@@ -29,43 +34,59 @@ struct NumberRange {
   bool max_open = false;
 };
 
-/// One table of a job file; cheap to copy. A table the file lacks reads as an empty one. All errors are JobErrors of
-/// one line that starts with the place: `job.toml:7: student.micro_batch: ...` or `--set student.lr=x: student.lr:
+/// A table of a job file; cheap to copy. A table that the file lacks reads as empty. All errors are JobErrors of a
+/// line that starts with the place: `job.toml:7: student.micro_batch: ...` or `--set student.lr=x: student.lr:
 /// ...`. Copies share the document, which they keep alive; one thread at a time.
 class JobTable {
  public:
-  /// The integer at `key`, or `fallback` (not checked against `allowed`) when the key is absent.
-  [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t fallback, Range allowed = {}) const;
-  /// A number; an integer in the file is one too.
-  [[nodiscard]] double number(std::string_view key, double fallback, NumberRange allowed = {}) const;
-  [[nodiscard]] bool flag(std::string_view key, bool fallback) const;
-  [[nodiscard]] std::string text(std::string_view key, std::string fallback) const;
-  /// A string out of `allowed`.
-  [[nodiscard]] std::string choice(std::string_view key, std::string fallback,
-                                   const std::vector<std::string>& allowed) const;
-  /// A list of strings.
-  [[nodiscard]] std::vector<std::string> texts(std::string_view key, std::vector<std::string> fallback) const;
+  /// Returns the integer at `key`, or `fallback` (not checked against `allowed`) when the key is absent.
+  [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t fallback, Range allowed = {},
+                                     KeyHelp help = {}) const;
+  /// Returns a number; an integer in the file is a number too.
+  [[nodiscard]] double number(std::string_view key, double fallback, NumberRange allowed = {}, KeyHelp help = {}) const;
+  [[nodiscard]] bool flag(std::string_view key, bool fallback, KeyHelp help = {}) const;
+  [[nodiscard]] std::string text(std::string_view key, std::string fallback, KeyHelp help = {}) const;
+  /// Returns a string out of `allowed`, for sets of names that another module owns.
+  [[nodiscard]] std::string choice(std::string_view key, std::string fallback, const std::vector<std::string>& allowed,
+                                   KeyHelp help = {}) const;
+  /// Returns the value whose name stands at `key`. `names` holds the names of all values from 0 on, in their order.
+  template <class Enum>
+  requires std::is_enum_v<Enum>
+  [[nodiscard]] Enum choice(std::string_view key, Enum fallback, std::span<const std::string_view> names,
+                            KeyHelp help = {}) const {
+    const std::vector<std::string> allowed(names.begin(), names.end());
+    const std::string name = choice(key, allowed[static_cast<std::size_t>(fallback)], allowed, help);
+    std::size_t index = 0;
+    while (allowed[index] != name) ++index;
+    return static_cast<Enum>(index);
+  }
+  /// Returns a list of strings.
+  [[nodiscard]] std::vector<std::string> texts(std::string_view key, std::vector<std::string> fallback,
+                                               KeyHelp help = {}) const;
 
-  /// Whether the file or an override holds `key`. Counts as asking for it.
+  /// Whether the file or an override holds `key`. Counts as a reading of the key.
   [[nodiscard]] bool has(std::string_view key) const;
   [[nodiscard]] JobTable table(std::string_view key) const;
-  /// Keys present, in the order of the file, those only in overrides last. Does not count as asking.
+  /// Returns the keys present, in the order of the file, those only in overrides last. Counts as no reading.
   [[nodiscard]] std::vector<std::string> keys() const;
-  /// Full name, e.g. "student"; empty for the root.
+  /// Returns the full name, e.g. "student"; empty for the root.
   [[nodiscard]] std::string name() const;
 
-  /// Refuses the first key, here or in tables read from here, that nobody asked for. Call after all reading is done.
+  /// Throws for the first key, here or in tables read from here, that no reader has read. Call after all reading.
   void finish() const;
 
   /// Throws a JobError that names `key` of this table and its place, or the table's place when the key is absent.
   [[noreturn]] void fail(std::string_view key, const std::string& message) const;
-  /// As `fail`, about the first of `keys` that is present (else the first): for checks across keys with defaults.
+  /// Throws as `fail` does, about the first of `keys` that is present (else the first): for checks across keys with
+  /// defaults.
   [[noreturn]] void fail_among(std::initializer_list<std::string_view> keys, const std::string& message) const;
 
  private:
   friend class JobDocument;
   JobTable(std::shared_ptr<JobState> state, std::vector<std::string> path);
   [[nodiscard]] std::vector<std::string> path_to(std::string_view key) const;
+  /// Records `key` with its table's name for the reference.
+  void declare(JobKey key, KeyHelp help) const;
 
   std::shared_ptr<JobState> state_;  // shared with the document and its other tables, which may be dropped in any order
   std::vector<std::string> path_;    // from the root; empty for the root itself

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <utility>
 
 #include "runtime/core/printable.hpp"
+#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_reader.hpp"
 
 namespace maestro {
@@ -21,7 +23,7 @@ std::string setting(std::string_view key, std::int64_t value) {
   return std::string(key) + " = " + std::to_string(value);
 }
 
-/// The divisor of `whole` nearest to `wanted`, the smaller of two.
+/// Returns the divisor of `whole` nearest to `wanted`, the smaller of two.
 std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
   std::int64_t best = 1;
   const auto consider = [&](std::int64_t divisor) {
@@ -36,7 +38,7 @@ std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
   return best;
 }
 
-/// "cpu:K" or "cuda:K"; whether it is there is seen when sections are placed.
+/// "cpu:K" or "cuda:K"; the placement checks whether the device exists.
 bool is_device(std::string_view device) {
   constexpr std::size_t most_digits = 4;
   const std::string_view kind = device.starts_with("cuda:") ? "cuda:" : "cpu:";
@@ -96,65 +98,132 @@ void check_heads(const JobTable& section, const DecoderConfig& config) {
 
 }  // namespace
 
+std::string read_type(const JobTable& section, std::string fallback) {
+  return section.text("type", std::move(fallback), {"the section type; by default the app's choice"});
+}
+
+DType read_precision(const JobTable& section, DType fallback) {
+  enum class Precision : std::uint8_t { fp32, bf16 };
+  constexpr std::array<std::string_view, 2> names{"fp32", "bf16"};
+  const Precision read = section.choice("precision", fallback == DType::bf16 ? Precision::bf16 : Precision::fp32, names,
+                                        {"the arithmetic; master weights are fp32"});
+  return read == Precision::bf16 ? DType::bf16 : DType::f32;
+}
+
 OptimizerConfig read_optimizer(const JobTable& section, OptimizerConfig defaults) {
   OptimizerConfig out = std::move(defaults);
-  out.lr = section.number("lr", out.lr, not_negative);
-  out.min_lr = section.number("min_lr", out.min_lr, not_negative);
-  out.warmup_steps = section.integer("warmup_steps", out.warmup_steps, {.min = 0, .max = most_counted});
-  out.schedule = section.choice("schedule", out.schedule, {"cosine", "linear", "constant"});
-  out.weight_decay = section.number("weight_decay", out.weight_decay, not_negative);
-  out.beta1 = section.number("beta1", out.beta1, decay);
-  out.beta2 = section.number("beta2", out.beta2, decay);
-  out.epsilon = section.number("epsilon", out.epsilon, positive);
-  out.clip_norm = section.number("clip_norm", out.clip_norm, not_negative);
+  out.lr = section.number("lr", out.lr, not_negative, {"the learning rate after the warm-up"});
+  out.min_lr = section.number("min_lr", out.min_lr, not_negative, {"the learning rate at the end of the schedule"});
+  out.warmup_steps = section.integer("warmup_steps", out.warmup_steps, {.min = 0, .max = most_counted},
+                                     {"steps of a linear rise from zero", "steps"});
+  out.schedule = section.choice("schedule", out.schedule, learning_rate_schedule_names,
+                                {"the course of the learning rate from lr to min_lr"});
+  out.weight_decay =
+      section.number("weight_decay", out.weight_decay, not_negative, {"AdamW's weight decay, on matrices only"});
+  out.beta1 = section.number("beta1", out.beta1, decay, {"AdamW's decay of the first moment"});
+  out.beta2 = section.number("beta2", out.beta2, decay, {"AdamW's decay of the second moment"});
+  out.epsilon = section.number("epsilon", out.epsilon, positive, {"AdamW's addend to the denominator"});
+  out.clip_norm =
+      section.number("clip_norm", out.clip_norm, not_negative, {"the largest gradient norm; 0: no clipping"});
   if (out.min_lr > out.lr) {
     section.fail_among({"min_lr", "lr"}, "min_lr is the end of the schedule and must not exceed lr");
   }
   return out;
 }
 
+namespace {
+
+void read_layout(const JobTable& section, SectionConfig& out) {
+  constexpr Range degree{.min = 1, .max = 1024};
+  out.replicas = section.integer("replicas", out.replicas, {.min = 1, .max = 4096},
+                                 {"data-parallel copies, each of which takes whole micro-batches; an app may choose "
+                                  "another default"});
+  out.tensor = section.integer(
+      "tensor", out.tensor, degree,
+      {"devices that share each layer of a replica: heads, feed-forward network and vocabulary are cut", "devices"});
+  out.context = section.integer(
+      "context", out.context, degree,
+      {"devices that share the rows of each micro-batch; samples are cut where the shares end", "devices"});
+  out.pipeline = section.integer("pipeline", out.pipeline, degree,
+                                 {"stages of consecutive layers, on devices of their own", "stages"});
+}
+
+void read_micro_batches(const JobTable& section, SectionConfig& out) {
+  if (section.has("micro_batch_tokens") && !section.has("micro_batch")) out.micro_batch = no_bound;
+  out.micro_batch = section.integer("micro_batch", out.micro_batch, {.min = 1, .max = no_bound},
+                                    {"samples of a pass at most; no bound beside micro_batch_tokens alone", "samples"});
+  out.micro_batch_tokens =
+      section.integer("micro_batch_tokens", out.micro_batch_tokens, {.min = 0, .max = most_counted},
+                      {"tokens of a pass at most, patches in a vision section; 0: no bound", "tokens"});
+  out.max_in_flight = section.integer("max_in_flight", out.max_in_flight, {.min = 1, .max = most_slots},
+                                      {"micro-batches between forward and backward per replica; a pipeline's stage has "
+                                       "by default at least as many as stages from there on",
+                                       "micro-batches"});
+}
+
+void read_weights(const JobTable& section, SectionConfig& out) {
+  out.weights = section.text("weights", out.weights,
+                             {"a Hugging Face folder (F32, BF16 or F16) to start from, also for shape keys left out; "
+                              "\"random\": random values are intended, as a frozen section must state; empty: random"});
+  out.random = out.weights == random_weights;
+  if (out.random) out.weights.clear();
+}
+
+}  // namespace
+
 SectionConfig read_section(const JobTable& section, std::string name, SectionConfig defaults, Training training) {
   SectionConfig out = std::move(defaults);
   out.name = std::move(name);
-  out.replicas = section.integer("replicas", out.replicas, {.min = 1, .max = 4096});
-  constexpr Range degree{.min = 1, .max = 1024};
-  out.tensor = section.integer("tensor", out.tensor, degree);
-  out.context = section.integer("context", out.context, degree);
-  out.pipeline = section.integer("pipeline", out.pipeline, degree);
-  if (section.has("micro_batch_tokens") && !section.has("micro_batch")) out.micro_batch = no_bound;
-  out.micro_batch = section.integer("micro_batch", out.micro_batch, {.min = 1, .max = no_bound});
-  out.micro_batch_tokens =
-      section.integer("micro_batch_tokens", out.micro_batch_tokens, {.min = 0, .max = most_counted});
-  out.devices = section.texts("devices", out.devices);
-  const auto precision = section.choice("precision", std::string(name_of(out.precision)), {"fp32", "bf16"});
-  out.precision = precision == "bf16" ? DType::bf16 : DType::f32;
-  out.weights = section.text("weights", out.weights);
-  out.random = out.weights == random_weights;
-  if (out.random) out.weights.clear();
-  out.share = section.number("share", out.share, {.min = 0.0, .max = 1.0, .min_open = true});
-  out.memory_mib = section.integer("memory_mib", out.memory_mib, {.min = 0, .max = most_counted});
-  out.max_in_flight = section.integer("max_in_flight", out.max_in_flight, {.min = 1, .max = most_slots});
-  if (training == Training::optimized) out.trained = section.flag("trained", out.trained);
-  if (training == Training::optimized) out.zero = section.flag("zero", out.zero);
-  if (training == Training::optimized) out.optimizer = read_optimizer(section, out.optimizer);
+  read_layout(section, out);
+  read_micro_batches(section, out);
+  out.devices = section.texts(
+      "devices", out.devices,
+      {"cpu:K or cuda:K: replica by replica, in it stage by stage, in it by context part and then tensor part; "
+       "\"emulated\" alone: an emulated device per replica, with timed waits as passes; empty: placed automatically"});
+  out.precision = read_precision(section, out.precision);
+  read_weights(section, out);
+  out.share =
+      section.number("share", out.share, {.min = 0.0, .max = 1.0, .min_open = true},
+                     {"the part of a CUDA device's multiprocessors, where sections share a device and the driver "
+                      "can cut it; 1: streams share all, trained sections first"});
+  out.memory_mib =
+      section.integer("memory_mib", out.memory_mib, {.min = 0, .max = most_counted},
+                      {"memory of a device: a micro-batch that cannot fit, by an estimate, is refused with "
+                       "the largest that fits; 0: not checked",
+                       "MiB"});
+  if (training == Training::optimized) {
+    out.trained = section.flag("trained", out.trained,
+                               {"false: the section is frozen; gradients still pass through it to trained sections "
+                                "before it"});
+    out.zero = section.flag("zero", out.zero, {"optimizer state is sharded over the replicas"});
+    out.optimizer = read_optimizer(section, out.optimizer);
+  }
   check_devices(section, out);
   return out;
 }
 
 DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   DecoderConfig out = std::move(defaults);
-  out.family = section.choice("family", out.family, {"gpt2", "llama"});
-  out.layers = section.integer("layers", out.layers, {.min = 1, .max = 65536});
-  out.width = section.integer("width", out.width, size_range);
-  out.heads = section.integer("heads", out.heads, size_range);
-  out.kv_heads = section.integer("kv_heads", out.kv_heads, size_or_automatic);
-  out.ffn = section.integer("ffn", out.ffn, size_or_automatic);
-  out.vocabulary = section.integer("vocabulary", out.vocabulary, {.min = 2, .max = size_range.max});
-  out.positions = section.integer("positions", out.positions, size_range);
-  out.tied = section.flag("tied", out.tied);
-  out.rope_theta = section.number("rope_theta", out.rope_theta, positive);
-  out.norm_epsilon = section.number("norm_epsilon", out.norm_epsilon, positive);
-  out.init_std = section.number("init_std", out.init_std, positive);
+  out.family =
+      section.choice("family", out.family, {"gpt2", "llama"},
+                     {"gpt2 (layer norm, learned positions, GELU, biases) or llama (RMS norm, rotary positions, "
+                      "SwiGLU, no biases)"});
+  out.layers = section.integer("layers", out.layers, {.min = 1, .max = 65536}, {"transformer layers", "layers"});
+  out.width = section.integer("width", out.width, size_range, {"columns of the hidden state"});
+  out.heads = section.integer("heads", out.heads, size_range, {"attention heads; divides width", "heads"});
+  out.kv_heads = section.integer("kv_heads", out.kv_heads, size_or_automatic,
+                                 {"llama: key and value heads, a divisor of heads; 0: as many as heads", "heads"});
+  out.ffn = section.integer("ffn", out.ffn, size_or_automatic,
+                            {"columns of the feed-forward network; 0: 4 x width (gpt2), 8/3 x width rounded up to 64 "
+                             "(llama)"});
+  out.vocabulary = section.integer("vocabulary", out.vocabulary, {.min = 2, .max = size_range.max},
+                                   {"rows of embedding and output layer; at least the tokenizer's", "tokens"});
+  out.positions = section.integer("positions", out.positions, size_range, {"the longest sequence", "tokens"});
+  out.tied = section.flag("tied", out.tied, {"the output layer shares the embedding"});
+  out.rope_theta = section.number("rope_theta", out.rope_theta, positive, {"llama: the base of rotary positions"});
+  out.norm_epsilon = section.number("norm_epsilon", out.norm_epsilon, positive, {"the addend to a norm's denominator"});
+  out.init_std =
+      section.number("init_std", out.init_std, positive, {"the standard deviation of initial random values"});
   check_heads(section, out);
   return out;
 }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
-#include "runtime/job/config.hpp"
+#include "runtime/job/decoder_config.hpp"
 
 namespace maestro {
 

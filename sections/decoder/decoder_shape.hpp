@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runtime/data/patches.hpp"
-#include "runtime/job/config.hpp"
+#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_table.hpp"
 #include "sections/section.hpp"
 

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/job/config.hpp"
+#include "runtime/job/decoder_config.hpp"
 #include "sections/parameter_init.hpp"
 #include "sections/section.hpp"
 #include "sections/transformer_block.hpp"

@@ -2,6 +2,7 @@
 #include "sections/decoder/decoder_trunk.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/core/result.hpp"
 
@@ -32,13 +33,18 @@ void check(const SectionContext& context, const DecoderTrunk::Options& options) 
 }  // namespace
 
 TeacherOutput read_boundary(const JobTable& table, TeacherOutput fallback) {
-  const std::vector<std::string> names = {"hidden", "logits", "top_k"};  // in the order of the enumeration
-  const std::string chosen = table.choice("boundary", names[static_cast<std::size_t>(fallback)], names);
-  return static_cast<TeacherOutput>(std::find(names.begin(), names.end(), chosen) - names.begin());
+  constexpr std::array<std::string_view, 3> names{"hidden", "logits", "top_k"};
+  return table.choice(
+      "boundary", fallback, names,
+      {"the output of a teacher: hidden states, logits or top_k logits; the same in the tables of teacher "
+       "and student"});
 }
 
 std::int64_t read_top_k(const JobTable& table, std::int64_t fallback) {
-  return table.integer("top_k", fallback, {.min = 1});
+  return table.integer("top_k", fallback, {.min = 1},
+                       {"largest logits per token with boundary = \"top_k\", at most the corpus' tokens; the same in "
+                        "the tables of teacher and student",
+                        "logits"});
 }
 
 DecoderTrunk::Options DecoderTrunk::Options::read(const JobTable& table) {

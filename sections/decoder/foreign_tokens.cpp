@@ -19,7 +19,10 @@ std::string bytes_setting(const DataShape& data) {
 }  // namespace
 
 void check_tokens(const JobTable& section, std::int64_t rows, const DataShape& data) {
-  const bool meant = section.flag("foreign_tokens", false);
+  const bool meant = section.flag(
+      "foreign_tokens", false,
+      {"true: `weights` receive the corpus' bytes although they have a tokenizer of their own, or over 1,024 rows more "
+       "than the corpus has tokens; otherwise both are errors"});
   const std::string folder = read_weights_folder(section);
   const std::string bytes = bytes_setting(data);
   if (meant || folder.empty() || bytes.empty()) return;

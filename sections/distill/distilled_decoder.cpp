@@ -2,6 +2,7 @@
 #include "sections/distill/distilled_decoder.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
@@ -18,9 +19,8 @@ constexpr NumberRange fraction{.min = 0.0, .max = 1.0};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
 
 Divergence read_divergence(const JobTable& table, Divergence fallback) {
-  const std::vector<std::string> names = {"forward_kl", "reverse_kl", "js"};  // in the order of the enumeration
-  const std::string chosen = table.choice("divergence", names[static_cast<std::size_t>(fallback)], names);
-  return static_cast<Divergence>(std::find(names.begin(), names.end(), chosen) - names.begin());
+  constexpr std::array<std::string_view, 3> names{"forward_kl", "reverse_kl", "js"};
+  return table.choice("divergence", fallback, names, {"the divergence from the teacher; js: Jensen-Shannon with beta"});
 }
 
 /// What job files check on reading, for options that were written in C++, and what only the two models together decide.
@@ -56,9 +56,11 @@ DistilledDecoder::Options DistilledDecoder::Options::read(const JobTable& studen
   Options options;
   options.decoder = read_decoder_shape(student);
   options.divergence = read_divergence(student, options.divergence);
-  options.temperature = student.number("temperature", options.temperature, positive);
-  options.alpha = student.number("alpha", options.alpha, fraction);
-  options.beta = student.number("beta", options.beta, fraction);
+  options.temperature =
+      student.number("temperature", options.temperature, positive, {"the temperature T of both distributions"});
+  options.alpha =
+      student.number("alpha", options.alpha, fraction, {"loss = alpha T^2 divergence + (1 - alpha) cross-entropy"});
+  options.beta = student.number("beta", options.beta, fraction, {"js: the teacher's weight in the mixture"});
   options.boundary = read_boundary(student, options.boundary);
   options.top_k = read_top_k(student, options.top_k);
   options.weights = read_weights_folder(student);

@@ -2,6 +2,7 @@
 #include "sections/vision/projector.hpp"
 
 #include "runtime/core/result.hpp"
+#include "runtime/job/job_reader.hpp"
 #include "sections/parallel_fit.hpp"
 #include "sections/section_ranks.hpp"
 #include "sections/weights_folder.hpp"
@@ -31,10 +32,6 @@ std::int64_t decoder_width(const JobTable& table) {
 
 }  // namespace
 
-DType read_precision(const JobTable& table) {
-  return table.choice("precision", "fp32", {"fp32", "bf16"}) == "bf16" ? DType::bf16 : DType::f32;
-}
-
 Projector::Options Projector::Options::read(const JobTable& table, const JobTable& root) {
   Options options;
   ProjectorConfig& config = options.projector;
@@ -43,14 +40,17 @@ Projector::Options Projector::Options::read(const JobTable& table, const JobTabl
     if (!stored) table.fail("weights", stored.error().message);
     config = *stored;
   }
-  config.vision_width = table.integer("vision_width", config.vision_width, size_range);
-  config.width = table.integer("width", config.width, size_range);
-  config.init_std = table.number("init_std", config.init_std, positive);
+  config.vision_width = table.integer("vision_width", config.vision_width, size_range,
+                                      {"columns of the input; absent: the width of section `vision`"});
+  config.width = table.integer("width", config.width, size_range,
+                               {"columns of the output; absent: the width of section `decoder`"});
+  config.init_std =
+      table.number("init_std", config.init_std, positive, {"the standard deviation of initial random values"});
   if (config.vision_width == 0) config.vision_width = width_of(table, root, "vision_width", "vision", vision_width);
   if (config.width == 0) config.width = width_of(table, root, "width", "decoder", decoder_width);
-  const std::string vision = table.text("vision", "vision");
+  const std::string vision = table.text("vision", "vision", {"the section before the projector"});
   if (root.has(vision)) options.features = read_precision(root.table(vision));
-  (void)table.text("decoder", "decoder");
+  (void)table.text("decoder", "decoder", {"the section behind the projector"});
   return options;
 }
 

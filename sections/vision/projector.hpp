@@ -19,9 +19,6 @@
 
 namespace maestro {
 
-/// Precision of the section whose table this is, as its own reader takes it.
-[[nodiscard]] DType read_precision(const JobTable& table);
-
 class Projector final : public Section {
  public:
   struct Options {

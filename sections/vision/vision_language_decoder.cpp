@@ -9,6 +9,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/data/corpus.hpp"
+#include "runtime/job/job_reader.hpp"
 #include "sections/vision/projector.hpp"
 
 namespace maestro {
@@ -76,7 +77,7 @@ void check_images(const std::string& section, const Inputs& inputs, std::span<co
 VisionLanguageDecoder::Options VisionLanguageDecoder::Options::read(const JobTable& table, const JobTable& root) {
   Options options;
   options.decoder = read_decoder_shape(table);
-  const std::string projector = table.text("projector", "projector");
+  const std::string projector = table.text("projector", "projector", {"the section that sends the visual tokens"});
   if (root.has(projector)) options.visual = read_precision(root.table(projector));
   return options;
 }

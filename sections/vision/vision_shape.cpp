@@ -2,6 +2,7 @@
 #include "sections/vision/vision_shape.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -62,18 +63,29 @@ VisionConfig read_vision_shape(const JobTable& table) {
     if (!stored) table.fail("weights", stored.error().message);
     config = *std::move(stored);
   }
-  config.layers = table.integer("layers", config.layers, {.min = 1, .max = 65536});
-  config.width = table.integer("width", config.width, size_range);
-  config.heads = table.integer("heads", config.heads, size_range);
-  config.ffn = table.integer("ffn", config.ffn, {.min = 0, .max = size_range.max});
-  config.patch = table.integer("patch", config.patch, {.min = 1, .max = 1024});
-  const bool grid = config.positions == PatchPositions::grid;
-  const std::string positions = table.choice("positions", grid ? "2d" : "learned", {"learned", "2d"});
-  config.positions = positions == "2d" ? PatchPositions::grid : PatchPositions::learned;
-  config.max_patches = table.integer("max_patches", config.max_patches, {.min = 0, .max = size_range.max});
-  config.max_grid = table.integer("max_grid", config.max_grid, size_range);
-  config.norm_epsilon = table.number("norm_epsilon", config.norm_epsilon, positive);
-  config.init_std = table.number("init_std", config.init_std, positive);
+  config.layers = table.integer("layers", config.layers, {.min = 1, .max = 65536}, {"transformer layers", "layers"});
+  config.width = table.integer("width", config.width, size_range, {"columns of the hidden state"});
+  config.heads = table.integer("heads", config.heads, size_range, {"attention heads; divides width", "heads"});
+  config.ffn = table.integer("ffn", config.ffn, {.min = 0, .max = size_range.max},
+                             {"columns of the feed-forward network; 0: 4 x width"});
+  config.patch = table.integer("patch", config.patch, {.min = 1, .max = 1024},
+                               {"the side of a patch, that of the data", "pixels"});
+  constexpr std::array<std::string_view, 2> positions{"learned", "2d"};
+  config.positions = table.choice(
+      "positions", config.positions, positions,
+      {"learned: a table by place, with the columns of the data's pictures, or with each picture's own columns where "
+       "these differ; 2d: a table of rows and a table of columns, for pictures of any shape"});
+  config.max_patches = table.integer("max_patches", config.max_patches, {.min = 0, .max = size_range.max},
+                                     {"entries of the learned table; 0: by the data's largest picture; a larger "
+                                      "picture is refused before the run starts",
+                                      "patches"});
+  config.max_grid =
+      table.integer("max_grid", config.max_grid, size_range,
+                    {"2d: entries of each table; a longer picture is refused before the run starts", "patches"});
+  config.norm_epsilon =
+      table.number("norm_epsilon", config.norm_epsilon, positive, {"the addend to a norm's denominator"});
+  config.init_std =
+      table.number("init_std", config.init_std, positive, {"the standard deviation of initial random values"});
   if (config.width % config.heads != 0) {
     table.fail_among({"heads", "width"},
                      setting("heads", config.heads) + " does not divide " + setting("width", config.width));

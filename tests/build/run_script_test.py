@@ -368,6 +368,11 @@ class RunScript(unittest.TestCase):
             self.assertIn("usage: ./run", self.run_it(*arguments).stdout)
         self.assertEqual(self.calls(), [])
 
+    def test_help_about_a_key_comes_from_the_program(self):
+        done = self.run_it("help", "train.steps")
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assertIn("train.steps", done.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()

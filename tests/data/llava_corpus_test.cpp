@@ -44,7 +44,7 @@ std::string png_of(ImageSize size, std::uint8_t red) {
 
 DataConfig settings(const std::filesystem::path& file) {
   DataConfig config;
-  config.kind = "llava";
+  config.kind = DataKind::llava;
   config.path = file.string();
   config.image_size = 16;
   config.validation_fraction = 0.2;

@@ -137,7 +137,7 @@ TEST(SceneGenerator, refuses_options_out_of_range) {
 
 DataConfig data_of(const SceneDataset& scenes) {
   DataConfig config;
-  config.kind = "llava";
+  config.kind = DataKind::llava;
   config.path = scenes.train.string();
   config.validation_path = scenes.validation.string();
   config.image_size = 32;

@@ -79,7 +79,7 @@ TEST(Corpus, reading_into_too_small_spans_or_a_missing_sample_is_refused) {
 
 TEST(OpenCorpus, opens_the_synthetic_corpus_with_the_settings_given) {
   DataConfig config;
-  config.kind = "synthetic";
+  config.kind = DataKind::synthetic;
   config.sequence = 12;
   config.vocabulary = 50;
   const auto corpus = open_corpus(config, 9);
@@ -88,17 +88,6 @@ TEST(OpenCorpus, opens_the_synthetic_corpus_with_the_settings_given) {
   const SyntheticCorpus same({.seed = 9, .sequence = 12, .vocabulary = 50});
   EXPECT_EQ(read(*corpus, Split::train, 2, 12).tokens, read(same, Split::train, 2, 12).tokens);
   EXPECT_THAT(corpus->describe(), testing::HasSubstr("vocabulary 50"));
-}
-
-TEST(OpenCorpus, an_unknown_kind_is_answered_with_the_nearest_valid_one) {
-  DataConfig config;
-  config.kind = "synthetik";
-  try {
-    (void)open_corpus(config, 1);
-    FAIL() << "accepted";
-  } catch (const JobError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("nearest valid kind is \"synthetic\""));
-  }
 }
 
 }  // namespace

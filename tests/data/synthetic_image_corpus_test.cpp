@@ -138,7 +138,7 @@ TEST(SyntheticImageCorpus, refuses_settings_that_make_no_picture) {
 
 TEST(OpenCorpus, opens_the_synthetic_corpus_with_pictures) {
   DataConfig config;
-  config.kind = "synthetic_images";
+  config.kind = DataKind::synthetic_images;
   config.sequence = 12;
   config.vocabulary = 4096;
   const auto corpus = open_corpus(config, 9);

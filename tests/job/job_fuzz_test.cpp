@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever the bytes, parsing ends in a document or in a one-line JobError.
+// With any bytes, parsing ends in a document or in a JobError of a single line.
 #include <gtest/gtest.h>
 
 #include <random>

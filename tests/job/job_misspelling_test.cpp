@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random slips in the names of real keys: each is refused where it stands, with a name as near as the one meant.
+// Random slips in the names of real keys: each is refused at its place, with a name as near as the intended key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <random>
 
 #include "runtime/core/nearest_name.hpp"
+#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "tests/job/job_error.hpp"
@@ -27,7 +28,7 @@ void read_student(const JobDocument& document) {
   document.finish();
 }
 
-/// One insertion, deletion, substitution or swap of neighbours.
+/// Applies an insertion, a deletion, a substitution or a swap of neighbours.
 std::string slip(std::string name, std::mt19937_64& random) {
   const auto at = random() % name.size();
   const char letter = static_cast<char>('a' + random() % 26);

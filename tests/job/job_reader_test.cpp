@@ -50,14 +50,14 @@ out = "runs/x"
   EXPECT_EQ(train.seed, 3);
   EXPECT_EQ(train.global_batch, 32);
   EXPECT_FALSE(train.deterministic);
-  EXPECT_EQ(train.cuda_graphs, "always");
+  EXPECT_EQ(train.cuda_graphs, CudaGraphs::always);
   EXPECT_EQ(train.checkpoint_every, 5);
   EXPECT_EQ(train.keep_checkpoints, 4);
   EXPECT_EQ(train.validate_every, 6);
   EXPECT_EQ(train.validation_samples, 0);
   EXPECT_EQ(train.ahead, 3);
   EXPECT_EQ(train.peer_timeout_s, 1.5);
-  EXPECT_EQ(train.clip, "global");
+  EXPECT_EQ(train.clip, ClipScope::global);
   EXPECT_EQ(train.out, "runs/x");
   EXPECT_NO_THROW(root.finish());
 }
@@ -114,7 +114,7 @@ TEST(JobReader, reads_every_key_of_data) {
       "[data]\nkind = \"text\"\npath = \"corpus\"\ntokenizer = \"bytes\"\nsequence = 64\n"
       "vocabulary = 512\nvalidation_fraction = 0.25\n");
   const auto data = read_data(root.table("data"));
-  EXPECT_EQ(data.kind, "text");
+  EXPECT_EQ(data.kind, DataKind::text);
   EXPECT_EQ(data.path, "corpus");
   EXPECT_EQ(data.tokenizer, "bytes");
   EXPECT_EQ(data.sequence, 64);
@@ -150,7 +150,7 @@ TEST(JobReader, reads_every_key_of_pictures) {
       "[data]\nkind = \"llava\"\npath = \"a.json\"\nimages = \"pictures\"\nvalidation_path = \"b.json\"\n"
       "patch = 16\nimage_size = 32\nmax_image_size = 512\nmax_bad_samples = 7\n");
   const auto data = read_data(root.table("data"));
-  EXPECT_EQ(data.kind, "llava");
+  EXPECT_EQ(data.kind, DataKind::llava);
   EXPECT_EQ(data.images, "pictures");
   EXPECT_EQ(data.validation_path, "b.json");
   EXPECT_EQ(data.patch, 16);
@@ -179,6 +179,24 @@ TEST(JobReader, picture_sizes_must_hold_whole_patches) {
   EXPECT_THAT(data_error("kind = \"synthetic_images\"\nimage_size = 0"), HasSubstr("must be"));
   EXPECT_THAT(data_error(llava + "image_size = 0\nmax_image_size = 7"), HasSubstr("holds no patch of 8 pixels"));
   EXPECT_THAT(data_error(llava + "max_bad_samples = -1"), HasSubstr("must be from 0 to "));
+  const std::string noise = "kind = \"synthetic_images\"\n";
+  EXPECT_THAT(data_error(noise + "image_size = 60"),
+              HasSubstr("data.image_size: image_size = 60 is no multiple of patch = 8; the nearest below is 56"));
+  EXPECT_THAT(data_error(noise + "image_size = 7"), HasSubstr("the nearest below is 8")) << "never zero patches";
+}
+
+TEST(JobReader, a_picture_of_a_single_patch_is_large_enough) {
+  const std::string llava = "kind = \"llava\"\npath = \"x\"\n";
+  EXPECT_EQ(data_error(llava + "patch = 16\nimage_size = 16\nmax_image_size = 16"), "(no error)");
+  EXPECT_THAT(data_error(llava + "patch = 16\nimage_size = 16\nmax_image_size = 15"),
+              HasSubstr("holds no patch of 16"));
+  EXPECT_EQ(data_error("kind = \"synthetic_images\"\npatch = 16\nimage_size = 16"), "(no error)");
+}
+
+TEST(JobReader, a_misspelt_kind_of_data_is_refused_with_the_nearest) {
+  EXPECT_EQ(data_error("kind = \"synthetik\""),
+            "job.toml:2: data.kind: \"synthetik\" is not one of text, llava, synthetic, synthetic_images; did you mean "
+            "'synthetic'?");
 }
 
 TEST(JobReader, conversations_need_a_path_and_one_way_to_validate) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "tests/job/job_error.hpp"
@@ -53,7 +54,7 @@ clip_norm = 0
   EXPECT_EQ(section.optimizer.lr, 0.5);
   EXPECT_EQ(section.optimizer.min_lr, 0.25);
   EXPECT_EQ(section.optimizer.warmup_steps, 11);
-  EXPECT_EQ(section.optimizer.schedule, "linear");
+  EXPECT_EQ(section.optimizer.schedule, LearningRateSchedule::linear);
   EXPECT_EQ(section.optimizer.weight_decay, 0.0);
   EXPECT_EQ(section.optimizer.beta1, 0.8);
   EXPECT_EQ(section.optimizer.beta2, 0.9);
@@ -105,6 +106,11 @@ TEST(SectionReader, devices_are_one_cpu_per_replica) {
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"cpu:0\"]"),
             "job.toml:3: student.devices: names 1 device for replicas = 2; name one per replica, or none to place them "
             "automatically");
+  EXPECT_EQ(
+      section_error("replicas = 2\ndevices = [\"cpu:0\", \"cpu:1\", \"cpu:2\"]"),
+      "job.toml:3: student.devices: names 3 devices for replicas = 2; name one per replica, or none to place them "
+      "automatically");
+  EXPECT_EQ(section_error("replicas = 2\ndevices = [\"cpu:0\", \"cpu:1\"]"), "(no error)");
   EXPECT_EQ(section_error("replicas = 2\ndevices = []"), "(no error)");
   for (const std::string device :
        {"cpu", "cpu:", "cpu:-1", "cpu:1x", "gpu:0", "cpu:99999999999", "cuda:", "cuda:x", ""}) {
@@ -118,6 +124,16 @@ TEST(SectionReader, devices_are_one_cpu_per_replica) {
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\", \"cpu:0\"]"),
             "job.toml:3: student.devices: \"emulated\" is no device; expected cpu:K or cuda:K, for example cpu:0, or "
             "emulated alone");
+}
+
+TEST(SectionReader, devices_of_cut_replicas_are_as_many_as_replicas_stages_and_ranks) {
+  const std::string cut = "tensor = 2\npipeline = 2\ndevices = [";
+  EXPECT_EQ(section_error(cut + "\"cpu:0\", \"cpu:1\", \"cpu:2\", \"cpu:3\"]"), "(no error)");
+  for (const std::string names :
+       {"\"cpu:0\", \"cpu:1\", \"cpu:2\"]", "\"cpu:0\", \"cpu:1\", \"cpu:2\", \"cpu:3\", \"cpu:4\"]"}) {
+    EXPECT_THAT(section_error(cut + names),
+                HasSubstr("for replicas x pipeline x context x tensor = 4; name 4, or none"));
+  }
 }
 
 TEST(SectionReader, a_bound_on_tokens_alone_leaves_the_number_of_samples_open) {

@@ -13,7 +13,7 @@
 namespace maestro::testing {
 namespace {
 
-OptimizerConfig settings(const std::string& schedule) {
+OptimizerConfig settings(LearningRateSchedule schedule) {
   OptimizerConfig config;
   config.lr = 1.0;
   config.min_lr = 0.2;
@@ -23,17 +23,19 @@ OptimizerConfig settings(const std::string& schedule) {
 }
 
 TEST(AdamWOptimizer, warm_up_rises_linearly_to_the_full_rate) {
-  for (const char* schedule : {"cosine", "linear", "constant"}) {
+  for (const auto schedule :
+       {LearningRateSchedule::cosine, LearningRateSchedule::linear, LearningRateSchedule::constant}) {
     const AdamWOptimizer optimizer(settings(schedule), 14);
     for (const std::int64_t step : {1, 2, 3, 4}) {
-      EXPECT_DOUBLE_EQ(optimizer.learning_rate(step), static_cast<double>(step) / 4) << schedule;
+      EXPECT_DOUBLE_EQ(optimizer.learning_rate(step), static_cast<double>(step) / 4) << name_of(schedule);
     }
-    EXPECT_DOUBLE_EQ(optimizer.learning_rate(5), 1.0) << schedule;
+    EXPECT_DOUBLE_EQ(optimizer.learning_rate(5), 1.0) << name_of(schedule);
   }
 }
 
 TEST(AdamWOptimizer, schedules_end_at_the_least_rate_and_stay_there) {
-  const AdamWOptimizer cosine(settings("cosine"), 14), linear(settings("linear"), 14);
+  const AdamWOptimizer cosine(settings(LearningRateSchedule::cosine), 14),
+      linear(settings(LearningRateSchedule::linear), 14);
   EXPECT_DOUBLE_EQ(cosine.learning_rate(10), 0.6);  // half-way
   EXPECT_DOUBLE_EQ(linear.learning_rate(10), 0.6);
   EXPECT_NEAR(cosine.learning_rate(7), 0.2 + 0.8 * 0.5 * (1 + std::cos(0.2 * 3.14159265358979)), 1e-12);
@@ -42,27 +44,18 @@ TEST(AdamWOptimizer, schedules_end_at_the_least_rate_and_stay_there) {
     EXPECT_NEAR(cosine.learning_rate(step), 0.2, 1e-12);
     EXPECT_NEAR(linear.learning_rate(step), 0.2, 1e-12);
   }
-  EXPECT_DOUBLE_EQ(AdamWOptimizer(settings("constant"), 14).learning_rate(1000), 1.0);
+  EXPECT_DOUBLE_EQ(AdamWOptimizer(settings(LearningRateSchedule::constant), 14).learning_rate(1000), 1.0);
 }
 
 TEST(AdamWOptimizer, no_step_of_a_run_is_spent_at_a_rate_of_zero) {
   OptimizerConfig config;
-  for (const char* schedule : {"cosine", "linear"}) {
+  for (const auto schedule : {LearningRateSchedule::cosine, LearningRateSchedule::linear}) {
     config.schedule = schedule;
     for (const std::int64_t steps : {1, 2, 7}) {
       for (std::int64_t step = 1; step <= steps; ++step) {
-        EXPECT_GT(AdamWOptimizer(config, steps).learning_rate(step), 0) << schedule << ' ' << step;
+        EXPECT_GT(AdamWOptimizer(config, steps).learning_rate(step), 0) << name_of(schedule) << ' ' << step;
       }
     }
-  }
-}
-
-TEST(AdamWOptimizer, an_unknown_schedule_is_refused_by_name) {
-  try {
-    const AdamWOptimizer optimizer(settings("cosin"), 10);
-    FAIL() << "accepted";
-  } catch (const JobError& error) {
-    EXPECT_NE(std::string(error.what()).find("\"cosin\" is unknown"), std::string::npos) << error.what();
   }
 }
 
@@ -99,7 +92,7 @@ TEST(AdamWOptimizer, decays_matrices_alone_and_leaves_gradients_zero) {
   OptimizerConfig config;
   config.lr = 0.1;
   config.weight_decay = 0.5;
-  config.schedule = "constant";
+  config.schedule = LearningRateSchedule::constant;
   // Without a gradient AdamW only decays: w (1 - lr * decay).
   AdamWOptimizer(config, 10).step(*bench.ops, parameters, 1, 1.0);
   EXPECT_NEAR(matrix.value().data<float>()[5], 0.95f, 1e-6);

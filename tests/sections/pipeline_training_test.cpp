@@ -30,7 +30,7 @@ DecoderConfig model(bool tied) {
 OptimizerConfig optimizer() {
   OptimizerConfig config;
   config.lr = 1e-2;
-  config.schedule = "constant";
+  config.schedule = LearningRateSchedule::constant;
   config.clip_norm = 0.5;  // below the norms of these steps, which therefore matters
   return config;
 }

@@ -28,7 +28,7 @@ DecoderConfig tiny() {
 OptimizerConfig constant_rate(double lr, double clip_norm) {
   OptimizerConfig config;
   config.lr = lr;
-  config.schedule = "constant";
+  config.schedule = LearningRateSchedule::constant;
   config.weight_decay = 0;
   config.clip_norm = clip_norm;
   return config;

@@ -14,7 +14,7 @@ class DataSourceTest : public ::testing::Test {
  protected:
   [[nodiscard]] static DataConfig config() {
     DataConfig config;
-    config.kind = "synthetic";
+    config.kind = DataKind::synthetic;
     config.sequence = 16;
     return config;
   }

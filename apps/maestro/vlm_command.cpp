@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/vlm_command.hpp"
+
 #include <algorithm>
 #include <cmath>
 
-#include "apps/maestro/commands.hpp"
+#include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/run_options.hpp"
+#include "apps/maestro/train_command.hpp"
 #include "apps/vlm/answers.hpp"
 #include "apps/vlm/markup.hpp"
 #include "apps/vlm/page.hpp"
@@ -30,7 +34,7 @@ std::string setting(const char* key, const fs::path& path) {
   return std::string(key) + "=" + quoted(fs::absolute(path).lexically_normal().string());
 }
 
-/// Settings that say where the conversations are; draws the scenes where none are given.
+/// Returns the settings for the conversations' files; draws the scenes where no conversations are given.
 std::vector<std::string> data_settings(const VisionLanguageArguments& arguments, const fs::path& folder,
                                        Console& console) {
   if (!arguments.data.empty()) {
@@ -43,7 +47,7 @@ std::vector<std::string> data_settings(const VisionLanguageArguments& arguments,
   SceneDatasetOptions options;
   options.scenes.seed = static_cast<std::uint64_t>(arguments.seed);
   console.note("[1/3] drawing " + std::to_string(options.train_samples) + " scenes to learn from and " +
-               std::to_string(options.validation_samples) + " that are never shown");
+               std::to_string(options.validation_samples) + " for validation");
   const SceneDataset scenes = write_scene_dataset(folder / "scenes", options);
   if (!scenes.written) console.note("  " + (folder / "scenes").string() + " holds them already");
   return {setting("data.path", scenes.train), setting("data.validation_path", scenes.validation)};
@@ -57,10 +61,10 @@ TrainArguments training_of(const VisionLanguageArguments& arguments, const fs::p
   job.overrides.push_back("train.out=" + quoted(folder.string()));
   job.overrides.insert(job.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   job.run = arguments.run;
-  job.run.fresh = true;  // this is run again and again; what an earlier one made stays, beside the new
+  job.run.fresh = true;  // repeated runs are common; files of an earlier run stay, beside the new files
   for (const fs::path& read_again : {job.run.report, job.run.trace}) {
     if (!is_written_through(read_again)) continue;
-    throw JobError("cannot write " + read_again.string() + ": the page is made of it; name a regular file");
+    throw JobError("cannot write " + read_again.string() + ": the page reads it; name a regular file");
   }
   if (job.run.report.empty()) job.run.report = folder / "report.json";
   if (job.run.trace.empty()) job.run.trace = folder / "trace.json";
@@ -91,7 +95,7 @@ PageContent page_content(const RunFigures& figures, const Timeline& timeline, st
   };
   if (figures.makespan_over_bound > 0) {
     page.figures.push_back({"Makespan / bound", fixed(figures.makespan_over_bound, 3),
-                            "how near the steps came to the shortest possible schedule, 1 at best"});
+                            "the steps against the shortest possible schedule, 1 at best"});
   }
   for (const auto& [section, share] : figures.utilization) {
     page.figures.push_back({section + " busy", percent(share), "of a step's makespan, mean"});
@@ -105,7 +109,7 @@ PageContent page_content(const RunFigures& figures, const Timeline& timeline, st
 
 void print_figures(const RunFigures& figures, const RunResult& result, const fs::path& page, Console& console) {
   console.note("");
-  console.note("validation, on samples that were never shown");
+  console.note("validation, on samples outside the training");
   console.note("  exact match         " + percent(figures.exact_match, 1));
   console.note("  ce                  " + fixed(figures.validation_ce, 4) + " nats per token");
   console.note("speed");
@@ -125,29 +129,46 @@ void print_figures(const RunFigures& figures, const RunResult& result, const fs:
 void check_keeps_weights(const JobDocument& job) {
   const JobTable train = job.root().table("train");
   if (train.flag("checkpoint_at_end", true)) return;
-  train.fail("checkpoint_at_end", "the page shows what the trained model answers; leave it true, or use maestro train");
+  train.fail("checkpoint_at_end",
+             "the page needs the trained weights for its answers; leave it true, or use maestro train");
 }
 
 }  // namespace
 
-int vision_language(const VisionLanguageArguments& arguments, Console& console) {
-  const fs::path folder = arguments.out / "vlm";
-  const TrainArguments training = training_of(arguments, folder, console);
+VisionLanguageCommand::VisionLanguageCommand(CLI::App& app)
+    : command_(app.add_subcommand("vlm", "train a small vision-language model, and show its answers")) {
+  CLI::Option* data =
+      command_->add_option("--data", arguments_.data, "conversations in LLaVA's format (default: drawn scenes)");
+  command_->add_option("--images", arguments_.images, "folder of their pictures (default: images beside the file)")
+      ->needs(data);
+  command_
+      ->add_option("--validation", arguments_.validation, "conversations to validate with (default: some of --data)")
+      ->needs(data);
+  command_->add_option("--out", arguments_.out, "folder for scenes, weights, report, trace and page");
+  command_->add_option("--seed", arguments_.seed, "random seed")->check(CLI::NonNegativeNumber);
+  command_->add_option("--shown", arguments_.shown, "validation pictures on the page")->check(CLI::Range(0, 10000));
+  command_->add_option("--set", arguments_.overrides, "override a key of the job")->allow_extra_args(false);
+  add_run_options(*command_, arguments_.run);
+}
+
+int VisionLanguageCommand::run(Console& console) const {
+  const fs::path folder = arguments_.out / "vlm";
+  const TrainArguments training = training_of(arguments_, folder, console);
   const JobDocument job = JobDocument::load(training.job, training.overrides);
   check_keeps_weights(job);
   console.note("[2/3] training");
   const RunResult result = train(training, console);
   if (result.status != 0 || result.interrupted) return result.status;
 
-  console.note("[3/3] asking the model, and writing the page");
+  console.note("[3/3] generating answers, and writing the page");
   const RunFigures figures = read_run_figures(training.run.report, model_section).value_or_throw();
   Timeline timeline = read_timeline(training.run.trace, figures.lanes, timeline_steps).value_or_throw();
   AnswerOptions asked;
-  asked.with_pictures = arguments.shown;
-  asked.without = std::min<std::int64_t>(std::max<std::int64_t>(arguments.shown / 6, 0), 500);
+  asked.with_pictures = arguments_.shown;
+  asked.without = std::min<std::int64_t>(std::max<std::int64_t>(arguments_.shown / 6, 0), 500);
   std::vector<PageAnswer> answers = answer_samples(job, result.weights, asked);
   const fs::path page = folder / "page.html";
-  write_output(page, page_of(page_content(figures, timeline, std::move(answers), arguments))).or_throw();
+  write_output(page, page_of(page_content(figures, timeline, std::move(answers), arguments_))).or_throw();
   print_figures(figures, result, page, console);
   return 0;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/simulate_command.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "apps/maestro/commands.hpp"
 #include "runtime/observe/output_file.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
 #include "runtime/wavefront/policy.hpp"
@@ -31,21 +32,31 @@ nlohmann::ordered_json utilization_json(const Workload& workload, const Schedule
 
 }  // namespace
 
-int simulate(const SimulateArguments& arguments, Console& console) {
+SimulateCommand::SimulateCommand(CLI::App& app)
+    : command_(app.add_subcommand("simulate", "plan a workload file in virtual time")) {
+  command_->add_option("workload", arguments_.workload, "workload file (JSON)")->required();
+  command_->add_option("--policy", arguments_.policy, "arrival, bulk_synchronous or wavefront (default)");
+  command_->add_option("--timeline", arguments_.timeline, "also write the passes here, for Perfetto");
+  command_->add_option("--budget-ms", arguments_.budget_ms, "plan for so long (default: a fixed number of tries)")
+      ->check(CLI::Range(1.0, 3.6e6));
+  command_->add_option("--seed", arguments_.seed, "of the search for an order")->check(CLI::NonNegativeNumber);
+}
+
+int SimulateCommand::run(Console& console) const {
   PolicyOptions options;
-  options.seed = static_cast<std::uint64_t>(arguments.seed);
-  if (arguments.budget_ms > 0) {  // a limit of time is one by the clock
-    options.budget_ms = arguments.budget_ms;
+  options.seed = static_cast<std::uint64_t>(arguments_.seed);
+  if (arguments_.budget_ms > 0) {  // a time limit is measured by the clock
+    options.budget_ms = arguments_.budget_ms;
     options.deterministic = false;
   }
-  const auto policy = make_policy(arguments.policy, options);
-  const Workload workload = load_workload(arguments.workload);
+  const auto policy = make_policy(arguments_.policy, options);
+  const Workload workload = load_workload(arguments_.workload);
 
   const auto begin = std::chrono::steady_clock::now();
   const Schedule schedule = policy->plan(workload).value_or_throw();
   const std::chrono::duration<double, std::milli> planning = std::chrono::steady_clock::now() - begin;
   if (const Status legal = check_schedule(workload, schedule, tolerance_ms(schedule)); !legal.ok()) {
-    throw std::logic_error("policy " + arguments.policy + " broke a rule: " + legal.error().message);
+    throw std::logic_error("policy " + arguments_.policy + " broke a rule: " + legal.error().message);
   }
 
   double bound = lower_bound_ms(workload);
@@ -54,11 +65,11 @@ int simulate(const SimulateArguments& arguments, Console& console) {
   }
   bound = std::min(bound, schedule.makespan_ms);  // the two round differently
   nlohmann::ordered_json result = {
-      {"policy", arguments.policy},      {"makespan_ms", schedule.makespan_ms},
+      {"policy", arguments_.policy},     {"makespan_ms", schedule.makespan_ms},
       {"lower_bound_ms", bound},         {"ratio", bound > 0 ? schedule.makespan_ms / bound : 1.0},
       {"planning_ms", planning.count()}, {"utilization", utilization_json(workload, schedule)}};
-  if (!arguments.timeline.empty()) {
-    write_output(arguments.timeline, timeline_trace_json(workload, schedule)).or_throw();
+  if (!arguments_.timeline.empty()) {
+    write_output(arguments_.timeline, timeline_trace_json(workload, schedule)).or_throw();
   }
   // The timeline is JSON already; it goes last, in place of the closing brace.
   std::string text = result.dump();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/emulate_command.hpp"
+
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "apps/emulate/compose.hpp"
-#include "apps/maestro/commands.hpp"
+#include "apps/maestro/run_options.hpp"
 #include "runtime/wavefront/policy.hpp"
 #include "runtime/wavefront/workload_file.hpp"
 
@@ -50,19 +52,31 @@ Shares shares_of(const std::vector<SchedulingRow>& rows) {
 
 }  // namespace
 
-int emulate(const EmulateArguments& arguments, Console& console) {
-  (void)make_policy(arguments.policy);  // an unknown name is refused as such, not as a line of a job nobody wrote
+EmulateCommand::EmulateCommand(CLI::App& app)
+    : command_(app.add_subcommand("emulate", "run a workload on emulated devices, with real actors")) {
+  command_->add_option("workload", arguments_.workload, "workload file (JSON, see docs/workloads.md)")->required();
+  command_->add_option("--policy", arguments_.policy, "arrival, bulk_synchronous or wavefront");
+  command_->add_option("--steps", arguments_.steps, "how often the workload is run")->check(CLI::PositiveNumber);
+  command_->add_option("--columns", arguments_.columns, "floats that a sample sends over an edge")
+      ->check(CLI::PositiveNumber);
+  command_->add_option("--evaluations", arguments_.evaluations, "schedules that a plan tries")
+      ->check(CLI::PositiveNumber);
+  add_run_options(*command_, arguments_.run);
+}
+
+int EmulateCommand::run(Console& console) const {
+  (void)make_policy(arguments_.policy);  // an unknown name is refused as such, not as a line of the generated job
   EmulationSettings settings;
-  settings.policy = arguments.policy;
-  settings.steps = arguments.steps;
-  settings.columns = arguments.columns;
-  settings.evaluations = arguments.evaluations;
+  settings.policy = arguments_.policy;
+  settings.steps = arguments_.steps;
+  settings.columns = arguments_.columns;
+  settings.evaluations = arguments_.evaluations;
   const auto corpus =
-      std::make_shared<const WorkloadCorpus>(load_workload(arguments.workload), arguments.workload.string());
-  RunOptions run = arguments.run;
-  run.command = {"emulate", arguments.workload.string(),    "--policy",  settings.policy,
+      std::make_shared<const WorkloadCorpus>(load_workload(arguments_.workload), arguments_.workload.string());
+  RunOptions run = arguments_.run;
+  run.command = {"emulate", arguments_.workload.string(),   "--policy",  settings.policy,
                  "--steps", std::to_string(settings.steps), "--columns", std::to_string(settings.columns)};
-  App app(JobDocument::parse(emulation_job(*corpus, settings), "emulation of " + arguments.workload.string()),
+  App app(JobDocument::parse(emulation_job(*corpus, settings), "emulation of " + arguments_.workload.string()),
           std::move(run), console);
   compose_emulation(app, corpus, settings.columns);
   const double cpu_before = cpu_seconds();

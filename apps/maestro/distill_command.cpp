@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/distill_command.hpp"
+
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 
-#include "apps/maestro/commands.hpp"
+#include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/run_options.hpp"
+#include "apps/maestro/train_command.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -18,7 +22,7 @@ std::string default_corpus() {
   const char* repository = std::getenv("MAESTRO_REPOSITORY");
   if (repository != nullptr && fs::is_directory(repository)) return repository;
   throw JobError(
-      "there is no repository to take the default corpus from; give a text file or folder: "
+      "the default corpus is missing: $MAESTRO_REPOSITORY names no folder; give a text file or folder: "
       "maestro distill --data PATH");
 }
 
@@ -45,7 +49,7 @@ void print_table(const RunResult& teacher, const RunResult& student, Console& co
   const auto teacher_ce = metric(student, "student", "teacher_ce");
   console.note("");
   console.note("validation loss (nats per byte, lower is better)");
-  console.note("  teacher             " + loss_text(teacher_ce, "not known with boundary = \"top_k\""));
+  console.note("  teacher             " + loss_text(teacher_ce, "not computed with boundary = \"top_k\""));
   console.note("  student, distilled  " + loss_text(distilled, "not measured"));
   console.note("  student, plain      " + loss_text(plain, "not measured") +
                (plain && distilled ? "   distillation gains " + text("%+.4f", *plain - *distilled) : ""));
@@ -65,43 +69,32 @@ void print_table(const RunResult& teacher, const RunResult& student, Console& co
 
 }  // namespace
 
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
+DistillCommand::DistillCommand(CLI::App& app)
+    : command_(app.add_subcommand("distill", "train a teacher, distil a student from it, compare")) {
+  command_->add_option("--data", arguments_.data, "text file or folder (default: the repository's own text)");
+  command_->add_option("--out", arguments_.out, "folder for weights, checkpoints, report and trace");
+  command_->add_option("--seed", arguments_.seed, "random seed");
+  command_->add_option("--set", arguments_.overrides, "override a key of the distillation job")
+      ->allow_extra_args(false);
+  command_->add_option("--teacher-set", arguments_.teacher_overrides, "override a key of the teacher's job")
+      ->allow_extra_args(false);
+  add_run_options(*command_, arguments_.run);
 }
 
-fs::path bundled_jobs() {
-  const char* repository = std::getenv("MAESTRO_REPOSITORY");
-  if (repository != nullptr && fs::is_directory(fs::path(repository) / "apps" / "distill")) {
-    return fs::path(repository) / "apps";
-  }
-  std::error_code problem;
-  const fs::path self = fs::read_symlink("/proc/self/exe", problem);
-  const fs::path installed = self.parent_path().parent_path() / "share" / "maestro" / "jobs";
-  if (fs::is_directory(installed)) return installed;
-  throw JobError("the bundled job files are neither in $MAESTRO_REPOSITORY/apps nor in " + installed.string() +
-                     "; run ./run distill in the repository, or install maestro with cmake --install",
-                 ErrorCode::not_found);
-}
-
-int distill(const DistillArguments& arguments, Console& console) {
-  const std::string corpus = arguments.data.empty() ? default_corpus() : arguments.data;
+int DistillCommand::run(Console& console) const {
+  const std::string corpus = arguments_.data.empty() ? default_corpus() : arguments_.data;
   const fs::path jobs = bundled_jobs() / "distill";
   const std::vector<std::string> common = {"data.path=" + quoted(fs::absolute(corpus).lexically_normal().string()),
-                                           "train.seed=" + std::to_string(arguments.seed)};
+                                           "train.seed=" + std::to_string(arguments_.seed)};
   TrainArguments teacher_job;
   teacher_job.job = jobs / "teacher.toml";
   teacher_job.overrides = common;
-  teacher_job.overrides.push_back("train.out=" + quoted((arguments.out / "teacher").string()));
-  teacher_job.overrides.insert(teacher_job.overrides.end(), arguments.teacher_overrides.begin(),
-                               arguments.teacher_overrides.end());
-  teacher_job.run = arguments.run;
-  teacher_job.run.fresh = true;  // this is run again and again; what an earlier one made stays, beside the new
-  teacher_job.run.report = arguments.out / "teacher" / "report.json";
+  teacher_job.overrides.push_back("train.out=" + quoted((arguments_.out / "teacher").string()));
+  teacher_job.overrides.insert(teacher_job.overrides.end(), arguments_.teacher_overrides.begin(),
+                               arguments_.teacher_overrides.end());
+  teacher_job.run = arguments_.run;
+  teacher_job.run.fresh = true;  // repeated runs are common; files of an earlier run stay, beside the new files
+  teacher_job.run.report = arguments_.out / "teacher" / "report.json";
   teacher_job.run.trace.clear();
   console.note("[1/2] training the teacher");
   const RunResult teacher = train(teacher_job, console);
@@ -114,13 +107,13 @@ int distill(const DistillArguments& arguments, Console& console) {
   TrainArguments student_job;
   student_job.job = jobs / "distill.toml";
   student_job.overrides = common;
-  student_job.overrides.push_back("train.out=" + quoted((arguments.out / "distill").string()));
+  student_job.overrides.push_back("train.out=" + quoted((arguments_.out / "distill").string()));
   student_job.overrides.push_back("teacher.weights=" + quoted(teacher.weights.at("teacher")));
-  student_job.overrides.insert(student_job.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  student_job.run = arguments.run;
+  student_job.overrides.insert(student_job.overrides.end(), arguments_.overrides.begin(), arguments_.overrides.end());
+  student_job.run = arguments_.run;
   student_job.run.fresh = true;
-  if (student_job.run.report.empty()) student_job.run.report = arguments.out / "distill" / "report.json";
-  if (student_job.run.trace.empty()) student_job.run.trace = arguments.out / "distill" / "trace.json";
+  if (student_job.run.report.empty()) student_job.run.report = arguments_.out / "distill" / "report.json";
+  if (student_job.run.trace.empty()) student_job.run.trace = arguments_.out / "distill" / "trace.json";
   console.note("[2/2] distilling it into a student, and training the same student without it");
   const RunResult student = train(student_job, console);
   if (student.status != 0 || student.interrupted) return student.status;

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The apps of this program and their job files.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "actors/process/app.hpp"
+
+namespace maestro {
+
+struct BundledApp {
+  const char* name;  ///< in job files: app = "distillation"
+  void (*compose)(App&);
+};
+[[nodiscard]] std::span<const BundledApp> bundled_apps();
+
+/// Reads `app` of a job file's top level. Throws JobError for an absent or unknown name.
+[[nodiscard]] const BundledApp& read_app(const JobTable& root);
+
+/// Returns the folder of the bundled job files: of the repository, or of the installation of this program. Throws
+/// JobError.
+[[nodiscard]] std::filesystem::path bundled_jobs();
+
+/// Returns a string as a TOML value, for --set.
+[[nodiscard]] std::string quoted(const std::string& text);
+
+}  // namespace maestro

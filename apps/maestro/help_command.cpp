@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/help_command.hpp"
+
+#include <algorithm>
+
+#include "apps/maestro/job_reference.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+namespace {
+
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(text.size() + 2, width), ' ');
+  return text;
+}
+
+std::string key_text(const std::string& name, const JobKey& key) {
+  std::string text = name + ": " + key.help + "\n  type     " + key.type + "\n  default  " + key.fallback;
+  if (!key.allowed.empty()) text += (key.type == "choice" ? "\n  choices  " : "\n  range    ") + key.allowed;
+  if (!key.unit.empty()) text += "\n  unit     " + key.unit;
+  return text;
+}
+
+std::string group_text(const KeyGroup& group) {
+  std::string text = group.heading + ": " + group.purpose;
+  for (const JobKey& key : group.keys) {
+    text += "\n  " + padded(key.name, 21) + padded(key.fallback, 14) + key.help;
+  }
+  return text;
+}
+
+std::string tables_text(const JobReference& reference) {
+  std::string text = "Tables of a job file. `maestro help TABLE` lists keys, `maestro help TABLE.KEY` describes a key.";
+  for (const KeyGroup& group : reference.groups()) {
+    text += "\n  " + padded(group.name, 25) + group.purpose;
+  }
+  text += "\nSections of the apps, each with a table of its name";
+  for (const ReferenceSection& section : reference.sections()) {
+    text += "\n  " + padded(section.name, 25) + "app " + section.app + ", type " + section.type;
+  }
+  return text;
+}
+
+std::string capitalized(std::string text) {
+  if (text.front() >= 'a' && text.front() <= 'z') text.front() = static_cast<char>(text.front() - 'a' + 'A');
+  return text;
+}
+
+std::string markdown(const JobReference& reference) {
+  std::string text;
+  for (const KeyGroup& group : reference.groups()) {
+    if (group.keys.empty()) continue;
+    text += "\n### " + capitalized(group.heading) + "\n\n" + capitalized(group.purpose) + ".\n\n";
+    text += "| key | type | default | values | unit | meaning |\n|---|---|---|---|---|---|\n";
+    for (const JobKey& key : group.keys) {
+      text += "| `" + key.name + "` | " + key.type + " | `" + key.fallback + "` | " + key.allowed + " | " + key.unit +
+              " | " + key.help + " |\n";
+    }
+  }
+  text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+HelpCommand::HelpCommand(CLI::App& app) : command_(app.add_subcommand("help", "describe the keys of job files")) {
+  command_->add_option("key", key_, "a key (train.steps, student.lr) or a table; none: all tables");
+  command_->add_flag("--markdown", markdown_, "print the whole reference for docs/job-file.md")->group("");
+}
+
+int HelpCommand::run(Console& console) const {
+  const JobReference reference;
+  if (markdown_) {
+    console.note(markdown(reference));
+    return 0;
+  }
+  if (key_.empty()) {
+    console.note(tables_text(reference));
+    return 0;
+  }
+  if (const JobKey* key = reference.find(key_)) {
+    console.note(key_text(key_, *key));
+    return 0;
+  }
+  const auto groups = reference.groups_of(key_);
+  if (groups.empty()) throw JobError(reference.unknown(key_));
+  for (const KeyGroup* group : groups) {
+    if (!group->keys.empty()) console.note(group_text(*group));
+  }
+  return 0;
+}
+
+}  // namespace maestro

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of job files by table, as their readers declare them (JK-1): the constructor runs every reader of this
+// program on a job that gives only the keys without a default.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/job/job_key.hpp"
+
+namespace maestro {
+
+/// Keys of one reader.
+struct KeyGroup {
+  std::string name;     ///< "train", "section", "projector"
+  std::string heading;  ///< "[train]", "every section"
+  std::string purpose;  ///< one line
+  std::vector<JobKey> keys;
+};
+
+/// A section that a bundled app composes.
+struct ReferenceSection {
+  std::string name;  ///< "teacher"
+  std::string app;
+  std::string type;
+};
+
+class JobReference {
+ public:
+  JobReference();
+
+  /// Returns top level, fixed tables, keys of every section, then keys of section types; each key stands in one group.
+  [[nodiscard]] const std::vector<KeyGroup>& groups() const { return groups_; }
+  [[nodiscard]] const std::vector<ReferenceSection>& sections() const { return sections_; }
+
+  /// Returns the groups of a table: a fixed table, a section of a bundled app, a section type or a group's own name.
+  /// Empty for an unknown table.
+  [[nodiscard]] std::vector<const KeyGroup*> groups_of(std::string_view table) const;
+  /// Returns the key "train.steps", "student.lr" or "app"; null when unknown.
+  [[nodiscard]] const JobKey* find(std::string_view key) const;
+  /// Returns a sentence about an unknown key or table, with the nearest valid name.
+  [[nodiscard]] std::string unknown(const std::string& wanted) const;
+
+ private:
+  void add_tables();
+  void add_section_groups();
+  void add_bundled_sections();
+  /// Returns all names of tables, those of sections first.
+  [[nodiscard]] std::vector<std::string> tables() const;
+
+  std::vector<KeyGroup> groups_;
+  std::map<std::string, std::vector<std::string>, std::less<>> types_;  // by section type: names of its groups
+  std::vector<ReferenceSection> sections_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/run_options.hpp"
+
+namespace maestro {
+
+void add_run_options(CLI::App& command, RunOptions& run) {
+  CLI::Option* processes =
+      command.add_option("--processes", run.processes, "processes on this machine; rank 0 coordinates")
+          ->check(CLI::Range(1, 64));
+  command
+      .add_option("--hosts", run.hosts, "a,b:2: processes on these hosts, started by ssh; this machine is the first")
+      ->excludes(processes);
+  command.add_option("--ssh", run.ssh, "remote shell and its options (default: ssh)");
+  command.add_option("--listen", run.listen, "address or interface to listen on, or auto (default: loopback)");
+  command.add_option("--keys", run.keys, "folder of certificates and token, as made by maestro keys");
+  command
+      .add_option("--cpu-devices", run.cpu_devices, "devices to lay over the host's cores (default: a device per core)")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--report", run.report, "write a JSON report here");
+  command.add_option("--trace", run.trace, "write a Perfetto trace here");
+  command.add_option(
+      "--control", run.control,
+      "serve status and steering at unix:/PATH or HOST:PORT (default: a socket of this user); none: off");
+}
+
+void add_start_options(CLI::App& command, RunOptions& run) {
+  CLI::Option* resume =
+      command.add_option("--resume", run.resume, "continue from the last checkpoint of the run in this folder");
+  command.add_flag("--new-data", run.new_data, "continue with other data than the checkpoint's")->needs(resume);
+  command.add_flag("--fresh", run.fresh, "move an earlier run in train.out to <out>.1 (or .2, ...) and begin anew")
+      ->excludes(resume);
+}
+
+}  // namespace maestro

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/train_command.hpp"
+
+#include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/run_options.hpp"
+#include "runtime/job/job_document.hpp"
+
+namespace maestro {
+
+RunResult train(const TrainArguments& arguments, Console& console) {
+  JobDocument job = JobDocument::load(arguments.job, arguments.overrides);
+  const BundledApp& bundled = read_app(job.root());
+  RunOptions run = arguments.run;
+  run.command = {"train", arguments.job.string()};
+  for (const std::string& setting : arguments.overrides) {
+    run.command.push_back("--set");
+    run.command.push_back(setting);
+  }
+  if (run.cpu_devices > 0) {
+    run.command.insert(run.command.end(), {"--cpu-devices", std::to_string(run.cpu_devices)});
+  }
+  if (!run.resume.empty()) run.command.insert(run.command.end(), {"--resume", run.resume.string()});
+  if (!run.trace.empty()) run.command.insert(run.command.end(), {"--trace", run.trace.string()});
+  App app(std::move(job), std::move(run), console);
+  bundled.compose(app);
+  return app.run();
+}
+
+TrainCommand::TrainCommand(CLI::App& app) : command_(app.add_subcommand("train", "train the job of a file")) {
+  arguments_.run.joins = true;
+  command_->add_option("job", arguments_.job, "job file (TOML)")->required();
+  command_->add_option("--set", arguments_.overrides, "override a key: --set student.micro_batch=4")
+      ->allow_extra_args(false);
+  add_start_options(*command_, arguments_.run);
+  add_run_options(*command_, arguments_.run);
+}
+
+int TrainCommand::run(Console& console) const {
+  return train(arguments_, console).status;
+}
+
+CheckCommand::CheckCommand(CLI::App& app)
+    : command_(app.add_subcommand("check", "validate a job file without running it")) {
+  RunOptions& run = arguments_.run;
+  run.check_only = true;
+  command_->add_option("job", arguments_.job, "job file (TOML)")->required();
+  command_->add_option("--set", arguments_.overrides, "override a key")->allow_extra_args(false);
+  command_->add_option("--processes", run.processes, "processes to plan for")->check(CLI::Range(1, 64));
+  command_->add_option("--cpu-devices", run.cpu_devices, "devices to lay over the host's cores")
+      ->check(CLI::Range(1, 4096));
+  add_start_options(*command_, run);
+}
+
+int CheckCommand::run(Console& console) const {
+  train(arguments_, console);
+  console.note(arguments_.job.string() + ": ok");
+  return 0;
+}
+
+}  // namespace maestro
