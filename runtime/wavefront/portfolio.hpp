@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/wavefront/planning_graph.hpp"
-#include "runtime/wavefront/simulator.hpp"
+#include "runtime/wavefront/simulator/simulator.hpp"
 
 namespace maestro {
 

@@ -7,7 +7,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/wavefront/planning_graph.hpp"
 #include "runtime/wavefront/schedule.hpp"
-#include "runtime/wavefront/simulator.hpp"
+#include "runtime/wavefront/simulator/simulator.hpp"
 
 namespace maestro {
 

@@ -93,7 +93,8 @@ class ScheduleCheck {
         return broken(place(pass) + " is on a replica that is not there; " + section.name + " has " +
                       std::to_string(section.replicas));
       }
-      if (pass.backward && !section.has_backward) return broken(place(pass) + " has no place: the section is not trained");
+      if (pass.backward && !section.has_backward)
+        return broken(place(pass) + " has no place: the section is not trained");
       if (!std::isfinite(pass.start_ms) || !std::isfinite(pass.end_ms) || pass.start_ms < -tolerance_) {
         return broken(place(pass) + " runs from " + milliseconds(pass.start_ms) + " to " + milliseconds(pass.end_ms));
       }

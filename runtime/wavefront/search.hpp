@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "runtime/core/random.hpp"
-#include "runtime/wavefront/simulator.hpp"
+#include "runtime/wavefront/simulator/simulator.hpp"
 
 namespace maestro {
 

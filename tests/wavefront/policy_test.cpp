@@ -16,7 +16,7 @@
 #include "benchmarks/schedule/workload_generator.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
-#include "runtime/wavefront/simulator.hpp"
+#include "runtime/wavefront/simulator/simulator.hpp"
 #include "tests/wavefront/micro_batches.hpp"
 
 namespace maestro {
