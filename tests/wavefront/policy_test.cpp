@@ -16,7 +16,6 @@
 #include "benchmarks/schedule/workload_generator.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
-#include "runtime/wavefront/simulator/simulator.hpp"
 #include "tests/wavefront/micro_batches.hpp"
 
 namespace maestro {
@@ -285,24 +284,6 @@ TEST(Wavefront, is_within_two_percent_of_the_optimum_on_small_workloads) {
   }
   ASSERT_GT(count, 40);
   EXPECT_LE(sum / count, 1.02);
-}
-
-TEST(Simulator, tells_how_long_lanes_wait_and_how_much_of_their_work_is_late) {
-  Workload workload;
-  workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", false, 2, no_limit, {}}};
-  workload.edges = {{0, 1, no_limit, 0}};
-  workload.tasks = {task(0, 0, 2, 0), task(1, 0, 3, 0, {{0, 0}}), task(1, 1, 7, 0)};
-  const PlanningGraph graph(workload, Binding::late);
-  Simulator simulator(graph);
-  DispatchRules rules;
-  rules.order = {0, 1, 2};
-  rules.theta = {0.5, 0.5};
-  EXPECT_DOUBLE_EQ(simulator.run(rules, 100), 7);
-  EXPECT_DOUBLE_EQ(simulator.idle_ms(0), 0);
-  EXPECT_DOUBLE_EQ(simulator.idle_ms(1), 2);      // one lane has its input at 2
-  EXPECT_DOUBLE_EQ(simulator.late_ms(4), 1 + 3);  // the lanes end at 5 and 7, the encoder at 2
-  EXPECT_DOUBLE_EQ(simulator.late_ms(7), 0);
-  EXPECT_EQ(simulator.last_task(), 2);
 }
 
 TEST(Wavefront, is_near_the_lower_bound_on_generated_workloads) {  // the mean that is promised, with the default budget
