@@ -19,7 +19,7 @@ inline constexpr int unlimited = std::numeric_limits<int>::max();
 
 /// When a task with limited slots on its inputs gets its lane.
 enum class Binding {
-  late,   ///< when it starts; with several inputs over one edge still early, as one lane must hold them all
+  late,   ///< when it starts; with several inputs over an edge still early, as the same lane must hold them
   mixed,  ///< as late, but early for all tasks with several limited inputs, whose lanes could run out of common slots
   early,  ///< with the first of its producers
 };
@@ -63,9 +63,9 @@ struct PlanningGraph {
     int out_begin = 0, out_end = 0;    ///< of `outputs`; see outputs_of()
     int need_begin = 0, need_end = 0;  ///< of `needs`; see needs_of()
     bool early = false;                ///< slots are reserved for it with its first producer
-    int backward_needs = 0;            ///< its own forward pass, and what each consumer must have done
+    int backward_needs = 0;            ///< its own forward pass, and a pass of each consumer
   };
-  /// Slots that a task takes, or that its outputs take, on one edge with limited slots.
+  /// Slots that a task takes, or that its outputs take, on an edge with limited slots.
   struct Need {
     int edge = 0;
     int count = 0;
@@ -79,7 +79,7 @@ struct PlanningGraph {
     bool fed = false;            ///< they have inputs
     bool early = false;          ///< they have slots reserved on a lane before they are ready
     bool limited = false;        ///< they have inputs with limited slots
-    bool binds = false;          ///< running one must find lanes for early consumers
+    bool binds = false;          ///< a start must find lanes for early consumers
     bool joins = false;          ///< they feed late consumers with inputs over other limited edges
     std::vector<Need> promises;  ///< slots of the other late consumers, by edge
     friend auto operator<=>(const Class&, const Class&) = default;

@@ -16,7 +16,7 @@ namespace {
 using Anchor = Anchors::Anchor;
 using Orders = std::vector<std::vector<int>>;
 
-/// Those that other sections wait for or that wait for them, and those that no other section knows.
+/// The anchors that wait for other sections or that other sections wait for, and the anchors that have no links.
 struct Split {
   std::vector<int> fed;
   std::vector<int> free;
@@ -74,8 +74,8 @@ std::vector<int> long_ones_early(const std::vector<int>& sorted) {
   return result;
 }
 
-/// Rising to the longest, with one of `stride` of all, then falling with the others: while inputs are few, long ones
-/// would let lanes starve; the longer the line, the longer a task may take to make.
+/// Rising to the longest, with every `stride`-th anchor, then falling with the others: while inputs are few, long
+/// anchors would let lanes starve; the longer the line, the longer a task may take to make.
 std::vector<int> mountain(const std::vector<int>& sorted, std::size_t stride) {
   std::vector<int> result;
   std::vector<int> falling;
@@ -84,7 +84,7 @@ std::vector<int> mountain(const std::vector<int>& sorted, std::size_t stride) {
   return result;
 }
 
-/// By the mean of the places in two orders of the same.
+/// Returns the anchors of two orders by the mean of their places.
 std::vector<int> halfway(const std::vector<int>& one, const std::vector<int>& other) {
   std::vector<std::pair<std::size_t, int>> places;
   for (std::size_t n = 0; n < one.size(); ++n) {
@@ -110,8 +110,8 @@ std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& ancho
   return joined(joined(std::move(head), middle(rest)), tail);
 }
 
-/// Johnson 1954 for two stages of given lengths: first those whose first stage is the shorter one, by it; then the
-/// others by their second, falling.
+/// Johnson 1954 for two stages of given lengths: first the anchors whose first stage is shorter, by it; then
+/// the others by their second stage, falling.
 template <class First, class Second>
 std::vector<int> johnson(const Anchors& anchors, First first, Second second) {
   std::vector<int> order(anchors.list.size());
@@ -124,7 +124,7 @@ std::vector<int> johnson(const Anchors& anchors, First first, Second second) {
   return order;
 }
 
-/// The two stages around the critical section, or, where it is the first of them, it and what is behind it.
+/// Returns Johnson's order of the critical section and the stage before it, or, where there is none, behind it.
 std::vector<int> johnson(const Anchors& anchors) {
   const bool starts = std::none_of(anchors.list.begin(), anchors.list.end(),
                                    [](const Anchor& anchor) { return anchor.upstream_ms > 0; });
@@ -134,7 +134,7 @@ std::vector<int> johnson(const Anchors& anchors) {
   return starts ? johnson(anchors, body, downstream) : johnson(anchors, upstream, body);
 }
 
-/// Of heads and tails (Carlier 1982): what is there soonest and has most behind it first, pure or mixed with others.
+/// Returns orders by heads and tails (Carlier 1982): the soonest ready with the longest tail first, pure or mixed.
 Orders orders_by_tail(std::vector<int> fed, const Anchors& anchors) {
   const auto by_tail = [&](std::vector<int> order, double heads) {
     sort_by(order, [&](int n) { return heads * anchors.list[n].head_ms - anchors.list[n].tail_ms; });
@@ -251,7 +251,7 @@ Orders orders_by_length(const std::vector<int>& fed, const Anchors& anchors) {
   return orders;
 }
 
-/// Returns orders of the fed anchors by one time of each; of equals, by the time before it in this function.
+/// Returns orders of the fed anchors by a single time; of equals, by the time before it in this function.
 Orders orders_by_time(const std::vector<int>& given, const Anchors& anchors) {
   const auto& list = anchors.list;
   Orders orders;

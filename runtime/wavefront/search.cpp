@@ -17,9 +17,9 @@ constexpr double first_temperature = 0.07;  // of the mean time of a task, forwa
 constexpr double last_temperature = 1e-3;
 constexpr double switch_share = 0.06;  // of all moves; more where orders are short
 constexpr double last_share = 0.1;     // that advance the sample that ends last
-constexpr double sample_share = 0.5;   // of moves in one section, those that take the sample along in the others
+constexpr double sample_share = 0.5;   // of moves in a section, those that take the sample along in the others
 
-/// The tasks of one sample: those that are linked, where no section has two of them.
+/// The tasks of each sample: linked tasks of which no section has two.
 class Samples {
  public:
   explicit Samples(const PlanningGraph& graph) : leader_(graph.tasks.size()), members_(graph.tasks.size()) {
@@ -39,7 +39,7 @@ class Samples {
     }
   }
 
-  /// Itself among them; empty where they are not one sample.
+  /// Returns the tasks of its sample, itself among them; empty where some section has two of the linked tasks.
   [[nodiscard]] const std::vector<int>& with(int task) const { return members_[leader_[task]]; }
 
  private:
@@ -52,7 +52,7 @@ class Samples {
   std::vector<std::vector<int>> members_;
 };
 
-/// Where orders were changed, so that they can be changed back.
+/// A random change of the rules that can be undone.
 class Move {
  public:
   Move(const PlanningGraph& graph, const Samples& samples, int last_task, DispatchRules& rules, Random& random)
@@ -100,7 +100,7 @@ class Move {
   }
 
  private:
-  /// Everything but the order, which is long.
+  /// Returns a copy of all rules but the order, which is long.
   static DispatchRules switches_of(DispatchRules& rules) {
     std::vector<int> order = std::move(rules.order);
     DispatchRules copy = rules;
@@ -147,7 +147,8 @@ class Move {
     }
   }
 
-  /// What ended last goes before others in one of its sections, or, alone, in its own.
+  /// Moves a task of the sample that ended last, or, where there is no sample, the last task itself, ahead in its
+  /// section.
   void advance(const PlanningGraph& graph, const Samples& samples, int last_task, Random& random) {
     const std::vector<int>& sample = samples.with(last_task);
     const int task = sample.empty() ? last_task : sample[random.below(sample.size())];
@@ -158,7 +159,7 @@ class Move {
     apply({from, begin + random.below(from - begin)});
   }
 
-  /// In the other sections the sample goes to the place of the one whose place it has taken.
+  /// Moves the sample, in the other sections, to the place of the sample whose place it has taken.
   void take_along(const PlanningGraph& graph, const Samples& samples, int task, int other) {
     const std::vector<int>& others = samples.with(other);
     for (const int along : samples.with(task)) {
@@ -207,8 +208,8 @@ class Move {
   bool relocated_ = false;
 };
 
-/// What tells schedules of one makespan apart: how long the critical lanes wait, and how much is late. A search by the
-/// makespan alone does not see that fewer lanes are late than before.
+/// Compares schedules of equal makespan: by how long the critical lanes wait, and how much work is late. The makespan
+/// alone does not show that fewer lanes are late than before.
 class Slack {
  public:
   Slack(const PlanningGraph& graph, double due_ms) : due_ms_(due_ms) {

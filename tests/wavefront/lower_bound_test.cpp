@@ -27,7 +27,7 @@ TEST(LowerBound, one_sample_takes_its_path_forward_and_back) {
   EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 2 + 0.5 + 3 + 6 + 0.5 + 4);
 }
 
-/// Equal samples in one section.
+/// Equal samples in a single section.
 Workload alike(std::size_t samples, std::int64_t replicas) {
   Workload workload;
   workload.sections = {{"llm", true, replicas, no_limit, {}}};
@@ -53,7 +53,7 @@ TEST(LowerBound, lanes_of_one_device_count_once) {
 }
 
 TEST(LowerBound, lanes_wait_for_the_first_pictures_in_turn) {
-  // One encoder serves four lanes: their first inputs are there at 1, 2, 3 and 4, and each has 60 to do.
+  // A single encoder serves four lanes: their first inputs are there at 1, 2, 3 and 4, and each has 60 to do.
   Workload workload;
   workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", true, 4, no_limit, {}}};
   workload.edges = {{0, 1, no_limit, 0}};
@@ -187,7 +187,7 @@ TEST_P(LowerBoundOfTinyWorkloads, is_never_beyond_the_shortest_schedule) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     const GeneratedWorkload generated = generate_tiny_workload(GetParam(), seed, 5);
     const ExhaustiveResult shortest = shortest_schedule(generated.workload, 20'000);
-    if (shortest.schedule.passes.empty()) continue;  // cut short before the first one
+    if (shortest.schedule.passes.empty()) continue;  // cut short before the first schedule
     const Status legal = check_schedule(generated.workload, shortest.schedule);
     ASSERT_TRUE(legal.ok()) << generated.name << ": " << legal.error().message;
     const double bound = lower_bound_ms(generated.workload);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// PO-1 .. PO-3 of runtime/wavefront/policy.hpp, and what each policy promises beside them.
+// PO-1 .. PO-3 of runtime/wavefront/policy.hpp, and the invariants of each policy.
 #include "runtime/wavefront/policy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -17,6 +18,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/wavefront/lower_bound.hpp"
 #include "tests/wavefront/micro_batches.hpp"
+#include "tests/wavefront/simulated_workloads.hpp"
 
 namespace maestro {
 namespace {
@@ -41,7 +43,7 @@ void expect_legal_under_every_policy(const std::string& what, const Workload& wo
     EXPECT_GE(schedule->makespan_ms, lower_bound_ms(workload) * (1 - 1e-9)) << what << ", " << name;
     if (name == "arrival") arrival_ms = schedule->makespan_ms;
     if (name == "wavefront") {
-      EXPECT_LE(schedule->makespan_ms, arrival_ms * (1 + 1e-12)) << what;  // PO-3
+      EXPECT_LE(schedule->makespan_ms, arrival_ms * (1 + 1e-12)) << what;  // PO-3, WF-1
     }
   }
 }
@@ -116,8 +118,8 @@ TEST(SchedulingPolicies, give_the_same_schedule_again_when_deterministic) {  // 
   }
 }
 
-TEST(SchedulingPolicies, say_which_section_and_limit_leave_no_schedule) {
-  // One output goes to two tasks of the only replica, whose ring has one slot.
+TEST(SchedulingPolicies, name_the_section_and_limit_that_leave_no_schedule) {
+  // An output goes to two tasks of the only replica, whose ring has a single slot.
   Workload workload;
   workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", true, 1, no_limit, {}}};
   workload.edges = {{0, 1, 1, 0}};
@@ -284,6 +286,39 @@ TEST(Wavefront, is_within_two_percent_of_the_optimum_on_small_workloads) {
   }
   ASSERT_GT(count, 40);
   EXPECT_LE(sum / count, 1.02);
+}
+
+TEST(Wavefront, plans_no_longer_than_any_order_of_the_portfolio) {  // WF-1
+  for (const WorkloadKind kind : workload_kinds()) {
+    for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+      const GeneratedWorkload generated = generate_tiny_workload(kind, seed, 12);
+      const PlanningGraph graph(generated.workload, Binding::late);
+      const Anchors anchors(generated.workload, graph);
+      Simulator simulator(graph);
+      double best_ms = std::numeric_limits<double>::infinity();
+      for (const std::vector<int>& order : anchor_orders(anchors)) {
+        DispatchRules rules = list_rules(graph, spread_order(graph, anchors, order));
+        rules.depth.assign(graph.edges.size(), 1.0);
+        for (const bool hungry : {true, false}) {
+          rules.hungry_producers_first = hungry;
+          best_ms = std::min(best_ms, simulator.run(rules, best_ms));
+        }
+      }
+      PolicyOptions options;
+      options.evaluations = 2000;
+      EXPECT_LE(plan("wavefront", generated.workload, options).makespan_ms, 1.001 * best_ms) << generated.name;
+    }
+  }
+}
+
+TEST(Wavefront, ends_before_its_budget_with_a_schedule_near_the_lower_bound) {  // WF-2
+  Workload workload;
+  workload.sections = {{"llm", true, 2, no_limit, {}}};
+  for (std::int64_t sample = 0; sample < 8; ++sample) workload.tasks.push_back(task(0, sample, 1, 2));
+  PolicyOptions options;
+  options.deterministic = false;
+  options.budget_ms = 3'600'000;  // the test runs out of time if the search does not end early
+  EXPECT_DOUBLE_EQ(plan("wavefront", workload, options).makespan_ms, lower_bound_ms(workload));
 }
 
 TEST(Wavefront, is_near_the_lower_bound_on_generated_workloads) {  // the mean that is promised, with the default budget

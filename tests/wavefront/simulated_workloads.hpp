@@ -11,7 +11,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/wavefront/planning_graph.hpp"
 #include "runtime/wavefront/portfolio.hpp"
-#include "runtime/wavefront/simulator/dispatch_rules.hpp"
+#include "runtime/wavefront/simulator/simulator.hpp"
 #include "runtime/wavefront/workload.hpp"
 
 namespace maestro {

@@ -194,7 +194,7 @@ TEST(Simulator, reports_how_long_lanes_wait_and_how_much_of_their_work_is_late) 
   rules.theta = {0.5, 0.5};
   EXPECT_DOUBLE_EQ(simulator.run(rules, 100), 7);
   EXPECT_DOUBLE_EQ(simulator.idle_ms(0), 0);
-  EXPECT_DOUBLE_EQ(simulator.idle_ms(1), 2);      // one lane has its input at 2
+  EXPECT_DOUBLE_EQ(simulator.idle_ms(1), 2);      // of the lane that has its input at 2
   EXPECT_DOUBLE_EQ(simulator.late_ms(4), 1 + 3);  // the lanes end at 5 and 7, the encoder at 2
   EXPECT_DOUBLE_EQ(simulator.late_ms(7), 0);
   EXPECT_EQ(simulator.last_task(), 2);

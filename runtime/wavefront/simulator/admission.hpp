@@ -25,7 +25,7 @@ class Admission {
   /// Both must outlive it.
   Admission(const PlanningGraph& graph, const Lanes& lanes);
 
-  /// All slots are free and no task is bound, except by DispatchRules::fixed_lane. `rules` must outlive the simulation.
+  /// Frees all slots and unbinds all tasks, except by DispatchRules::fixed_lane. `rules` must outlive the simulation.
   void reset(const DispatchRules& rules);
   /// Takes all slots at the start of passes from now on.
   void stop_foreseeing();
@@ -45,14 +45,14 @@ class Admission {
 
   /// Takes the slots that the outputs of the task will need; false, without effect, when there are too few.
   [[nodiscard]] bool admit(int task);
-  /// The task starts on the lane: takes its inputs out of their slots, or, when it is not admitted yet, sets those
+  /// Starts the task on the lane: takes its inputs out of their slots, or, when it is not admitted yet, sets those
   /// slots aside. Needs may_take().
   void take_inputs(int lane, int task, double now_ms);
-  /// The task, which was admitted after its start: returns the slots of its inputs as of `start_ms`.
+  /// Returns the slots of the inputs of a task that was admitted after its start, as of `start_ms`.
   void free_inputs(int lane, int task, double start_ms);
-  /// The task, which is not admitted, does not start after all: puts its inputs back into their slots.
+  /// Puts the inputs of a task that is not admitted, and does not start after all, back into their slots.
   void put_inputs_back(int lane, int task);
-  /// The output over an edge with limited slots for the task `link.task` is made.
+  /// Records that the output over an edge with limited slots for the task `link.task` is made.
   void input_made(const PlanningGraph::Link& link, double now_ms);
 
   /// Returns whether slots became free since the last call.

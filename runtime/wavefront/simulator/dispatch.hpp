@@ -30,14 +30,14 @@ class Dispatch {
   /// All three must outlive it.
   Dispatch(const PlanningGraph& graph, const Lanes& lanes, Admission& admission);
 
-  /// Tasks without inputs are ready, all others wait for all of theirs. `rules` must outlive the simulation.
+  /// Makes tasks without inputs ready; all others wait for all of their inputs. `rules` must outlive the simulation.
   void reset(const DispatchRules& rules);
   /// Returns the sections in the order in which they start passes at one moment.
   [[nodiscard]] std::span<const int> section_order() const { return section_order_; }
   /// Returns the task's place in the order of its section.
   [[nodiscard]] int rank(int task) const { return rank_[task]; }
 
-  /// An input of the task has arrived. Returns whether it was the last, so that the task is ready.
+  /// Counts an input of the task that has arrived. Returns whether it was the last, so that the task is ready.
   bool add_input(int task) {
     if (--missing_inputs_[task] > 0) return false;
     add_ready(task);
@@ -51,11 +51,12 @@ class Dispatch {
     if (consumer_lanes == 0) return rules_->theta[section] >= forward_first;
     return ahead_[section] < rules_->theta[section] * consumer_lanes;
   }
+  /// Picks the task that an idle lane starts next.
   [[nodiscard]] Pick pick(int lane) { return listed() ? pick_listed(lane) : Pick{pick_in_order(lane)}; }
 
-  /// The picked task starts on the lane.
+  /// Starts the picked task on the lane.
   void start(int lane, int task);
-  /// The task, of a list, does not start after all.
+  /// Makes a task of a list that does not start after all ready again.
   void withdraw(int task);
   /// Returns the steps of all simulations so far (Simulator::steps()).
   [[nodiscard]] std::int64_t steps() const { return steps_; }

@@ -45,6 +45,7 @@ class EventQueue {
   /// Sets the clock; `at_ms` is not after next_ms().
   void advance_to(double at_ms) { now_ms_ = at_ms; }
 
+  /// Adds the end of the lane's pass.
   void add_end(double at_ms, int lane) {
     std::size_t hole = ends_.size();
     ends_.push_back({at_ms, lane});
@@ -66,7 +67,7 @@ class EventQueue {
     return lane;
   }
 
-  /// `at_ms` is not before that of the channel's transfer before.
+  /// Adds a transfer; `at_ms` is not before that of the channel's transfer before it.
   void send(std::size_t channel, double at_ms, int task) {
     transfers_[channel].queue.push_back({at_ms, task});
     next_arrival_[channel] = std::min(next_arrival_[channel], at_ms);

@@ -26,7 +26,7 @@ class LaneMasks {
     words_.resize(words);
   }
 
-  /// All lanes are idle, have room and have no gradient.
+  /// Marks all lanes as idle, with room and without a gradient.
   void reset() {
     words_.assign(words_.size(), {});
     for (const Bit& bit : bits_) {
@@ -36,9 +36,9 @@ class LaneMasks {
   }
 
   void set_idle(int lane, bool value) { set(lane, &Word::idle, value); }
-  /// Whether the lane is below its in-flight limit.
+  /// Marks whether the lane is below its in-flight limit.
   void set_room(int lane, bool value) { set(lane, &Word::room, value); }
-  /// Whether a gradient waits on the lane.
+  /// Marks whether a gradient waits on the lane.
   void set_gradient(int lane, bool value) { set(lane, &Word::gradient, value); }
 
   /// Returns, of the lanes 64 word .. 64 word + 63 of a section, those that are idle and have a gradient, or, where

@@ -123,7 +123,7 @@ void Simulator::dispatch(int section) {
   }
 }
 
-/// Starts a pass on an idle lane if there is one; otherwise sets `section_waits` where no other lane would find one.
+/// Starts a pass on an idle lane, if the lane has any; otherwise sets `section_waits` where no other lane has any.
 void Simulator::start_next(int lane, bool& section_waits) {
   ++steps_;
   const bool has_gradient = lanes_.has_gradient(lane);
@@ -157,7 +157,8 @@ void Simulator::start_forward(int lane, int task) {
   begin_pass(lane, {task, whole, whole, start_ms, std::max(start_ms + length_ms, now_ms)});
 }
 
-/// A task that feeds nobody has its gradient at once, and other sections wait for its own: both passes are one event.
+/// Returns whether both passes run without a gap: a task that feeds no section has its gradient at once, and other
+/// sections wait for its own: both passes are a single event.
 bool Simulator::runs_whole(int task) const {
   return rules_->whole_tasks && rules_->discipline == DispatchRules::Discipline::list &&
          graph_.tasks[task].backward_needs == 1;
@@ -203,7 +204,7 @@ void Simulator::finish_pass(int lane) {
   }
 }
 
-/// Ends a pass that took the slots of its outputs at its end: only now it is known when it started.
+/// Ends a pass that took the slots of its outputs at its end, which decides only now when it started.
 void Simulator::finish_at_end(int lane) {
   const int task = lanes_.pass(lane).task;
   leave(lane);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds one schedule in virtual time from dispatch rules: an event-driven list scheduler with slots, in-flight limits,
+// Builds a schedule in virtual time from dispatch rules: an event-driven list scheduler with slots, in-flight limits,
 // transfers, re-entrant backward passes and shared devices. Every policy evaluates its candidates with it.
 //
-// SI-1: a schedule that ends obeys workload.hpp; rules that deadlock cost infinity instead.
-// SI-2: the answer depends on the graph and the rules alone.
-// SI-3: no lane idles while it has a pass that the rules and the limits allow.
+// VT-1 (legal): a schedule that ends obeys workload.hpp; rules that deadlock cost infinity instead.
+// VT-2 (repeatable): the schedule depends on the graph and the rules alone.
+// VT-3 (work conserving): no lane idles while it has a pass that the rules and the limits allow.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace maestro {
 
-/// Not thread-safe: it owns the state of one evaluation. No allocation after the first run.
+/// Not thread-safe: it owns the state of an evaluation. No allocation after the first run.
 class Simulator {
  public:
   /// `graph` must outlive it.
