@@ -15,8 +15,7 @@ std::vector<int> order_of_arrival(const PlanningGraph& graph) {
   std::vector<int> next;
   for (const PlanningGraph::Section& section : graph.sections) next.push_back(section.first_task);
   for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
-    int& place = next[static_cast<std::size_t>(graph.tasks[task].section)];
-    order[static_cast<std::size_t>(place++)] = static_cast<int>(task);
+    order[next[graph.tasks[task].section]++] = static_cast<int>(task);
   }
   return order;
 }
@@ -24,9 +23,7 @@ std::vector<int> order_of_arrival(const PlanningGraph& graph) {
 std::vector<int> round_robin(const PlanningGraph& graph, const std::vector<int>& order) {
   std::vector<int> replica(graph.tasks.size());
   for (const PlanningGraph::Section& section : graph.sections) {
-    for (int n = 0; n < section.tasks; ++n) {
-      replica[static_cast<std::size_t>(order[static_cast<std::size_t>(section.first_task + n)])] = n % section.lanes;
-    }
+    for (int n = 0; n < section.tasks; ++n) replica[order[section.first_task + n]] = n % section.lanes;
   }
   return replica;
 }

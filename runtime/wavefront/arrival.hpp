@@ -8,7 +8,7 @@ namespace maestro {
 
 /// The n-th task of a section runs on replica n mod replicas; a replica runs its forward passes exactly in this order
 /// and a gradient before them, the oldest first. Where that deadlocks under the limits, sections start their tasks in
-/// one common order, and at worst one sample runs at a time.
+/// a common order, and at worst a single sample runs at a time.
 class ArrivalPolicy final : public SchedulingPolicy {
  public:
   [[nodiscard]] std::string_view name() const override { return "arrival"; }

@@ -23,7 +23,7 @@ std::int64_t group_of(const WorkloadSection& section, std::int64_t replica, std:
   return replica * groups / section.replicas;
 }
 
-/// Replicas of the section with the fewest, of those with tasks; 1 where devices are shared across groups.
+/// Returns the fewest replicas of a section with tasks; 1 where devices are shared across groups.
 std::int64_t count_groups(const Workload& workload, const std::vector<std::size_t>& tasks_of_section) {
   std::int64_t groups = std::numeric_limits<std::int64_t>::max();
   for (std::size_t section = 0; section < workload.sections.size(); ++section) {
@@ -39,8 +39,8 @@ std::int64_t count_groups(const Workload& workload, const std::vector<std::size_
   return groups;
 }
 
-/// By task, its group: components in order, as many to each group. Components that are larger than a group's share
-/// cannot be split evenly: one group then.
+/// Returns, by task, its group: components in order, as many to each group. A single group when a component is larger
+/// than the share of a group.
 std::vector<std::int64_t> share_out(const Workload& workload, std::int64_t& groups) {
   const std::vector<std::size_t> component = components_of(workload);
   std::map<std::size_t, std::map<std::size_t, std::size_t>> sizes;  // component -> section -> tasks
@@ -71,7 +71,7 @@ std::vector<std::int64_t> share_out(const Workload& workload, std::int64_t& grou
   return result;
 }
 
-/// What a group holds between rounds. Copied to try whether one more task fits.
+/// The places that a group occupies between rounds. Copied to try whether another task fits.
 struct Holdings {
   std::vector<std::int64_t> in_flight;                                 // by lane
   std::map<std::pair<std::size_t, std::int64_t>, std::int64_t> slots;  // by edge and consumer replica
@@ -81,7 +81,7 @@ struct Holdings {
   std::vector<char> ends_here;                                         // by lane: a task that feeds nobody
 };
 
-/// Builds the passes of one group.
+/// Builds the passes of a group.
 class Group {
  public:
   Group(const Workload& workload, const std::vector<std::vector<TaskConsumer>>& consumers, std::int64_t groups,
@@ -101,7 +101,7 @@ class Group {
     lane_free_.resize(lanes_);
   }
 
-  /// False when one path alone does not fit the limits.
+  /// Returns false when a single path does not fit the limits.
   bool run(const Tasks& tasks, Schedule& schedule) {
     std::size_t next = 0;
     Tasks sinks;
@@ -131,7 +131,7 @@ class Group {
     return first_lane_[workload_.tasks[task].section] + static_cast<std::size_t>(replica);
   }
 
-  /// Puts the task and what it needs into the round; false when a limit forbids it.
+  /// Puts the task and all tasks that it needs into the round; false when a limit forbids it.
   bool add(std::size_t task, Holdings& held, Tasks& round) const {
     if (held.started[task]) return true;
     held.started[task] = 1;
@@ -146,7 +146,7 @@ class Group {
     return true;
   }
 
-  /// A replica of this group with room in flight for a task that starts: the one with the fewest tasks.
+  /// Chooses a replica of this group with room in flight for a task that starts: the replica with the fewest tasks.
   bool place(std::size_t task, Holdings& held) const {
     if (held.replica[task] < 0 && !choose_replica(task, held, std::nullopt)) return false;
     const std::size_t lane = lane_of(task, held.replica[task]);
@@ -167,7 +167,7 @@ class Group {
     return held.in_flight[lane] + (stays ? 1 : 0) + (ends ? 1 : 0) <= section.max_in_flight;
   }
 
-  /// A slot for an output, on its consumer's lane.
+  /// Takes a slot for an output, on its consumer's lane.
   bool place_input(const TaskConsumer& consumer, Holdings& held) const {
     const WorkloadEdge& edge = workload_.edges[consumer.edge];
     if (held.replica[consumer.task] < 0 && !choose_replica(consumer.task, held, consumer.edge)) return false;
@@ -297,7 +297,7 @@ std::optional<Schedule> run_groups(const Workload& workload, const std::vector<s
   return schedule;
 }
 
-/// One pass at a time, each a phase of its own: as if all lanes shared one device.
+/// Runs a single pass at a time, each a phase of its own: as if all lanes shared a device.
 Result<Schedule> strictly_serial(Workload workload) {
   for (WorkloadSection& section : workload.sections)
     section.devices.assign(static_cast<std::size_t>(section.replicas), 0);

@@ -37,8 +37,8 @@ void JsonPath::expected(std::string_view what) const {
   fail("expected " + std::string(what) + ", got " + shown(*value_));
 }
 
-void JsonPath::allow_keys(std::initializer_list<std::string_view> known) const {
-  const std::vector<std::string> names(known.begin(), known.end());
+void JsonPath::allow_keys(std::initializer_list<std::string_view> keys) const {
+  const std::vector<std::string> names(keys.begin(), keys.end());
   for (const auto& [key, value] : members()) {
     if (std::find(names.begin(), names.end(), key) == names.end()) {
       value.fail("unknown key" + nearest_text(key, names));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value of a JSON file together with its place there, so that whatever is wrong with it can be said in one line. Not
-// a public header: only sources that read JSON include it.
+// A value of a JSON file together with its place there, so that an error names file and place in a single line. Not a
+// public header: only sources that read JSON include it.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class JsonPath {
   [[noreturn]] void fail(const std::string& problem) const;
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// Of an object. `known` are all keys that it may have; the nearest one is named for another.
-  void allow_keys(std::initializer_list<std::string_view> known) const;
+  /// Throws for a key of an object that is not in `keys`, with the nearest key that is.
+  void allow_keys(std::initializer_list<std::string_view> keys) const;
   [[nodiscard]] JsonPath required(std::string_view key) const;
   [[nodiscard]] std::optional<JsonPath> optional(std::string_view key) const;
   [[nodiscard]] std::vector<std::pair<std::string, JsonPath>> members() const;

@@ -17,15 +17,14 @@ namespace maestro {
 
 namespace {
 
-/// Which neighbours of a task to follow, and what they say about it.
+/// The neighbours of a task that a walk follows.
 enum class Direction {
   inputs,     ///< forward passes that must have ended
   gradients,  ///< backward passes that follow
   outputs,    ///< all passes that follow a forward pass
 };
 
-/// Machine time of a section and what is known about the times around it; `free_body` is work that no neighbour
-/// constrains.
+/// Machine time of a section and bounds on the times around it; `free_body` is work that no neighbour constrains.
 struct StageProblem {
   StagedWork staged;
   double free_body = 0;
@@ -116,7 +115,7 @@ class BoundSearch {
     return passes;
   }
 
-  /// With limit K a lane is K machines, each of which holds one task from its first pass to the end of its last.
+  /// With limit K a lane is K machines, each of which holds a task from its first pass to the end of its last.
   void bound_in_flight(std::size_t section, const EdgeSums& edges) {
     const WorkloadSection& lanes = workload_.sections[section];
     if (!lanes.has_backward || lanes.max_in_flight == no_limit) return;
@@ -127,13 +126,13 @@ class BoundSearch {
       const double held_ms = turnarounds_[task] + workload_.tasks[task].backward_ms;
       held.push_back({paths_[task].forward_head, held_ms, paths_[task].backward_tail});
     }
-    // Of the sums, which know of lanes only, none reaches beyond the number of lanes.
+    // The sums are of lanes, so none reaches beyond the number of lanes.
     raise(parallel_bound(held, static_cast<std::size_t>(lanes.replicas * lanes.max_in_flight),
                          lanes.max_in_flight == 1 && lanes.devices.empty() ? edges : EdgeSums{}));
   }
 
-  /// The tasks of `other` that task depends on (or that depend on it) by `direction`, each with the time that passes
-  /// between them at least.
+  /// Returns the tasks of `other` that the task depends on (or that depend on it) by `direction`, each with the
+  /// shortest time between them.
   std::vector<std::pair<std::size_t, double>> reached(std::size_t task, std::size_t other, Direction direction) const {
     std::map<std::size_t, double> open{{task, 0.0}};  // by task: topological
     std::vector<std::pair<std::size_t, double>> found;
@@ -164,7 +163,7 @@ class BoundSearch {
     return found;
   }
 
-  /// Time of the neighbour's lanes that one of its tasks takes on that side.
+  /// Returns the time that a task of the neighbour takes of its lanes on that side.
   double other_body(std::size_t task, Direction direction) const {
     if (direction == Direction::outputs) return body_of(task);
     return direction == Direction::gradients ? workload_.tasks[task].backward_ms : workload_.tasks[task].forward_ms;
@@ -173,10 +172,10 @@ class BoundSearch {
     return direction == Direction::inputs ? paths_[task].forward_head : last_tail(task);
   }
 
-  /// The work of `section` that has to pass through `other` on that side.
+  /// Returns the work of `section` that has to pass through `other` on that side.
   StageProblem stage_problem(std::size_t section, std::size_t other, Direction direction) const {
     const bool front = direction == Direction::inputs;
-    std::map<std::size_t, std::size_t> shared;  // how many tasks of the section reach a task of the other one
+    std::map<std::size_t, std::size_t> shared;  // by task of the other section, how many tasks reach it
     std::vector<std::vector<std::pair<std::size_t, double>>> neighbours;
     for (const std::size_t task : tasks_of_[section]) {
       neighbours.push_back(reached(task, other, direction));
@@ -255,7 +254,7 @@ class BoundSearch {
     raise(problem.after + (starts + squares / 2) / work + work / (2 * static_cast<double>(machines)));
   }
 
-  /// Idle at both ends: what can be done early and what can be done late are different passes.
+  /// Raises the bound by idle time at both ends: the passes that can run early and those that can run late differ.
   void bound_both_ends(std::size_t section, const StageProblem& front, const StageProblem& back) {
     const std::size_t machines = machines_of(section);
     std::set<std::size_t> in_front;

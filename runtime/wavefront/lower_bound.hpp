@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// No schedule of a workload can be shorter than this.
+// A lower bound on the makespan of every schedule of a workload.
 #pragma once
 
 #include "runtime/wavefront/workload.hpp"
 
 namespace maestro {
 
-/// Milliseconds; the largest of
-///  - the longest path of one sample, forward and back;
+/// Returns, in milliseconds, the largest of
+///  - the longest path of a sample, forward and back;
 ///  - per section, and per group of sections that share devices: the work over the lanes, with the shortest heads
 ///    before and tails after it, in the lifted form that also counts whole samples per lane (parallel_bound.hpp); first
 ///    and last passes of the lanes wait in turn for the lanes of a section before them;
-///  - on one lane or device, the preemptive Schrage (Jackson) value of heads, bodies and tails (Carlier 1982);
+///  - on a single lane or device, the preemptive Schrage (Jackson) value of heads, bodies and tails (Carlier 1982);
 ///  - the in-flight bound: a lane with limit K is K places that a task holds from its forward to its backward pass;
 ///  - for two sections in a row: Johnson's rule on work per lane, the idle time at both ends, and a weighted
 ///    completion-time bound (Eastman, Even and Isaacs 1964; stage_bound.hpp).

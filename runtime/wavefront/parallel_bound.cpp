@@ -87,7 +87,7 @@ double parallel_bound(std::span<const BoundedJob> jobs, std::size_t machines, co
 
 double preemptive_schrage(std::vector<BoundedJob> jobs) {
   std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.head < b.head; });
-  std::priority_queue<std::pair<double, double>> ready;  // tail, what is left of the body
+  std::priority_queue<std::pair<double, double>> ready;  // tail, rest of the body
   double now = 0;
   double bound = 0;
   std::size_t next = 0;

@@ -10,7 +10,7 @@
 namespace maestro {
 
 /// Starts at `head` or later, keeps a machine busy for `body`, and all is over `tail` after its end at the earliest. A
-/// body may be in several parts, as long as all of them are on one machine.
+/// body may be in several parts, as long as all of them are on the same machine.
 struct BoundedJob {
   double head = 0;
   double body = 0;
@@ -19,7 +19,7 @@ struct BoundedJob {
 
 /// Sums of the times that pass on machines before their first and after their last job: before[k] for the k machines
 /// that start earliest, and after[k] likewise; both hold for any k machines, and grow by more with every k. Empty:
-/// nothing is known beyond the jobs.
+/// no bound beyond the jobs.
 struct EdgeSums {
   std::vector<double> before;
   std::vector<double> after;
@@ -30,8 +30,8 @@ struct EdgeSums {
 /// Carlier 1987). The largest over all l and k. Zero with fewer jobs than machines. O(n log n).
 double parallel_bound(std::span<const BoundedJob> jobs, std::size_t machines, const EdgeSums& edges = {});
 
-/// The preemptive schedule of one machine by the longest tail (Jackson; Carlier 1982): exact for preemptive jobs, so a
-/// bound for others. Bodies in one part. O(n log n).
+/// Returns the makespan of the preemptive schedule of a single machine by the longest tail (Jackson; Carlier 1982):
+/// exact for preemptive jobs, so a bound for others. Bodies are undivided. O(n log n).
 double preemptive_schrage(std::vector<BoundedJob> jobs);
 
 }  // namespace maestro

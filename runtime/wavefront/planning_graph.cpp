@@ -32,20 +32,17 @@ void PlanningGraph::lay_out_sections(const Workload& workload) {
     for (int replica = 0; replica < section.lanes; ++replica) {
       int device = static_cast<int>(device_sections.size());
       if (!given.devices.empty()) {
-        const auto [known, fresh] =
-            shared_devices.try_emplace(given.devices[static_cast<std::size_t>(replica)], device);
+        const auto [known, fresh] = shared_devices.try_emplace(given.devices[replica], device);
         device = known->second;
       }
       if (device == static_cast<int>(device_sections.size())) device_sections.emplace_back();
-      device_sections[static_cast<std::size_t>(device)].push_back(number);
+      device_sections[device].push_back(number);
       lanes.push_back({number, device});
     }
     sections.push_back(section);
   }
   for (const Lane& lane : lanes) {
-    if (device_sections[static_cast<std::size_t>(lane.device)].size() > 1) {
-      sections[static_cast<std::size_t>(lane.section)].shared = true;
-    }
+    if (device_sections[lane.device].size() > 1) sections[lane.section].shared = true;
   }
   for (const WorkloadEdge& given : workload.edges) {
     edges.push_back({static_cast<int>(given.from), static_cast<int>(given.to), int_of(given.slots), given.transfer_ms});
@@ -81,7 +78,7 @@ void PlanningGraph::lay_out_tasks(const Workload& workload) {
     task.in_end = static_cast<int>(inputs.size());
     task.need_begin = static_cast<int>(needs.size());
     for (const auto& [edge, count] : counts) {
-      needs.push_back({edge, count, reserved_units});
+      needs.push_back({edge, count, reserved_units, static_cast<int>(needs.size())});
       reserved_units += count;
     }
     task.need_end = static_cast<int>(needs.size());
@@ -97,12 +94,10 @@ void PlanningGraph::lay_out_tasks(const Workload& workload) {
     passes += section.has_backward ? 2 : 1;
     tasks.push_back(task);
   }
-  outputs.resize(static_cast<std::size_t>(first_output));
+  outputs.resize(first_output);
   for (std::size_t index = 0; index < tasks.size(); ++index) {
-    for (int at = tasks[index].in_begin; at < tasks[index].in_end; ++at) {
-      const Link link = inputs[static_cast<std::size_t>(at)];
-      Task& producer = tasks[static_cast<std::size_t>(link.task)];
-      outputs[static_cast<std::size_t>(producer.out_end++)] = {link.edge, static_cast<int>(index)};
+    for (const Link& link : inputs_of(index)) {
+      outputs[tasks[link.task].out_end++] = {link.edge, static_cast<int>(index)};
     }
   }
   int first_task = 0;
@@ -123,10 +118,9 @@ void PlanningGraph::sort_into_classes() {
     kind.limited = task.need_begin != task.need_end;
     kind.early = task.early;
     std::map<int, int> promised;
-    for (int at = task.out_begin; at < task.out_end; ++at) {
-      const Link link = outputs[static_cast<std::size_t>(at)];
-      if (edges[static_cast<std::size_t>(link.edge)].slots == unlimited) continue;
-      const Task& consumer = tasks[static_cast<std::size_t>(link.task)];
+    for (const Link& link : outputs_of(index)) {
+      if (edges[link.edge].slots == unlimited) continue;
+      const Task& consumer = tasks[link.task];
       if (consumer.early) {
         kind.binds = true;
       } else if (consumer.need_end - consumer.need_begin > 1) {
@@ -135,11 +129,11 @@ void PlanningGraph::sort_into_classes() {
         ++promised[link.edge];
       }
     }
-    for (const auto& [edge, count] : promised) kind.promises.push_back({edge, count, 0});
+    for (const auto& [edge, count] : promised) kind.promises.push_back({edge, count, 0, 0});
     members[kind].push_back(index);
   }
   for (const auto& [kind, indices] : members) {
-    Section& home = sections[static_cast<std::size_t>(kind.section)];
+    Section& home = sections[kind.section];
     if (home.classes++ == 0) home.first_class = static_cast<int>(classes.size());
     for (const std::size_t index : indices) tasks[index].task_class = static_cast<int>(classes.size());
     classes.push_back(kind);

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <compare>
+#include <concepts>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "runtime/wavefront/workload.hpp"
@@ -17,7 +19,7 @@ inline constexpr int unlimited = std::numeric_limits<int>::max();
 
 /// When a task with limited slots on its inputs gets its lane.
 enum class Binding {
-  late,   ///< when it starts; with several inputs over one edge still early, as one lane must hold them all
+  late,   ///< when it starts; with several inputs over an edge still early, as the same lane must hold them
   mixed,  ///< as late, but early for all tasks with several limited inputs, whose lanes could run out of common slots
   early,  ///< with the first of its producers
 };
@@ -57,17 +59,18 @@ struct PlanningGraph {
     int task_class = 0;
     double forward_ms = 0;
     double backward_ms = 0;
-    int in_begin = 0, in_end = 0;      ///< of `inputs`
-    int out_begin = 0, out_end = 0;    ///< of `outputs`
-    int need_begin = 0, need_end = 0;  ///< of `needs`
+    int in_begin = 0, in_end = 0;      ///< of `inputs`; see inputs_of()
+    int out_begin = 0, out_end = 0;    ///< of `outputs`; see outputs_of()
+    int need_begin = 0, need_end = 0;  ///< of `needs`; see needs_of()
     bool early = false;                ///< slots are reserved for it with its first producer
-    int backward_needs = 0;            ///< its own forward pass, and what each consumer must have done
+    int backward_needs = 0;            ///< its own forward pass, and a pass of each consumer
   };
-  /// Slots that a task takes, or that its outputs take, on one edge with limited slots.
+  /// Slots that a task takes, or that its outputs take, on an edge with limited slots.
   struct Need {
     int edge = 0;
     int count = 0;
     int first_unit = 0;  ///< of the units reserved for it
+    int number = 0;      ///< its place in `needs`; of a promise 0
     friend auto operator<=>(const Need&, const Need&) = default;
   };
   /// Tasks of a section that wait on the same edges and feed the same edges.
@@ -76,7 +79,7 @@ struct PlanningGraph {
     bool fed = false;            ///< they have inputs
     bool early = false;          ///< they have slots reserved on a lane before they are ready
     bool limited = false;        ///< they have inputs with limited slots
-    bool binds = false;          ///< running one must find lanes for early consumers
+    bool binds = false;          ///< a start must find lanes for early consumers
     bool joins = false;          ///< they feed late consumers with inputs over other limited edges
     std::vector<Need> promises;  ///< slots of the other late consumers, by edge
     friend auto operator<=>(const Class&, const Class&) = default;
@@ -84,9 +87,23 @@ struct PlanningGraph {
 
   PlanningGraph(const Workload& workload, Binding binding);
 
-  [[nodiscard]] bool has_early_tasks() const {
-    return std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.early; });
+  /// Returns the producers of the task's inputs, each with the edge between them.
+  [[nodiscard]] std::span<const Link> inputs_of(std::integral auto task) const {
+    return {inputs.data() + tasks[task].in_begin, inputs.data() + tasks[task].in_end};
   }
+  /// Returns the consumers of the task's output, each with the edge between them.
+  [[nodiscard]] std::span<const Link> outputs_of(std::integral auto task) const {
+    return {outputs.data() + tasks[task].out_begin, outputs.data() + tasks[task].out_end};
+  }
+  /// Returns the slots that the task's inputs take on edges with limited slots, by edge.
+  [[nodiscard]] std::span<const Need> needs_of(std::integral auto task) const {
+    return {needs.data() + tasks[task].need_begin, needs.data() + tasks[task].need_end};
+  }
+  [[nodiscard]] const Section& section_of(std::integral auto task) const { return sections[tasks[task].section]; }
+  [[nodiscard]] const Class& class_of(std::integral auto task) const { return classes[tasks[task].task_class]; }
+  /// Returns the replica of its section that the lane is.
+  [[nodiscard]] int replica_of(int lane) const { return lane - sections[lanes[lane].section].first_lane; }
+
   [[nodiscard]] bool has_joint_tasks() const {
     return std::any_of(tasks.begin(), tasks.end(),
                        [](const Task& task) { return task.need_end - task.need_begin > 1; });

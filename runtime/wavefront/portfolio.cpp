@@ -14,12 +14,9 @@ namespace maestro {
 namespace {
 
 using Anchor = Anchors::Anchor;
+using Orders = std::vector<std::vector<int>>;
 
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
-
-/// Those that other sections wait for or that wait for them, and those that no other section knows.
+/// The anchors that wait for other sections or that other sections wait for, and the anchors that have no links.
 struct Split {
   std::vector<int> fed;
   std::vector<int> free;
@@ -28,7 +25,7 @@ struct Split {
 Split split(const Anchors& anchors) {
   Split result;
   for (int n = 0; n < static_cast<int>(anchors.list.size()); ++n) {
-    (anchors.list[at(n)].upstream_ms + anchors.list[at(n)].downstream_ms > 0 ? result.fed : result.free).push_back(n);
+    (anchors.list[n].upstream_ms + anchors.list[n].downstream_ms > 0 ? result.fed : result.free).push_back(n);
   }
   return result;
 }
@@ -77,8 +74,8 @@ std::vector<int> long_ones_early(const std::vector<int>& sorted) {
   return result;
 }
 
-/// Rising to the longest, with one of `stride` of all, then falling with the others: while inputs are few, long ones
-/// would let lanes starve; the longer the line, the longer a task may take to make.
+/// Rising to the longest, with every `stride`-th anchor, then falling with the others: while inputs are few, long
+/// anchors would let lanes starve; the longer the line, the longer a task may take to make.
 std::vector<int> mountain(const std::vector<int>& sorted, std::size_t stride) {
   std::vector<int> result;
   std::vector<int> falling;
@@ -87,7 +84,7 @@ std::vector<int> mountain(const std::vector<int>& sorted, std::size_t stride) {
   return result;
 }
 
-/// By the mean of the places in two orders of the same.
+/// Returns the anchors of two orders by the mean of their places.
 std::vector<int> halfway(const std::vector<int>& one, const std::vector<int>& other) {
   std::vector<std::pair<std::size_t, int>> places;
   for (std::size_t n = 0; n < one.size(); ++n) {
@@ -103,7 +100,7 @@ std::vector<int> halfway(const std::vector<int>& one, const std::vector<int>& ot
 /// The `edge` shortest first and as many last, the others between them as `middle` has it.
 template <class Middle>
 std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& anchors, std::size_t edge, Middle middle) {
-  sort_by(order, [&](int n) { return anchors.list[at(n)].upstream_ms + anchors.list[at(n)].body_ms; });
+  sort_by(order, [&](int n) { return anchors.list[n].upstream_ms + anchors.list[n].body_ms; });
   edge = std::min(edge, order.size() / 4);
   std::vector<int> head;
   std::vector<int> tail;
@@ -113,21 +110,21 @@ std::vector<int> short_at_both_ends(std::vector<int> order, const Anchors& ancho
   return joined(joined(std::move(head), middle(rest)), tail);
 }
 
-/// Johnson 1954 for two stages of given lengths: first those whose first stage is the shorter one, by it; then the
-/// others by their second, falling.
+/// Johnson 1954 for two stages of given lengths: first the anchors whose first stage is shorter, by it; then
+/// the others by their second stage, falling.
 template <class First, class Second>
 std::vector<int> johnson(const Anchors& anchors, First first, Second second) {
   std::vector<int> order(anchors.list.size());
   std::iota(order.begin(), order.end(), 0);
   sort_by(order, [&](int n) {
-    const double before_ms = first(anchors.list[at(n)]);
-    const double behind_ms = second(anchors.list[at(n)]);
+    const double before_ms = first(anchors.list[n]);
+    const double behind_ms = second(anchors.list[n]);
     return before_ms < behind_ms ? std::pair(0, before_ms) : std::pair(1, -behind_ms);
   });
   return order;
 }
 
-/// The two stages around the critical section, or, where it is the first of them, it and what is behind it.
+/// Returns Johnson's order of the critical section and the stage before it, or, where there is none, behind it.
 std::vector<int> johnson(const Anchors& anchors) {
   const bool starts = std::none_of(anchors.list.begin(), anchors.list.end(),
                                    [](const Anchor& anchor) { return anchor.upstream_ms > 0; });
@@ -137,16 +134,16 @@ std::vector<int> johnson(const Anchors& anchors) {
   return starts ? johnson(anchors, body, downstream) : johnson(anchors, upstream, body);
 }
 
-/// Of heads and tails (Carlier 1982): what is there soonest and has most behind it first, pure or mixed with others.
-std::vector<std::vector<int>> orders_by_tail(std::vector<int> fed, const Anchors& anchors) {
+/// Returns orders by heads and tails (Carlier 1982): the soonest ready with the longest tail first, pure or mixed.
+Orders orders_by_tail(std::vector<int> fed, const Anchors& anchors) {
   const auto by_tail = [&](std::vector<int> order, double heads) {
-    sort_by(order, [&](int n) { return heads * anchors.list[at(n)].head_ms - anchors.list[at(n)].tail_ms; });
+    sort_by(order, [&](int n) { return heads * anchors.list[n].head_ms - anchors.list[n].tail_ms; });
     return order;
   };
-  std::vector<std::vector<int>> orders{by_tail(fed, 1), by_tail(fed, 3)};
+  Orders orders{by_tail(fed, 1), by_tail(fed, 3)};
   for (const int edge : {anchors.lanes, anchors.upstream_in_flight}) {
-    orders.push_back(short_at_both_ends(fed, anchors, at(edge),
-                                        [&](std::vector<int> middle) { return by_tail(std::move(middle), 0); }));
+    orders.push_back(
+        short_at_both_ends(fed, anchors, edge, [&](std::vector<int> middle) { return by_tail(std::move(middle), 0); }));
   }
   for (const double heads : {0.0, 1.0}) {
     fed = by_tail(std::move(fed), heads);
@@ -155,74 +152,158 @@ std::vector<std::vector<int>> orders_by_tail(std::vector<int> fed, const Anchors
   return orders;
 }
 
-/// By task, whether a task of `section` is among those that it needs or that need it.
+/// Returns, by task, whether a task of `section` is among those that it needs or that need it.
 std::vector<char> linked_with(const PlanningGraph& graph, int section) {
   std::vector<char> before(graph.tasks.size());
   std::vector<char> behind(graph.tasks.size());
   const auto of_section = [&](std::size_t task) { return graph.tasks[task].section == section; };
   for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
-    for (int n = graph.tasks[task].in_begin; n < graph.tasks[task].in_end; ++n) {
-      const std::size_t producer = at(graph.inputs[at(n)].task);
-      before[task] = static_cast<char>(before[task] != 0 || before[producer] != 0 || of_section(producer));
+    for (const auto& [edge, producer] : graph.inputs_of(task)) {
+      before[task] = before[task] != 0 || before[producer] != 0 || of_section(producer);
     }
   }
   for (std::size_t task = graph.tasks.size(); task-- > 0;) {
-    for (int n = graph.tasks[task].in_begin; n < graph.tasks[task].in_end; ++n) {
-      const std::size_t producer = at(graph.inputs[at(n)].task);
-      behind[producer] = static_cast<char>(behind[producer] != 0 || behind[task] != 0 || of_section(task));
+    for (const auto& [edge, producer] : graph.inputs_of(task)) {
+      behind[producer] = behind[producer] != 0 || behind[task] != 0 || of_section(task);
     }
   }
-  for (std::size_t task = 0; task < before.size(); ++task) {
-    before[task] = static_cast<char>(before[task] != 0 || behind[task] != 0);
-  }
+  for (std::size_t task = 0; task < before.size(); ++task) before[task] = before[task] != 0 || behind[task] != 0;
   return before;
+}
+
+double load_of(const PlanningGraph::Section& section) {
+  return section.work_ms / section.lanes;
+}
+
+/// Returns the section with the most work per lane. Of equals the section behind: the orders of the sections before it
+/// follow from its own.
+int critical_section(const PlanningGraph& graph) {
+  int critical = 0;
+  double most = -1;
+  for (int n = 0; n < static_cast<int>(graph.sections.size()); ++n) {
+    if (graph.sections[n].tasks == 0 || load_of(graph.sections[n]) < most) continue;
+    most = load_of(graph.sections[n]);
+    critical = n;
+  }
+  return critical;
+}
+
+/// Returns the section with the most work per lane beside the critical section; -1 when there is none.
+int second_section(const PlanningGraph& graph, int critical) {
+  int second = -1;
+  double most = -1;
+  for (int n = 0; n < static_cast<int>(graph.sections.size()); ++n) {
+    if (n == critical || load_of(graph.sections[n]) <= most) continue;
+    most = load_of(graph.sections[n]);
+    second = n;
+  }
+  return second;
+}
+
+/// Returns, by task, the work of the tasks before it, along every path.
+std::vector<double> upstream_work(const PlanningGraph& graph) {
+  std::vector<double> upstream(graph.tasks.size());
+  for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
+    for (const auto& [edge, producer] : graph.inputs_of(task)) {
+      upstream[task] += upstream[producer] + graph.tasks[producer].forward_ms + graph.tasks[producer].backward_ms;
+    }
+  }
+  return upstream;
+}
+
+/// Returns, by task, the work of the tasks behind it, along every path.
+std::vector<double> downstream_work(const PlanningGraph& graph) {
+  std::vector<double> downstream(graph.tasks.size());
+  for (std::size_t task = graph.tasks.size(); task-- > 0;) {
+    for (const auto& [edge, producer] : graph.inputs_of(task)) {
+      downstream[producer] += downstream[task] + graph.tasks[task].forward_ms + graph.tasks[task].backward_ms;
+    }
+  }
+  return downstream;
+}
+
+/// Returns the free anchors by length, the longest first, but for short anchors at the start: while the first inputs
+/// are made, the lanes take short tasks, so as to be free for the inputs.
+std::vector<int> order_of_free(std::vector<int> free, const Anchors& anchors) {
+  sort_by(free, [&](int n) { return anchors.list[n].body_ms; });
+  const auto shortest = std::min(static_cast<std::size_t>(anchors.lanes), free.size() / 4);
+  std::vector<int> short_start;
+  for (std::size_t n = 0; n < shortest; ++n) {
+    short_start.push_back(free[n + shortest]);
+    free.erase(free.begin() + static_cast<std::ptrdiff_t>(n + shortest));
+  }
+  return joined(std::move(short_start), longest_first(std::move(free)));
+}
+
+/// Returns orders of the fed anchors that place long and short anchors.
+Orders orders_by_length(const std::vector<int>& fed, const Anchors& anchors) {
+  Orders orders;
+  std::vector<int> rising = fed;
+  sort_by(rising, [&](int n) { return anchors.list[n].upstream_ms + anchors.list[n].body_ms; });
+  for (const std::size_t stride : {2, 4, 8, 16}) orders.push_back(mountain(rising, stride));
+  orders.push_back(fed);
+  const auto lanes = static_cast<std::size_t>(anchors.lanes);
+  for (const std::size_t edge : {lanes, 2 * lanes}) {
+    orders.push_back(short_at_both_ends(fed, anchors, edge, longest_first));
+    orders.push_back(short_at_both_ends(fed, anchors, edge, dealt_out));
+    orders.push_back(short_at_both_ends(fed, anchors, edge, long_ones_early));
+  }
+  return orders;
+}
+
+/// Returns orders of the fed anchors by a single time; of equals, by the time before it in this function.
+Orders orders_by_time(const std::vector<int>& given, const Anchors& anchors) {
+  const auto& list = anchors.list;
+  Orders orders;
+  const Orders by_tail = orders_by_tail(given, anchors);
+  std::vector<int> fed = given;
+  sort_by(fed, [&](int n) { return -list[n].body_ms; });
+  orders.push_back(fed);
+  orders.push_back(dealt_out(fed));
+  sort_by(fed, [&](int n) { return -list[n].tail_ms; });  // Schrage's rule
+  orders.push_back(fed);
+  orders.insert(orders.end(), by_tail.begin(), by_tail.end());
+  sort_by(fed, [&](int n) { return list[n].upstream_ms; });
+  orders.push_back(fed);
+  std::reverse(fed.begin(), fed.end());
+  orders.push_back(fed);
+  sort_by(fed, [&](int n) { return -list[n].downstream_ms; });
+  orders.push_back(fed);
+  return orders;
+}
+
+/// Returns orders of the fed anchors that put pressing anchors first; none when all or no anchors are pressing.
+Orders orders_by_pressure(const std::vector<int>& fed, const Anchors& anchors) {
+  std::vector<int> pressing;
+  std::vector<int> other;
+  for (const int n : fed) (anchors.list[n].pressing ? pressing : other).push_back(n);
+  if (pressing.empty() || other.empty()) return {};
+  Orders orders;
+  const auto held = static_cast<std::size_t>(anchors.upstream_in_flight);
+  orders.push_back(joined(short_at_both_ends(pressing, anchors, held, dealt_out), dealt_out(other)));
+  sort_by(pressing, [&](int n) { return -anchors.list[n].body_ms; });
+  sort_by(other, [&](int n) { return -anchors.list[n].body_ms; });
+  orders.push_back(joined(pressing, other));
+  orders.push_back(joined(dealt_out(pressing), dealt_out(other)));
+  return orders;
 }
 
 }  // namespace
 
-Anchors::Anchors(const Workload& workload, const PlanningGraph& graph) {
-  double most = -1;
-  for (int n = 0; n < static_cast<int>(graph.sections.size()); ++n) {
-    const double load = graph.sections[at(n)].work_ms / graph.sections[at(n)].lanes;
-    // Of equals the one behind: the order of what it needs follows from its own.
-    if (graph.sections[at(n)].tasks == 0 || load < most) continue;
-    most = load;
-    section = n;
-  }
-  int second = -1;
-  double pressing_load = -1;
-  for (int n = 0; n < static_cast<int>(graph.sections.size()); ++n) {
-    const double load = graph.sections[at(n)].work_ms / graph.sections[at(n)].lanes;
-    if (n == section || load <= pressing_load) continue;
-    pressing_load = load;
-    second = n;
-  }
-  const std::vector<char> pressing = linked_with(graph, second);
+Anchors::Anchors(const Workload& workload, const PlanningGraph& graph) : section(critical_section(graph)) {
+  const std::vector<char> pressing = linked_with(graph, second_section(graph, section));
   const std::vector<PassPaths> paths = pass_paths(workload, consumers_of(workload));
-  std::vector<double> upstream(graph.tasks.size());
-  for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
-    const PlanningGraph::Task& given = graph.tasks[task];
-    for (int n = given.in_begin; n < given.in_end; ++n) {
-      const std::size_t producer = at(graph.inputs[at(n)].task);
-      upstream[task] += upstream[producer] + graph.tasks[producer].forward_ms + graph.tasks[producer].backward_ms;
-    }
-  }
-  std::vector<double> downstream(graph.tasks.size());
-  for (std::size_t task = graph.tasks.size(); task-- > 0;) {
-    const PlanningGraph::Task& given = graph.tasks[task];
-    for (int n = given.in_begin; n < given.in_end; ++n) {
-      downstream[at(graph.inputs[at(n)].task)] += downstream[task] + given.forward_ms + given.backward_ms;
-    }
-  }
+  const std::vector<double> upstream = upstream_work(graph);
+  const std::vector<double> downstream = downstream_work(graph);
   for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
     const PlanningGraph::Task& given = graph.tasks[task];
     if (given.section != section) continue;
     list.push_back({static_cast<int>(task), paths[task].forward_head, given.forward_ms + given.backward_ms,
                     paths[task].forward_tail, upstream[task], downstream[task], pressing[task] != 0});
   }
-  lanes = graph.sections[at(section)].lanes;
+  lanes = graph.sections[section].lanes;
   for (int n = 0; n < section; ++n) {
-    const PlanningGraph::Section& before = graph.sections[at(n)];
+    const PlanningGraph::Section& before = graph.sections[n];
     const int limit = before.max_in_flight == unlimited ? 4 : before.max_in_flight;
     upstream_in_flight += before.lanes * std::min(limit, 8);
   }
@@ -231,71 +312,26 @@ Anchors::Anchors(const Workload& workload, const PlanningGraph& graph) {
 std::vector<std::vector<int>> anchor_orders(const Anchors& anchors) {
   const auto& list = anchors.list;
   const Split parts = split(anchors);
-  const auto lanes = static_cast<std::size_t>(anchors.lanes);
-  const auto held = static_cast<std::size_t>(anchors.upstream_in_flight);
-
-  // While the first inputs are made, the lanes take short tasks, so as to be free for them.
-  std::vector<int> longest_free = parts.free;
-  sort_by(longest_free, [&](int n) { return list[at(n)].body_ms; });
-  const auto shortest = std::min(lanes, longest_free.size() / 4);
-  std::vector<int> short_start;
-  for (std::size_t n = 0; n < shortest; ++n) {
-    short_start.push_back(longest_free[n + shortest]);
-    longest_free.erase(longest_free.begin() + static_cast<std::ptrdiff_t>(n + shortest));
-  }
-  std::reverse(longest_free.begin(), longest_free.end());
-  longest_free.insert(longest_free.begin(), short_start.begin(), short_start.end());
-  std::vector<std::vector<int>> orders;
-  orders.push_back(joined(short_at_both_ends(parts.fed, anchors, held, dealt_out), longest_free));
-  orders.push_back(johnson(anchors));
-  // What is there soonest and has most behind it (Carlier 1982), free tasks among the others.
-  std::vector<int> soonest(list.size());
-  std::iota(soonest.begin(), soonest.end(), 0);
-  sort_by(soonest, [&](int n) { return list[at(n)].head_ms - list[at(n)].tail_ms; });
-  orders.push_back(soonest);
-  orders.push_back(halfway(soonest, dealt_out(soonest)));
-  std::vector<int> rising = parts.fed;
-  sort_by(rising, [&](int n) { return list[at(n)].upstream_ms + list[at(n)].body_ms; });
-  for (const std::size_t stride : {2, 4, 8, 16}) orders.push_back(joined(mountain(rising, stride), longest_free));
-  orders.push_back(joined(parts.fed, longest_free));
-  for (const std::size_t edge : {lanes, 2 * lanes}) {
-    orders.push_back(joined(short_at_both_ends(parts.fed, anchors, edge, longest_first), longest_free));
-    orders.push_back(joined(short_at_both_ends(parts.fed, anchors, edge, dealt_out), longest_free));
-    orders.push_back(joined(short_at_both_ends(parts.fed, anchors, edge, long_ones_early), longest_free));
-  }
-  std::vector<int> fed = parts.fed;
-  sort_by(fed, [&](int n) { return -list[at(n)].body_ms; });
-  orders.push_back(joined(fed, longest_free));
-  orders.push_back(joined(dealt_out(fed), longest_free));
-  sort_by(fed, [&](int n) { return -list[at(n)].tail_ms; });  // Schrage's rule
-  orders.push_back(joined(fed, longest_free));
-  for (const std::vector<int>& order : orders_by_tail(parts.fed, anchors))
-    orders.push_back(joined(order, longest_free));
-  sort_by(fed, [&](int n) { return list[at(n)].upstream_ms; });
-  orders.push_back(joined(fed, longest_free));
-  std::reverse(fed.begin(), fed.end());
-  orders.push_back(joined(fed, longest_free));
-  sort_by(fed, [&](int n) { return -list[at(n)].downstream_ms; });
-  orders.push_back(joined(fed, longest_free));
-  std::vector<int> pressing;
-  std::vector<int> other;
-  for (const int n : parts.fed) (list[at(n)].pressing ? pressing : other).push_back(n);
-  if (!pressing.empty() && !other.empty()) {
-    orders.push_back(
-        joined(joined(short_at_both_ends(pressing, anchors, held, dealt_out), dealt_out(other)), longest_free));
-    sort_by(pressing, [&](int n) { return -list[at(n)].body_ms; });
-    sort_by(other, [&](int n) { return -list[at(n)].body_ms; });
-    orders.push_back(joined(joined(pressing, other), longest_free));
-    orders.push_back(joined(joined(dealt_out(pressing), dealt_out(other)), longest_free));
-  }
+  const std::vector<int> free = order_of_free(parts.free, anchors);
+  const std::vector<int> mixed =
+      short_at_both_ends(parts.fed, anchors, static_cast<std::size_t>(anchors.upstream_in_flight), dealt_out);
   std::vector<int> all(list.size());
   std::iota(all.begin(), all.end(), 0);
+
+  Orders orders{joined(mixed, free), johnson(anchors)};
+  // Soonest ready and with the longest tail (Carlier 1982), free tasks among the others.
+  std::vector<int> soonest = all;
+  sort_by(soonest, [&](int n) { return list[n].head_ms - list[n].tail_ms; });
+  orders.push_back(soonest);
+  orders.push_back(halfway(soonest, dealt_out(soonest)));
+  for (const auto make : {orders_by_length, orders_by_time, orders_by_pressure}) {
+    for (const std::vector<int>& fed : make(parts.fed, anchors)) orders.push_back(joined(fed, free));
+  }
   orders.push_back(all);
-  sort_by(all, [&](int n) { return -list[at(n)].body_ms; });
+  sort_by(all, [&](int n) { return -list[n].body_ms; });
   orders.push_back(all);
   orders.push_back(dealt_out(all));
-  std::vector<int> shortest_free(longest_free.rbegin(), longest_free.rend());
-  orders.push_back(joined(shortest_free, short_at_both_ends(parts.fed, anchors, held, dealt_out)));
+  orders.push_back(joined(longest_first(free), mixed));  // the free anchors in reverse
   return orders;
 }
 
@@ -304,27 +340,22 @@ std::vector<int> spread_order(const PlanningGraph& graph, const Anchors& anchors
   constexpr int unset = std::numeric_limits<int>::max();
   std::vector<int> key(graph.tasks.size(), unset);
   for (std::size_t n = 0; n < anchor_order.size(); ++n) {
-    key[at(anchors.list[at(anchor_order[n])].task)] = static_cast<int>(n);
+    key[anchors.list[anchor_order[n]].task] = static_cast<int>(n);
   }
   const auto inherits = [&](std::size_t task) { return graph.tasks[task].section != anchors.section; };
   for (std::size_t task = graph.tasks.size(); task-- > 0;) {
-    const PlanningGraph::Task& given = graph.tasks[task];
-    for (int n = given.in_begin; n < given.in_end; ++n) {
-      const std::size_t producer = at(graph.inputs[at(n)].task);
+    for (const auto& [edge, producer] : graph.inputs_of(task)) {
       if (inherits(producer)) key[producer] = std::min(key[producer], key[task]);
     }
   }
   for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
-    const PlanningGraph::Task& given = graph.tasks[task];
     if (!inherits(task) || key[task] != unset) continue;
-    for (int n = given.in_begin; n < given.in_end; ++n) {
-      key[task] = std::min(key[task], key[at(graph.inputs[at(n)].task)]);
-    }
+    for (const auto& [edge, producer] : graph.inputs_of(task)) key[task] = std::min(key[task], key[producer]);
   }
   std::vector<int> order(graph.tasks.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return std::pair(graph.tasks[at(a)].section, key[at(a)]) < std::pair(graph.tasks[at(b)].section, key[at(b)]);
+    return std::pair(graph.tasks[a].section, key[a]) < std::pair(graph.tasks[b].section, key[b]);
   });
   return order;
 }

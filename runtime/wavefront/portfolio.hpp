@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders and rules that are good on one kind of workload or another; the search starts from the best of them.
+// Orders that are each good on some kind of workload; the search starts from the best of them.
 #pragma once
 
 #include <vector>
 
 #include "runtime/wavefront/planning_graph.hpp"
-#include "runtime/wavefront/simulator.hpp"
+#include "runtime/wavefront/simulator/simulator.hpp"
 
 namespace maestro {
 
-/// The section with the most work per replica, and of its tasks (the anchors) what orders are made from. Every other
-/// task takes the place of the first anchor that it is linked with.
+/// The critical section, which has the most work per replica, and the times of its tasks (the anchors) by which they
+/// are ordered. Every other task takes the place of the first anchor that it is linked with.
 struct Anchors {
   struct Anchor {
     int task = 0;
     double head_ms = 0;        ///< shortest time until it can start
     double body_ms = 0;        ///< forward and backward
-    double tail_ms = 0;        ///< shortest time from the end of its forward pass to the end of what needs it
+    double tail_ms = 0;        ///< shortest time from the end of its forward pass to the end of all passes that need it
     double upstream_ms = 0;    ///< all work in the sections before
     double downstream_ms = 0;  ///< all work in the sections behind
-    bool pressing = false;     ///< the section with the most work per lane beside the critical one works on it
+    bool pressing = false;     ///< linked with the section that has the most work per lane beside the critical section
   };
   int section = 0;
   int lanes = 0;
@@ -29,10 +29,10 @@ struct Anchors {
   Anchors(const Workload& workload, const PlanningGraph& graph);
 };
 
-/// Orders of the anchors, best first by experience: each a list of their indices, most urgent first.
+/// Returns orders of the anchors, best first by experience: each a list of their indices, most urgent first.
 [[nodiscard]] std::vector<std::vector<int>> anchor_orders(const Anchors& anchors);
 
-/// DispatchRules::order from an order of the anchors.
+/// Returns DispatchRules::order from an order of the anchors.
 [[nodiscard]] std::vector<int> spread_order(const PlanningGraph& graph, const Anchors& anchors,
                                             const std::vector<int>& anchor_order);
 

@@ -28,15 +28,15 @@ struct TaskPasses {
   const PlannedPass* backward = nullptr;
 };
 
-/// From `begin` until just before `end` something is held; `task` is whose fault it is when too much is held.
+/// From `begin` until just before `end` a place is held; an error names `task` when too many are held.
 struct Holding {
   double begin = 0;
   double end = 0;
   std::size_t task = 0;
 };
 
-/// The holding that begins when more than `limit` are held already. Those that end at that moment, or within
-/// `tolerance` of it, are not held any more.
+/// Returns the holding that begins when `limit` places are held already. A place whose holding ends at that moment, or
+/// within `tolerance` of it, is free.
 std::optional<Holding> first_beyond(std::vector<Holding> holdings, std::int64_t limit, double tolerance) {
   std::erase_if(holdings, [&](const Holding& held) { return held.end - tolerance <= held.begin; });
   std::vector<double> ends;
@@ -80,7 +80,7 @@ class ScheduleCheck {
     return place(pass.task, pass.replica) + ": its " + (pass.backward ? "backward" : "forward") + " pass";
   }
 
-  /// Each pass by itself.
+  /// Checks each pass by itself.
   Status check_passes() {
     double latest_start = 0;
     for (const PlannedPass& pass : schedule_.passes) {
@@ -93,7 +93,8 @@ class ScheduleCheck {
         return broken(place(pass) + " is on a replica that is not there; " + section.name + " has " +
                       std::to_string(section.replicas));
       }
-      if (pass.backward && !section.has_backward) return broken(place(pass) + " has no place: the section is not trained");
+      if (pass.backward && !section.has_backward)
+        return broken(place(pass) + " has no place: the section is not trained");
       if (!std::isfinite(pass.start_ms) || !std::isfinite(pass.end_ms) || pass.start_ms < -tolerance_) {
         return broken(place(pass) + " runs from " + milliseconds(pass.start_ms) + " to " + milliseconds(pass.end_ms));
       }
@@ -111,7 +112,7 @@ class ScheduleCheck {
     return {};
   }
 
-  /// Each pass once, backward where forward was.
+  /// Checks that each pass is there once, backward where forward was.
   Status check_tasks() {
     for (const PlannedPass& pass : schedule_.passes) {
       const PlannedPass*& known = pass.backward ? placed_[pass.task].backward : placed_[pass.task].forward;
@@ -141,11 +142,11 @@ class ScheduleCheck {
     double end = 0;
     for (const PlannedPass& pass : schedule_.passes) end = std::max(end, pass.end_ms);
     if (std::abs(end - schedule_.makespan_ms) <= tolerance_) return {};
-    return broken("says that it ends at " + milliseconds(schedule_.makespan_ms) + ", but its last pass ends at " +
+    return broken("makespan is " + milliseconds(schedule_.makespan_ms) + ", but its last pass ends at " +
                   milliseconds(end));
   }
 
-  /// One pass at a time on a lane, and on a device that several lanes share.
+  /// Checks that passes on a lane, and on a device that several lanes share, do not overlap.
   Status check_lanes() {
     // Lanes of their own are numbered beside the devices: (section + 1, replica) against (0, device).
     std::map<std::pair<std::size_t, std::int64_t>, const PlannedPass*> last;
@@ -190,7 +191,8 @@ class ScheduleCheck {
     return {};
   }
 
-  /// Backward passes wait for the sections behind: for their gradients, or, where they are not trained, for their run.
+  /// Checks that backward passes wait for the sections behind: for their gradients, or, where they are not trained, for
+  /// their forward passes.
   Status check_gradients() {
     for (std::size_t task = 0; task < placed_.size(); ++task) {
       for (const TaskInput& input : workload_.tasks[task].inputs) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When and where every pass of a workload runs: what a policy answers. Plain data.
+// When and where every pass of a workload runs: the plan of a policy. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct PlannedPass {
   std::int64_t replica = 0;
   double start_ms = 0;
   double end_ms = 0;
-  /// Of a bulk-synchronous plan: within one group, no pass starts before all passes of lower phases have ended, however
+  /// Of a bulk-synchronous plan: within a group, no pass starts before all passes of lower phases have ended, however
   /// long they really take. Other policies leave both at 0.
   std::int64_t group = 0;
   std::int64_t phase = 0;

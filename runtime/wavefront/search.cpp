@@ -17,27 +17,21 @@ constexpr double first_temperature = 0.07;  // of the mean time of a task, forwa
 constexpr double last_temperature = 1e-3;
 constexpr double switch_share = 0.06;  // of all moves; more where orders are short
 constexpr double last_share = 0.1;     // that advance the sample that ends last
-constexpr double sample_share = 0.5;   // of moves in one section, those that take the sample along in the others
+constexpr double sample_share = 0.5;   // of moves in a section, those that take the sample along in the others
 
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
-
-/// The tasks of one sample: those that are linked, where no section has two of them.
+/// The tasks of each sample: linked tasks of which no section has two.
 class Samples {
  public:
   explicit Samples(const PlanningGraph& graph) : leader_(graph.tasks.size()), members_(graph.tasks.size()) {
     std::iota(leader_.begin(), leader_.end(), 0);
     for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
-      for (int n = graph.tasks[task].in_begin; n < graph.tasks[task].in_end; ++n) {
-        leader_[at(find(static_cast<int>(task)))] = find(graph.inputs[at(n)].task);
-      }
+      for (const auto& [edge, producer] : graph.inputs_of(task)) leader_[find(static_cast<int>(task))] = find(producer);
     }
     for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
       leader_[task] = find(static_cast<int>(task));
-      members_[at(leader_[task])].push_back(static_cast<int>(task));
+      members_[leader_[task]].push_back(static_cast<int>(task));
     }
-    const auto section = [&](int task) { return graph.tasks[at(task)].section; };
+    const auto section = [&](int task) { return graph.tasks[task].section; };
     for (std::vector<int>& members : members_) {
       std::sort(members.begin(), members.end(), [&](int a, int b) { return section(a) < section(b); });
       const auto same_section = [&](int a, int b) { return section(a) == section(b); };
@@ -45,12 +39,12 @@ class Samples {
     }
   }
 
-  /// Itself among them; empty where they are not one sample.
-  [[nodiscard]] const std::vector<int>& with(int task) const { return members_[at(leader_[at(task)])]; }
+  /// Returns the tasks of its sample, itself among them; empty where some section has two of the linked tasks.
+  [[nodiscard]] const std::vector<int>& with(int task) const { return members_[leader_[task]]; }
 
  private:
   int find(int task) {
-    while (leader_[at(task)] != task) task = leader_[at(task)] = leader_[at(leader_[at(task)])];
+    while (leader_[task] != task) task = leader_[task] = leader_[leader_[task]];
     return task;
   }
 
@@ -58,7 +52,7 @@ class Samples {
   std::vector<std::vector<int>> members_;
 };
 
-/// Where orders were changed, so that they can be changed back.
+/// A random change of the rules that can be undone.
 class Move {
  public:
   Move(const PlanningGraph& graph, const Samples& samples, int last_task, DispatchRules& rules, Random& random)
@@ -76,11 +70,11 @@ class Move {
     const auto& section = graph.sections[choose_section(graph, random)];
     const auto count = static_cast<std::uint64_t>(section.tasks);
     if (count < 2) return;
-    const std::size_t from = at(section.first_task) + random.below(count);
+    const std::size_t from = section.first_task + random.below(count);
     // Near and far moves alike: distances are uniform in their logarithm.
     const double reach = std::exp(random.uniform() * std::log(static_cast<double>(count)));
     const std::size_t distance = std::min<std::size_t>(static_cast<std::size_t>(reach), count - 1);
-    const std::size_t begin = at(section.first_task);
+    const std::size_t begin = section.first_task;
     const std::size_t end = begin + count;
     const bool up = random.below(2) == 0;
     const std::size_t to = up ? (from + distance < end ? from + distance : begin + (from + distance - end))
@@ -106,7 +100,7 @@ class Move {
   }
 
  private:
-  /// Everything but the order, which is long.
+  /// Returns a copy of all rules but the order, which is long.
   static DispatchRules switches_of(DispatchRules& rules) {
     std::vector<int> order = std::move(rules.order);
     DispatchRules copy = rules;
@@ -153,24 +147,25 @@ class Move {
     }
   }
 
-  /// What ended last goes before others in one of its sections, or, alone, in its own.
+  /// Moves a task of the sample that ended last, or, where there is no sample, the last task itself, ahead in its
+  /// section.
   void advance(const PlanningGraph& graph, const Samples& samples, int last_task, Random& random) {
     const std::vector<int>& sample = samples.with(last_task);
     const int task = sample.empty() ? last_task : sample[random.below(sample.size())];
     const std::size_t from = place_of(graph, task);
-    const std::size_t begin = at(graph.sections[at(graph.tasks[at(task)].section)].first_task);
+    const std::size_t begin = graph.sections[graph.tasks[task].section].first_task;
     if (from == begin) return;
     relocated_ = true;
     apply({from, begin + random.below(from - begin)});
   }
 
-  /// In the other sections the sample goes to the place of the one whose place it has taken.
+  /// Moves the sample, in the other sections, to the place of the sample whose place it has taken.
   void take_along(const PlanningGraph& graph, const Samples& samples, int task, int other) {
     const std::vector<int>& others = samples.with(other);
     for (const int along : samples.with(task)) {
-      const int section = graph.tasks[at(along)].section;
+      const int section = graph.tasks[along].section;
       const auto match =
-          std::find_if(others.begin(), others.end(), [&](int n) { return graph.tasks[at(n)].section == section; });
+          std::find_if(others.begin(), others.end(), [&](int n) { return graph.tasks[n].section == section; });
       if (along == task || match == others.end()) continue;
       if (shifts_ == done_.size()) return;
       apply({place_of(graph, along), place_of(graph, *match)});
@@ -178,7 +173,7 @@ class Move {
   }
 
   [[nodiscard]] std::size_t place_of(const PlanningGraph& graph, int task) const {
-    const PlanningGraph::Section& section = graph.sections[at(graph.tasks[at(task)].section)];
+    const PlanningGraph::Section& section = graph.sections[graph.tasks[task].section];
     const auto first = rules_.order.begin() + section.first_task;
     return static_cast<std::size_t>(std::find(first, first + section.tasks, task) - rules_.order.begin());
   }
@@ -213,8 +208,8 @@ class Move {
   bool relocated_ = false;
 };
 
-/// What tells schedules of one makespan apart: how long the critical lanes wait, and how much is late. A search by the
-/// makespan alone does not see that fewer lanes are late than before.
+/// Compares schedules of equal makespan: by how long the critical lanes wait, and how much work is late. The makespan
+/// alone does not show that fewer lanes are late than before.
 class Slack {
  public:
   Slack(const PlanningGraph& graph, double due_ms) : due_ms_(due_ms) {

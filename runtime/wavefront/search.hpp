@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "runtime/core/random.hpp"
-#include "runtime/wavefront/simulator.hpp"
+#include "runtime/wavefront/simulator/simulator.hpp"
 
 namespace maestro {
 
@@ -21,11 +21,11 @@ struct SearchBudget {
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
 };
 
-/// What a search has used of its budget.
+/// The part of its budget that a search has used.
 class Spending {
  public:
   explicit Spending(const SearchBudget& budget) : budget_(budget) {}
-  /// Evaluates and counts.
+  /// Runs the simulator and counts the evaluation and its steps.
   double run(Simulator& simulator, const DispatchRules& rules, double cutoff_ms);
   /// 0 at the start, 1 when all is spent.
   [[nodiscard]] double share() const;
@@ -42,7 +42,8 @@ struct Candidate {
   double makespan_ms = 0;
 };
 
-/// Anneals from `start` until `to` of the budget is spent; answers the best seen.
+/// Anneals from `start` until `to` of the budget is spent; returns the best candidate seen, which is `start` when none
+/// is shorter.
 Candidate anneal(Simulator& simulator, const PlanningGraph& graph, const Candidate& start, Spending& spending,
                  double to, Random& random);
 

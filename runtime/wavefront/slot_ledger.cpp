@@ -34,7 +34,7 @@ bool SlotLedger::slack_within(double from, double to, int count) const {
   if (waiting == waiting_.end() || *waiting >= to) return true;
   auto unit = std::upper_bound(free_.begin(), free_.end(), *waiting);
   for (; waiting != waiting_.end() && *waiting < to; ++waiting) {
-    // Of equal times the last one counts them all.
+    // Of equal times the last counts them all.
     if (waiting + 1 != waiting_.end() && *(waiting + 1) == *waiting) continue;
     while (unit != free_.end() && *unit <= *waiting) ++unit;
     if ((unit - free_.begin()) - (waiting - waiting_.begin() + 1) < count) return false;

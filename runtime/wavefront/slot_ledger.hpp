@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slots of one edge while a schedule is built in virtual time: which consumer lane may still take which output.
+// The slots of an edge while a schedule is built in virtual time: which consumer lane may still take which output.
 //
 // A consumer that is bound late decides on its lane when it starts, yet its input has lain in a slot of that lane since
-// it was made. A lane is therefore kept as units, one per slot, each free since the moment its last input was taken; an
-// input made at time p fits a unit that is free since p or before.
+// it was made. A lane is therefore kept as units, a unit per slot, each free since the moment its last input was taken;
+// an input made at time p fits a unit that is free since p or before.
 //
-// SL-1: waiting + promised inputs never outnumber the free units.
-// SL-2: every waiting input can be given a unit of its own that has been free since it was made; as units and inputs
-// are
-//       nested in time (Hall 1935), that is: of the units, at least as many are free since p as inputs wait since p.
-// SL-3: an input that a lane claims or reserves lies in a unit of that lane that was free when it was made.
+// LG-1 (no overdraft): waiting + promised inputs never outnumber the free units.
+// LG-2 (matching): every waiting input can have a unit of its own that has been free since it was made; as units and
+// inputs are nested in time (Hall 1935), that is: of the units, at least as many are free since p as inputs wait since
+// p.
+// LG-3 (own unit): an input that a lane claims or reserves lies in a unit of that lane that was free when it was made.
 #pragma once
 
 #include <cstddef>
@@ -22,23 +22,23 @@ class SlotLedger {
  public:
   void reset(int lanes, int slots);
 
-  /// Units that neither a waiting nor a promised input needs.
+  /// Returns the number of units that neither a waiting nor a promised input needs.
   [[nodiscard]] int spare() const {
     return static_cast<int>(free_.size()) - static_cast<int>(waiting_.size()) - promised_;
   }
-  /// Inputs that wait or are promised.
+  /// Returns the number of inputs that wait or are promised.
   [[nodiscard]] int held() const { return static_cast<int>(waiting_.size()) + promised_; }
-  /// A producer pass starts. Needs spare() > 0.
+  /// Counts the output of a producer pass that starts. Needs spare() > 0.
   void promise() { ++promised_; }
-  /// It does not start after all.
+  /// Takes a promise back: the pass does not start after all.
   void withdraw_promise() { --promised_; }
-  /// The promised producer pass ended.
+  /// Turns a promise into a waiting input: the producer pass has ended.
   void produce(double now) {
     --promised_;
     waiting_.push_back(now);
   }
-  /// Whether a consumer on `lane` may start with the waiting input made at `produced`, without breaking SL-2 for the
-  /// others.
+  /// Returns whether a consumer on `lane` may start with the waiting input made at `produced`, so that every other
+  /// waiting input keeps a unit (matching).
   [[nodiscard]] bool can_claim(int lane, double produced) const;
   void claim(int lane, double produced, double now);
   /// A consumer may start with that input now or later: the unit that the input lies in, with neither of them open to
@@ -48,16 +48,16 @@ class SlotLedger {
   /// The consumer does not start after all: the input waits again.
   void put_back(int lane, double produced, double unit);
 
-  /// For tasks with several inputs, which one lane must hold: units of one lane, set aside before the inputs are made.
-  /// Such inputs neither wait nor are promised. `units` receives when each unit became free.
+  /// For tasks with several inputs, which the same lane must hold: units of a lane, set aside before the inputs are
+  /// made. Such inputs neither wait nor are promised. `units` receives when each unit became free.
   [[nodiscard]] bool can_reserve(int lane, int count) const;
   void reserve(int lane, int count, double* units);
-  /// Gives reserved units back as they were.
+  /// Returns reserved units as they were.
   void cancel(int lane, int count, const double* units);
   /// The consumer of `count` reserved inputs starts.
   void release(int lane, int count, double now);
-  /// Whether `taker` has units of its own, free since `produced`, for `count` inputs that `units` of another lane were
-  /// reserved for. Then a consumer may start there: cancel() on the other lane, and take().
+  /// Returns whether `taker` has units of its own, free since `produced`, for `count` inputs that `units` of another
+  /// lane were reserved for. Then a consumer may start there: cancel() on the other lane, and take().
   [[nodiscard]] bool can_take(int taker, int count, double produced, const double* units) const;
   void take(int taker, int count, double produced, double now);
 
@@ -66,7 +66,7 @@ class SlotLedger {
   /// Of the lane, the unit free since the latest time that is not after `produced`; -1: none.
   [[nodiscard]] int best_unit(int lane, double produced) const;
   void remove_unit(int lane, int unit);
-  /// Whether at least `count` units could go for every waiting input made in [from, to).
+  /// Returns whether at least `count` units could go for every waiting input made in [from, to).
   [[nodiscard]] bool slack_within(double from, double to, int count) const;
 
   std::size_t slots_ = 0;

@@ -33,7 +33,7 @@ std::vector<double> earliest_start_sums(const StagedWork& work, std::vector<doub
       starts.push_back(end + work.lag);
     }
   } else {
-    double total = 0;  // of shared work only the capacity is known
+    double total = 0;  // of shared work only the capacity limits
     for (const double other : others) {
       total += other;
       starts.push_back(work.other_head + total / static_cast<double>(work.other_machines) + work.lag);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lower bounds from two stages in a row: what a section can have done by some time, when part of its work has to pass
-// through another section first, or has to go on to another one afterwards. Seen backwards in time the two cases are
-// one, so there is one set of functions. Pure; milliseconds.
+// Lower bounds from two stages in a row: the work that a section can have done by some time, when part of it has to
+// pass through another section first, or has to go on to another section afterwards. Seen backwards in time the two
+// cases are the same, so both use these functions. Pure; milliseconds.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct StagedWork {
   std::size_t other_machines = 1;
   double other_head = 0;  ///< no neighbour work starts before this
   double lag = 0;         ///< between neighbour and section
-  /// No two jobs share neighbour work, so that each is one pass there.
+  /// No two jobs share neighbour work, so that each is a single pass there.
   bool separate = true;
   std::vector<StagedJob> jobs;
 };

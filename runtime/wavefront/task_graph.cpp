@@ -17,8 +17,8 @@ std::vector<std::vector<TaskConsumer>> consumers_of(const Workload& workload) {
 
 namespace {
 
-/// One direction after the other along the order of the passes: heads down the forward passes and up the backward
-/// ones, then tails the other way.
+/// Walks along the order of the passes: heads down the forward passes and up the backward passes, then tails the other
+/// way.
 class PathWalk {
  public:
   PathWalk(const Workload& workload, const std::vector<std::vector<TaskConsumer>>& consumers)

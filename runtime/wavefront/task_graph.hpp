@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What surrounds a task: the tasks that read its output, and the times that must pass before and after its passes
+// The surroundings of a task: the tasks that read its output, and the times that must pass before and after its passes
 // however many lanes there are.
 #pragma once
 
@@ -16,10 +16,10 @@ struct TaskConsumer {
   std::size_t task = 0;
 };
 
-/// By task: its consumers, one per TaskInput.
+/// Returns, by task, its consumers, an entry for each TaskInput.
 [[nodiscard]] std::vector<std::vector<TaskConsumer>> consumers_of(const Workload& workload);
 
-/// Heads and tails of one task's passes, milliseconds, on unlimited lanes. A head is the earliest start; a tail is the
+/// Heads and tails of a task's passes, milliseconds, on unlimited lanes. A head is the earliest start; a tail is the
 /// shortest time from the end of the pass to the end of everything that needs it. The two of a backward pass are
 /// without meaning where the section is not trained.
 struct PassPaths {
@@ -34,7 +34,7 @@ struct PassPaths {
                                                 const std::vector<std::vector<TaskConsumer>>& consumers);
 
 /// By task: shortest time from the start of its forward to the start of its backward pass; the forward time where there
-/// is no backward pass. (Not the difference of the heads: those may come from tasks beside this one.) Linear in tasks
+/// is no backward pass. (Not the difference of the heads: those may come from tasks beside it.) Linear in tasks
 /// and those behind each.
 [[nodiscard]] std::vector<double> turnarounds(const Workload& workload,
                                               const std::vector<std::vector<TaskConsumer>>& consumers);

@@ -46,7 +46,7 @@ SearchBudget budget_of(const PolicyOptions& options, const PlanningGraph& graph,
   return budget;
 }
 
-/// One way to bind tasks, and the best rules found for it.
+/// A way to bind tasks, and the best rules found for it.
 class Trial {
  public:
   Trial(const Workload& workload, Binding binding)
@@ -54,7 +54,7 @@ class Trial {
 
   [[nodiscard]] const PlanningGraph& graph() const { return graph_; }
 
-  /// All orders of the portfolio, then other switches for the best of them, until `to` of the budget.
+  /// Tries all orders of the portfolio, then other switches for the best of them, until `to` of the budget.
   void try_portfolio(Spending& spending, double to) {
     to_ = to;
     DispatchRules rules;
@@ -83,7 +83,7 @@ class Trial {
  private:
   [[nodiscard]] std::ptrdiff_t count() const { return static_cast<std::ptrdiff_t>(tried_.size()); }
 
-  /// One switch after the other; each stays where it is best.
+  /// Turns the switches in turn; each stays where it is best.
   void turn_switches(Candidate best, Spending& spending) {
     const auto keep_if_better = [&](const DispatchRules& rules) {
       const double makespan_ms = attempt(rules, spending);
@@ -129,7 +129,7 @@ class Trial {
                        [](const PlanningGraph::Section& section) { return section.shared; });
   }
 
-  /// Infinity when the budget is spent, or a schedule of this trial is good enough already.
+  /// Returns infinity when the budget is spent, or a schedule of this trial is good enough already.
   double attempt(const DispatchRules& rules, Spending& spending) {
     constexpr double worth_knowing = 1.1;  // times the best so far
     if (spending.share() > to_ || best_ms_ <= spending.good_enough_ms()) return endless;
@@ -159,7 +159,7 @@ struct Entrant {
   Candidate candidate;
 };
 
-/// The best of each trial, best first; of one makespan one only, as its rules hardly differ.
+/// Returns the best of each trial, best first; of equal makespans only the first, as their rules hardly differ.
 std::vector<Entrant> entrants(std::vector<Trial*> trials, std::size_t most) {
   std::vector<Entrant> result;
   for (Trial* trial : trials) {
@@ -176,7 +176,7 @@ std::vector<Entrant> entrants(std::vector<Trial*> trials, std::size_t most) {
   return result;
 }
 
-/// The best schedule found; nothing when every candidate deadlocks.
+/// Returns the best schedule found; nothing when every candidate deadlocks.
 std::optional<Schedule> search(const Workload& workload, const PolicyOptions& options) {
   constexpr double portfolio_share = 0.2;
   constexpr double heats_share = 0.3;  // short searches from several candidates; the longest is from the winner

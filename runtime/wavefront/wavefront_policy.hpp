@@ -6,14 +6,14 @@
 
 namespace maestro {
 
-/// WF-1: the answer is the shortest of all schedules tried, and those of `arrival` are among them (PO-3).
-/// WF-2: it ends before the budget when a schedule is within 0.1% of lower_bound_ms.
+/// WF-1 (shortest): the plan is the shortest of all schedules tried, and that of `arrival` is among them.
+/// WF-2 (early end): planning ends before its budget when a schedule is within 0.1% of lower_bound_ms.
 class WavefrontPolicy final : public SchedulingPolicy {
  public:
   explicit WavefrontPolicy(const PolicyOptions& options) : options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "wavefront"; }
-  /// Samples that skip the upstream sections first, as the critical section can start with them at once; then the
-  /// others, long and short ones spread evenly.
+  /// Puts samples that skip the upstream sections first, as the critical section can start with them at once; then the
+  /// others, long and short samples spread evenly.
   [[nodiscard]] std::vector<std::size_t> packing_order(const Workload& samples, std::size_t count) const override;
   [[nodiscard]] Result<Schedule> plan(const Workload& workload) const override;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scheduling policy plans: sections with lanes, edges between them, and tasks with times. Plain data. It comes
+// The input of a scheduling policy: sections with lanes, edges between them, and tasks with times. Plain data. It comes
 // from a workload file, where every sample is its own task in each section it activates, or from a step of a run, where
 // a task is a micro-batch.
 //
-// A lane is one replica of a section. A task's forward pass runs on any lane of its section; its backward pass, where
-// the section is trained, on the same one.
+// A lane is a replica of a section. A task's forward pass runs on any lane of its section; its backward pass, where
+// the section is trained, on the same lane.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ struct WorkloadSection {
   /// Per lane, tasks between the start of their forward and the end of their backward pass. Without meaning for a
   /// section that is not trained.
   std::int64_t max_in_flight = no_limit;
-  /// By replica: lanes with equal numbers share a device, which runs one pass at a time. Empty: each lane has its own.
+  /// By replica: lanes with equal numbers share a device, which runs a single pass at a time. Empty: each lane has its
+  /// own.
   std::vector<int> devices;
 };
 
@@ -52,7 +53,7 @@ struct WorkloadTask {
   std::vector<TaskInput> inputs;  ///< tasks of lower index
 };
 
-/// Sections are in topological order: every edge goes from a lower index to a higher one. Tasks likewise.
+/// Sections are in topological order: every edge goes from a lower index to a higher index. Tasks likewise.
 struct Workload {
   std::vector<WorkloadSection> sections;
   std::vector<WorkloadEdge> edges;

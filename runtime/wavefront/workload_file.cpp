@@ -112,7 +112,7 @@ std::string cycle_among(const DraftGraph& graph, const std::vector<bool>& ordere
   const auto before = [&](std::size_t section) {
     const auto edge = std::find_if(graph.edges.begin(), graph.edges.end(),
                                    [&](const auto& e) { return e.to == section && !ordered[e.from]; });
-    return edge->from;  // there is one, else the section had been ordered
+    return edge->from;  // there is such an edge, else the section had been ordered
   };
   std::size_t at = static_cast<std::size_t>(std::find(ordered.begin(), ordered.end(), false) - ordered.begin());
   for (std::size_t step = 0; step < graph.sections.size(); ++step) at = before(at);  // now on the cycle
@@ -217,7 +217,7 @@ class SampleReader {
     return found;
   }
 
-  /// What a section makes reaches those behind it only through sections in between that run too.
+  /// Throws when a sample skips a section: an output reaches sections behind only through sections in between that run.
   void check_paths(const JsonPath& forward, const Times& forward_ms) const {
     for (std::size_t from = 0; from < forward_ms.size(); ++from) {
       if (!forward_ms[from]) continue;

@@ -12,14 +12,15 @@
 
 namespace maestro {
 
-/// Throws JobError, one line with the file and the place in it ("samples[3].forward_ms.vison"), for what is malformed,
-/// unknown (with the nearest name), negative, missing, doubled or impossible: a cycle, zero slots, no replicas, a
-/// sample without sections, a sample that activates two sections of an edge's path but has no time for one of them.
+/// Throws JobError, a line with the file and the place in it ("samples[3].forward_ms.vison"), for values that are
+/// malformed, unknown (with the nearest name), negative, missing, doubled or impossible: a cycle, zero slots, no
+/// replicas, a sample without sections, a sample that activates two sections of a path but has no time for a section
+/// between them.
 Workload parse_workload(std::string_view json, const std::string& file_name);
 Workload load_workload(const std::filesystem::path& path);
 
-/// One event per pass: {"sample", "section", "replica", "pass": "forward"|"backward", "start_ms", "end_ms"}. A JSON
-/// list.
+/// Returns an event for each pass: {"sample", "section", "replica", "pass": "forward"|"backward", "start_ms",
+/// "end_ms"}. A JSON list.
 std::string timeline_json(const Workload& workload, const Schedule& schedule);
 
 }  // namespace maestro

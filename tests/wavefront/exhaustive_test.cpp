@@ -26,7 +26,7 @@ TEST(ShortestSchedule, of_two_lanes_in_a_row_is_johnsons) {
   EXPECT_DOUBLE_EQ(result.schedule.makespan_ms, 30);
 }
 
-TEST(ShortestSchedule, says_so_when_the_search_was_cut_short) {
+TEST(ShortestSchedule, reports_a_search_that_was_cut_short) {
   const auto result = shortest_schedule(two_machines({{5, 2}, {1, 6}, {9, 7}, {3, 8}, {10, 4}}), 3);
   EXPECT_FALSE(result.proven);
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <random>
 
@@ -26,7 +27,7 @@ TEST(LowerBound, one_sample_takes_its_path_forward_and_back) {
   EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 2 + 0.5 + 3 + 6 + 0.5 + 4);
 }
 
-/// Equal samples in one section.
+/// Equal samples in a single section.
 Workload alike(std::size_t samples, std::int64_t replicas) {
   Workload workload;
   workload.sections = {{"llm", true, replicas, no_limit, {}}};
@@ -52,7 +53,7 @@ TEST(LowerBound, lanes_of_one_device_count_once) {
 }
 
 TEST(LowerBound, lanes_wait_for_the_first_pictures_in_turn) {
-  // One encoder serves four lanes: their first inputs are there at 1, 2, 3 and 4, and each has 60 to do.
+  // A single encoder serves four lanes: their first inputs are there at 1, 2, 3 and 4, and each has 60 to do.
   Workload workload;
   workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", true, 4, no_limit, {}}};
   workload.edges = {{0, 1, no_limit, 0}};
@@ -74,6 +75,47 @@ TEST(LowerBound, a_sample_in_flight_keeps_its_place_until_its_gradient_is_back) 
   EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 5 * (1 + 1 + 10 + 20 + 1 + 2));
   workload.sections[0].max_in_flight = 5;
   EXPECT_LT(lower_bound_ms(workload), 2 * 35);
+}
+
+/// Three samples whose two stages take the given times, in sections of a single lane; `between` are the times of two
+/// sections beside each other that join the stages.
+Workload diamond(const std::vector<std::pair<double, double>>& stages, std::pair<double, double> between) {
+  Workload workload;
+  workload.sections = {{"vision", true, 1, no_limit, {}},
+                       {"resampler", false, 3, no_limit, {}},
+                       {"audio", false, 3, no_limit, {}},
+                       {"llm", false, 1, no_limit, {}}};
+  workload.edges = {{0, 1, no_limit, 0}, {0, 2, no_limit, 0}, {1, 3, no_limit, 0}, {2, 3, no_limit, 0}};
+  for (std::size_t sample = 0; sample < stages.size(); ++sample) {
+    const auto id = static_cast<std::int64_t>(sample);
+    const std::size_t first = workload.tasks.size();
+    workload.tasks.push_back({0, id, stages[sample].first, 1, {}});
+    workload.tasks.push_back({1, id, between.first, 0, {{0, first}}});
+    workload.tasks.push_back({2, id, between.second, 0, {{1, first}}});
+    workload.tasks.push_back({3, id, stages[sample].second, 0, {{2, first + 1}, {3, first + 2}}});
+  }
+  return workload;
+}
+
+TEST(LowerBound, the_longer_of_two_paths_lies_between_two_stages) {
+  // Johnson's order of the stages is that of the samples; the second stage ends at 14 but for the time between them.
+  EXPECT_DOUBLE_EQ(lower_bound_ms(diamond({{1, 3}, {5, 6}, {4, 2}}, {1, 10})), 14 + 10);
+  EXPECT_DOUBLE_EQ(lower_bound_ms(diamond({{1, 3}, {5, 6}, {4, 2}}, {10, 1})), 14 + 10);
+}
+
+TEST(LowerBound, a_middle_stage_counts_with_the_shortest_time_behind_it) {
+  // Johnson's order (3, 5), (8, 7), (4, 2) ends at 20, and each sample has 2 or more to go.
+  Workload workload;
+  workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", false, 1, no_limit, {}}, {"judge", false, 3, 0, {}}};
+  workload.edges = {{0, 1, no_limit, 0}, {1, 2, no_limit, 0}};
+  const std::vector<std::array<double, 3>> samples = {{3, 5, 2}, {4, 2, 3}, {8, 7, 4}};
+  for (std::size_t sample = 0; sample < samples.size(); ++sample) {
+    const auto id = static_cast<std::int64_t>(sample);
+    workload.tasks.push_back({0, id, samples[sample][0], 1, {}});
+    workload.tasks.push_back({1, id, samples[sample][1], 0, {{0, 3 * sample}}});
+    workload.tasks.push_back({2, id, samples[sample][2], 0, {{1, 3 * sample + 1}}});
+  }
+  EXPECT_DOUBLE_EQ(lower_bound_ms(workload), 20 + 2);
 }
 
 TEST(PreemptiveSchrage, is_exact_on_a_known_instance) {
@@ -145,7 +187,7 @@ TEST_P(LowerBoundOfTinyWorkloads, is_never_beyond_the_shortest_schedule) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     const GeneratedWorkload generated = generate_tiny_workload(GetParam(), seed, 5);
     const ExhaustiveResult shortest = shortest_schedule(generated.workload, 20'000);
-    if (shortest.schedule.passes.empty()) continue;  // cut short before the first one
+    if (shortest.schedule.passes.empty()) continue;  // cut short before the first schedule
     const Status legal = check_schedule(generated.workload, shortest.schedule);
     ASSERT_TRUE(legal.ok()) << generated.name << ": " << legal.error().message;
     const double bound = lower_bound_ms(generated.workload);

@@ -14,7 +14,7 @@
 namespace maestro {
 
 /// vision -> llm, each with micro-batches of its own size over up to 32 samples; at times audio beside it. Limits are
-/// such that one path at a time always fits.
+/// such that a single path at a time always fits.
 inline Workload micro_batch_workload(std::uint64_t seed) {
   Random random(seed, 7);
   const auto draw = [&](std::uint64_t low, std::uint64_t high) {

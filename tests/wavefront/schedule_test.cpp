@@ -60,7 +60,7 @@ std::string problem(const Workload& workload, const Schedule& schedule) {
   return status.ok() ? "legal" : status.error().message;
 }
 
-/// What is said about the legal schedule after one change.
+/// Returns the error of the legal schedule after a change.
 std::string problem_after(const std::function<void(Workload&, Schedule&)>& change) {
   Workload workload = two_sections();
   Schedule schedule = legal_schedule();
@@ -126,7 +126,7 @@ TEST(CheckSchedule, passes_are_listed_by_their_start) {
 
 TEST(CheckSchedule, the_makespan_is_the_end_of_the_last_pass) {
   EXPECT_EQ(problem_after([](Workload&, Schedule& schedule) { schedule.makespan_ms = 26; }),
-            "schedule: says that it ends at 26 ms, but its last pass ends at 27 ms");
+            "schedule: makespan is 26 ms, but its last pass ends at 27 ms");
 }
 
 TEST(CheckSchedule, a_lane_runs_one_pass_at_a_time) {
@@ -195,7 +195,7 @@ TEST(CheckSchedule, a_backward_pass_waits_for_the_run_of_frozen_sections_behind_
       "at 6 ms");
 }
 
-/// Both picture samples go to lane 0, the second one behind the first; the first is taken at `taken_ms`.
+/// Both picture samples go to lane 0, the second behind the first; the first is taken at `taken_ms`.
 Schedule on_one_lane(double taken_ms) {
   Schedule schedule = legal_schedule();
   for (const bool backward : {false, true}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SL-1 .. SL-3 of runtime/wavefront/slot_ledger.hpp.
+// LG-1 .. LG-3 of runtime/wavefront/slot_ledger.hpp.
 #include "runtime/wavefront/slot_ledger.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ void make(SlotLedger& ledger, double at_ms) {
   ledger.produce(at_ms);
 }
 
-TEST(SlotLedger, promises_no_more_inputs_than_there_are_slots) {  // SL-1
+TEST(SlotLedger, promises_no_more_inputs_than_there_are_slots) {  // LG-1
   SlotLedger ledger;
   ledger.reset(2, 3);
   for (int n = 0; n < 6; ++n) {
@@ -32,7 +32,7 @@ TEST(SlotLedger, promises_no_more_inputs_than_there_are_slots) {  // SL-1
   EXPECT_EQ(ledger.spare(), 1);
 }
 
-TEST(SlotLedger, a_lane_does_not_claim_an_input_that_was_made_while_its_only_slot_was_full) {  // SL-3
+TEST(SlotLedger, a_lane_does_not_claim_an_input_that_was_made_while_its_only_slot_was_full) {  // LG-3
   SlotLedger ledger;
   ledger.reset(2, 1);
   make(ledger, 1);
@@ -45,7 +45,7 @@ TEST(SlotLedger, a_lane_does_not_claim_an_input_that_was_made_while_its_only_slo
   EXPECT_TRUE(ledger.can_claim(0, 5));
 }
 
-TEST(SlotLedger, a_lane_does_not_take_the_only_slot_that_an_older_input_can_have_lain_in) {  // SL-2
+TEST(SlotLedger, a_lane_does_not_take_the_only_slot_that_an_older_input_can_have_lain_in) {  // LG-2
   SlotLedger ledger;
   ledger.reset(2, 1);
   make(ledger, 1);
@@ -73,7 +73,7 @@ TEST(SlotLedger, reserved_slots_come_back_as_they_were) {
   EXPECT_TRUE(ledger.can_claim(0, 0));
 }
 
-TEST(SlotLedger, a_unit_that_is_set_aside_is_open_to_no_other_input_until_its_consumer_has_started) {  // SL-2, SL-3
+TEST(SlotLedger, a_unit_that_is_set_aside_is_open_to_no_other_input_until_its_consumer_has_started) {  // LG-2, LG-3
   SlotLedger ledger;
   ledger.reset(1, 1);
   make(ledger, 1);
@@ -88,7 +88,7 @@ TEST(SlotLedger, a_unit_that_is_set_aside_is_open_to_no_other_input_until_its_co
   EXPECT_FALSE(ledger.can_claim(0, 2)) << "the input before left at 3";
 }
 
-TEST(SlotLedger, an_input_that_is_put_back_waits_where_it_was) {  // SL-1, SL-3
+TEST(SlotLedger, an_input_that_is_put_back_waits_where_it_was) {  // LG-1, LG-3
   SlotLedger ledger;
   ledger.reset(2, 1);
   make(ledger, 1);
@@ -102,8 +102,8 @@ TEST(SlotLedger, an_input_that_is_put_back_waits_where_it_was) {  // SL-1, SL-3
   EXPECT_TRUE(ledger.can_claim(1, 1));
 }
 
-/// Inputs [made, taken) of one lane never overlap more than its slots, whatever is claimed in which order.
-TEST(SlotLedger, random_claims_never_put_more_inputs_on_a_lane_than_it_has_slots) {  // SL-2, SL-3
+/// Inputs [made, taken) of a lane never overlap more than its slots, whichever are claimed in which order.
+TEST(SlotLedger, random_claims_never_put_more_inputs_on_a_lane_than_it_has_slots) {  // LG-2, LG-3
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Random random(seed);
     const int lanes = static_cast<int>(1 + random.below(4));
@@ -152,7 +152,7 @@ TEST(SlotLedger, random_claims_never_put_more_inputs_on_a_lane_than_it_has_slots
       ledger.put_back(aside.lane, aside.made, aside.unit);
       waiting.push_back(aside.made);
     }
-    // What is left can always be taken by some lane, one after the other.
+    // Some lane can always take the inputs that are left, in turn.
     for (double now = 200; !waiting.empty(); now += 1) {
       int lane = 0;
       while (lane < lanes && !ledger.can_claim(lane, waiting.front())) ++lane;

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-/// One teacher replica and two student replicas, of which one is idle.
+/// A teacher replica and two student replicas, of which the first is idle.
 json trace() {
   Workload workload;
   workload.sections = {{"teacher", false, 1, no_limit, {}}, {"student", true, 2, no_limit, {}}};

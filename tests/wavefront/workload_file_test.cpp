@@ -23,7 +23,7 @@ json example() {
                  {"id": 1, "forward_ms": {"llm": 8.0}, "backward_ms": {"llm": 16.0}}]})");
 }
 
-/// The one line that the file is refused with.
+/// Returns the line with which the file is refused.
 std::string refusal(const std::string& text) {
   try {
     parse_workload(text, "w.json");
@@ -34,7 +34,7 @@ std::string refusal(const std::string& text) {
   return "accepted";
 }
 
-/// The same after a change to the example: `value` in place of what `pointer` names.
+/// The same after a change to the example: `value` at `pointer`.
 std::string refusal_with(const std::string& pointer, const json& value) {
   json changed = example();
   changed[json::json_pointer(pointer)] = value;

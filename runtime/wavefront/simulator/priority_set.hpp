@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set of small whole numbers that finds the next one in a few instructions: what is ready, by its place in an order.
+// A set of small whole numbers that finds the next member in a few instructions: ready tasks, by their place in an
+// order.
 #pragma once
 
 #include <bit>
@@ -9,7 +10,7 @@
 
 namespace maestro {
 
-/// Numbers 0 .. universe - 1. One bit each, and above every 64 words a summary of which are not empty. Not thread-safe.
+/// Numbers 0 .. universe - 1. A bit each, and for every 64 words a summary of which are not empty. Not thread-safe.
 class PrioritySet {
  public:
   explicit PrioritySet(std::size_t universe) : words_((universe + 63) / 64 + 1), summary_(words_.size() / 64 + 1) {}
@@ -21,14 +22,14 @@ class PrioritySet {
   }
   [[nodiscard]] bool empty() const { return count_ == 0; }
 
-  /// `rank` is not in the set.
+  /// Inserts `rank`, which is not in the set.
   void insert(int rank) {
     const auto bit = static_cast<std::size_t>(rank);
     words_[bit >> 6] |= std::uint64_t{1} << (bit & 63);
     summary_[bit >> 12] |= std::uint64_t{1} << ((bit >> 6) & 63);
     ++count_;
   }
-  /// `rank` is in the set.
+  /// Erases `rank`, which is in the set.
   void erase(int rank) {
     const auto bit = static_cast<std::size_t>(rank);
     words_[bit >> 6] &= ~(std::uint64_t{1} << (bit & 63));
@@ -36,7 +37,7 @@ class PrioritySet {
     --count_;
   }
 
-  /// The smallest member that is `from` or more; -1 when there is none.
+  /// Returns the smallest member that is `from` or more; -1 when there is none.
   [[nodiscard]] int next(int from) const {
     const auto bit = static_cast<std::size_t>(from);
     std::size_t word = bit >> 6;
