@@ -34,7 +34,10 @@ set(MAESTRO_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thre
 
 find_program(MAESTRO_CCACHE ccache)
 if(MAESTRO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${MAESTRO_CCACHE}")
+  # ccache takes precompiled headers only where it is allowed to overlook macros and times in them.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    "${MAESTRO_CCACHE}")
 endif()
 
 add_library(maestro_flags INTERFACE)
