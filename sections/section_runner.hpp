@@ -2,11 +2,11 @@
 // Runs one rank of a section replica on its device: micro-batches forward and backward, the optimizer, snapshots. Knows
 // nothing of actors, so a section can also be trained without any (tests, GPU checks).
 //
-// SR-1: all calls come from one thread, the device's.
-// SR-2: every micro-batch in flight has a tape and an arena of its own; both are reused.
-// SR-3: gradients accumulate in the order of the backward calls.
-// SR-4: after add_over_ranks() ranks that hold the same parameter hold bitwise the same gradient of it.
-// SR-5: nothing waits for the device: what a call gives or fills is there when Device::finish() tells, and what is
+// RU-1: all calls come from one thread, the device's.
+// RU-2: every micro-batch in flight has a tape and an arena of its own; both are reused.
+// RU-3: gradients accumulate in the order of the backward calls.
+// RU-4: after add_over_ranks() ranks that hold the same parameter hold bitwise the same gradient of it.
+// RU-5: nothing waits for the device: what a call gives or fills is there when Device::finish() tells, and what is
 //       handed in stays until then.
 #pragma once
 

@@ -290,7 +290,7 @@ Status import_tensors(Section& section, std::span<float> flat, std::span<const N
   Names stored;
   for (const NamedTensor& tensor : tensors) stored.emplace(tensor.name, tensor.tensor);
   const std::vector<StateEntry> entries = section.state();
-  for (const StateEntry& entry : entries) {  // SI-2: everything is checked before anything is written
+  for (const StateEntry& entry : entries) {  // IO-2: everything is checked before anything is written
     const std::string name = std::string(prefix) + entry.name;
     if (const Status fits = check_entry(entry, name, stored, file); !fits) return fits;
   }

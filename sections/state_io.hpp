@@ -5,9 +5,9 @@
 // What is stored does not tell into how many ranks or pipeline stages a section was cut: whole tensors go out and in,
 // those of a stage are a part of the model's, and a copy of what another stage stores (StateEntry::copy) only goes in.
 //
-// SI-1: import(export(section)) leaves every bit of the section as it was, on any number of tensor ranks, and of stages
+// IO-1: import(export(section)) leaves every bit of the section as it was, on any number of tensor ranks, and of stages
 //       when what all of them exported is put together.
-// SI-2: an import that fails has changed nothing; ranks of one replica fail together.
+// IO-2: an import that fails has changed nothing; ranks of one replica fail together.
 #pragma once
 
 #include <filesystem>

@@ -25,7 +25,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-/// A function of the driver, called with what its header says.
+/// A function of the driver, called with the arguments of its header.
 template <class... Arguments>
 int call(void* library, const char* name, Arguments... arguments) {
   auto* function = reinterpret_cast<int (*)(Arguments...)>(dlsym(library, name));

@@ -5,8 +5,8 @@
 //   num_hidden_layers, hidden_size, num_attention_heads, intermediate_size, patch_size, image_size, layer_norm_eps,
 //   hidden_act.
 // maestro_vision: the same keys for encoders whose positions SigLIP does not have, so that no other program takes them
-//   for a SigLIP: position_tables = "2d" with max_grid; or instead of image_size max_patches, and table_columns where
-//   all of the table has one number of columns. Read also from siglip_vision_model, as earlier versions wrote it.
+// for a SigLIP: position_tables = "2d" with max_grid; or instead of image_size max_patches, and table_columns if all of
+// the table has the same number of columns. Read also from siglip_vision_model, as earlier versions wrote it.
 // llava (transformers LlavaConfig), of which the projector is read: vision_config.hidden_size, text_config.hidden_size,
 //   projector_hidden_act, multimodal_projector_bias. vision_feature_layer and vision_feature_select_strategy decide
 //   which features it takes; -1 and "full" are the nearest to what a vision section sends.
@@ -26,7 +26,7 @@ namespace maestro {
 /// How a vision encoder learns where a patch is.
 enum class PatchPositions : std::uint8_t {
   learned,  ///< one table, an entry for each place, as SigLIP (Zhai et al. 2023)
-  grid      ///< "2d": a table of rows and one of columns, added up, as NaViT (Dehghani et al. 2023, section 2.1)
+  grid      ///< "2d": the sum of a row table and a column table, as NaViT (Dehghani et al. 2023, section 2.1)
 };
 
 /// Shape of a vision transformer: layer norm before each branch, biases, tanh GELU, attention within each image.
@@ -47,8 +47,8 @@ struct VisionConfig {
 
 /// A projector from vision features to a decoder's width: linear, tanh GELU, linear, as LLaVA 1.5 (Liu et al. 2023).
 struct ProjectorConfig {
-  std::int64_t vision_width = 0;  ///< 0: the file does not say
-  std::int64_t width = 0;         ///< 0: the file does not say
+  std::int64_t vision_width = 0;  ///< 0: absent in the file
+  std::int64_t width = 0;         ///< 0: absent in the file
   double init_std = 0.02;
   bool of_llava = false;  ///< learned on hidden states that had not passed the encoder's final norm
 };
@@ -60,8 +60,8 @@ struct ProjectorConfig {
 [[nodiscard]] Result<VisionConfig> read_hf_vision_config(const std::filesystem::path& path);
 [[nodiscard]] Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& path);
 
-/// Pretty-printed JSON that the parsers above read back as the same model; where the learned table's own grid is a
-/// square, transformers loads the encoder's as a SiglipVisionModel without its pooling head. It refuses all others.
+/// Returns pretty-printed JSON that the parsers above read back as the same model. If the learned table's own grid is a
+/// square, transformers loads the encoder as a SiglipVisionModel without its pooling head; it refuses all others.
 [[nodiscard]] std::string hf_vision_config_text(const VisionConfig& config);
 [[nodiscard]] std::string hf_projector_config_text(const ProjectorConfig& config);
 

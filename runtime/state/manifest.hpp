@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.json: what a checkpoint holds and where the run stood.
+// checkpoint.json: the content of a checkpoint and the state of the run.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct RunIdentity {
 
 struct Manifest {
   RunIdentity run;
-  std::map<std::string, std::string> data;      ///< fingerprint of what was trained on, by name (actors/start_point)
+  std::map<std::string, std::string> data;      ///< fingerprints of the training data, by name (actors/start_point)
   std::map<std::string, std::string> settings;  ///< of the job, by key
   std::uint64_t step = 0;                       ///< optimizer steps done
   std::uint64_t seed = 0;

@@ -39,10 +39,11 @@ using Metadata = std::map<std::string, std::string>;
                                                     OperationHook hook = {});
 
 /// A file opened for reading: the header has been checked whole, the data is mapped and read when touched. Tensors are
-/// views into this object, valid while it (or what it was moved to) lives, and must not be written to. Thread-safe.
+/// views into this object, valid while it (or the object it was moved to) lives, and must not be written to.
+/// Thread-safe.
 class SafetensorsFile {
  public:
-  /// Errors (corrupt, or of the system) name the file and, where one is at fault, the tensor.
+  /// Errors (corrupt, or of the system) name the file and, if a tensor is at fault, the tensor.
   [[nodiscard]] static Result<SafetensorsFile> open(const std::filesystem::path& path);
 
   /// In the order of the data.

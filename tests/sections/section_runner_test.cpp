@@ -93,7 +93,7 @@ TEST(SectionRunner, training_a_tiny_model_reduces_its_loss) {
   EXPECT_LT(losses.back(), 0.7 * losses.front());
 }
 
-TEST(SectionRunner, micro_batches_in_flight_do_not_disturb_each_other) {  // SR-2, SR-3
+TEST(SectionRunner, micro_batches_in_flight_do_not_disturb_each_other) {  // RU-2, RU-3
   const Bench bench;
   Batch one = Batch::random(1, {7, 3}, 20);
   Batch two = Batch::random(2, {5, 12}, 20);

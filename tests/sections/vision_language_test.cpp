@@ -173,6 +173,8 @@ TEST_P(VisionLanguage, exact_match_wants_every_target_of_a_sample) {
   EXPECT_EQ(match().sum, 2);
   text.targets[30] = (text.targets[30] + 1) % 37;  // the first of sample 0
   EXPECT_EQ(match().sum, 1);
+  text.targets[32] = (text.targets[32] + 1) % 37;  // the first row of sample 1
+  EXPECT_EQ(match().sum, 0);
   EXPECT_EQ(match().weight, 3);
   MicroBatch training(bench, section, text);
   EXPECT_THROW((void)training.forward().metric_sum("exact_match"), std::out_of_range) << "in validation only";

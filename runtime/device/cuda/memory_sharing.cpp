@@ -29,7 +29,7 @@ class ImportedMemories final : public ImportedMemory {
   std::byte* data_;
 };
 
-/// What the driver calls a device whatever the number that it has in a process; nothing where it does not tell.
+/// Returns the driver's name of a device, independent of its number in a process; nothing if the driver has none.
 std::optional<cudaUUID_t> uuid_of(int device) {
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) return properties.uuid;
@@ -54,7 +54,7 @@ bool without_way(int device, int owner) {
     return device != owner && possible == 0;
   }
   static_cast<void>(cudaGetLastError());
-  return false;  // the driver will tell when the memory is opened
+  return false;  // the driver reports it when the memory is opened
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ TEST_P(EndpointTest, two_threads_may_stop_an_endpoint_that_others_still_write_to
       500u);
 }
 
-TEST_P(EndpointTest, a_key_is_useless_once_its_memory_was_registered_anew) {  // FD-3
+TEST_P(EndpointTest, a_key_is_useless_once_its_memory_was_registered_anew) {  // FD-1
   constexpr std::size_t bytes = 4096;
   Station target(GetParam(), bytes);
   const RemoteRegion old_region = target.region->remote();
@@ -219,7 +219,7 @@ TEST_P(EndpointTest, a_key_is_useless_once_its_memory_was_registered_anew) {  //
   EXPECT_TRUE(std::ranges::all_of(target.memory, [](std::byte value) { return value == std::byte{0x11}; }));
 }
 
-TEST_P(EndpointTest, keys_tell_nothing_about_each_other) {  // FD-3
+TEST_P(EndpointTest, keys_tell_nothing_about_each_other) {  // FD-1
   Station station(GetParam(), 64);
   std::vector<Region> regions;
   std::set<std::uint64_t> distances;
