@@ -46,7 +46,7 @@ std::vector<fs::path> cuda_library_places(const fs::path& program_folder) {
 }
 
 CudaStatus load_cuda_library(const fs::path& library) {
-  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // DB-3
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // threads may hold code of it
   if (handle == nullptr) return missing(std::string("the CUDA backend cannot be loaded: ") + dlerror());
   const auto entry = reinterpret_cast<CudaEntry>(dlsym(handle, cuda_entry_name));
   if (entry == nullptr) return missing(library.string() + " is no CUDA backend of this program");

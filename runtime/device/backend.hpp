@@ -4,8 +4,8 @@
 // DB-1 (CUDA on demand): nothing of CUDA is linked to the program. libmaestro_cuda.so is opened only when a job names a
 //       CUDA device and a usable driver is present; any other job runs without both.
 // DB-2 (one build): the library carries its own, hidden copy of the rooms below (core, ops, collective, device) and
-//       exports one C function. Only pure interfaces and values (strings, tensors, JobError) cross the boundary, laid
-//       out by the same headers: both sides state a digest of them, and a library of another build is refused.
+//       exports a single C function. Only pure interfaces and values (strings, tensors, JobError) cross the boundary,
+//       laid out by the same headers: both sides state a digest of them, and a library of another build is refused.
 //       Exceptions and dynamic_cast work across: libstdc++ compares types by name.
 // The library stays loaded until the process ends: threads and thread-local objects may hold code of it.
 #pragma once
@@ -28,7 +28,7 @@ namespace maestro {
 struct DeviceOptions {
   std::size_t index = 0;  ///< K of "cuda:K"
   std::string name;       ///< of the Device: "cuda:0"
-  /// Two sections on one device open it twice; work of the critical section goes first if the device can choose.
+  /// Two sections on the same device open it twice; work of the critical section goes first if the device can choose.
   Priority priority = Priority::critical;
   /// Equal work gives equal bits; attention on Hopper pays for that with memory and time (cuDNN before 9.25).
   bool deterministic = true;
@@ -38,13 +38,13 @@ struct DeviceOptions {
   std::function<void(const std::string& line)> log;
 };
 
-/// A rank of a group over devices of one backend.
+/// A rank of a group over devices of the same backend.
 struct GroupRank {
   std::vector<std::byte> id;  ///< of make_group_id(), the same for all
   std::int64_t size = 1;
   std::int64_t rank = 0;
-  /// Shared by ranks of this process that end together: an abort of one rank ends the others' calls as well, also a
-  /// call that waits in join().
+  /// Shared by ranks of this process that end together: an abort of a single rank ends the others' calls as well, also
+  /// a call that waits in join().
   std::shared_ptr<AbortReason> abort;
 };
 
@@ -56,7 +56,7 @@ class ImportedMemory {
   [[nodiscard]] virtual std::byte* data() const = 0;
 };
 
-/// The devices of one kind on this machine. Thread-safe. Errors are JobError with the library's own text.
+/// The devices of a kind on this machine. Thread-safe. Errors are JobError with the library's own text.
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
@@ -83,10 +83,10 @@ class DeviceBackend {
                                                                       std::string& why_not) const = 0;
 };
 
-/// Returns the backend, or the reason why there is none, in one line: "no NVIDIA driver: libcuda.so.1 cannot be
+/// Returns the backend, or the reason why there is none, as a single line: "no NVIDIA driver: libcuda.so.1 cannot be
 /// opened".
 struct CudaStatus {
-  const DeviceBackend* backend = nullptr;  ///< of the loaded library (DB-3)
+  const DeviceBackend* backend = nullptr;  ///< of the loaded library, which stays
   std::string missing;                     ///< empty when there is a backend
   [[nodiscard]] std::size_t devices() const { return backend == nullptr ? 0 : backend->devices(); }
 };

@@ -2,7 +2,7 @@
 // The functions to call when work on streams of a device is complete, found out by polling. Pure: the caller defines
 // `Event` and its state.
 //
-// CQ-1 (stream order): completions of one stream are delivered in the order of add(), none before those added earlier.
+// CQ-1 (stream order): completions of a stream are delivered in the order of add(), none before those added earlier.
 // CQ-2 (exactly once): every completion is delivered exactly once: without text, or with the text of the failure.
 // CQ-3 (failure of a stream): a failure on a stream fails everything that is queued behind it there, with the same
 //       text; other streams go on.
@@ -28,7 +28,7 @@ struct EventState {
 
 using StreamNumber = std::uint32_t;
 
-/// Called once; must only enqueue. `failure` is empty, or one line.
+/// Called once; must only enqueue. `failure` is empty, or a line.
 using Completion = std::function<void(const std::string& failure)>;
 
 /// Not thread-safe.

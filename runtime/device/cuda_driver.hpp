@@ -23,8 +23,8 @@ struct CudaDriver {
 /// Queries the driver, which starts it.
 [[nodiscard]] CudaDriver find_cuda_driver();
 
-/// Returns the reason why a build with CUDA `toolkit` (13, for example) cannot use the driver, in one line; empty if it
-/// can. Pure.
+/// Returns the reason why a build with CUDA `toolkit` (13, for example) cannot use the driver, as a single line; empty
+/// if it can. Pure.
 [[nodiscard]] std::string refusal_of(const CudaDriver& driver, int toolkit);
 
 }  // namespace maestro

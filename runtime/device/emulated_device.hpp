@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices whose arithmetic is a timed wait: actors, work items, credits and transfers are real, so that the runtime
-// itself can be watched and measured with hundreds of devices on one machine.
+// itself can be watched and measured with hundreds of devices on a single machine.
 //
-// ED-1 (one at a time): a device runs one piece of work at a time, in the order of submission within a priority,
+// ED-1 (one at a time): a device never runs two pieces of work at once, and runs them in the order of submission within
+// a priority,
 //       critical work first.
 // ED-2 (no drift): waiting work begins when the work before it was due to end, not when a thread found the time: delays
 //       of this machine do not add up.

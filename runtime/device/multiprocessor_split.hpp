@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How sections that share a device share its multiprocessors: in groups that the device cannot cut. Pure.
 //
-// MP-1 (disjoint shares): every group belongs to one share at most.
-// MP-2 (nearest whole number): a share gets the whole number of groups that is nearest to it, at least one; the last
+// MP-1 (disjoint shares): every group belongs to a single share at most.
+// MP-2 (nearest whole number): a share gets the whole number of groups that is nearest to it, at least 1; the last
 //       share that fits is reduced to the remaining groups.
 // MP-3 (remainder): the multiprocessors beyond the last whole group go to the share with the last group.
 #pragma once

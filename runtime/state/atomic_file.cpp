@@ -100,7 +100,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
       hook_(std::move(other.hook_)) {}
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {
-  constexpr std::size_t most_at_once = std::size_t{1} << 30;  // Linux writes at most 2 GiB in one call
+  constexpr std::size_t most_at_once = std::size_t{1} << 30;  // Linux writes at most 2 GiB per call
   while (!bytes.empty()) {
     const ssize_t put = ::write(file_.get(), bytes.data(), std::min(bytes.size(), most_at_once));
     if (put < 0 && errno == EINTR) continue;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the defect of one file, if any.
+/// Returns the defect of a file, if any.
 std::optional<std::string> problem_of(const fs::path& checkpoint, const FileRecord& record) {
   const fs::path file = checkpoint / record.path;
   const std::string name = printable(record.path);

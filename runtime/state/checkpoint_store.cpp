@@ -156,8 +156,8 @@ Status CheckpointStore::publish(const fs::path& staging, const Manifest& manifes
       if (!is_of_other_run(there, manifest.run.id)) continue;
       return Error{ErrorCode::unavailable, there.string() + " is of another run and stays; choose another train.out"};
     }
-    // A folder cannot be renamed over a full one. The old one steps aside under a name that counts as loadable until
-    // its successor is in place (CK-2).
+    // A folder cannot be renamed over a full folder. The old folder steps aside under a name that counts as loadable
+    // until its successor is in place (CK-2).
     if (fs::exists(replaced, failure)) {
       if (const Status removed = remove_folder(replaced, step); !removed) return removed;
     }
@@ -197,7 +197,7 @@ Status CheckpointStore::remove_superseded(const Manifest& committed) const {
 }
 
 Status CheckpointStore::remove_folder(const fs::path& folder, std::uint64_t step) const {
-  // Renamed first: half a checkpoint must not look like a whole one (CK-1).
+  // Renamed first: half a checkpoint must not look whole (CK-1).
   const fs::path doomed = root_ / checkpoint_folder_name(step, CheckpointKind::removed);
   if (const Status cleared = remove_tree(doomed); !cleared) return cleared;
   if (const Status renamed = rename_folder(folder, doomed); !renamed) return renamed;

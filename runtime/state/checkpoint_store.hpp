@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing checkpoints so that a crash at any moment leaves the previous one loadable.
+// Writing checkpoints so that a crash at any moment leaves the previous checkpoint loadable.
 //
 // CK-1 (complete names): a folder named step-N or step-N.old was complete, with its checkpoint.json, when it got that
 //       name.
@@ -29,9 +29,9 @@ struct CheckpointStoreOptions {
 };
 
 /// Protocol: the coordinator calls begin, every process that owns a section, or a part of one, calls write_section on a
-/// thread of its own, the coordinator gathers all file records and calls commit. Processes share one filesystem. The
-/// object holds no state beyond its settings: const calls are thread-safe as long as one coordinator begins and
-/// commits, one commit at a time. Nothing throws but the constructor.
+/// thread of its own, the coordinator gathers all file records and calls commit. Processes share the same filesystem.
+/// The object holds no state beyond its settings: const calls are thread-safe as long as a single coordinator begins
+/// and commits, and commits do not overlap. Nothing throws but the constructor.
 class CheckpointStore {
  public:
   /// `root` is the checkpoints folder; begin creates it. Throws JobError when keep < 1.
@@ -41,7 +41,7 @@ class CheckpointStore {
   [[nodiscard]] Result<std::filesystem::path> begin(StepId step, std::string_view run = {}) const;
 
   /// Writes and flushes the section's three files below `staging`, or the files of state.part: its model and optimizer
-  /// file, and config.json for part 0. Parts of one section may be written at once, from several processes. Section
+  /// file, and config.json for part 0. Parts of a section may be written at once, from several processes. Section
   /// names are letters, digits, '_', '-' and '.', not starting with '.'. Errors (invalid_argument for such a name, an
   /// impossible part, or tensors that write_safetensors refuses; else of the system) name the section; the staging
   /// folder may hold some of the files then: begin again or leave it to CK-4.

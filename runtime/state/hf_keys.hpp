@@ -16,7 +16,7 @@
 
 namespace maestro {
 
-/// The keys of one object, with errors that name the place. Throws JobError, which parse_hf_keys catches.
+/// The keys of an object, with errors that name the place. Throws JobError, which parse_hf_keys catches.
 class HfKeys {
  public:
   HfKeys(const nlohmann::json& object, std::string_view where) : object_(object), where_(where) {}

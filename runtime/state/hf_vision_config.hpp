@@ -25,7 +25,7 @@ namespace maestro {
 
 /// How a vision encoder learns where a patch is.
 enum class PatchPositions : std::uint8_t {
-  learned,  ///< one table, an entry for each place, as SigLIP (Zhai et al. 2023)
+  learned,  ///< a table, an entry for each place, as SigLIP (Zhai et al. 2023)
   grid      ///< "2d": the sum of a row table and a column table, as NaViT (Dehghani et al. 2023, section 2.1)
 };
 
@@ -37,10 +37,10 @@ struct VisionConfig {
   std::int64_t ffn = 0;    ///< 0: 4 x width
   std::int64_t patch = 8;  ///< pixels on a patch's side
   PatchPositions positions = PatchPositions::learned;
-  std::int64_t max_patches = 0;  ///< of one image, learned positions; 0: to fit the data
+  std::int64_t max_patches = 0;  ///< of an image, learned positions; 0: to fit the data
   std::int64_t columns = 0;      ///< of the learned table's own grid; 0: entries lie by each image's own columns
   bool stored = false;           ///< read from a file: the tables have the sizes that they have
-  std::int64_t max_grid = 128;   ///< rows and columns of patches of one image; "2d" positions
+  std::int64_t max_grid = 128;   ///< rows and columns of patches of an image; "2d" positions
   double norm_epsilon = 1e-6;
   double init_std = 0.02;
 };

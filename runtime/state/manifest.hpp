@@ -48,7 +48,7 @@ struct Manifest {
   std::uint64_t epoch = 0;                  ///< of the data
   std::vector<std::uint64_t> random_state;  ///< the writer's own; e.g. key and draws of a Random
   std::vector<FileRecord> files;
-  std::uint64_t sequence = 0;   ///< order of commits in one folder, set by the store: steps may be repeated
+  std::uint64_t sequence = 0;   ///< order of commits in a folder, set by the store: steps may be repeated
   std::string maestro_version;  ///< set by the store
 
   /// Names of the folders that files lie in, in order of first mention.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a section over ranks stores and loads.
+// Storing and loading of a section over ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>

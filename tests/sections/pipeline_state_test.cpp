@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pipeline stages store and load.
+// Storing and loading of pipeline stages.
 #include <gtest/gtest.h>
 
 #include <algorithm>

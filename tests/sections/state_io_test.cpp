@@ -17,7 +17,7 @@
 namespace maestro::testing {
 namespace {
 
-/// A model of references/, and what may be done to its stored form.
+/// A model of references/, and changes to its stored form.
 struct Stored {
   explicit Stored(const std::string& model)
       : folder(reference_folder(model)),
@@ -210,7 +210,7 @@ TEST(StateIo, a_tied_table_may_stand_under_either_name_or_twice_but_not_differ) 
 TEST(StateIo, f16_files_load_as_the_same_values) {
   const Stored stored("llama_tied");
   const TemporaryFolder out;
-  // The values that binary16 holds nearest to those of the model, and what they are in binary32.
+  // The nearest binary16 values to those of the model, and their values in binary32.
   const auto half_of = [](float value) {  // of normal numbers, cut
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t exponent = bits >> 23 & 0xffU;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flushes to disk on which CK-2 and AF-1 rest: where they stand among the other operations, and what follows when
-// they fail.
+// The flushes to disk on which CK-2 and AF-1 rest: their place among the other operations, and the effect of their
+// failure.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

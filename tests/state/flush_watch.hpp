@@ -8,7 +8,7 @@
 namespace maestro {
 
 /// While it lives, fsync() calls `on_flush` with the path of its file or folder and fails with the returned errno, or
-/// flushes when that is 0. At most one lives at a time.
+/// flushes when that is 0. A second must not live at the same time.
 class FlushWatch {
  public:
   explicit FlushWatch(std::function<int(const std::filesystem::path&)> on_flush);

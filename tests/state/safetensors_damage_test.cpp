@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are truncated, altered or made up: every one is refused with one line, or is sound after all.
+// Files that are truncated, altered or made up: every such file is refused with a line, or is sound after all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

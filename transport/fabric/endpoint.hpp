@@ -39,7 +39,7 @@ struct EndpointOptions {
 };
 
 /// Thread-safe, except that the destructor must be the last call. Not to be stopped or destroyed from the handler.
-/// Each endpoint has one connection queue and one thread; an idle endpoint costs less than 1% of a core.
+/// Each endpoint has a connection queue and a thread; an idle endpoint costs less than 1% of a core.
 class Endpoint {
  public:
   static Result<std::unique_ptr<Endpoint>> open(EndpointOptions options);
@@ -64,7 +64,7 @@ class Endpoint {
   /// words ("provider tcp has no FI_HMEM"), and its tensors have to take another path.
   Result<Region> register_memory(std::byte* data, std::size_t bytes, const MemoryLocation& place = {});
 
-  /// Queues one write; never blocks. All outcomes, invalid requests included, come as events (EP-1).
+  /// Queues a write; never blocks. All outcomes, invalid requests included, come as events (EP-1).
   void write(const WriteRequest& request);
 
   /// Lets accepted writes finish or run into their deadline, then closes. No event follows, save those of EP-2.

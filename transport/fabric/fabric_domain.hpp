@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owners of libfabric's objects. Internal to this folder: the only header that shows libfabric.
 //
-// Objects close in the order endpoint, completion queue, address vector, regions, domain, fabric.
-// The domain lives as long as the last region registered in it.
-// FD-1 (unguessable keys): keys of regions are random if the provider accepts chosen keys (tcp and shm do), and end
+// FD-1 (lifetime): the domain lives as long as the last region registered in it; objects close in the order endpoint,
+//       completion queue, address vector, regions, domain, fabric.
+// FD-3 (unguessable keys): keys of regions are random if the provider accepts chosen keys (tcp and shm do), and end
 //       with their region: a key from before, or from another run at the same address, reaches nothing.
 #pragma once
 
@@ -56,7 +56,7 @@ enum class MemoryKinds { host, host_and_devices };
 /// "operation: libfabric's text", for a negative libfabric return value.
 [[nodiscard]] std::string fabric_text(std::string_view operation, std::int64_t code);
 
-/// One domain with one endpoint. The calls are as thread-safe as FI_THREAD_SAFE makes them.
+/// A domain with an endpoint. The calls are as thread-safe as FI_THREAD_SAFE makes them.
 class FabricDomain {
  public:
   /// With `kinds` of devices where the provider has FI_HMEM, else for memory of the host alone.
@@ -85,7 +85,7 @@ class FabricDomain {
   FabricDomain() = default;
   static Result<std::unique_ptr<FabricDomain>> open_found(InfoPtr info);
   Status open_objects();
-  /// FD-1.
+  /// FD-3.
   [[nodiscard]] std::uint64_t new_key() const;
 
   // Destroyed from the last to the first (FD-1).

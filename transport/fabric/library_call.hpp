@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches one thread's calls into a library that may never return, such as libfabric's shm provider, which spins on a
-// lock in shared memory that a killed process may still hold.
+// Watches a single thread's calls into a library that may never return, such as libfabric's shm provider, which spins
+// on a lock in shared memory that a killed process may still hold.
 //
 // LW-1 (one owner): a call is either left by its thread or condemned by the watcher, never both.
 // LW-2 (patience): the watcher condemns only a call that it has seen going on at `looks` looks in a row, so that a

@@ -203,7 +203,7 @@ bool ProgressThread::take_inbox() {
   for (auto peer : taken.abandoned) {
     if (peer.value() >= peers_.size()) continue;
     auto& link = peers_[peer.value()];
-    link.lost = Error{ErrorCode::peer_lost, "nothing more is written to " + link.name + ": it was given up as lost"};
+    link.lost = Error{ErrorCode::peer_lost, "cannot write to " + link.name + ": the peer was lost"};
     report_failures(queue_.give_up(peer, *link.lost));
   }
   const auto now = Clock::now();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread of an endpoint that calls libfabric: posts writes, reads completions, keeps deadlines. Internal.
 //
-// PT-1 (single caller): only this thread posts writes and reads completions; other threads leave requests in the inbox
-//       and wake it.
+// Only this thread posts writes and reads completions; other threads leave requests in the inbox and wake it. The
+// thread looks at the inbox under its lock before every rest, so that no request is slept over.
+//
 // PT-2 (no lock in the handler): no lock is held while the handler runs.
-// PT-3 (one end per write): every write left in the inbox ends exactly once, as WriteDone or as WriteFailed, also
+// PT-3 (single end per write): every write left in the inbox ends exactly once, as WriteDone or as WriteFailed, also
 //       across stop(). The only exception is PT-5: then EndpointFailed stands for all writes not reported yet.
-// PT-4 (no lost request): the thread looks at the inbox under its lock before every rest.
 // PT-5 (stuck library): if a call into libfabric never returns, a watchdog reports EndpointFailed; the thread is then
 //       left behind with everything it may touch, and never calls the handler again.
 #pragma once
@@ -31,7 +31,7 @@ namespace maestro {
 struct PeerLink {
   fi_addr_t address = FI_ADDR_UNSPEC;
   std::string name;           ///< for people
-  std::optional<Error> lost;  ///< why nothing more is written to it
+  std::optional<Error> lost;  ///< set: the peer is lost, and no write to it is accepted
 };
 
 /// Shared with its own thread, so that memory that an abandoned thread may touch stays alive (PT-5).

@@ -31,7 +31,7 @@ struct ProviderChoice {
   std::optional<SharedMemoryRoom> room = std::nullopt;  ///< if set, the reason why shm is not offered
 };
 
-/// libfabric's name of the provider to use. "auto" takes shm on one host, else the first of efa, verbs;ofi_rxm and
+/// libfabric's name of the provider to use. "auto" takes shm on a single host, else the first of efa, verbs;ofi_rxm and
 /// tcp;ofi_rxm that is `offered`. Errors, each listing what is available: `invalid_argument` for an unknown name,
 /// `unavailable` for a known one that this machine lacks.
 [[nodiscard]] Result<std::string> choose_provider(const ProviderChoice& choice, std::span<const std::string> offered);

@@ -2,7 +2,7 @@
 // Writes on their way out: waiting, posted to the provider, and given up. Pure: no network, time comes from outside.
 //
 // WQ-1 (one end): every accepted write ends exactly once, as done or as failed.
-// WQ-2 (order per peer): writes to one peer are posted in the order they were accepted; a peer that takes none delays
+// WQ-2 (order per peer): writes to a peer are posted in the order they were accepted; a peer that takes none delays
 //       no other.
 // WQ-3 (timeout): a write fails with `timeout` once it has waited `timeout` and its peer has finished nothing for as
 //       long: a slow peer that makes progress is not lost.
@@ -58,7 +58,7 @@ class WriteQueue {
   [[nodiscard]] bool finish(QueuedWrite& write, TimePoint now);
   /// Gives up the writes whose time has come (WQ-3); `describe` names a peer.
   [[nodiscard]] std::vector<WriteFailed> expire(TimePoint now, const std::function<std::string(PeerHandle)>& describe);
-  /// Gives up every write to one peer, or to all.
+  /// Gives up every write to a peer, or to all.
   [[nodiscard]] std::vector<WriteFailed> give_up(PeerHandle peer, const Error& error);
   [[nodiscard]] std::vector<WriteFailed> give_up_all(const Error& error);
 

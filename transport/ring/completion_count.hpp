@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the RMA writes that have landed in one ring of slots, until a sequence has all of its own.
+// Counts the RMA writes that have landed in a ring of slots, until a sequence has all of its own.
 //
 // Networks may deliver writes in any order, and the first of them may land before the message with their number
 // arrives; so only the count shows that a sequence is whole.

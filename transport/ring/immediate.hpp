@@ -19,7 +19,7 @@ inline constexpr std::uint32_t max_immediate_edges = 1u << 10;
 inline constexpr std::uint32_t max_immediate_slots = 1u << 6;
 inline constexpr std::uint32_t max_immediate_pieces = 1u << 16;
 
-/// An address inside the receiving process. Where one process hosts several consumer replicas of an edge, the receiver
+/// An address inside the receiving process. Where a process hosts several consumer replicas of an edge, the receiver
 /// gives each of their rings an `edge` number of its own, since the replica has no bits here.
 struct Immediate {
   EdgeId edge;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiving end of one edge at one replica: a ring of slots, the count of what has arrived in each, and the buffers
+// The receiving end of an edge at a replica: a ring of slots, the count of what has arrived in each, and the buffers
 // handed over inside the process.
 //
 // IR-1 (complete): a sequence is complete when every write of every piece has been counted, RMA and hand-over alike.
-// IR-2 (in place): a hand-over of a whole sequence, or of neighbouring rows of one buffer, is read in place, and so is
-//       a sequence whose pieces were all written into one payload of its slot; only mixed arrivals are gathered, in the
-//       device's payload if there is one.
+// IR-2 (in place): a hand-over of a whole sequence, or of neighbouring rows of the same buffer, is read in place, and
+// so is
+//       a sequence whose pieces were all written into a single payload of its slot; only mixed arrivals are gathered,
+//       in the device's payload if there is one.
 // IR-3 (release): slots and buffers are given back at release(), in any order; credits count the released prefix.
 // IR-4 (whole pieces): a piece whose rows reached the device's payload by other means than counted writes is complete
 //       with its header, which then counts for all of its writes.

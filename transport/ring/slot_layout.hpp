@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of one edge's ring of slots, and the header that describes each piece of a micro-batch.
+// The layout of an edge's ring of slots, and the header that describes each piece of a micro-batch.
 //
 // One slot: | header 0 | header 1 | ... | header max_pieces-1 | payload ............ |, every part on a 64-byte border.
 //
@@ -24,7 +24,7 @@ namespace maestro {
 /// Which payload of its slot a piece lies in.
 enum class SlotMemory : std::uint8_t { host, device };
 
-/// The identity of a piece: rows [row_offset, row_offset + rows) of one consumer replica's micro-batch.
+/// The identity of a piece: rows [row_offset, row_offset + rows) of a consumer replica's micro-batch.
 struct PieceInfo {
   Epoch epoch;
   EdgeId edge;
@@ -75,7 +75,7 @@ class SlotLayout {
 
   [[nodiscard]] std::uint32_t slots() const { return slots_; }
   [[nodiscard]] std::uint32_t max_pieces() const { return max_pieces_; }
-  /// Payload capacity of one slot, as requested.
+  /// Payload capacity of a slot, as requested.
   [[nodiscard]] std::size_t payload_bytes() const { return payload_bytes_; }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
   [[nodiscard]] std::size_t total_bytes() const { return slot_bytes_ * slots_; }

@@ -50,7 +50,7 @@ struct TableSite {
   DeviceSpace& memory;
   PinnedSpace& pinned;
   GraphCache& graphs;
-  std::function<void(const std::string&)> say;  ///< receives one line for a person
+  std::function<void(const std::string&)> say;  ///< receives a line for a person
   bool deterministic = true;
   GraphUse use_of_graphs = GraphUse::where_they_pay;
 };

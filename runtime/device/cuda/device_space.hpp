@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one device, and pinned memory of the host beside it, as memory spaces.
+// Memory of a device, and pinned memory of the host beside it, as memory spaces.
 //
 // DS-1 (stream-ordered reuse): a block is given out again only behind the work that was queued on the device's stream
 //       before its release.

@@ -67,7 +67,7 @@ MemorySharing::MemorySharing() {
 
 std::vector<std::byte> MemorySharing::export_block(const CudaDevice& device, const std::byte* block) const {
   if (!device.memory().holds(block)) {
-    throw JobError(device.name() + ": what is shown to other processes is a whole block of the device's memory");
+    throw JobError(device.name() + ": only a whole block of the device's memory can be exported");
   }
   const CurrentDevice current(device.index());
   const std::optional<cudaUUID_t> uuid = uuid_of(device.index());

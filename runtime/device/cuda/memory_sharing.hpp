@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that processes of one host share (CUDA IPC).
+// Device memory that processes of the same host share (CUDA IPC).
 //
 // MH-1 (whole blocks): an exported block is a whole block of a DeviceSpace, each an allocation of its own. The block
 //       and its process stay until every process that imported it has closed it: CUDA leaves the behaviour undefined

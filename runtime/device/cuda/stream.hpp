@@ -118,7 +118,7 @@ class PooledEvent {
   Event event_;
 };
 
-/// Events of one device, made when none is free: none in the steady state. Thread-safe; shared with its events, which
+/// Events of a device, made when none is free: none in the steady state. Thread-safe; shared with its events, which
 /// may outlive it.
 class EventPool : public std::enable_shared_from_this<EventPool> {
  public:

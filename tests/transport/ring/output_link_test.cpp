@@ -97,7 +97,7 @@ TEST(OutputLink, grants_count_what_the_other_senders_of_the_ring_have_sent) {
   EXPECT_EQ(take_all(link), Sequences());
   ASSERT_TRUE(link.grant(epoch, 3).ok());
   EXPECT_EQ(take_all(link), Sequences());
-  ASSERT_TRUE(link.grant(epoch, 5).ok());  // beyond the window [3, 5) that was known here
+  ASSERT_TRUE(link.grant(epoch, 5).ok());  // beyond the window [3, 5) of this link
   EXPECT_EQ(take_all(link), Sequences{5});
 }
 
