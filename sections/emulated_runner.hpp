@@ -9,7 +9,7 @@ namespace maestro {
 
 class EmulatedRunner final : public SectionRunner {
  public:
-  /// `section` may be a prototype: only its ports are ever asked for.
+  /// `section` may be a meta section: only its ports are used.
   EmulatedRunner(std::shared_ptr<Section> section, const SectionContext& context)
       : SectionRunner(std::move(section), context, OptimizerConfig(), 1) {}
   PassMetrics forward(const MicroBatchPlan&, std::span<const PortTensor>, std::span<const PortTensor>) override {

@@ -13,7 +13,7 @@ namespace maestro {
 
 namespace {
 
-/// One setting under its name in the stored file, with both of its values.
+/// A setting under its name in the stored file, with both of its values.
 struct Setting {
   const char* key;
   std::string ours;
@@ -40,7 +40,7 @@ Error another_family(const std::string& file, const std::string& stored, const s
   return {ErrorCode::invalid_argument, file + ": model_type is " + stored + ", but the section is of family " + ours};
 }
 
-/// What decides shapes and results, of decoders of one family.
+/// The settings that decide shapes and results, of decoders of the same family.
 std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& stored) {
   const bool llama = ours.family == "llama";
   const auto setting = [&](const char* gpt2_key, const char* llama_key, auto member) {

@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// Figures of one optimizer step, as reported.
+/// Figures of an optimizer step, as reported.
 struct OptimizerStep {
   double lr = 0;
   double norm = 0;  ///< of the gradient, before clipping
@@ -44,10 +44,10 @@ class AdamWOptimizer {
   /// AdamW (Loshchilov & Hutter 2019) with the gradient multiplied by `clip_factor` first; weight decay on the decayed
   /// range alone (PA-1); `number` is the step's, from 1, for the learning rate, while bias corrections count the
   /// updates that were made (Parameters::updates), as PyTorch does for parameters without a gradient. Gradients are
-  /// zero afterwards, packed weights out of date (PA-2). Only elements whose moments are here are touched
-  /// (Parameters::kept_moments), and they become what they would among all.
+  /// zero afterwards, packed weights out of date (PA-2). Only elements whose moments are here are changed
+  /// (Parameters::kept_moments), and their new values are the same as in an update of all.
   void step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor) const;
-  /// Norm, clipping by the section's own norm, and step in one; as gradient_norm().
+  /// Norm, clipping by the section's own norm, and step in a single call; as gradient_norm().
   [[nodiscard]] Result<OptimizerStep> clipped_step(const OperatorTable& ops, Parameters& parameters,
                                                    std::int64_t number) const;
 

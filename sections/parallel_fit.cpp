@@ -11,7 +11,7 @@ namespace maestro {
 
 namespace {
 
-/// What keeps a layout from fitting: the degree to blame and why; no key when nothing does.
+/// The obstacle to a layout: the degree at fault and the reason; no key when there is none.
 struct Misfit {
   const char* key = nullptr;
   std::string why;
@@ -43,7 +43,7 @@ Layout nearest(const CutSizes& sizes, const Layout& wanted) {
     const std::int64_t distance = std::abs(layout.tensor - wanted.tensor) + std::abs(layout.context - wanted.context);
     return std::tuple(distance, layout.ranks(), layout.context);
   };
-  // One rank always fits, so nothing beyond twice the wanted degrees is nearer.
+  // A single rank always fits, so nothing beyond twice the wanted degrees is nearer.
   for (std::int64_t tensor = 1; tensor <= 2 * wanted.tensor; ++tensor) {
     for (std::int64_t context = 1; context <= 2 * wanted.context; ++context) {
       const Layout layout{tensor, context};

@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// What a layout cuts of a model. 0: the section has none.
+/// The dimensions of a model that a layout shards. 0: the section has none.
 struct CutSizes {
   std::int64_t heads = 0;       ///< divisible by tensor * context
   std::int64_t kv_heads = 0;    ///< divisible by tensor * context
@@ -22,7 +22,7 @@ struct CutSizes {
 
 [[nodiscard]] bool fits(const CutSizes& sizes, const Layout& layout);
 
-/// Throws JobError when `layout` does not fit, in one line that names the degree at fault, what cannot be cut, and the
+/// Throws JobError when `layout` does not fit, with a line that names the degree at fault, what cannot be cut, and the
 /// nearest layout that fits, of several the one with fewest ranks: "student.tensor = 3: 4 heads cannot be cut in 3;
 /// nearest that fits: tensor = 2".
 void check_parallel_fit(const std::string& section, const CutSizes& sizes, const Layout& layout);
@@ -31,8 +31,8 @@ void check_parallel_fit(const std::string& section, const CutSizes& sizes, const
 /// layers cannot be cut in 5; nearest that fits: pipeline = 4". A stage that has none of them, or some that there are
 /// not, is a programming error: throws std::invalid_argument.
 void check_stage(const std::string& section, const Stage& stage, std::int64_t layers);
-/// Throws JobError for any but the only stage of a section that knows no others; `why` as in "a projector has no layers
-/// to cut".
+/// Throws JobError unless the stage is the only stage of a section that cannot be partitioned; `why` as in "a projector
+/// has no layers to cut".
 void check_uncut(const std::string& section, const Stage& stage, std::string_view why);
 
 }  // namespace maestro

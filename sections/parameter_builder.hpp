@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registers a section's parameters and, beside each, the Hugging Face names it is stored under. Shapes are those of
-// whole parameters; a slice tells what this rank holds (TensorCut makes them).
+// whole parameters; a slice gives the part of this rank (TensorCut makes slices).
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace maestro {
 /// FNV-1a (Fowler, Noll, Vo; 64 bits) over the section's name, a zero byte and the parameter's name.
 [[nodiscard]] std::uint64_t parameter_stream(std::string_view section, std::string_view parameter);
 
-/// Makes the `initialise` functions of ParameterSpec for one section.
+/// Makes the `initialise` functions of ParameterSpec for a section.
 class ParameterInit {
  public:
   using Fill = std::function<void(std::span<float>)>;

@@ -13,23 +13,24 @@
 
 namespace maestro {
 
-/// What a section is described by in a job file.
+/// The description of a section in a job file.
 struct SectionTable {
   std::string name;  ///< of the section
   JobTable table;    ///< its own settings
   JobTable root;     ///< of the whole job, for settings of a section it works with
-  DataShape data;    ///< what the data source will send, as far as known
+  DataShape data;    ///< the expected data, where the data source states it
 };
 
 /// Thread-safe once filled.
 class SectionRegistry {
  public:
-  /// Reads the settings now and throws JobError for wrong ones; the factory builds any number of replicas from them.
+  /// Reads the settings now and throws JobError for wrong settings; the factory builds any number of replicas from
+  /// them.
   using Builder = std::function<SectionFactory(const SectionTable&)>;
 
-  /// Throws JobError when `type` is already there. `description` is one line for a person.
+  /// Throws JobError when `type` is already there. `description` is a line for a person.
   void add(std::string type, std::string description, Builder builder);
-  /// Throws JobError for an unknown type, with the nearest and all known ones.
+  /// Throws JobError for an unknown type, with the nearest and all registered types.
   [[nodiscard]] SectionFactory build(const std::string& type, const SectionTable& section) const;
 
   struct Listing {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A section: one model part. It knows tensors and the tape, never actors or the network. The generic section replica
-// actor hosts it: it hands over the inputs of a micro-batch, runs forward(), sends the outputs, brings gradients back
-// through the tape and steps the optimizer.
+// A section: a part of the model. It uses tensors and the tape, never actors or the network. The generic section
+// replica actor hosts it: it hands over the inputs of a micro-batch, runs forward(), sends the outputs, brings
+// gradients back through the tape and steps the optimizer.
 //
-// SE-1: forward() is called on the device thread of the replica, one micro-batch at a time; several micro-batches may
-//       be between forward and backward, each with its own tape.
-// SE-2: ports() is constant for the life of the section and the same in every replica.
-// SE-3: a section that is built twice from the same context holds bitwise the same parameters.
+// SE-1 (one at a time): forward() is called on the device thread of the replica, one micro-batch at a time; several
+//       micro-batches may be between forward and backward, each with its own tape.
+// SE-2 (constant ports): ports() is constant for the life of the section and the same in every replica.
+// SE-3 (reproducible): a section that is built twice from the same context holds bitwise the same parameters.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace maestro {
 
-/// What one micro-batch brings to a section. Views live until the micro-batch retires.
+/// The inputs of a section for a micro-batch. Views live until the micro-batch retires.
 class Inputs {
  public:
   Inputs(Pass pass, std::span<const SampleId> samples, SequenceLayout tokens, double loss_scale,
@@ -44,7 +44,7 @@ class Inputs {
   /// (M, columns) of the port's dtype, in memory of the operator table. An unknown or unconnected port is a programming
   /// error: throws std::out_of_range.
   [[nodiscard]] const Var& operator[](std::string_view port) const;
-  /// The same in host memory, for sections that look at tokens or places to know what to do.
+  /// The same in host memory, for sections whose work depends on tokens or places.
   [[nodiscard]] Tensor host(std::string_view port) const;
   [[nodiscard]] bool has(std::string_view port) const;
   /// The samples of the micro-batch, in row order; of the training or the validation split by pass().
@@ -75,7 +75,7 @@ struct MetricSum {
   double weight = 0;
 };
 
-/// The figures of one pass. get() once the pass is complete on the device (Device::finish); converts to what it gives.
+/// The figures of a pass. get() once the pass is complete on the device (Device::finish); converts to its metrics.
 class PassMetrics {
  public:
   void add(MetricSum metric) { entries_.emplace_back(std::move(metric)); }
@@ -100,7 +100,7 @@ class Outputs {
   /// The value of an output port, (M, columns) of the port's dtype.
   void set(std::string port, Var value) { values_.emplace_back(std::move(port), std::move(value)); }
   void metric(std::string name, double sum, double weight) { metrics_.add({std::move(name), sum, weight}); }
-  /// One that can be told when the pass is complete on the device.
+  /// A figure that is available when the pass is complete on the device.
   void metric(std::function<MetricSum()> later) { metrics_.add(std::move(later)); }
   /// Reports loss, ce, and with a teacher kl and teacher_ce.
   void losses(const Pending<LossSums>& sums, bool with_teacher) { losses(sums, with_teacher, with_teacher); }
@@ -120,7 +120,7 @@ class Outputs {
   PassMetrics metrics_;
 };
 
-/// Work of one forward pass, for scheduler and planner; a backward pass counts twice the forward's FLOPs.
+/// Work of a forward pass, for scheduler and planner; a backward pass counts twice the forward's FLOPs.
 struct Cost {
   double flops = 0;
   double bytes = 0;  ///< activations kept for the backward pass, of all ranks together
@@ -131,7 +131,8 @@ struct SampleShape {
   std::int64_t images = 0;
 };
 
-/// FLOPs of one sample by layer, and of what the first and the last stage have beside layers: for cutting into stages.
+/// FLOPs of a sample by layer, and of the additional work of the first and the last stage: for partitioning into
+/// stages.
 struct LayerCosts {
   std::vector<double> layers;  ///< empty: the section cannot be cut
   double before = 0;
@@ -155,7 +156,7 @@ class Section {
   [[nodiscard]] virtual Ports ports() const = 0;
   /// The trainable parameters. Frozen extras (a teacher's output layer) are the section's own affair.
   virtual Parameters& parameters() = 0;
-  /// Throws JobError only for what could not be known at start; anything else is a bug.
+  /// Throws JobError only for errors that could not be detected at start; anything else is a bug.
   virtual void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) = 0;
   [[nodiscard]] virtual Cost cost(const SampleShape& sample) const = 0;
   /// Every parameter under its Hugging Face name, for checkpoints and weights in and out.
@@ -172,17 +173,17 @@ class Section {
   [[nodiscard]] virtual Parameter* tied() { return nullptr; }
   /// config.json of the model family.
   [[nodiscard]] virtual std::string config_json() const = 0;
-  /// What a person should know before the run starts, one line each; known once the section is built.
+  /// Lines for a person to read before the run starts; available once the section is built.
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
-  /// Called once when the section will never be trained: a chance to drop what only training needs.
+  /// Called once when the section will never be trained: a chance to drop memory that only training needs.
   virtual void freeze() {}
-  /// True when forward() of this frozen section may run on several device threads at once: then the replicas of one
-  /// process share one copy of its weights.
+  /// True when forward() of this frozen section may run on several device threads at once: then the replicas of a
+  /// process share the same copy of its weights.
   [[nodiscard]] virtual bool shareable() const { return false; }
 };
 
-/// Where one rank of a replica stands, and whom it works with. Groups are null where the degree is 1, and in
-/// prototypes.
+/// The position of a rank in its replica, and its communicators. Groups are null if the degree is 1, and in meta
+/// contexts.
 struct ParallelContext {
   Layout layout;
   std::int64_t rank = 0;                  ///< of layout.ranks()
@@ -192,19 +193,19 @@ struct ParallelContext {
   [[nodiscard]] std::int64_t context() const { return layout.context_of(rank); }
 };
 
-/// Which consecutive layers of a section a pipeline stage has. The first stage also has what comes before the layers,
-/// the last one what comes after them; between two stages the residual stream travels from port "stream" to port
+/// The consecutive layers of a section that a pipeline stage has. The first stage also has the operators before the
+/// layers, the last stage those after them; between two stages the residual stream travels from port "stream" to port
 /// "stream".
 struct Stage {
   std::int64_t index = 0;
   std::int64_t count = 1;
   std::int64_t first_layer = 0;
-  std::int64_t layers = 0;  ///< 0 with one stage: all
+  std::int64_t layers = 0;  ///< 0 with a single stage: all
   [[nodiscard]] bool first() const { return index == 0; }
   [[nodiscard]] bool last() const { return index + 1 == count; }
 };
 
-/// What a section is built from.
+/// The arguments for building a section.
 struct SectionContext {
   std::string name;
   std::uint64_t seed = 1;  ///< of the job; a section derives its own streams from it and `name`
@@ -213,10 +214,10 @@ struct SectionContext {
   /// Not trained itself, but gradients pass through it to sections before it: forward() is recorded, inputs may need a
   /// gradient, parameters have none.
   bool passes_gradient = false;
-  /// Only ports, cost, notes and config will be asked for: check the settings, but allocate and load nothing.
+  /// Only ports, cost, notes and config will be used: check the settings, but allocate and load nothing.
   bool prototype = false;
   const OperatorTable* ops = nullptr;
-  /// Of a prototype: the section itself will work on a CUDA device, whose limits are checked without one.
+  /// Of a meta section: the section itself will work on a CUDA device, whose limits are checked without a device.
   bool for_cuda = false;
   ParallelContext parallel;
   Stage stage;

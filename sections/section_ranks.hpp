@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a section does with its place among the ranks of a replica: which part of a parameter is its own, and how rows
-// come together where the whole width of a context part is needed. On one rank all of it is free: parameters are whole
-// and values pass through.
+// A section's use of its place among the ranks of a replica: its own part of a parameter, and gathering rows if the
+// whole width of a context part is needed. On a single rank all of it is free: parameters are whole and values pass
+// through.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace maestro {
 
-/// Slices of a rank's parameters in its tensor group; uncut where the group has one rank.
+/// Slices of a rank's parameters in its tensor group; whole if the group has a single rank.
 class TensorCut {
  public:
   explicit TensorCut(const ParallelContext& parallel) : parts_(parallel.layout.tensor), own_(parallel.tensor()) {}
 
   /// The rank's part of `count` rows: of a column-parallel weight, its bias, or a table cut over the vocabulary.
   [[nodiscard]] ParameterSlice rows(std::int64_t count) const { return stacked({count}); }
-  /// The rank's part of each of several weights that are stacked in one parameter, such as [query | key | value].
+  /// The rank's part of each of several weights that are stacked in a parameter, such as [query | key | value].
   [[nodiscard]] ParameterSlice stacked(std::initializer_list<std::int64_t> heights) const;
   /// The rank's part of `count` columns: of a row-parallel weight, whose bias stays whole.
   [[nodiscard]] ParameterSlice columns(std::int64_t count) const;
@@ -39,7 +39,7 @@ class TensorCut {
 /// micro-batch.
 [[nodiscard]] Var gathered(Tape& tape, const Var& x, const ParallelContext& parallel, const SequenceLayout& layout);
 
-/// Reports the losses of a context part, which all its tensor ranks know, from the first of them.
+/// Reports the losses of a context part, which all its tensor ranks hold, from the first of them.
 void report_losses(Outputs& outputs, const Pending<LossSums>& sums, bool with_teacher, const ParallelContext& parallel);
 
 }  // namespace maestro

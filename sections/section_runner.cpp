@@ -10,7 +10,7 @@ namespace maestro {
 
 namespace {
 
-/// Where the samples' rows of one axis begin, and each row's position in its sample.
+/// The first row of each sample on an axis, and each row's position in its sample.
 class RowLayout {
  public:
   /// As tables of the tape's memory want it.
@@ -39,31 +39,30 @@ class RowLayout {
   Block device_positions_;
 };
 
-/// A port's value where the section works: what it got, or a copy of it in its device's memory.
+/// Returns a port's value in memory that the section can use: the value itself, or a copy in its device's memory.
 Var input_of(Tape& tape, const PortTensor& input, bool needs_gradient) {
-  if (input.place == PortTensor::Place::here || tape.ops().memory().host())
-    return tape.input(input.tensor, needs_gradient);
+  if (input.memory == MemoryKind::device || tape.ops().memory().host()) return tape.input(input.tensor, needs_gradient);
   Var var = tape.output(input.tensor.shape(), input.tensor.dtype(), needs_gradient);
   tape.ops().upload(input.tensor, var.value());
   return var;
 }
 
 void seed(Tape& tape, const Var& var, const PortTensor& gradient) {
-  if (gradient.place == PortTensor::Place::here || tape.ops().memory().host()) return tape.seed(var, gradient.tensor);
+  if (gradient.memory == MemoryKind::device || tape.ops().memory().host()) return tape.seed(var, gradient.tensor);
   const Block block = tape.scratch(gradient.tensor.shape(), gradient.tensor.dtype());
   tape.ops().upload(gradient.tensor, block.tensor());
   tape.add_gradient(var, block);
 }
 
 void give(const OperatorTable& ops, const Tensor& value, const PortTensor& to) {
-  if (to.place == PortTensor::Place::here) {
+  if (to.memory == MemoryKind::device) {
     ops.copy(value, to.tensor);
   } else {
     ops.download(value, to.tensor);
   }
 }
 
-/// What is left of `spans` without `hole`, which lies in one of them.
+/// Returns `spans` without `hole`, which lies in one of them.
 std::vector<std::span<float>> without(const std::vector<std::span<float>>& spans, std::span<const float> hole) {
   const std::less<const float*> before;
   std::vector<std::span<float>> left;
@@ -80,7 +79,7 @@ std::vector<std::span<float>> without(const std::vector<std::span<float>>& spans
   return left;
 }
 
-/// What `spans` have of `range`, elements of `flat`.
+/// Returns the parts of `range`, elements of `flat`, that lie in `spans`.
 std::vector<std::span<float>> within(const std::vector<std::span<float>>& spans, std::span<const float> flat,
                                      ShardRange range) {
   std::vector<std::span<float>> parts;
@@ -100,7 +99,7 @@ struct SectionRunner::MicroBatch {
       : arena(arena_chunk(ops), ops.memory()),
         recording(ops, arena, compute, true),
         passing(ops, arena, compute, false) {}
-  /// Of a device's memory larger pieces are asked for, as asking may take a millisecond there.
+  /// Memory of a device is requested in larger pieces, as a request may take a millisecond there.
   static std::size_t arena_chunk(const OperatorTable& ops) {
     return std::size_t{ops.memory().host() ? 32U : 256U} << 20;
   }
@@ -163,7 +162,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
     for (const PortTensor& input : inputs) {
       Var var = input_of(tape, input, input.differentiable && keep);
       if (keep) batch->inputs.emplace_back(input.port, var);
-      given.set(input.port, std::move(var), input.place == PortTensor::Place::host ? input.tensor : Tensor());
+      given.set(input.port, std::move(var), input.memory == MemoryKind::host ? input.tensor : Tensor());
     }
     repeat(keep ? PassKind::forward_kept : PassKind::forward_only, [&] { section_->forward(tape, given, results); });
   }
@@ -176,7 +175,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
     }
     give(ops, value->value(), output);
   }
-  if (keep) batch->outputs = results.values();  // those that others send, too: their gradient comes to every rank
+  if (keep) batch->outputs = results.values();  // also values that other ranks send: their gradient comes to every rank
   PassMetrics metrics = results.pass_metrics();
   results = Outputs();
   if (keep) {
@@ -206,7 +205,7 @@ void SectionRunner::backward(const MicroBatchPlan& plan, std::span<const PortTen
       if (port != wanted.port) continue;
       if (var.gradient().defined()) {
         give(*context_.ops, var.gradient(), wanted);
-      } else if (wanted.place == PortTensor::Place::here) {
+      } else if (wanted.memory == MemoryKind::device) {
         context_.ops->zero(wanted.tensor);
       } else {
         std::memset(wanted.tensor.raw(), 0, wanted.tensor.bytes());

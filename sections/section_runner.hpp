@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one rank of a section replica on its device: micro-batches forward and backward, the optimizer, snapshots. Knows
-// nothing of actors, so a section can also be trained without any (tests, GPU checks).
+// Runs a rank of a section replica on its device: micro-batches forward and backward, the optimizer, snapshots.
+// Independent of actors, so a section can also be trained without any (tests, GPU checks).
 //
-// SR-1: all calls come from one thread, the device's.
-// SR-2: every micro-batch in flight has a tape and an arena of its own; both are reused.
-// SR-3: gradients accumulate in the order of the backward calls.
-// SR-4: after add_over_ranks() ranks that hold the same parameter hold bitwise the same gradient of it.
-// SR-5: nothing waits for the device: what a call gives or fills is there when Device::finish() tells, and what is
-//       handed in stays until then.
+// RU-1 (device thread): all calls come from a single thread, the device's.
+// RU-2 (own tapes): every micro-batch in flight has a tape and an arena of its own; both are reused.
+// RU-3 (gradient order): gradients accumulate in the order of the backward calls.
+// RU-4 (equal ranks): after add_over_ranks() ranks that hold the same parameter hold bitwise the same gradient of it.
+// RU-5 (asynchronous): nothing waits for the device: the results of a call are ready when Device::finish() reports it,
+//       and its arguments stay valid until then.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,16 @@
 
 namespace maestro {
 
+/// The memory of a tensor at a port: of the host, of the section's device, or (inputs) of another device that the
+/// section's operator table can upload from.
+enum class MemoryKind : std::uint8_t { host, device, peer_device };
+
 /// A tensor at a port. For outputs, memory the value is copied to.
 struct PortTensor {
   std::string port;
   Tensor tensor;
   bool differentiable = false;  ///< inputs: a gradient is wanted back
-  /// Where `tensor` lies: in host memory, where the section works, or (inputs) in another device's memory
-  /// that the section's operator table can upload from.
-  enum class Place : std::uint8_t { host, here, other_device };
-  Place place = Place::host;
+  MemoryKind memory = MemoryKind::host;
 };
 
 class SectionRunner {
@@ -55,24 +56,24 @@ class SectionRunner {
   /// gradients on keeps the micro-batch for backward() when its pass is train.
   virtual PassMetrics forward(const MicroBatchPlan& plan, std::span<const PortTensor> inputs,
                               std::span<const PortTensor> outputs);
-  /// Backward pass of a kept micro-batch: `output_gradients` came from downstream, `input_gradients` is memory for what
-  /// goes upstream (zero where nothing flowed back).
+  /// Runs the backward pass of a kept micro-batch: `output_gradients` came from downstream, `input_gradients` is memory
+  /// for the gradients that go upstream (zero where nothing flowed back).
   virtual void backward(const MicroBatchPlan& plan, std::span<const PortTensor> output_gradients,
                         std::span<const PortTensor> input_gradients);
 
-  /// The step's gradients, complete within the replica: sums over the tensor group what each tensor rank has a part of,
-  /// and everything over the context group. A collective of all ranks; nothing to do with one.
+  /// Completes the step's gradients within the replica: sums over the tensor group the gradients of which each tensor
+  /// rank has a part, and everything over the context group. A collective of all ranks; nothing to do on a single rank.
   virtual void add_over_ranks();
-  /// Of what this rank alone counts: over the ranks and pipeline stages of a section's replica the results add up to
-  /// that of the whole section. What the first and the last stage both hold (Section::tied), the first counts. Replicas
-  /// that share their moments count the kept range each.
+  /// Returns this rank's share: over the ranks and pipeline stages of a section's replica the results add up to that of
+  /// the whole section. The first stage counts parameters that the first and the last stage both hold (Section::tied).
+  /// Replicas that share their moments count the kept range each.
   [[nodiscard]] virtual PendingSum gradient_sum_of_squares() const;
   /// Clips by `norm` (of the section, or of all sections) and steps the optimizer. Replicas that share their moments
   /// have then offered the new values of the kept range (Parameters::stage_shard).
   virtual Result<OptimizerStep> step(StepId step, double norm);
 
  private:
-  struct MicroBatch;  // tape, arena and layout of one micro-batch
+  struct MicroBatch;  // tape, arena and layout of a micro-batch
   using Key = std::pair<std::uint64_t, std::uint32_t>;
   enum class PassKind : std::uint8_t { forward_kept, forward_only, backward };
   std::unique_ptr<MicroBatch> take(const MicroBatchPlan& plan);

@@ -17,13 +17,13 @@ namespace {
 
 using Names = std::map<std::string, Tensor, std::less<>>;
 
-/// A section and the one of its flat buffers that is read or written.
+/// A section and the flat buffer that is read or written.
 struct Source {
   Section* section = nullptr;
   std::span<float> flat;
 };
 
-/// Rows of the stored tensor that one rank holds, before transposing, and where they lie in its buffer.
+/// Rows of the stored tensor that a rank holds, before transposing, and where they lie in its buffer.
 struct Piece {
   Tensor held;  // (rows, columns of the rank)
   std::int64_t stored_row = 0;
@@ -36,7 +36,7 @@ ParameterSlice::Range rows_of(const StateEntry& entry) {
                          : ParameterSlice::Range{entry.first_row, entry.rows};
 }
 
-/// Shape of the whole tensor in the order of the parameter; a vector stays one.
+/// Shape of the whole tensor in the order of the parameter; a vector stays a vector.
 Shape untransposed_shape(const StateEntry& entry) {
   const Shape& whole = entry.parameter->whole_shape();
   if (entry.rows == 0) return whole;
@@ -48,7 +48,7 @@ Shape stored_shape(const StateEntry& entry) {
   return entry.transposed ? Shape{shape.columns(), shape.rows()} : shape;
 }
 
-/// What a rank has of the entry's tensor, where its slice and the entry's rows meet.
+/// The parts of the entry's tensor that a rank holds, where its slice and the entry's rows meet.
 std::vector<Piece> pieces_of(const Source& rank, const StateEntry& entry) {
   const Parameter& parameter = *entry.parameter;
   const Tensor part = rank.section->parameters().part(rank.flat, parameter);
@@ -112,7 +112,7 @@ void copy_values(View<From> from, View<float> to, std::int64_t rows, std::int64_
   }
 }
 
-/// A flat buffer as the CPU sees it: the buffer itself, or a copy of what lies in a device's memory.
+/// A flat buffer as the CPU sees it: the buffer itself, or a copy of it if it lies in a device's memory.
 class HostView {
  public:
   HostView(const Parameters& parameters, std::span<float> flat) : memory_(&parameters.memory()), flat_(flat) {
@@ -238,7 +238,7 @@ Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view pr
   TensorSnapshot snapshot = room_for(entries.front(), prefix);
   for (std::size_t i = 0; i < snapshot.tensors.size(); ++i) {
     const NamedTensor& whole = snapshot.tensors[i];
-    // Replicated ones are the same on every rank.
+    // Replicated tensors are the same on every rank.
     const std::size_t holders = entries.front()[i].parameter->sharded() ? ranks.size() : 1;
     std::int64_t copied = 0;
     for (std::size_t rank = 0; rank < holders; ++rank) copied += collect(ranks[rank], entries[rank][i], whole.tensor);
@@ -290,7 +290,7 @@ Status import_tensors(Section& section, std::span<float> flat, std::span<const N
   Names stored;
   for (const NamedTensor& tensor : tensors) stored.emplace(tensor.name, tensor.tensor);
   const std::vector<StateEntry> entries = section.state();
-  for (const StateEntry& entry : entries) {  // SI-2: everything is checked before anything is written
+  for (const StateEntry& entry : entries) {  // IO-2: everything is checked before anything is written
     const std::string name = std::string(prefix) + entry.name;
     if (const Status fits = check_entry(entry, name, stored, file); !fits) return fits;
   }
@@ -328,7 +328,7 @@ Status load_weights(Section& section, const std::filesystem::path& folder) {
   for (const StateEntry& entry : section.state()) own.push_back(entry.name);
   std::vector<NamedTensor> tensors;
   for (const std::string& name : stored->names()) {
-    // What is ignored may be of a dtype that cannot be read, such as boolean masks.
+    // An ignored tensor may be of a dtype that cannot be read, such as boolean masks.
     if (section.ignores(name) && std::find(own.begin(), own.end(), name) == own.end()) continue;
     const auto tensor = stored->tensor(name);
     if (!tensor) return tensor.error();

@@ -2,12 +2,13 @@
 // A section's tensors under their Hugging Face names, in and out: for checkpoints (values and moments) and for weights
 // exchanged with other tools.
 //
-// What is stored does not tell into how many ranks or pipeline stages a section was cut: whole tensors go out and in,
-// those of a stage are a part of the model's, and a copy of what another stage stores (StateEntry::copy) only goes in.
+// Stored files are independent of the number of ranks and pipeline stages of a section: whole tensors go out and in,
+// those of a stage are a part of the model's, and a copy of a tensor that another stage stores (StateEntry::copy) only
+// goes in.
 //
-// SI-1: import(export(section)) leaves every bit of the section as it was, on any number of tensor ranks, and of stages
-//       when what all of them exported is put together.
-// SI-2: an import that fails has changed nothing; ranks of one replica fail together.
+// IO-1 (round trip): import(export(section)) leaves every bit of the section as it was, on any number of tensor ranks,
+//       and of stages when the exports of all stages are put together.
+// IO-2 (all or nothing): an import that fails has changed nothing; ranks of a replica fail together.
 #pragma once
 
 #include <filesystem>
@@ -23,24 +24,24 @@
 
 namespace maestro {
 
-/// Copies of a section's tensors at one moment, f32, independent of the section: a writer thread may hold them while
-/// training goes on.
+/// Copies of a section's tensors at a given moment, f32, independent of the section: a writer thread may hold them
+/// while training goes on.
 struct TensorSnapshot {
   AlignedMemory memory;
   std::vector<NamedTensor> tensors;  ///< views into `memory`, in the order of Section::state(), without copies
 };
 
-/// Every tensor of `section` out of `flat`, one of its Parameters' flat buffers (values, first or second moments),
+/// Exports every tensor of `section` out of `flat`, a flat buffer of its Parameters (values, first or second moments),
 /// named prefix + Hugging Face name and laid out as stored. invalid_argument when the buffer is not there: moments of a
-/// section that is not trained, values of one that was frozen. Reads on the caller's thread, which must be the one that
+/// section that is not trained, values of a frozen section. Reads on the caller's thread, which must be the thread that
 /// may use the section's Parameters. Moments that replicas share (Parameters::shard_optimizer_state) are gathered in
 /// gradients() first, and go in and out as that buffer.
 [[nodiscard]] Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat,
                                                     std::string_view prefix = "");
 
 /// As above for a section whose parameters lie on several tensor ranks, in order of their tensor index: whole tensors,
-/// put together from the ranks' parts; replicated ones are those of the first. No rank may be at work meanwhile. A
-/// section that is cut cannot be exported by one of its ranks alone (invalid_argument).
+/// put together from the ranks' parts; replicated tensors are those of the first. No rank may be at work meanwhile. A
+/// sharded section cannot be exported by a single rank (invalid_argument).
 [[nodiscard]] Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, ParameterBuffer which,
                                                     std::string_view prefix = "");
 

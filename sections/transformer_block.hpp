@@ -2,7 +2,7 @@
 // The transformer block of every stack in sections/: norm before each branch, attention over packed sequences, a
 // feed-forward network, both added to an f32 residual stream (pre-norm, Xiong et al. 2020).
 //
-// What a block is, its weights tell: with a bias a norm is a layer norm, without one an RMS norm; a feed-forward
+// The weights decide the kind of a block: with a bias a norm is a layer norm, without it an RMS norm; a feed-forward
 // network of gate and up projection (ffn_in of twice ffn_out's columns) is SwiGLU, any other tanh GELU.
 //
 // Over ranks (M rows of the micro-batch, M_c of a context part, M_t of a rank): norms and residual sums see M_t rows;
@@ -43,7 +43,7 @@ struct Stream {
   Var sum;
   Var branch;  ///< (M_t, C) act; may be undefined
 };
-/// The stream in one tensor.
+/// The stream in a single tensor.
 [[nodiscard]] Var whole(Tape& tape, const Stream& stream);
 /// Its norm, (M_t, C) act; `stream` is whole afterwards.
 [[nodiscard]] Var block_norm(Tape& tape, Stream& stream, const Affine& weights, double epsilon);
@@ -51,8 +51,8 @@ struct Stream {
 /// The stream behind the block. `layout` is of all M rows; its arrays must live until the backward pass.
 [[nodiscard]] Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, Stream x,
                                        const SequenceLayout& layout);
-/// As above, but only the rows `wanted` (N) i32 of the context part go past the attention: (N, C). For a last block of
-/// whose rows few are used. An undefined `wanted` takes all; another one is only for ranks without a tensor group.
+/// As above, but only the rows `wanted` (N) i32 of the context part go past the attention: (N, C). For a last block
+/// with few used rows. An undefined `wanted` takes all; a defined `wanted` is only for ranks without a tensor group.
 [[nodiscard]] Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, Stream x,
                                        const SequenceLayout& layout, const Block& wanted);
 

@@ -22,7 +22,7 @@ bool is_shard(const fs::path& path) {
   return path.extension() == ".safetensors" && path.filename().string().starts_with("model-");
 }
 
-/// Files of a set say of how many: model-00001-of-00003.safetensors.
+/// The names of a set's files contain their number: model-00001-of-00003.safetensors.
 Status check_complete(const fs::path& folder, const std::vector<fs::path>& shards) {
   const std::string first = shards.front().stem().string();
   const std::size_t of = first.rfind("-of-");
@@ -75,7 +75,7 @@ Result<std::vector<fs::path>> weight_files(const fs::path& folder) {
   return shards;
 }
 
-/// Prefix that a file of the base model leaves out; empty when the name is a full one.
+/// Prefix that a file of the base model leaves out; empty when the name is complete.
 std::string_view missing_prefix(std::string_view name) {
   for (const std::string_view gpt2 : {"wte.", "wpe.", "h.", "ln_f."}) {
     if (name.starts_with(gpt2)) return "transformer.";

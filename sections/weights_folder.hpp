@@ -14,8 +14,8 @@
 
 namespace maestro {
 
-/// The folder at `weights` of a section's table; empty without one, and for weights = "random". Throws JobError, with
-/// what to give instead, when there is no such folder.
+/// Returns the folder at `weights` of a section's table; empty without one, and for weights = "random". Throws
+/// JobError, with the accepted values, when there is no such folder.
 [[nodiscard]] std::string read_weights_folder(const JobTable& section);
 
 /// Tensors are views into this object's mapped files. Thread-safe.
@@ -23,9 +23,8 @@ class WeightsFolder {
  public:
   /// Opens model.safetensors, or else the files that model.safetensors.index.json names, or else every
   /// model-*.safetensors (shards). Names without the base model's prefix ("h.0.ln_1.weight" for
-  /// "transformer.h.0.ln_1.weight") get it. Where config.json ties the output layer to the token embedding, the one
-  /// table may stand under either name, or under both when the two are equal. Errors name the folder, or the file at
-  /// fault.
+  /// "transformer.h.0.ln_1.weight") get it. If config.json ties the output layer to the token embedding, the table may
+  /// stand under either name, or under both when the two are equal. Errors name the folder, or the file at fault.
   [[nodiscard]] static Result<WeightsFolder> open(const std::filesystem::path& folder);
 
   /// Full names, sorted.

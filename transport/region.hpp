@@ -10,7 +10,7 @@
 
 namespace maestro {
 
-/// What a peer needs in order to write into a region. Plain data; travels in messages.
+/// The data that a peer needs in order to write into a region. Plain data; travels in messages.
 struct RemoteRegion {
   std::uint64_t key = 0;
   std::uint64_t base = 0;  ///< address of the first byte as the provider counts: virtual address, or 0

@@ -10,7 +10,7 @@ namespace maestro {
 struct Region::Registration {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  std::shared_ptr<FabricDomain> domain;  // shared with the endpoint: a domain outlives its regions (FD-2)
+  std::shared_ptr<FabricDomain> domain;  // shared with the endpoint: a domain outlives its regions (FD-1)
   FabricPtr<fid_mr> handle;              // after `domain`, so that it closes first
 };
 

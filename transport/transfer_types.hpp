@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes into an endpoint and what comes out of it.
+// Requests to an endpoint and its events.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct WriteRequest {
   std::size_t bytes = 0;  ///< at least 1
   RemoteRegion remote;
   std::size_t remote_offset = 0;
-  std::optional<std::uint32_t> immediate;  ///< told to the peer when the bytes are in its memory
+  std::optional<std::uint32_t> immediate;  ///< delivered to the peer when the bytes are in its memory
   std::uint64_t cookie = 0;                ///< the caller's; comes back in WriteDone or WriteFailed
 };
 
@@ -34,7 +34,7 @@ struct WriteRequest {
 struct RemoteWrite {
   std::uint32_t immediate = 0;
 };
-/// The source may be used again. Only the peer's RemoteWrite tells that the data has arrived.
+/// The source may be used again. Only the peer's RemoteWrite shows that the data has arrived.
 struct WriteDone {
   std::uint64_t cookie = 0;
 };

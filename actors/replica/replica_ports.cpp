@@ -182,7 +182,7 @@ Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> Rep
     PortTensor tensor{gradients ? joined.from_port : joined.to_port, arrived->tensor, joined.gradient};
     if (!arrived->space->host()) {
       const bool here = options_.device.memory->reaches(*arrived->space);
-      tensor.place = here ? PortTensor::Place::here : PortTensor::Place::other_device;
+      tensor.memory = here ? MemoryKind::device : MemoryKind::peer_device;
     }
     tensors.emplace_back(std::move(tensor), std::move(arrived->copies));
   }

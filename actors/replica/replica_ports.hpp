@@ -78,9 +78,7 @@ struct SendBuffer {
   bool gradient = false;
   Buffer buffer;
   Tensor tensor;
-  [[nodiscard]] PortTensor::Place place() const {
-    return buffer.space().host() ? PortTensor::Place::host : PortTensor::Place::here;
-  }
+  [[nodiscard]] MemoryKind memory_kind() const { return buffer.space().host() ? MemoryKind::host : MemoryKind::device; }
 };
 
 /// Not thread-safe; belongs to the replica's actor. connect() may call the device's driver.

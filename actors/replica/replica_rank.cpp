@@ -128,7 +128,7 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool f
   for (const SendBuffer& send : sending_) {
     const GraphEdge& edge = spec_->graph->edge(send.edge);
     (send.gradient ? gradients : outputs)
-        .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false, send.place()});
+        .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false, send.memory_kind()});
   }
   return Job([runner = runner(), device = spec_->ranks[index_].device, batch, given = std::move(*given),
               outputs = std::move(outputs), gradients = std::move(gradients), forward, backward]() -> WorkResult {

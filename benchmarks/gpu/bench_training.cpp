@@ -184,14 +184,14 @@ void Training::one_step(std::uint64_t number) {
 
 std::vector<PortTensor> Training::inputs_of(RandomBatch& batch) const {
   std::vector<PortTensor> inputs = batch.inputs();
-  if (teacher_device_ != nullptr) inputs.push_back({"teacher_hidden", hidden_tensor_, false, PortTensor::Place::here});
+  if (teacher_device_ != nullptr) inputs.push_back({"teacher_hidden", hidden_tensor_, false, MemoryKind::device});
   return inputs;
 }
 
 /// Fills hidden_; the student's device may read it when this returns.
 void Training::teach(RandomBatch& batch, std::uint64_t number) {
   const std::vector<PortTensor> given{batch.inputs().front()};
-  const std::vector<PortTensor> wanted{{"hidden", hidden_tensor_, false, PortTensor::Place::here}};
+  const std::vector<PortTensor> wanted{{"hidden", hidden_tensor_, false, MemoryKind::device}};
   teacher_device_->run([&] { static_cast<void>(teacher_->forward(batch.plan(number), given, wanted)); });
 }
 

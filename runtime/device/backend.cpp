@@ -25,7 +25,7 @@ fs::path program_folder() {
 
 CudaStatus find_backend() {
   const char* named = std::getenv("MAESTRO_CUDA_LIBRARY");
-  if (named != nullptr && *named != 0) return load_cuda_library(named);  // whoever names one knows what it needs
+  if (named != nullptr && *named != 0) return load_cuda_library(named);  // the named library may need no driver
   const std::string left_out = MAESTRO_CUDA_MISSING;
   if (!left_out.empty()) return missing("this build has no CUDA backend (" + left_out + ")");
   if (std::string why = refusal_of(find_cuda_driver(), MAESTRO_CUDA_TOOLKIT); !why.empty()) return missing(why);
@@ -46,7 +46,7 @@ std::vector<fs::path> cuda_library_places(const fs::path& program_folder) {
 }
 
 CudaStatus load_cuda_library(const fs::path& library) {
-  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // DB-3
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // threads may hold code of it
   if (handle == nullptr) return missing(std::string("the CUDA backend cannot be loaded: ") + dlerror());
   const auto entry = reinterpret_cast<CudaEntry>(dlsym(handle, cuda_entry_name));
   if (entry == nullptr) return missing(library.string() + " is no CUDA backend of this program");

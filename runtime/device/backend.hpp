@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices that come from a library of their own, loaded while the program runs: CUDA, so far. Pure host code.
 //
-// DB-1: nothing of CUDA is linked to the program. libmaestro_cuda.so is opened only when a job names one of its devices
-//       and a driver that it can use is there; any other job runs where neither is.
-// DB-2: the library carries its own, hidden copy of what it uses of the rooms below (core, ops, collective, device),
-//       and exports one C function. What crosses the boundary are pure interfaces and values (strings, tensors,
-//       JobError), laid out by the same headers: both sides state a digest of them, and a library of another build is
-//       refused. Exceptions and dynamic_cast work across: libstdc++ compares types by name.
-// DB-3: the library stays loaded until the process ends: threads and thread-local objects may hold code of it.
+// DB-1 (CUDA on demand): nothing of CUDA is linked to the program. libmaestro_cuda.so is opened only when a job names a
+//       CUDA device and a usable driver is present; any other job runs without both.
+// DB-2 (one build): the library carries its own, hidden copy of the rooms below (core, ops, collective, device) and
+//       exports a single C function. Only pure interfaces and values (strings, tensors, JobError) cross the boundary,
+//       laid out by the same headers: both sides state a digest of them, and a library of another build is refused.
+//       Exceptions and dynamic_cast work across: libstdc++ compares types by name.
+// The library stays loaded until the process ends: threads and thread-local objects may hold code of it.
 #pragma once
 
 #include <cstddef>
@@ -28,34 +28,35 @@ namespace maestro {
 struct DeviceOptions {
   std::size_t index = 0;  ///< K of "cuda:K"
   std::string name;       ///< of the Device: "cuda:0"
-  /// Two sections on one device open it twice; work of a critical one goes first where the device can choose.
+  /// Two sections on the same device open it twice; work of the critical section goes first if the device can choose.
   Priority priority = Priority::critical;
   /// Equal work gives equal bits; attention on Hopper pays for that with memory and time (cuDNN before 9.25).
   bool deterministic = true;
   GraphUse graphs = GraphUse::where_they_pay;  ///< for passes that repeat, where the device has graphs
-  double share = 1;  ///< of the device's multiprocessors, in (0, 1]; all that are open together ask for at most 1
-  std::function<void(const std::string& line)> log;  ///< gets what the device has to say, from any thread; may be empty
+  double share = 1;  ///< of the device's multiprocessors, in (0, 1]; the shares of all open devices add up to at most 1
+  /// receives lines for people about the device, from any thread; may be empty
+  std::function<void(const std::string& line)> log;
 };
 
-/// A rank of a group over devices of one backend.
+/// A rank of a group over devices of the same backend.
 struct GroupRank {
   std::vector<std::byte> id;  ///< of make_group_id(), the same for all
   std::int64_t size = 1;
   std::int64_t rank = 0;
-  /// Shared by ranks of this process that end together: what one of them gives ends the others' calls as well, also one
-  /// that waits in join().
+  /// Shared by ranks of this process that end together: an abort of a single rank ends the others' calls as well, also
+  /// a call that waits in join().
   std::shared_ptr<AbortReason> abort;
 };
 
-/// Memory of another process' device as a device of this one reaches it, until its end. That comes after the end of all
-/// copies to and from it, and before that of the memory and of the process that exported it.
+/// Memory of another process' device, mapped for a device of this process until the object is destroyed: after all
+/// copies to and from it have ended, and before the memory or the exporting process ends.
 class ImportedMemory {
  public:
   virtual ~ImportedMemory() = default;
   [[nodiscard]] virtual std::byte* data() const = 0;
 };
 
-/// The devices of one kind on this machine. Thread-safe. Errors are JobError with the library's own text.
+/// The devices of a kind on this machine. Thread-safe. Errors are JobError with the library's own text.
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
@@ -70,25 +71,28 @@ class DeviceBackend {
   [[nodiscard]] virtual std::vector<std::byte> make_group_id() const = 0;
   /// Called on the device's own thread, by all ranks at once: waits for them. The device outlives the result.
   [[nodiscard]] virtual std::unique_ptr<Communicator> join(Device& device, const GroupRank& rank) const = 0;
-  /// What another process of this host needs to reach `block` of the device's memory (MemorySpace::allocate) with
-  /// import_memory(): plain bytes, good while the block lives. Empty where the system does not share memory so. Throws
-  /// for what is no whole block.
+  /// Returns plain bytes with which another process of this host imports `block` of the device's memory
+  /// (MemorySpace::allocate) by import_memory(), valid while the block lives. Empty if the system does not share memory
+  /// so. Throws if `block` is no whole block.
   [[nodiscard]] virtual std::vector<std::byte> export_memory(Device& device, const std::byte* block) const = 0;
-  /// For Device::move() of `device`. Null where it cannot reach that memory; `why_not` then says so in a few words.
-  /// What this process itself has exported is not imported: its devices reach that as it is.
+  /// Imports memory for Device::move() of `device`. Null if the device cannot reach that memory; `why_not` then holds
+  /// the reason in a few words. Memory that this process itself has exported is not imported: its devices reach it
+  /// directly.
   [[nodiscard]] virtual std::unique_ptr<ImportedMemory> import_memory(Device& device,
                                                                       std::span<const std::byte> exported,
                                                                       std::string& why_not) const = 0;
 };
 
-/// The backend, or in one line why there is none: "no NVIDIA driver: libcuda.so.1 cannot be opened".
+/// Returns the backend, or the reason why there is none, as a single line: "no NVIDIA driver: libcuda.so.1 cannot be
+/// opened".
 struct CudaStatus {
-  const DeviceBackend* backend = nullptr;  ///< of the loaded library (DB-3)
+  const DeviceBackend* backend = nullptr;  ///< of the loaded library, which stays
   std::string missing;                     ///< empty when there is a backend
   [[nodiscard]] std::size_t devices() const { return backend == nullptr ? 0 : backend->devices(); }
 };
 
-/// What the library's only exported function fills in, `cuda_entry_name`. Called once, with the caller's digest (DB-2).
+/// The struct that the library's only exported function, `cuda_entry_name`, fills in. Called once, with the caller's
+/// digest (DB-2).
 using CudaEntry = void (*)(const char* interface, CudaStatus* status);
 inline constexpr const char* cuda_entry_name = "maestro_cuda_backend";
 inline constexpr const char* cuda_library_name = "libmaestro_cuda.so";

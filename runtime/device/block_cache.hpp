@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of device memory that are kept for reuse, by rounded size. Pure: addresses are only compared.
 //
-// BC-1: taken + cached == reserved bytes, in rounded sizes.
-// BC-2: a block is handed out for its own rounded size only, the one that was released last first.
-// BC-3: rounding adds less than `small_step` to a block below `large_step`, and less than `large_step` to others.
+// BC-1 (balance): taken + cached == reserved bytes, in rounded sizes.
+// BC-2 (exact size): a block is handed out for its own rounded size only, the block that was released last first.
+// BC-3 (rounding): rounding adds less than `small_step` to a block below `large_step`, and less than `large_step` to
+//       others.
 #pragma once
 
 #include <cstddef>

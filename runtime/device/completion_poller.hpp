@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that asks for completions (completion_queue.hpp), one for all devices of a process.
+// The thread that polls for completions (completion_queue.hpp); all devices of a process share it.
 //
-// QP-1: it sleeps while nothing is outstanding, asks without a pause shortly after something has happened, and then
-//       with growing pauses of at most `longest_pause`.
-// QP-2: stop() returns when all that was added is delivered. Nothing is added after it.
+// QP-1 (growing pauses): the thread sleeps while nothing is outstanding, polls without a pause shortly after an event,
+//       and then with growing pauses of at most `longest_pause`.
+// QP-2 (drain): stop() returns when all completions that were added are delivered. Nothing is added after it.
 #pragma once
 
 #include <sys/prctl.h>
@@ -20,7 +20,7 @@
 
 namespace maestro {
 
-/// How long to wait before asking again (QP-1). Pure.
+/// Returns the pause before the next poll (QP-1). Pure.
 class PollPace {
  public:
   using Microseconds = std::chrono::microseconds;
@@ -84,11 +84,11 @@ class CompletionPoller {
     bool found = true;
     while (take(queue, pace.next(found))) {
       found = queue.poll(state_of_) > 0;
-      if (queue.empty()) found = true;  // the next one is asked for eagerly again
+      if (queue.empty()) found = true;  // the next completion is polled for eagerly again
     }
   }
 
-  /// Moves what was added into `queue`, after `pause` or sooner. False at the end.
+  /// Moves the added completions into `queue`, after `pause` or sooner. False at the end.
   bool take(CompletionQueue<Event>& queue, PollPace::Microseconds pause) {
     std::vector<Added> added;
     {

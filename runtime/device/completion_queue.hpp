@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is called when work on streams of a device is complete, found out by asking. Pure: `Event` and how it is asked
-// are the caller's.
+// The functions to call when work on streams of a device is complete, found out by polling. Pure: the caller defines
+// `Event` and its state.
 //
-// CQ-1: completions of one stream are delivered in the order of add(), none before those added earlier.
-// CQ-2: every completion is delivered exactly once: with no text, or with what has failed.
-// CQ-3: what fails on a stream fails all that is queued behind it there, with the same text; other streams go on.
-// CQ-4: a round asks each stream about its oldest completions only, and begins with another stream than the round
-// before.
+// CQ-1 (stream order): completions of a stream are delivered in the order of add(), none before those added earlier.
+// CQ-2 (exactly once): every completion is delivered exactly once: without text, or with the text of the failure.
+// CQ-3 (failure of a stream): a failure on a stream fails everything that is queued behind it there, with the same
+//       text; other streams go on.
+// CQ-4 (fairness): a round polls each stream for its oldest completions only, and begins with another stream than the
+//       round before.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@
 
 namespace maestro {
 
-/// What an event answers.
+/// The state of an event.
 struct EventState {
   bool complete = false;
   std::string failure;  ///< not empty: the stream has failed
@@ -27,7 +28,7 @@ struct EventState {
 
 using StreamNumber = std::uint32_t;
 
-/// Called once; must only enqueue. `failure` is empty, or one line.
+/// Called once; must only enqueue. `failure` is empty, or a line.
 using Completion = std::function<void(const std::string& failure)>;
 
 /// Not thread-safe.
@@ -39,7 +40,8 @@ class CompletionQueue {
     ++size_;
   }
 
-  /// Delivers what is complete by `state_of`(const Event&) -> EventState. Returns how many were delivered.
+  /// Delivers completions that `state_of`(const Event&) -> EventState reports complete. Returns how many were
+  /// delivered.
   template <class StateOf>
   std::size_t poll(const StateOf& state_of) {
     if (size_ == 0) return 0;

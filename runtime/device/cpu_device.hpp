@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pinned core and its work thread, or an unpinned host thread for sources.
+// A pinned core and its work thread, or an unpinned host thread for sources.
 #pragma once
 
 #include <memory>

@@ -25,7 +25,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-/// A function of the driver, called with what its header says.
+/// A function of the driver, called with the arguments of its header.
 template <class... Arguments>
 int call(void* library, const char* name, Arguments... arguments) {
   auto* function = reinterpret_cast<int (*)(Arguments...)>(dlsym(library, name));
@@ -74,7 +74,7 @@ std::string refusal_of(const CudaDriver& driver, int toolkit) {
   if (!driver.found) return "no NVIDIA driver: libcuda.so.1 cannot be opened";
   if (driver.version < 1000 * toolkit) {
     const std::string release = driver.release.empty() ? "" : " " + driver.release;
-    return "the driver" + release + " knows CUDA " + version_text(driver.version) + " and is older than CUDA " +
+    return "the driver" + release + " supports CUDA " + version_text(driver.version) + " and is older than CUDA " +
            std::to_string(toolkit) + " needs";
   }
   if (driver.start != success && driver.start != error_no_device) {

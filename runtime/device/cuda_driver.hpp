@@ -7,12 +7,12 @@
 
 namespace maestro {
 
-/// What the driver says of itself.
+/// The driver's report about itself.
 struct CudaDriver {
   bool found = false;             ///< libcuda.so.1 could be opened
-  int start = 0;                  ///< what cuInit answered; 0 is success
+  int start = 0;                  ///< result of cuInit; 0 is success
   std::string start_text;         ///< the driver's words for it
-  int version = 0;                ///< the newest CUDA that it knows: 1000 * major + 10 * minor
+  int version = 0;                ///< the newest supported CUDA: 1000 * major + 10 * minor
   std::string release;            ///< cuda_driver_release()
   std::vector<int> capabilities;  ///< by device: 10 * major + minor of its compute capability
 };
@@ -20,10 +20,11 @@ struct CudaDriver {
 /// Release of the kernel module, "580.95.05"; empty where unknown.
 [[nodiscard]] std::string cuda_driver_release();
 
-/// Asks the driver, which starts it.
+/// Queries the driver, which starts it.
 [[nodiscard]] CudaDriver find_cuda_driver();
 
-/// Why a build with CUDA `toolkit` (13, say) cannot use the driver, in one line; empty when it can. Pure.
+/// Returns the reason why a build with CUDA `toolkit` (13, for example) cannot use the driver, as a single line; empty
+/// if it can. Pure.
 [[nodiscard]] std::string refusal_of(const CudaDriver& driver, int toolkit);
 
 }  // namespace maestro

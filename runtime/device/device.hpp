@@ -30,24 +30,24 @@ class Device {
   virtual ~Device() = default;
   [[nodiscard]] virtual const std::string& name() const = 0;
   [[nodiscard]] virtual const OperatorTable& ops() const = 0;
-  /// Queues work; returns at once. Thread-safe. Work of one priority runs in the order of submission, and what it
-  /// throws ends the program: callers catch inside. Work queued after stop() is dropped.
+  /// Queues work; returns at once. Thread-safe. Work of equal priority runs in the order of submission, and an
+  /// exception out of it ends the program: callers catch inside. Work queued after stop() is dropped.
   virtual void submit(Priority priority, std::function<void()> work) = 0;
   /// As submit(), of work that takes `lasts` on an emulated device; other devices take as long as they take.
   virtual void submit_lasting(std::chrono::nanoseconds /*lasts*/, Priority priority, std::function<void()> work) {
     submit(priority, std::move(work));
   }
-  /// Called on the device's thread: calls `done`, on any thread and once, when all that the operators were given so far
-  /// is complete; in the order of these calls. `failure` is empty, or one line that says what has failed. `done` must
-  /// only enqueue. On a CPU work is complete when the operators return, and `done` is called at once.
+  /// Called on the device's thread: calls `done`, on any thread and once, when all work that the operators have
+  /// received so far is complete; in the order of these calls. `failure` is empty, or a line that names the failure.
+  /// `done` must only enqueue. On a CPU work is complete when the operators return, and `done` is called at once.
   virtual void finish(std::function<void(const std::string& failure)> done) { done({}); }
   [[nodiscard]] virtual std::unique_ptr<WorkTimer> timer();
-  /// Copies between memory that the device reaches: its own, imported (DeviceBackend::import_memory), or pinned of
-  /// the host. Beside the device's work and not ordered with it: what is read is complete, and nobody else touches what
-  /// is written. Returns at once; then `done` as in finish(), in the order of these calls. Any thread.
+  /// Copies between memory that the device reaches: its own, imported (DeviceBackend::import_memory), or pinned host
+  /// memory. Runs beside the device's work and is not ordered with it: the source is complete, and no other thread
+  /// touches the target. Returns at once; then `done` as in finish(), in the order of these calls. Any thread.
   virtual void move(const std::byte* from, std::byte* to, std::size_t bytes,
                     std::function<void(const std::string& failure)> done);
-  /// Finishes what runs, drops what is queued, ends the thread. Idempotent.
+  /// Finishes the running work, drops the queue, ends the thread. Idempotent.
   virtual void stop() = 0;
 };
 

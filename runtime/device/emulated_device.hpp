@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices whose arithmetic is a timed wait: actors, tokens, credits and transfers are real, so that the runtime itself
-// can be watched and measured with hundreds of devices on one machine.
+// Devices whose arithmetic is a timed wait: actors, work items, credits and transfers are real, so that the runtime
+// itself can be watched and measured with hundreds of devices on a single machine.
 //
-// ED-1: a device does one piece of work at a time, in the order of submission within a priority, critical work first.
-// ED-2: work that was waiting begins when the one before it was due to end, not when a thread found the time: delays of
-//       this machine do not add up.
-// ED-3: after stop() of a device none of its work runs.
-// ED-4: work that is due sooner than a timer can tell (`timer_resolution`) ends at once, in the thread that finds that;
-//       the device owes the time to the work behind it: short work costs no hop of threads, and sums of times hold.
+// ED-1 (one at a time): a device never runs two pieces of work at once, and runs them in the order of submission within
+// a priority,
+//       critical work first.
+// ED-2 (no drift): waiting work begins when the work before it was due to end, not when a thread found the time: delays
+//       of this machine do not add up.
+// ED-3 (stop): after stop() of a device none of its work runs.
+// ED-4 (short work): work that is due sooner than the resolution of a timer (`timer_resolution`) ends at once, in the
+//       thread that finds that; the device owes the time to the work behind it: short work costs no thread switch, and
+//       sums of times hold.
 #pragma once
 
 #include <chrono>
@@ -26,7 +29,7 @@
 
 namespace maestro {
 
-/// One thread that calls back at given times, for any number of devices. Thread-safe.
+/// A thread that calls back at given times, for any number of devices. Thread-safe.
 class EmulatedClock {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -34,7 +37,7 @@ class EmulatedClock {
   ~EmulatedClock() { stop(); }
   EmulatedClock(const EmulatedClock&) = delete;
   EmulatedClock& operator=(const EmulatedClock&) = delete;
-  /// Calls of equal times run in the order they were asked for. Dropped after stop().
+  /// Calls of equal times run in the order of their requests. Dropped after stop().
   void call_at(Time time, std::function<void()> call);
   void stop();
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which work of a device is worth a recorded graph. A graph saves the time in which the host issues calls one by one;
-// it costs a recording, and memory. Pure.
+// Decides whether a device's work is worth a recorded graph. A graph saves the time in which the host issues calls
+// individually; it costs a recording, and memory. Pure.
 //
-// GP-1: work is issued plainly the first time, when libraries choose algorithms and allocate, and once more to be
-//       timed, unless `least_issue_time` is zero. It is recorded the next time if the host took that long or longer and
-//       no less than half of the device's time for it; else it is issued plainly from then on.
-// GP-2: work whose recording failed once is issued plainly from then on.
-// GP-3: at most `most_graphs` graphs are kept; the one that was used longest ago goes first, and its work is issued
-//       plainly from then on. Of work that has none, at most `most_keys` keys are remembered.
-// GP-4: a place whose work was issued plainly `most_plain` times in a row is not looked at any more.
+// GP-1 (measured choice): work is issued plainly the first time, when libraries choose algorithms and allocate, and
+//       once more to be timed, unless `least_issue_time` is zero. It is recorded the next time if the host took that
+//       long or longer and no less than half of the device's time for it; else it is issued plainly from then on.
+// GP-2 (failed recordings): work whose recording failed once is issued plainly from then on.
+// GP-3 (bounded cache): at most `most_graphs` graphs are kept; the graph that was used longest ago goes first, and its
+//       work is issued plainly from then on. Of work without a graph, at most `most_keys` keys are remembered.
+// GP-4 (places given up): a place whose work was issued plainly `most_plain` times in a row is not looked at any more.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ using GraphKey = std::uint64_t;
 
 /// Where graphs are used: nowhere, where GP-1 finds that they pay, for whatever repeats.
 enum class GraphUse : std::uint8_t { never, where_they_pay, always };
-/// By the name that jobs have for it: "never", "auto", "always"; nothing for others.
+/// By its name in jobs: "never", "auto", "always"; nothing for others.
 [[nodiscard]] std::optional<GraphUse> graph_use(std::string_view name);
 
 struct GraphPolicyOptions {
@@ -33,7 +33,7 @@ struct GraphPolicyOptions {
   std::size_t most_keys = 4096;
   /// Work that the host issues faster is not recorded: a launch of a graph itself takes some microseconds.
   std::chrono::microseconds least_issue_time{40};
-  /// Micro-batches in flight and addresses of inputs make several keys of one place, each of which needs three runs.
+  /// Micro-batches in flight and addresses of inputs make several keys of a place, each of which needs three runs.
   std::size_t most_plain = 96;
 };
 [[nodiscard]] GraphPolicyOptions graph_options(GraphUse use);
@@ -44,13 +44,13 @@ enum class GraphAction : std::uint8_t { plain, record, replay };
 class GraphPolicy {
  public:
   explicit GraphPolicy(const GraphPolicyOptions& options = {}) : options_(options) {}
-  /// What to do with the work `key`, which is about to run.
+  /// Decides how the work `key`, which is about to run, is issued.
   [[nodiscard]] GraphAction next(GraphKey key);
   /// Whether timed() would decide about it.
   [[nodiscard]] bool wants_times(GraphKey key) const;
   /// It was issued plainly.
   void issued(GraphKey key);
-  /// How long that took the host, and the device from the first call's work to the end of the last one's.
+  /// Takes the host's time for it, and the device's from the first call's work to the end of the last.
   void timed(GraphKey key, std::chrono::nanoseconds host, std::chrono::nanoseconds device);
   /// It was recorded and is kept. Returns the key whose graph has to go for it, if any.
   [[nodiscard]] std::optional<GraphKey> recorded(GraphKey key);
@@ -76,7 +76,7 @@ class RepeatingPlaces {
  public:
   explicit RepeatingPlaces(std::size_t most_plain) : most_plain_(most_plain) {}
   [[nodiscard]] bool worth_a_look(std::uint64_t place) const;
-  /// What was done with its work.
+  /// The last decision for its work.
   void ran(std::uint64_t place, GraphAction action);
 
  private:

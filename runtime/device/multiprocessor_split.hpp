@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How sections that share a device share its multiprocessors: in groups that the device cannot cut. Pure.
 //
-// MP-1: every group belongs to one share at most.
-// MP-2: a share gets the whole number of groups that is nearest to it, at least one; the last one that fits is cut down
-//       to what is left.
-// MP-3: the multiprocessors beyond the last whole group go to whoever has the last group.
+// MP-1 (disjoint shares): every group belongs to a single share at most.
+// MP-2 (nearest whole number): a share gets the whole number of groups that is nearest to it, at least 1; the last
+//       share that fits is reduced to the remaining groups.
+// MP-3 (remainder): the multiprocessors beyond the last whole group go to the share with the last group.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class MultiprocessorLedger {
   std::vector<bool> taken_;  // by group
 };
 
-/// What each share gets when all are taken in this order; errors as take().
+/// Returns the groups of each share when all are taken in this order; errors as take().
 [[nodiscard]] std::vector<int> multiprocessor_split(int total, std::span<const double> shares, int granularity);
 
 }  // namespace maestro

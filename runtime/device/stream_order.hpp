@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a released block of device memory may be used again: work that was queued before the release may still touch it.
 //
-// SO-1: a block that goes back to the stream that released it waits for nothing: a stream works in order.
-// SO-2: on any other stream its first use waits for the event that was recorded at the release.
-// SO-3: an event is handed out once; what forget() is told of keeps none.
+// SO-1 (same stream): a block that goes back to the stream that released it waits for nothing: a stream works in order.
+// SO-2 (other stream): on any other stream its first use waits for the event that was recorded at the release.
+// SO-3 (events once): an event is handed out once; a stream passed to forget() keeps none.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class StreamOrder {
   void released(const std::byte* block, StreamNumber stream, Event event) {
     marks_.insert_or_assign(block, Mark{stream, std::move(event)});
   }
-  /// What `stream` has to wait for before it uses the block.
+  /// The event that `stream` has to wait for before it uses the block.
   [[nodiscard]] std::optional<Event> reuse(const std::byte* block, StreamNumber stream) {
     const auto found = marks_.find(block);
     if (found == marks_.end()) return std::nullopt;

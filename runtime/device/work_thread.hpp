@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread behind a device: two queues, one worker.
+// The thread behind a device: two queues, a worker.
 //
-// WT-1: work of one priority runs in order of submission.
-// WT-2: background work starts only when no critical work waits.
-// WT-3: after stop() returns no work runs.
+// WT-1 (order): work of equal priority runs in order of submission.
+// WT-2 (priority): background work starts only when no critical work waits.
+// WT-3 (stop): after stop() returns no work runs.
 #pragma once
 
 #include <condition_variable>

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The number of an open descriptor of this process that a link in /proc stands for; -1: it stands for none. Opening
-/// such a link anew would write at the beginning of the file, over what the process has written.
+/// Returns the number of the open descriptor of this process that a link in /proc stands for, or -1. Opening such a
+/// link anew would write at the beginning of the file, over earlier output of the process.
 int own_descriptor(const fs::path& link) {
   std::error_code failure;
   const fs::path folder = fs::canonical(link.parent_path(), failure);
@@ -43,7 +43,7 @@ Result<WriteTarget> find_write_target(const fs::path& given) {
     std::error_code failure;
     const fs::path next = fs::read_symlink(path, failure);
     if (failure) return system_error("cannot write", given, failure.value());
-    path = path.parent_path() / next;  // an absolute one replaces the whole
+    path = path.parent_path() / next;  // an absolute path replaces the whole
   }
   return system_error("cannot write", given, ELOOP);
 }
@@ -100,7 +100,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
       hook_(std::move(other.hook_)) {}
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {
-  constexpr std::size_t most_at_once = std::size_t{1} << 30;  // Linux writes at most 2 GiB in one call
+  constexpr std::size_t most_at_once = std::size_t{1} << 30;  // Linux writes at most 2 GiB per call
   while (!bytes.empty()) {
     const ssize_t put = ::write(file_.get(), bytes.data(), std::min(bytes.size(), most_at_once));
     if (put < 0 && errno == EINTR) continue;

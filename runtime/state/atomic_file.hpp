@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that appear whole or not at all.
 //
-// AF-1: under its final name a file is either the old content or all of the new one, whenever the machine stops.
-// AF-2: an AtomicFile that is destroyed without commit leaves nothing behind.
-// AF-3: only regular files are replaced. A device, a pipe, a terminal or /dev/stdout is written through and stays what
-//       it is; AF-1 and AF-2 do not hold there. A symbolic link stays and its target is replaced. A folder is refused.
+// AF-1 (whole or old): under its final name a file holds either the old content or all of the new content, whenever the
+//       machine stops.
+// AF-2 (no leftovers): an AtomicFile that is destroyed without commit leaves nothing behind.
+// AF-3 (regular files only): only regular files are replaced. A device, a pipe, a terminal or /dev/stdout is written
+//       through and keeps its kind; AF-1 and AF-2 do not hold there. A symbolic link stays and its target is replaced.
+//       A folder is refused.
 #pragma once
 
 #include <cstdint>

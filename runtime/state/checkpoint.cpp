@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What is wrong with one file, if anything.
+/// Returns the defect of a file, if any.
 std::optional<std::string> problem_of(const fs::path& checkpoint, const FileRecord& record) {
   const fs::path file = checkpoint / record.path;
   const std::string name = printable(record.path);
@@ -135,9 +135,9 @@ Result<StoredSection> read_section(const fs::path& checkpoint, std::string_view 
 Result<fs::path> latest_checkpoint(const fs::path& root, const std::optional<std::string>& run) {
   const auto folders = list_checkpoint_folders(root);
   if (!folders) return folders.error();
-  const CheckpointFolder* damaged = nullptr;  // the one of the latest step
+  const CheckpointFolder* damaged = nullptr;  // of the latest step
   std::optional<Error> damage;
-  std::map<std::string, Candidate> runs;  // by id: the last one committed
+  std::map<std::string, Candidate> runs;  // by id: the last committed checkpoint
   const std::vector<CheckpointFolder> candidates = loadable(*folders);
   for (const CheckpointFolder& folder : candidates) {
     Result<Manifest> manifest = load_manifest(folder.path);

@@ -3,7 +3,7 @@
 // <section>/config.json, <section>/model.safetensors (a Hugging Face folder) and <section>/optimizer.safetensors.
 // A section whose tensors were written in N parts has model-0000i-of-0000N.safetensors with
 // model.safetensors.index.json instead (a Hugging Face folder with shards), and optimizer-0000i-of-0000N.safetensors.
-// The parts tell who wrote them, nothing else: what is read back is the whole section.
+// Parts record only which writer wrote which tensors: reading merges them into the whole section.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@
 
 namespace maestro {
 
-/// Which of `count` writers of one section: each holds tensors of its own, such as a pipeline stage those of its
-/// layers.
+/// Names one of the `count` writers of a section. Each writer holds tensors of its own; a pipeline stage, for example,
+/// holds those of its layers.
 struct StatePart {
   std::uint32_t index = 0;  ///< below count
   std::uint32_t count = 1;  ///< 1 (the whole section) to 99999; the same for every part
   friend bool operator==(const StatePart&, const StatePart&) = default;
 };
 
-/// What one section, or one part of it, puts into a checkpoint. Tensors are views: the owner keeps them unchanged while
-/// they are written.
+/// The content that a section, or a part of it, puts into a checkpoint. Tensors are views: the owner keeps them
+/// unchanged while they are written.
 struct SectionState {
   std::string config;                   ///< text of config.json, the whole section's; that of part 0 is written
   std::vector<NamedTensor> parameters;  ///< under their Hugging Face names
@@ -38,10 +38,10 @@ struct SectionState {
 };
 
 /// A whole section read back, its parts merged. `state` views the mapped files, which live as long as this object or
-/// what it is moved to; the tensors must not be written to.
+/// the object that it is moved to; the tensors must not be written to.
 struct StoredSection {
   SectionState state;
-  std::vector<SafetensorsFile> model;      ///< by part; at least one
+  std::vector<SafetensorsFile> model;      ///< by part; never empty
   std::vector<SafetensorsFile> optimizer;  ///< as many
 };
 
@@ -52,20 +52,21 @@ struct StoredSection {
 /// or altered.
 [[nodiscard]] Status verify_checkpoint(const std::filesystem::path& checkpoint);
 
-/// Verifies the section's files, then maps and merges them. Errors: not_found with the sections there are; corrupt as
-/// above, and for parts that do not make one section (one is missing, a tensor is in two, their steps differ).
+/// Verifies the section's files, then maps and merges them. Errors: not_found, listing the sections of the checkpoint;
+/// corrupt as above, and for parts that do not make a section (a part is missing, a tensor is in two parts, their steps
+/// differ).
 [[nodiscard]] Result<StoredSection> read_section(const std::filesystem::path& checkpoint, std::string_view section);
 
-/// The checkpoint below `root` that was committed last, of the run with the id `run` where one is given; leftovers of
-/// crashes do not count. Errors: not_found when there is none; invalid_argument when no run is given and there are
-/// checkpoints of several; corrupt when checkpoint.json of a later step than the best readable one is damaged: going
-/// back silently would lose work, so the message names the checkpoint to resume from instead.
+/// Returns the checkpoint below `root` that was committed last, of the run with the id `run` if `run` is given;
+/// leftovers of crashes do not count. Errors: not_found when there is none; invalid_argument when no run is given and
+/// there are checkpoints of several; corrupt when checkpoint.json of a later step than the best readable checkpoint is
+/// damaged: going back silently would lose work, so the message names the checkpoint to resume from instead.
 [[nodiscard]] Result<std::filesystem::path> latest_checkpoint(const std::filesystem::path& root,
                                                               const std::optional<std::string>& run = std::nullopt);
 
-/// What `--resume` means: a checkpoint, or the latest one in a checkpoints folder or a run folder. There run.json names
-/// the run; without it all checkpoints must be of one run. Errors (not_found,
-/// invalid_argument) say what was looked for and name the nearest thing that exists.
+/// Resolves the argument of `--resume`: a checkpoint, or the latest checkpoint in a checkpoints folder or a run folder.
+/// In a run folder run.json names the run; without it all checkpoints must be of the same run. Errors (not_found,
+/// invalid_argument) name the path that was searched and the nearest existing entry.
 [[nodiscard]] Result<std::filesystem::path> resolve_checkpoint(const std::filesystem::path& path);
 
 }  // namespace maestro

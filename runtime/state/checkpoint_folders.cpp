@@ -54,7 +54,7 @@ std::optional<CheckpointFolder> parse_checkpoint_folder(const fs::path& path) {
   std::uint64_t step = 0;
   const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), step);
   if (failure != std::errc() || end != rest.data() + rest.size()) return std::nullopt;
-  // One step has one name: "step-7" is somebody else's folder.
+  // A step has exactly one folder name: maestro did not write "step-7".
   if (name != checkpoint_folder_name(step, suffix->kind, run)) return std::nullopt;
   return CheckpointFolder{path, step, suffix->kind, std::move(run)};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of the folders below a checkpoints folder, and what each says about its content.
+// Names of the folders below a checkpoints folder, and the content that each name stands for.
 //
 //   step-00000123              complete
 //   step-00000123.old          complete, being replaced by a second checkpoint of the same step
@@ -33,7 +33,7 @@ struct CheckpointFolder {
 
 /// Every such folder below `root`, sorted by step. Errors: not_found when `root` does not exist.
 [[nodiscard]] Result<std::vector<CheckpointFolder>> list_checkpoint_folders(const std::filesystem::path& root);
-/// Those of `folders` that hold a checkpoint: complete ones, and replaced ones whose successor never came.
+/// Returns the folders that hold a checkpoint: complete folders, and replaced folders whose successor is missing.
 [[nodiscard]] std::vector<CheckpointFolder> loadable(const std::vector<CheckpointFolder>& folders);
 
 }  // namespace maestro

@@ -84,7 +84,7 @@ Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& s
         keep(section_config_file, write_file(folder / section_config_file, state.config, options_.after));
     if (!kept) return kept.error();
   }
-  // transformers refuses a file that does not say which framework's layout it has.
+  // transformers refuses a file whose metadata does not name the framework of its layout.
   const std::string model = model_file(state.part);
   Status kept = keep(model, write_safetensors(folder / model, state.parameters, {{"format", "pt"}}, options_.after));
   if (!kept) return kept.error();
@@ -134,7 +134,7 @@ Status CheckpointStore::check_staged(const fs::path& staging, const Manifest& ma
 Status CheckpointStore::write_indexes(const fs::path& staging, Manifest& manifest) const {
   for (const std::string& section : manifest.sections()) {
     if (!is_in_parts(manifest, section)) continue;
-    // Mapped as read_section will: what could not be read back must not be committed (CK-2).
+    // Maps the section as read_section will: a section that cannot be read back must not be committed (CK-2).
     const Result<StoredSection> stored = map_section(staging, manifest, section);
     if (!stored) return stored.error();
     const Result<std::string> text = index_text(*stored);
@@ -156,8 +156,8 @@ Status CheckpointStore::publish(const fs::path& staging, const Manifest& manifes
       if (!is_of_other_run(there, manifest.run.id)) continue;
       return Error{ErrorCode::unavailable, there.string() + " is of another run and stays; choose another train.out"};
     }
-    // A folder cannot be renamed over a full one. The old one steps aside under a name that counts as loadable until
-    // its successor is in place (CK-2).
+    // A folder cannot be renamed over a full folder. The old folder steps aside under a name that counts as loadable
+    // until its successor is in place (CK-2).
     if (fs::exists(replaced, failure)) {
       if (const Status removed = remove_folder(replaced, step); !removed) return removed;
     }
@@ -173,7 +173,7 @@ Status CheckpointStore::remove_superseded(const Manifest& committed) const {
   std::vector<std::pair<std::uint64_t, const CheckpointFolder*>> by_sequence;
   const std::vector<CheckpointFolder> candidates = loadable(*folders);
   for (const CheckpointFolder& folder : candidates) {
-    // One that cannot be read is left for a person to look at.
+    // An unreadable checkpoint is left for a person to look at.
     const Result<Manifest> manifest = load_manifest(folder.path);
     if (manifest && manifest->run.id == committed.run.id) by_sequence.emplace_back(manifest->sequence, &folder);
   }
@@ -197,7 +197,7 @@ Status CheckpointStore::remove_superseded(const Manifest& committed) const {
 }
 
 Status CheckpointStore::remove_folder(const fs::path& folder, std::uint64_t step) const {
-  // Renamed first: half a checkpoint must not look like a whole one (CK-1).
+  // Renamed first: half a checkpoint must not look whole (CK-1).
   const fs::path doomed = root_ / checkpoint_folder_name(step, CheckpointKind::removed);
   if (const Status cleared = remove_tree(doomed); !cleared) return cleared;
   if (const Status renamed = rename_folder(folder, doomed); !renamed) return renamed;

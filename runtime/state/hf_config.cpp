@@ -17,7 +17,7 @@ using Keys = HfKeys;
 namespace {
 
 DecoderConfig gpt2_of(const Keys& keys) {
-  // Three names of one function: the approximation of GELU by tanh.
+  // Three names of the same function: the approximation of GELU by tanh.
   keys.require_text("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
   keys.require_flag("scale_attn_weights", true);
   keys.require_flag("scale_attn_by_inverse_layer_idx", false);

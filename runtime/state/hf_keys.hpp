@@ -16,7 +16,7 @@
 
 namespace maestro {
 
-/// The keys of one object, with errors that say where. Throws JobError, which parse_hf_keys catches.
+/// The keys of an object, with errors that name the place. Throws JobError, which parse_hf_keys catches.
 class HfKeys {
  public:
   HfKeys(const nlohmann::json& object, std::string_view where) : object_(object), where_(where) {}
@@ -62,7 +62,7 @@ class HfKeys {
     if (!value->is_boolean()) fail(key, "is " + shown(*value) + "; it must be true or false");
     return value->get<bool>();
   }
-  /// Refuses a setting that would make another model than the one this program computes.
+  /// Refuses a setting that would make another model than this program computes.
   void require_flag(std::string_view key, bool needed) const {
     if (flag(key, needed) != needed) {
       fail(key, std::string(needed ? "= false" : "= true") + " is not supported; only " + (needed ? "true" : "false") +

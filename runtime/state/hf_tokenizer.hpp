@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizer files of Hugging Face folders: which one a folder has, and whether two mean the same tokens.
+// Tokenizer files of Hugging Face folders: finding them, and checking whether two define the same tokens.
 #pragma once
 
 #include <cstdint>

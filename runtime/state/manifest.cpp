@@ -42,7 +42,7 @@ RunIdentity run_identity_of(const json& object) {
   return {object.value("run_id", ""), object.value("job", ""), object.value("started", "")};
 }
 
-/// Throws JobError for a value that is no whole number of 64 bits; get() would convert it to another one.
+/// Throws JobError for a value that is no whole number of 64 bits; get() would convert it silently.
 std::uint64_t count_at(const json& object, const char* key) {
   const json& value = object.at(key);
   if (value.is_number_unsigned()) return value.get<std::uint64_t>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.json: what a checkpoint holds and where the run stood.
+// checkpoint.json: the content of a checkpoint and the state of the run.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct RunIdentity {
 
 struct Manifest {
   RunIdentity run;
-  std::map<std::string, std::string> data;      ///< fingerprint of what was trained on, by name (actors/start_point)
+  std::map<std::string, std::string> data;      ///< fingerprints of the training data, by name (actors/start_point)
   std::map<std::string, std::string> settings;  ///< of the job, by key
   std::uint64_t step = 0;                       ///< optimizer steps done
   std::uint64_t seed = 0;
@@ -48,7 +48,7 @@ struct Manifest {
   std::uint64_t epoch = 0;                  ///< of the data
   std::vector<std::uint64_t> random_state;  ///< the writer's own; e.g. key and draws of a Random
   std::vector<FileRecord> files;
-  std::uint64_t sequence = 0;   ///< order of commits in one folder, set by the store: steps may be repeated
+  std::uint64_t sequence = 0;   ///< order of commits in a folder, set by the store: steps may be repeated
   std::string maestro_version;  ///< set by the store
 
   /// Names of the folders that files lie in, in order of first mention.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders made durable, and mappings of files; with what core has for reading files.
+// Flushing of folders and mapping of files, beside the readers in core.
 #pragma once
 
 #include <cstddef>

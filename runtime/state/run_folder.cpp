@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* lock_file = ".lock";
-// What a run leaves in its folder. Checkpoints go first: they carry the run's identity themselves.
+// The entries that a run leaves in its folder. Checkpoints go first: they carry the run's identity themselves.
 constexpr std::array<const char*, 5> entries_of_a_run{"checkpoints", run_file.data(), "report.json", "trace.json",
                                                       "page.html"};
 
@@ -53,11 +53,11 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
 }
 
-/// Host, process, job and start time, a line each, over what an earlier holder wrote.
+/// Writes host, process, job and start time, a line each, over the record of an earlier holder.
 void sign(int lock, const std::string& job) {
   const std::string text =
       host_name() + "\n" + std::to_string(getpid()) + "\n" + one_line(job) + "\n" + now_text() + "\n";
-  // A lock that cannot say whose it is holds all the same.
+  // A lock whose record cannot be written holds all the same.
   if (ftruncate(lock, 0) == 0) (void)!write(lock, text.data(), text.size());
 }
 

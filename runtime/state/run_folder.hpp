@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of a run, train.out: which run it is of, and which process writes to it.
 //
-// RF-1: while a RunLock of a folder lives, lock() on it fails in every process. The lock ends with the
-//       process that holds it; what its file says is for people.
-// RF-2: a run begins, or goes on, only where every readable checkpoint is of that run.
-// RF-3: nothing here removes a file. set_aside() renames what an earlier run has left.
+// RF-1 (exclusive lock): while a RunLock of a folder lives, lock() on it fails in every process. The lock ends with the
+//       process that holds it; the content of its file is for people.
+// RF-2 (one run): a run begins, or goes on, only where every readable checkpoint is of that run.
+// RF-3 (nothing removed): no function here removes a file. set_aside() renames the files of an earlier run.
 #pragma once
 
 #include <filesystem>
@@ -39,7 +39,7 @@ class RunFolder {
 
   /// Takes the lock, making the folder when missing. The error names host, process and job that hold it.
   [[nodiscard]] Result<RunLock> lock(const std::string& job) const;
-  /// What lock() would answer now; makes nothing.
+  /// Returns the result that lock() would have now, without making anything.
   [[nodiscard]] Status check_free() const;
 
   /// RF-2 for the run with the id `run`. The error names the other run.

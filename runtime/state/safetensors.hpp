@@ -32,17 +32,18 @@ using Metadata = std::map<std::string, std::string>;
 /// the Hugging Face library has it: wider dtypes first, which keeps everything aligned, then by name. fp32, bf16, i64,
 /// i32 and u8 are written as F32, BF16, I64, I32 and U8.
 ///
-/// Errors (invalid_argument): two tensors of one name, the reserved name "__metadata__", a tensor without memory, a
-/// name or metadata that is no UTF-8. Errors of the system name the path.
+/// Errors (invalid_argument): two tensors of the same name, the reserved name "__metadata__", a tensor without memory,
+/// a name or metadata that is no UTF-8. Errors of the system name the path.
 [[nodiscard]] Result<WrittenFile> write_safetensors(const std::filesystem::path& target,
                                                     std::vector<NamedTensor> tensors, const Metadata& metadata = {},
                                                     OperationHook hook = {});
 
 /// A file opened for reading: the header has been checked whole, the data is mapped and read when touched. Tensors are
-/// views into this object, valid while it (or what it was moved to) lives, and must not be written to. Thread-safe.
+/// views into this object, valid while it (or the object it was moved to) lives, and must not be written to.
+/// Thread-safe.
 class SafetensorsFile {
  public:
-  /// Errors (corrupt, or of the system) name the file and, where one is at fault, the tensor.
+  /// Errors (corrupt, or of the system) name the file and, if a tensor is at fault, the tensor.
   [[nodiscard]] static Result<SafetensorsFile> open(const std::filesystem::path& path);
 
   /// In the order of the data.

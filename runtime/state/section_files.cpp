@@ -51,12 +51,12 @@ std::optional<StatePart> part_of(std::string_view stem, std::string_view file) {
   const bool read = skip(stem) && skip("-") && number(place) && skip("-of-") && number(part.count);
   if (!read || place < 1 || place > part.count || part.count < 2) return std::nullopt;
   part.index = place - 1;
-  // One part has one name: "model-1-of-2.safetensors" is somebody else's file.
+  // A part has exactly one file name: maestro did not write "model-1-of-2.safetensors".
   if (file != file_of(stem, part)) return std::nullopt;
   return part;
 }
 
-/// Of the section's files in the manifest those of `stem`, sorted.
+/// Returns the section's files of `stem` in the manifest, sorted.
 std::vector<StatePart> parts_of(const Manifest& manifest, std::string_view section, std::string_view stem) {
   const std::string prefix = std::string(section) + "/";
   std::vector<StatePart> parts;
@@ -78,7 +78,7 @@ struct Place {
   }
 };
 
-/// SF-1 for the files of one stem: the number of parts, of which none is missing, twice there or of another number.
+/// SF-1 for the files of a stem: the number of parts, of which none is missing, twice there or of another number.
 Result<std::uint32_t> count_parts(const std::vector<StatePart>& parts, std::string_view stem, const Place& place) {
   if (parts.empty()) return place.corrupt("lacks " + file_of(stem, {}) + " or its parts");
   const std::uint32_t count = parts.front().count;
@@ -133,10 +133,10 @@ Result<std::uint64_t> optimizer_step_of(const SafetensorsFile& file) {
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), step);
     if (failure == std::errc() && end == text.data() + text.size()) return step;
   }
-  return Error{ErrorCode::corrupt, file.path().string() + " does not say its optimizer_step"};
+  return Error{ErrorCode::corrupt, file.path().string() + " has no optimizer_step"};
 }
 
-/// The step of all files, of which there is at least one (SF-2).
+/// Returns the step of all files, of which there is at least 1 (SF-2).
 Result<std::uint64_t> common_step(const std::vector<SafetensorsFile>& files, const Place& place) {
   const Result<std::uint64_t> first = optimizer_step_of(files.front());
   if (!first) return first.error();
@@ -145,8 +145,8 @@ Result<std::uint64_t> common_step(const std::vector<SafetensorsFile>& files, con
     if (!step) return step.error();
     if (*step == *first) continue;
     return place.corrupt("has parts of different steps: " + files.front().path().filename().string() +
-                         " says optimizer_step " + std::to_string(*first) + ", " + file.path().filename().string() +
-                         " says " + std::to_string(*step));
+                         " has optimizer_step " + std::to_string(*first) + ", " + file.path().filename().string() +
+                         " has " + std::to_string(*step));
   }
   return *first;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to this folder: a section's files in a checkpoint, whole or in parts, and how they fit together.
 //
-// SF-1: a section is whole or in parts 1 to count, each with one model and one optimizer file; nothing else is read.
-// SF-2: no tensor is in two parts, and all parts are of the same optimizer step.
+// SF-1 (whole or numbered parts): a section is whole or in parts 1 to count, each with one model and one optimizer
+//       file; nothing else is read.
+// SF-2 (disjoint parts): no tensor is in two parts, and all parts are of the same optimizer step.
 #pragma once
 
 #include <string>
@@ -28,7 +29,7 @@ inline const std::string optimizer_step_key = "optimizer_step";  // in the metad
 [[nodiscard]] Result<StoredSection> map_section(const std::filesystem::path& checkpoint, const Manifest& manifest,
                                                 std::string_view section);
 
-/// Text of model.safetensors.index.json, which tells transformers where a model's tensors are:
+/// Text of model.safetensors.index.json, from which transformers finds a model's tensors:
 /// {"metadata": {"total_size": bytes of all tensors}, "weight_map": {name: file, sorted by name}}.
 /// https://huggingface.co/docs/transformers/big_models, "Sharded checkpoints".
 [[nodiscard]] Result<std::string> index_text(const StoredSection& section);

@@ -66,7 +66,7 @@ void DecoderSection::freeze() {
   std::vector<Parameter*> matrices = stack_.matrices();
   if (separate_head()) matrices.push_back(head_);
   parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient);
-  if (head_ != nullptr) {  // a tied one stays an embedding too; packed now, since forward passes may share it
+  if (head_ != nullptr) {  // a tied table stays an embedding too; packed now, since forward passes may share it
     (void)head_->packed(*context_.ops, context_.precision, PackFor::forward);
     if (context_.passes_gradient) (void)head_->packed(*context_.ops, context_.precision, PackFor::backward_input);
   }

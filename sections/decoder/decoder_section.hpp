@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every section around a decoder body has in common: the options, the body's parameters and their stored form, and
-// how it is cut into pipeline stages.
+// Common base of every section around a decoder body: the options, the body's parameters and their stored form, and the
+// partition into pipeline stages.
 //
 // Of several stages the first has the embedding, and so the inputs that embedding takes; the last has final norm,
 // output layer and all that a section adds behind the layers. Between them travels
@@ -21,7 +21,7 @@ namespace maestro {
 /// The output layer of a decoder: tied, its own, or none because another section holds it.
 enum class OutputLayer : std::uint8_t { none, own_or_tied };
 
-/// A Section that owns a decoder body and, when wanted, its output layer; or one pipeline stage of it.
+/// A Section that owns a decoder body and, when wanted, its output layer; or a pipeline stage of it.
 class DecoderSection : public Section {
  public:
   Parameters& parameters() override { return parameters_; }
@@ -37,7 +37,7 @@ class DecoderSection : public Section {
   /// Keeps only the packed forms of the matrices, those of the backward pass too when gradients pass through; the
   /// section can then no longer be stored or loaded.
   void freeze() override;
-  /// Once frozen, a forward pass only reads; but ranks meet in collectives, one forward pass at a time.
+  /// Once frozen, a forward pass only reads; but ranks meet in collectives, so their forward passes never overlap.
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
@@ -69,7 +69,7 @@ class DecoderSection : public Section {
   Stream stream(Tape& tape, const Inputs& inputs);
   /// All that a stage other than the last has to give: the stream.
   void put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs);
-  /// The body's result: (M_t, width) act, Sharding::rank_rows. Last stage only, as the next one.
+  /// The body's result: (M_t, width) act, Sharding::rank_rows. Last stage only, as the next function.
   Var hidden(Tape& tape, const Inputs& inputs);
   /// The same for all rows of the context part, on each of its tensor ranks: (M_c, width), Sharding::context_rows.
   Var gathered_hidden(Tape& tape, const Inputs& inputs);
@@ -87,7 +87,7 @@ class DecoderSection : public Section {
   DecoderStack stack_;  // after parameters_: refers to them
   bool frozen_ = false;
   Parameter* head_ = nullptr;                // null without an output layer in this stage
-  std::vector<std::string> names_of_model_;  // of the whole body, sorted; empty with one stage
+  std::vector<std::string> names_of_model_;  // of the whole body, sorted; empty with a single stage
 };
 
 /// Targets of a micro-batch as the losses want them, (M_c) i32.

@@ -12,8 +12,7 @@
 
 namespace maestro {
 
-/// What the data source will send, as far as it is known when sections are built. Zero or empty: not known, not
-/// checked.
+/// The expected shape of the data, as far as it is known when sections are built. Zero or empty: unknown, not checked.
 struct DataShape {
   std::int64_t sequence = 0;       ///< tokens of the longest sample
   std::int64_t vocabulary = 0;     ///< token ids are below it
@@ -26,15 +25,15 @@ struct DataShape {
 /// (llama).
 [[nodiscard]] DecoderConfig resolved(DecoderConfig config);
 
-/// The shape keys of a section's table. With `weights` given, the folder's config.json provides what the table leaves
-/// out. Throws JobError.
+/// The shape keys of a section's table. With `weights` given, the folder's config.json provides the keys that the table
+/// leaves out. Throws JobError.
 [[nodiscard]] DecoderConfig read_decoder_shape(const JobTable& table);
 
-/// Throws JobError when `config` is no decoder (a size below one, heads that do not divide, an unknown family), or
-/// cannot take what the data source sends: samples longer than `positions`, token ids outside the vocabulary.
+/// Throws JobError when `config` is no decoder (a size below 1, heads that do not divide, an unknown family), or
+/// cannot take the samples of the data source: longer than `positions`, or with token ids outside the vocabulary.
 void check_decoder(const std::string& section, const DecoderConfig& config, const DataShape& data);
 
-/// FLOPs of the body in one forward pass over a sample of T tokens; per layer
+/// FLOPs of the body in a forward pass over a sample of T tokens; per layer
 ///   2 T C (H + 2G) D + 2 T H D C + 2 T C F n       matrix products, 2 M N K each; n = 2 (gpt2) or 3 (llama)
 ///   2 * 2 * T^2 / 2 * H D                          scores and their product with the values, causal half
 /// after Kaplan et al. 2020, table 1, and Chowdhery et al. 2022, appendix B (who do not halve the causal part).

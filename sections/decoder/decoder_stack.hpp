@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The body of a decoder-only language model: embedding, layers, final norm. Sections add what comes after it. A
+// The body of a decoder-only language model: embedding, layers, final norm. Sections add the output layer or loss. A
 // pipeline stage has some of the layers; the first has the embedding, the last the final norm.
 //
 // GPT-2 family (Radford et al. 2019): layer norm before each branch, learned positions, GELU, biases. Llama family
 // (Touvron et al. 2023): RMS norm, rotary positions, SwiGLU, grouped-query attention (Ainslie et al. 2023), no biases.
-// Query, key and value projections are one parameter, and so are Llama's gate and up projections; state() names their
-// rows as Hugging Face does.
+// Query, key and value projections are a single parameter, and so are Llama's gate and up projections; state() names
+// their rows as Hugging Face does.
 //
-// Initial values as GPT-2: matrices normal(0, init_std), those that write to the residual stream scaled by
-// 1 / sqrt(2 layers), norms one, biases zero; the Llama family gets the same. Weight decay applies to every matrix,
-// token and position embeddings included (as nanoGPT: parameters of two dimensions), and to nothing else.
+// Initial values as GPT-2: matrices normal(0, init_std), those that write to the residual stream scaled by 1 / sqrt(2
+// layers), norms 1, biases zero; the Llama family gets the same. Weight decay applies to every matrix, token and
+// position embeddings included (as nanoGPT: parameters of two dimensions), and to nothing else.
 #pragma once
 
 #include <string>
@@ -23,8 +23,9 @@
 
 namespace maestro {
 
-// Over ranks: the token embedding is cut over the vocabulary, positions and norms are whole on every rank, layers as in
-// transformer_block.hpp. M rows of the micro-batch, M_c of a context part, M_t of a rank; all the same on one rank.
+// Over ranks: the token embedding is sharded over the vocabulary, positions and norms are replicated, layers as in
+// transformer_block.hpp. M rows of the micro-batch, M_c of a context part, M_t of a rank; all the same on a single
+// rank.
 
 /// Registers its parameters with a section's Parameters, which must outlive it. Used on the section's device thread.
 /// Arrays of a layout must live until the backward pass; a layout is of all M rows.

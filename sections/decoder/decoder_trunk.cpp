@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t top_k_block_rows = 64;  // logits held at once: rows x vocabulary x 4 bytes
 
-/// Those that the corpus has, where that is known: the others mean nothing to a student.
+/// Returns the token ids of the corpus, if it is known: all further ids mean nothing to a student.
 std::int64_t tokens_of(const DecoderTrunk::Options& options) {
   return options.data.vocabulary > 0 ? options.data.vocabulary : options.decoder.vocabulary;
 }

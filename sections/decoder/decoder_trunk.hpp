@@ -8,7 +8,7 @@
 //   top_k    top_values    (M, k) f32, the k largest logits of each row among the corpus' tokens, descending
 //            top_indices   (M, k) i32, their token ids
 // In pipeline stages tokens go to the first, the output comes from the last; see decoder_section.hpp.
-// Only boundary = hidden can be trained: no gradient travels back over the others.
+// Only boundary = hidden can be trained: no gradient travels back over the other boundaries.
 #pragma once
 
 #include "runtime/ops/distillation_options.hpp"

@@ -2,7 +2,7 @@
 // The output layer and softmax cross-entropy of a language model whose body is another section.
 //
 // Inputs  hidden (M, width) act, differentiable; targets (M) i32 (-1: ignored). No outputs; reports loss and ce.
-// The one parameter, lm_head.weight (vocabulary, width), cannot be tied: the embedding lives in the other section.
+// Its only parameter, lm_head.weight (vocabulary, width), cannot be tied: the embedding lives in the other section.
 #pragma once
 
 #include "sections/decoder/decoder_shape.hpp"
@@ -18,7 +18,7 @@ class LanguageModelHead final : public Section {
     /// Shape keys; `tied` is false unless given. Throws JobError.
     static Options read(const JobTable& table);
   };
-  /// Throws JobError for a decoder that does not fit the data, or a tied one.
+  /// Throws JobError for a decoder that does not fit the data, or that is tied.
   LanguageModelHead(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;

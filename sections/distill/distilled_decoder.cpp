@@ -23,7 +23,8 @@ Divergence read_divergence(const JobTable& table, Divergence fallback) {
   return table.choice("divergence", fallback, names, {"the divergence from the teacher; js: Jensen-Shannon with beta"});
 }
 
-/// What job files check on reading, for options that were written in C++, and what only the two models together decide.
+/// Checks the settings that readers of job files check, for options written in C++, and those that depend on both
+/// models.
 void check(const std::string& section, const DistilledDecoder::Options& options, std::int64_t shared) {
   DistillationSettings settings;
   settings.boundary = options.boundary;
@@ -190,7 +191,7 @@ double DistilledDecoder::teacher_flops(const SampleShape& sample) const {
 }
 
 std::vector<std::string> DistilledDecoder::notes() const {
-  if (vocabulary_.note.empty() || !last_stage()) return {};  // said once, not by every stage
+  if (vocabulary_.note.empty() || !last_stage()) return {};  // the last stage alone reports it
   return {vocabulary_.note};
 }
 

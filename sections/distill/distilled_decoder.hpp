@@ -52,7 +52,7 @@ class DistilledDecoder final : public DecoderSection {
   [[nodiscard]] std::vector<std::string> notes() const override;
 
  private:
-  /// What came from the teacher, for all rows of the context part.
+  /// The teacher's outputs, for all rows of the context part.
   struct Received {
     Var hidden, logits, values, indices;  // by boundary
   };

@@ -7,22 +7,22 @@
 
 namespace maestro {
 
-/// One side of a distillation.
+/// The teacher's or the student's side of a distillation.
 struct VocabularySide {
   std::string section;
   std::int64_t rows = 0;  ///< of the output layer
-  std::string tokenizer;  ///< name of the tokenizer it was made with; empty: not known
+  std::string tokenizer;  ///< name of the tokenizer it was made with; empty: unknown
 };
 
 struct SharedVocabulary {
   std::int64_t columns = 0;  ///< both distributions are taken over the first `columns` tokens
-  std::string note;          ///< one line for the user when rows are left out; empty otherwise
+  std::string note;          ///< a line for the user when rows are left out; empty otherwise
 };
 
-/// Output layers often have more rows than tokens, so models over one tokenizer may differ in size. The corpus'
-/// vocabulary `corpus_tokens` (0: not known) is the number of rows with a token. Throws JobError that names both
-/// numbers when a model has fewer rows than the corpus has tokens, when the sizes differ and the corpus' is not known,
-/// and when the tokenizers of the two sides, or of a side and the corpus, are known to differ.
+/// Output layers often have more rows than tokens, so models over the same tokenizer may differ in size. The corpus'
+/// vocabulary `corpus_tokens` (0: unknown) is the number of rows with a token. Throws JobError that names both numbers
+/// when a model has fewer rows than the corpus has tokens, when the sizes differ and the corpus' size is unknown, and
+/// when the tokenizers of both sides, or of a side and the corpus, are recorded and differ.
 [[nodiscard]] SharedVocabulary shared_vocabulary(const VocabularySide& student, const VocabularySide& teacher,
                                                  std::int64_t corpus_tokens, const std::string& corpus_tokenizer);
 

@@ -11,16 +11,17 @@
 
 namespace maestro {
 
-/// What the student's section has to know about its teacher.
+/// The student's description of its teacher.
 struct TeacherModel {
   std::string section = "teacher";  ///< name in the job; its random values are derived from it
   DecoderConfig decoder;
   DType precision = DType::f32;  ///< of the teacher's arithmetic, and so of its hidden states
   std::string weights;           ///< Hugging Face folder; empty: random
-  std::string tokenizer;         ///< empty: not known
+  std::string tokenizer;         ///< empty: unknown
 };
 
-/// TH-1: the layer's values are bitwise those of the teacher section's own output layer, or of the rank's part of it.
+/// TH-1 (same values): the layer's values are bitwise those of the teacher section's own output layer, or of the rank's
+///       part of it.
 class TeacherHead {
  public:
   /// Builds the layer from the job's seed, or loads it (lm_head.weight, or the token embedding when tied), and packs it

@@ -12,7 +12,7 @@ namespace {
 
 constexpr SampleId only_sample[] = {SampleId(0)};
 
-/// The layout of one sample of so many rows.
+/// The layout of a single sample of so many rows.
 class Rows {
  public:
   explicit Rows(std::int64_t rows)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Greedy answers of a vision-language model, for a person to look at: full forward passes, one for each token, so fit
-// for short answers only. Pure: no actors, no threads; runs on the caller's thread, which must be the one that may use
+// Greedy answers of a vision-language model, for a person to look at: a full forward pass for each token, so fit for
+// short answers only. Pure: no actors, no threads; runs on the caller's thread, which must be the thread that may use
 // the sections.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace maestro {
 
-/// The sections of one model, each with the precision it was built for. Vision and projector may be null for prompts
+/// The sections of a model, each with the precision it was built for. Vision and projector may be null for prompts
 /// without images.
 struct VisionLanguageModel {
   Section* vision = nullptr;
@@ -26,7 +26,7 @@ struct VisionLanguageModel {
 };
 
 struct Prompt {
-  std::span<const std::int32_t> tokens;  ///< at least one; image_token where a row of the images goes
+  std::span<const std::int32_t> tokens;  ///< not empty; image_token where a row of the images goes
   Tensor pixels;                         ///< (P, 3 patch^2) f32; undefined: no images
   Tensor places;                         ///< (P, 3) i32, as VisionEncoder takes them
 };
@@ -36,7 +36,7 @@ struct GenerateOptions {
   std::int32_t end_token = -1;  ///< ends the answer and is not part of it; -1: none
 };
 
-/// The tokens after the prompt, each the one of the largest logit (the lower id of equal ones); fewer than max_tokens
+/// Returns the tokens after the prompt, each of the largest logit (the lower id of equal logits); fewer than max_tokens
 /// when the end token came or the decoder's positions are used up. Throws JobError for a prompt whose image tokens and
 /// patches do not match or that has images for a model without vision.
 [[nodiscard]] std::vector<std::int32_t> generate(const OperatorTable& ops, const VisionLanguageModel& model,

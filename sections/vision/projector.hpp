@@ -26,11 +26,11 @@ class Projector final : public Section {
     std::optional<DType> features;  ///< precision of the vision section; none: this section's
     DataShape data;
     /// `vision_width`, unless given, is the width of the section that key `vision` names ("vision" unless given), and
-    /// `width` that of the one that key `decoder` names ("decoder"). With `weights` the folder's config.json comes
-    /// before these. Throws JobError.
+    /// `width` the width of the section that key `decoder` names ("decoder"). With `weights` the folder's config.json
+    /// comes before these. Throws JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
-  /// Throws JobError for a width below one, or one below the tensor degree.
+  /// Throws JobError for a width below 1, or below the tensor degree.
   Projector(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
@@ -45,7 +45,7 @@ class Projector final : public Section {
   [[nodiscard]] std::vector<std::string> notes() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   void freeze() override;
-  /// Not over ranks: they meet in collectives, one forward pass at a time.
+  /// Not over ranks: they meet in collectives, so forward passes never overlap.
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
  private:

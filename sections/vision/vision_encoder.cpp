@@ -22,7 +22,7 @@ VisionConfig checked(const SectionContext& context, const VisionEncoder::Options
   return config;
 }
 
-/// One patch's entry of `places`.
+/// A patch's entry of `places`.
 struct Place {
   std::int32_t image, row, column;
 };
@@ -143,7 +143,7 @@ BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& pref
 }
 
 Ports VisionEncoder::ports() const {
-  // Where an image begins and how wide it is, only all of its patches tell: 12 bytes each.
+  // Only all of an image's patches show where it begins and how wide it is: 12 bytes each.
   return {{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Sharding::rank_rows},
            {"places", DType::i32, 3, false, false, Axis::patches, Sharding::replicated}},
           {{"features", context_.precision, config_.width, true, false, Axis::patches, Sharding::rank_rows}}};

@@ -6,17 +6,17 @@
 //         places    (P, 3) i32: number of the image in its sample, row and column of the patch in its image
 // Output  features  (P, width) act, differentiable
 //
-// VE-1: a patch attends to all patches of its own image and to no others, whatever is packed into the micro-batch.
-//       Images end where the sample or the number of the image changes.
-// VE-2: with positions "learned", a patch takes entry row * columns + column of the table, where columns is that of the
-//       table's own grid: of SigLIP's weights image_size / patch_size (a smaller image takes the entries of the grid's
-//       first rows and columns; none is interpolated), and of a new table that of the data's images. Where these differ
-//       in their columns, a new table has no grid, then or when it is stored: columns is that of the patch's image.
-//       With "2d" it takes the sum of its row's and its column's entry (NaViT, Dehghani et al. 2023, arXiv 2307.06304).
-//       An image beyond the tables is refused, when the job is checked or with its sample's name.
-// VE-3: over ranks both hold however images lie across their patches: places and image boundaries are those of the
-//       whole micro-batch on every rank, pixels and features a rank's own rows. Patch embedding, position tables and
-//       norms are whole on every rank, layers as in transformer_block.hpp.
+// VE-1 (own image): a patch attends to all patches of its own image and to no other patch, however the micro-batch is
+//       packed. Images end where the sample or the number of the image changes.
+// VE-2 (positions): with positions "learned", a patch takes entry row * columns + column of the table, where columns is
+//       that of the table's own grid: of SigLIP's weights image_size / patch_size (a smaller image takes the entries of
+//       the grid's first rows and columns; none is interpolated), and of a new table that of the data's images. If
+//       these differ in their columns, a new table has no grid, then or when it is stored: columns is that of the
+//       patch's image. With "2d" it takes the sum of its row's and its column's entry (NaViT, Dehghani et al. 2023,
+//       arXiv 2307.06304). An image beyond the tables is refused, when the job is checked or with its sample's name.
+// VE-3 (ranks): over ranks both hold however images lie across their patches: places and image boundaries are those of
+//       the whole micro-batch on every rank, pixels and features a rank's own rows. Patch embedding, position tables
+//       and norms are whole on every rank, layers as in transformer_block.hpp.
 #pragma once
 
 #include <string>
@@ -51,7 +51,7 @@ class VisionEncoder final : public Section {
   [[nodiscard]] std::vector<std::string> notes() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   void freeze() override;
-  /// Not over ranks: they meet in collectives, one forward pass at a time.
+  /// Not over ranks: they meet in collectives, so forward passes never overlap.
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
   [[nodiscard]] const VisionConfig& vision() const { return config_; }

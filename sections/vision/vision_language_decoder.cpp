@@ -189,7 +189,7 @@ void VisionLanguageDecoder::put_exact_match(Tape& tape, const Inputs& inputs, co
   const Block best = best_of_parts(tape, inputs, best_of(tape, states));
   if (context().parallel.rank > 0) return;
   const std::int64_t asked = asked_samples(inputs.layout(), integers(inputs.host("targets")));
-  // The layout is gone when a device has found its answers: what is needed of it is noted now.
+  // The layout is gone when a device has computed its answers, so the needed part of it is copied now.
   const auto answers = std::make_shared<const Answers>(answers_of(tape, inputs, best));
   outputs.metric([answers, asked] {
     return MetricSum{"exact_match", static_cast<double>(asked - answers->missed()), static_cast<double>(asked)};

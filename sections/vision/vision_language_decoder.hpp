@@ -8,18 +8,20 @@
 // No outputs; reports loss and ce, their weights the number of targets, and when it validates exact_match: the share of
 // samples with targets whose every target is the largest logit, as greedy decoding would give it.
 //
-// VD-1: the hidden input at an image position is its row of visual, and with learned positions plus the position's.
-// VD-2: rows without a target go neither through the last layer's feed-forward network nor through final norm and
-//       output layer.
-// VD-3: a micro-batch without visual, without image tokens or without targets is as good as any other.
-// VD-4: frozen, it still hands gradients to visual.
-// VD-5: over ranks every rank has all tokens and targets, and the rows of visual that its positions take are those of
-//       the whole micro-batch's order; a sample that is cut matches exactly when its rows on every rank do. Under a
-//       tensor group VD-2 saves the output layer alone: rows without a target go through the last layer's feed-forward
-//       network and the final norm.
-// VD-6: of several pipeline stages the first has tokens and visual, and refuses what does not match; the last has
-//       targets, reports, and has the savings of VD-2. A micro-batch without targets goes through all layers of the
-//       others, which do not know. See decoder_section.hpp.
+// VD-1 (image positions): the hidden input at an image position is its row of visual, and with learned positions plus
+//       the position's.
+// VD-2 (rows without targets): rows without a target go neither through the last layer's feed-forward network nor
+//       through final norm and output layer.
+// VD-3 (any micro-batch): a micro-batch without visual, without image tokens or without targets is as good as any
+//       other.
+// VD-4 (frozen): a frozen decoder still hands gradients to visual.
+// VD-5 (ranks): over ranks every rank has all tokens and targets, and the rows of visual that its positions take are
+//       those of the whole micro-batch's order; a sample that is sharded matches exactly when its rows on every rank
+//       do. Under a tensor group VD-2 saves the output layer alone: rows without a target go through the last layer's
+//       feed-forward network and the final norm.
+// VD-6 (stages): of several pipeline stages the first has tokens and visual, and refuses a mismatch of them; the last
+//       has targets, reports, and has the savings of VD-2. A micro-batch without targets goes through all layers of the
+//       other stages, which have no targets. See decoder_section.hpp.
 #pragma once
 
 #include <optional>
@@ -36,7 +38,7 @@ class VisionLanguageDecoder final : public DecoderSection {
     DecoderConfig decoder;
     std::optional<DType> visual;  ///< precision of the projector; none: this section's
     DataShape data;
-    /// Shape keys; the section that key `projector` names ("projector" unless given) tells visual's precision. Throws
+    /// Shape keys; the section that key `projector` names ("projector" unless given) sets visual's precision. Throws
     /// JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
@@ -47,13 +49,13 @@ class VisionLanguageDecoder final : public DecoderSection {
   /// Throws JobError, naming the sample and on every rank, when it has another number of image tokens than rows of
   /// visual.
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
-  /// As decoder_lm's, less what image positions save (VD-2). An upper bound: which words have targets only the data
-  /// knows.
+  /// As decoder_lm's, less the savings at image positions (VD-2). An upper bound: which words have targets depends on
+  /// the data.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
 
   /// Logits (S, vocabulary) f32 of the token after each sample's last; `targets` may be unconnected. Every sample has
-  /// a token. On one rank and one stage only.
+  /// a token. On a single rank and one stage only.
   [[nodiscard]] Var next_token_logits(Tape& tape, const Inputs& inputs);
 
  private:
@@ -72,9 +74,9 @@ class VisionLanguageDecoder final : public DecoderSection {
   void put_exact_match(Tape& tape, const Inputs& inputs, const Var& states, Outputs& outputs);
   /// (N, 1) i32, N rows of states(): the tokens of the largest logits.
   [[nodiscard]] Block best_of(Tape& tape, const Var& states);
-  /// The same of all context parts, in row order, on the first of them; the others get no rows.
+  /// The same of all context parts, in row order, on the first of them; every other part gets no rows.
   [[nodiscard]] Block best_of_parts(Tape& tape, const Inputs& inputs, const Block& best) const;
-  /// The token of the largest logit of each row with a target, once the device has found it; and what it should be.
+  /// The token of the largest logit of each row with a target, once the device has found it; and its target.
   struct Answers {
     std::vector<std::int32_t> best, wanted;
     std::vector<std::size_t> sample_of;  ///< of each row

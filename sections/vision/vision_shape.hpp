@@ -14,16 +14,16 @@ namespace maestro {
 /// the table is stored, its columns are those of the data's pictures where all have as many, and 0 where they differ.
 [[nodiscard]] VisionConfig resolved(VisionConfig config, const DataShape& data);
 
-/// layers, width, heads, ffn, patch, positions ("learned" or "2d"), max_patches, max_grid, norm_epsilon and init_std of
-/// a section's table, not resolved. With `weights` given, the folder's config.json provides what the table leaves out.
-/// Throws JobError.
+/// Reads layers, width, heads, ffn, patch, positions ("learned" or "2d"), max_patches, max_grid, norm_epsilon and
+/// init_std of a section's table, not resolved. With `weights` given, the folder's config.json provides the keys that
+/// the table leaves out. Throws JobError.
 [[nodiscard]] VisionConfig read_vision_shape(const JobTable& table);
 
-/// Throws JobError when `config` is no encoder (a size below one, heads that do not divide) or cannot take the patches
+/// Throws JobError when `config` is no encoder (a size below 1, heads that do not divide) or cannot take the patches
 /// and the grids of the pictures that the data source sends.
 void check_vision(const std::string& section, const VisionConfig& config, const DataShape& data);
 /// Throws JobError when the position tables have no entry for a patch of a picture of this grid (VE-2); the message is
-/// `picture`, such as "vision: sample 3: image 0 has ", the size, and what to do.
+/// `picture`, such as "vision: sample 3: image 0 has ", the size, and the remedy.
 void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& picture);
 /// A note for a run whose pictures fill only a part of a stored table; empty where they fill it.
 [[nodiscard]] std::string note_on_grid(const VisionConfig& config, const PictureGrids& pictures);
@@ -37,7 +37,7 @@ void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::st
 /// Bytes of activations that a training pass keeps until its backward pass; `config` must be resolved.
 [[nodiscard]] double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision);
 
-/// Elements of one patch, (channel, row, column).
+/// Elements of a patch, (channel, row, column).
 [[nodiscard]] inline std::int64_t patch_columns(const VisionConfig& config) {
   return 3 * config.patch * config.patch;
 }

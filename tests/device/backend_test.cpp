@@ -28,9 +28,9 @@ TEST(CudaDriver, a_machine_without_one_is_told_what_cannot_be_opened) {
 
 TEST(CudaDriver, one_that_is_older_than_the_toolkit_is_refused_with_its_release) {
   CudaDriver driver = driver_of(11040, {90});
-  EXPECT_EQ(refusal_of(driver, toolkit), "the driver knows CUDA 11.4 and is older than CUDA 13 needs");
+  EXPECT_EQ(refusal_of(driver, toolkit), "the driver supports CUDA 11.4 and is older than CUDA 13 needs");
   driver.release = "470.82.01";
-  EXPECT_EQ(refusal_of(driver, toolkit), "the driver 470.82.01 knows CUDA 11.4 and is older than CUDA 13 needs");
+  EXPECT_EQ(refusal_of(driver, toolkit), "the driver 470.82.01 supports CUDA 11.4 and is older than CUDA 13 needs");
   EXPECT_EQ(refusal_of(driver, 11), "");
 }
 
@@ -71,7 +71,7 @@ TEST(DeviceBackend, a_file_that_is_no_backend_is_refused_by_name) {
   EXPECT_EQ(other.missing, "libm.so.6 is no CUDA backend of this program");
 }
 
-TEST(DeviceBackend, there_is_a_backend_or_one_line_that_says_what_is_missing) {
+TEST(DeviceBackend, there_is_a_backend_or_one_line_that_says_what_is_missing) {  // DB-1
   const CudaStatus& status = cuda_status();
   EXPECT_EQ(status.backend == nullptr, !status.missing.empty());
   EXPECT_EQ(status.missing.find('\n'), std::string::npos);
@@ -96,7 +96,7 @@ TEST(DeviceBackend, errors_and_interfaces_cross_the_boundary_of_the_library) {  
   const std::unique_ptr<Device> device = status.backend->open(options);
   EXPECT_EQ(device->name(), "probe:0");
   EXPECT_EQ(dynamic_cast<Communicator*>(device.get()), nullptr);
-  EXPECT_THROW((void)status.backend->join(*device, {}), JobError);  // its dynamic_cast knows its own device
+  EXPECT_THROW((void)status.backend->join(*device, {}), JobError);  // its dynamic_cast recognises its own device
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST(PollPace, it_asks_eagerly_at_first_and_then_with_growing_pauses_up_to_the_l
   EXPECT_EQ(pace.next(true).count(), 0);
 }
 
-/// An event that is complete at the given number of times it is asked.
+/// An event that is complete after the given number of polls.
 struct Countdown {
   std::shared_ptr<std::atomic<int>> left;
 };

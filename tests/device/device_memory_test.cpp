@@ -82,6 +82,15 @@ TEST(BlockCache, blocks_are_reused_for_their_own_size_and_the_books_balance) {  
   EXPECT_EQ(cache.take(1), nullptr);
 }
 
+TEST(BlockCache, the_block_that_was_released_last_is_handed_out_first) {  // BC-2
+  BlockCache cache;
+  for (const std::size_t block : {1u, 2u, 3u}) {
+    cache.add(100);
+    cache.release(address(block), 100);
+  }
+  for (const std::size_t block : {3u, 2u, 1u}) EXPECT_EQ(cache.take(100), address(block));
+}
+
 TEST(MultiprocessorSplit, shares_become_whole_groups_and_what_no_group_holds_goes_with_the_last) {  // MP-2, MP-3
   constexpr int h200 = 132;
   constexpr int hopper = 8;
@@ -91,7 +100,7 @@ TEST(MultiprocessorSplit, shares_become_whole_groups_and_what_no_group_holds_goe
   EXPECT_EQ(split({0.75, 0.25}), (std::vector<int>{96, 36}));
   EXPECT_EQ(split({0.01, 0.99}), (std::vector<int>{8, 124}));
   EXPECT_EQ(multiprocessor_split(108, std::vector<double>{0.5, 0.5}, 2), (std::vector<int>{54, 54}));
-  EXPECT_EQ(multiprocessor_split(4, std::vector<double>{0.5}, 8), (std::vector<int>{4}));  // one group: all of it
+  EXPECT_EQ(multiprocessor_split(4, std::vector<double>{0.5}, 8), (std::vector<int>{4}));  // a lone group: all of it
 }
 
 TEST(MultiprocessorSplit, no_group_is_given_twice_and_what_comes_back_is_given_again) {  // MP-1

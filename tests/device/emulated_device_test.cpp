@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <future>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 
@@ -100,6 +102,24 @@ TEST_F(EmulatedDeviceTest, short_work_takes_its_time_in_sum_without_a_wait_for_e
   device_.submit_lasting(each, Priority::critical, again);
   done.get_future().wait();
   EXPECT_GE(Clock::now() - begin, passes * each - EmulatedDevice::timer_resolution);
+}
+
+TEST_F(EmulatedDeviceTest, work_behind_late_work_begins_when_that_was_due_to_end) {  // ED-2
+  std::vector<std::string> order;
+  std::promise<Clock::time_point> all_due;
+  std::promise<void> other_done;
+  EmulatedDevice other("emulated", ops_, clock_);
+  device_.submit_lasting(milliseconds(1), Priority::critical, [&] {  // late: ends when all work below is due
+    std::this_thread::sleep_until(all_due.get_future().get());
+  });
+  device_.submit_lasting(milliseconds(5), Priority::critical, [&] { order.emplace_back("behind"); });
+  other.submit_lasting(milliseconds(1), Priority::critical, [&] {
+    order.emplace_back("other");
+    other_done.set_value();
+  });
+  all_due.set_value(Clock::now() + milliseconds(10));
+  other_done.get_future().wait();
+  EXPECT_EQ(order, (std::vector<std::string>{"behind", "other"}));
 }
 
 TEST_F(EmulatedDeviceTest, after_stop_nothing_runs) {  // ED-3

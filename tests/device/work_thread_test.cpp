@@ -14,7 +14,7 @@
 namespace maestro {
 namespace {
 
-/// Holds the thread inside one piece of work until it is opened, so that what is queued meanwhile is known.
+/// Holds the thread inside a piece of work until it is opened, so that the queue behind it is certain.
 class Gate {
  public:
   void close(WorkThread& thread) {

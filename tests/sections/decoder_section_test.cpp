@@ -172,7 +172,7 @@ TEST(DecoderTrunk, with_a_head_in_another_section_equals_the_whole_model) {
 
 TEST(DecoderTrunk, top_k_is_the_largest_logits_in_order) {
   Bench bench;
-  const Batch batch = Batch::random(5, {12, 12, 12, 12, 12, 12, 3}, 37);  // more rows than one block of logits
+  const Batch batch = Batch::random(5, {12, 12, 12, 12, 12, 12, 3}, 37);  // more rows than a block of logits
   DecoderTrunk all(bench.context("teacher", false), {tiny("gpt2", true), TeacherOutput::logits, 1, {}});
   DecoderTrunk few(bench.context("teacher", false), {tiny("gpt2", true), TeacherOutput::top_k, 5, {}});
   MicroBatch logits(bench, all, batch, Pass::evaluate), top(bench, few, batch, Pass::evaluate);

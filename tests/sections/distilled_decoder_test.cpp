@@ -53,7 +53,7 @@ DistilledDecoder::Options options(TeacherOutput boundary, Divergence divergence)
   return options;
 }
 
-/// A teacher's outputs for one batch, as they would arrive in the student's inputs.
+/// A teacher's outputs for a batch, as they would arrive in the student's inputs.
 class Teacher {
  public:
   Teacher(Bench& bench, const DistilledDecoder::Options& student, const Batch& batch)
@@ -161,7 +161,7 @@ TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
       kl[static_cast<int>(boundary)] = evaluate(bench, student, batch, teacher.connect(), "kl");
       const auto measured = [&] { return evaluate(bench, student, batch, teacher.connect(), "teacher_ce"); };
       if (boundary == TeacherOutput::top_k) {
-        EXPECT_THROW((void)measured(), std::out_of_range);  // not known: no figure, rather than 0
+        EXPECT_THROW((void)measured(), std::out_of_range);  // unknown: no figure, rather than 0
       } else {
         teacher_ce[static_cast<int>(boundary)] = measured();
       }
@@ -286,7 +286,7 @@ TEST(DistilledDecoder, reports_the_cross_entropy_of_its_whole_table_and_learns_n
     DistilledDecoder student(bench.context("student", true), settings);
     const Teacher teacher(bench, settings, batch);
     const AdamWOptimizer optimizer({.lr = 1e-2}, 60);
-    // -log of what all tokens have of the probability together, by target
+    // -log of the probability of all tokens together, by target
     const auto lost = [&] {
       const double whole = plain_cross_entropy(bench, student, settings.decoder, 48, batch);
       EXPECT_NEAR(evaluate(bench, student, batch, teacher.connect(), "ce"), whole, 1e-5);

@@ -117,7 +117,7 @@ struct ParallelBench::Work {
 
   std::vector<std::vector<MetricSum>> metrics;  // by rank
 
-  std::mutex mutex;  // over what follows
+  std::mutex mutex;  // over the members below
   std::map<std::string, Assembly> outputs;
   std::map<std::string, Assembly> input_gradients;
 

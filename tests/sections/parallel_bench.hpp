@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a section on all ranks of a replica, each on a thread of its own, and puts together what the ranks hold: for
-// comparing any layout with one rank.
+// Runs a section on all ranks of a replica, each on a thread of its own, and puts the ranks' parts together: for
+// comparing any layout with a single rank.
 //
 // Whole tensors go in, every rank gets its part by the spread of its port. Whole tensors come out; where several ranks
 // hold the same element they must hold the same bits, which is checked on the way.
@@ -27,7 +27,7 @@ struct Feed {
   bool differentiable = false;
 };
 
-/// What one micro-batch gave, whole.
+/// The results of a micro-batch, whole.
 struct ParallelPass {
   std::vector<MetricSum> metrics;  ///< summed over ranks
   std::map<std::string, OwnedTensor> outputs;
@@ -38,17 +38,18 @@ struct ParallelPass {
 class ParallelBench {
  public:
   using Build = std::function<std::unique_ptr<Section>(const SectionContext&)>;
-  /// `context` as on one rank; ranks are built in the caller's thread, each with its own ParallelContext.
+  /// `context` as on a single rank; ranks are built in the caller's thread, each with its own ParallelContext.
   ParallelBench(Layout layout, const SectionContext& context, const Build& build);
 
-  /// One micro-batch forward, and when its pass is train backward from `output_gradients` (whole, by output port).
+  /// A micro-batch forward, and when its pass is train backward from `output_gradients` (whole, by output port).
   /// Inputs "tokens" and "targets" come from the batch. Parameter gradients are those of this pass alone, summed as a
-  /// replica sums them at the end of a step. What a rank throws is thrown here, from the first that failed of itself.
+  /// replica sums them at the end of a step. An exception of a rank is thrown here, from the first that failed of
+  /// itself.
   ParallelPass run(const Batch& batch, Pass pass = Pass::train, const std::vector<Feed>& feeds = {},
                    const std::map<std::string, Tensor>& output_gradients = {});
 
   [[nodiscard]] Section& section(std::int64_t rank) { return *ranks_[static_cast<std::size_t>(rank)].section; }
-  /// Those of one context part, by tensor index.
+  /// The results of a context part, by tensor index.
   [[nodiscard]] std::vector<Section*> tensor_ranks(std::int64_t context = 0);
   /// A flat buffer of the whole section by stored names, as the first context part holds it.
   [[nodiscard]] TensorSnapshot whole(ParameterBuffer which = ParameterBuffer::values);
@@ -63,7 +64,7 @@ class ParallelBench {
     std::unique_ptr<Section> section;
     std::unique_ptr<Arena> arena;
   };
-  struct Work;  // what one pass asks of every rank, and what it left
+  struct Work;  // the work of a pass for every rank, and its results
   void on_every_rank(const std::function<void(Rank&)>& work);
   void run_rank(Rank& rank, Work& work);
 
@@ -73,8 +74,8 @@ class ParallelBench {
   std::vector<Rank> ranks_;
 };
 
-/// Every tensor of `found` is within `tolerance`, relative to its largest element, of the one of the same name in
-/// `expected`, and the names are the same. A `floor` is the least that counts as largest.
+/// Expects every tensor of `found` to be within `tolerance`, relative to its largest element, of the tensor of the same
+/// name in `expected`, and the names to be the same. A `floor` is the least that counts as largest.
 void expect_close(const TensorSnapshot& found, const TensorSnapshot& expected, double tolerance, double floor = 1e-6);
 /// Names, shapes and bits are the same.
 void expect_same(const TensorSnapshot& found, const TensorSnapshot& expected);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoder sections over ranks against one rank: losses, gradients, outputs, initial values.
+// Decoder sections over ranks against a single rank: losses, gradients, outputs, initial values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,8 +12,8 @@
 namespace maestro::testing {
 namespace {
 
-// Sums over ranks are formed in another order than on one rank: some roundings of 6e-8 each, where values of opposite
-// signs meet a little more.
+// Sums over ranks are formed in another order than on a single rank: some roundings of 6e-8 each, where values of
+// opposite signs meet a little more.
 constexpr double loss_tolerance = 1e-6;
 constexpr double gradient_tolerance = 1e-5;
 constexpr std::int64_t vocabulary = 37;  // no degree divides it
@@ -72,7 +72,7 @@ class DecoderOverRanks : public ::testing::TestWithParam<Case> {
   [[nodiscard]] ParallelBench on(Layout layout, DType precision = DType::f32) const {
     return {layout, bench.context("lm", true, precision), language_model(model(GetParam().family, GetParam().tied))};
   }
-  /// One rank with values large enough that every term matters, and the case's ranks with the same values.
+  /// A single rank with values large enough that every term matters, and the case's ranks with the same values.
   void expect_equal_passes(const Batch& batch, double floor = 1e-6) {
     ParallelBench single = on({}), ranks = on(GetParam().layout);
     randomise(single.section(0), 11);
@@ -85,7 +85,7 @@ class DecoderOverRanks : public ::testing::TestWithParam<Case> {
   Bench bench;
 };
 
-TEST_P(DecoderOverRanks, losses_and_gradients_are_those_of_one_rank) {
+TEST_P(DecoderOverRanks, losses_and_gradients_are_those_of_one_rank) {  // RU-4
   expect_equal_passes(Batch::random(5, {9, 1, 12}, vocabulary));  // the middle row lies within the last sample
 }
 
@@ -170,7 +170,7 @@ TEST(TrunkOverRanks, gradients_of_its_hidden_states_come_back_through_a_head_of_
 
 TEST(TrunkOverRanks, logits_and_top_k_are_those_of_one_rank_also_when_frozen) {
   Bench bench;
-  const Batch batch = Batch::random(5, {60, 50, 60}, vocabulary);  // more rows than one block of logits on every part
+  const Batch batch = Batch::random(5, {60, 50, 60}, vocabulary);  // more rows than a block of logits on every part
   DecoderConfig config = model("gpt2", true);
   config.positions = 60;
   for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{4, 2}}) {

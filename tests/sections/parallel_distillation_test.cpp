@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A student over ranks against one rank, for every boundary over which the teacher's knowledge comes.
+// A student over ranks against a single rank, for every boundary between teacher and student.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,7 +49,7 @@ ParallelBench student(Bench& bench, Layout layout, const DistilledDecoder::Optio
           [settings](const SectionContext& context) { return std::make_unique<DistilledDecoder>(context, settings); }};
 }
 
-/// What a teacher on one rank sends for a batch.
+/// The outputs of a teacher on a single rank for a batch.
 class Teacher {
  public:
   Teacher(Bench& bench, const DistilledDecoder::Options& settings, const Batch& batch)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a section over ranks stores and loads.
+// Storing and loading of a section over ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(ParallelState, moments_survive_the_way_over_any_layouts) {  // SI-1
+TEST(ParallelState, moments_survive_the_way_over_any_layouts) {  // IO-1
   Bench bench;
   for (const char* family : {"gpt2", "llama"}) {
     ParallelBench first = on(bench, {}, family);
@@ -87,7 +87,7 @@ TEST(ParallelState, weights_folders_do_not_tell_the_number_of_ranks) {
   }
 }
 
-TEST(ParallelState, a_shape_that_does_not_fit_is_named_as_the_whole_and_changes_no_rank) {  // SI-2
+TEST(ParallelState, a_shape_that_does_not_fit_is_named_as_the_whole_and_changes_no_rank) {  // IO-2
   Bench bench;
   ParallelBench ranks = on(bench, {2, 1}, "llama");
   TensorSnapshot stored = ranks.whole();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vision encoder, projector and the decoder that reads images over ranks, against one rank.
+// Vision encoder, projector and the decoder that reads images over ranks, against a single rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,13 +13,13 @@
 namespace maestro::testing {
 namespace {
 
-// Sums over ranks are formed in another order than on one rank.
+// Sums over ranks are formed in another order than on a single rank.
 constexpr double loss_tolerance = 1e-6;
 constexpr double tolerance = 1e-5;
 constexpr std::int64_t width = 32;
 constexpr std::int64_t vocabulary = 37;  // no degree divides it
-// Two pictures in one sample, a sample without, pictures of other sizes: no boundary of any layout below lies between
-// samples or pictures alone.
+// Two pictures in the same sample, a sample without, pictures of other sizes: no boundary of any layout below lies
+// between samples or pictures alone.
 const std::vector<std::vector<PictureSize>> shown = {{{2, 3}, {1, 2}}, {}, {{3, 3}}, {{1, 1}, {2, 2}}};
 
 VisionConfig encoder_shape(PatchPositions positions) {
@@ -97,7 +97,7 @@ void expect_same_gradients(ParallelBench& found, ParallelBench& expected) {
   expect_close(gradients, of_one_rank, tolerance);
 }
 
-/// A section on one rank and on those of a layout, with the same values, large enough that every term matters.
+/// A section on a single rank and on the ranks of a layout, with the same values, large enough that every term matters.
 struct Pair {
   Pair(const SectionContext& context, Layout layout, const ParallelBench::Build& build)
       : single({}, context, build), ranks(layout, context, build) {
@@ -113,7 +113,7 @@ struct Pair {
       EXPECT_FALSE(ranks.section(rank).shareable());  // ranks meet in collectives
     }
   }
-  /// Trains, compares everything, and gives what one rank had.
+  /// Trains, compares everything, and returns the results of a single rank.
   ParallelPass expect_equal(const Batch& batch, const std::vector<Feed>& feeds,
                             const std::map<std::string, Tensor>& gradients = {}) {
     ParallelPass expected = single.run(batch, Pass::train, feeds, gradients);
@@ -264,7 +264,7 @@ TEST_P(DecoderWithEyesOverRanks, visual_of_another_precision_gets_its_gradient_i
   const auto pass = [&](ParallelBench& of) { return of.run(batch, Pass::train, {{"visual", visual, true}}); };
   const ParallelPass expected = pass(decoders.single), found = pass(decoders.ranks);
   ASSERT_EQ(found.input_gradients.at("visual").tensor().dtype(), DType::bf16);
-  // Each row is one rank's, so sums round nothing; the last of eight bits may differ as its f32 gradient did.
+  // Each row is a single rank's, so sums round nothing; the last of eight bits may differ as its f32 gradient did.
   EXPECT_LE(worst_error(found.input_gradients.at("visual").values(), expected.input_gradients.at("visual").values()),
             0.004);
   expect_same_gradients(decoders.ranks, decoders.single);

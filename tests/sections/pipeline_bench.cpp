@@ -10,7 +10,7 @@ namespace maestro::testing {
 
 namespace {
 
-/// Copies of all tensors in one snapshot.
+/// Copies of all tensors in a snapshot.
 TensorSnapshot joined(const std::vector<TensorSnapshot>& parts) {
   std::size_t bytes = 0;
   for (const TensorSnapshot& part : parts) {

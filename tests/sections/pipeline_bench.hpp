@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a section that is cut into pipeline stages, all in one thread: stages forward in order with whole streams handed
-// on, then backward in reverse; each stage on any layout of ranks (ParallelBench).
+// Runs a section that is partitioned into pipeline stages, all in a single thread: stages forward in order with whole
+// streams handed on, then backward in reverse; each stage on any layout of ranks (ParallelBench).
 #pragma once
 
 #include <deque>
@@ -26,13 +26,13 @@ class PipelineBench {
   PipelineBench(const Cut& cut, const SectionContext& context, const ParallelBench::Build& build);
 
   /// As ParallelBench::run; a feed goes to the stage that has its port, and has a gradient in the first. The gradients
-  /// of what the first and the last stage both hold are added up in both.
+  /// of tensors that the first and the last stage both hold are added up in both.
   ParallelPass run(const Batch& batch, Pass pass = Pass::train, const std::vector<Feed>& feeds = {});
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(stages_.size()); }
   [[nodiscard]] ParallelBench& stage(std::int64_t index) { return stages_[static_cast<std::size_t>(index)]; }
   [[nodiscard]] std::int64_t ranks() const { return layout_.ranks(); }
-  /// A flat buffer of what all stages store, sorted by name.
+  /// A flat buffer of the tensors that all stages store, sorted by name.
   [[nodiscard]] TensorSnapshot whole(ParameterBuffer which = ParameterBuffer::values);
   /// Every stage and rank takes its part of the whole model.
   void load(const TensorSnapshot& whole);

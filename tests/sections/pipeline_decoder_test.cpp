@@ -232,7 +232,7 @@ TEST(DecoderStages, the_work_of_all_stages_is_that_of_the_uncut_section) {
     const DecoderLm stage(stage_context(context, index, 2, layers), {config, {}});
     const Cost cost = stage.cost(sample);
     const double ends = index == 0 ? costs.before : costs.after;
-    const double own = static_cast<double>(index + 1) * costs.layers[0] + ends;  // one layer, then two
+    const double own = static_cast<double>(index + 1) * costs.layers[0] + ends;  // a layer, then two
     EXPECT_NEAR(cost.flops, own, 1e-9 * own);
     EXPECT_EQ(stage.layer_costs(sample).layers, costs.layers);
     sum = {sum.flops + cost.flops, sum.bytes + cost.bytes};

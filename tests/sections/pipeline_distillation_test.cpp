@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A student in pipeline stages against the uncut one, for every boundary over which the teacher's knowledge comes.
+// A student in pipeline stages against the unpartitioned student, for every boundary between teacher and student.
 #include <gtest/gtest.h>
 
 #include <cmath>

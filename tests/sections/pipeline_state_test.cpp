@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pipeline stages store and load.
+// Storing and loading of pipeline stages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::vector<std::string> names_of(const TensorSnapshot& snapshot) {
   return names;
 }
 
-TEST(PipelineState, state_survives_the_way_over_any_number_of_stages) {  // SI-1
+TEST(PipelineState, state_survives_the_way_over_any_number_of_stages) {  // IO-1
   Bench bench;
   for (const auto& [family, tied] : {std::pair{"gpt2", true}, std::pair{"llama", true}, std::pair{"llama", false}}) {
     const DecoderConfig config = model(family, tied);
@@ -123,7 +123,7 @@ std::string import_error(Section& section, TensorSnapshot& stored) {
   return status ? "no error" : status.error().message;
 }
 
-TEST(PipelineState, a_tensor_that_is_no_part_of_the_model_is_still_an_error) {  // SI-2
+TEST(PipelineState, a_tensor_that_is_no_part_of_the_model_is_still_an_error) {  // IO-2
   Bench bench;
   PipelineBench parts = cut(bench, model("gpt2", true), 3);
   TensorSnapshot stored = parts.whole();

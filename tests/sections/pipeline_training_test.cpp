@@ -35,7 +35,7 @@ OptimizerConfig optimizer() {
   return config;
 }
 
-/// Stages on one device, run as 1F1B would with two micro-batches in flight.
+/// Stages on the same device, run as 1F1B would with two micro-batches in flight.
 class Pipeline {
  public:
   Pipeline(const Bench& bench, std::int64_t stages, bool tied) {
@@ -46,7 +46,7 @@ class Pipeline {
     }
   }
 
-  /// One step of the micro-batches; the gradients' norm.
+  /// A step of the micro-batches; the gradients' norm.
   double step(std::uint64_t number, const std::vector<Batch>& batches) {
     std::vector<Passing> passing;
     for (const Batch& batch : batches) {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records what Hugging Face transformers and PyTorch compute for tiny decoders, for decoder_reference_test.cpp.
+"""Records the results of Hugging Face transformers and PyTorch for tiny decoders, for decoder_reference_test.cpp.
 
 Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_references.py
 Writes references/<model>/: config.json and model.safetensors as save_pretrained leaves them, and expected.safetensors:
   tokens, targets (M) i32, offsets (S + 1) i32   packed samples of uneven length; target -1 is ignored
   logits (M, V), loss (1)                        of the stored weights, fp32
-  gradient.<name>                                of the loss, one entry per stored tensor
+  gradient.<name>                                of the loss, an entry per stored tensor
   train.tokens (B, T + 1) i32                    batches, used in turn
   train.loss, train.norm, train.lr (50)          50 AdamW steps from the stored weights, see the constants below
 """

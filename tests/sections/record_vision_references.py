@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records what Hugging Face transformers and PyTorch compute for tiny vision parts, for vision_reference_test.cpp.
+"""Records the results of Hugging Face transformers and PyTorch for tiny vision parts, for vision_reference_test.cpp.
 
 Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_vision_references.py
 Writes references/<model>/: config.json and model.safetensors, and expected.safetensors:
@@ -10,7 +10,7 @@ Writes references/<model>/: config.json and model.safetensors, and expected.safe
   vision_language_<family>
              tokens (M; -1: image position), targets (M), offsets (S + 1), patch_offsets (S + 1), visual (P, C), loss,
              gradient.<name> and gradient.visual of the loss, exact_match (hits, samples)
-All fp32. gradient.<name> has one entry for each stored tensor that has a gradient.
+All fp32. gradient.<name> has an entry for each stored tensor that has a gradient.
 """
 import os
 import pathlib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What section tests share: packed batches, micro-batches that run a section on the CPU backend, gradient checks.
+// Shared by section tests: packed batches, micro-batches that run a section on the CPU backend, gradient checks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ struct Bench {
   Arena arena;
 };
 
-/// One micro-batch of a section; loss and gradients are means over the batch's targets.
+/// A micro-batch of a section; loss and gradients are means over the batch's targets.
 class MicroBatch {
  public:
   MicroBatch(Bench& bench, Section& section, const Batch& batch, Pass pass = Pass::train, DType precision = DType::f32);
@@ -82,10 +82,10 @@ double differentiate(Bench& bench, Section& section, const Batch& batch, const C
 void expect_gradients_match_differences(Bench& bench, Section& section, const Batch& batch,
                                         const Connect& connect = {});
 
-/// Fills the values with normal ones large enough that every term matters to the loss.
+/// Fills the values with normal deviates large enough that every term matters to the loss.
 void randomise(Section& section, std::uint64_t seed);
 
-/// Largest absolute difference of two f32 tensors of one shape.
+/// Largest absolute difference of two f32 tensors of equal shape.
 double largest_difference(const Tensor& a, const Tensor& b);
 
 /// Folder of a recorded model, see record_references.py.

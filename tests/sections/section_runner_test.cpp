@@ -51,7 +51,7 @@ std::vector<PortTensor> inputs_of(Batch& batch) {
           {"targets", Tensor(batch.targets.data(), DType::i32, {batch.rows(), 1}), false}};
 }
 
-/// A runner of one section with all values random.
+/// A runner of a section with all values random.
 template <class Made>
 std::unique_ptr<SectionRunner> runner_of(const Bench& bench, const OptimizerConfig& optimizer, bool trained = true) {
   const SectionContext context = bench.context("lm", trained);
@@ -93,7 +93,7 @@ TEST(SectionRunner, training_a_tiny_model_reduces_its_loss) {
   EXPECT_LT(losses.back(), 0.7 * losses.front());
 }
 
-TEST(SectionRunner, micro_batches_in_flight_do_not_disturb_each_other) {  // SR-2, SR-3
+TEST(SectionRunner, micro_batches_in_flight_do_not_disturb_each_other) {  // RU-2, RU-3, SE-1
   const Bench bench;
   Batch one = Batch::random(1, {7, 3}, 20);
   Batch two = Batch::random(2, {5, 12}, 20);
@@ -110,7 +110,7 @@ TEST(SectionRunner, micro_batches_in_flight_do_not_disturb_each_other) {  // SR-
     together->backward(plan_of(two, 1), {}, {});
     EXPECT_GT(apart->gradient_sum_of_squares(), 0);
     // A loss adds its share of the tied embedding's gradient in the forward pass, so the order of additions differs by
-    // one rounding there: 2^-24 of sums below 4.
+    // a rounding there: 2^-24 of sums below 4.
     const std::vector<float> wanted = gradient_of(*apart);
     const std::vector<float> found = gradient_of(*together);
     for (std::size_t at = 0; at < wanted.size(); ++at) ASSERT_NEAR(found[at], wanted[at], 1e-6) << at;
@@ -174,7 +174,7 @@ TEST(SectionRunner, a_norm_above_the_limit_scales_the_step_and_one_that_is_not_f
   EXPECT_FALSE(runner->step(StepId(1), std::nan("")));
   const std::vector<float> gradient = gradient_of(*runner);
   const auto moments = runner->section().parameters().first_moments();
-  ASSERT_TRUE(runner->step(StepId(1), 8.0));  // of all sections, say
+  ASSERT_TRUE(runner->step(StepId(1), 8.0));  // of all sections, for example
   const double factor = 0.5 / 8.0;
   for (std::size_t at = 0; at < gradient.size(); ++at) {
     const double wanted = 0.1 * factor * gradient[at];  // (1 - beta1) of the clipped gradient

@@ -63,7 +63,7 @@ TEST(SharedVocabulary, different_tokenizers_are_refused) {
   EXPECT_THROW((void)share("gpt2", "", "bytes"), JobError);
 }
 
-/// What two folders with these tokenizer.json come to, compared below `rows`.
+/// Compares two folders with these tokenizer.json below `rows`.
 std::string compared(const std::string& student, const std::string& teacher, std::int64_t rows = 3) {
   const TemporaryFolder first, second;
   std::ofstream(first.path() / "tokenizer.json") << student;

@@ -17,7 +17,7 @@
 namespace maestro::testing {
 namespace {
 
-/// A model of references/, and what may be done to its stored form.
+/// A model of references/, and changes to its stored form.
 struct Stored {
   explicit Stored(const std::string& model)
       : folder(reference_folder(model)),
@@ -46,7 +46,7 @@ std::vector<float> values_of(Section& section) {
   return {values.begin(), values.end()};
 }
 
-TEST(StateIo, moments_survive_the_way_out_and_in_under_a_prefix) {  // SI-1
+TEST(StateIo, moments_survive_the_way_out_and_in_under_a_prefix) {  // IO-1
   for (const char* model : {"gpt2_untied", "llama_tied"}) {
     Bench bench;
     const Stored stored(model);
@@ -76,7 +76,42 @@ TEST(StateIo, a_snapshot_does_not_change_with_the_section) {
   EXPECT_EQ(snapshot->tensors[0].tensor.data<float>()[3], before);
 }
 
-TEST(StateIo, a_missing_an_unexpected_and_a_misshapen_tensor_are_named_and_change_nothing) {  // SI-2
+TEST(StateIo, a_forward_pass_after_an_import_uses_the_new_values) {
+  Bench bench;
+  const Stored stored("gpt2_tied");
+  DecoderLm source(bench.context("lm", true), {stored.config, {}}),
+      section(bench.context("lm", true), {stored.config, {}});
+  randomise(source, 3);
+  randomise(section, 4);
+  const Batch batch = Batch::random(5, {4, 3}, stored.config.vocabulary);
+  const double expected = evaluate(bench, source, batch);
+  ASSERT_NE(evaluate(bench, section, batch), expected);  // packs the weights
+  const auto snapshot = export_tensors(source, source.parameters().values());
+  ASSERT_TRUE(snapshot.ok());
+  ASSERT_TRUE(import_tensors(section, section.parameters().values(), snapshot->tensors, "model.safetensors").ok());
+  EXPECT_EQ(evaluate(bench, section, batch), expected);
+}
+
+TEST(StateIo, an_ignored_name_under_another_prefix_is_unexpected) {
+  Bench bench;
+  const Stored stored("gpt2_tied");
+  DecoderLm section(bench.context("lm", true), {stored.config, {}});
+  const auto moments = section.parameters().first_moments();
+  const auto snapshot = export_tensors(section, moments, "exp_avg.");
+  ASSERT_TRUE(snapshot.ok());
+  std::uint8_t mask[16] = {};
+  const auto import_with = [&](const std::string& name) {
+    std::vector<NamedTensor> tensors = snapshot->tensors;
+    tensors.push_back({name, Tensor(mask, DType::u8, {1, 1, 4, 4})});
+    return import_tensors(section, moments, tensors, "optimizer.safetensors", "exp_avg.");
+  };
+  EXPECT_TRUE(import_with("exp_avg.transformer.h.0.attn.bias").ok());
+  const Status refused = import_with("exp_sum.transformer.h.0.attn.bias");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("'exp_sum.transformer.h.0.attn.bias' is unexpected"), std::string::npos);
+}
+
+TEST(StateIo, a_missing_an_unexpected_and_a_misshapen_tensor_are_named_and_change_nothing) {  // IO-2
   Bench bench;
   Stored stored("gpt2_tied");
   DecoderLm section(bench.context("lm", true), {stored.config, {}});
@@ -175,7 +210,7 @@ TEST(StateIo, a_tied_table_may_stand_under_either_name_or_twice_but_not_differ) 
 TEST(StateIo, f16_files_load_as_the_same_values) {
   const Stored stored("llama_tied");
   const TemporaryFolder out;
-  // The values that binary16 holds nearest to those of the model, and what they are in binary32.
+  // The nearest binary16 values to those of the model, and their values in binary32.
   const auto half_of = [](float value) {  // of normal numbers, cut
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t exponent = bits >> 23 & 0xffU;

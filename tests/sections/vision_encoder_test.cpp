@@ -33,7 +33,7 @@ class VisionPositions : public ::testing::TestWithParam<PatchPositions> {
     return values;
   }
   Bench bench;
-  // Two pictures in one sample, samples that begin with a picture of the same number, and one patch alone.
+  // Two pictures in the same sample, samples that begin with a picture of the same number, and a lone patch.
   Pictures pictures = Pictures::random(4, {{{3, 4}, {2, 2}}, {{1, 6}}, {{1, 1}}, {{4, 3}}}, 2);
 };
 

@@ -14,7 +14,7 @@
 namespace maestro::testing {
 namespace {
 
-/// The three sections on one tape, as one section; parameters() are those of the one in focus.
+/// The three sections on a shared tape, as a section; parameters() are those of the section in focus.
 class Chain final : public Section {
  public:
   Chain(const Bench& bench, const std::string& family, PatchPositions positions, bool trained = true)
@@ -154,7 +154,7 @@ TEST_P(VisionLanguage, exact_match_wants_every_target_of_a_sample) {
   randomise(section, 9);
   DecoderTrunk top(bench.context("decoder", false), {tiny_decoder(GetParam()), TeacherOutput::top_k, 1, {}});
   randomise(top, 9);
-  Batch text = Batch::random(5, {32, 32, 31, 2}, 37);  // more targets than one block of logits
+  Batch text = Batch::random(5, {32, 32, 31, 2}, 37);  // more targets than a block of logits
   {
     MicroBatch best(bench, top, text, Pass::evaluate);
     best.forward();
@@ -173,6 +173,8 @@ TEST_P(VisionLanguage, exact_match_wants_every_target_of_a_sample) {
   EXPECT_EQ(match().sum, 2);
   text.targets[30] = (text.targets[30] + 1) % 37;  // the first of sample 0
   EXPECT_EQ(match().sum, 1);
+  text.targets[32] = (text.targets[32] + 1) % 37;  // the first row of sample 1
+  EXPECT_EQ(match().sum, 0);
   EXPECT_EQ(match().weight, 3);
   MicroBatch training(bench, section, text);
   EXPECT_THROW((void)training.forward().metric_sum("exact_match"), std::out_of_range) << "in validation only";
@@ -218,7 +220,7 @@ TEST_P(VisionLanguage, an_answer_ends_with_the_positions_and_a_prompt_beyond_the
 INSTANTIATE_TEST_SUITE_P(families, VisionLanguage, ::testing::Values("gpt2", "llama"),
                          [](const auto& test) { return std::string(test.param); });
 
-TEST(VisionLanguageCost, image_positions_pass_neither_the_output_layer_nor_the_end_of_the_last_layer) {
+TEST(VisionLanguageCost, image_positions_pass_neither_the_output_layer_nor_the_end_of_the_last_layer) {  // VD-2
   const Bench bench;
   for (const char* family : {"gpt2", "llama"}) {
     const VisionLanguageDecoder decoder(bench.context("d", true), {tiny_decoder(family), {}, {}});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of vision sections share: random pictures cut into patches, and a model of three sections on one tape.
+// Shared by tests of vision sections: random pictures split into patches, and a model of three sections on a shared
+// tape.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct PictureSize {
   std::int32_t columns = 1;
 };
 
-/// Pictures of the samples of one micro-batch.
+/// Pictures of the samples of a micro-batch.
 struct Pictures {
   std::vector<float> pixels;         // (P, 3 patch^2)
   std::vector<std::int32_t> places;  // (P, 3)

@@ -153,7 +153,7 @@ TEST(AtomicFile, a_pipe_that_no_process_reads_from_is_an_error_and_not_a_wait_AF
 TEST(AtomicFile, a_device_is_written_through_and_stays_a_device_AF3) {
   const TempFolder folder;
   const auto device = folder.path() / "null";
-  // One of the test's own: a program that replaces it must not replace the machine's.
+  // A device of the test's own: a program that replaces it must not replace the machine's.
   if (mknod(device.c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0) GTEST_SKIP() << "only root makes devices";
   const FileDescriptor usable(open(device.c_str(), O_WRONLY | O_CLOEXEC));
   if (!usable) GTEST_SKIP() << "no devices in " << folder.path();

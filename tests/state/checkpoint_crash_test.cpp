@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stops a process after each operation on the filesystem in turn, and looks at what another one finds.
+// Stops a process after each operation on the filesystem in turn, and reads the checkpoints in another process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -40,7 +40,7 @@ int write_and_crash(const fs::path& root, std::uint64_t step, std::uint64_t cont
   return WEXITSTATUS(status);
 }
 
-/// What the newest checkpoint holds, checked whole.
+/// Returns the content of the newest checkpoint, checked whole.
 std::uint64_t latest_contents(const fs::path& root) {
   const Result<fs::path> latest = latest_checkpoint(root);
   if (!latest) {
@@ -83,7 +83,7 @@ TEST_P(CheckpointCrash, after_any_operation_the_old_or_the_new_checkpoint_loads_
     found.push_back(latest_contents(folder.path()));
     ASSERT_THAT(found.back(), testing::AnyOf(old_contents, new_contents));
 
-    // The run goes on from there, as if nothing had happened, and the next commit clears what the crash left.
+    // The run goes on from there, as if nothing had happened, and the next commit removes the crash's leftovers.
     const CheckpointStore store(folder.path(), {.keep = 1, .after = {}});
     const Status written = write_checkpoint(store, 30, 3000);
     ASSERT_TRUE(written.ok()) << written.error().message;

@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t step = 7;
 
-/// A staged checkpoint of one section, "deep", written part by part.
+/// A staged checkpoint of a section, "deep", written part by part.
 class CheckpointParts : public testing::Test {
  protected:
   std::vector<FileRecord> write(const SectionState& state) {
@@ -45,7 +45,7 @@ class CheckpointParts : public testing::Test {
     std::erase_if(manifest_.files, [&](const FileRecord& record) { return record.path == "deep/" + file; });
   }
   Status commit() { return store_.commit(staging_, manifest_); }
-  /// Commits what must not be committed; the message. Reading it, had it been committed, is refused alike.
+  /// Commits parts that must be refused; returns the message. Reading them, had they been committed, is refused alike.
   std::string refusal() {
     const Status committed = commit();
     EXPECT_FALSE(committed.ok());
@@ -292,8 +292,8 @@ TEST_F(CheckpointParts, of_different_steps_are_refused_naming_the_files_SF2) {
   SectionState state = second.state();
   state.optimizer_step = step + 1;
   stage(write(state));
-  EXPECT_THAT(refusal(), HasSubstr("optimizer-00001-of-00002.safetensors says optimizer_step 7, "
-                                   "optimizer-00002-of-00002.safetensors says 8"));
+  EXPECT_THAT(refusal(), HasSubstr("optimizer-00001-of-00002.safetensors has optimizer_step 7, "
+                                   "optimizer-00002-of-00002.safetensors has 8"));
 }
 
 TEST_F(CheckpointParts, damage_to_any_file_is_found_and_named) {

@@ -29,7 +29,7 @@ constexpr std::string_view llava_text = R"({
 
 std::string with(std::string_view text, std::string_view from, std::string_view to);
 
-/// The one LLaVA whose projector is read: tanh GELU, all features of the last layer.
+/// The only LLaVA whose projector is read: tanh GELU, all features of the last layer.
 std::string supported_llava() {
   const std::string text = with(llava_text, "\"gelu\"", "\"gelu_pytorch_tanh\"");
   return with(text, "\"vision_feature_layer\": -2",

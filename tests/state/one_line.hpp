@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every error of this room owes its reader.
+// The form of every error of this room: a single line.
 #pragma once
 
 #include <gmock/gmock.h>

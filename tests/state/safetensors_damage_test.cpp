@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are truncated, altered or made up: every one is refused with one line, or is sound after all.
+// Files that are truncated, altered or made up: every such file is refused with a line, or is sound after all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -152,6 +152,19 @@ TEST(DamagedSafetensors, a_header_longer_than_the_file_is_refused_without_readin
   const Status opened = open_and_touch(folder, std::string(8, '\xff') + "{}");
   ASSERT_FALSE(opened.ok());
   EXPECT_THAT(opened.error().message, HasSubstr("claims a header of 18446744073709551615 bytes but has 10"));
+}
+
+TEST(DamagedSafetensors, a_header_that_ends_less_than_its_own_length_field_beyond_the_file_is_refused) {
+  const TempFolder folder;
+  std::string bytes = sound_file(folder);
+  const std::size_t size = bytes.size();
+  for (std::size_t length = size - 7; length <= size; ++length) {
+    for (std::size_t at = 0; at < 8; ++at) bytes[at] = static_cast<char>(length >> (8 * at));
+    const Status opened = open_and_touch(folder, bytes);
+    ASSERT_FALSE(opened.ok());
+    EXPECT_THAT(opened.error().message, HasSubstr("claims a header of " + std::to_string(length) + " bytes but has " +
+                                                  std::to_string(size) + " in all; it is truncated"));
+  }
 }
 
 TEST(DamagedSafetensors, a_missing_file_or_a_folder_is_named) {

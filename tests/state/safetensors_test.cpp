@@ -15,7 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// One tensor of every dtype, a scalar and an empty one.
+/// A tensor of every dtype, a scalar and an empty tensor.
 struct Tensors {
   std::vector<float> weight{-2.5f, -1.5f, -0.5f, 0.5f, 1.5f, 2.5f};
   std::vector<bfloat16> a{bfloat16(1.5f), bfloat16(-2.0f), bfloat16(3.0f)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions over memory of devices. What a device's memory does on the wire needs libfabric built for it, and a device;
-// here: what is asked of a provider, what a registration says, and that whoever cannot be served is told why.
+// Regions over memory of devices. Transfers of a device's memory need libfabric built for it, and a device; here: the
+// requirements of a provider, the attributes of a registration, and the error if a provider cannot register it.
 #include "tests/transport/fabric/endpoint_fixture.hpp"
 #include "transport/fabric/fabric_domain.hpp"
 
@@ -14,7 +14,7 @@ std::string library_name(const std::string& name) {
   return name == "tcp" ? "tcp;ofi_rxm" : name;
 }
 
-/// Whether this libfabric's provider says that it transfers memory of devices.
+/// Returns whether this libfabric's provider reports that it transfers memory of devices.
 bool has_device_memory(const std::string& name) {
   for (const KeyChoice keys : {KeyChoice::ours, KeyChoice::provider}) {
     const InfoPtr hints = make_hints(library_name(name), keys, MemoryKinds::host_and_devices);

@@ -32,7 +32,7 @@ struct Endpoint::State {
   std::string address;
   std::shared_ptr<FabricDomain> domain;      // shared with regions, which may outlive the endpoint
   std::shared_ptr<ProgressThread> progress;  // shared with its thread, which may have to be left behind
-  std::mutex mutex;                          // connect, register and stop exclude one another
+  std::mutex mutex;                          // connect, register and stop exclude each other
   bool is_stopped = false;
 };
 

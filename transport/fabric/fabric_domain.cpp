@@ -21,8 +21,8 @@ bool takes_ip_address(std::string_view provider) {
   return !is_shared_memory(provider) && provider != "efa";
 }
 
-// Gives the endpoint a name of its own and makes room: what dead processes left takes 16 MiB each. That a segment
-// cannot be removed is no reason not to open another.
+// Gives the endpoint a name of its own and frees the segments of dead processes, 16 MiB each. A segment that cannot be
+// removed does not prevent opening another.
 void name_segment(fi_info& info) {
   (void)sweep_shared_memory();
   const std::string address = "fi_shm://" + new_shared_memory_name();
@@ -193,7 +193,7 @@ std::string FabricDomain::readable(std::string_view raw_address) const {
 }
 
 std::uint64_t FabricDomain::new_key() const {
-  static thread_local std::random_device source;  // getrandom(2): nobody can guess the next from the last
+  static thread_local std::random_device source;  // getrandom(2): the next value cannot be guessed from the last
   const std::uint64_t random = (std::uint64_t{source()} << 32) | source();
   const std::size_t bits = 8 * std::min<std::size_t>(info_->domain_attr->mr_key_size, sizeof random);
   return bits < 64 ? random & ((std::uint64_t{1} << bits) - 1) : random;

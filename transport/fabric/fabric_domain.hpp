@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owners of libfabric's objects. Internal to this folder: the only header that shows libfabric.
 //
-// FD-1: objects close in the order endpoint, completion queue, address vector, regions, domain, fabric.
-// FD-2: the domain lives as long as the last region registered in it.
-// FD-3: keys of regions are random where the provider lets us choose (tcp and shm do), and end with their region: who
-//       knows one from before, or from another run at the same address, finds nothing.
+// FD-1 (lifetime): the domain lives as long as the last region registered in it; objects close in the order endpoint,
+//       completion queue, address vector, regions, domain, fabric.
+// FD-3 (unguessable keys): keys of regions are random if the provider accepts chosen keys (tcp and shm do), and end
+//       with their region: a key from before, or from another run at the same address, reaches nothing.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -43,20 +43,20 @@ using FabricPtr = std::unique_ptr<Object, FabricCloser<Object>>;
 /// Who chooses the keys of registered memory.
 enum class KeyChoice {
   ours,      ///< random ones
-  provider,  ///< RDMA cards and whoever else insists
+  provider,  ///< RDMA cards and other providers that insist
 };
 /// Which memory a provider is to transfer.
 enum class MemoryKinds { host, host_and_devices };
-/// What the runtime asks of a provider; an empty name asks all of them.
+/// The runtime's requirements of a provider; an empty name stands for all providers.
 [[nodiscard]] InfoPtr make_hints(const std::string& provider, KeyChoice keys = KeyChoice::provider,
                                  MemoryKinds kinds = MemoryKinds::host);
-/// What a registration of `span` says: read by own writes, written by peers. Refers to `span`.
+/// The attributes of a registration of `span`: read by own writes, written by peers. Refers to `span`.
 [[nodiscard]] fi_mr_attr make_registration(const iovec& span, const MemoryLocation& place, std::uint64_t key);
 
 /// "operation: libfabric's text", for a negative libfabric return value.
 [[nodiscard]] std::string fabric_text(std::string_view operation, std::int64_t code);
 
-/// One domain with one endpoint. The calls are as thread-safe as FI_THREAD_SAFE makes them.
+/// A domain with an endpoint. The calls are as thread-safe as FI_THREAD_SAFE makes them.
 class FabricDomain {
  public:
   /// With `kinds` of devices where the provider has FI_HMEM, else for memory of the host alone.

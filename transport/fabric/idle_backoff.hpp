@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a polling thread may look away. Pure: time comes from outside.
 //
-// The pause is a fixed share of the silence so far: a thread that has waited 10 ms for something may well wait 0.15 ms
-// more, and one that has just been busy looks again at once. So the delay added to any event is at most 1/64 of the
-// silence before it, while an idle endpoint wakes two hundred times a second, below 1% of a core.
+// The pause is a fixed share of the silence so far: a thread that has waited 10 ms may well wait 0.15 ms more, and a
+// thread that was busy just now looks again at once. So the delay added to any event is at most 1/64 of the silence
+// before it, while an idle endpoint wakes two hundred times a second, below 1% of a core.
 #pragma once
 
 #include <algorithm>

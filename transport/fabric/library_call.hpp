@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches one thread's calls into a library that may never return, such as libfabric's shm provider, which spins on a
-// lock in shared memory that a killed process can take to its grave.
+// Watches a single thread's calls into a library that may never return, such as libfabric's shm provider, which spins
+// on a lock in shared memory that a killed process may still hold.
 //
-// LC-1: a call is either left by its thread or condemned by the watcher, never both.
-// LC-2: only a call that the watcher has seen going on at `looks` looks in a row is condemned, so that a process that
-//       was stopped and continued, or starved, is not mistaken for a stuck one.
+// LW-1 (one owner): a call is either left by its thread or condemned by the watcher, never both.
+// LW-2 (patience): the watcher condemns only a call that it has seen going on at `looks` looks in a row, so that a
+//       process that was stopped and continued, or starved, is not mistaken for a stuck process.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ class LibraryCall {
   explicit LibraryCall(int looks) : looks_(looks) {}
 
   void enter() { state_.store(++calls_ << 2 | inside, std::memory_order_release); }
-  /// False when the call was condemned meanwhile: the thread must touch nothing that others own, and end.
+  /// Returns false if the call was condemned meanwhile: the thread must then touch no shared object, and end.
   [[nodiscard]] bool leave() {
     auto expected = calls_ << 2 | inside;
     return state_.compare_exchange_strong(expected, calls_ << 2 | outside, std::memory_order_acq_rel);
@@ -41,7 +41,7 @@ class LibraryCall {
   static constexpr std::uint64_t inside = 1;
   static constexpr std::uint64_t condemned = 2;
 
-  std::atomic<std::uint64_t> state_{outside};  // number of the call, then what it does
+  std::atomic<std::uint64_t> state_{outside};  // number of the call, then its phase
   std::uint64_t calls_ = 0;                    // the watched thread's
   const int looks_;
   std::uint64_t seen_state_ = 0;  // the watcher's

@@ -136,7 +136,7 @@ void ProgressThread::wake() {
 void ProgressThread::run() {
   pthread_setname_np(pthread_self(), "maestro-net");
   serve();
-  if (condemned_) return;  // the watchdog has said all there is to say
+  if (condemned_) return;  // the watchdog has reported the failure already
   const std::lock_guard lock(mutex_);
   fate_ = Fate::ended;
   fate_known_.notify_all();
@@ -171,7 +171,7 @@ void ProgressThread::watch() {
                         " ms: with provider shm, a process that was killed may have left a lock taken; restart this "
                         "process, or set transport.provider to \"tcp\""};
   }
-  // Only this thread calls the handler now: the other one was condemned by look() (LC-1).
+  // Only this thread calls the handler now: look() has condemned the other thread (LW-1).
   handler_(EndpointFailed{*closed_});
   const std::lock_guard lock(mutex_);
   fate_ = Fate::left_behind;
@@ -203,7 +203,7 @@ bool ProgressThread::take_inbox() {
   for (auto peer : taken.abandoned) {
     if (peer.value() >= peers_.size()) continue;
     auto& link = peers_[peer.value()];
-    link.lost = Error{ErrorCode::peer_lost, "nothing more is written to " + link.name + ": it was given up as lost"};
+    link.lost = Error{ErrorCode::peer_lost, "cannot write to " + link.name + ": the peer was lost"};
     report_failures(queue_.give_up(peer, *link.lost));
   }
   const auto now = Clock::now();
@@ -315,7 +315,7 @@ bool ProgressThread::handle_error_completion() {
   if (fi_cq_readerr(domain_->completions(), &failure, 0) <= 0) return false;
   auto* write = (failure.flags & FI_REMOTE_WRITE) != 0 ? nullptr : queue_.find_posted(failure.op_context);
   if (write == nullptr) {
-    // A sender that died half-way; CAF's down message says so to whom it concerns.
+    // A sender that died half-way; CAF's down message reports it.
     receive_errors_.fetch_add(1, std::memory_order_relaxed);
     return true;
   }

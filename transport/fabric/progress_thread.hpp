@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thread of an endpoint that talks to libfabric: posts writes, reads completions, keeps deadlines. Internal.
+// The thread of an endpoint that calls libfabric: posts writes, reads completions, keeps deadlines. Internal.
 //
-// PT-1: only this thread posts writes and reads completions; other threads leave requests in the inbox and wake it.
-// PT-2: no lock is held while the handler runs.
-// PT-3: every write left in the inbox ends exactly once, as WriteDone or as WriteFailed, also across stop().
-//       The one exception is PT-5: then EndpointFailed stands for all that were not reported yet.
-// PT-4: a request left in the inbox is never slept over: the inbox is looked at under its lock before every rest.
-// PT-5: should a call into libfabric never return, a watchdog reports EndpointFailed; the thread is then left behind
-//       with all it may touch, and never calls the handler again.
+// Only this thread posts writes and reads completions; other threads leave requests in the inbox and wake it. The
+// thread looks at the inbox under its lock before every rest, so that no request is slept over.
+//
+// PT-2 (no lock in the handler): no lock is held while the handler runs.
+// PT-3 (single end per write): every write left in the inbox ends exactly once, as WriteDone or as WriteFailed, also
+//       across stop(). The only exception is PT-5: then EndpointFailed stands for all writes not reported yet.
+// PT-5 (stuck library): if a call into libfabric never returns, a watchdog reports EndpointFailed; the thread is then
+//       left behind with everything it may touch, and never calls the handler again.
 #pragma once
 
 #include <atomic>
@@ -30,10 +31,10 @@ namespace maestro {
 struct PeerLink {
   fi_addr_t address = FI_ADDR_UNSPEC;
   std::string name;           ///< for people
-  std::optional<Error> lost;  ///< why nothing more is written to it
+  std::optional<Error> lost;  ///< set: the peer is lost, and no write to it is accepted
 };
 
-/// Shared with its own thread, so that what a thread left behind may touch stays alive (PT-5).
+/// Shared with its own thread, so that memory that an abandoned thread may touch stays alive (PT-5).
 class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
  public:
   using Clock = WriteQueue::Clock;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which libfabric provider a process uses. The choice is pure; only offered_providers() asks the machine.
+// The choice of a process's libfabric provider. The choice is pure; only offered_providers() queries the machine.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ struct ProviderChoice {
   std::string requested = "auto";         ///< of the job file: auto, shm, tcp, verbs, efa; or libfabric's full name
   std::optional<std::string> overridden;  ///< of the environment, MAESTRO_PROVIDER; wins, same names
   Reach reach = Reach::network;
-  std::optional<SharedMemoryRoom> room = std::nullopt;  ///< where known, the reason why shm is not offered
+  std::optional<SharedMemoryRoom> room = std::nullopt;  ///< if set, the reason why shm is not offered
 };
 
-/// libfabric's name of the provider to use. "auto" takes shm on one host, else the first of efa, verbs;ofi_rxm and
+/// libfabric's name of the provider to use. "auto" takes shm on a single host, else the first of efa, verbs;ofi_rxm and
 /// tcp;ofi_rxm that is `offered`. Errors, each listing what is available: `invalid_argument` for an unknown name,
 /// `unavailable` for a known one that this machine lacks.
 [[nodiscard]] Result<std::string> choose_provider(const ProviderChoice& choice, std::span<const std::string> offered);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes on their way out: waiting, posted to the provider, and given up. Pure: no network, time comes from outside.
 //
-// WQ-1: every accepted write ends exactly once, as done or as failed.
-// WQ-2: writes to one peer are posted in the order they were accepted; a peer that takes none delays no other.
-// WQ-3: a write fails with `timeout` once it has waited `timeout` and its peer has finished nothing for as long: a slow
-//       peer that moves is not a lost one.
-// WQ-4: the record of a posted write stays where it is until the provider returns it, even after it was given up; its
-//       late completion then counts for nothing.
+// WQ-1 (one end): every accepted write ends exactly once, as done or as failed.
+// WQ-2 (order per peer): writes to a peer are posted in the order they were accepted; a peer that takes none delays
+//       no other.
+// WQ-3 (timeout): a write fails with `timeout` once it has waited `timeout` and its peer has finished nothing for as
+//       long: a slow peer that makes progress is not lost.
+// WQ-4 (stable records): the record of a posted write stays in place until the provider returns it, even after it was
+//       given up; its late completion then counts for nothing.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@
 
 namespace maestro {
 
-/// One write while the queue knows it. The provider gets a pointer to `provider_context`, the first member.
+/// A write in the queue. The provider gets a pointer to `provider_context`, the first member.
 struct QueuedWrite {
   using Clock = std::chrono::steady_clock;
   enum class State { free, waiting, posted, given_up };
@@ -49,15 +50,15 @@ class WriteQueue {
 
   explicit WriteQueue(std::chrono::milliseconds timeout) : timeout_(timeout) {}
 
-  /// Takes a write to a known peer; the caller has checked the request.
+  /// Takes a write to a connected peer; the caller has checked the request.
   void accept(const WriteRequest& request, TimePoint now);
-  /// Offers the waiting writes of every peer until it takes no more. Returns those that failed at once.
+  /// Offers the waiting writes of every peer until it takes no more. Returns the writes that failed at once.
   [[nodiscard]] std::vector<WriteFailed> post_waiting(const Post& post);
   /// The provider returned `write`. True when the write was still under way; false when it had been given up.
   [[nodiscard]] bool finish(QueuedWrite& write, TimePoint now);
   /// Gives up the writes whose time has come (WQ-3); `describe` names a peer.
   [[nodiscard]] std::vector<WriteFailed> expire(TimePoint now, const std::function<std::string(PeerHandle)>& describe);
-  /// Gives up every write to one peer, or to all.
+  /// Gives up every write to a peer, or to all.
   [[nodiscard]] std::vector<WriteFailed> give_up(PeerHandle peer, const Error& error);
   [[nodiscard]] std::vector<WriteFailed> give_up_all(const Error& error);
 

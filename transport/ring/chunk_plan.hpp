@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the payload of one piece is cut into RMA writes.
+// The partition of a piece's payload into RMA writes.
 //
-// CP-1: the chunks cover [0, bytes) exactly, in order, without overlap.
-// CP-2: no chunk is empty: a 0-byte write wedges libfabric's shm provider. A piece of 0 bytes is its header alone.
-// CP-3: every chunk but the last has chunk_bytes bytes, and none has more.
+// CP-1 (cover): the chunks cover [0, bytes) exactly, in order, without overlap.
+// CP-2 (no empty chunk): no chunk is empty: a 0-byte write wedges libfabric's shm provider. A piece of 0 bytes is its
+//       header alone.
+// CP-3 (full chunks): every chunk but the last has chunk_bytes bytes, and none has more.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@ struct Chunk {
   return bytes / chunk_bytes + (bytes % chunk_bytes != 0 ? 1 : 0);
 }
 
-/// Writes of a whole piece: its header, then its payload. What a CompletionCounter is told to expect.
+/// Writes of a whole piece: its header, then its payload; the expected count of a CompletionCounter.
 [[nodiscard]] constexpr std::size_t writes_per_piece(std::size_t bytes, std::size_t chunk_bytes) {
   return 1 + chunk_count(bytes, chunk_bytes);
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the RMA writes that have landed in one ring of slots, until a sequence has all of its own.
+// Counts the RMA writes that have landed in a ring of slots, until a sequence has all of its own.
 //
-// Networks may deliver writes in any order, and the first of them may land before the message that says how many there
-// will be; so nothing but the count tells that a sequence is whole.
+// Networks may deliver writes in any order, and the first of them may land before the message with their number
+// arrives; so only the count shows that a sequence is whole.
 //
-// CC-1: a sequence is complete iff it is expected and exactly the expected number of writes has arrived.
-// CC-2: `complete` is reported once per sequence, by whichever of expect() and arrived() came last.
-// CC-3: arrivals before the expectation are kept.
-// CC-4: an arrival outside the window [released, released + slots), for a sequence released already, or whose slot does
-//       not belong to its sequence is stale: it is reported and counted for no sequence.
-// CC-5: a slot counts from zero again once every sequence up to its own is released.
+// CC-1 (exact count): a sequence is complete iff it is expected and exactly the expected number of writes has arrived.
+// CC-2 (reported once): `complete` is reported once per sequence, by the later of expect() and arrived().
+// CC-3 (early arrivals): arrivals before the expectation are kept.
+// CC-4 (stale arrivals): an arrival outside the window [released, released + slots), for a sequence released already,
+//       or whose slot does not belong to its sequence is stale: it is reported and counted for no sequence.
+// CC-5 (slot reuse): a slot counts from zero again once every sequence up to its own is released.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ enum class Arrival {
   excess,    ///< more writes than expected: the peer broke the protocol, the slot may have been overwritten
 };
 
-/// One per (edge, consumer replica). Not thread-safe; belongs to the actor that owns the ring.
-/// Writes of an earlier epoch cannot be told apart here: a new epoch registers its memory anew, so that old keys fail,
-/// and states its number in every piece header.
+/// Each pair (edge, consumer replica) has its own. Not thread-safe; belongs to the actor that owns the ring. Writes of
+/// an earlier epoch cannot be recognised here: a new epoch registers its memory anew, so that old keys fail, and states
+/// its number in every piece header.
 class CompletionCounter {
  public:
   /// `slots` lies in 1..max_immediate_slots; anything else throws JobError.
@@ -47,7 +47,7 @@ class CompletionCounter {
   [[nodiscard]] std::uint64_t sequence_of(const Immediate& immediate) const {
     return unwrap_sequence(immediate.sequence, released_);
   }
-  /// Sequences released without a gap; what a credit grant states.
+  /// Sequences released without a gap; the number in a credit grant.
   [[nodiscard]] std::uint64_t released() const { return released_; }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The 32 bits that travel with every RMA write: ring (10 bits), slot (6 bits), sequence modulo 65536 (16 bits).
 //
-// A ring whose slots also have a payload in a device's memory has a second number. A write that carries that one is the
-// header of a whole piece there; in place of the sequence, which the slot tells inside the window, stands the piece's
-// index.
+// A ring whose slots also have a payload in a device's memory has a second number. A write that carries the second
+// number is the header of a whole piece there, and carries the piece's index in place of the sequence, which follows
+// from the slot inside the window.
 #pragma once
 
 #include <cassert>
@@ -19,7 +19,7 @@ inline constexpr std::uint32_t max_immediate_edges = 1u << 10;
 inline constexpr std::uint32_t max_immediate_slots = 1u << 6;
 inline constexpr std::uint32_t max_immediate_pieces = 1u << 16;
 
-/// An address inside the receiving process. Where one process hosts several consumer replicas of an edge, the receiver
+/// An address inside the receiving process. Where a process hosts several consumer replicas of an edge, the receiver
 /// gives each of their rings an `edge` number of its own, since the replica has no bits here.
 struct Immediate {
   EdgeId edge;
@@ -28,7 +28,7 @@ struct Immediate {
   friend constexpr bool operator==(const Immediate&, const Immediate&) = default;
 };
 
-/// To be asked once at start-up: do the numbers of a job fit the bits?
+/// Checks once at start-up whether the numbers of a job fit the bits.
 [[nodiscard]] inline Status check_immediate_limits(std::uint64_t edges, std::uint64_t slots) {
   if (edges > max_immediate_edges) {
     return Error{ErrorCode::invalid_argument, std::to_string(edges) + " rings meet in one process; at most " +

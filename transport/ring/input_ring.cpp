@@ -33,7 +33,7 @@ Result<bool> InputRing::count(const Expected& expected) {
 
 Result<bool> InputRing::expect(const ArrivalPlan& arrival, StepId step) {
   const Expected& expected = expected_[arrival.sequence] = {arrival, step};
-  if (!in_window(arrival.sequence)) return arrival.pieces.empty();  // then nothing can tell later that it is complete
+  if (!in_window(arrival.sequence)) return arrival.pieces.empty();  // no arrival would report it complete later
   Result<bool> complete = count(expected);
   const auto early = whole_.find(arrival.sequence);
   for (std::size_t at = 0; complete && early != whole_.end() && at < early->second.size(); ++at) {
@@ -61,7 +61,7 @@ Result<bool> InputRing::landed(std::uint32_t immediate, std::uint64_t& sequence)
       return Error{ErrorCode::corrupt, "more writes than expected arrived for sequence " + std::to_string(sequence)};
     case Arrival::pending:
     case Arrival::stale:
-      return false;  // a write of an earlier epoch is nobody's business now
+      return false;  // a write of an earlier epoch belongs to no sequence
   }
   return false;
 }

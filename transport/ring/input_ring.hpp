@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiving end of one edge at one replica: a ring of slots, the count of what has arrived in each, and the buffers
+// The receiving end of an edge at a replica: a ring of slots, the count of what has arrived in each, and the buffers
 // handed over inside the process.
 //
-// IR-1: a sequence is complete when every write of every piece has been counted, RMA and hand-over alike.
-// IR-2: a hand-over of a whole sequence, or of neighbouring rows of one buffer, is read in place, and so is a sequence
-//       all of which was written into one payload of its slot; only mixed arrivals are gathered, in the device's
-//       payload where there is one.
-// IR-3: slots and buffers are given back at release(), in any order; credits count the released prefix.
-// IR-4: a piece whose rows were put into the device's payload by other means than counted writes is complete with its
-//       header, which then counts for all of its writes.
+// IR-1 (complete): a sequence is complete when every write of every piece has been counted, RMA and hand-over alike.
+// IR-2 (in place): a hand-over of a whole sequence, or of neighbouring rows of the same buffer, is read in place, and
+// so is
+//       a sequence whose pieces were all written into a single payload of its slot; only mixed arrivals are gathered,
+//       in the device's payload if there is one.
+// IR-3 (release): slots and buffers are given back at release(), in any order; credits count the released prefix.
+// IR-4 (whole pieces): a piece whose rows reached the device's payload by other means than counted writes is complete
+//       with its header, which then counts for all of its writes.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ struct InputRingSpec {
   DType dtype = DType::f32;
   std::size_t chunk_bytes = 0;
   Epoch epoch;
-  MemorySpace* device = nullptr;  ///< where slots have a second payload (SL-4); null: nowhere
+  MemorySpace* device = nullptr;  ///< where slots have a second payload (LY-4); null: nowhere
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
 };
 
@@ -78,25 +79,25 @@ class InputRing {
   /// The payloads in the device's memory; null where there are none.
   [[nodiscard]] std::byte* device_memory() const { return device_memory_.data(); }
   [[nodiscard]] std::size_t device_bytes() const { return device_memory_.size(); }
-  /// Nobody can write there: only host memory is left. Before anything arrives.
+  /// Keeps host memory only, because no peer can write to the device's. Called before anything arrives.
   void drop_device_memory() { device_memory_.reset(); }
 
-  /// A token says what to wait for; tokens may run ahead of the ring's window. True when all of it is here already, as
-  /// it always is of a sequence without pieces.
+  /// Takes the expectation of a work item; work items may run ahead of the ring's window. True when all of it is here
+  /// already, as it always is for a sequence without pieces.
   Result<bool> expect(const ArrivalPlan& arrival, StepId step);
-  /// A remote write has landed, with either of the ring's numbers. True when it was the last one of a sequence, which
-  /// `sequence` then names.
+  /// Counts a remote write that has landed, with either of the ring's numbers, and sets `sequence`. True when it was
+  /// the last write of the sequence.
   Result<bool> landed(std::uint32_t immediate, std::uint64_t& sequence);
   /// Rows came in-process, zero-copy. True when they complete the sequence.
   Result<bool> handed_over(std::uint64_t sequence, HandedRows rows);
-  /// After completion: checks the headers of RMA pieces (SL-3) and says where the rows are.
+  /// After completion: checks the headers of RMA pieces (LY-3) and returns the place of the rows.
   Result<ArrivedTensor> open(std::uint64_t sequence);
   /// The micro-batch has retired. True when the released prefix grew: time for a credit of `released()`.
   Result<bool> release(std::uint64_t sequence);
   [[nodiscard]] std::uint64_t released() const { return counter_.released(); }
   /// Sequences below this may be sent.
   [[nodiscard]] std::uint64_t window_end() const { return released() + spec_.slots; }
-  /// What a token has said of a sequence that is not released; nullptr before that.
+  /// The expectation of a sequence that is not released; nullptr before its work item has come.
   [[nodiscard]] const ArrivalPlan* expected(std::uint64_t sequence) const {
     const auto found = expected_.find(sequence);
     return found == expected_.end() ? nullptr : &found->second.arrival;
@@ -132,8 +133,8 @@ class InputRing {
   InputRingSpec spec_;
   SlotLayout layout_;
   CompletionCounter counter_;
-  AlignedMemory memory_;                        // pages that nobody writes to cost nothing
-  std::map<std::uint64_t, Expected> expected_;  // those beyond the window are not yet told to the counter
+  AlignedMemory memory_;                        // untouched pages cost nothing
+  std::map<std::uint64_t, Expected> expected_;  // the counter does not yet have those beyond the window
   std::map<std::uint64_t, std::vector<HandedRows>> handed_;
   SpaceMemory device_memory_;
   std::map<std::uint64_t, std::vector<std::uint32_t>> whole_;  // pieces that came so (IR-4)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending end of one edge towards one receiver replica: which pieces wait for a credit.
+// The sending end of an edge towards a receiver replica: the pieces that wait for a credit.
 //
-// OL-1: pieces leave in the order of their sequences, and of one sequence in the order they were queued, each only when
-//       its sequence is inside the credit window: one that was made early never stands before one that is due.
-// OL-2: a queued piece holds its buffer, so nothing is overwritten before it was sent.
+// OL-1 (order): pieces leave in the order of their sequences, and pieces of the same sequence in the order they were
+// queued,
+//       each only when its sequence is inside the credit window: a piece that was made early never stands before a
+//       piece that is due.
+// OL-2 (held buffers): a queued piece holds its buffer, so nothing is overwritten before it was sent.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things lie in one edge's ring of slots, and the header that describes each piece of a micro-batch.
+// The layout of an edge's ring of slots, and the header that describes each piece of a micro-batch.
 //
 // One slot: | header 0 | header 1 | ... | header max_pieces-1 | payload ............ |, every part on a 64-byte border.
 //
-// SL-1: no two headers, payloads or slots overlap, and all lie inside [0, total_bytes).
-// SL-2: every header, payload and slot starts at a multiple of 64 bytes.
-// SL-3: a header whose checksum holds and that agrees with its expectation in every field describes that very piece.
-// SL-4: a ring may have a second payload for every slot in memory of a device; they lie there one behind the other,
-// each
-//       on a 256-byte border. Headers say in which of the two a piece lies.
+// LY-1 (disjoint): no two headers, payloads or slots overlap, and all lie inside [0, total_bytes).
+// LY-2 (alignment): every header, payload and slot starts at a multiple of 64 bytes.
+// LY-3 (true headers): a header whose checksum holds and that agrees with its expectation in every field describes that
+//       very piece.
+// LY-4 (device payloads): a ring may have a second payload for every slot in memory of a device; these lie one behind
+//       the other, each on a 256-byte border. The header of a piece names the payload that holds it.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace maestro {
 /// Which payload of its slot a piece lies in.
 enum class SlotMemory : std::uint8_t { host, device };
 
-/// What a piece is: rows [row_offset, row_offset + rows) of one consumer replica's micro-batch.
+/// The identity of a piece: rows [row_offset, row_offset + rows) of a consumer replica's micro-batch.
 struct PieceInfo {
   Epoch epoch;
   EdgeId edge;
@@ -75,7 +75,7 @@ class SlotLayout {
 
   [[nodiscard]] std::uint32_t slots() const { return slots_; }
   [[nodiscard]] std::uint32_t max_pieces() const { return max_pieces_; }
-  /// Payload capacity of one slot, as asked for.
+  /// Payload capacity of a slot, as requested.
   [[nodiscard]] std::size_t payload_bytes() const { return payload_bytes_; }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
   [[nodiscard]] std::size_t total_bytes() const { return slot_bytes_ * slots_; }
@@ -84,7 +84,7 @@ class SlotLayout {
   /// Offsets in bytes from the start of the ring; arguments inside the layout.
   [[nodiscard]] std::size_t header_offset(std::uint32_t slot, std::uint32_t piece) const;
   [[nodiscard]] std::size_t payload_offset(std::uint32_t slot, std::size_t byte = 0) const;
-  /// From the start of the payloads in a device's memory (SL-4).
+  /// From the start of the payloads in a device's memory (LY-4).
   [[nodiscard]] std::size_t device_offset(std::uint32_t slot, std::size_t byte = 0) const;
   [[nodiscard]] std::size_t device_bytes() const;
 

@@ -13,7 +13,7 @@ namespace maestro::cuda {
 
 namespace {
 
-/// For callers outside of the library: they know JobError, not CUDA.
+/// For callers outside of the library, which catch JobError and no CUDA type.
 void must(cudaError_t result, const std::string& what) {
   if (result == cudaSuccess) return;
   throw JobError(what + ": " + cudaGetErrorString(result), ErrorCode::unavailable);

@@ -37,8 +37,8 @@ int multiprocessors_of(int device) {
   return count;
 }
 
-/// What a driver that cuts a device leaves to be seen: whether work of the runtime runs on a part's stream, and whether
-/// events of the device mark it there, which the driver says of events of the stream's own context alone.
+/// The visible traits of a partitioned device: whether work of the runtime runs on a part's stream, and whether events
+/// of the device mark it there. The driver documents the latter for events of the stream's own context alone.
 cudaError_t try_work(cudaStream_t stream) {
   const Event mark;
   void* word = nullptr;
@@ -105,7 +105,7 @@ CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts
       pinned_(index_) {
   const CurrentDevice current(index_);
   work_ = std::make_unique<WorkStream>(open_stream(options, parts));
-  copies_ = Stream(Priority::critical);  // whoever copies has somebody waiting
+  copies_ = Stream(Priority::critical);  // a copy always has a waiting receiver
   memory_ = std::make_unique<DeviceSpace>(index_, *work_, events_);
   const auto say = [log = options.log, name = name_](const std::string& line) {
     if (log) log(name + ": " + line);
@@ -169,7 +169,7 @@ void CudaDevice::deliver(StreamNumber number, PolledEvent mark, std::function<vo
   outstanding_->begin();
   poller_.add(number, std::move(mark),
               [outstanding = outstanding_, done = std::move(done)](const std::string& failure) mutable {
-                std::exchange(done, {})(failure);  // ends before the device may: it holds what uses the device
+                std::exchange(done, {})(failure);  // ends before the device may: it holds objects that use the device
                 outstanding->end();
               });
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA device, or a share of one, as a section sees it: a thread that queues work, one stream that does it in order,
-// one for copies beside it, memory, and completions that come from the process' poller.
+// A CUDA device, or a share of one, as a section sees it: a thread that queues work, a stream that runs it in order, a
+// second stream for copies, memory, and completions from the process' poller.
 //
-// CD-1: operators of the table queue on the device's one stream only; nothing waits for it in the steady state.
-// CD-2: finish() is told of by an event on that stream: completions come in the order of its calls, a failure of the
-//       device as the failure of every completion that is outstanding or comes later.
-// CD-3: stop() returns when both streams are idle and every completion, of work and of copies, is delivered and gone,
-//       with all that it held.
-// CD-4: move() copies on a stream of its own, in the order of the calls; neither stream waits for the other.
-//       Memory that a copy uses stays its caller's until `done`: released before, it may be given out again (DS-3).
+// CD-1 (one stream): operators of the table queue on the device's main stream only; nothing waits for it in the steady
+//       state.
+// CD-2 (ordered completions): an event on that stream completes finish(): completions come in the order of its calls, a
+//       failure of the device as the failure of every completion that is outstanding or comes later.
+// CD-3 (drained stop): stop() returns when both streams are idle and every completion, of work and of copies, is
+//       delivered and destroyed, with everything that it held.
+// CD-4 (copies beside work): move() copies on a stream of its own, in the order of the calls; neither stream waits for
+//       the other. Memory that a copy uses stays its caller's until `done`: if it were released before, it could be
+//       given out again.
 #pragma once
 
 #include <functional>
@@ -30,25 +32,25 @@ namespace maestro::cuda {
 /// A mark in a stream, or why there is none.
 struct PolledEvent {
   std::optional<PooledEvent> event;
-  std::string device;  ///< its name, for what failed
+  std::string device;  ///< its name, for error messages
   std::string failure;
   std::shared_ptr<GroupWatch> groups = {};  ///< that the work before the mark may wait in
 };
 struct AskEvent {
   EventState operator()(const PolledEvent& asked) const;
 };
-/// One for all devices of the process.
+/// Shared by all devices of the process.
 using Poller = CompletionPoller<PolledEvent, AskEvent>;
 
 /// Where a table of operators works. All of it outlives the table.
 struct TableSite {
   int device = 0;
   cudaStream_t stream = nullptr;
-  int multiprocessors = 0;  ///< of the device's share: what launches are sized for
+  int multiprocessors = 0;  ///< of the device's share: the basis for sizing launches
   DeviceSpace& memory;
   PinnedSpace& pinned;
   GraphCache& graphs;
-  std::function<void(const std::string&)> say;  ///< one line for a person
+  std::function<void(const std::string&)> say;  ///< receives a line for a person
   bool deterministic = true;
   GraphUse use_of_graphs = GraphUse::where_they_pay;
 };
@@ -81,14 +83,14 @@ class CudaDevice final : public Device {
   [[nodiscard]] DeviceSpace& memory() const { return *memory_; }
   [[nodiscard]] PinnedSpace& pinned() { return pinned_; }
   [[nodiscard]] GraphCache& graphs() { return *graphs_; }
-  /// What completions that do not come ask for what has failed.
+  /// Completions that never arrive read the failure here.
   [[nodiscard]] const std::shared_ptr<GroupWatch>& groups() const { return groups_; }
 
  private:
   class Outstanding;
-  /// The device's part and stream, or without green contexts a stream among others.
+  /// The device's part and stream; without green contexts an ordinary stream.
   [[nodiscard]] Stream open_stream(const DeviceOptions& options, DeviceParts& parts);
-  /// Calls `queue`, then marks the end of what `stream` has been given, or tells what has failed.
+  /// Calls `queue`, then marks the end of the work on `stream`, or reports the failure.
   [[nodiscard]] PolledEvent mark_behind(cudaStream_t stream, const std::function<void()>& queue);
   void deliver(StreamNumber number, PolledEvent mark, std::function<void(const std::string& failure)> done);
 

@@ -15,7 +15,7 @@ TableMaker cuda_tables() {
     options.pinned = &site.pinned;
     options.say = site.say;
     options.deterministic = site.deterministic;
-    options.tune = !site.deterministic;  // what is fastest differs from run to run
+    options.tune = !site.deterministic;  // the fastest algorithm differs from run to run
     auto table = std::make_unique<CudaOperatorTable>(options);
     if (site.use_of_graphs == GraphUse::never) return table;
     const std::size_t most_plain = graph_options(site.use_of_graphs).most_plain;

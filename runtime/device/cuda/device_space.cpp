@@ -91,7 +91,7 @@ void DeviceSpace::release(std::byte* block, std::size_t bytes) noexcept {
   try {
     order_parked();
   } catch (const DeviceError&) {
-    // The device has failed: whoever uses the block next is told so by its own calls.
+    // The device has failed: the next user of the block gets the error from its own calls.
   }
 }
 

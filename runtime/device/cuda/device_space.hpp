@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one device, and pinned memory of the host beside it, as memory spaces.
+// Memory of a device, and pinned memory of the host beside it, as memory spaces.
 //
-// DS-1: a block is given out again only behind the work that was queued on the device's stream before its release.
-// DS-2: nothing is recorded on the device's stream while it is being captured: blocks that are released then are
-//       ordered at the next call.
-// DS-3: DS-1 is all the order there is: what copies beside that stream (Device::move) are still reading or writing is
-//       not released.
+// DS-1 (stream-ordered reuse): a block is given out again only behind the work that was queued on the device's stream
+//       before its release.
+// DS-2 (no events in captures): nothing is recorded on the device's stream while it is being captured: blocks that are
+//       released then are ordered at the next call.
+// DS-1 is the only order: memory that copies beside that stream (Device::move) still read or write must not be
+//       released.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,8 @@ struct SpaceFigures {
   std::size_t reserved_bytes = 0;  ///< taken from the system
 };
 
-/// The stream that a device's operators work on, and who may record on it now: whoever captures it holds the lock.
+/// The stream of a device's operators, and the lock that allows recording on it: a thread that captures it holds the
+/// lock.
 struct WorkStream {
   explicit WorkStream(Stream made) : stream(std::move(made)) {}
   Stream stream;
@@ -89,8 +91,8 @@ class DeviceSpace final : public MemorySpace {
   std::set<std::byte*> pinned_;     // by pin()
 };
 
-/// Pinned memory of the host that devices read and write: host memory as any other, blocks cached by size. What is
-/// released must not be in use by a device any more. `device` is the one whose part of the runtime allocates it; every
+/// Pinned memory of the host that devices read and write: host memory as any other, blocks cached by size. A released
+/// block must not be in use by a device any more. The part of the runtime that belongs to `device` allocates it; every
 /// device reaches it.
 class PinnedSpace final : public MemorySpace {
  public:

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device's multiprocessors, cut among the sections that share it: green contexts of the driver (CUDA driver API,
-// "Green Contexts"; from driver 550 on). Their functions are looked up while the program runs, so that an older driver
-// is no obstacle: what it lacks, the caller does without.
+// Partitioning of a device's multiprocessors among the sections that share it: green contexts of the driver (CUDA
+// driver API, "Green Contexts"; from driver 550 on). Their functions are looked up while the program runs, so that an
+// older driver is no obstacle: the caller does without the missing functions.
 //
-// GC-1: the device is cut once, into its smallest groups; a part holds whole groups (multiprocessor_split.hpp).
-// GC-2: a part's stream is of the device's primary context, as every other: memory, events and kernels are shared.
+// GC-1 (whole groups): the device is partitioned once, into its smallest groups; a part holds whole groups
+//       (multiprocessor_split.hpp).
+// A part's stream is of the device's primary context, as every other: memory, events and kernels are shared.
 #pragma once
 
 #include <cuda.h>
@@ -55,14 +56,14 @@ class DevicePart {
 class DeviceParts {
  public:
   explicit DeviceParts(int device, const GreenContextCalls& calls = GreenContextCalls::of_driver());
-  /// A part of `share`, or null, and in `why_not` one line, where the driver cannot cut. Throws JobError when no
-  /// multiprocessors are left.
+  /// Returns a part of `share`; null, and the reason in `why_not`, if the driver cannot partition. Throws JobError when
+  /// no multiprocessors are left.
   [[nodiscard]] std::unique_ptr<DevicePart> take(double share, std::string& why_not);
 
  private:
   friend class DevicePart;
   struct Cut {
-    std::vector<CUdevResource> groups;  // the last one is followed by what no group holds
+    std::vector<CUdevResource> groups;  // followed by the multiprocessors of no group
     std::optional<CUdevResource> rest;
     MultiprocessorLedger ledger;
   };

@@ -29,7 +29,7 @@ class ImportedMemories final : public ImportedMemory {
   std::byte* data_;
 };
 
-/// What the driver calls a device whatever the number that it has in a process; nothing where it does not tell.
+/// Returns the driver's name of a device, independent of its number in a process; nothing if the driver has none.
 std::optional<cudaUUID_t> uuid_of(int device) {
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) return properties.uuid;
@@ -54,7 +54,7 @@ bool without_way(int device, int owner) {
     return device != owner && possible == 0;
   }
   static_cast<void>(cudaGetLastError());
-  return false;  // the driver will tell when the memory is opened
+  return false;  // the driver reports it when the memory is opened
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ MemorySharing::MemorySharing() {
 
 std::vector<std::byte> MemorySharing::export_block(const CudaDevice& device, const std::byte* block) const {
   if (!device.memory().holds(block)) {
-    throw JobError(device.name() + ": what is shown to other processes is a whole block of the device's memory");
+    throw JobError(device.name() + ": only a whole block of the device's memory can be exported");
   }
   const CurrentDevice current(device.index());
   const std::optional<cudaUUID_t> uuid = uuid_of(device.index());

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that processes of one host show each other (CUDA IPC).
+// Device memory that processes of the same host share (CUDA IPC).
 //
-// MH-1: what is exported is a whole block of a DeviceSpace, each an allocation of its own. It stays, and so does its
-//       process, until every process that imported it has let go of it: CUDA leaves undefined what happens else.
-// MH-2: a block may be imported several times; the driver counts, and gives all of a device the same address.
-// MH-3: what cannot be imported is told in a few words, never by an exception, and leaves no error behind.
+// MH-1 (whole blocks): an exported block is a whole block of a DeviceSpace, each an allocation of its own. The block
+//       and its process stay until every process that imported it has closed it: CUDA leaves the behaviour undefined
+//       otherwise.
+// MH-2 (repeated imports): a block may be imported several times; the driver counts, and returns the same address for
+//       all imports of a device.
+// MH-3 (failure as text): a failed import is reported in a few words, never by an exception, and leaves no error
+//       behind.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,12 +24,12 @@
 
 namespace maestro::cuda {
 
-/// One for a process. Thread-safe.
+/// Each process has its own. Thread-safe.
 class MemorySharing {
  public:
   MemorySharing();
-  /// Plain bytes for other processes; empty where the system does not share memory so. Throws JobError for what is no
-  /// block of the device.
+  /// Returns plain bytes for other processes; empty if the system does not share memory so. Throws JobError if the
+  /// address is no block of the device.
   [[nodiscard]] std::vector<std::byte> export_block(const CudaDevice& device, const std::byte* block) const;
   /// Until the end of the result, which comes after that of all copies to and from it. Null with `why_not` set where
   /// the device does not reach that memory.
@@ -35,12 +38,12 @@ class MemorySharing {
                                                              std::string& why_not) const;
 
  private:
-  /// Who exports, so that whoever imports finds out what the driver does not say.
+  /// The exporting process, so that the importing process can detect errors that the driver does not report.
   struct Place {
-    std::array<char, 36> host{};             // of this boot of the host; zero where it does not tell
+    std::array<char, 36> host{};             // of this boot of the host; zero if unknown
     std::array<std::uint32_t, 4> process{};  // random
   };
-  /// What is sent: between processes of one build.
+  /// The message; both processes are of the same build.
   struct Exported {
     cudaIpcMemHandle_t handle{};
     cudaUUID_t device{};

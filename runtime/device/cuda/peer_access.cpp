@@ -13,7 +13,7 @@ void let_reach(int device, int peer) {
   cudaError_t result = cudaDeviceCanAccessPeer(&possible, device, peer);
   constexpr unsigned no_flags = 0;
   if (result == cudaSuccess && possible != 0) result = cudaDeviceEnablePeerAccess(peer, no_flags);
-  if (result != cudaSuccess) static_cast<void>(cudaGetLastError());  // PE-2; or another library was first
+  if (result != cudaSuccess) static_cast<void>(cudaGetLastError());  // no path; or another library was first
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct copies between the devices of a process.
 //
-// PE-1: two devices reach each other's memory from when both were opened here, where the system has a way for it; a
-//       device that this process does not use is left alone, since to reach it takes memory there.
-// PE-2: where there is none, copies between them go through the host, by the driver: slower, not wrong.
+// PE-1 (mutual access): two devices reach each other's memory once both were opened here, if the system has a path for
+//       it; a device that this process does not use is left alone, since access to it takes memory there.
+// Without such a path, the driver copies between them through the host: slower, not wrong.
 #pragma once
 
 #include <mutex>

@@ -14,9 +14,9 @@
 
 namespace maestro::cuda {
 
-/// Makes a device current for this thread, and the one before it again at the end, if it was made current by this
-/// class. Else the thread is left as it is: to make device 0 current is to start it, with all the memory that takes,
-/// also where nobody uses it. Never throws: the calls in between fail where it could not.
+/// Makes a device current for this thread, and at the end restores the earlier device, if this class had made it
+/// current. Else the thread is left as it is: making device 0 current starts it, with all the memory that takes, even
+/// if it is not used. Never throws: the calls in between fail if the device could not be made current.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device) {
@@ -44,7 +44,7 @@ class CurrentDevice {
   int before_ = none;
 };
 
-/// What CUDA calls a priority: the device's range for critical and background work.
+/// CUDA's values of a priority: the device's range for critical and background work.
 [[nodiscard]] inline int stream_priority(Priority priority) {
   int least = 0;
   int greatest = 0;
@@ -52,13 +52,13 @@ class CurrentDevice {
   return priority == Priority::critical ? greatest : least;
 }
 
-/// Of the device that is current. Does not wait for the legacy default stream, nor it for this one.
+/// Of the current device. Neither waits for the legacy default stream nor delays it.
 class Stream {
  public:
   explicit Stream(Priority priority = Priority::critical) {
     check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, stream_priority(priority)), "a stream");
   }
-  /// Takes what a driver's call has made.
+  /// Takes ownership of a stream made by the driver.
   explicit Stream(cudaStream_t made) : stream_(made) {}
   ~Stream() {
     if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
@@ -79,7 +79,7 @@ class Stream {
 /// Of the device that is current.
 class Event {
  public:
-  /// `timed`: cudaEventElapsedTime may be asked.
+  /// `timed`: cudaEventElapsedTime may be used.
   explicit Event(bool timed = false) {
     check(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming), "an event");
   }
@@ -118,8 +118,8 @@ class PooledEvent {
   Event event_;
 };
 
-/// Events of one device, made when none is free: none in the steady state. Thread-safe; shared with its events, which
-/// may be the last to go.
+/// Events of a device, made when none is free: none in the steady state. Thread-safe; shared with its events, which
+/// may outlive it.
 class EventPool : public std::enable_shared_from_this<EventPool> {
  public:
   explicit EventPool(int device, bool timed = false) : device_(device), timed_(timed) {}

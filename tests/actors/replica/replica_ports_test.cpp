@@ -190,13 +190,13 @@ class DevicePortsTest : public ::testing::Test {
     return sender;
   }
   /// Where the teacher's hidden states lie when they leave.
-  static PortTensor::Place place_of(ReplicaPorts& sender) {
+  static MemoryKind memory_of(ReplicaPorts& sender) {
     MicroBatchPlan plan;
     plan.samples = {{SampleId(0), 1}};
     PieceOut piece;
     piece.rows = 1;
     plan.pieces.push_back(piece);
-    return sender.acquire(plan, false).front().place();
+    return sender.acquire(plan, false).front().memory_kind();
   }
 
   SectionGraph graph_;
@@ -210,18 +210,17 @@ class DevicePortsTest : public ::testing::Test {
   std::vector<std::string> said_;
 };
 
-using Place = PortTensor::Place;
 using Lines = std::vector<std::string>;
 
 TEST_F(DevicePortsTest, what_a_processor_of_the_process_reads_is_made_in_its_memory) {  // RP-4
   const auto sender = connected(at(1, "cpu:0", 0));
-  EXPECT_EQ(place_of(*sender), Place::host);
+  EXPECT_EQ(memory_of(*sender), MemoryKind::host);
   EXPECT_EQ(sender->memory().size(), 1U);  // the pool; nothing is staged
 }
 
 TEST_F(DevicePortsTest, what_goes_to_a_processor_of_another_process_is_staged_and_nothing_is_offered_for_it) {  // RP-4
   const auto sender = connected(at(1, "cpu:0", 1));
-  EXPECT_EQ(place_of(*sender), Place::here);
+  EXPECT_EQ(memory_of(*sender), MemoryKind::device);
   ASSERT_EQ(sender->memory().size(), 1U);  // the blocks for chunks
   EXPECT_EQ(said_, Lines());
   const RingAddress ring = ports(1, at(1, "cpu:0", 1), host_memory())->rings().front();
@@ -231,7 +230,7 @@ TEST_F(DevicePortsTest, what_goes_to_a_processor_of_another_process_is_staged_an
 
 TEST_F(DevicePortsTest, a_device_of_another_process_offers_memory_which_the_sender_opens) {  // RP-4
   const auto sender = connected(at(1, "cuda:1", 1));
-  EXPECT_EQ(place_of(*sender), Place::here);
+  EXPECT_EQ(memory_of(*sender), MemoryKind::device);
   EXPECT_EQ(imported_, Lines{"a handle"});
   EXPECT_EQ(said_, Lines());
   const auto receiver = ports(1, at(1, "cuda:1", 1), other_);

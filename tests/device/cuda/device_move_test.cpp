@@ -28,7 +28,7 @@ class DeviceMove : public ::testing::Test {
     options.name = "cuda:" + std::to_string(index);
     return std::make_unique<CudaDevice>(options, poller_, index == 0 ? parts_ : other_parts_, any_table);
   }
-  /// Moves and waits; what `done` was told.
+  /// Moves and waits; returns the argument of `done`.
   [[nodiscard]] static std::string move(Device& device, const std::byte* from, std::byte* to, std::size_t size) {
     std::promise<std::string> told;
     device.move(from, to, size, [&told](const std::string& failure) { told.set_value(failure); });

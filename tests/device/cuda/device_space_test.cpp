@@ -58,7 +58,7 @@ TEST_F(DeviceSpaceTest, more_than_there_is_is_refused_with_figures_and_cached_bl
         << error.what();
   }
   EXPECT_EQ(space_->figures().reserved_bytes, 512u);
-  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);  // the refusal is told once
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);  // the refusal is reported once
 }
 
 TEST_F(DeviceSpaceTest, what_is_released_while_the_stream_is_captured_is_ordered_later) {  // DS-2

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests see of a process that shows blocks of its device memory.
+// The tests' end of a process that exports blocks of its device memory.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ inline Bytes of_hex(const std::string& digits) {
   return bytes;
 }
 
-/// A process (memory_exporter.cpp) that shows two blocks of `bytes` bytes, of `value` and of one more.
+/// A process (memory_exporter.cpp) that exports two blocks of `bytes` bytes, filled with `value` and `value` + 1.
 struct Exporter : testing::ChildProcess {
   Exporter(std::size_t bytes, int value)
       : ChildProcess({MEMORY_EXPORTER, std::to_string(bytes), std::to_string(value)}),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device that has failed says, and what becomes of devices that nobody uses: only the fake can show them.
+// The errors of a failed device, and the state of unused devices: only the fake can show them.
 #include <atomic>
 #include <future>
 #include <set>

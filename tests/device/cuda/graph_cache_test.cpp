@@ -36,7 +36,7 @@ class GraphCacheTest : public SiteTest {
     return std::make_unique<GraphCache>(
         *work_, events_, timed_events_, [this](const std::string& line) { lines_.push_back(line); }, options);
   }
-  /// Queues a copy of what host_ holds when the device comes to it.
+  /// Queues a copy of host_ as it is when the device comes to it.
   void issue_copy() {
     ++issued_;
     check(cudaMemcpyAsync(device_.data(), host_.data(), sizeof(int), cudaMemcpyHostToDevice, stream()), "copy");

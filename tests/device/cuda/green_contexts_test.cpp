@@ -14,7 +14,7 @@ constexpr unsigned all_multiprocessors = 132;
 constexpr unsigned group_size = 8;
 constexpr unsigned group_count = 15;  // fewer than 132 / 8: of 18 on a cluster 2 are left over
 
-/// What the doubles were told. The functions are C's, so it is global; every test starts anew.
+/// The arguments of the fakes. The functions are C's, so it is global; every test starts anew.
 struct Told {
   unsigned described = 0;  // multiprocessors of the latest description
   int contexts = 0;        // that exist

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that shows two blocks of its device memory to another: prints what is needed to reach each as a line of hex
-// digits, or a line that says why not; then answers every line that it reads with the first block's bytes, in hex.
-// argv: the blocks' size, and the value of the first one's bytes; those of the second are one more.
+// A process that exports two blocks of its device memory to another: prints the bytes for importing each as a line of
+// hex digits, or a line with the reason why not; then answers every line that it reads with the first block's bytes, in
+// hex. argv: the blocks' size, and the value of the first block's bytes; those of the second are larger by 1.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>

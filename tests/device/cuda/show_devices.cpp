@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the CUDA devices of this machine, one a line, or why there is none; 0 or 1 accordingly.
+// Prints the CUDA devices of this machine, each on a line, or why there is none; 0 or 1 accordingly.
 #include <iostream>
 
 #include "runtime/device/backend.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the CUDA device share. They run on a device where there is one, and over the fake of the runtime
-// anywhere; so they look at device memory through the runtime's calls only.
+// Shared by tests of the CUDA device. They run on a device if there is one, and over the fake of the runtime anywhere;
+// so they look at device memory through the runtime's calls only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class SiteTest : public ::testing::Test {
   std::unique_ptr<DeviceSpace> space_;
 };
 
-/// Operators are not what these tests are about.
+/// These tests do not use operators.
 inline std::unique_ptr<OperatorTable> any_table(const TableSite& /*site*/) {
   return std::make_unique<cpu::CpuOperatorTable>();
 }

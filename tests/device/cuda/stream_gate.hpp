@@ -9,7 +9,7 @@
 
 namespace maestro::cuda {
 
-/// Holds what is queued on `stream` from now on until open(), or its own end.
+/// Holds the work that is queued on `stream` from now on until open() or its destruction.
 class StreamGate {
  public:
   explicit StreamGate(cudaStream_t stream);

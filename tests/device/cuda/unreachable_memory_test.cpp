@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver does not open, and how it says so, which only the fake can show.
+// Memory that the driver does not open, and its errors, which only the fake can show.
 #include "runtime/device/cuda/memory_sharing.hpp"
 #include "tests/device/cuda/exporter.hpp"
 #include "tests/device/cuda/site.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections on ranks that have a device each, against one rank on a CPU: losses, gradients, exact matches. Devices
+// Sections on ranks that have a device each, against a single rank on a CPU: losses, gradients, exact matches. Devices
 // are the fake of CUDA, whose memory is the CPU's, so that ranks can be threads.
 //
-// f32. Tolerances, relative to the largest value: sums are grouped otherwise than on one rank, and exponentials are
-// other functions, 1e-6 each, some ten in a row.
+// f32. Tolerances, relative to the largest value: sums are grouped otherwise than on a single rank, and exponentials
+// are other functions, 1e-6 each, some ten in a row.
 #include <gtest/gtest.h>
 
 #include "runtime/data/corpus.hpp"
@@ -175,7 +175,7 @@ Tensor column(const std::vector<std::int32_t>& values) {
   return {const_cast<std::int32_t*>(values.data()), DType::i32, {static_cast<std::int64_t>(values.size()), 1}};
 }
 
-/// A section on one rank of a CPU and on devices, with the same values, large enough that every term matters.
+/// A section on a single rank of a CPU and on devices, with the same values, large enough that every term matters.
 struct Pair {
   Pair(const SectionContext& context, Layout layout, const ParallelBench::Build& build)
       : single({}, context, build), devices(layout, context, build) {

@@ -35,7 +35,7 @@ class Devices {
   cuda::DeviceParts parts_{0, cuda::GreenContextCalls{}};
 
  public:
-  std::vector<std::string> said;  ///< attention without cuDNN, and what could not be recorded
+  std::vector<std::string> said;  ///< attention without cuDNN, and work that could not be recorded
   BenchDevice first;
   BenchDevice second;
 };
@@ -123,7 +123,7 @@ struct Text {
   MicroBatchPlan plan;
 };
 
-/// What is left of a few steps over texts of several shapes, two in flight, with an evaluation behind each step.
+/// Returns the result of a few steps over texts of several shapes, two in flight, with an evaluation behind each step.
 struct Left {
   std::vector<double> losses;
   std::vector<std::byte> values;

@@ -143,7 +143,7 @@ TEST_F(RepeatingTableTest, figures_of_replays_keep_their_values_when_others_foll
     write(hidden, std::vector<float>(rows * width, 0.1F * static_cast<float>(run)));
     ops().repeat(place, [&] { repeated.push_back(loss_of()); });
     issued.push_back(loss_of());
-    (void)values_of(hidden);  // the next one writes it
+    (void)values_of(hidden);  // the next call writes it
   }
   EXPECT_EQ(graphs(), 1u);
   for (std::size_t run = 0; run < issued.size(); ++run) {

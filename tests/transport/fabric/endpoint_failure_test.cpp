@@ -45,7 +45,7 @@ TEST_P(EndpointFailureTest, an_invalid_write_fails_by_an_event_that_says_why) { 
   EXPECT_EQ(station.endpoint->stats().writes_failed, mistakes.size());
 }
 
-// One write at a time until one fails: on tcp the kernel may still take a write for a peer that has just died.
+// Single writes until a write fails: on tcp the kernel may still take a write for a peer that has just died.
 TEST_P(EndpointFailureTest, a_write_to_a_killed_peer_fails_within_its_deadline_naming_the_peer) {  // EP-3
   constexpr std::int64_t timeout_ms = 2000;  // the living peer must keep it too, on a busy machine
   Station station(GetParam(), 4096, timeout_ms);
@@ -185,7 +185,7 @@ TEST(EndpointShared, a_lock_that_a_killed_process_left_taken_fails_the_endpoint_
   EXPECT_NE(seen.endpoint_failures.front().message.find("restart this process"), std::string::npos);
   EXPECT_EQ(seen.failures, 1u) << "the write after the failure, refused at once";
   EXPECT_TRUE(seen.done.empty());
-  lock.free();  // the thread left behind comes back, says nothing and ends
+  lock.free();  // the thread left behind comes back, reports nothing and ends
 }
 
 TEST(EndpointOpen, bad_options_are_refused_with_a_remedy) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One endpoint with registered memory, for tests that run over each provider of this machine.
+// An endpoint with registered memory, for tests that run over each provider of this machine.
 #pragma once
 
 #include <gtest/gtest.h>

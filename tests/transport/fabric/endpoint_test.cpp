@@ -109,7 +109,7 @@ TEST_P(EndpointTest, two_endpoints_write_to_each_other_at_once) {
   EXPECT_TRUE(std::equal(right.memory.begin(), right.memory.begin() + bytes, left.memory.begin() + bytes));
 }
 
-TEST_P(EndpointTest, writes_from_several_threads_each_end_exactly_once) {  // EP-1
+TEST_P(EndpointTest, writes_from_several_threads_each_end_exactly_once) {  // EP-1, PT-3
   constexpr std::uint64_t threads = 4;
   constexpr std::uint64_t each = 200;
   Station source(GetParam(), 64);
@@ -132,7 +132,7 @@ TEST_P(EndpointTest, writes_from_several_threads_each_end_exactly_once) {  // EP
   EXPECT_EQ(seen.failures, 0u);
 }
 
-TEST_P(EndpointTest, stop_lets_accepted_writes_finish) {  // EP-1
+TEST_P(EndpointTest, stop_lets_accepted_writes_finish) {  // EP-1, PT-3
   constexpr std::size_t bytes = 1 << 20;
   Station target(GetParam(), bytes);
   Station source(GetParam(), bytes);
@@ -195,8 +195,8 @@ TEST_P(EndpointTest, a_key_is_useless_once_its_memory_was_registered_anew) {  //
     std::fill(stranger.memory.begin(), stranger.memory.end(), std::byte{0xee});
     const PeerHandle peer = stranger.endpoint->connect(target.endpoint->address()).value_or_throw();
     stranger.endpoint->write({peer, stranger.region.get(), 0, bytes, old_region, 0, 7u, 1});
-    // Behind it on the same connection: when one of these has landed or failed, the first has been dealt with. (tcp
-    // closes the connection, and calls what it has sent by then done.)
+    // Behind it on the same connection: when any of these has landed or failed, the first has been dealt with. (tcp
+    // closes the connection, and reports writes sent by then as done.)
     bool dealt_with = false;
     for (std::uint64_t cookie = 2; cookie < 60 && !dealt_with; ++cookie) {
       stranger.endpoint->write({peer, stranger.region.get(), 0, bytes, other.remote(), 0, 9u, cookie});
@@ -232,7 +232,7 @@ TEST_P(EndpointTest, keys_tell_nothing_about_each_other) {  // FD-3
   EXPECT_GT(distances.size(), 24u);
 }
 
-TEST_P(EndpointTest, a_region_may_outlive_its_endpoint) {
+TEST_P(EndpointTest, a_region_may_outlive_its_endpoint) {  // FD-1
   std::vector<std::byte> memory(64);
   std::unique_ptr<Region> region;
   {

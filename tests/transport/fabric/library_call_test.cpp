@@ -6,7 +6,7 @@
 namespace maestro {
 namespace {
 
-TEST(LibraryCall, a_call_that_returns_in_time_is_left_in_peace) {  // LC-1
+TEST(LibraryCall, a_call_that_returns_in_time_is_left_in_peace) {  // LW-1
   LibraryCall call(2);
   call.enter();
   EXPECT_FALSE(call.look());
@@ -14,7 +14,7 @@ TEST(LibraryCall, a_call_that_returns_in_time_is_left_in_peace) {  // LC-1
   EXPECT_FALSE(call.look());
 }
 
-TEST(LibraryCall, a_call_seen_at_every_look_is_condemned_once) {  // LC-1, LC-2
+TEST(LibraryCall, a_call_seen_at_every_look_is_condemned_once) {  // LW-1, LW-2
   LibraryCall call(3);
   call.enter();
   EXPECT_FALSE(call.look());
@@ -24,7 +24,7 @@ TEST(LibraryCall, a_call_seen_at_every_look_is_condemned_once) {  // LC-1, LC-2
   EXPECT_FALSE(call.leave());
 }
 
-TEST(LibraryCall, another_call_starts_the_count_anew) {  // LC-2
+TEST(LibraryCall, another_call_starts_the_count_anew) {  // LW-2
   LibraryCall call(2);
   for (int i = 0; i < 10; ++i) {
     call.enter();
@@ -33,7 +33,7 @@ TEST(LibraryCall, another_call_starts_the_count_anew) {  // LC-2
   }
 }
 
-TEST(LibraryCall, a_thread_outside_the_library_is_never_condemned) {  // LC-2
+TEST(LibraryCall, a_thread_outside_the_library_is_never_condemned) {  // LW-2
   LibraryCall call(2);
   call.enter();
   ASSERT_TRUE(call.leave());

@@ -18,7 +18,7 @@
 namespace maestro::testing {
 namespace {
 
-// A folder of its own for one test.
+// Each test has a folder of its own.
 class TempFolder {
  public:
   TempFolder() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other process of the transport tests: `transfer_peer PROVIDER BYTES`.
 //
-// It prints its address and region, then obeys one command per line of its standard input:
+// It prints its address and region, then obeys a command per line of its standard input:
 //   await N                     waits for N remote writes in all, answers "digest D" of its region
 //   write TARGET BYTES CHUNK    writes BYTES of pattern 1 in chunks, answers "done"
 //   flood TARGET CHUNK          writes chunks for ever, until it is killed; answers "flooding" first

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a test and its second process tell each other over pipes, and the data they expect of one another.
+// The messages between a test and its second process over pipes, and the data that each expects of the other.
 #pragma once
 
 #include <cstddef>

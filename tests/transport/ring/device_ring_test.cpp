@@ -70,7 +70,7 @@ class DeviceRing : public ::testing::Test {
   std::unique_ptr<InputRing> ring_;
 };
 
-TEST_F(DeviceRing, what_came_to_one_payload_is_read_there) {  // IR-2, IR-4, SL-4
+TEST_F(DeviceRing, what_came_to_one_payload_is_read_there) {  // IR-2, IR-4, LY-4
   for (const Way way : {Way::to_host, Way::to_device, Way::whole}) {
     const auto sequence = static_cast<std::uint64_t>(way);
     const ArrivalPlan arrival = arrival_of(sequence, {2, 0, 4});
@@ -136,7 +136,7 @@ TEST_F(DeviceRing, a_whole_piece_that_comes_twice_or_that_nobody_expects_is_an_e
   }
 }
 
-TEST_F(DeviceRing, a_header_has_to_name_the_place_by_which_its_piece_came) {  // SL-3, IR-4
+TEST_F(DeviceRing, a_header_has_to_name_the_place_by_which_its_piece_came) {  // LY-3, IR-4
   const ArrivalPlan arrival = arrival_of(0, {6});
   ASSERT_FALSE(*ring_->expect(arrival, step));
   write_header(arrival, 0, SlotMemory::host);
@@ -144,7 +144,7 @@ TEST_F(DeviceRing, a_header_has_to_name_the_place_by_which_its_piece_came) {  //
   EXPECT_NE(ring_->open(0).error().message.find("place is 0, expected 1"), std::string::npos);
 }
 
-TEST_F(DeviceRing, without_memory_of_the_device_nothing_can_lie_there) {  // SL-4
+TEST_F(DeviceRing, without_memory_of_the_device_nothing_can_lie_there) {  // LY-4
   ring_->drop_device_memory();
   EXPECT_EQ(apart_.blocks(), 0u);
   const ArrivalPlan arrival = arrival_of(0, {6});

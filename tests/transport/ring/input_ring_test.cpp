@@ -10,6 +10,25 @@ namespace {
 
 using namespace testing;
 
+/// A space whose only block lies at a fixed address of host memory.
+class FixedMemory final : public MemorySpace {
+ public:
+  explicit FixedMemory(std::byte* block) : block_(block) {}
+  [[nodiscard]] bool host() const override { return true; }
+  [[nodiscard]] std::byte* allocate(std::size_t /*bytes*/) override { return block_; }
+  void release(std::byte* /*block*/, std::size_t /*bytes*/) noexcept override {}
+  void read(std::byte* host_to, const std::byte* from, std::size_t bytes) override {
+    std::memcpy(host_to, from, bytes);
+  }
+  void write(std::byte* to, const std::byte* host_from, std::size_t bytes) override {
+    std::memcpy(to, host_from, bytes);
+  }
+  void zero(std::byte* to, std::size_t bytes) override { std::memset(to, 0, bytes); }
+
+ private:
+  std::byte* block_;
+};
+
 TEST(InputRing, writes_in_any_order_before_or_after_the_token_complete_a_sequence_once) {  // IR-1
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -60,6 +79,20 @@ TEST(InputRing, neighbouring_rows_of_one_buffer_are_read_in_place_in_whatever_or
   EXPECT_EQ(open_and_check(ring, 0, 6), 0u);
 }
 
+TEST(InputRing, neighbouring_rows_of_two_memory_spaces_are_gathered) {  // IR-2
+  constexpr std::size_t block_bytes = 256;
+  AlignedMemory memory(2 * block_bytes);
+  FixedMemory left(memory.data()), right(memory.data() + block_bytes);
+  BufferPool left_pool(block_bytes, 1, {}, left), right_pool(block_bytes, 1, {}, right);
+  const ArrivalPlan arrival = arrival_of(0, {4, 2});
+  InputRing ring(spec_of(1));
+  const std::size_t last_rows = block_bytes - 4 * ring.spec().row_bytes();
+  ASSERT_FALSE(*ring.expect(arrival, step));
+  ASSERT_FALSE(*ring.handed_over(0, handed(left_pool.acquire(), arrival, 0, last_rows)));
+  ASSERT_TRUE(*ring.handed_over(0, handed(right_pool.acquire(), arrival, 1)));
+  EXPECT_EQ(open_and_check(ring, 0, 6), 2u);
+}
+
 TEST(InputRing, hand_overs_of_several_buffers_and_writes_are_gathered_in_the_slot) {  // IR-1, IR-2
   for (std::uint32_t remote = 0; remote <= 3; ++remote) {                             // 3: none
     InputRing ring(spec_of(1));
@@ -79,7 +112,7 @@ TEST(InputRing, hand_overs_of_several_buffers_and_writes_are_gathered_in_the_slo
   }
 }
 
-TEST(InputRing, a_header_that_does_not_describe_its_piece_is_an_error) {  // SL-3
+TEST(InputRing, a_header_that_does_not_describe_its_piece_is_an_error) {  // LY-3
   InputRing ring(spec_of(1));
   const Peers peers(ring);
   ArrivalPlan arrival = arrival_of(0, {2, 3});

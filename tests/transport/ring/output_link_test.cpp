@@ -50,6 +50,16 @@ TEST(OutputLink, pieces_leave_in_order_as_far_as_the_window_reaches) {  // OL-1
   EXPECT_EQ(link.next(), nullptr);
 }
 
+TEST(OutputLink, pieces_of_one_sequence_leave_in_the_order_they_were_queued) {  // OL-1
+  OutputLink link(epoch, 3, 1);
+  for (const std::uint64_t sequence : {1u, 0u, 2u}) {
+    for (const std::uint32_t index : {2u, 0u, 1u}) link.queue(piece_of(sequence, index));
+  }
+  std::vector<std::uint32_t> indices;
+  while (link.waiting() > 0) indices.push_back(link.take()->value().piece.index);
+  EXPECT_EQ(indices, (std::vector<std::uint32_t>{2, 0, 1, 2, 0, 1, 2, 0, 1}));
+}
+
 TEST(OutputLink, a_piece_that_was_made_early_never_stands_before_one_that_is_due) {  // OL-1
   OutputLink link(epoch, 1, 1);
   link.queue(piece_of(2));
@@ -87,7 +97,7 @@ TEST(OutputLink, grants_count_what_the_other_senders_of_the_ring_have_sent) {
   EXPECT_EQ(take_all(link), Sequences());
   ASSERT_TRUE(link.grant(epoch, 3).ok());
   EXPECT_EQ(take_all(link), Sequences());
-  ASSERT_TRUE(link.grant(epoch, 5).ok());  // beyond the window [3, 5) that was known here
+  ASSERT_TRUE(link.grant(epoch, 5).ok());  // beyond the window [3, 5) of this link
   EXPECT_EQ(take_all(link), Sequences{5});
 }
 

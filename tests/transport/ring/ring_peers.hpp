@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of input rings share: a ring, what arrives in it, and the peers that write.
+// Shared by tests of input rings: a ring, its arrivals, and the peers that write.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,12 +44,12 @@ inline float value_at(std::uint64_t sequence, std::int64_t row, std::int64_t col
   return static_cast<float>(sequence * 1000 + static_cast<std::uint64_t>(row * 10 + column));
 }
 
-/// Plays the peers: writes into the ring's memory as RMA does, and lets each write land when the test says so.
+/// Plays the peers: writes into the ring's memory as RMA does, and lets each write land when the test decides.
 class Peers {
  public:
   explicit Peers(InputRing& ring) : ring_(&ring) {}
 
-  /// What the header of a piece says that came to `place`.
+  /// The content of the header of a piece that came to `place`.
   [[nodiscard]] PieceInfo info_of(const ArrivalPlan& arrival, std::uint32_t index, SlotMemory place) const {
     const InputRingSpec& spec = ring_->spec();
     const ArrivalPiece& piece = arrival.pieces[index];
@@ -64,7 +64,7 @@ class Peers {
             spec.dtype,
             place};
   }
-  /// The writes of one piece, header first; each is done when called.
+  /// The writes of a piece, header first; each is done when called.
   std::vector<std::function<void()>> writes(const ArrivalPlan& arrival, std::uint32_t index) const {
     const InputRingSpec& spec = ring_->spec();
     const std::int64_t first = first_row(arrival, index);
@@ -86,7 +86,7 @@ class Peers {
     }
     return made;
   }
-  /// Does and lands one write. True when it completed its sequence.
+  /// Does and lands a write. True when it completed its sequence.
   bool land(std::uint64_t sequence, const std::function<void()>& write) const {
     write();
     return land(sequence);

@@ -26,7 +26,7 @@ PieceInfo example_piece() {
   return piece;
 }
 
-TEST(SlotLayout, parts_are_aligned_do_not_overlap_and_stay_inside) {  // SL-1, SL-2
+TEST(SlotLayout, parts_are_aligned_do_not_overlap_and_stay_inside) {  // LY-1, LY-2
   for (std::uint32_t slots : {1u, 2u, 5u}) {
     for (std::uint32_t pieces : {1u, 3u}) {
       for (std::size_t payload : {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{1000}}) {
@@ -53,7 +53,7 @@ TEST(SlotLayout, a_byte_offset_counts_from_the_start_of_the_slot_payload) {
   EXPECT_EQ(layout->slot_of(5), 1u);
 }
 
-TEST(SlotLayout, payloads_in_memory_of_a_device_lie_one_behind_the_other) {  // SL-4
+TEST(SlotLayout, payloads_in_memory_of_a_device_lie_one_behind_the_other) {  // LY-4
   for (std::size_t payload : {std::size_t{0}, std::size_t{1}, std::size_t{256}, std::size_t{1000}}) {
     const auto layout = SlotLayout::make(3, 2, payload);
     for (std::uint32_t slot = 0; slot < 3; ++slot) {
@@ -72,11 +72,11 @@ TEST(SlotLayout, impossible_rings_are_refused) {
   EXPECT_FALSE(SlotLayout::make(1, 1, ~std::size_t{0} - 70).ok());
 }
 
-TEST(PieceHeader, agrees_with_the_piece_it_was_made_for) {  // SL-3
+TEST(PieceHeader, agrees_with_the_piece_it_was_made_for) {  // LY-3
   EXPECT_TRUE(validate(make_header(example_piece()), example_piece()).ok());
 }
 
-TEST(PieceHeader, the_first_field_that_differs_is_named_with_both_values) {  // SL-3
+TEST(PieceHeader, the_first_field_that_differs_is_named_with_both_values) {  // LY-3
   const std::vector<std::pair<std::string, std::function<void(PieceInfo&)>>> changes{
       {"epoch is 1, expected 2", [](PieceInfo& p) { p.epoch = Epoch(1); }},
       {"edge is 4, expected 5", [](PieceInfo& p) { p.edge = EdgeId(4); }},
@@ -100,7 +100,7 @@ TEST(PieceHeader, the_first_field_that_differs_is_named_with_both_values) {  // 
   }
 }
 
-TEST(PieceHeader, any_flipped_bit_is_found) {  // SL-3
+TEST(PieceHeader, any_flipped_bit_is_found) {  // LY-3
   const auto intact = make_header(example_piece());
   for (std::size_t bit = 0; bit < sizeof(PieceHeader) * 8; ++bit) {
     auto damaged = intact;
