@@ -18,30 +18,30 @@
 
 namespace maestro {
 
-/// How a person started the run.
+/// Options of the command that started the run.
 struct RunOptions {
-  std::int64_t processes = 1;    ///< of the job; App takes them from `hosts` or a cluster's launcher where they say so
+  std::int64_t processes = 1;    ///< of the job; App takes it from `hosts` or a cluster launcher, if any
   std::string hosts;             ///< "a,b:2": start the processes on these hosts, by `ssh`
   std::string ssh;               ///< remote shell and its options; empty: ssh
   std::string listen;            ///< instead of the job's transport.listen
   std::filesystem::path keys;    ///< instead of the job's transport.keys
-  bool joins = false;            ///< may be one process of a job that SLURM, Open MPI or torchrun has started
-  std::int64_t cpu_devices = 0;  ///< devices cpu:0, cpu:1, ... laid over the cores; 0: as many as there are cores
+  bool joins = false;            ///< may be a process of a job that SLURM, Open MPI or torchrun has started
+  std::int64_t cpu_devices = 0;  ///< devices cpu:0, cpu:1, ... spread over the cores; 0: a device per core
   std::filesystem::path report;
   std::filesystem::path trace;
   std::filesystem::path resume;
-  bool fresh = false;                ///< an earlier run in train.out is moved aside
-  bool new_data = false;             ///< a resumed run may take other data than its checkpoint was made with
+  bool fresh = false;                ///< move an earlier run in train.out aside
+  bool new_data = false;             ///< resume with other data than the checkpoint's
   std::string control;               ///< address of the control service; empty: a local socket; "none": off
-  bool check_only = false;           ///< validate everything, start nothing
+  bool check_only = false;           ///< validate the job, start nothing
   bool quiet = false;                ///< no run header
   std::vector<std::string> command;  ///< arguments that start this same run, for the other processes
   LaunchInfo launch_info;            ///< found by App
 };
 
-/// By node of the graph: every stage of a section has one.
+/// A section, or a stage of it: an entry per node of the graph.
 struct PlannedSection {
-  SectionConfig config;  ///< of the section; `devices` are those of this stage
+  SectionConfig config;  ///< of the section; `devices` of this stage
   SectionFactory factory;
   Stage stage;
 };
@@ -53,18 +53,18 @@ struct JobPlan {
   ScheduleConfig schedule;
   RunOptions options;
   std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
-  SampleRef largest{SampleId(0), 1};     ///< the most rows that a sample has, by axis
+  SampleRef largest{SampleId(0), 1};     ///< largest number of rows of a sample, by axis
   std::int64_t max_bad_samples = 0;
   std::int64_t validation_samples = 0;                     ///< of a validation pass
-  std::shared_ptr<const OperatorTable> prototype_ops;      ///< what prototypes refer to
+  std::shared_ptr<const OperatorTable> prototype_ops;      ///< referenced by prototypes
   std::vector<std::shared_ptr<const Section>> prototypes;  ///< by SectionId: ports and costs only
-  std::vector<std::int64_t> rank_parameters;               ///< by SectionId: elements that one rank holds
+  std::vector<std::int64_t> rank_parameters;               ///< by SectionId: elements held by a rank
   SectionGraph graph;
   std::vector<PlannedSection> sections;  ///< by SectionId
   std::vector<ReplicaPlacement> places;
-  SampleCost cost;                      ///< FLOPs (or another unit) of one sample's passes
-  double unit_per_ms = 1;               ///< how much of that an emulated device does in a millisecond
-  std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward where it has one
+  SampleCost cost;                      ///< FLOPs (or another unit) of a sample's passes
+  double unit_per_ms = 1;               ///< units per millisecond of an emulated device
+  std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward, if any
   std::vector<std::string> notes;
   std::string effective_job;                    ///< the job file with all overrides, TOML
   std::map<std::string, std::string> settings;  ///< the same by key

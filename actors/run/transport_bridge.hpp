@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The actor between the network and the rest of a process: connects peers when the directory comes, and judges failed
-// writes. A failed write is held back for a moment, because the death of the peer, which the supervisor hears of
-// through CAF, is the better explanation.
+// The actor between the network and the other actors of a process: connects peers when the directory arrives, and
+// reports failed writes. It delays a failed write, because the death of the peer, which CAF reports to the supervisor,
+// explains the failure better.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace maestro {
 
 class TransportBridge : public RunActor {
  public:
-  /// `grace`: how long a failed write waits for news of a lost peer. The network outlives the actor system.
+  /// `grace`: delay of a failed write, for a report of a lost peer. The network outlives the actor system.
   TransportBridge(caf::actor_config& config, Network* network, const SectionGraph* graph, caf::actor supervisor,
                   std::chrono::milliseconds grace);
   caf::behavior make_behavior() override;

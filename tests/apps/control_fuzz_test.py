@@ -186,7 +186,7 @@ class HostileClients(SystemTest):
         address = next(line for line in run.text["out"].splitlines() if "control at" in line).split()[-1]
         return run, address, (self.folder / "maestro" / f"{address}.token").read_text().strip()
 
-    def test_a_run_trains_on_undisturbed(self):
+    def test_a_run_trains_on_undisturbed(self):  # CT-1, DO-1
         print(f"seed {SEED}", flush=True)
         run, address, token = self.started()
         pid = run.process.pid

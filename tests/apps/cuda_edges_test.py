@@ -15,7 +15,7 @@ class BetweenProcesses(OnDevices):
     """Teacher and student in processes of their own."""
 
     APART = ("--processes", 2)
-    EDGE = "teacher.hidden to student.teacher_hidden: "
+    EDGE = "teacher.hidden -> student.teacher_hidden: "
     BY_IPC = EDGE + "by CUDA IPC"
     IN_CHUNKS = EDGE + "by pinned memory in chunks"
     OPEN = EDGE + "from device to device by RMA where it registers, else by pinned memory in chunks"
@@ -83,7 +83,7 @@ class BetweenProcesses(OnDevices):
             with self.subTest(far), mock.patch.dict(os.environ, MAESTRO_FAKE_CUDA_IPC=far):
                 finished = self.train_on(job, {"trunk": [ONE], "head": [OTHER]}, *self.APART, settings=self.CHUNK)
                 self.assert_same(expected, finished)
-                self.assertEqual(finished.out.count("the gradient of head.hidden to trunk.hidden: not by CUDA IPC"),
+                self.assertEqual(finished.out.count("gradient of head.hidden -> trunk.hidden: not by CUDA IPC"),
                                  told, finished.describe())
 
     def test_pieces_of_several_ways_meet_in_one_micro_batch(self):

@@ -65,7 +65,7 @@ class LosesProcesses(SystemTest):
         self.assertIsNotNone(step, line)
         self.assertGreater(int(step[1]), 0, line)
         if rank != 0 and how == signal.SIGKILL:
-            self.assertIn("it ended with signal 9", line)
+            self.assertIn("it ended with signal 9", line)  # SV-4
 
 
 class ALostProcess(LosesProcesses):
@@ -82,7 +82,7 @@ class ALostProcessOfALaidOutJob(LosesProcesses):
     def test_rank_0_killed_ends_the_other_with_one_error(self):
         self.lose_one_of_two(0, signal.SIGKILL)
 
-    def test_rank_1_killed_ends_the_other_with_one_error(self):
+    def test_rank_1_killed_ends_the_other_with_one_error(self):  # PR-2, DE-1, DE-2
         self.lose_one_of_two(1, signal.SIGKILL)
 
     def test_rank_1_stopped_ends_the_other_with_one_error(self):

@@ -120,7 +120,7 @@ class StrangersOnOneHost(StartTest):
                 peer.close()
         self.assertGreater(sum(counts.values()), 0)
 
-    def test_idle_connections_disturb_no_start(self):
+    def test_idle_connections_disturb_no_start(self):  # AE-4
         self.train_among("idle")
 
     def test_garbage_disturbs_no_start(self):
@@ -151,7 +151,7 @@ class StrangersOverTls(StartTest):
         self.assertLess(seconds, 30)
         self.assert_nothing_left(run)
 
-    def test_one_idle_connection_disturbs_no_start(self):
+    def test_one_idle_connection_disturbs_no_start(self):  # AE-4
         self.train_among("one")
 
     def test_many_idle_connections_disturb_no_start(self):
@@ -222,7 +222,7 @@ class Deaths(StartTest):
             run.end()
         self.fail(f"the moment was missed 20 times: {moment}")
 
-    def test_the_others_leave_at_once_when_rank_0_dies(self):
+    def test_the_others_leave_at_once_when_rank_0_dies(self):  # JS-4
         for moment in ("a child is there", "all are there", "rank 0 takes connections", "all take connections"):
             with self.subTest(moment):
                 run = self.caught(moment)
@@ -257,7 +257,7 @@ class Deaths(StartTest):
                 self.assertIn(f"process {rank}", finished.error_lines()[0])
                 self.assert_nothing_left(run)
 
-    def test_the_others_leave_when_rank_0_is_stopped(self):
+    def test_the_others_leave_when_rank_0_is_stopped(self):  # JS-4
         run = self.start(distillation(peer_timeout_s=1), "--processes", 3)
         self.assertTrue(self.reached(run, "a child is there"), run.text)
         os.kill(run.process.pid, signal.SIGSTOP)

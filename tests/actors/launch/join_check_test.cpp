@@ -59,7 +59,7 @@ TEST(JoinCheck, who_has_another_token_is_refused_alone_and_learns_nothing_else) 
     stranger.token = token;
     stranger.version = "2.0";
     const Refusal refusal = of_four().admit(stranger).value();
-    EXPECT_EQ(refusal.reason, "it has another job token");
+    EXPECT_EQ(refusal.reason, "its job token differs");
     EXPECT_FALSE(refusal.for_all);
   }
 }

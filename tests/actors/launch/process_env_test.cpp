@@ -143,9 +143,9 @@ TEST(ProcessEnv, values_of_variables_are_shown_in_one_short_line) {
 
 TEST(ProcessEnv, what_is_no_number_is_named) {
   EXPECT_EQ(error_of(with(own_rank_2, {{"MAESTRO_RANK", "two"}})),
-            "MAESTRO_RANK = \"two\" is no number from 0 to 1048576");
+            "MAESTRO_RANK = \"two\" is not a number from 0 to 1048576");
   EXPECT_EQ(error_of(with(own_rank_2, {{"MAESTRO_ROOT_PORT", "70000"}})),
-            "MAESTRO_ROOT_PORT = \"70000\" is no number from 1 to 65535");
+            "MAESTRO_ROOT_PORT = \"70000\" is not a number from 1 to 65535");
   EXPECT_THAT(error_of(with(torchrun_rank_3, {{"WORLD_SIZE", "4x"}})), HasSubstr("WORLD_SIZE = \"4x\""));
 }
 

@@ -130,7 +130,7 @@ RunScheduleOptions plain(std::uint64_t steps) {
   return options;
 }
 
-TEST_F(CoordinatorTest, at_most_ahead_steps_are_announced_beyond_the_oldest_unfinished_one) {  // CO-2
+TEST_F(CoordinatorTest, at_most_ahead_steps_are_announced_beyond_the_oldest_unfinished_one) {  // CR-2
   start(2, plain(6));
   EXPECT_EQ(announced(), 3u);
   EXPECT_EQ(tokens_, 6u);
@@ -145,7 +145,7 @@ TEST_F(CoordinatorTest, at_most_ahead_steps_are_announced_beyond_the_oldest_unfi
   for (std::uint64_t step = 4; step <= 6; ++step) finish_step(step);
   EXPECT_TRUE(finished_);
   EXPECT_EQ(record_->last_step, 6u);
-  for (std::size_t at = 0; at < marks_.size(); ++at) EXPECT_EQ(marks_[at].step, StepId(at / 2 + 1));  // CO-1
+  for (std::size_t at = 0; at < marks_.size(); ++at) EXPECT_EQ(marks_[at].step, StepId(at / 2 + 1));  // CR-1
 }
 
 TEST_F(CoordinatorTest, replicas_that_report_a_part_each_are_answered_when_all_have_and_added_in_their_order) {
@@ -199,7 +199,7 @@ TEST_F(CoordinatorTest, an_interrupt_ends_the_run_after_what_was_announced) {  /
   EXPECT_TRUE(record_->interrupted);
 }
 
-TEST_F(CoordinatorTest, a_checkpoint_is_committed_only_with_the_parts_of_all_trained_sections) {  // CO-3
+TEST_F(CoordinatorTest, a_checkpoint_is_committed_only_with_the_parts_of_all_trained_sections) {  // CR-3
   RunScheduleOptions schedule = plain(1);
   schedule.checkpoint_at_end = true;
   start(2, schedule);
@@ -273,7 +273,7 @@ TEST_F(CoordinatorTest, an_interrupt_before_the_run_begins_ends_it_when_all_are_
   EXPECT_EQ(tokens_, 0u);
 }
 
-TEST_F(CoordinatorTest, an_interrupt_ends_a_pause_and_answers_who_waits_for_it) {  // CO-4
+TEST_F(CoordinatorTest, an_interrupt_ends_a_pause_and_answers_who_waits_for_it) {  // CR-4
   start(0, endless());
   caf::scoped_actor self(bench_.system());
   self->send(coordinator_, PauseRequest{true});
