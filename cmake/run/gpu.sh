@@ -4,12 +4,12 @@
 # needs build.sh and packages.sh.
 packages_for_gpu_tools=(g++:g++ cmake:cmake ninja-build:ninja python3:python3)
 packages_for_gpu=(libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libgtest-dev libgmock-dev)
-# What those need at run time is carried, too; these a machine that can compile has.
+# Their run-time dependencies are carried, too; the packages listed here exist on any machine that can compile.
 packages_of_any_compiler='^(libc6|libgcc-s1|libstdc\+\+6|gcc-[0-9]+-base|googletest|libcrypt1)$'
 no_device_status=77
 gpu_options=()  # of CMake, for configure()
 
-# Fills a folder with what a machine without network lacks: the packages, as files, and cuDNN's frontend headers.
+# Fills a folder for a machine without network: the packages, as files, and cuDNN's frontend headers.
 gpu_deps() {
   local folder=${1:-} names
   [[ -n $folder ]] || fail 2 "gpu-deps needs a folder to fill"
@@ -25,7 +25,7 @@ gpu_deps() {
   say "$folder: ${#names[@]} packages, $(du -sh "$folder" | cut -f1); use it with MAESTRO_DEPS=$folder ./run gpu-test"
 }
 
-# The headers alone, from the wheel that pip knows.
+# Extracts the headers from the wheel that pip finds.
 fetch_cudnn_frontend() {
   local folder=$1 scratch
   scratch=$(mktemp -d)
@@ -43,7 +43,7 @@ PYTHON
   return 1
 }
 
-# Adds to $gpu_options where CMake finds what MAESTRO_DEPS holds. Package files are unpacked once into the build folder.
+# Points $gpu_options at the content of MAESTRO_DEPS. Package files are unpacked once into the build folder.
 unpack_gpu_deps() {
   local deps package gpu_prefix
   deps=$(readlink -f -- "$MAESTRO_DEPS")
@@ -60,7 +60,7 @@ unpack_gpu_deps() {
   (cd "$deps" && ls) >"$gpu_prefix/unpacked"
 }
 
-# Compiles for the devices of this machine alone, where the driver can be asked: code for all takes three times longer.
+# Compiles for the devices of this machine alone, if the driver can be queried: code for all takes three times longer.
 choose_gpu_architectures() {
   local capabilities
   if [[ -n ${CUDAARCHS:-} ]] || ! command -v nvidia-smi >/dev/null; then return 0; fi
@@ -81,7 +81,7 @@ prepare_gpu() {
   prepare gpu "$purposes" "$@"
 }
 
-# Ends with $no_device_status, after one line that says why, where there is no device.
+# Exits with $no_device_status, after a line with the reason, if there is no device.
 require_device() {
   local devices
   if devices=$("$build_dir/gpu/bin/show_cuda_devices"); then
@@ -98,8 +98,8 @@ find_sanitizer() {
   [[ -x $in_toolkit ]] && echo "$in_toolkit"
 }
 
-# compute-sanitizer over the tests that CMake has named for it, with the tools that MAESTRO_DEVICE_CHECKS names. Calls
-# that fail are not its matter: tests make some fail, and libraries ask drivers for functions that they do not have.
+# Runs compute-sanitizer over the tests that CMake has listed for it, with the tools in MAESTRO_DEVICE_CHECKS. Failing
+# calls are not reported: tests make some fail, and libraries query drivers for functions that they do not have.
 run_device_checks() {
   local sanitizer tool program filter failed=0
   if ! sanitizer=$(find_sanitizer); then say "compute-sanitizer is not installed; left out"; return 0; fi

@@ -55,7 +55,7 @@ def container(kind, element, count):
 
 
 class Attacker(threading.Thread):
-    """Opens one connection after the other and does something hostile with each."""
+    """Opens connections in sequence, each with a hostile action."""
 
     def __init__(self, address, seed, stopped):
         super().__init__(daemon=True)
@@ -79,7 +79,7 @@ class Attacker(threading.Thread):
             self.attacks[kind] = self.attacks.get(kind, 0) + 1
 
     def finish(self, peer):
-        """Vanishes in one of three ways."""
+        """Vanishes in any of three ways."""
         way = self.random.randrange(3)
         if way == 0:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
@@ -180,7 +180,7 @@ class HostileClients(SystemTest):
 
     def started(self):
         job = distillation(steps=1_000_000)
-        job["teacher"]["layers"] = 8  # fewer steps a second: their rows are not what fills the memory
+        job["teacher"]["layers"] = 8  # fewer steps a second: their rows do not dominate the memory
         run = self.start(job, "--control", "127.0.0.1:0")
         self.assertTrue(run.wait_for_text("step "), run.text)
         address = next(line for line in run.text["out"].splitlines() if "control at" in line).split()[-1]
@@ -224,7 +224,7 @@ class HostileClients(SystemTest):
         self.assertEqual(len([kind for kind in dir(Attacker) if kind.startswith("send_")]), len(attacks))
         self.assertGreater(last, first + 10 * SECONDS / 60)
         self.assertLess(slowest, 2.0)  # eight attackers and the run share two cores
-        rows = (last - first) * 4 / 1024  # MiB: what a run keeps of every step, for its report
+        rows = (last - first) * 4 / 1024  # MiB: rows that a run keeps of every step, for its report
         self.assertLess(most[0] - before[0], 2 * MOST_CLIENTS + 32 + rows)  # a largest message per client, twice over
         self.assertLessEqual(most[1], before[1] + MOST_CLIENTS + MOST_STRANGERS + 4)
         self.assert_learnt_the_same(finished, last)

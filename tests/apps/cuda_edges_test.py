@@ -23,7 +23,7 @@ class BetweenProcesses(OnDevices):
     CHUNK = {"transport.chunk_kib": 1}
 
     def check_path(self, expected, teacher, student, *lines, **settings):
-        """Returns the run, which has printed one line that begins with each of `lines`."""
+        """Returns the run, which has printed a single line that begins with each of `lines`."""
         settings = {f"transport.{name}": value for name, value in {"chunk_kib": 1, **settings}.items()}
         finished = self.train_on(distillation(), {"teacher": [teacher], "student": [student]}, *self.APART,
                                  settings=settings)
@@ -87,7 +87,7 @@ class BetweenProcesses(OnDevices):
                                  told, finished.describe())
 
     def test_pieces_of_several_ways_meet_in_one_micro_batch(self):
-        """Two teachers, one beside the student and one apart, send halves of its micro-batches."""
+        """Two teachers, the first beside the student and the second apart, send halves of its micro-batches."""
         job = distillation({"global_batch": 8}, teacher={"micro_batch": 2}, student={"micro_batch": 4})
         expected = self.train(job)
         for devices in ([ONE, OTHER], [ONE, "cpu:0"], ["cpu:0", ONE]):

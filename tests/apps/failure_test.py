@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Deaths and stops of the processes of a run: the others leave within seconds, with one clear error, and clean up."""
+"""Deaths and stops of the processes of a run: the others leave within seconds, with a single clear error, and clean up."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def exchange(a, b):
-    """Swaps two paths at one moment, in which nobody finds either missing (renameat2)."""
+    """Swaps two paths atomically: neither path is ever missing (renameat2)."""
     libc = ctypes.CDLL(None, use_errno=True)
     at_working_folder, rename_exchange = -100, 2
     if libc.renameat2(at_working_folder, os.fsencode(a), at_working_folder, os.fsencode(b), rename_exchange) != 0:

@@ -23,7 +23,7 @@ LATENCY_MS = 20
 
 
 def placed(**train):
-    """Teacher, student and plain student with one device each: rank 0 has the teacher, ranks 1 and 2 train."""
+    """Teacher, student and plain student with a device each: rank 0 has the teacher, ranks 1 and 2 train."""
     job = distillation(peer_timeout_s=PEER_TIMEOUT_S, **train)
     job["teacher"]["replicas"] = 1
     return job
@@ -40,7 +40,7 @@ class OnHosts(SystemTest):
         return hosts
 
     def start_rank(self, hosts, rank, port, *options, processes=2, settings=None):
-        """One process of a job, on the host of its rank, as torchrun or a person would start it."""
+        """A process of a job, on the host of its rank, as torchrun or a user would start it."""
         variables = {"RANK": rank, "WORLD_SIZE": processes, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1,
                      "MASTER_ADDR": hosts.addresses[0], "MASTER_PORT": port}
         return self.start(placed(), "--listen", "auto", *options, settings=settings, launcher=hosts.on(rank),
@@ -123,7 +123,7 @@ class ThreeHosts(OnHosts):
 
     @unittest.skipUnless(DELAY_SWITCH, "MAESTRO_DELAY_SWITCH names no program that delays packets")
     def test_latency_is_hidden(self):
-        """Pairs of runs, with and without latency, one after the other: the best pair counts, as others share this
+        """Pairs of runs, with and without latency, in alternation: the best pair counts, as others share this
         machine."""
         shares = []
         for _ in range(4):
@@ -210,7 +210,7 @@ class WrongStarts(OnHosts):
         runs = [self.start_rank(hosts, rank, self.PORT, "--keys", keys) for rank in (0,)]
         elsewhere = self.folder / "elsewhere"
         elsewhere.mkdir()
-        # Of rank 1 the folder lies in a mount of its own: an empty one over it.
+        # Rank 1 sees an empty mount over the folder.
         hidden = (*hosts.on(1), "unshare", "--mount", "sh", "-c",
                   f'mkdir -p {self.folder}/out && mount --bind {elsewhere} {self.folder}/out && exec "$@"', "-")
         variables = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
@@ -253,7 +253,7 @@ class BySsh(OnHosts):
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.error_lines(), [])
         self.assertTrue(any((self.folder / "out" / "checkpoints").iterdir()))
-        for name in hosts.names:  # nothing of the run is left on any host; what is there serves ssh
+        for name in hosts.names:  # nothing of the run is left on any host; remaining processes serve ssh
             pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=True).stdout.split()
             programs = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids if Path(f"/proc/{pid}").exists()}
             self.assertLessEqual(programs, {"sshd"})

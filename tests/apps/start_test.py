@@ -214,7 +214,7 @@ class Deaths(StartTest):
         return run.wait_for(lambda: moments[moment]() or "step " in run.text["err"]) and "step " not in run.text["err"]
 
     def caught(self, moment):
-        """A run whose start has come so far; one that trains before that is seen is ended, and another one started."""
+        """A run whose start has come so far; a run that already trains is ended and replaced by another."""
         for _ in range(20):
             run = self.start(distillation(), "--processes", 3)
             if self.reached(run, moment):
@@ -231,7 +231,7 @@ class Deaths(StartTest):
                 self.assertTrue(run.wait_for(lambda: run.process.poll() is not None))
                 while run.marked():
                     self.assertLess(time.monotonic() - begin, self.ORPHANS_S + 1, run.text)  # two loaded cores
-                    time.sleep(0.01)  # of /proc nothing tells
+                    time.sleep(0.01)  # no event reports a change of /proc
                 self.assertLessEqual(len(run.wait().error_lines()), 1, run.text)
 
     def test_a_process_that_is_killed_ends_the_start_with_status_1(self):
@@ -264,7 +264,7 @@ class Deaths(StartTest):
         deadline = time.monotonic() + 20
         while set(run.marked()) - {run.process.pid}:
             self.assertLess(time.monotonic(), deadline, run.text)
-            time.sleep(0.01)  # of /proc nothing tells
+            time.sleep(0.01)  # no event reports a change of /proc
         self.assertLessEqual(len([line for line in run.text["err"].splitlines() if line.startswith("error:")]), 1)
         run.end()
 

@@ -298,7 +298,7 @@ TEST(ProcessEnv, ranks_that_mpirun_dealt_out_are_refused) {  // PP-2
 }
 
 TEST(ProcessEnv, the_innermost_launcher_counts) {  // PP-1
-  // Recorded: mpirun in a batch script starts its daemon with srun, one task a node.
+  // Recorded: mpirun in a batch script starts its daemon with srun, a task per node.
   const Values daemon = {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}};
   EXPECT_EQ(place_of(with(mpirun_rank_1, daemon)).launcher, "Open MPI");
   EXPECT_EQ(place_of(with(srun_rank_1, torchrun_rank_3)).launcher, "torchrun");

@@ -85,7 +85,7 @@ class Rendezvous : public TemporaryFolder {
     std::unique_lock lock(mutex_);
     return noted_.wait_for(lock, plenty, [this] { return !notes_.empty(); }) ? notes_.front() : "none";
   }
-  /// Joins `rank` and blocks until rank 0 knows it.
+  /// Joins `rank` and blocks until rank 0 has it.
   std::future<std::string> joined(std::int64_t rank, std::function<bool()> cancelled = {}) {
     JoinOptions options = joining(rank);
     options.cancelled = std::move(cancelled);

@@ -15,7 +15,8 @@
 namespace maestro {
 namespace {
 
-/// A coordinator with one trained replica that the test plays: it sees tokens and marks, and answers when it likes.
+/// A coordinator with a trained replica played by the test: it receives work items and boundaries, and answers on
+/// demand.
 class CoordinatorTest : public ::testing::Test {
  protected:
   CoordinatorTest() : console_(ConsoleStreams{terminal_, terminal_, false, {}}) {
@@ -91,7 +92,7 @@ class CoordinatorTest : public ::testing::Test {
     bench_.send(coordinator_, written);
     bench_.deliver_all();
   }
-  /// The writer has done everything it was given so far; what it says is delivered.
+  /// Waits until the writer has done all its work, then delivers its reports.
   void drain_writer() {
     std::promise<void> drained;
     snapshots_.run([&drained] { return [&drained] { drained.set_value(); }; }, {});
@@ -118,7 +119,7 @@ class CoordinatorTest : public ::testing::Test {
   std::vector<StepBoundary> marks_;
   std::vector<NormTotal> totals_;
   testing::ActorBench bench_;
-  SnapshotWriter snapshots_{CheckpointStore(folder_.path() / "checkpoints")};  // before the actors it tells
+  SnapshotWriter snapshots_{CheckpointStore(folder_.path() / "checkpoints")};  // before the actors it sends to
   caf::actor coordinator_;
 };
 

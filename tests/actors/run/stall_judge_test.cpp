@@ -25,7 +25,7 @@ class StallJudgeTest : public ::testing::Test {
     look.working = {"section 'a' replica 0 has been in forward of step 2"};
     return look;
   }
-  /// Looks whenever the judge wants one, every 200 ms; returns the first verdict that says something, and when.
+  /// Looks whenever the judge requests a look, every 200 ms; returns the first verdict with content, and its time.
   std::pair<seconds, StallJudge::Verdict> first_verdict(const StallLook& look, seconds most) {
     for (StallJudge::Duration now = now_; now < now_ + most; now += milliseconds(200)) {
       if (!judge_.wants_look(events_, now)) continue;

@@ -10,7 +10,7 @@
 namespace maestro {
 namespace {
 
-/// Rank 0's supervisor of a job of one process, whose other actors the test plays.
+/// Rank 0's supervisor of a job of a single process; the test plays its other actors.
 class SupervisorTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -92,7 +92,7 @@ TEST_F(SupervisorTest, a_process_of_another_build_ends_the_job_naming_both) {
   EXPECT_NE(error.find("maestro 2 job test instead of maestro 1 job test"), std::string::npos) << error;
 }
 
-/// Supervisors of three processes on two hosts, in one actor system; the test plays what else they have.
+/// Supervisors of three processes on two hosts, in a single actor system; the test plays their other actors.
 class SupervisorsTest : public ::testing::Test {
  protected:
   static constexpr std::size_t processes = 3;

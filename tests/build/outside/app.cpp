@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An app of one's own: trains the section named [model] of a job file.
+// An app outside this repository: trains the section named [model] of a job file.
 //
 // usage: app JOB.toml [PROCESSES]
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace {
 
-/// Makes the type `bigram` known to job files. The data source's vocabulary is the default of the section's.
+/// Registers the type `bigram` for job files. The data source's vocabulary is the default of the section's.
 void add_bigram(maestro::SectionRegistry& registry) {
   registry.add("bigram", "language model that sees one token", [](const maestro::SectionTable& section) {
     auto options = outside::BigramModel::Options::read(section.table);

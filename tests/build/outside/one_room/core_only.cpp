@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links one room only: its headers and library must not need the others.
+// Links a single room: its headers and library must not need the others.
 #include "runtime/core/buffer.hpp"
 
 int main() {
