@@ -134,7 +134,7 @@ std::optional<Refusal> JoinCheck::admit(const JoinRequest& process) {
                    true};
   }
   if (process.rank < 1 || process.rank >= root_.processes) {
-    return Refusal{process_name(process) + " is none of the ranks 1 to " + std::to_string(root_.processes - 1), true};
+    return Refusal{process_name(process) + " is not in the ranks 1 to " + std::to_string(root_.processes - 1), true};
   }
   if (const auto other = present_.find(process.rank); other != present_.end()) {
     return Refusal{"two processes have the same rank: " + process_name(other->second) + " and " + process_name(process),

@@ -168,7 +168,7 @@ class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
 
  private:
   std::optional<Refusal> admit(const JoinRequest& request) {
-    if (joined_) return Refusal{"it has joined already", false};
+    if (joined_) return Refusal{"it has already joined", false};
     const std::lock_guard lock(state_.mutex);
     std::optional<Refusal> refusal = state_.join_check.admit(request);
     if (refusal) return refusal;

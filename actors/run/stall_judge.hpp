@@ -40,7 +40,7 @@ class StallJudge {
   [[nodiscard]] bool wants_look(std::uint64_t events, Duration now);
   /// Judges a look, after wants_look() returned true.
   struct Verdict {
-    std::optional<std::string> ended;   ///< the run stands still, a single line
+    std::optional<std::string> ended;   ///< the run is stalled, a single line
     std::optional<std::string> report;  ///< the run takes long, a single line
   };
   [[nodiscard]] Verdict judge(const StallLook& look, Duration now);

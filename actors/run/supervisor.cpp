@@ -129,7 +129,7 @@ void Supervisor::joined(const ProcessJoined& process) {
 
 void Supervisor::start_timed_out() {
   if (static_cast<std::int64_t>(joined_) >= options_.processes) return;  // deaths are detected from here on
-  fail("only " + std::to_string(joined_) + " of " + std::to_string(options_.processes) + " processes came up within " +
+  fail("only " + std::to_string(joined_) + " of " + std::to_string(options_.processes) + " processes joined within " +
            std::to_string(options_.join_timeout.count() / 1000) + " s",
        true);
 }
@@ -196,7 +196,7 @@ void Supervisor::greet(const PeerAddress& neighbour, const caf::actor& superviso
 void Supervisor::cannot_connect(const PeerAddress& neighbour, const std::string& problem) {
   fail("process " + std::to_string(options_.rank.value()) + " cannot connect to process " +
            std::to_string(neighbour.rank.value()) + " at " + neighbour.host + ":" + std::to_string(neighbour.port) +
-           ": " + problem + "; do the hosts reach each other? Over long distances raise train.peer_timeout_s",
+           ": " + problem + "; check the network between the hosts; over long distances raise train.peer_timeout_s",
        prints({}));
 }
 

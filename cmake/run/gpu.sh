@@ -17,11 +17,11 @@ gpu_deps() {
   mapfile -t names < <(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
     --no-replaces --no-enhances "${packages_for_gpu[@]}" libgomp1 2>/dev/null |
     grep -E '^[a-z]' | sort -u | grep -vE "$packages_of_any_compiler")
-  [[ ${#names[@]} -ge ${#packages_for_gpu[@]} ]] || fail 3 "apt knows no packages here; run: apt-get update"
+  [[ ${#names[@]} -ge ${#packages_for_gpu[@]} ]] || fail 3 "apt has no package lists; run: apt-get update"
   (cd "$folder" && apt-get download "${names[@]}") >"$folder/download.log" 2>&1 ||
     { tail -n 5 "$folder/download.log" >&2; fail 3 "apt-get download failed; perhaps first run: apt-get update"; }
   rm -f "$folder/download.log"
-  fetch_cudnn_frontend "$folder" || say "no headers of cuDNN's frontend; attention is done by own kernels"
+  fetch_cudnn_frontend "$folder" || say "no headers of cuDNN's frontend; maestro's own kernels compute attention"
   say "$folder: ${#names[@]} packages, $(du -sh "$folder" | cut -f1); use it with MAESTRO_DEPS=$folder ./run gpu-test"
 }
 

@@ -96,6 +96,6 @@ missing_tools_elsewhere() {
     done
   done
   if [[ ${#absent[@]} == 0 ]] && compgen -G "$build_dir/*/configured" >/dev/null; then return 0; fi
-  say "this is no Debian system; needed are what Debian calls: ${all[*]}"
+  say "this is not a Debian system; required packages, by their Debian names: ${all[*]}"
   if [[ ${#absent[@]} != 0 ]]; then fail 3 "not found here: ${absent[*]}"; fi
 }

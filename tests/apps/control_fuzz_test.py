@@ -72,7 +72,7 @@ class Attacker(threading.Thread):
                 with socket.create_connection(self.at, timeout=5) as peer:
                     getattr(self, kind)(peer)
             except OSError:
-                pass  # it was let go, as it should be
+                pass  # the service ended the connection, as it should
             except Exception as problem:  # noqa: BLE001  a broken attacker would be a test that cannot fail
                 self.problem = problem
                 return

@@ -61,7 +61,10 @@ class NcclExchange {
   /// The work: `exchange` queues it, on the device's thread.
   [[nodiscard]] RankJob job(Exchange exchange) const;
   /// Lets go of the group; nothing may follow but the end.
-  void leave() { group_.reset(); }
+  void leave() {
+    group_.reset();
+    peers_.clear();
+  }
 
  private:
   struct Group;

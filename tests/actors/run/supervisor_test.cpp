@@ -169,7 +169,7 @@ TEST_F(SupervisorsTest, a_neighbour_that_cannot_be_reached_is_told_by_the_first_
   start();
   EXPECT_EQ(begun_, 0);
   const std::string told =
-      "process 2 cannot connect to process 1 at b:1: no route to host; do the hosts reach each other? Over long "
+      "process 2 cannot connect to process 1 at b:1: no route to host; check the network between the hosts; over long "
       "distances raise train.peer_timeout_s";
   EXPECT_EQ(error_of(0), told);
   EXPECT_EQ(error_of(1), told);

@@ -38,7 +38,7 @@ TEST(Watchdog, ends_a_run_that_stands_still) {  // WD-2
   };
   progress.stalled = [&stalled](const std::string& line) { stalled.set_value(line); };
   dog.watch(progress);
-  EXPECT_NE(stalled.get_future().get().find("the run stands still"), std::string::npos);
+  EXPECT_NE(stalled.get_future().get().find("the run is stalled"), std::string::npos);
 }
 
 TEST(Watchdog, takes_a_look_that_throws_for_a_silent_coordinator) {  // WD-2
