@@ -8,7 +8,7 @@
 // JS-2 (mutual TLS between hosts): between hosts every control connection is TLS with mutual certificates, and requires
 //       the job's token.
 // JS-3 (same reason): when the job cannot begin, every reached process ends with the same line.
-// JS-4 (no orphan before begun()): until begun(), a process that rank 0 has started ends within two seconds of rank 0;
+// JS-4 (no orphan at start): until begun(), a process that rank 0 has started ends within two seconds of rank 0;
 // on
 //       each host at most one process prints that.
 #pragma once
