@@ -4,11 +4,9 @@
 // PP-1 (innermost launcher): the innermost launcher counts: maestro's own variables, then torchrun's, then Open MPI's,
 //       then SLURM's. Open MPI starts its daemons with srun, so both may be present.
 // PP-2 (agreement): all processes of a job find the same `hosts`, `root_host` and `root_port`. Hosts are numbered from
-// 0
-//       in the order of their ranks, and the ranks of a host are neighbours: rank 0 is on host 0.
+//       0 in the order of their ranks, and the ranks of a host are neighbours: rank 0 is on host 0.
 // PP-3 (port per job): `root_port` is 0 in a job of a single process, and is never the same for all jobs unless the
-// user
-//       sets it.
+//       user sets it.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,7 @@
 // RV-3 (strangers): a stranger, without a certificate of the job or without its token, is refused and logged, and ends
 //       nothing.
 // RV-4 (bounded waits): joiners wait for rank 0 and rank 0 for joiners as long as their patience, and stop() waits up
-// to
-//       a second for pending refusals to be delivered.
+//       to a second for pending refusals to be delivered.
 // RV-5 (silence): a joined process that is silent for `silence`, for example stopped, ends the start; so does a silent
 //       rank 0.
 #pragma once

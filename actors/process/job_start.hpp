@@ -3,13 +3,11 @@
 // process; rank 0 starts the other processes if required and admits them, any other process joins rank 0.
 //
 // JS-1 (local start): on a single host the processes meet at a local socket that only their user can open, and listen
-// on
-//       loopback.
+//       on loopback.
 // JS-2 (mutual TLS between hosts): between hosts every control connection is TLS with mutual certificates, and requires
 //       the job's token.
 // JS-3 (same reason): when the job cannot begin, every reached process ends with the same line.
-// JS-4 (no orphan at start): until begun(), a process that rank 0 has started ends within two seconds of rank 0;
-// on
+// JS-4 (no orphan at start): until begun(), a process that rank 0 has started ends within two seconds of rank 0; on
 //       each host at most one process prints that.
 #pragma once
 

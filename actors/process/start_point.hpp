@@ -4,8 +4,7 @@
 // BG-1 (same data): a run resumes from a checkpoint only with the checkpoint's seed, global batch and data;
 //       RunOptions::new_data admits other data.
 // BG-2 (claimed folder): before rank 0 writes anything it holds train.out, which has no checkpoints of other runs
-// (RF-1,
-//       RF-2). A run that keeps no state claims nothing.
+//       (RF-1, RF-2). A run that keeps no state claims nothing.
 #pragma once
 
 #include <cstdint>

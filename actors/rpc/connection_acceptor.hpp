@@ -6,7 +6,7 @@
 //       for clients that are ending.
 // CN-2 (deadlines): a stranger's handshake and its first message take `stranger_patience` each at most.
 // CN-3 (bounded stop): stop() ends in bounded time whatever clients do, if `serve` returns when its stream is shut
-// down.
+//       down.
 #pragma once
 
 #include <chrono>

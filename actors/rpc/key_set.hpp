@@ -3,8 +3,7 @@
 // set serves every process of a job; its certificate is valid for servers and for clients.
 //
 // KS-1 (whole set): a loaded set is consistent: the key belongs to the certificate, this authority has signed it, both
-// are
-//       in force, and only the owner of the files can read the key and the token.
+//       are in force, and only the owner of the files can read the key and the token.
 // KS-2 (all or nothing): make_key_set overwrites nothing, and when it fails it leaves none of its files behind.
 #pragma once
 

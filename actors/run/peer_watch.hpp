@@ -3,8 +3,7 @@
 //
 // HB-1 (reported once): a peer is reported silent once, when `timeout` has passed without a heartbeat from it.
 // HB-2 (own gaps): only time in which this process itself ran counts (RunClock): after a gap every peer gets the time
-// to
-//       report again.
+//       to report again.
 #pragma once
 
 #include <map>

@@ -4,8 +4,7 @@
 // RS-1 (fixed order): the settings determine the order of units: train k, then validation after k, then checkpoint
 //       after k.
 // RS-2 (stop): after stop() no further training step is handed out; a checkpoint of the last step is, unless it exists
-// or
-//       the run keeps none.
+//       or the run keeps none.
 // RS-3 (pause): while paused only requested checkpoints are handed out; stop() ends a pause.
 // RS-4 (no duplicates): a requested checkpoint is of the last training step handed out, and no step is checkpointed
 //       twice.

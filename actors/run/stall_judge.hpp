@@ -2,8 +2,7 @@
 // Judges from looks at a run whether it is stalled: work is announced, but nothing computes, moves or ends.
 //
 // SJ-1 (adaptive): a look is due when no event has occurred for `limit()`: the given time, or four times the longest
-// gap
-//       between events so far.
+//       gap between events so far.
 // SJ-2 (two looks): only two consecutive looks, half a limit apart, with equal findings and no event between them end a
 //       run.
 // SJ-3 (work is no stall): while any actor computes, the run is reported after `reports_after` limits, and again

@@ -4,15 +4,12 @@
 //
 // SV-1 (single outcome): the outcome of a process is decided once, by the first failure or by the orderly end.
 // SV-2 (detection): CAF's down message detects a death, PeerWatch detects silence; the process that notices first
-// informs
-//       all others.
+//       informs all others.
 // SV-3 (one message per host): on each host the surviving process with the lowest number prints the error.
 // SV-4 (full report): a loss is reported `settle_time` after it was noticed, with the reports of the survivors and of
-// the
-//       launcher until then.
+//       the launcher until then.
 // SV-5 (full mesh): before handles of actors are exchanged, every process has its own connection to every other
-// process,
-//       and watches it. Two processes that lose each other while rank 0 reaches both also end the run.
+//       process, and watches it. Two processes that lose each other while rank 0 reaches both also end the run.
 // SV-6 (no silent actor end): the end of any actor of the process before the run's end, and an exception in the
 //       supervisor itself, fail the run.
 #pragma once

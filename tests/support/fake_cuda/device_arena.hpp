@@ -3,8 +3,7 @@
 // (host_cuda_ipc.cpp).
 //
 // DA-1 (late reuse): a freed block is reused as late as possible, and its pages return to the system, so that a use
-// after
-//       free is detected.
+//       after free is detected.
 // DA-2 (poison): AddressSanitizer lets no code touch a freed block.
 #pragma once
 
