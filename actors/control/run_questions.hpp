@@ -28,7 +28,7 @@ class RunQuestions {
     bool fresh = false;                ///< the coordinator answered in time
     std::vector<WaitingFor> replicas;  ///< that answered in time
   };
-  /// Returns within `patience`. When the coordinator is late, the view holds its last answer.
+  /// Returns within `patience` once the coordinator has answered; if it is late, the view holds its last answer.
   [[nodiscard]] View view(std::chrono::milliseconds patience);
   [[nodiscard]] RunStatus status();
   [[nodiscard]] MetricsRows metrics(const MetricsRequest& request);

@@ -158,7 +158,7 @@ class Supervisor : public caf::event_based_actor {
   std::size_t joined_ = 0;   // on rank 0
   bool introduced_ = false;  // the list of processes has arrived
   std::set<ProcessId> met_;
-  bool all_told_ = false;  // this process is connected to all others
+  bool all_told_ = false;  // reported to rank 0: connected to all others
   std::chrono::steady_clock::time_point meet_until_;
   std::size_t all_met_ = 0;  // on rank 0: processes connected to all others
   std::size_t ready_ = 0;

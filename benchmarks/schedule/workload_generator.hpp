@@ -27,8 +27,8 @@ struct GeneratedWorkload {
 };
 
 enum class WorkloadLayout {
-  /// Laid out as in a job: auxiliary lanes have 0.3 to 0.8 of the critical section's work per lane; in-flight limits are
-  /// at least 1.5 times the average number in flight that the sections behind require (Little's law), 8 at most.
+  /// Laid out as in a job: auxiliary lanes have 0.3 to 0.8 of the critical section's work per lane; in-flight limits
+  /// are at least 1.5 times the average number in flight that the sections behind need (Little's law), 8 at most.
   sized,
   /// Anything goes: 0.3 to 1 of the work, any limits. Often several limits bind at once.
   tight,
