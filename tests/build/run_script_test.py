@@ -259,7 +259,7 @@ class RunScript(unittest.TestCase):
         done = self.run_it("distill")
         self.assertEqual(done.returncode, 7, done.stderr)
         self.assertIn("not a Debian system; required packages, by their Debian names: g++ cmake ninja-build libcaf-dev", done.stderr)
-        self.assertNotIn("no Debian system", self.run_it("distill").stderr)
+        self.assertNotIn("not a Debian system", self.run_it("distill").stderr)
 
     def test_a_missing_tool_on_another_system_is_named(self):
         (self.tools / "dpkg-query").unlink()

@@ -135,7 +135,7 @@ TEST_F(ServiceDoorTest, a_socket_that_a_dead_process_left_is_replaced_and_a_file
 
   std::ofstream(folder_ / "file") << "precious";
   EXPECT_THAT(error_of([&] { RpcServer(door_at("unix:" + (folder_ / "file").string()), echo_processor("")); }),
-              HasSubstr("no socket"));
+              HasSubstr("is not a socket"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "file"));
 }
 
@@ -147,7 +147,7 @@ TEST_F(ServiceDoorTest, says_in_one_line_what_is_wrong_with_an_address) {
   EXPECT_THAT(refused("a:70000"), HasSubstr("0 to 65535"));
   EXPECT_THAT(refused("unix:"), HasSubstr("path is missing"));
   EXPECT_THAT(refused("unix:/" + std::string(200, 'x')), HasSubstr("at most 107 bytes"));
-  EXPECT_THAT(refused("192.0.2.1:0"), HasSubstr("no address of this machine"));
+  EXPECT_THAT(refused("192.0.2.1:0"), HasSubstr("not an address of this machine"));
   EXPECT_THAT(refused("name.invalid:0"), HasSubstr("cannot be resolved"));
   RpcServer door(door_at("127.0.0.1:0"), echo_processor(""));
   EXPECT_THAT(refused(door.address()), HasSubstr("the port is busy"));
