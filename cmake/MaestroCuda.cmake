@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CUDA backend: MAESTRO_CUDA, what it needs, and the shape of its rooms. Sets MAESTRO_CUDA_FOUND, and where that is
-# false MAESTRO_CUDA_MISSING: why, in words that fit into "this build has no CUDA backend (...)".
+# The CUDA backend: MAESTRO_CUDA, its requirements, and the shape of its rooms. Sets MAESTRO_CUDA_FOUND and, where that
+# is false, MAESTRO_CUDA_MISSING: the reason, as it fits into "this build has no CUDA backend (...)".
 #
-# The backend is one module, libmaestro_cuda.so, that the program loads when a driver is there; nothing else links CUDA.
+# The backend is a module, libmaestro_cuda.so, that the program loads when a driver is present; nothing else links CUDA.
 # Its rooms (runtime/*/cuda) are static libraries made by maestro_cuda_room(); none is in MAESTRO_ROOMS, so that neither
 # the installed package nor programs built on it depend on the toolkit.
 #
@@ -17,7 +17,7 @@ set(maestro_least_nccl 21400)     # 2.14: communicators that never block
 find_package(CUDAToolkit QUIET)
 include(MaestroCudaLibraries)
 
-# Sets `missing` in the caller: what keeps nvcc from being used, empty when nothing does.
+# Sets `missing` in the caller: the reason why nvcc cannot be used, empty when it can.
 function(maestro_find_nvcc)
   find_program(MAESTRO_NVCC nvcc HINTS "${CUDAToolkit_BIN_DIR}" ENV CUDA_PATH ENV CUDA_HOME
     PATHS /usr/local/cuda/bin PATH_SUFFIXES bin)
@@ -70,7 +70,7 @@ function(maestro_find_cuda)
   set(missing "${missing}" PARENT_SCOPE)
 endfunction()
 
-# Machine code for the generations in use, and for the newest one PTX that later devices compile at start.
+# Machine code for current generations, and for the newest generation PTX that later devices compile at start.
 function(maestro_choose_architectures)
   if(CMAKE_CUDA_ARCHITECTURES OR NOT "$ENV{CUDAARCHS}" STREQUAL "")
     return()
@@ -104,7 +104,7 @@ else()
     set(CMAKE_CUDA_COMPILER_LAUNCHER "${MAESTRO_CCACHE}")
   endif()
   enable_language(CUDA)
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.25.2 does not know that nvcc 12 has it
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.25.2 does not detect it in nvcc 12
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
@@ -126,7 +126,7 @@ if(MAESTRO_WERROR)
 endif()
 
 # maestro_cuda_room(NAME SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...])
-# One room of the backend: a static library `maestro_NAME` of .cpp and .cu files whose names libmaestro_cuda.so hides.
+# A room of the backend: a static library `maestro_NAME` of .cpp and .cu files whose names libmaestro_cuda.so hides.
 # It has the CUDA headers and, statically, the runtime; include paths begin at the root as everywhere.
 function(maestro_cuda_room name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})

@@ -33,8 +33,8 @@ elseif(NOT TARGET CUDA::nvrtc)
   set(maestro_cudnn_frontend_missing "CMake found no NVRTC, which cudnn-frontend needs")
 endif()
 if(maestro_cudnn_frontend_missing)
-  set(CUDNN_FRONTEND_INCLUDE_DIR)  # for whoever includes this; the cache keeps the user's
-  message(STATUS "Attention by cuDNN: left out (${maestro_cudnn_frontend_missing}); own kernels do it")
+  set(CUDNN_FRONTEND_INCLUDE_DIR)  # for the including file; the cache keeps the value of the user
+  message(STATUS "Attention by cuDNN: left out (${maestro_cudnn_frontend_missing}); maestro's own kernels compute it")
 else()
   message(STATUS "Attention by cuDNN: cudnn-frontend ${maestro_cudnn_frontend_version}")
 endif()

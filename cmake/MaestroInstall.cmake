@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` puts where, and the package that outside projects find:
+# Files of `cmake --install`, and the package for outside projects:
 #   lib/maestro/libmaestro_cuda.so, where it is built
 #   include/maestro/*.hpp      the public headers, and below detail/ the headers that they include
 #   lib/libmaestro_<room>.a    bin/maestro    share/maestro/jobs/<app>/*.toml
@@ -9,7 +9,7 @@ include(CMakePackageConfigHelpers)
 
 get_property(maestro_rooms GLOBAL PROPERTY MAESTRO_ROOMS)
 
-# Every room behind one name: maestro::maestro.
+# Every room under a single name: maestro::maestro.
 add_library(maestro_all INTERFACE)
 add_library(maestro::maestro ALIAS maestro_all)
 set_target_properties(maestro_all PROPERTIES EXPORT_NAME maestro)

@@ -24,7 +24,7 @@ option(MAESTRO_INSTALL "Create the install rules" ${PROJECT_IS_TOP_LEVEL})
 if(NOT MAESTRO_ACTORS)
   set(MAESTRO_INSTALL OFF)  # the package is the program's
 endif()
-# Warnings end the build with the compilers that the project is checked with; another one may warn of more.
+# Warnings are errors with the compilers that the project is checked with; other compilers may warn of more.
 set(maestro_werror OFF)
 if(PROJECT_IS_TOP_LEVEL AND "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" MATCHES "^(GNU 12|Clang 14)\\.")
   set(maestro_werror ON)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # MAESTRO_SANITIZE: flags of every target, and the options under which ctest runs the tests.
-# Sanitizers see a whole program or nothing, so the flags reach every target. A finding of the undefined-behaviour
-# sanitizer ends the program: a test that only prints one would pass.
+# Sanitizers see a whole program or nothing, so the flags apply to every target. A finding of the undefined-behaviour
+# sanitizer ends the program: a test that only prints a finding would pass.
 if(NOT MAESTRO_SANITIZE)
   return()
 endif()
@@ -10,8 +10,8 @@ set(MAESTRO_SANITIZE_FLAGS -fsanitize=${MAESTRO_SANITIZE} -fno-sanitize-recover=
 add_compile_options(${MAESTRO_SANITIZE_FLAGS})
 add_link_options(${MAESTRO_SANITIZE_FLAGS})
 
-# Read by ctest itself, before it looks for tests, in whatever folder and by whatever preset it is started. Options that
-# the caller's environment sets already are kept. oneDNN's thread teams are not instrumented, hence one thread.
+# Read by ctest itself, before it looks for tests, in any folder and with any preset. Options that the caller's
+# environment already sets are kept. oneDNN's thread teams are not instrumented, hence a single thread.
 set(maestro_sanitizer_environment "${CMAKE_CURRENT_BINARY_DIR}/sanitizer_environment.cmake")
 file(CONFIGURE OUTPUT "${maestro_sanitizer_environment}" @ONLY CONTENT [=[
 function(default name value)

@@ -2,7 +2,7 @@
 # Helpers that give every room the same shape of library and test.
 
 # maestro_room(NAME SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...])
-# One room of the house as a static library `maestro_NAME` (alias maestro::NAME), included from the root.
+# A room as a static library `maestro_NAME` (alias maestro::NAME), included from the root.
 function(maestro_room name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   set(kind PUBLIC)
@@ -67,8 +67,8 @@ endfunction()
 # A GoogleTest program; each test case is a ctest test of its own, or, where MAESTRO_TESTS=programs is set when ctest
 # starts, the whole program is one: thousands of processes cost minutes. EACH_ALONE programs always run case by case,
 # because their cases change their process. Sanitizers cost time: their limit is ten times longer.
-# Programs of label gpu need a device, skip without one, and are what the target gpu_tests builds. Those of their tests
-# that FILTER (of GoogleTest) names are run once more under compute-sanitizer by `./run gpu-test`.
+# Programs of label gpu need a device, skip without it, and are built by the target gpu_tests. `./run gpu-test` repeats
+# those of their tests that FILTER (of GoogleTest) names under compute-sanitizer.
 function(maestro_test name)
   cmake_parse_arguments(ARG "EACH_ALONE" "LABEL;TIMEOUT;DEVICE_CHECKED" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)

@@ -2,16 +2,16 @@
 /**
  * The control service of a maestro run: watch it and steer it while it trains.
  *
- * Served by the coordinator's process, by default on a local socket of its user; see docs/control-service.md. The wire
- * is TFramedTransport with strict TBinaryProtocol, over TLS with mutual certificates where the address is not of
- * this host. Every call takes the job's token first; on a local socket it is not looked at.
+ * Served by the coordinator's process, by default on a local socket of its user; see docs/control-service.md. The wire is
+ * TFramedTransport with strict TBinaryProtocol, over TLS with mutual certificates where the address is not of this
+ * host. The first argument of every call is the job's token; a local socket ignores it.
  *
- * Numbers that are not known are left out (optional fields). Times are in the units that their names end in.
+ * Unknown numbers are left out (optional fields). The name of a time ends in its unit.
  */
 namespace cpp maestro.control
 namespace py maestro_control
 
-/** The call cannot be done; the text is one line. */
+/** The call is refused; the reason is a single line. */
 exception Refused {
   1: string reason
 }
@@ -19,38 +19,38 @@ exception Refused {
 enum State {
   STARTING = 0,   // processes are still connecting
   RUNNING = 1,
-  PAUSING = 2,    // no further unit is announced; those under way end
+  PAUSING = 2,    // no further unit is announced; announced units end
   PAUSED = 3,
-  STOPPING = 4,   // as after one Ctrl-C: announced steps end, then a checkpoint
+  STOPPING = 4,   // as after Ctrl-C: announced steps end, then a checkpoint
   FINISHED = 5
 }
 
 enum UnitKind { TRAIN = 0, VALIDATE = 1, CHECKPOINT = 2 }
 
-/** A part of a run that is announced as a whole. */
+/** A step, a validation or a checkpoint; announced as a whole. */
 struct Unit {
   1: UnitKind kind
   2: i64 step
 }
 
-/** Of the last step that a section has finished. */
+/** Metrics of the last step that a section has finished. */
 struct SectionFigures {
   1: string name
   2: i32 replicas
   3: bool trained
   4: i64 step                        // 0: none yet
-  5: map<string, double> metrics     // loss, grad_norm, lr, step_ms, ...; empty where the section has none
-  6: optional double utilization     // of the last complete step: share of it that the section's lanes were busy
+  5: map<string, double> metrics     // loss, grad_norm, lr, step_ms, ...; empty where the section reports none
+  6: optional double utilization     // share of the last complete step in which the section's lanes were busy
 }
 
 enum ReplicaState { BUSY = 0, IDLE = 1, NO_ANSWER = 2 }
 
 enum WaitKind {
-  TOKEN = 1,        // it has done all that was announced: nothing is asked of it
+  WORK = 1,         // a work item of the coordinator: all announced work is done
   INPUT = 2,        // rows of an input
   GRADIENT = 3,     // rows of the gradient of an output
   CREDIT = 4,       // a free slot of a receiver
-  BUFFER = 5,       // a send buffer of its own, which a receiver still reads
+  BUFFER = 5,       // a send buffer that is still in use by its receivers
   PHASE = 6,        // lanes of its group in a bulk-synchronous plan
   REDUCTION = 7,    // gradients of the section's other replicas
   NORM = 8,         // gradient norms of the sections that are clipped together
@@ -58,15 +58,15 @@ enum WaitKind {
   MOMENTS = 10      // optimizer state of other replicas, for a checkpoint
 }
 
-/** What an idle replica waits for, and from whom. */
+/** The event that an idle replica waits for, and its sender. */
 struct Wait {
   1: WaitKind kind
-  2: string section          // whom it waits for; for TOKEN the coordinator, and empty
+  2: string section          // awaited section; empty for WORK, which the coordinator sends
   3: list<i32> replicas      // of that section
-  4: optional i64 sample     // the first of the micro-batch that waits
+  4: optional i64 sample     // first sample of the micro-batch that waits
   5: i64 step
-  6: list<i32> processes     // that host those replicas
-  7: string text             // the same in words
+  6: list<i32> processes     // that run these replicas
+  7: string text             // the same as text
 }
 
 struct ReplicaFigures {
@@ -78,7 +78,7 @@ struct ReplicaFigures {
   6: list<string> devices
   7: ReplicaState state
   8: string doing            // when busy: forward, backward, forward_backward, step, checkpoint
-  9: i64 step                // of what it does or waits for
+  9: i64 step                // of the current or awaited work
   10: optional i32 micro_batch
   11: optional Wait wait     // when idle
 }
@@ -86,7 +86,7 @@ struct ReplicaFigures {
 struct Status {
   1: State state
   2: string job
-  3: i64 step                      // the last one that is complete
+  3: i64 step                      // the last complete step
   4: i64 steps                     // of the whole run
   5: double epoch                  // of the training data
   6: double elapsed_s              // since the first step began
@@ -94,10 +94,10 @@ struct Status {
   8: i64 samples_trained
   9: i64 tokens_trained
   10: optional double loss
-  11: list<Unit> units             // announced and not complete, the oldest first
+  11: list<Unit> units             // announced and not complete, oldest first
   12: list<SectionFigures> sections
   13: list<ReplicaFigures> replicas
-  14: string checkpoint            // path of the last one, or empty
+  14: string checkpoint            // path of the last checkpoint, or empty
 }
 
 struct PlannedReplica {
@@ -126,7 +126,7 @@ struct PlannedEdge {
   2: string from_port
   3: string to_section
   4: string to_port
-  5: bool gradient                 // one travels back
+  5: bool gradient                 // a gradient travels back
   6: i64 columns
   7: string dtype
 }
@@ -138,13 +138,13 @@ struct Plan {
   4: i64 global_batch
   5: list<PlannedSection> sections
   6: list<PlannedEdge> edges
-  7: i64 step                      // whose plan the next two figures are of
-  8: optional double planned_ms    // its makespan, as the policy reckons
+  7: i64 step                      // step of the next two figures
+  8: optional double planned_ms    // its makespan, as estimated by the policy
   9: optional double lower_bound_ms  // no schedule of that step can be shorter
   10: string effective_job         // TOML, all overrides included
 }
 
-/** One step, or one validation, of one section. */
+/** A step or a validation of a section. */
 struct Row {
   1: string section
   2: i64 step
@@ -154,7 +154,7 @@ struct Row {
 struct Metrics {
   1: list<Row> steps
   2: list<Row> validations
-  3: i64 next_step_row             // to ask for what has come since
+  3: i64 next_step_row             // first row of the next call
   4: i64 next_validation_row
 }
 
@@ -165,22 +165,22 @@ struct Checkpoint {
 
 struct Standing {
   1: State state
-  2: i64 step                      // the last one that is complete
+  2: i64 step                      // the last complete step
 }
 
 service Control {
-  /** Within 50 ms also at full speed: a replica that does not answer in time is shown so. */
+  /** Answers within 50 ms also at full speed: a replica that does not answer in time has the state NO_ANSWER. */
   Status status(1: string token) throws (1: Refused refused)
   Plan plan(1: string token) throws (1: Refused refused)
-  /** Rows from these numbers on, in the order in which they came about, at most `most` (1 to 10000) of either kind.
+  /** Returns rows from these numbers on, in the order of their creation, at most `most` (1 to 10000) of either kind.
       A negative number counts from the end: -5 are the last five. */
   Metrics metrics(1: string token, 2: i64 first_step_row, 3: i64 first_validation_row, 4: i32 most)
       throws (1: Refused refused)
-  /** Makes one of the last announced step and answers when it is committed, also while the run is paused. */
+  /** Writes a checkpoint of the last announced step and answers when it is committed, also while the run is paused. */
   Checkpoint checkpoint(1: string token) throws (1: Refused refused)
-  /** Announces no further unit; answers when the run stands still, or PAUSING when that takes longer than 30 s. */
+  /** Stops announcing units; answers when the run stands still, or PAUSING when that takes longer than 30 s. */
   Standing pause(1: string token) throws (1: Refused refused)
   Standing resume(1: string token) throws (1: Refused refused)
-  /** As one Ctrl-C, also while paused. Answers at once. */
+  /** Same as Ctrl-C, also while paused. Answers at once. */
   Standing stop(1: string token) throws (1: Refused refused)
 }

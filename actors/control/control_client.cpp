@@ -22,13 +22,13 @@ std::string the_one_run() {
   const std::vector<std::string> found = control_addresses();
   if (found.size() == 1) return found.front();
   if (found.empty()) {
-    throw JobError("no run of this user on this host has a control service; say which one with --at ADDRESS",
+    throw JobError("no run of this user on this host has a control service; name a run with --at ADDRESS",
                    ErrorCode::not_found);
   }
   std::string list;
   for (const std::string& address : found) list += (list.empty() ? "" : ", ") + address;
   throw JobError(std::to_string(found.size()) +
-                 " runs of this user have a control service; say which one with --at: " + list);
+                 " runs of this user have a control service; choose one with --at: " + list);
 }
 
 std::string first_line(const std::filesystem::path& file) {
@@ -36,7 +36,7 @@ std::string first_line(const std::filesystem::path& file) {
   return text.substr(0, text.find('\n'));
 }
 
-/// The token that a run has left for this user, if it has.
+/// Returns the token of the run in this user's runtime folder; empty when there is none.
 std::string left_token(const std::string& address) {
   std::error_code unknown;
   const std::filesystem::path file = token_file(address);
@@ -78,8 +78,8 @@ struct ControlClient::State {
     return answer;
   }
 
-  /// Throws JobError when the run does not answer at all: a call that is sent to a stopped run is carried out when it
-  /// goes on, though its client has left long before.
+  /// Throws JobError when the run does not answer. Without this check a call sent to a stopped process would take
+  /// effect when the process continues, long after its client has left.
   void check_answers() {
     (void)ask<control::Status>(usual_patience, [&](auto& to) { client.status(to, token); });
   }

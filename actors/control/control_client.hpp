@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A person's side of the control service: finds the run, makes the call, and shows the answer as text or JSON.
+// Command-line side of the control service: finds the run, makes the call, and formats the answer as text or JSON.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,22 @@
 namespace maestro {
 
 struct ControlTarget {
-  std::string address;               ///< empty: the one run of this user on this host
+  std::string address;               ///< empty: the only run of this user on this host
   std::filesystem::path keys;        ///< folder of `maestro keys`, for addresses of other hosts
-  std::filesystem::path token_file;  ///< instead of the token that the run has left in its user's folder
+  std::filesystem::path token_file;  ///< overrides the token file in the user's runtime folder
 };
 
-/// Calls throw JobError of one line: nobody there, refused, no answer in time.
+/// Calls throw JobError, a single line: no run at the address, refused, no answer in time.
 class ControlClient {
  public:
-  /// Throws JobError: no run, or several and none was chosen.
+  /// Throws JobError: no run, or several runs and no address.
   explicit ControlClient(const ControlTarget& target);
   ~ControlClient();
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;
 
   enum class Form { text, json };
-  /// "status", "plan", "checkpoint", "pause", "resume" or "stop"; the answer ends without a line break.
+  /// `name`: "status", "plan", "checkpoint", "pause", "resume" or "stop". The answer ends without a line break.
   [[nodiscard]] std::string call(const std::string& name, Form form);
 
  private:

@@ -35,7 +35,7 @@ fs::path token_file(const std::string& address) {
 
 namespace {
 
-/// Of a file of the runtime folder; empty: it is none of ours.
+/// Returns the address of a file of the runtime folder; empty: not a file of a run.
 std::string address_of(const fs::path& path) {
   const std::string kind = path.extension();
   if (kind == ".token") return path.stem().string();
@@ -92,8 +92,7 @@ void sweep_runtime_folder() noexcept {
       if (address.empty() || entry.last_write_time() > old || somebody_listens(address)) continue;
       remove_left(entry.path());
     }
-  } catch (
-      const std::exception&) {  // what stays there harms nobody; a folder that is of no use is reported by its user
+  } catch (const std::exception&) {  // left-over files are harmless; an unusable folder fails at its next use
   }
 }
 

@@ -54,16 +54,16 @@ struct ControlService::State {
 
   ControlServiceOptions options;
   RunQuestions questions;
-  SocketAddress address;           // asked for; the door knows the port
+  SocketAddress address;           // as requested; `server` has the port
   std::string token;               // empty on a local socket
-  std::filesystem::path token_at;  // a file that this service has made; else empty
+  std::filesystem::path token_at;  // written by this service; else empty
   std::atomic<int> refusals = 0;
   std::unique_ptr<RpcServer> door;  // last: its threads use all above
 };
 
 namespace {
 
-/// The calls of one client.
+/// Handles the calls of a single client.
 template <class Service>
 class ControlHandler final : public control::ControlIf {
  public:
@@ -138,7 +138,7 @@ ControlService::State::State(ControlServiceOptions given)
   if (!address.local() && here) prepare_token();
 }
 
-/// For the clients of this user on this host.
+/// Writes the token file for clients of this user on this host.
 void ControlService::State::prepare_token() {
   token_at = token_file(door->address());
   write_file(token_at, token + "\n").value_or_throw();
@@ -157,7 +157,7 @@ void ControlService::State::tell_refusal(const std::string& peer, const std::str
   const int told = ++refusals;
   if (told > most_refusals_told) return;
   options.console->note("control: " + peer + " was refused: " + reason +
-                        (told == most_refusals_told ? " (further ones are not told)" : ""));
+                        (told == most_refusals_told ? " (further refusals are not printed)" : ""));
 }
 
 void ControlService::State::stop() {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control service of a run (control.thrift), in the coordinator's process: answers on threads of its own, with what
-// the coordinator and the replicas say.
+// The control service of a run (control.thrift), in the coordinator's process: answers on its own threads with the
+// state that the coordinator and the replicas report.
 //
-// CT-1: the run never waits for the service: requests to actors are ordinary messages, and stop() wakes every thread
-//       that waits for one.
-// CT-2: status is answered within `status_patience`, with what has come by then.
-// CT-3: a call with a wrong token reaches no actor; on a local socket the folder and the socket's mode are the token.
+// CT-1 (no interference): the run never waits for the service: requests to actors are ordinary messages, and stop()
+//       wakes every thread that waits for an answer.
+// CT-2 (bounded status): status is answered within `status_patience`, with the reports received by then.
+// CT-3 (authentication): a call with a wrong token reaches no actor. On a local socket, the modes of folder and socket
+//       take the place of the token.
 #pragma once
 
 #include <caf/actor.hpp>
@@ -23,25 +24,25 @@ namespace maestro {
 
 struct ControlServiceOptions {
   std::string address;                 ///< "unix:/path" or "host:port"; empty: a local socket in runtime_folder()
-  std::shared_ptr<const KeySet> keys;  ///< for addresses that other hosts reach
+  std::shared_ptr<const KeySet> keys;  ///< for addresses reachable from other hosts
   const JobPlan* job = nullptr;
   caf::actor_system* system = nullptr;
   caf::actor coordinator;
-  std::function<void()> stop_run;  ///< what one Ctrl-C does; any thread
-  Console* console = nullptr;      ///< names the first peers that are refused; may be absent
+  std::function<void()> stop_run;  ///< same effect as Ctrl-C; called on any thread
+  Console* console = nullptr;      ///< receives a line for each of the first refused peers; may be null
   std::chrono::milliseconds status_patience{30};
 };
 
 class ControlService {
  public:
-  /// Listens and serves. Throws JobError: as RpcServer, or an address that other hosts reach without keys.
+  /// Listens and serves. Throws JobError: as RpcServer, or an address reachable from other hosts without keys.
   explicit ControlService(ControlServiceOptions options);
   ~ControlService();
   ControlService(const ControlService&) = delete;
   ControlService& operator=(const ControlService&) = delete;
 
   [[nodiscard]] std::string address() const;
-  /// Before the actors end. Idempotent.
+  /// Called before the actors end. Idempotent.
   void stop();
 
  private:

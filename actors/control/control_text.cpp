@@ -25,7 +25,7 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
 
 const char* word(control::State::type state) {
   static constexpr const char* words[] = {"starting", "running", "pausing", "paused", "stopping", "finished"};
-  return state >= 0 && state < 6 ? words[state] : "in a state that this program does not know";
+  return state >= 0 && state < 6 ? words[state] : "in an unknown state";
 }
 
 const char* word(control::UnitKind::type kind) {
@@ -33,7 +33,7 @@ const char* word(control::UnitKind::type kind) {
   return kind >= 0 && kind < 3 ? words[kind] : "unit of step";
 }
 
-/// Columns as wide as their widest cell, but for the last.
+/// Columns are as wide as their widest cell, except the last.
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {

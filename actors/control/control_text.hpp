@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of the control service for people and for programs. Pure.
+// Answers of the control service as text for users and JSON for programs. Pure.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ class Standing;
 class Status;
 }  // namespace control
 
-/// Lines without a break at the end.
+/// Returns lines without a break at the end.
 [[nodiscard]] std::string plain_text(const control::Status& status);
 [[nodiscard]] std::string plain_text(const control::Plan& plan);
 [[nodiscard]] std::string plain_text(const control::Checkpoint& checkpoint);
 [[nodiscard]] std::string plain_text(const control::Standing& standing);
 
-/// One line; members are named as in control.thrift, values of enumerations in lower case.
+/// Returns a single line; members are named as in control.thrift, values of enumerations in lower case.
 [[nodiscard]] std::string json_text(const control::Status& status);
 [[nodiscard]] std::string json_text(const control::Plan& plan);
 [[nodiscard]] std::string json_text(const control::Checkpoint& checkpoint);

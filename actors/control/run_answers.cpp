@@ -17,7 +17,7 @@ control::State::type state_of(RunState state) {
   return static_cast<control::State::type>(state);
 }
 
-/// Where everybody is.
+/// Processes by replica and host.
 struct Places {
   explicit Places(const JobPlan& job, const Directory* directory) {
     for (const ReplicaPlacement& place : job.places) places[{place.section, place.replica}] = &place;
@@ -36,12 +36,12 @@ control::Wait wait_of(const WaitingFor& waiting, const Places& places, const Sec
   control::Wait wait;
   wait.kind = static_cast<control::WaitKind::type>(waiting.kind);
   wait.step = static_cast<std::int64_t>(waiting.step.value());
-  wait.text = waiting.kind == WaitKind::work ? "the next tokens of the coordinator" : wait_text(waiting, graph);
+  wait.text = waiting.kind == WaitKind::work ? "the next work item of the coordinator" : wait_text(waiting, graph);
   if (waiting.kind == WaitKind::input || waiting.kind == WaitKind::gradient || waiting.kind == WaitKind::credit) {
     wait.__set_sample(static_cast<std::int64_t>(waiting.sample));
   }
   if (waiting.kind == WaitKind::work || waiting.kind == WaitKind::norm || waiting.kind == WaitKind::phase) {
-    wait.processes = {0};  // the coordinator's
+    wait.processes = {0};  // of the coordinator
     return wait;
   }
   wait.section = graph.node(waiting.peer).name;
@@ -80,7 +80,7 @@ control::ReplicaFigures replica_figures(const ReplicaPlacement& place, const Wai
   return figures;
 }
 
-/// Over the stages of a section.
+/// Returns the mean over the stages of a section.
 std::optional<double> utilization_of(const std::string& section, const JobPlan& job,
                                      const std::optional<SchedulingRow>& row) {
   if (!row) return std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Translates what the run knows of itself into the structs of control.thrift. Pure, but for the lower bound, which it
-// works out.
+// Translates the state of the run into the structs of control.thrift. Pure; plan_answer() also computes the lower
+// bound.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ class Plan;
 class Status;
 }  // namespace control
 
-/// `answers` of replicas, in any order; those that have none are shown so.
+/// `answers` of replicas, in any order; a replica without an answer is shown as `no answer`.
 [[nodiscard]] control::Status status_answer(const JobPlan& job, const RunStatus& run,
                                             const std::vector<WaitingFor>& answers);
 [[nodiscard]] control::Plan plan_answer(const JobPlan& job, const RunStatus& run);

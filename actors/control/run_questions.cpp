@@ -10,11 +10,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds answer_patience(2000);  // of a coordinator that has much to do
+constexpr milliseconds answer_patience(2000);  // of a busy coordinator
 constexpr milliseconds pause_patience(30000);
 constexpr milliseconds checkpoint_patience(600000);
 
-/// To a thread that waits for an answer.
+/// To a thread that waits for an answer: close() was called.
 struct QuestionsClosed {};
 
 }  // namespace
@@ -24,7 +24,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::QuestionsClosed)
 
 namespace maestro {
 
-/// Of one call: an actor that close() knows.
+/// Mailbox of a single call; registered so that close() can wake it.
 class RunQuestions::Mailbox {
  public:
   explicit Mailbox(RunQuestions& questions) : questions_(questions), self_(questions.system_) {
@@ -42,7 +42,7 @@ class RunQuestions::Mailbox {
 
   caf::scoped_actor& self() { return self_; }
   [[nodiscard]] const caf::actor& coordinator() const { return coordinator_; }
-  /// Handles one message; false when none has come in time, or close() was called.
+  /// Handles a message; returns false when none arrived in time, or close() was called.
   template <class... Handlers>
   bool receive(RunQuestions::Clock::time_point deadline, Handlers... handlers) {
     bool came = true;
@@ -104,7 +104,7 @@ RunQuestions::View RunQuestions::view(milliseconds patience) {
   };
   const auto on_replica = [&](WaitingFor& answer) { view.replicas.push_back(std::move(answer)); };
   const auto awaits_more = [&] { return !told || view.replicas.size() < asked; };
-  // Thousands of answers may come without a gap: the deadline holds for them all.
+  // Thousands of answers may come without a gap: the deadline bounds the whole loop.
   while (awaits_more() && mailbox.receive(deadline, on_run, on_replica) && Clock::now() < deadline) {
   }
   if (!told && !last()) view.run = status();
@@ -150,7 +150,7 @@ void RunQuestions::close() {
   closed_ = true;
   for (const auto& [mailbox, actor] : waiting_) caf::anon_send(actor, QuestionsClosed{});
   coordinator_ = nullptr;
-  last_.reset();  // it knows actors
+  last_.reset();  // it holds handles of actors
 }
 
 }  // namespace maestro

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the coordinator and the replicas of a run on behalf of threads that are no actors.
+// Queries the coordinator and the replicas of a run on behalf of threads that are not actors.
 //
-// RQ-1: every call ends within its patience, or when close() is called; the run never waits for one.
+// RQ-1 (bounded calls): every call ends within its patience, or when close() is called; the run never waits for a call.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace maestro {
 
-/// Thread-safe. Calls throw JobError of one line: no answer in time, the run is at its end.
+/// Thread-safe. Calls throw JobError, a single line: no answer in time, the run is at its end.
 class RunQuestions {
  public:
   using Clock = std::chrono::steady_clock;
@@ -26,19 +26,19 @@ class RunQuestions {
   struct View {
     RunStatus run;
     bool fresh = false;                ///< the coordinator answered in time
-    std::vector<WaitingFor> replicas;  ///< of those that answered in time
+    std::vector<WaitingFor> replicas;  ///< that answered in time
   };
-  /// Within `patience` as far as the coordinator has ever answered: when it is late, with what it said last.
+  /// Returns within `patience` once the coordinator has answered; if it is late, the view holds its last answer.
   [[nodiscard]] View view(std::chrono::milliseconds patience);
   [[nodiscard]] RunStatus status();
   [[nodiscard]] MetricsRows metrics(const MetricsRequest& request);
-  /// The answer may be a refusal.
+  /// Returns the checkpoint or a refusal.
   [[nodiscard]] CheckpointAnswer checkpoint();
-  /// When the run stands still; state `pausing` when that takes too long.
+  /// Returns when the run stands still; state `pausing` when that takes too long.
   [[nodiscard]] PauseAnswer pause();
   [[nodiscard]] PauseAnswer resume();
 
-  /// Before the actors end: wakes all calls, and refuses further ones.
+  /// Called before the actors end: wakes all calls, and refuses further calls.
   void close();
 
  private:
@@ -51,10 +51,10 @@ class RunQuestions {
   void remember(const RunStatus& run);
 
   caf::actor_system& system_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   caf::actor coordinator_;
   bool closed_ = false;
-  std::map<const Mailbox*, caf::actor> waiting_;  // to be woken
+  std::map<const Mailbox*, caf::actor> waiting_;  // close() wakes them
   std::optional<RunStatus> last_;
 };
 

@@ -24,7 +24,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-/// A line that neither opens a table nor has a key goes on with the value before it.
+/// A line that neither opens a table nor has a key continues the value before it.
 std::vector<Setting> settings_of(std::string_view job) {
   std::vector<Setting> settings;
   std::string table;
@@ -47,7 +47,7 @@ std::string place_of(const JoinRequest& process) {
   return " on " + process.host + " (rank " + std::to_string(process.rank) + ")";
 }
 
-/// Values by name; the tables of an array of tables share their names.
+/// Returns values by name; the tables of an array of tables share their names.
 using Values = std::map<std::string, std::vector<std::string>>;
 
 Values values_of(const std::vector<Setting>& settings) {
@@ -56,7 +56,7 @@ Values values_of(const std::vector<Setting>& settings) {
   return values;
 }
 
-/// As people write it: TOML has every digit of a number, 0.00029999999999999997 for 0.0003.
+/// Shortens a number for users: TOML has every digit, 0.00029999999999999997 for 0.0003.
 std::string shown(const std::string& value) {
   constexpr std::size_t most = 120;
   double number = 0;
@@ -68,7 +68,7 @@ std::string shown(const std::string& value) {
   return value.size() <= most ? value : value.substr(0, most) + "...";
 }
 
-/// The first setting of `a` that `b` lacks or has otherwise.
+/// Returns the first setting of `a` that is missing in `b` or differs there.
 std::string first_difference(const std::vector<Setting>& a, const Values& b, const std::string& a_place,
                              const std::string& b_place) {
   std::map<std::string, std::size_t> seen;
@@ -123,7 +123,7 @@ bool JoinCheck::knows_token(const JoinRequest& process) const {
 }
 
 std::optional<Refusal> JoinCheck::admit(const JoinRequest& process) {
-  if (!knows_token(process)) return Refusal{"it has another job token", false};  // GA-2
+  if (!knows_token(process)) return Refusal{"its job token differs", false};  // GA-2
   if (process.version != root_.version) {
     return Refusal{"versions differ between hosts: maestro " + with_root(root_.version, process.version, process),
                    true};
@@ -134,7 +134,7 @@ std::optional<Refusal> JoinCheck::admit(const JoinRequest& process) {
                    true};
   }
   if (process.rank < 1 || process.rank >= root_.processes) {
-    return Refusal{process_name(process) + " is none of the ranks 1 to " + std::to_string(root_.processes - 1), true};
+    return Refusal{process_name(process) + " is not in the ranks 1 to " + std::to_string(root_.processes - 1), true};
   }
   if (const auto other = present_.find(process.rank); other != present_.end()) {
     return Refusal{"two processes have the same rank: " + process_name(other->second) + " and " + process_name(process),

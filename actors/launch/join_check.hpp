@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has come to a job's rendezvous, and whether they may begin together. Pure.
+// Judges the join requests of a job's processes: admission of each, and completeness. Pure.
 //
-// GA-1: a process is admitted only when its token, version, number of processes and job are those of rank 0, and nobody
-//       has its rank; it is judged in this order, so that who has no token learns nothing else.
-// GA-2: one without the token is refused alone. Any other that does not fit is of this job, which therefore cannot
-// begin.
+// GA-1 (admission): a process is admitted only if its token, version, number of processes and job equal those of rank 0
+//       and its rank is free. The checks run in this order: a process without the token learns nothing else.
+// GA-2 (blame): a process without the token is refused alone. Any other mismatch is within this job, and the whole job
+//       cannot begin.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace maestro {
 
-/// What a process says of itself.
+/// Description that a process sends of itself.
 struct JoinRequest {
   std::int64_t rank = 0;
   std::int64_t processes = 1;
   std::int64_t pid = 0;
-  std::string host;  ///< its own name
+  std::string host;  ///< as the process names it
   std::int64_t local_rank = 0;
   std::string version;  ///< of maestro
-  std::string token;    ///< of the job; empty: none was given
-  std::string job;      ///< effective job, TOML, and whatever else must be the same in all processes
+  std::string token;    ///< of the job; empty: none is set
+  std::string job;      ///< effective job, TOML, and all other data that must be equal in all processes
 };
 
-/// Why a process was not admitted, in one line.
+/// Reason why a process was not admitted, a single line.
 struct Refusal {
   std::string reason;
   bool for_all = false;  ///< the job cannot begin
@@ -35,17 +35,17 @@ struct Refusal {
 
 class JoinCheck {
  public:
-  /// Begins with rank 0 itself. `hosts`: by rank.
+  /// `own`: of rank 0, which is present from the start. `hosts`: by rank.
   JoinCheck(JoinRequest root, std::vector<std::uint32_t> hosts);
 
-  /// Whether it has the token of the job.
+  /// Whether the request has the token of the job.
   [[nodiscard]] bool knows_token(const JoinRequest& process) const;
-  /// Nothing: it is admitted.
+  /// Returns nothing when the process is admitted.
   [[nodiscard]] std::optional<Refusal> admit(const JoinRequest& process);
   [[nodiscard]] bool complete() const { return static_cast<std::int64_t>(present_.size()) == root_.processes; }
-  /// By rank, rank 0 among them.
+  /// Returns the admitted processes by rank, with rank 0.
   [[nodiscard]] std::vector<JoinRequest> present() const;
-  /// "processes 2 and 3 (host 1)", "process 1 (host 0), processes 2-7 (host 1)"; empty when complete.
+  /// Returns "processes 2 and 3 (host 1)", "process 1 (host 0), processes 2-7 (host 1)"; empty when complete.
   [[nodiscard]] std::string missing_text() const;
 
  private:
@@ -57,11 +57,11 @@ class JoinCheck {
   std::map<std::int64_t, JoinRequest> present_;  // by rank
 };
 
-/// "rank 2 (pid 4711 on alpha)".
+/// Returns "rank 2 (pid 4711 on alpha)".
 [[nodiscard]] std::string process_name(const JoinRequest& process);
 
-/// "student.lr = 0.001 on a (rank 0), 0.0003 on b (rank 1)": the first setting in which two jobs differ; empty: none.
-/// Jobs are TOML as JobDocument::to_toml writes it: a setting begins on a line of its own.
+/// Returns the first setting in which two jobs differ: "student.lr = 0.001 on a (rank 0), 0.0003 on b (rank 1)"; empty:
+/// none. Jobs are TOML as JobDocument::to_toml writes it: a setting begins on a line of its own.
 [[nodiscard]] std::string job_difference(const JoinRequest& a, const JoinRequest& b);
 
 }  // namespace maestro

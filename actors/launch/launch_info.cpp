@@ -22,7 +22,7 @@ std::pair<std::string, std::int64_t> parse_host(std::string_view entry) {
   const std::size_t colon = entry.find(':');
   const std::string name(entry.substr(0, colon));
   if (name.empty() || name.find_first_of(" \t'\"/") != std::string::npos || name.front() == '-') {
-    refuse_host(entry, "is no host name");
+    refuse_host(entry, "is not a host name");
   }
   if (colon == std::string_view::npos) return {name, 1};
   const std::string_view number = entry.substr(colon + 1);
@@ -75,17 +75,17 @@ LaunchInfo find_run_place(const PlaceRequest& request, const Environment& enviro
                    ": " + found.launcher + " has started " + std::to_string(found.processes) +
                    " processes of this job; leave the option out");
   }
-  if (found.launcher != "none") {  // RP-1
+  if (found.launcher != "none") {  // LI-1
     run.place = found;
     return run;
   }
   if (!request.hosts.empty() && request.processes != 0) {
-    throw JobError("--processes and --hosts were both given; say --hosts a:2,b for two processes on a and one on b");
+    throw JobError("--processes and --hosts were both given; use --hosts a:2,b for two processes on a and one on b");
   }
   HostList hosts;
   hosts.by_rank.assign(static_cast<std::size_t>(std::max<std::int64_t>(request.processes, 1)), 0);
   if (!request.hosts.empty()) hosts = parse_hosts(request.hosts);
-  run.place = own_place(hosts.by_rank);  // RP-2
+  run.place = own_place(hosts.by_rank);  // LI-2
   run.place.token = found.token;
   run.host_names = hosts.names;
   return run;

@@ -29,7 +29,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-/// A word for a shell, whatever is in it.
+/// Quotes a word for a shell, whatever characters it has.
 std::string shell_word(const std::string& text) {
   std::string word = "'";
   for (const char c : text) {
@@ -58,8 +58,8 @@ struct Pipe {
   int ends[2] = {-1, -1};
 };
 
-/// While it lives, writing to a pipe whose reader has gone is an error of the call and no SIGPIPE for the process: a
-/// remote shell may fail before it reads anything, and this class also serves programs that do not ignore the signal.
+/// While it lives, writing to a pipe without a reader is an error of the call and raises no SIGPIPE: a remote shell may
+/// fail before it reads anything, and this class also serves programs that do not ignore the signal.
 class NoPipeSignal {
  public:
   NoPipeSignal() {
@@ -69,7 +69,8 @@ class NoPipeSignal {
   }
   ~NoPipeSignal() {
     const timespec at_once{};
-    if (!sigismember(&before_, SIGPIPE)) sigtimedwait(&pipe_, nullptr, &at_once);  // it comes to the writing thread
+    if (!sigismember(&before_, SIGPIPE))
+      sigtimedwait(&pipe_, nullptr, &at_once);  // it is directed to the writing thread
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
   NoPipeSignal(const NoPipeSignal&) = delete;
@@ -86,12 +87,12 @@ void write_all(int descriptor, const std::string& text) {
   while (written < text.size()) {
     const ssize_t some = write(descriptor, text.data() + written, text.size() - written);
     if (some < 0 && errno == EINTR) continue;
-    if (some <= 0) return;  // the shell has gone; its end tells
+    if (some <= 0) return;  // the shell has ended; its exit status reports why
     written += static_cast<std::size_t>(some);
   }
 }
 
-/// Prints what comes line by line behind the host's name, until the stream ends; returns the last line.
+/// Prints the stream line by line, prefixed with the host, until it ends; returns the last line.
 std::string relay(int descriptor, const std::string& host) {
   FILE* stream = fdopen(descriptor, "r");
   std::string last;
@@ -183,7 +184,7 @@ void Launcher::start_remote(const std::string& program, const std::vector<std::s
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
-  // A group of its own: Ctrl-C is for rank 0, which ends the others in order.
+  // A group of its own: Ctrl-C signals rank 0, which ends the others in order.
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
   std::vector<char*> argv = pointers(command);
@@ -221,7 +222,7 @@ void Launcher::started(Child child) {
   }
 }
 
-/// Waits for the end of a child and returns its status. Its number is not free before it has left `running_` (LA-4).
+/// Waits for the end of a child and returns its status. Its pid is not reused before it has left `running_`.
 int Launcher::reap(const Child& child) {
   const auto id = static_cast<id_t>(child.pid);
   siginfo_t change{};
@@ -232,7 +233,7 @@ int Launcher::reap(const Child& child) {
     }
     const bool stopped = change.si_code == CLD_STOPPED;
     if (!stopped && change.si_code != CLD_CONTINUED) break;
-    (void)waitid(P_PID, id, &change, (stopped ? WSTOPPED : WCONTINUED) | WNOHANG);  // this change is seen
+    (void)waitid(P_PID, id, &change, (stopped ? WSTOPPED : WCONTINUED) | WNOHANG);  // this change is consumed
     if (stopped_) stopped_(child.rank, stopped);
   }
   {

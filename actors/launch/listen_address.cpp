@@ -52,7 +52,7 @@ sockaddr_in resolve(const std::string& host) {
   const int code = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   if (code != 0) {
     throw JobError("host \"" + host + "\" does not resolve: " + gai_strerror(code) +
-                       "; is its name right, and does this machine know it?",
+                       "; check the name and the resolver of this machine",
                    ErrorCode::not_found);
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, freeaddrinfo);
@@ -101,7 +101,7 @@ std::string choose_listen_address(const std::string& wanted, const std::string& 
                                   const std::vector<InterfaceAddress>& here) {
   if (wanted == "auto") {
     if (!is_loopback(towards)) return towards;
-    // The name of rank 0's own host often stands for 127.0.1.1 there.
+    // On its own host rank 0's name often resolves to 127.0.1.1.
     const auto outward = std::ranges::find(here, false, &InterfaceAddress::loopback);
     if (outward != here.end()) return outward->address;
     throw JobError(
@@ -114,7 +114,7 @@ std::string choose_listen_address(const std::string& wanted, const std::string& 
   if (known || is_loopback(wanted)) return wanted;
   throw JobError("transport.listen = \"" + wanted + "\" is " +
                      (is_ipv4(wanted) ? "not an address of this machine" : "neither an address nor an interface here") +
-                     "; it has " + listed(here) + "; or say \"auto\"",
+                     "; it has " + listed(here) + "; or use \"auto\"",
                  ErrorCode::unavailable);
 }
 

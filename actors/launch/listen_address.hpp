@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On which address of this machine a process listens.
+// Chooses the address of this machine that a process listens on.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace maestro {
 
-/// An IPv4 address of an interface that is up.
+/// IPv4 address of an interface that is up.
 struct InterfaceAddress {
   std::string interface;
   std::string address;
@@ -15,19 +15,19 @@ struct InterfaceAddress {
 };
 [[nodiscard]] std::vector<InterfaceAddress> interface_addresses();
 
-/// What a name stands for here. Throws JobError when it does not resolve.
+/// Resolves a host name on this machine. Throws JobError when it does not resolve.
 [[nodiscard]] std::string address_of(const std::string& host);
-/// The address from which this machine reaches `host`, by its routes; nothing is sent. Throws JobError: the name does
-/// not resolve, there is no route.
+/// Returns the address from which this machine reaches `host`, by its routes; sends nothing. Throws JobError: the name
+/// does not resolve, no route.
 [[nodiscard]] std::string address_towards(const std::string& host);
 
-/// `wanted`: an address, an interface ("eth0"), or "auto": the one that leads to rank 0's host, and on that host itself
-/// the one that its name stands for. `towards` is address_towards(rank 0's host). Pure. Throws JobError with what there
-/// is.
+/// `wanted`: an address, an interface ("eth0"), or "auto": the address that reaches rank 0's host, and on that host the
+/// address that its name resolves to. `towards` is address_towards(rank 0's host). Pure. Throws JobError that lists the
+/// available addresses.
 [[nodiscard]] std::string choose_listen_address(const std::string& wanted, const std::string& towards,
                                                 const std::vector<InterfaceAddress>& here);
 
-/// The name that people know this machine by: SLURMD_NODENAME, else the host name.
+/// Returns the name of this machine for users: SLURMD_NODENAME, else the host name.
 [[nodiscard]] std::string host_name();
 
 }  // namespace maestro

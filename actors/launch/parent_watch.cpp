@@ -21,7 +21,7 @@ constexpr int look_ms = 250;
 
 ParentWatch::ParentWatch(std::int64_t pid, int input, Lost lost)
     : pid_(pid), lost_(std::move(lost)), input_(input), wake_(::eventfd(0, EFD_CLOEXEC)) {
-  // By number: glibc 2.36 declares pidfd_open without C linkage. Fails when rank 0 has ended; watch() finds that out.
+  // By number: glibc 2.36 declares pidfd_open without C linkage. Fails when rank 0 has ended; watch() detects that.
   if (pid_ != 0) process_ = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid_), 0U)));
   const auto refuse = [](const std::string& why) {
     return JobError("cannot watch rank 0: " + why, ErrorCode::unavailable);

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds stranger_patience(5000);
 constexpr std::size_t strangers = 64;
-constexpr std::uint8_t welcome = 1;
+constexpr std::uint8_t admitted_reply = 1;
 
 std::string gate_address(const std::string& host, std::uint16_t port) {
   return host.starts_with("unix:") ? host : host + ":" + std::to_string(port);
@@ -48,7 +48,7 @@ PeerAcceptor::PeerAcceptor(const std::string& host, std::uint16_t port, const Ga
             [secret = keys.secret, admitted = std::move(admitted)](Visitor& visitor) {
               RpcSocket& stream = *visitor.stream();
               if (!shows(stream, secret)) return;
-              stream.write(&welcome, 1);
+              stream.write(&admitted_reply, 1);
               admitted(visitor.release());
             }) {}
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a process of a job takes connections for the actors' messages, and how it makes them: a connection is handed on
-// only when its other end is a process of this job.
+// Accepts and makes connections for the actors' messages: a connection is passed on only if its other end is a process
+// of this job.
 //
-// PG-1: a connection reaches `admitted` only after its peer has shown the job's secret, and over TLS only after both
-//       certificates were accepted. Until then it is a stranger (CN-1, CN-2), which holds up no other connection.
+// PG-1 (strangers wait outside): a connection reaches `admitted` only after its peer has sent the job's secret, and
+//       over TLS only after both certificates were accepted. Until then it is a stranger (seats, deadlines: CN-1, CN-2)
+//       and delays no other connection.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,7 @@
 
 namespace maestro {
 
-/// What all gates of a job have in common.
+/// Settings shared by all gates of a job.
 struct GateKeys {
   std::shared_ptr<const KeySet> keys;  ///< TLS with mutual certificates; null: plain
   std::string secret;                  ///< of the job
@@ -29,7 +30,7 @@ class PeerAcceptor {
   PeerAcceptor(const std::string& host, std::uint16_t port, const GateKeys& keys,
                std::function<void(PeerSocket)> admitted);
 
-  /// That was chosen; 0 of a local socket.
+  /// Returns the chosen port; 0 for a local socket.
   [[nodiscard]] std::uint16_t port() const;
   /// Idempotent.
   void stop() { door_.stop(); }
@@ -38,7 +39,7 @@ class PeerAcceptor {
   ConnectionAcceptor door_;
 };
 
-/// A connection to the gate there, of a process of the same job. Throws JobError of one line: nobody listens, no route,
+/// Connects to the gate of a process of the same job. Throws JobError, a single line: no listener, no route,
 /// certificate refused, no answer within `patience` for each of connecting and introducing.
 [[nodiscard]] PeerSocket connect_to_gate(const std::string& host, std::uint16_t port, const GateKeys& keys,
                                          std::chrono::milliseconds patience);

@@ -18,14 +18,14 @@ constexpr std::int64_t most_processes = 1 << 20;
 constexpr std::uint32_t first_job_port = 61440;
 constexpr std::uint32_t job_ports = 4096;
 
-/// Variables of the environment, read strictly.
+/// Strict access to environment variables.
 class Variables {
  public:
   explicit Variables(const Environment& environment) : environment_(environment) {}
 
   [[nodiscard]] bool has(std::string_view name) const { return text(name).has_value(); }
 
-  /// An empty variable counts as none.
+  /// An empty variable counts as unset.
   [[nodiscard]] std::optional<std::string> text(std::string_view name) const {
     auto value = environment_(name);
     return value && value->empty() ? std::nullopt : value;
@@ -36,7 +36,7 @@ class Variables {
     throw JobError(std::string(name) + " is not set, but " + std::string(needed_by) + " is: set both or neither");
   }
 
-  /// Throws when it is no number from `least` to `most`.
+  /// Throws when it is not a number from `least` to `most`.
   [[nodiscard]] std::optional<std::int64_t> number(std::string_view name, std::int64_t least, std::int64_t most) const {
     const auto value = text(name);
     if (!value) return std::nullopt;
@@ -44,8 +44,8 @@ class Variables {
     const char* const end = value->data() + value->size();
     const auto [stop, error] = std::from_chars(value->data(), end, number);
     if (error == std::errc{} && stop == end && number >= least && number <= most) return number;
-    throw JobError(std::string(name) + " = \"" + printable(*value) + "\" is no number from " + std::to_string(least) +
-                   " to " + std::to_string(most));
+    throw JobError(std::string(name) + " = \"" + printable(*value) + "\" is not a number from " +
+                   std::to_string(least) + " to " + std::to_string(most));
   }
 
   [[nodiscard]] std::int64_t number(std::string_view name, std::int64_t least, std::int64_t most,
@@ -62,7 +62,7 @@ std::string shown(std::string_view name, std::int64_t value) {
   return std::string(name) + " = " + std::to_string(value);
 }
 
-/// The rank and the number of processes, from variables of these names.
+/// Reads the rank and the number of processes from variables of these names.
 void read_rank(const Variables& variables, std::string_view rank, std::string_view processes, ProcessEnv& place) {
   place.processes = variables.number(processes, 1, most_processes, rank);
   place.rank = variables.number(rank, 0, most_processes, processes);
@@ -71,7 +71,7 @@ void read_rank(const Variables& variables, std::string_view rank, std::string_vi
                  ": ranks count from 0");
 }
 
-/// "0,0,1" by rank, as MAESTRO_HOSTS has it; empty: it is not set.
+/// Parses MAESTRO_HOSTS, "0,0,1" by rank; empty: not set.
 std::vector<std::uint32_t> given_hosts(const Variables& variables, std::int64_t processes) {
   const auto list = variables.text("MAESTRO_HOSTS");
   if (!list) return {};
@@ -94,7 +94,7 @@ std::vector<std::uint32_t> given_hosts(const Variables& variables, std::int64_t 
                  " processes, but there are " + std::to_string(processes));
 }
 
-/// Fills in what follows from `rank` and `hosts`.
+/// Sets the fields that follow from `rank` and `hosts`.
 void set_hosts(ProcessEnv& place, std::vector<std::uint32_t> hosts) {
   place.hosts = std::move(hosts);
   const auto here = std::ranges::equal_range(place.hosts, place.hosts[static_cast<std::size_t>(place.rank)]);
@@ -102,7 +102,7 @@ void set_hosts(ProcessEnv& place, std::vector<std::uint32_t> hosts) {
   place.local_processes = std::ssize(here);
 }
 
-/// Throws when the launcher's own word on the local rank is another than what follows from the hosts.
+/// Throws when the launcher's local rank differs from the local rank that follows from the hosts.
 void check_local_rank(const Variables& variables, std::string_view name, const ProcessEnv& place,
                       const std::string& remedy) {
   const auto local_rank = variables.number(name, 0, most_processes);
@@ -115,11 +115,11 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-/// As many processes on every host.
+/// Returns hosts by rank, with the same number of processes on each.
 std::vector<std::uint32_t> even_hosts(std::int64_t processes, std::int64_t per_host, std::string_view name) {
   if (processes % per_host != 0) {
-    throw JobError(std::to_string(processes) + " processes do not lie evenly on hosts with " + shown(name, per_host) +
-                   "; say which host each rank is on: MAESTRO_HOSTS=0,0,1");
+    throw JobError(std::to_string(processes) + " processes are not a multiple of the processes per host: " +
+                   shown(name, per_host) + "; set the host of each rank: MAESTRO_HOSTS=0,0,1");
   }
   std::vector<std::uint32_t> hosts;
   for (std::int64_t rank = 0; rank < processes; ++rank) hosts.push_back(static_cast<std::uint32_t>(rank / per_host));
@@ -169,7 +169,7 @@ ProcessEnv torchrun_place(const Variables& variables) {
   if (place.processes == 1) return place;
   place.root_host = variables.text("MASTER_ADDR", "RANK");
   set_hosts(place, torchrun_hosts(variables, place));
-  check_local_rank(variables, "LOCAL_RANK", place, "say which host each rank is on: MAESTRO_HOSTS=0,0,1");
+  check_local_rank(variables, "LOCAL_RANK", place, "set the host of each rank: MAESTRO_HOSTS=0,0,1");
   place.root_port = static_cast<std::uint16_t>(variables.number("MASTER_PORT", 1, 65535, "MASTER_ADDR"));
   // The agent of torchrun serves its own store at MASTER_PORT (torch/distributed/elastic,
   // TORCHELASTIC_USE_AGENT_STORE).
@@ -179,7 +179,7 @@ ProcessEnv torchrun_place(const Variables& variables) {
 }
 
 /// "979828736.0;tcp://192.0.2.2,10.0.0.2:57553;tcp6://..." -> "192.0.2.2": where mpirun itself runs.
-/// PMIX_SERVER_URI*, which Open MPI 5 has as well, is no substitute: it is that of each host's own daemon.
+/// PMIX_SERVER_URI*, which Open MPI 5 has as well, is no substitute: it names each host's own daemon.
 std::string open_mpi_root(const Variables& variables) {
   constexpr std::string_view scheme = "tcp://";
   const std::string uri = variables.text("OMPI_MCA_orte_hnp_uri").value_or("");
@@ -189,7 +189,7 @@ std::string open_mpi_root(const Variables& variables) {
       return rest.substr(0, end);
     }
   }
-  throw JobError("Open MPI does not tell where rank 0 is; name its host: mpirun -x MASTER_ADDR=HOST");
+  throw JobError("Open MPI does not report the host of rank 0; name it: mpirun -x MASTER_ADDR=HOST");
 }
 
 ProcessEnv open_mpi_place(const Variables& variables) {
@@ -212,7 +212,7 @@ ProcessEnv open_mpi_place(const Variables& variables) {
   return place;
 }
 
-/// The ranks of this host as SLURM_GTIDS would list them: "2,3".
+/// Returns the ranks of this host as SLURM_GTIDS would list them: "2,3".
 std::string local_ranks(const ProcessEnv& place) {
   std::string ranks;
   for (std::int64_t at = 0; at < place.local_processes; ++at) {
@@ -221,7 +221,7 @@ std::string local_ranks(const ProcessEnv& place) {
   return ranks;
 }
 
-/// All tasks of a step lie in blocks; throws when `srun` has dealt them out in another way.
+/// Expects the tasks of a step in blocks; throws when `srun` has distributed them differently.
 void check_blocks(const Variables& variables, const ProcessEnv& place) {
   const std::string remedy = "start with srun --distribution=block";
   check_local_rank(variables, "SLURM_LOCALID", place, remedy);
@@ -251,7 +251,7 @@ std::vector<std::uint32_t> slurm_hosts(const Variables& variables, std::int64_t 
   return hosts;
 }
 
-/// JAX takes the job id; here the steps of a job differ as well, by a prime.
+/// JAX uses the job id; here the steps of a job differ as well, by a prime.
 std::uint16_t slurm_port(const Variables& variables) {
   constexpr std::int64_t most_id = 0xffffffff;
   const auto job = variables.number("SLURM_JOB_ID", 0, most_id, "SLURM_STEP_ID");
@@ -278,7 +278,7 @@ ProcessEnv slurm_place(const Variables& variables) {
   return place;
 }
 
-/// Outside of a step a batch script has SLURM_PROCID = 0 and SLURM_NTASKS as well, but no SLURM_STEP_ID.
+/// Outside a step a batch script also has SLURM_PROCID = 0 and SLURM_NTASKS, but no SLURM_STEP_ID.
 ProcessEnv launched_place(const Variables& variables) {
   if (variables.has("MAESTRO_RANK")) return maestro_place(variables);
   if (variables.has("RANK")) return torchrun_place(variables);

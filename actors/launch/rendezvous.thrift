@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the processes of a job find each other before anything is built: every process but rank 0 joins rank 0 and waits
-// there until all have come, or until it is told why the job cannot begin. Versions of maestro differ by what JoinRequest
-// says, never by this file's field numbers: they stay, so that two versions can tell each other that they differ.
+// How the processes of a job find each other before anything is built: every process except rank 0 joins rank 0 and
+// waits until all have joined, or until it receives the reason why the job cannot begin. Versions of maestro differ in
+// the content of Joining, never in the field numbers of this file: two versions can always report that they differ.
 namespace cpp maestro.rendezvous
 
 struct Joining {
@@ -15,8 +15,8 @@ struct Joining {
   8: required string job
 }
 
-// Where the control actors of rank 0 listen.
-struct Meeting {
+// The address of rank 0's control actors, for the processes of a job that begins.
+struct JoinAccepted {
   1: required i64 epoch
   2: required string caf_host
   3: required i32 caf_port
@@ -25,23 +25,23 @@ struct Meeting {
   6: required string shared_file
 }
 
-// Without a meeting: not all processes have come yet, ask again.
+// Without `accepted`: not all processes have joined yet; call wait_for_all() again.
 struct Answer {
-  1: optional Meeting meeting
+  1: optional JoinAccepted accepted
 }
 
 exception Refused {
   1: required string reason
-  // The whole job cannot begin, and every process that has joined is told so; else only this process is refused.
+  // True: the whole job cannot begin, and every joined process receives the reason. False: only this process is refused.
   2: required bool for_all
 }
 
 service Rendezvous {
-  // Once on a connection, which the process then keeps until it has an answer: a process that has joined and goes ends
-  // the start of the job.
+  // Called once on a connection, which the process keeps until the outcome: a joined process that disconnects ends the
+  // start of the job.
   Answer join(1: Joining process) throws (1: Refused refused)
-  // After `join`; answers at the latest after half a second.
+  // Called after `join`; answers within half a second.
   Answer wait_for_all() throws (1: Refused refused)
-  // Instead of `join`: the job cannot begin, for a reason that only this process knows.
+  // Called instead of `join`: the job cannot begin, for a reason that only this process sees.
   void withdraw(1: Joining process, 2: string reason) throws (1: Refused refused)
 }

@@ -30,9 +30,9 @@ void stop_if_cancelled(const JoinOptions& options) {
   throw JobError("stopped while waiting for the other processes", ErrorCode::cancelled);
 }
 
-/// How long it is worth while to try again after this. Rank 0 may not be there yet: nobody listens, its local socket is
-/// still missing, or, for a shorter while, a relay with nobody behind it ends the connection, as does a rank 0 that
-/// wants TLS. A name that does not resolve stays so.
+/// Returns how long to retry after this error. Rank 0 may not have started: no listener, its local socket is missing,
+/// or, for a shorter time, a relay without a server ends the connection, as does a rank 0 that requires TLS. A name
+/// that does not resolve is final.
 std::chrono::milliseconds patience_for(const JobError& error, const JoinOptions& options) {
   switch (error.code()) {
     case ErrorCode::unavailable:
@@ -70,19 +70,19 @@ class RootConnection {
     ask([&] { client_.join(answer_, wire_form(options_.request)); });
   }
 
-  /// Asks again until all have come.
-  Welcome wait_for_all() {
-    while (!answer_.__isset.meeting) {
+  /// Polls until all processes have joined.
+  JoinAccepted wait_for_all() {
+    while (!answer_.__isset.accepted) {
       stop_if_cancelled(options_);
       ask_root([&] { client_.wait_for_all(answer_); });
     }
-    const rendezvous::Meeting& meeting = answer_.meeting;
-    return {.epoch = static_cast<std::uint32_t>(meeting.epoch),
-            .caf_host = meeting.caf_host,
-            .caf_port = static_cast<std::uint16_t>(meeting.caf_port),
-            .root_host_name = meeting.root_host_name,
-            .secret = meeting.secret,
-            .shared_file = meeting.shared_file};
+    const rendezvous::JoinAccepted& accepted = answer_.accepted;
+    return {.epoch = static_cast<std::uint32_t>(accepted.epoch),
+            .caf_host = accepted.caf_host,
+            .caf_port = static_cast<std::uint16_t>(accepted.caf_port),
+            .root_host_name = accepted.root_host_name,
+            .secret = accepted.secret,
+            .shared_file = accepted.shared_file};
   }
 
   void withdraw(const std::string& reason) {
@@ -110,7 +110,7 @@ class RootConnection {
     }
   }
 
-  /// Rank 0 was there.
+  /// Calls an established rank 0: a lost connection means that it ended.
   template <class Call>
   void ask_root(Call&& call) {
     try {
@@ -130,7 +130,7 @@ class RootConnection {
   Answer answer_;
 };
 
-/// Tries until rank 0 has answered the first call or the patience is over.
+/// Retries until rank 0 has answered the first call or the patience is over.
 template <class FirstCall>
 std::unique_ptr<RootConnection> find_root(const JoinOptions& options, FirstCall&& first_call) {
   const auto begin = Clock::now();
@@ -154,14 +154,14 @@ std::unique_ptr<RootConnection> find_root(const JoinOptions& options, FirstCall&
 
 }  // namespace
 
-Welcome join(const JoinOptions& options) {
+JoinAccepted join(const JoinOptions& options) {
   return find_root(options, [](RootConnection& root) { root.join(); })->wait_for_all();
 }
 
 void join_to_withdraw(const JoinOptions& options, const std::string& reason) noexcept {
   try {
     find_root(options, [&](RootConnection& root) { root.withdraw(reason); });
-  } catch (const std::exception&) {  // the reason is reported by the caller
+  } catch (const std::exception&) {  // the caller reports the reason
   }
 }
 

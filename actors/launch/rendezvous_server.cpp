@@ -22,8 +22,8 @@ using rendezvous::Answer;
 using rendezvous::Joining;
 
 constexpr auto answer_after = 500ms;
-/// How long the others may take to hear why the job does not begin: those that are here, and, when one that does not
-/// fit has ended the start, those that are still on their way.
+/// Time for the other processes to receive the reason why the job does not begin: for connected processes, and, when a
+/// process that does not fit has ended the start, for processes that connect later.
 constexpr auto farewell = 1000ms;
 constexpr auto farewell_to_late_ones = 5000ms;
 constexpr std::size_t strangers = 64;
@@ -32,7 +32,7 @@ constexpr auto look_after = 250ms;
 constexpr int most_refusals_noted = 20;
 constexpr std::int32_t largest_message = 4 << 20;
 
-/// A peer's words, fit for a line.
+/// Makes text of a peer fit for a line.
 std::string one_line(std::string text) {
   constexpr std::size_t most = 2000;
   if (text.size() > most) text.resize(most);
@@ -97,28 +97,28 @@ struct RendezvousServer::State {
   std::optional<std::string> reason_not_to_begin;
   ErrorCode code_not_to_begin = ErrorCode::invalid_argument;
   std::atomic<int> refusals = 0;
-  std::set<std::int64_t> told;  ///< ranks that know how it ended
+  std::set<std::int64_t> told;  ///< ranks that received the outcome
   std::int64_t members = 0;     ///< connections of processes that have joined
 };
 
-/// Under the lock: how it ended; an empty answer when it is not decided.
+/// Under the lock: returns the outcome; an empty answer when it is undecided.
 Answer RendezvousServer::State::answer(std::int64_t rank) {
   Answer answer;
   if (!decided()) return answer;
   told.insert(rank);
   if (reason_not_to_begin) refuse(*reason_not_to_begin, true);
-  rendezvous::Meeting meeting;
-  meeting.epoch = options.welcome.epoch;
-  meeting.caf_host = options.welcome.caf_host;
-  meeting.caf_port = options.welcome.caf_port;
-  meeting.root_host_name = options.welcome.root_host_name;
-  meeting.secret = options.welcome.secret;
-  meeting.shared_file = options.welcome.shared_file;
-  answer.__set_meeting(meeting);
+  rendezvous::JoinAccepted accepted;
+  accepted.epoch = options.accepted.epoch;
+  accepted.caf_host = options.accepted.caf_host;
+  accepted.caf_port = options.accepted.caf_port;
+  accepted.root_host_name = options.accepted.root_host_name;
+  accepted.secret = options.accepted.secret;
+  accepted.shared_file = options.accepted.shared_file;
+  answer.__set_accepted(accepted);
   return answer;
 }
 
-/// One connection. Its end is that of the process, unless the process was told how the join_check ended.
+/// A connection. Its end is the end of the process, unless the process has received the outcome.
 class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
  public:
   Member(State& state, Visitor& visitor) : state_(state), visitor_(visitor) {}
@@ -145,7 +145,7 @@ class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
       state_.fail(refusal->reason, ErrorCode::invalid_argument);
       state_.patience_at_end = farewell_to_late_ones;
     }
-    if (refusal && !state_.reason_not_to_begin) refuse(refusal->reason, true);  // all the others have begun
+    if (refusal && !state_.reason_not_to_begin) refuse(refusal->reason, true);  // all others have begun
     if (state_.decided()) state_.changed.notify_all();
     answer = state_.answer(request.rank);
   }
@@ -160,7 +160,7 @@ class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
   void withdraw(const Joining& joining, const std::string& reason) override {
     const JoinRequest request = request_of(joining);
     const std::lock_guard lock(state_.mutex);
-    if (!state_.join_check.knows_token(request)) refuse("it has another job token", false);
+    if (!state_.join_check.knows_token(request)) refuse("its job token differs", false);
     state_.fail(reason + " (rank " + std::to_string(request.rank) + " on " + request.host + ")",
                 ErrorCode::invalid_argument);
     state_.told.insert(request.rank);
@@ -168,7 +168,7 @@ class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
 
  private:
   std::optional<Refusal> admit(const JoinRequest& request) {
-    if (joined_) return Refusal{"it has joined already", false};
+    if (joined_) return Refusal{"it has already joined", false};
     const std::lock_guard lock(state_.mutex);
     std::optional<Refusal> refusal = state_.join_check.admit(request);
     if (refusal) return refusal;
@@ -180,7 +180,7 @@ class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
     return std::nullopt;
   }
 
-  State& state_;  // outlives the door's threads
+  State& state_;  // outlives the server's threads
   Visitor& visitor_;
   std::optional<JoinRequest> joined_;
 };
@@ -200,7 +200,7 @@ RendezvousServer::RendezvousServer(RendezvousOptions options) : state_(std::make
   const auto serve = [&state](Visitor& visitor) {
     return std::make_shared<rendezvous::RendezvousProcessor>(std::make_shared<State::Member>(state, visitor));
   };
-  door_ = std::make_unique<RpcServer>(std::move(door), serve);
+  server_ = std::make_unique<RpcServer>(std::move(door), serve);
 }
 
 RendezvousServer::~RendezvousServer() {
@@ -208,7 +208,7 @@ RendezvousServer::~RendezvousServer() {
 }
 
 std::string RendezvousServer::address() const {
-  return door_->address();
+  return server_->address();
 }
 
 std::vector<JoinRequest> RendezvousServer::present() const {
@@ -227,7 +227,7 @@ void RendezvousServer::wait_all(std::chrono::milliseconds patience, const std::f
   while (!state_->changed.wait_for(lock, look_after, [this] { return state_->decided(); })) {
     if (std::chrono::steady_clock::now() >= deadline) {
       const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
-      state_->fail(state_->join_check.missing_text() + " did not come to rank 0 on " + state_->options.own.host +
+      state_->fail(state_->join_check.missing_text() + " did not join rank 0 on " + state_->options.own.host +
                        " within " + std::to_string(seconds) + " s",
                    ErrorCode::timeout);
       break;
@@ -264,7 +264,7 @@ void RendezvousServer::stop_after(std::chrono::milliseconds patience) {
     state_->fail("rank 0 on " + state_->options.own.host + " ended before the job began", ErrorCode::peer_lost);
     state_->changed.wait_for(lock, patience, [this] { return state_->all_told(); });
   }
-  door_->stop();
+  server_->stop();
 }
 
 }  // namespace maestro

@@ -60,7 +60,7 @@ void write_private(const fs::path& file, const std::string& text) {
 }  // namespace
 
 void sweep_run_keys() noexcept {
-  std::error_code ignored;  // others' folders cannot be removed
+  std::error_code ignored;  // folders of other users cannot be removed
   for (const fs::path& place : private_places()) {
     for (const fs::directory_entry& entry : fs::directory_iterator(place, ignored)) {
       const std::string name = entry.path().filename().string();
@@ -87,8 +87,9 @@ RunKeys RunKeys::unpack(const std::string& line) {
   const auto is_text = [](const nlohmann::json& text) { return text.is_string(); };
   const Result<nlohmann::json> files = parse_json(line, "the keys of the run");
   if (!files || !files->is_object() || !std::ranges::all_of(*files, is_text)) {
-    throw JobError("the keys of the run came damaged through the remote shell; does it print something of its own?",
-                   ErrorCode::corrupt);
+    throw JobError(
+        "the keys of the run arrived damaged through the remote shell; does a start-up file of the shell print text?",
+        ErrorCode::corrupt);
   }
   for (const auto& [name, text] : files->items()) {
     write_private(run.keys_.folder / fs::path(name).filename(), text.get<std::string>());
@@ -101,7 +102,7 @@ RunKeys::RunKeys(RunKeys&& other) noexcept : keys_(std::exchange(other.keys_, {}
 
 RunKeys::~RunKeys() {
   if (keys_.folder.empty()) return;
-  std::error_code ignored;  // nothing can be done about it here
+  std::error_code ignored;  // no remedy here
   fs::remove_all(keys_.folder, ignored);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two compressed lists that SLURM hands to its tasks (man sbatch, "OUTPUT ENVIRONMENT VARIABLES"; man scontrol,
-// "hostlist"). Pure.
+// Parses the two compressed lists that SLURM passes to its tasks (man sbatch, "OUTPUT ENVIRONMENT VARIABLES"; man
+// scontrol, "hostlist"). Pure.
 #pragma once
 
 #include <cstdint>

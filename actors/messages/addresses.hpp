@@ -18,21 +18,21 @@ struct ReplicaAddress {
   ReplicaIndex replica;
   ProcessId rank;
   caf::actor actor;
-  std::vector<RingAddress> rings;            ///< of all ranks
+  std::vector<RingAddress> rings;            ///< of all ranks of the replica
   std::vector<ReductionAddress> reductions;  ///< by rank, in it by ReductionKind
 };
 
-/// A process is there: rank 0 watches it from now on, while it builds its sections.
+/// A process has started: rank 0 watches it from now on, while it builds its sections.
 struct ProcessJoined {
   ProcessId rank;
   ProcessIdentity process;
-  std::string host;  ///< as people call it; empty where the job has one host only
+  std::string host;  ///< as named by the user; empty in a job on a single host
   caf::actor supervisor;
 };
-/// A process introduces itself to rank 0 when it is built.
+/// Sent to rank 0 by a process that is built.
 struct ProcessInfo {
   ProcessId rank;
-  ProcessIdentity process;  ///< pid 0: not known yet
+  ProcessIdentity process;  ///< pid 0: not yet received
   std::string host;         ///< as in ProcessJoined
   std::string build;        ///< version and job; all processes must agree
   std::string endpoint;     ///< opaque address; empty without a network
@@ -48,12 +48,12 @@ struct PeerAddress {
   std::string host;
   std::uint16_t port = 0;
 };
-/// All processes, for each to connect to those before it. Handles of actors come later, in the directory: those that
-/// come before there is a connection could die with one that fails.
+/// All processes; each connects to the processes before it. Handles of actors follow later, in the directory: a handle
+/// received before its connection exists could break with a connection that fails.
 struct PeerList {
   std::vector<PeerAddress> all;
 };
-/// The first words on a new connection, and the answer to them: once both have come it holds.
+/// First message on a new connection, and its answer: after both the connection is established.
 struct Ping {
   ProcessId rank;
 };
@@ -62,18 +62,18 @@ struct PeersConnected {
   ProcessId rank;
 };
 
-/// Between supervisors, several times in each `peer_timeout`: the sender runs.
+/// Between supervisors, several times in each `peer_timeout`: the sender is alive.
 struct Heartbeat {
   ProcessId rank;
 };
 
-/// Rank 0 tells everyone about everyone.
+/// Sent by rank 0 to every process: the addresses of all processes.
 struct Directory {
   std::vector<ProcessInfo> processes;
   caf::actor coordinator;
 };
 
-/// A process is wired up.
+/// A process has connected its network and its replicas.
 struct ProcessReady {
   ProcessId rank;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one header that knows CAF's versions: 0.17 (Debian 12) and 1.x differ in inspection and in how messages are sent.
-// Everything else in actors/ uses class-based actors, message structs and the functions below.
+// The only header that depends on the version of CAF: 0.17 (Debian 12) and 1.x differ in inspection and in how messages
+// are sent. Everything else in actors/ uses class-based actors, message structs and the functions below.
 #pragma once
 
 #include <caf/all.hpp>
@@ -12,7 +12,7 @@
 
 namespace maestro {
 
-/// "out of memory" for std::bad_alloc, else what() of the exception.
+/// Returns "out of memory" for std::bad_alloc, else what() of the exception.
 [[nodiscard]] std::string describe(const std::exception_ptr& problem);
 
 /// Inspection of a message struct: `return inspect_fields(f, "PieceOut", x.edge, x.rows);`.
@@ -38,7 +38,7 @@ bool inspect_object(Inspector& f, T& x, Fields&... fields) {
   }
 #endif
 
-/// Ids travel as their integer.
+/// Ids are serialized as integers.
 template <class Inspector, class Tag, class Integer>
 auto inspect(Inspector& f, Id<Tag, Integer>& id) {
   Integer value = id.value();
@@ -60,8 +60,8 @@ void tell(Self* self, const Receiver& receiver, Message&&... message) {
 #endif
 }
 
-/// Calls `report` with one line for everything that would end `self` on its own accord or that CAF would print: an
-/// exception, an error message, a message without a handler. The actor ends behind the call, except after a message
+/// Calls `report` with a single line for every event that would end `self` unexpectedly or that CAF would print: an
+/// exception, an error message, a message without a handler. The actor ends after the call, except after a message
 /// without a handler.
 template <class Report>
 void report_every_end(caf::event_based_actor* self, Report report) {
@@ -86,7 +86,7 @@ void report_every_end(caf::event_based_actor* self, Report report) {
 #endif
 }
 
-/// From outside any actor: device threads, the progress thread, signal handling.
+/// Sends from outside any actor: device threads, the progress thread, signal handling.
 template <class Receiver, class... Message>
 void tell_from_outside(const Receiver& receiver, Message&&... message) {
 #if CAF_VERSION >= 10000

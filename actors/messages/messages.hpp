@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of the system as plain structs; message_types.hpp registers them with CAF. Messages carry ids, plans and
-// handles; tensors never travel in them. Types marked "local" hold reference-counted handles and stay inside one
+// The messages between actors as plain structs; message_types.hpp registers them with CAF. Messages carry ids, plans
+// and handles; tensors never travel in them. Types in section "local" hold reference-counted handles and stay inside a
 // process.
 #pragma once
 
@@ -19,16 +19,17 @@ namespace maestro {
 
 // ---- start-up ----
 
-/// All processes are wired; to rank 0's supervisor after its timeout, or a child's end before that.
+/// To the supervisor of rank 0, from itself: the time for all processes to join is over.
 struct StartTimeout {};
+/// To the supervisor of rank 0: a process that the launcher of this host started has ended.
 struct ChildEnded {
   ProcessId rank;
   std::string how;  ///< "exit status 1", "signal 9"
 };
-/// To the coordinator: begin.
+/// To the coordinator: all processes are connected, training begins.
 struct Begin {};
 
-// ---- tokens and progress ----
+// ---- work items and progress ----
 
 struct MicroBatchOrder {
   MicroBatchPlan plan;
@@ -73,18 +74,18 @@ struct StepDone {
   double gradient_norm = 0;
   double lr = 0;
 };
-/// A replica's sum of squares of the reduced gradient, for clipping by the norm over all sections, or over the stages
-/// of one, or over replicas that share the optimizer state.
+/// A replica's sum of squares of the reduced gradient, for clipping by the norm over all sections, over the stages of a
+/// section, or over replicas with sharded optimizer state.
 struct NormReport {
   SectionId section;
   ReplicaIndex replica;
-  std::uint32_t reporters = 1;  ///< replicas of the section that report a part each
+  std::uint32_t reporters = 1;  ///< replicas of the section that report a partial sum each
   StepId step;
   double sum_of_squares = 0;
 };
 struct NormTotal {
   StepId step;
-  double sum_of_squares = 0;             ///< what is clipped by
+  double sum_of_squares = 0;             ///< the square of the norm that gradients are clipped by
   double sum_of_squares_of_section = 0;  ///< of the receiver's section, all stages
 };
 /// Cumulative: the receiver has released `released` sequences of its ring.
@@ -109,7 +110,7 @@ struct BatchMetadata {
   std::vector<std::string> left_out;  ///< samples that could not be read, with the reason
 };
 
-/// A member of a reduction in a group of devices has its work for the next exchange ready.
+/// The sender, a member of a reduction by NCCL, is ready for the next exchange.
 struct ReductionReady {
   ReductionKind kind = ReductionKind::replicas;
   std::uint32_t layout_rank = 0;  ///< of sender and receiver
@@ -135,21 +136,21 @@ struct CheckpointCommitted {
 
 // ---- ends ----
 
-/// A write to peers, or an exchange with them, failed; the cause may be a death that the supervisor is about to hear
-/// of.
+/// A write to peers, or an exchange with them, failed. Its cause may be the death of a process, which the supervisor
+/// learns of soon.
 struct TransferBroken {
   std::string message;
 };
 
-/// Something went wrong; the first one a supervisor sees ends the run.
+/// An error; the first error that reaches a supervisor ends the run.
 struct Failure {
   std::string message;
 };
-/// A signal, or `maestro stop`: the run ends in order. From any process, by its supervisor and that of rank 0.
+/// A signal, or `maestro stop`: the run ends in order. Sent by any process to its supervisor and on to that of rank 0.
 struct Interrupt {};
-/// The run is over: everyone reports and leaves.
+/// The run is over: every process sends its summary and ends.
 struct Finish {};
-/// Rank 0 has the summaries of all: every process may leave.
+/// Rank 0 has all summaries: every process may exit.
 struct Shutdown {};
 struct ProcessSummary {
   ProcessId rank;
@@ -158,13 +159,13 @@ struct ProcessSummary {
   std::uint64_t bytes = 0;
   std::uint64_t writes = 0;
 };
-/// Ask a replica for its ReplicaAddress.
+/// To a replica: requests its ReplicaAddress.
 struct AddressRequest {};
-/// Ask a replica what it does; answered with WaitingFor.
+/// To a replica: requests its state; answered with WaitingFor.
 struct StatusRequest {};
 enum class WaitKind : std::uint8_t {
-  nothing,     ///< it is busy
-  work,        ///< it has done all that was announced
+  nothing,     ///< the replica is busy
+  work,        ///< a work item: all announced work is done
   input,       ///< rows of an input
   gradient,    ///< rows of the gradient of an output
   credit,      ///< a free slot of a receiver
@@ -175,24 +176,24 @@ enum class WaitKind : std::uint8_t {
   parameters,  ///< values that other replicas have stepped
   moments      ///< optimizer state of other replicas, for a checkpoint
 };
-/// What a replica does or waits for; its words are wait_text().
+/// State of a replica: the work it does or the event it waits for. wait_text() formats it.
 struct WaitingFor {
   SectionId section;
   ReplicaIndex replica;
   WaitKind kind = WaitKind::nothing;
-  std::string doing;              ///< when it is busy: "forward", "backward", "forward_backward", "step", "checkpoint"
-  StepId step;                    ///< of the work, awaited or under way
-  std::uint32_t micro_batch = 0;  ///< likewise
-  std::uint64_t sample = 0;       ///< the first of the micro-batch that waits
-  std::string port;               ///< of an input or gradient: this replica's own
-  SectionId peer;                 ///< whom it waits for; itself when it is busy
+  std::string doing;                ///< when busy: "forward", "backward", "forward_backward", "step", "checkpoint"
+  StepId step;                      ///< of the work, awaited or under way
+  std::uint32_t micro_batch = 0;    ///< as `step`
+  std::uint64_t sample = 0;         ///< first sample of the micro-batch that waits
+  std::string port;                 ///< of an input or gradient: a port of this replica
+  SectionId peer;                   ///< awaited section; its own when busy
   std::vector<ReplicaIndex> peers;  ///< replicas of that section
-  std::uint64_t events = 0;         ///< messages of progress that the replica has handled
+  std::uint64_t events = 0;         ///< progress messages handled by the replica
 };
 
 // ---- local ----
 
-/// To the planner: where and when the micro-batches of this batch run. Answered with StepPlanned.
+/// To the planner: requests placement and order of the batch's micro-batches. Answered with StepPlanned.
 struct PlanStep {
   BatchMetadata batch;
   std::vector<MeasuredPass> measured;  ///< since the last request
@@ -202,7 +203,7 @@ struct StepPlanned {
   double planning_ms = 0;
 };
 
-/// Rows handed over inside one process.
+/// Rows passed by reference inside a process.
 struct PieceHandOver {
   EdgeId edge;
   bool gradient = false;
@@ -215,7 +216,8 @@ struct PieceHandOver {
   Buffer buffer;
   std::size_t offset = 0;  ///< bytes into the buffer
 };
-/// A gradient part or a shard's sum, read in place from a neighbour's memory until ShardRead is sent back.
+/// A gradient part or a shard's sum, read in place from the memory of a replica in the same process until ShardRead is
+/// sent back.
 struct ShardHandOver {
   ReductionKind kind = ReductionKind::replicas;
   std::uint64_t round = 0;
@@ -229,7 +231,7 @@ struct ShardRead {
   std::uint64_t round = 0;
   std::uint32_t layout_rank = 0;
 };
-/// A remote write has landed in one of this replica's rings.
+/// A remote write has completed in a ring of this replica.
 struct RingEvent {
   std::uint32_t immediate = 0;
 };
@@ -243,11 +245,11 @@ struct WriteBroken {
 /// A copy that PieceWriter began has ended.
 struct CopyFinished {
   std::uint64_t cookie = 0;
-  std::string failure;  ///< empty, or one line
+  std::string failure;  ///< a single line; empty: none
 };
-/// A send buffer has come back to its pool.
+/// A send buffer has returned to its pool.
 struct BufferFree {};
-/// The device thread has finished what the lane gave it.
+/// The device thread has finished a work item of the lane.
 struct WorkDone {
   std::uint32_t layout_rank = 0;
   std::vector<Metric> metrics;

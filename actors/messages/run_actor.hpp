@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The base of every actor of a run but the supervisor: none ends silently.
+// The base of every actor of a run except the supervisor: no actor ends silently.
 //
-// RN-1 (no silent end): an exception in a handler, an error message, and a message that no handler takes reach the
-//       supervisor as one Failure that begins with where(); the actor ends.
-// RN-2: nothing goes to standard output.
+// RN-1 (no silent end): an exception in a handler, an error message, or a message without a handler reaches the
+//       supervisor as a Failure that begins with where(); the actor ends.
+// RN-2 (quiet): actors print nothing to standard output.
 #pragma once
 
 #include <string>
@@ -19,11 +19,11 @@ class RunActor : public caf::event_based_actor {
       : caf::event_based_actor(config), supervisor_(std::move(supervisor)) {
     report_every_end(this, [this](const std::string& problem) { report(problem); });
   }
-  /// Overriders call this: actors that hold each other would never be freed.
+  /// Overriders call this: otherwise actors that hold handles of each other would never be freed.
   void on_exit() override { supervisor_ = nullptr; }
 
  protected:
-  /// What the actor is at work on: "section 'student' replica 0, step 7".
+  /// Returns the current work of the actor: "section 'student' replica 0, step 7".
   [[nodiscard]] virtual std::string where() const = 0;
   /// Sends `where(): problem` to the supervisor, whose first failure ends the run.
   void report(const std::string& problem) { tell(this, supervisor_, Failure{where() + ": " + problem}); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time in which this process ran. A process that is stopped (Ctrl-Z, docker pause, a snapshot of its machine) or
-// starved finds a gap between two looks at the clock: that time is nobody else's silence.
+// Time in which this process ran. A process that was stopped (Ctrl-Z, docker pause, a snapshot of its machine) or
+// starved finds a gap between two readings of the clock; such a gap does not count as silence of a peer.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 
 namespace maestro {
 
-/// Looked at every `interval`; of a longer gap only twice the interval counts. Not thread-safe.
+/// Read every `interval`; of a longer gap only twice the interval counts. Not thread-safe.
 class RunClock {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Duration = std::chrono::steady_clock::duration;
   explicit RunClock(Duration interval) : most_(2 * interval) {}
 
-  /// Returns the time that this process has run since the first look.
+  /// Returns the time that this process has run since the first call.
   Duration look(Time now) {
     if (last_) ran_ += std::clamp(now - *last_, Duration(0), most_);
     last_ = now;

@@ -29,7 +29,7 @@ std::string wait_text(const WaitingFor& waiting, const SectionGraph& graph) {
     case WaitKind::credit:
       return "a free slot of " + peers_text(waiting, graph) + " for " + step;
     case WaitKind::buffer:
-      return "a send buffer that its receivers have not let go, " + step;
+      return "a send buffer still in use by its receivers, " + step;
     case WaitKind::phase:
       return "the other lanes of its phase, " + step;
     case WaitKind::reduction:
@@ -45,7 +45,7 @@ std::string wait_text(const WaitingFor& waiting, const SectionGraph& graph) {
 }
 
 std::string name_of(WaitKind kind) {
-  static constexpr const char* names[] = {"nothing", "token",     "input", "gradient",   "credit", "buffer",
+  static constexpr const char* names[] = {"nothing", "work",      "input", "gradient",   "credit", "buffer",
                                           "phase",   "reduction", "norm",  "parameters", "moments"};
   return names[static_cast<std::size_t>(kind)];
 }

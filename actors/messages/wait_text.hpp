@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Who waits for whom" in words. Pure.
+// Texts for "replica A waits for section B". Pure.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace maestro {
 
-/// "tokens from section 'corpus' replica 0, sample 7, step 3"; empty when the replica is busy or has nothing to do.
+/// Returns "tokens from section 'corpus' replica 0, sample 7, step 3"; empty when the replica is busy or idle.
 [[nodiscard]] std::string wait_text(const WaitingFor& waiting, const SectionGraph& graph);
 
-/// "input", "credit", ...
+/// Returns "input", "credit", ...
 [[nodiscard]] std::string name_of(WaitKind kind);
 
 }  // namespace maestro

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source of a text job as a section: its forward pass reads the tokens of a micro-batch. Hosted by a section
-// replica like any other, so its output obeys the same slots and credits.
+// The source of a text job as a section: its forward pass reads the tokens of a micro-batch. A section replica hosts
+// it, so its output uses the same slots and credits.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace maestro {
 
-/// Outputs: tokens (M) i32 and targets (M) i32, -1 where no loss is wanted; of a corpus with pictures also, by patches,
-/// pixels (P, patch_columns) f32 and places (P, 3) i32: number of the image in its sample, row and column.
+/// Outputs: tokens (M) i32 and targets (M) i32, -1 where the loss is not computed; for a corpus with pictures also, by
+/// patches, pixels (P, patch_columns) f32 and places (P, 3) i32: number of the image in its sample, row and column.
 class CorpusSection final : public Section {
  public:
-  /// The corpus is shared with the data source actor, which answers for lengths.
+  /// The corpus is shared with the data source actor, which reports lengths.
   explicit CorpusSection(std::shared_ptr<const Corpus> corpus) : corpus_(std::move(corpus)) {}
   [[nodiscard]] Ports ports() const override;
   Parameters& parameters() override { return parameters_; }

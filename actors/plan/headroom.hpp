@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this process may still start threads and open files. Libraries below (CAF, libfabric) hang or end the process
-// when they meet such a limit half-way; a run meets it here, in one line, before they start.
+// Checks that this process may still start threads and open files. Libraries below (CAF, libfabric) hang or end the
+// process at such a limit; this check reports it in a line before they start.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct Headroom {
 };
 
 /// Starts and ends that many threads, and opens and closes that many descriptors, all at once. Throws JobError,
-/// `unavailable`, with the limit that is in the way.
+/// `unavailable`, with the limit that was reached.
 void require_headroom(const Headroom& wanted);
 
 }  // namespace maestro

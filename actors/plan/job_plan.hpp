@@ -18,9 +18,9 @@
 
 namespace maestro {
 
-/// By node of the graph: every stage of a section has one.
+/// A section, or a stage of it: an entry per node of the graph.
 struct PlannedSection {
-  SectionConfig config;  ///< of the section; `devices` are those of this stage
+  SectionConfig config;  ///< of the section; `devices` of this stage
   SectionFactory factory;
   Stage stage;
 };
@@ -32,18 +32,18 @@ struct JobPlan {
   ScheduleConfig schedule;
   RunOptions options;
   std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
-  SampleRef largest{SampleId(0), 1};     ///< the most rows that a sample has, by axis
+  SampleRef largest{SampleId(0), 1};     ///< largest number of rows of a sample, by axis
   std::int64_t max_bad_samples = 0;
   std::int64_t validation_samples = 0;                     ///< of a validation pass
-  std::shared_ptr<const OperatorTable> prototype_ops;      ///< what prototypes refer to
+  std::shared_ptr<const OperatorTable> prototype_ops;      ///< referenced by prototypes
   std::vector<std::shared_ptr<const Section>> prototypes;  ///< by SectionId: ports and costs only
-  std::vector<std::int64_t> rank_parameters;               ///< by SectionId: elements that one rank holds
+  std::vector<std::int64_t> rank_parameters;               ///< by SectionId: elements held by a rank
   SectionGraph graph;
   std::vector<PlannedSection> sections;  ///< by SectionId
   std::vector<ReplicaPlacement> places;
-  SampleCost cost;                      ///< FLOPs (or another unit) of one sample's passes
-  double unit_per_ms = 1;               ///< how much of that an emulated device does in a millisecond
-  std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward where it has one
+  SampleCost cost;                      ///< FLOPs (or another unit) of a sample's passes
+  double unit_per_ms = 1;               ///< units per millisecond of an emulated device
+  std::vector<double> flops_per_token;  ///< by SectionId, of the largest sample: forward, and backward, if any
   std::vector<std::string> notes;
   std::string effective_job;                    ///< the job file with all overrides, TOML
   std::map<std::string, std::string> settings;  ///< the same by key

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one device of a section needs, as far as it is known before the run: for refusing a micro-batch that cannot fit.
-// Pure.
+// Estimates the memory that a section needs on a device, as far as it is computable before the run, to refuse a
+// micro-batch that cannot fit. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace maestro {
 
-/// Of one rank.
+/// Demand of a rank.
 struct MemoryDemand {
-  std::int64_t parameters = 0;     ///< elements that the rank holds
-  std::int64_t moment_shards = 1;  ///< replicas that share the optimizer state (zero)
+  std::int64_t parameters = 0;     ///< elements held by the rank
+  std::int64_t moment_shards = 1;  ///< replicas that shard the optimizer state (zero)
   bool trained = false;
   bool keeps_activations = false;  ///< trained, or gradients pass through
   DType precision = DType::f32;
@@ -27,8 +27,8 @@ struct MemoryDemand {
 [[nodiscard]] double parameter_bytes(const MemoryDemand& demand);
 [[nodiscard]] double activation_bytes(const MemoryDemand& demand);
 
-/// Throws JobError when `demand` is above `memory_mib` (0: no limit), with the largest micro-batch that fits or, when
-/// the parameters alone are too much, what else to change. `section`: its name in the job.
+/// Throws JobError when `demand` is above `memory_mib` (0: no limit), with the largest micro-batch that fits, or, if
+/// the parameters alone are too large, the other settings to change. `section`: its name in the job.
 void check_memory(const std::string& section, const MemoryDemand& demand, std::int64_t memory_mib);
 
 }  // namespace maestro

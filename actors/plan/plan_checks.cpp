@@ -107,7 +107,7 @@ void check_emulated(JobPlan& plan) {
 
 namespace {
 
-/// Sections without a share of their own use what the others leave idle; they count for nothing.
+/// Sections without a share of their own use the time that the others leave idle; they do not count.
 void check_shares(const JobPlan& plan) {
   constexpr double rounding = 1e-9;  // of ten tenths, for instance
   std::map<std::string, std::vector<const SectionConfig*>> sharers;

@@ -27,7 +27,7 @@ StepPlannerOptions planner_options(const JobPlan& plan) {
   StepPlannerOptions options;
   options.graph = &plan.graph;
   options.policy = scheduling_policy(plan);
-  // Emulated devices take what their model says; others are told apart by measured passes only.
+  // Emulated devices take the times of their model; other devices are distinguished by measured passes only.
   options.costs = has_emulated(plan) ? CostModel(plan.cost, plan.unit_per_ms) : CostModel(plan.cost);
   options.limits = flow_limits(plan);
   options.devices.resize(plan.graph.nodes().size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a resolved job means for scheduling: policy, costs, devices and limits. Pure.
+// Translates a resolved job into planner settings: policy, costs, devices and limits. Pure.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace maestro {
 
-/// Some section is on emulated devices: the run learns nothing and has no state to keep.
+/// Whether some section is on emulated devices: the run trains nothing and has no state to store.
 [[nodiscard]] bool has_emulated(const JobPlan& plan);
-/// What bounds the micro-batches under way; the same for planner and replicas.
+/// Returns the bounds of micro-batches in flight; the same for planner and replicas.
 [[nodiscard]] FlowLimits flow_limits(const JobPlan& plan);
 [[nodiscard]] std::shared_ptr<const SchedulingPolicy> scheduling_policy(const JobPlan& plan);
 /// `plan` must outlive the planner.

@@ -32,12 +32,12 @@ class Socket {
   int descriptor_;
 };
 
-/// What keeps a folder from being written or made; empty: nothing.
+/// Returns why a folder cannot be written or made; empty: it can.
 std::string obstacle(const fs::path& folder) {
   std::error_code problem;
   fs::path at = fs::absolute(folder).lexically_normal();
   while (!fs::exists(at, problem) && at.has_relative_path()) at = at.parent_path();
-  if (!fs::is_directory(at, problem)) return at.string() + " is no folder";
+  if (!fs::is_directory(at, problem)) return at.string() + " is not a folder";
   if (access(at.c_str(), W_OK | X_OK) != 0) return at.string() + ": " + std::strerror(errno);
   return {};
 }
@@ -72,7 +72,7 @@ void check_port_free(const TransportConfig& transport) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(transport.port));
-  if (inet_pton(AF_INET, transport.listen.c_str(), &address.sin_addr) != 1) return;  // a name; listening will tell
+  if (inet_pton(AF_INET, transport.listen.c_str(), &address.sin_addr) != 1) return;  // a name: listening resolves it
   const Socket probe;
   const int on = 1;  // a port whose last connections linger is free for a listener
   (void)setsockopt(probe.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Complaints about places and ports that a run would meet only later, told before anything starts. Nothing is created.
+// Checks folders and ports before anything starts, which a run would use only later. Creates nothing.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,15 @@
 
 namespace maestro {
 
-/// Throws JobError, which opens with `what` (the key or option), unless `folder` can be written or made.
+/// Throws JobError that begins with `what` (the key or option), unless `folder` can be written or made.
 void check_writable_folder(const std::filesystem::path& folder, const std::string& what);
-/// The same for a file to be written or replaced, or what else is there to be written through (AF-3).
+/// Checks likewise a file to be written or replaced, or a device or pipe to be written through (AF-3).
 void check_writable_file(const std::filesystem::path& file, const std::string& what);
 
-/// Throws JobError when nobody can listen on a port that the job names. Another process may still take it in between.
+/// Throws JobError when a port of the job cannot be listened on. Another process may still take it in between.
 void check_port_free(const TransportConfig& transport);
-/// Throws JobError, listing what there is, when this machine lacks the provider of the job or of MAESTRO_PROVIDER.
+/// Throws JobError that lists the available providers when this machine lacks the provider of the job or
+/// MAESTRO_PROVIDER.
 void check_provider(const TransportConfig& transport);
 
 }  // namespace maestro

@@ -21,7 +21,7 @@ std::vector<ReductionMember> end_stages_of(const SectionGraph& graph, SectionId 
 
 bool on_devices_of_their_own(const std::vector<ReplicaPlacement>& places, std::span<const ReductionMember> members,
                              std::uint32_t layout_rank) {
-  std::set<std::pair<std::uint32_t, std::string>> taken;  // of a host, by name
+  std::set<std::pair<std::uint32_t, std::string>> taken;  // (host, device name)
   for (const ReductionMember& member : members) {
     const ReplicaPlacement* place = find_place(places, member.section, member.replica);
     if (place == nullptr || layout_rank >= place->devices.size()) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose gradients are added up, and by which way, as far as the plan decides it. Pure.
+// Groups and paths of gradient reductions, as far as the plan determines them. Pure.
 //
-// WR-1: every member of a reduction comes to the same answer: it depends on the plan alone.
+// WR-1 (agreement): every member of a reduction computes the same result: it depends on the plan alone.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@
 
 namespace maestro {
 
-/// A replica of a section, or of one of its stages, whose gradients are added to others'.
+/// A replica of a section or of a stage whose gradients are added to other replicas' gradients.
 struct ReductionMember {
   SectionId section;
   ReplicaIndex replica;
   friend bool operator==(const ReductionMember&, const ReductionMember&) = default;
 };
 
-/// The replicas of a section, in the order in which their gradients are added.
+/// Returns the replicas of a section, in the order in which their gradients are added.
 [[nodiscard]] std::vector<ReductionMember> replicas_of(const SectionGraph& graph, SectionId section);
 
-/// The first and the last stage of one replica of the section that `stage` is one of.
+/// Returns the first and the last stage of the same replica of the section that `stage` belongs to.
 [[nodiscard]] std::vector<ReductionMember> end_stages_of(const SectionGraph& graph, SectionId stage,
                                                          ReplicaIndex replica);
 
-/// Whether rank `layout_rank` of every member is on a CUDA device that no other of them is on: then the devices can
+/// Whether rank `layout_rank` of every member is on a CUDA device of its own among the members: then the devices can
 /// form a group.
 [[nodiscard]] bool on_devices_of_their_own(const std::vector<ReplicaPlacement>& places,
                                            std::span<const ReductionMember> members, std::uint32_t layout_rank);
 
-/// One line per trained section of several replicas that touches a CUDA device: "student: gradients of 2 replicas by
-/// NCCL", or "in host memory". `by_host`: groups of devices are not wanted.
+/// Returns a line per trained section of several replicas that touches a CUDA device: "student: gradients of 2 replicas
+/// by NCCL", or "in host memory". `by_host`: groups of devices are disabled.
 [[nodiscard]] std::vector<std::string> describe_reductions(const SectionGraph& graph,
                                                            const std::vector<ReplicaPlacement>& places, bool by_host);
 

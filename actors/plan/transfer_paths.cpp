@@ -152,7 +152,7 @@ std::string TransferPaths::name_of(const EdgeWay& way) const {
   const GraphEdge& edge = graph_->edge(way.edge);
   const std::string from = graph_->node(edge.from).name + "." + edge.from_port;
   const std::string to = graph_->node(edge.to).name + "." + edge.to_port;
-  return way.gradient ? "the gradient of " + to + " to " + from : from + " to " + to;
+  return way.gradient ? "gradient of " + to + " -> " + from : from + " -> " + to;
 }
 
 std::set<TransferPath> TransferPaths::all(const EdgeWay& way) const {

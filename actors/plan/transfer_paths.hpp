@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// By which way the tensors of each edge travel, as far as the plan decides it. Pure.
+// Transfer paths of the tensors of each edge, as far as the plan determines them. Pure.
 #pragma once
 
 #include <set>
@@ -13,13 +13,13 @@
 namespace maestro {
 
 enum class TransferPath : std::uint8_t {
-  hand_over,     ///< in one process, by reference
+  hand_over,     ///< inside a process, by reference
   same_device,   ///< in a device's memory, by reference
-  between_gpus,  ///< from one device's memory to another's, by peer copy where the driver has it
-  by_host,       ///< a device and a CPU of one process, by pinned memory
+  between_gpus,  ///< from device memory to another device's, by peer copy where the driver supports it
+  by_host,       ///< a device and a CPU of the same process, by pinned memory
   rma,           ///< between processes
-  ipc,           ///< between processes of one host, from one device's memory to another's
-  device_rma,    ///< likewise by the network, where it reaches memory of devices; else as chunked_rma
+  ipc,           ///< between processes of the same host, from device to device
+  device_rma,    ///< from device to device by the network, where it registers device memory; else as chunked_rma
   chunked_rma,   ///< from a device to another process, copied to pinned memory and written chunk by chunk
   staged_rma     ///< between processes, by pinned memory of those that compute on devices
 };
@@ -27,20 +27,20 @@ enum class TransferPath : std::uint8_t {
 /// "by pinned memory and RMA"
 [[nodiscard]] std::string_view text_of(TransferPath path);
 
-/// One end of an edge.
+/// An end of an edge.
 struct EdgeEnd {
   SectionId section;
   ReplicaIndex replica;
   std::uint32_t rank = 0;  ///< of the section's layout
 };
 
-/// An edge as one of its ends sends: its values, or their gradients, which go back.
+/// An edge in a direction: its values, or the gradients of its values, which return.
 struct EdgeWay {
   EdgeId edge;
   bool gradient = false;
 };
 
-/// The ways of all edges of a job. A value; graph and places outlive it. Without places no end is on a device.
+/// The paths of all edges of a job. A value; graph and places outlive it. Without places no end is on a device.
 class TransferPaths {
  public:
   TransferPaths() = default;
@@ -48,19 +48,19 @@ class TransferPaths {
       : graph_(&graph), places_(&places), force_rma_(force_rma) {}
 
   [[nodiscard]] TransferPath path(const EdgeWay& way, const EdgeEnd& sender, const EdgeEnd& receiver) const;
-  /// What leaves there lies in host memory: the sender works in it, or a CPU of its process reads it,
-  /// by this edge or by another one from the same port.
+  /// Whether the sender's tensor lies in host memory: the sender computes on a CPU, or a CPU of its process reads the
+  /// tensor, by this edge or by another edge of the same port.
   [[nodiscard]] bool leaves_by_host(const EdgeWay& way, const EdgeEnd& sender) const;
-  /// The ways to all receivers.
+  /// Returns the paths to all receivers.
   [[nodiscard]] std::set<TransferPath> leaving(const EdgeWay& way, const EdgeEnd& sender) const;
-  /// The ways from all senders.
+  /// Returns the paths from all senders.
   [[nodiscard]] std::set<TransferPath> arriving(const EdgeWay& way, const EdgeEnd& receiver) const;
-  /// Some edge may take that way, or the gradients that come back along it.
+  /// Whether some edge, or its gradients, may take that path.
   [[nodiscard]] bool may_take(TransferPath path) const;
-  /// One line per edge that touches a device with memory of its own, each way named once:
-  /// "teacher.hidden to student.teacher: in memory of the device". One more where gradients come back another way.
+  /// Returns a line per edge that touches a device with its own memory, with each of its paths:
+  /// "teacher.hidden -> student.teacher: in memory of the device". A second line if gradients return on other paths.
   [[nodiscard]] std::vector<std::string> describe() const;
-  /// "teacher.hidden to student.teacher", or the other way round for gradients.
+  /// Returns "teacher.hidden -> student.teacher", or "gradient of student.teacher -> teacher.hidden".
   [[nodiscard]] std::string name_of(const EdgeWay& way) const;
 
  private:
@@ -69,10 +69,10 @@ class TransferPaths {
   [[nodiscard]] std::vector<EdgeEnd> ends(SectionId section) const;
   [[nodiscard]] SectionId sender(const EdgeWay& way) const;
   [[nodiscard]] SectionId receiver(const EdgeWay& way) const;
-  /// Some rank of the section works on a CPU of that process.
+  /// Whether some rank of the section runs on a CPU of that process.
   [[nodiscard]] bool read_by_processor(SectionId section, ProcessId process) const;
   [[nodiscard]] bool touches_device(const GraphEdge& edge) const;
-  /// Between all ends.
+  /// Returns the paths between all ends.
   [[nodiscard]] std::set<TransferPath> all(const EdgeWay& way) const;
   [[nodiscard]] std::string line_of(const EdgeWay& way) const;
 

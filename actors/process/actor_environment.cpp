@@ -17,20 +17,21 @@ struct ActorEnvironment::State {
   std::chrono::milliseconds start_timeout;
   caf::actor connector;
   std::mutex mutex;
-  std::unique_ptr<PeerAcceptor> gate;  // goes first: it gives connections to the system
+  std::unique_ptr<PeerAcceptor> gate;  // destroyed first: it passes connections to the system
 };
 
 ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(std::make_unique<State>()) {
   caf::actor_system_config& config = state_->config;
   config.add_message_types<caf::id_block::maestro>();
-  // One shared queue wakes a worker at once; stealing workers poll, and handlers here are too short to pay for that.
+  // A single shared queue wakes a worker at once; stealing workers poll, and handlers here are too short to pay for
+  // that.
   config.set("scheduler.policy", caf::atom("sharing"));
   config.set("scheduler.max-threads", std::size_t{2});
   config.set("logger.verbosity", caf::atom("quiet"));
   if (options.networked) {
     config.load<caf::io::middleman>();
-    // Supervisors send heartbeats of their own (PeerWatch): CAF takes a new connection for silent until its first
-    // message, and after a pause of this process all others.
+    // Supervisors send their own heartbeats (PeerWatch): CAF treats a new connection as silent until its first message,
+    // and after a pause of this process all connections.
     config.set("middleman.heartbeat-interval", caf::timespan(0));
     config.set("middleman.connection-timeout", caf::timespan(0));
     // Automatic connections would listen on all interfaces, without TLS (AE-1, AE-2).

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// CAF's actor system with the settings this project needs. The only place that knows CAF's configuration keys.
+// CAF's actor system with the settings of this project. No other file sets CAF's configuration keys.
 //
-// AE-1: nothing listens but what publish() names, and that only on the address given there.
-// AE-2: with keys every connection is TLS, and both ends have shown a certificate of one authority.
-// AE-3: processes of different `application`s do not speak with each other.
-// AE-4: nothing listens any more once stop_listening() has returned.
-// AE-5: no connection that a stranger makes, or holds, delays a message or another connection (PG-1).
+// AE-1 (explicit listeners): only publish() listens, and only on the given address.
+// AE-2 (mutual TLS): with keys every connection is TLS, and both ends have shown a certificate of the same authority.
+// AE-3 (separate runs): processes of different `application`s do not exchange messages.
+// AE-4 (strangers wait outside): no connection that a stranger makes, or holds, delays a message or another connection
+//       (PG-1).
 #pragma once
 
 #include <chrono>
@@ -22,10 +22,10 @@ namespace maestro {
 struct ActorSystemOptions {
   bool networked = false;
   std::chrono::milliseconds peer_timeout{2000};    ///< silence after which a connection counts as lost
-  std::chrono::milliseconds start_timeout{60000};  ///< for which a connection is tried
+  std::chrono::milliseconds start_timeout{60000};  ///< for which connecting is retried
   bool several_hosts = false;                      ///< connections may take some round trips of many milliseconds
   std::shared_ptr<const KeySet> keys;              ///< null: connections are not encrypted
-  std::string application;  ///< of one job's processes alone; a secret where peers may be strangers
+  std::string application;  ///< id shared by the processes of a run; a secret where peers may be strangers
 };
 
 class ActorEnvironment {
@@ -36,16 +36,16 @@ class ActorEnvironment {
   ActorEnvironment& operator=(const ActorEnvironment&) = delete;
 
   [[nodiscard]] caf::actor_system& system();
-  /// Makes an actor reachable at `host`:`port` (0: any free port) or "unix:/path"; returns the port. Throws JobError:
-  /// busy port.
+  /// Publishes an actor at `host`:`port` (0: any free port) or "unix:/path"; returns the port. Throws JobError: busy
+  /// port.
   std::uint16_t publish(const caf::actor& actor, const std::string& host, std::uint16_t port);
-  /// Finds the actor published there; tries until `start_timeout` is over. Throws JobError.
+  /// Finds the published actor; retries until `start_timeout` is over. Throws JobError.
   caf::actor find(const std::string& host, std::uint16_t port);
-  /// Connects to the process that published something there, from a handler of `self`, whose later handlers are called
-  /// with the outcome. Messages to its actors go straight there from then on.
+  /// Connects to the process at a published address, from a handler of `self`, whose later handlers receive the
+  /// outcome. From then on messages to its actors use this connection.
   void connect(caf::event_based_actor* self, const std::string& host, std::uint16_t port,
                std::function<void(const caf::actor&)> done, std::function<void(const std::string& problem)> failed);
-  /// Closes what publish() opened. Thread-safe, idempotent.
+  /// Closes the listener of publish(). Thread-safe, idempotent.
   void stop_listening();
 
  private:

@@ -17,7 +17,7 @@ App::App(JobDocument job, RunOptions options, Console& console)
   request.processes = run.processes > 1 ? run.processes : 0;
   request.hosts = run.hosts;
   request.joins = run.joins;
-  // Checking a job needs nobody else, wherever it is done.
+  // Checking a job involves no other process, wherever it runs.
   const Environment nothing = [](std::string_view) { return std::nullopt; };
   run.launch_info = find_run_place(request, run.check_only ? nothing : process_environment());
   run.processes = run.launch_info.place.processes;

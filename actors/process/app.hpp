@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a training app is written: sources, sections, edges. An app is run once; all processes of a job run the same
+// Composes a training app from sources, sections and edges. An app is run once; all processes of a job run the same
 // code.
 //
 //   App app(job, options, console);
@@ -10,7 +10,7 @@
 //   ...
 //   return app.run().status;
 //
-// What the builders set are defaults; the section's table in the job file has the last word.
+// Values set by the builders are defaults; the section's table in the job file overrides them.
 #pragma once
 
 #include <deque>
@@ -38,7 +38,7 @@ struct PortRef {
   std::string port;
 };
 
-/// One section of an app while it is composed.
+/// A section of an app while it is composed.
 class SectionBuilder {
  public:
   /// The section is frozen: no backward passes, no optimizer; it runs ahead as far as credits allow.
@@ -76,10 +76,10 @@ struct Composition {
   JobDocument document;
   RunOptions options;
   SectionRegistry registry;
-  std::shared_ptr<const Corpus> corpus;  ///< the app's own; null: [data] describes it
+  std::shared_ptr<const Corpus> corpus;  ///< the app's own; null: [data] describes the corpus
   /// Milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.
   std::function<PassCost(std::string_view section, const SampleRef& sample)> costs;
-  std::deque<SectionBuilder> builders;  // stable references for the composing code
+  std::deque<SectionBuilder> builders;  // deque: references stay valid for the composing code
   std::vector<std::pair<PortRef, PortRef>> edges;
 };
 
@@ -88,25 +88,25 @@ class App {
  public:
   App(JobDocument job, RunOptions options, Console& console);
 
-  /// Section types that job files may name; add your own before run().
+  /// Section types that job files may name; register your own before run().
   [[nodiscard]] SectionRegistry& registry() { return composed_.registry; }
-  /// A table of the job file, for settings of the app's own.
+  /// Returns a table of the job file, for the app's own settings.
   [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
 
-  /// Whether the job file has a table of that name.
+  /// Whether the job file has a table with that name.
   [[nodiscard]] bool has(std::string_view name) const { return composed_.document.root().has(name); }
 
   /// The text source described by [data]: ports tokens and targets.
   SectionBuilder& source(std::string name);
-  /// A source of one's own.
+  /// A source with the app's own corpus.
   SectionBuilder& source(std::string name, std::shared_ptr<const Corpus> corpus);
-  /// What samples cost, instead of the sections' FLOP models: milliseconds of a pass on an emulated device.
+  /// Sets the costs of samples, instead of the sections' FLOP models: milliseconds of a pass on an emulated device.
   void set_costs(std::function<PassCost(std::string_view section, const SampleRef& sample)> milliseconds) {
     composed_.costs = std::move(milliseconds);
   }
   /// A section of a registered type, read from its table [name]; `type` in that table overrides.
   SectionBuilder& section(std::string name, std::string type);
-  /// A section of a type of one's own: T(const SectionContext&, const T::Options&), T::Options::read(JobTable).
+  /// A section of the app's own type: T(const SectionContext&, const T::Options&), T::Options::read(JobTable).
   template <class T>
   SectionBuilder& section(std::string name) {
     auto options = T::Options::read(table(name));

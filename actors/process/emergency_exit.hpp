@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process of a failed run leaves: everything of the job that it can reach is ended and swept, in bounded time.
+// Exit of a process of a failed run: ends and sweeps every reachable process and segment of the job, in bounded time.
 //
-// DE-1: exit_now() ends the process within about two seconds, whatever hangs: a peer killed inside the shm provider
-// leaves
-//       a lock held for ever.
-// DE-2: when it has ended, no process that it started runs, and no segment of theirs or of its own is left.
+// DE-1 (bounded exit): exit_now() ends the process within about two seconds, whatever hangs: a peer killed inside the
+//       shm provider leaves a lock held for ever.
+// DE-2 (nothing left): after the exit no process that it started runs, and no shared memory segment of theirs or of its
+//       own is left.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,13 @@ namespace maestro {
 
 struct EmergencyExit {
   int status = 1;
-  std::vector<ProcessIdentity> lost;        ///< of this job; those of another PID namespace are left alone (PI-1)
-  std::chrono::milliseconds patience{700};  ///< for the started processes to end by themselves
-  std::function<void()> close;              ///< the orderly part, which may hang; may be empty
-  std::function<void()> last;               ///< just before the process ends; must not hang; may be empty
+  std::vector<ProcessIdentity> lost;        ///< of this job; processes of another PID namespace are skipped (PI-1)
+  std::chrono::milliseconds patience{700};  ///< time for the started processes to end
+  std::function<void()> close;              ///< orderly part, which may hang; may be empty
+  std::function<void()> last;               ///< called last; must not hang; may be empty
 };
 
-/// Thread-safe: of two callers, the one that is done first decides the status.
+/// Thread-safe: with two concurrent callers, the first to finish decides the status.
 [[noreturn]] void exit_now(Launcher& launcher, const EmergencyExit& emergency_exit);
 
 }  // namespace maestro

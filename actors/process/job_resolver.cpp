@@ -19,7 +19,7 @@ namespace maestro {
 
 namespace {
 
-/// The driver is looked for only when a section names one of its devices (DB-1). Hosts are taken to be alike.
+/// Looks for the driver only when a section names a CUDA device (DB-1). Hosts are assumed to be alike.
 CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
   const bool named = std::ranges::any_of(sections, [&](const PlannedSection& section) {
     return std::ranges::any_of(section.config.devices, is_cuda_device);
@@ -28,7 +28,7 @@ CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
   return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
 }
 
-/// Values that a run never learns and never loads are noise, unless the job says that they are meant.
+/// Refuses a section that is neither trained nor loaded: its values would be noise, unless the job requests that.
 void check_frozen(const JobPlan& plan, const JobTable& root) {
   for (std::size_t at = 0; at < plan.sections.size(); ++at) {
     const GraphNode& node = plan.graph.nodes()[at];
@@ -37,7 +37,7 @@ void check_frozen(const JobPlan& plan, const JobTable& root) {
     if (!keeps_random || config.random || config.emulated()) continue;
     root.table(node.section_name())
         .fail("weights", "is not given, and the section is frozen: it would keep random values; name a folder of " +
-                             std::string("weights, or set weights = \"random\" if you mean it"));
+                             std::string("weights, or set weights = \"random\" to keep them"));
   }
 }
 
@@ -51,7 +51,7 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
   return shape;
 }
 
-/// Of a section's devices, replica by replica and in each stage by stage, those of one stage.
+/// Returns the devices of a stage; a section lists devices by replica, and within a replica by stage.
 std::vector<std::string> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
   std::vector<std::string> devices;
   const std::int64_t ranks = config.tensor * config.context;
@@ -61,7 +61,7 @@ std::vector<std::string> devices_of_stage(const SectionConfig& config, std::int6
   return devices;
 }
 
-/// The stages of a section that have a port; all stages, so that connecting complains, when none has.
+/// Returns the stages of a section with this port; all stages if none has it, so that connecting reports an error.
 std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::string& section, const std::string& port,
                                         bool input) {
   const std::vector<SectionId> stages = graph.stages_of(section);
@@ -76,8 +76,8 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
 
 constexpr double flops_per_ms_of_a_gflops = 1e6;
 
-/// FLOPs of one sample, from the sections' own models; a backward pass counts twice the forward pass, or once where the
-/// section's parameters stay.
+/// Returns FLOPs of a sample, from the sections' own models; a backward pass counts twice the forward pass, or once
+/// where the section's parameters are frozen.
 SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<const Section>> prototypes) {
   std::vector<double> backward;
   std::vector<std::int64_t> ranks;
@@ -87,7 +87,7 @@ SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<co
   }
   return [backward, ranks, prototypes = std::move(prototypes)](SectionId section, const SampleRef& sample) {
     double flops = prototypes[section.value()]->cost({sample.tokens, sample.patches, sample.images}).flops;
-    flops /= static_cast<double>(ranks[section.value()]);  // which share the work evenly
+    flops /= static_cast<double>(ranks[section.value()]);  // the ranks share the work evenly
     return PassCost{flops, flops * backward[section.value()]};
   };
 }
@@ -133,7 +133,7 @@ std::map<std::string, JobResolver::Passes> JobResolver::passes_by_section() cons
         builder.mode_ == Mode::forward_backward && table(builder.name_).flag("trained", builder.defaults_.trained);
     passes[builder.name_] = {learns, learns};
   }
-  // Gradients pass through a frozen section when anything before it is trained.
+  // Gradients pass through a frozen section when a section before it is trained.
   for (std::size_t round = 0; round < composed_.builders.size(); ++round) {
     for (const auto& [from, to] : composed_.edges) {
       const auto producer = passes.find(from.section);
@@ -180,7 +180,8 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   add_stages(planned, node, {passes, settings.has("max_in_flight")});
 }
 
-SectionContext JobResolver::prototype_context(const PlannedSection& planned, const GraphNode& node, Passes passes) const {
+SectionContext JobResolver::prototype_context(const PlannedSection& planned, const GraphNode& node,
+                                              Passes passes) const {
   SectionContext context;
   context.name = planned.config.name;
   context.seed = static_cast<std::uint64_t>(plan_.train.seed);
@@ -196,7 +197,7 @@ SectionContext JobResolver::prototype_context(const PlannedSection& planned, con
 }
 
 void JobResolver::add_node(PlannedSection planned, GraphNode node, Passes passes) {
-  // A prototype, for its ports, costs and complaints; replicas are built where they run.
+  // A prototype, for ports, costs and errors; replicas are built where they run.
   const std::shared_ptr<Section> prototype = planned.factory(prototype_context(planned, node, passes));
   if (node.layout.ranks() > 1 && !prototype->spreads_over_ranks()) {
     const bool tensor = node.layout.tensor > 1;
@@ -242,7 +243,7 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
     part.section = node.name;
     part.stage = stage;
     part.stages = config.pipeline;
-    // One forward, one backward: a stage goes on while its first micro-batch is on its way through those behind it.
+    // 1F1B: a stage continues while its first micro-batch passes through the stages behind it.
     if (!request.in_flight_given) part.max_in_flight = std::max(part.max_in_flight, config.pipeline - stage);
     first += planned.stage.layers;
     cut += (cut.empty() ? "" : ", ") + std::to_string(planned.stage.layers);
@@ -253,7 +254,7 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
 
 void JobResolver::connect_all() {
   for (const auto& [from, to] : composed_.edges) {
-    // Stages share a section's ports; one that several have (tokens) goes to all of them.
+    // Stages share a section's ports; a port of several stages (tokens) is connected to all of them.
     const std::vector<SectionId> producers = stages_with_port(plan_.graph, from.section, from.port, false);
     for (const SectionId consumer : stages_with_port(plan_.graph, to.section, to.port, true)) {
       plan_.graph.connect(plan_.graph.node(producers.back()).name, from.port, plan_.graph.node(consumer).name, to.port);

@@ -31,7 +31,7 @@ bool is_here(const std::string& host) {
   return loopback(reached_from) || reached_from == address_of(host);
 }
 
-/// address_towards(), tried for some seconds: a link may be down for a moment.
+/// Calls address_towards(), retried for some seconds: a link may be down for a moment.
 std::string address_found_towards(const std::string& host) {
   constexpr std::chrono::seconds patience(5);
   constexpr std::chrono::milliseconds pause(100);
@@ -48,15 +48,15 @@ std::string address_found_towards(const std::string& host) {
 
 }  // namespace
 
-Meeting new_meeting() {
-  Meeting meeting;
+RendezvousInfo new_rendezvous_info() {
+  RendezvousInfo info;
   std::uint32_t epoch = 0;
   while (epoch == 0) {
     if (getrandom(&epoch, sizeof epoch, 0) != static_cast<ssize_t>(sizeof epoch)) epoch = 0;
   }
-  meeting.epoch = Epoch(epoch);
-  meeting.secret = random_token();
-  return meeting;
+  info.epoch = Epoch(epoch);
+  info.secret = random_token();
+  return info;
 }
 
 JobStart::JobStart(JobStartOptions options, Console& console) : options_(std::move(options)), console_(console) {
@@ -74,20 +74,20 @@ JobStart::JobStart(JobStartOptions options, Console& console) : options_(std::mo
 
 JobStart::~JobStart() {
   parent_watch_.reset();
-  door_.reset();
+  server_.reset();
   tidy();
 }
 
 void JobStart::tidy() {
   const std::lock_guard lock(mutex_);
   run_keys_.reset();
-  std::error_code ignored;  // a left-over empty file harms nobody
+  std::error_code ignored;  // a left-over empty file is harmless
   if (!shared_file_.empty()) fs::remove(shared_file_, ignored);
   shared_file_.clear();
-  if (parent_ > 0 && getppid() != parent_) remove_sockets_of(parent_);  // rank 0 has died
+  if (parent_ > 0 && getppid() != parent_) remove_sockets_of(parent_);  // rank 0 has ended
 }
 
-/// Those that other programs start have ends of their own.
+/// Processes started by other programs have ends of their own.
 void JobStart::watch_parent() {
   const char* parent = std::getenv("MAESTRO_PARENT");
   const char* secrets = std::getenv("MAESTRO_SECRETS");
@@ -100,7 +100,7 @@ void JobStart::watch_parent() {
 bool JobStart::prints_refusals() const {
   if (child_printed_) return false;
   const ProcessEnv& place = options_.run.place;
-  if (place.launcher != "maestro") return true;  // each has a log of its own
+  if (place.launcher != "maestro") return true;  // each process has its own log
   return place.local_rank == 0 && place.hosts[static_cast<std::size_t>(place.rank)] > 0;
 }
 
@@ -111,7 +111,7 @@ void JobStart::leave(const std::string& line) {
   const bool first_of_host = place.local_rank == (here ? 1 : 0);
   if (place.launcher != "maestro" || first_of_host) console_.error(line);
   tidy();
-  (void)sweep_own_shared_memory();  // what stays is swept by the next run
+  (void)sweep_own_shared_memory();  // the next run sweeps the rest
   (void)sweep_shared_memory();      // of rank 0
   _exit(1);
 }
@@ -124,7 +124,7 @@ void JobStart::check_first_host() const {
   const std::string& first = options_.run.host_names.front();
   if (is_here(first)) return;
   throw JobError("--hosts: the first host must be this machine, where rank 0 coordinates the job, and \"" + first +
-                     "\" is another one; start maestro there, or put " + host_name() + " first",
+                     "\" is another host; start maestro there, or put " + host_name() + " first",
                  ErrorCode::invalid_argument);
 }
 
@@ -138,7 +138,7 @@ void JobStart::choose_listen_address() {
     throw JobError("the processes of this job are on several hosts, and maestro listens on " + wanted +
                    " only; give --listen auto (or an address), and --keys FOLDER as made by `maestro keys FOLDER`");
   }
-  // Hosts that were named are meant to reach each other.
+  // Named hosts are meant to reach each other.
   if (wanted == "0.0.0.0" || (several_hosts() && loopback(wanted))) wanted = "auto";
   std::string towards = "127.0.0.1";
   if (wanted == "auto" && several_hosts()) {
@@ -185,7 +185,7 @@ JoinRequest JobStart::own_request(const std::string& job) const {
   return request;
 }
 
-std::string JobStart::door_address() const {
+std::string JobStart::server_address() const {
   const ProcessEnv& place = options_.run.place;
   if (place.launcher == "maestro" && place.root_host.starts_with("unix:")) return place.root_host;
   if (!loopback(listen_)) {
@@ -232,7 +232,7 @@ std::vector<ProcessStart> JobStart::starts(const ProcessEnv& place) const {
 
 void JobStart::start_others(Launcher& launcher) {
   ProcessEnv place = options_.run.place;
-  const std::string address = door_->address();
+  const std::string address = server_->address();
   if (address.starts_with("unix:")) {
     place.root_host = address;
     place.root_port = 1;  // not used
@@ -250,55 +250,55 @@ void JobStart::start_others(Launcher& launcher) {
 std::string JobStart::write_shared_file(const fs::path& folder) {
   if (!several_hosts() || folder.empty()) return {};
   fs::create_directories(folder);
-  shared_file_ = fs::absolute(folder) / (meeting_file_prefix + random_token().substr(0, 16));
+  shared_file_ = fs::absolute(folder) / (shared_file_prefix + random_token().substr(0, 16));
   std::ofstream file(shared_file_);
   if (!file) throw JobError("train.out: cannot write to \"" + folder.string() + "\"", ErrorCode::unavailable);
   return shared_file_.string();
 }
 
-void JobStart::check_shared_folder(const Meeting& meeting) const {
-  if (meeting.shared_file.empty() || fs::exists(meeting.shared_file)) return;
-  throw JobError("train.out: rank 0's folder \"" + fs::path(meeting.shared_file).parent_path().string() +
-                     "\" is not seen on this host, so checkpoints would lack what is trained here; choose a folder "
-                     "that all hosts share, or set " +
-                     "train.checkpoint_at_end = false and train.checkpoint_every = 0",
-                 ErrorCode::unavailable);
+void JobStart::check_shared_folder(const RendezvousInfo& info) const {
+  if (info.shared_file.empty() || fs::exists(info.shared_file)) return;
+  throw JobError(
+      "train.out: rank 0's folder \"" + fs::path(info.shared_file).parent_path().string() +
+          "\" is not visible on this host, so checkpoints would lack the sections trained here; choose a folder "
+          "that all hosts share, or set " +
+          "train.checkpoint_at_end = false and train.checkpoint_every = 0",
+      ErrorCode::unavailable);
 }
 
-Meeting JobStart::gather(Launcher& launcher, const JobText& job, const Publish& publish) {
-  Meeting meeting = new_meeting();
+RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Publish& publish) {
+  RendezvousInfo info = new_rendezvous_info();
   const bool chosen = !several_hosts() && options_.transport.port != 0;
-  meeting.root_address = chosen ? listen_ : gate_host();
-  meeting.shared_file = write_shared_file(job.shared_folder);
-  meeting.root_port = publish(meeting, meeting.root_address, chosen ? options_.transport.port : 0);
+  info.root_address = chosen ? listen_ : gate_host();
+  info.shared_file = write_shared_file(job.shared_folder);
+  info.root_port = publish(info, info.root_address, chosen ? options_.transport.port : 0);
   RendezvousOptions options;
-  options.address = door_address();
+  options.address = server_address();
   options.keys = keys_;
   options.own = own_request(job.job);
   options.hosts = options_.run.place.hosts;
-  options.welcome = {meeting.epoch.value(), meeting.root_address, meeting.root_port, host_,
-                     meeting.secret,        meeting.shared_file};
+  options.accepted = {info.epoch.value(), info.root_address, info.root_port, host_, info.secret, info.shared_file};
   options.silence = job.silence;
   options.note = [this](const std::string& line) { console_.note(line); };
   {
     const std::lock_guard lock(mutex_);
-    door_ = std::make_unique<RendezvousServer>(std::move(options));
+    server_ = std::make_unique<RendezvousServer>(std::move(options));
   }
   try {
     if (options_.run.starts_others()) start_others(launcher);
-    door_->wait_all(patience(), [this, &job] { look_at_stopped_children(job.silence); });
-    door_->stop();
+    server_->wait_all(patience(), [this, &job] { look_at_stopped_children(job.silence); });
+    server_->stop();
   } catch (const JobError&) {
-    door_->stop();
-    launcher.wait(std::chrono::seconds(2));  // JS-3: they print it, and end
+    server_->stop();
+    launcher.wait(std::chrono::seconds(2));  // JS-3: they print the reason, and end
     throw;
   }
-  return meeting;
+  return info;
 }
 
 JoinOptions JobStart::join_options(const std::string& job) const {
   JoinOptions options;
-  const std::string address = door_address();
+  const std::string address = server_address();
   options.host = address.starts_with("unix:") ? address : options_.run.place.root_host;
   options.port = options_.run.place.root_port;
   options.keys = keys_;
@@ -307,24 +307,24 @@ JoinOptions JobStart::join_options(const std::string& job) const {
   return options;
 }
 
-Meeting JobStart::join(const JobText& job) {
+RendezvousInfo JobStart::join(const JobText& job) {
   if (parent_watch_) parent_watch_->set_silence(job.silence);
   JoinOptions options = join_options(job.job);
   options.silence = job.silence;
-  const Welcome welcome = maestro::join(options);
-  Meeting meeting;
-  meeting.epoch = Epoch(welcome.epoch);
-  meeting.secret = welcome.secret;
-  meeting.root_address = welcome.caf_host;
-  meeting.root_port = welcome.caf_port;
-  meeting.shared_file = welcome.shared_file;
-  return meeting;
+  const JoinAccepted accepted = maestro::join(options);
+  RendezvousInfo info;
+  info.epoch = Epoch(accepted.epoch);
+  info.secret = accepted.secret;
+  info.root_address = accepted.caf_host;
+  info.root_port = accepted.caf_port;
+  info.shared_file = accepted.shared_file;
+  return info;
 }
 
 void JobStart::withdraw(const std::string& reason) noexcept {
   constexpr std::chrono::seconds patience_for_others(5);
   const ProcessEnv& place = options_.run.place;
-  if (place.launcher == "none" || place.launcher == "maestro") return;  // rank 0 hears of its children by itself
+  if (place.launcher == "none" || place.launcher == "maestro") return;  // rank 0 watches its children itself
   if (place.rank > 0) {
     JoinOptions options = join_options({});
     options.patience = patience_for_others;
@@ -332,28 +332,29 @@ void JobStart::withdraw(const std::string& reason) noexcept {
   }
   try {
     RendezvousOptions options;
-    options.address = door_address();
+    options.address = server_address();
     options.keys = keys_;
     options.own = own_request({});
     options.hosts = place.hosts;
     RendezvousServer(std::move(options)).refuse_all(own_name() + ": " + reason, patience_for_others);
-  } catch (const JobError&) {  // the reason is reported by the caller
+  } catch (const JobError&) {  // the caller reports the reason
   }
 }
 
 void JobStart::child_ended(ProcessId rank, const std::string& how) {
   const std::lock_guard lock(mutex_);
   if (route_) return route_(rank, how);
-  if (!door_) return;
+  if (!server_) return;
   const std::string where =
       several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[rank.value()]] : "";
   const bool here = options_.run.place.hosts[rank.value()] == 0;
-  const bool refused = how.starts_with("exit status") && !how.starts_with("exit status 1");  // wrong input, of ssh too
+  const bool refused =
+      how.starts_with("exit status") && !how.starts_with("exit status 1");  // invalid input, also of ssh
   if (here && prints_itself(how)) child_printed_ = true;
-  door_->fail("process " + std::to_string(rank.value()) + where + " ended before the job began: " + how,
-              child_printed_ ? ErrorCode::cancelled
-              : refused      ? ErrorCode::invalid_argument
-                             : ErrorCode::peer_lost);
+  server_->fail("process " + std::to_string(rank.value()) + where + " ended before the job began: " + how,
+                child_printed_ ? ErrorCode::cancelled
+                : refused      ? ErrorCode::invalid_argument
+                               : ErrorCode::peer_lost);
 }
 
 void JobStart::child_stopped(ProcessId rank, bool stopped) {
@@ -365,13 +366,13 @@ void JobStart::child_stopped(ProcessId rank, bool stopped) {
   }
 }
 
-/// Four times a second, which counts no time in which this process was stopped itself, as by Ctrl-Z.
+/// Runs four times a second; time in which this process itself was stopped, as by Ctrl-Z, does not count.
 void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
   const std::lock_guard lock(mutex_);
   for (auto& [rank, looks] : stopped_) {
     if (++looks * 250 < silence.count()) continue;
-    door_->fail("process " + std::to_string(rank.value()) + " was stopped by a signal before the job began",
-                ErrorCode::peer_lost);
+    server_->fail("process " + std::to_string(rank.value()) + " was stopped by a signal before the job began",
+                  ErrorCode::peer_lost);
   }
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings the processes of a job together before anything is built: finds out where this one listens and what it shows
-// the others, starts them if that is its part, and lets them in, or joins rank 0.
+// Brings the processes of a job together before anything is built: finds the listen address and the credentials of this
+// process; rank 0 starts the other processes if required and admits them, any other process joins rank 0.
 //
-// JS-1: on one host the processes meet at a local socket that only their user can open, and listen on loopback.
-// JS-2: between hosts every connection of control is TLS with mutual certificates, and the job's token is asked for.
-// JS-3: when the job cannot begin, every process that was reached ends with the same line.
-// JS-4: a process that rank 0 has started ends within two seconds of rank 0, at any moment until begun(); of those of
-// one
-//       host at most one prints that.
+// JS-1 (local start): on a single host the processes meet at a local socket that only their user can open, and listen
+//       on loopback.
+// JS-2 (mutual TLS between hosts): between hosts every control connection is TLS with mutual certificates, and requires
+//       the job's token.
+// JS-3 (same reason): when the job cannot begin, every reached process ends with the same line.
+// JS-4 (no orphan at start): until begun(), a process that rank 0 has started ends within two seconds of rank 0; on
+//       each host at most one process prints that.
 #pragma once
 
 #include <atomic>
@@ -31,16 +32,16 @@
 
 namespace maestro {
 
-/// What all processes of a run know when they have met.
-struct Meeting {
+/// Result of the rendezvous: data of a run that all its processes share.
+struct RendezvousInfo {
   Epoch epoch;
-  std::string secret;        ///< processes of other runs do not have it
-  std::string root_address;  ///< where rank 0's supervisor is published
+  std::string secret;        ///< unknown to processes of other runs
+  std::string root_address;  ///< address of rank 0's supervisor
   std::uint16_t root_port = 0;
   std::string shared_file;  ///< in the output folder, written by rank 0
 };
-/// Of a process alone.
-[[nodiscard]] Meeting new_meeting();
+/// Returns the data of a run of a single process.
+[[nodiscard]] RendezvousInfo new_rendezvous_info();
 
 struct JobStartOptions {
   LaunchInfo run;
@@ -49,64 +50,64 @@ struct JobStartOptions {
   std::vector<std::string> command;  ///< RunOptions::command
 };
 
-/// Of the file in the output folder by which hosts find out that they share it; digits follow.
-inline constexpr const char* meeting_file_prefix = ".maestro-";
+/// Prefix of the file in the output folder by which hosts detect that they share it; digits follow.
+inline constexpr const char* shared_file_prefix = ".maestro-";
 
-/// What all processes must have in common.
+/// Data that must be equal in all processes.
 struct JobText {
   std::string job;                          ///< TOML
-  std::filesystem::path shared_folder;      ///< where all hosts store files of the run; empty: none does
-  std::chrono::milliseconds silence{4000};  ///< after which a process counts as stopped or cut off (RV-5)
+  std::filesystem::path shared_folder;      ///< folder of the run's files on all hosts; empty: none
+  std::chrono::milliseconds silence{4000};  ///< limit after which a process counts as lost (RV-5)
 };
 
 class JobStart {
  public:
-  /// Looks at options, addresses and keys. Throws JobError.
+  /// Checks options, addresses and keys. Throws JobError.
   JobStart(JobStartOptions options, Console& console);
   ~JobStart();
   JobStart(const JobStart&) = delete;
   JobStart& operator=(const JobStart&) = delete;
 
-  /// The address of this host that everything listens on.
+  /// Returns the address of this host that all its listeners use.
   [[nodiscard]] const std::string& listen_address() const { return listen_; }
-  /// Where this process takes connections of the others, as PeerAcceptor has it: a local socket that only its user can
-  /// open, or listen_address().
+  /// Returns the address of this process's PeerAcceptor: a local socket that only its user can open, or
+  /// listen_address().
   [[nodiscard]] std::string gate_host() const;
-  /// Null when all stays on this host.
+  /// Returns null when the job stays on this host.
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const { return keys_; }
-  /// As people call this process's host; empty when there is only one.
+  /// Returns this process's host as named by the user; empty in a job on a single host.
   [[nodiscard]] const std::string& host() const { return host_; }
-  /// "process 1 (host b)".
+  /// Returns "process 1 (host b)".
   [[nodiscard]] std::string own_name() const;
 
   /// Publishes rank 0's supervisor on an address and a port (0: any), and returns the port.
-  using Publish = std::function<std::uint16_t(const Meeting&, const std::string& address, std::int64_t port)>;
-  /// Rank 0: blocks until all are there. Throws JobError.
-  [[nodiscard]] Meeting gather(Launcher& launcher, const JobText& job, const Publish& publish);
-  /// The others: the same. Throws JobError.
-  [[nodiscard]] Meeting join(const JobText& job);
-  /// Whether this process prints why the job cannot begin; else another one of this host does.
+  using Publish = std::function<std::uint16_t(const RendezvousInfo&, const std::string& address, std::int64_t port)>;
+  /// Rank 0: blocks until all processes have joined. Throws JobError.
+  [[nodiscard]] RendezvousInfo gather(Launcher& launcher, const JobText& job, const Publish& publish);
+  /// Other ranks: blocks likewise. Throws JobError.
+  [[nodiscard]] RendezvousInfo join(const JobText& job);
+  /// Whether this process prints why the job cannot begin; otherwise another process of this host does.
   [[nodiscard]] bool prints_refusals() const;
-  /// Of a process that found out alone that the job cannot begin: the others are told why, if they come within a few
-  /// seconds. Best effort.
+  /// Reports that the job cannot begin, for a reason that only this process sees: the others receive the reason if they
+  /// join within a few seconds. Best effort.
   void withdraw(const std::string& reason) noexcept;
-  /// Throws JobError when this host does not see the output folder of rank 0, which has to hold what it stores.
-  void check_shared_folder(const Meeting& meeting) const;
+  /// Throws JobError when rank 0's output folder, which must hold the files of this host, is not visible here.
+  void check_shared_folder(const RendezvousInfo& info) const;
 
-  /// All connections are made, or the job ends: removes the keys that were made for this run, and the shared file.
-  /// Thread-safe, idempotent.
+  /// Called when all connections are made, or the job ends: removes the keys generated for this run, and the shared
+  /// file. Thread-safe, idempotent.
   void tidy();
 
-  /// Everything of this process is there: the supervisors watch each other from now on (JS-4).
+  /// Called when this process is built: the supervisors watch each other from now on (JS-4).
   void begun() { parent_watch_.reset(); }
-  /// Ends this process with status 1, as rank 0 is lost to it. Thread-safe: the first call is the one that prints.
+  /// Ends this process with status 1, because rank 0 is lost. Thread-safe: the first call prints.
   [[noreturn]] void leave(const std::string& line);
 
   /// A child of the launcher has ended. Thread-safe.
   void child_ended(ProcessId rank, const std::string& how);
-  /// A child of the launcher was stopped by a signal, or goes on. Thread-safe.
+  /// A child of the launcher was stopped by a signal, or continues. Thread-safe.
   void child_stopped(ProcessId rank, bool stopped);
-  /// Where that is told when the processes have met; empty: nowhere.
+  /// Sets the receiver of child ends after the rendezvous; empty: none.
   void route_child_ends(std::function<void(ProcessId, const std::string& how)> route);
 
  private:
@@ -115,7 +116,7 @@ class JobStart {
   void choose_listen_address();
   void find_keys();
   [[nodiscard]] JoinRequest own_request(const std::string& job) const;
-  [[nodiscard]] std::string door_address() const;
+  [[nodiscard]] std::string server_address() const;
   [[nodiscard]] std::chrono::milliseconds patience() const;
   [[nodiscard]] JoinOptions join_options(const std::string& job) const;
   [[nodiscard]] std::vector<ProcessStart> starts(const ProcessEnv& place) const;
@@ -128,16 +129,16 @@ class JobStart {
   Console& console_;
   std::string listen_;
   std::string host_;
-  std::atomic<bool> child_printed_ = false;  // a child that has ended printed why
+  std::atomic<bool> child_printed_ = false;  // an ended child has printed the reason
   std::int64_t parent_ = 0;                  // rank 0, when it is this process's parent
   std::optional<RunKeys> run_keys_;
   std::shared_ptr<const KeySet> keys_;
   std::filesystem::path shared_file_;
   std::mutex mutex_;
-  std::unique_ptr<RendezvousServer> door_;
+  std::unique_ptr<RendezvousServer> server_;
   std::function<void(ProcessId, const std::string& how)> route_;
-  std::map<ProcessId, std::int64_t> stopped_;  // children that a signal has stopped: looks at them since
-  std::mutex leaving_;                         // never given back
+  std::map<ProcessId, std::int64_t> stopped_;  // stopped children: number of checks since
+  std::mutex leaving_;                         // never unlocked
   std::unique_ptr<ParentWatch> parent_watch_;  // last: its thread uses all above
 };
 

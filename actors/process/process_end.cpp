@@ -23,21 +23,21 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds failed_limit(2000);
-constexpr milliseconds departure_limit(5000);  // it bounds itself (DE-1)
+constexpr milliseconds departure_limit(5000);  // exit_now() bounds itself (DE-1)
 
-/// Processes that others started, or of other hosts, may still write theirs, and may write it where it is not seen
-/// here.
+/// Waits for a trace file: processes of other launchers or hosts may still write theirs, or write it where it is not
+/// visible here.
 bool appears(const fs::path& file, Clock::time_point deadline) {
   while (!fs::exists(file)) {
     if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(milliseconds(10));  // of a file nobody tells
+    std::this_thread::sleep_for(milliseconds(10));  // no event reports a new file
   }
   return true;
 }
 
 }  // namespace
 
-void ProcessRun::State::stop() {
+void ProcessRun::State::stop() {  // PR-1: in this order
   if (questions) questions->close();
   control.reset();
   groups_end->give("the run has ended");  // before devices stop: their streams may wait for a peer
@@ -98,9 +98,9 @@ RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
 
 int ProcessRun::State::fail(const RunOutcome& ended) {
   console.finish();
-  if (!ended.error.empty()) console.error(ended.error);  // first: what follows may hang
+  if (!ended.error.empty()) console.error(ended.error);  // first: the steps below may hang
   bound("the end of the failed run", several() ? departure_limit : failed_limit);
-  if (control) control->stop();  // its socket is not to stay behind
+  if (control) control->stop();  // removes its socket
   if (!several()) {
     stop();
     watchdog->no_limit();
@@ -110,13 +110,13 @@ int ProcessRun::State::fail(const RunOutcome& ended) {
   emergency_exit.last = [this, lost = ended.lost] { tidy_up(lost); };
   emergency_exit.lost = ended.lost;
   emergency_exit.close = [this] {
-    if (network) network->stop();  // there is none when building failed
+    if (network) network->stop();  // null when building failed
     groups_end->give("the run has failed");
   };
   exit_now(*launcher, emergency_exit);
 }
 
-/// Ends what has begun before the caller reports `problem`, which is printed at once when that hangs.
+/// Ends a partial start before the caller reports `problem`, which the watchdog prints at once if the end hangs.
 void ProcessRun::State::close_failed_start(const std::string& problem) {
   bound(problem + "; the end of the process", failed_limit);
   stop();
@@ -148,7 +148,7 @@ void ProcessRun::State::leave(int status) {
   exit_now(*launcher, emergency_exit);
 }
 
-/// Removes files of this process, and sockets of those that it has ended.
+/// Removes files of this process, and sockets of the processes it has ended.
 void ProcessRun::State::tidy_up(const std::vector<ProcessIdentity>& lost) const {
   if (job_start) job_start->tidy();
   for (const ProcessIdentity& process : lost) {
@@ -160,7 +160,7 @@ void ProcessRun::State::tidy_up(const std::vector<ProcessIdentity>& lost) const 
 }
 
 void ProcessRun::State::leave_before_the_start(const std::string& cause) {
-  while (leaving.exchange(true)) pause();  // a signal to this process and one to another come on two threads
+  while (leaving.exchange(true)) pause();  // signals to this and to another process arrive on two threads
   console.finish();
   // Of a process that rank 0 has started, rank 0 reports the end, or prints its own line.
   if (place.launcher != "maestro") console.error("ended by " + cause + " before the first step");
@@ -191,7 +191,7 @@ void ProcessRun::State::watch_progress() {
   if (progress.limit.count() > 0) watchdog->watch(std::move(progress));
 }
 
-/// What the coordinator and all replicas do now, for the watchdog.
+/// Returns the current work of the coordinator and all replicas, for the watchdog.
 StallLook ProcessRun::State::look() {
   constexpr milliseconds patience(2000);
   const RunQuestions::View view = questions->view(patience);

@@ -30,15 +30,15 @@ std::string listed(const std::vector<std::string>& names) {
 }  // namespace
 
 void ProcessRun::State::check_surroundings() const {
-  // CAF, a device each, their writers and watchers; connections to the others.
+  // Threads: CAF, a device each, their writers and watchers. Descriptors: connections to the other processes.
   std::set<std::string> devices_here;
   for (const ReplicaPlacement& at : plan.places) {
     if (at.rank == rank) devices_here.insert(at.devices.begin(), at.devices.end());
   }
-  // Rank 0 wants more: where all have the same limits, one process reports it.
+  // Rank 0 requires more: where all processes have the same limits, a single process reports it.
   const std::size_t files = (is_root() ? 32 : 24) + 4 * static_cast<std::size_t>(place.processes);
   require_headroom({.threads = 16 + devices_here.size(), .descriptors = files});
-  if (!is_root()) return;  // rank 0 has looked, and listens by now
+  if (!is_root()) return;  // rank 0 has checked, and listens by now
   check_writable_folder(plan.train.out, "train.out");
   if (!plan.options.report.empty()) check_writable_file(plan.options.report, "--report");
   if (!plan.options.trace.empty()) check_writable_file(plan.options.trace, "--trace");
@@ -49,52 +49,53 @@ void ProcessRun::State::check_surroundings() const {
   if (several() || plan.transport.force_rma) check_provider(transport);
 }
 
-/// Brings the processes together, and this one's supervisor to that of rank 0.
-void ProcessRun::State::meet() {
+/// Brings the processes together, and connects this process's supervisor to that of rank 0.
+void ProcessRun::State::join_job() {
   JoinRoot root;
   if (job_start && !is_root()) {
-    meeting = job_start->join(job_text());
+    rendezvous_info = job_start->join(job_text());
     open_actors();
     root.root = find_root();
   } else if (job_start) {
-    meeting =
-        job_start->gather(*launcher, job_text(), [this](const Meeting& met, const std::string& address, auto port) {
-          meeting = met;
-          open_actors();
-          // The gate's port goes out with the meeting that gather() returns.
-          return actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
-        });
+    rendezvous_info = job_start->gather(*launcher, job_text(),
+                                        [this](const RendezvousInfo& info, const std::string& address, auto port) {
+                                          rendezvous_info = info;
+                                          open_actors();
+                                          // The gate's port goes out with the RendezvousInfo that gather() returns.
+                                          return actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
+                                        });
     job_start->route_child_ends([to = supervisor](ProcessId child, const std::string& how) {
       tell_from_outside(to, ChildEnded{child, how});
     });
     root.root = supervisor;
   } else {
-    meeting = new_meeting();
+    rendezvous_info = new_rendezvous_info();
     open_actors();
     root.root = supervisor;
   }
   tell_from_outside(supervisor, root);
 }
 
-/// Rank 0's supervisor, over a connection that has carried a message each way (Supervisor::greet).
+/// Returns rank 0's supervisor, over a connection that has carried a message in each direction (Supervisor::greet).
 caf::actor ProcessRun::State::find_root() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   caf::scoped_actor self(actors->system());
   std::string problem;
   while (std::chrono::steady_clock::now() < deadline) {
-    const caf::actor found = actors->find(meeting.root_address, meeting.root_port);
+    const caf::actor found = actors->find(rendezvous_info.root_address, rendezvous_info.root_port);
     bool answered = false;
     self->request(found, std::chrono::seconds(5), Ping{rank})
         .receive([&](const Ping&) { answered = true; },
                  [&](const caf::error& error) { problem = actors->system().render(error); });
     if (answered) return found;
   }
-  throw JobError("cannot talk to rank 0 at " + meeting.root_address + ":" + std::to_string(meeting.root_port) + ": " +
-                     problem + "; over long distances raise train.peer_timeout_s",
+  throw JobError("cannot reach the supervisor of rank 0 at " + rendezvous_info.root_address + ":" +
+                     std::to_string(rendezvous_info.root_port) + ": " + problem +
+                     "; over long distances raise train.peer_timeout_s",
                  ErrorCode::peer_lost);
 }
 
-/// The job and all else that must be the same in every process for them to fit together.
+/// Returns the job and all other data that must be equal in every process.
 JobText ProcessRun::State::job_text() const {
   JobText text;
   text.job = plan.effective_job +
@@ -111,7 +112,7 @@ JobText ProcessRun::State::job_text() const {
   }
   const bool stores = plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0;
   if (stores) text.shared_folder = plan.train.out;
-  // A cut that a running job survives makes TCP wait for as long again.
+  // After a network cut that a running job survives, TCP waits as long again.
   text.silence = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 2000));
   return text;
 }
@@ -130,7 +131,7 @@ void ProcessRun::State::print_header() const {
   if (plan.options.quiet || !is_root()) return;
   std::string header = "job " + plan.name + ": " + std::to_string(plan.train.steps) + " steps of " +
                        std::to_string(plan.train.global_batch) + " samples, " + std::to_string(plan.options.processes) +
-                       (several() ? " processes" : " process") + ", tensors by " + network->provider();
+                       (several() ? " processes" : " process") + ", transport: " + network->provider();
   console.note(header);
   console.note("  corpus    " + plan.corpus->describe());
   for (const auto& at : plan.places) {
@@ -180,11 +181,11 @@ void ProcessRun::prepare() {
   for (const std::string& note : state.claim.notes) state.note(note);
 }
 
-/// Meets the job's other processes. Returns the result of a start that has failed and was reported; throws JobError for
+/// Joins the job's other processes. Returns the result of a start that has failed and was reported; throws JobError for
 /// other failures.
-std::optional<RunResult> ProcessRun::State::try_to_meet() {
+std::optional<RunResult> ProcessRun::State::try_to_join() {
   try {
-    meet();
+    join_job();
     return std::nullopt;
   } catch (const JobError& problem) {
     const bool peer_lost = job_start != nullptr && problem.code() == ErrorCode::peer_lost;
@@ -207,7 +208,7 @@ std::optional<RunResult> ProcessRun::State::try_to_meet() {
 /// Builds what this process runs and announces it. A failure ends the job, by the supervisors where there are several.
 void ProcessRun::State::begin() {
   try {
-    if (job_start) job_start->check_shared_folder(meeting);
+    if (job_start) job_start->check_shared_folder(rendezvous_info);
     build();
     print_header();
     introduce();
@@ -235,7 +236,7 @@ RunResult ProcessRun::run() {
   state.watchdog = &watchdog;
   state.launcher = &launcher;
   const SignalWatcher signals([&](int signal) { state.signalled(signal); });
-  if (const std::optional<RunResult> refused = state.try_to_meet()) return *refused;
+  if (const std::optional<RunResult> refused = state.try_to_join()) return *refused;
   state.begin();
   const RunOutcome ended = future.get();
   watchdog.stop_watching();
@@ -251,7 +252,7 @@ RunResult ProcessRun::run() {
   watchdog.no_limit();
   RunResult result = state.succeed(ended);
   if (!launcher.all_clean()) {
-    state.console.error("the run is complete, but one of its other processes ended with an error");
+    state.console.error("the run is complete, but another process of it ended with an error");
     result.status = 1;
   }
   return result;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process's part of a run: its devices, sections, actors and their end. Shells out to the launcher, the supervisor
-// and the coordinator; holds everything that must outlive the actors.
+// A process's part of a run: its devices, sections, actors and their end. Delegates to the launcher, the supervisor
+// and the coordinator; owns every object that must outlive the actors.
 //
-// PR-1: teardown goes actors -> network -> devices -> sections, each stopped before what it uses.
-// PR-2: a run that failed ends this process within a bounded time, whatever still hangs.
+// PR-1 (teardown order): threads that send messages to actors stop before the actors: the control service, the devices,
+//       the snapshot writer, the network. Then the actor system ends. Objects are destroyed after that, users before
+//       the objects they use: network, sections, devices.
+// PR-2 (bounded failure): a failed run ends this process within a bounded time, whatever hangs.
 #pragma once
 
 #include <memory>
@@ -17,16 +19,16 @@ namespace maestro {
 
 class ProcessRun {
  public:
-  /// `start`: of a job of several processes; else null. All must outlive the run.
+  /// `start`: null in a job of a single process. All arguments must outlive the run.
   ProcessRun(const JobPlan& plan, Console& console, JobStart* start);
   ~ProcessRun();
   ProcessRun(const ProcessRun&) = delete;
   ProcessRun& operator=(const ProcessRun&) = delete;
 
-  /// What can be checked before anything starts: checkpoint, weights, output folder. Throws JobError.
+  /// Checks all that can be checked before the run starts: checkpoint, weights, output folder. Throws JobError.
   void prepare();
-  /// Runs to the end and prints what went wrong, if anything. Does not return from a failed run of a job of several
-  /// processes: it exits with status 1 (PR-2).
+  /// Runs to the end and prints an error, if any. Does not return from a failed run of a job of several processes: it
+  /// exits with status 1 (PR-2).
   RunResult run();
 
  private:

@@ -56,7 +56,8 @@ void ProcessRun::State::note(const std::string& line) {
 Device* ProcessRun::State::device(const ReplicaPlacement& at, std::size_t layout_rank) {
   const std::string& name = at.devices[layout_rank];
   const bool cuda = is_cuda_device(name);
-  // Sections that share a GPU have a stream each, so that its work goes on while the other's waits for a message.
+  // Sections that share a GPU have separate streams, so that either section computes while the other waits for a
+  // message.
   auto& found = devices[cuda ? name + " of " + std::to_string(at.section.value()) : name];
   if (found == nullptr && name.starts_with("emulated:")) {
     if (!emulated_clock) emulated_clock = std::make_shared<EmulatedClock>();
@@ -70,19 +71,19 @@ Device* ProcessRun::State::device(const ReplicaPlacement& at, std::size_t layout
     options.graphs = graph_use(plan.train.cuda_graphs);
     options.log = [this](const std::string& line) { note(line); };
     options.share = plan.sections[at.section.value()].config.share;
-    options.index = std::stoul(name.substr(5));  // place() has seen that it is there
+    options.index = std::stoul(name.substr(5));  // place() has checked that it exists
     options.name = name;
     found = cuda_status().backend->open(options);
   }
   if (found == nullptr) {
-    const bool pinned = name.starts_with("cpu:");  // with --cpu-devices several devices share a core
+    const bool pinned = name.starts_with("cpu:");  // several devices share a core with --cpu-devices
     const int core = pinned ? std::stoi(name.substr(4)) % static_cast<int>(usable_cores().size()) : -1;
     found = std::make_unique<CpuDevice>(name, core, ops);
   }
   return found.get();
 }
 
-CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) const {
+CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {
   const TrainConfig& train = plan.train;
   CoordinatorOptions options;
   options.graph = &plan.graph;
@@ -103,12 +104,12 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.global_clip = train.clip == ClipScope::global;
   options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
   options.record = record;
-  options.snapshots = const_cast<SnapshotWriter*>(&snapshots);
+  options.snapshots = &snapshots;
   options.console = &console;
   options.data_source = source;
   options.supervisor = supervisor;
-  options.current_step = const_cast<std::atomic<std::uint64_t>*>(&current_step);
-  options.events = const_cast<std::atomic<std::uint64_t>*>(&events);
+  options.current_step = &current_step;
+  options.events = &events;
   return options;
 }
 
@@ -125,7 +126,7 @@ void ProcessRun::State::open_actors() {
   options.start_timeout = milliseconds(static_cast<std::int64_t>(plan.transport.start_timeout_s * 1000));
   options.several_hosts = plan.options.launch_info.several_hosts();
   if (job_start) options.keys = job_start->keys();
-  options.application = meeting.secret;
+  options.application = rendezvous_info.secret;
   bound("the start of the actor system", start_limit);
   actors = std::make_unique<ActorEnvironment>(options);
 
@@ -180,7 +181,7 @@ void ProcessRun::State::build() {
 void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   caf::actor_system& system = actors->system();
   const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->samples(Split::train));
-  // A thread of its own: it reads samples, and no heartbeat waits for that.
+  // A detached actor: it reads samples, and must not delay heartbeats.
   const caf::actor source = system.spawn<DataSource, caf::detached>(
       supervisor, plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
   const caf::actor planner = system.spawn<Planner, caf::detached>(planner_options(plan), supervisor);
@@ -208,7 +209,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
       spec.emulated_ms = [costs = CostModel(plan.cost, plan.unit_per_ms), section = at.section](
                              std::span<const SampleRef> samples) { return costs.of(section, samples); };
     }
-    spec.epoch = meeting.epoch;
+    spec.epoch = rendezvous_info.epoch;
     spec.remote = network->open();
     spec.paths = TransferPaths(plan.graph, plan.places, plan.transport.force_rma);
     spec.opened = &opened;
@@ -226,7 +227,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.network = network.get();
     spec.trace = &trace;
     spec.snapshots = &snapshots;
-    if (!is_root()) spec.current_step = &current_step;  // rank 0 has the coordinator, which knows better
+    if (!is_root()) spec.current_step = &current_step;  // on rank 0 the coordinator sets it
     spec.supervisor = supervisor;
     const caf::actor replica = system.spawn<SectionReplica>(std::move(spec));
     local.own.push_back({replica, label_of(at.section, at.replica)});
@@ -237,7 +238,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
   }
 }
 
-/// Spawns what this process is to run, and has its supervisor introduce it.
+/// Spawns the actors of this process, and sends their addresses through its supervisor.
 void ProcessRun::State::introduce() {
   LocalActors local;
   network->route_failures(supervisor);
@@ -250,8 +251,9 @@ void ProcessRun::State::introduce() {
   local.hello.supervisor = supervisor;
   if (job_start) {
     local.hello.host = job_start->host();
-    local.hello.actors_host = is_root() ? meeting.root_address : job_start->gate_host();
-    local.hello.actors_port = is_root() ? meeting.root_port : actors->publish(supervisor, local.hello.actors_host, 0);
+    local.hello.actors_host = is_root() ? rendezvous_info.root_address : job_start->gate_host();
+    local.hello.actors_port =
+        is_root() ? rendezvous_info.root_port : actors->publish(supervisor, local.hello.actors_host, 0);
   }
   open_control();
   begun = true;
@@ -259,7 +261,7 @@ void ProcessRun::State::introduce() {
   if (is_root()) watch_progress();
 }
 
-/// Of the job, where it has some.
+/// Returns the keys of the job start, else those of options or job; null: none.
 std::shared_ptr<const KeySet> ProcessRun::State::keys() const {
   if (job_start && job_start->keys()) return job_start->keys();
   const fs::path folder = plan.options.keys.empty() ? fs::path(plan.transport.keys) : plan.options.keys;
@@ -268,14 +270,14 @@ std::shared_ptr<const KeySet> ProcessRun::State::keys() const {
 
 void ProcessRun::State::open_control() {
   if (!is_root() || plan.options.control == "none") return;
-  if (!several()) sweep_runtime_folder();  // of several processes JobStart has
+  if (!several()) sweep_runtime_folder();  // with several processes JobStart has swept it
   ControlServiceOptions options;
   options.address = plan.options.control;
   options.keys = keys();
   options.job = &plan;
   options.system = &actors->system();
   options.coordinator = coordinator;
-  // Answers of other hosts take a round trip; once all have come nothing is waited for.
+  // Answers of other hosts take a round trip; with all answers present no time is spent waiting.
   if (plan.options.launch_info.several_hosts()) options.status_patience = milliseconds(200);
   options.stop_run = [this] { stop_in_order({}); };
   options.console = &console;
@@ -283,7 +285,7 @@ void ProcessRun::State::open_control() {
     control = std::make_unique<ControlService>(std::move(options));
   } catch (const JobError& problem) {
     if (!plan.options.control.empty()) throw;
-    return console.note(std::string("  note: this run cannot be watched or steered: ") + problem.what());
+    return console.note(std::string("  note: this run has no control service: ") + problem.what());
   }
   constexpr std::string_view local = "unix:";
   if (control->address().starts_with(local)) control_socket = control->address().substr(local.size());

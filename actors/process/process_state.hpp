@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process of a run consists of; the room that process_run.cpp (start and way through), process_setup.cpp (what
-// it builds and spawns) and process_end.cpp (how it ends) share.
+// State of a process's part of a run, shared by process_run.cpp (start and main path), process_setup.cpp (building and
+// spawning) and process_end.cpp (the end).
 #pragma once
 
 #include <atomic>
@@ -54,7 +54,7 @@ struct ProcessRun::State {
   [[nodiscard]] bool several() const { return place.processes > 1; }
   [[nodiscard]] std::filesystem::path trace_part(std::int64_t of_rank) const {
     const std::filesystem::path& trace_file = plan.options.trace;
-    const bool through = is_written_through(trace_file);  // there is no place beside a device or a pipe
+    const bool through = is_written_through(trace_file);  // no file can be made beside a device or a pipe
     const auto base = through ? std::filesystem::path(plan.train.out) / "trace" : trace_file;
     return base.string() + ".part" + std::to_string(of_rank);
   }
@@ -74,24 +74,24 @@ struct ProcessRun::State {
   std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
   std::map<std::string, std::unique_ptr<Device>> devices;
   std::mutex collective_submit_mutex;  // ReplicaSpec::collective_submit_mutex
-  /// Given when the run ends, before devices stop: nothing that is queued waits for other ranks any more.
+  /// Triggered when the run ends, before devices stop: no queued work waits for other ranks any more.
   std::shared_ptr<AbortReason> groups_end = std::make_shared<AbortReason>();
   ImportedMemories opened;
   StartPoint start;
   RunClaim claim;  // of rank 0
-  Meeting meeting;
+  RendezvousInfo rendezvous_info;
   ReplicaBuilder builder{
       plan, ops, start, groups_end,
       [this](const ReplicaPlacement& at, std::size_t layout_rank) -> Device& { return *device(at, layout_rank); }};
   std::vector<BuiltReplica> replicas;
   std::unique_ptr<Network> network;
-  std::unique_ptr<ActorEnvironment> actors;  // after everything that actors use: destroyed first (PR-1)
+  std::unique_ptr<ActorEnvironment> actors;  // below all members that actors use: destroyed first (PR-1)
   std::vector<caf::actor> spawned;
   caf::actor supervisor;
   caf::actor coordinator;
-  std::atomic<bool> begun = false;          // there is a coordinator to interrupt
-  std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Before the actors go (PR-1)
-  std::string control_socket;               // its local socket, removed when this process leaves at once; else empty
+  std::atomic<bool> begun = false;          // the coordinator exists
+  std::unique_ptr<ControlService> control;  // of rank 0; may be absent. Stops before the actors (PR-1)
+  std::string control_socket;               // its local socket, removed on immediate exit; else empty
   std::unique_ptr<RunQuestions> questions;  // of the watchdog, on rank 0
   StopRequests stop_requests;               // of the signal thread
   std::atomic<bool> stopping = false;       // the orderly end has begun
@@ -103,11 +103,11 @@ struct ProcessRun::State {
   void check_surroundings() const;
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
   void open_control();
-  /// Where a rank of a replica works; opened when first asked for.
+  /// Returns the device of a rank of a replica, opened at the first call.
   Device* device(const ReplicaPlacement& at, std::size_t layout_rank);
   void open_actors();
-  void meet();
-  [[nodiscard]] std::optional<RunResult> try_to_meet();
+  void join_job();
+  [[nodiscard]] std::optional<RunResult> try_to_join();
   void begin();
   [[nodiscard]] caf::actor find_root();
   [[nodiscard]] JobText job_text() const;
@@ -116,7 +116,7 @@ struct ProcessRun::State {
   void spawn_coordinator(LocalActors& local);
   void spawn_replicas(LocalActors& local);
   void introduce();
-  CoordinatorOptions coordinator_options(const caf::actor& source) const;
+  CoordinatorOptions coordinator_options(const caf::actor& source);
   ProcessSummary summary() const;
   void stop();
   RunResult succeed(const RunOutcome& outcome);
@@ -138,7 +138,7 @@ struct ProcessRun::State {
   }
   /// " on host b", where there are several.
   [[nodiscard]] std::string on_host(std::uint32_t host) const;
-  /// A line for a person, from any thread.
+  /// Prints a note, from any thread.
   void note(const std::string& line);
 };
 

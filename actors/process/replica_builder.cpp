@@ -14,7 +14,7 @@ namespace maestro {
 
 namespace {
 
-/// Operators of a device that has memory of its own are called on its thread.
+/// Calls `call` on the thread of a device with its own memory, as its operators require.
 void on_device(Device& device, const std::function<void()>& call) {
   if (device.ops().memory().host()) return call();
   call_on(device, call).get();
@@ -71,7 +71,7 @@ std::vector<std::unique_ptr<Communicator>> ReplicaBuilder::make_group(const Repl
     return join_devices(*cuda_status().backend, devices, groups_end_);
   } catch (const std::exception& failed) {
     throw JobError(plan_->graph.node(place.section).name + " replica " + std::to_string(place.replica.value()) +
-                       ": its devices do not come together: " + failed.what(),
+                       ": cannot create the NCCL group of its devices: " + failed.what(),
                    ErrorCode::unavailable);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a plan to running sections: the sections of this process with their state.
+// Builds the sections of this process with their state from a plan.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace maestro {
 
 struct BuiltReplica {
   ReplicaPlacement place;
-  std::vector<std::shared_ptr<SectionRunner>> runners;  ///< by rank; shared with work on the device threads
-  std::vector<std::unique_ptr<Communicator>> groups;    ///< what the ranks' contexts refer to
-  /// Wakes ranks that wait for each other in collectives, for good: to be called before their devices stop.
+  std::vector<std::shared_ptr<SectionRunner>> runners;  ///< by rank; shared with jobs on the device threads
+  std::vector<std::unique_ptr<Communicator>> groups;    ///< referenced by the contexts of the ranks
+  /// Aborts ranks that wait for each other in collectives, permanently: called before their devices stop.
   void abort(const std::string& why) const {
     for (const auto& group : groups) group->abort(why);
   }
@@ -30,9 +30,9 @@ struct BuiltReplica {
 /// Not thread-safe; used by the starting thread. Plan, table and start point must outlive it.
 class ReplicaBuilder {
  public:
-  /// The device that a rank of a replica is built for and will work on.
+  /// Returns the device that a rank of a replica is built for and will run on.
   using DeviceOf = std::function<Device&(const ReplicaPlacement&, std::size_t rank)>;
-  /// `host_ops`: for what is loaded only to see whether it can be. `groups_end` ends groups of devices.
+  /// `host_ops`: for state that is loaded only as a check. `groups_end` ends groups of devices.
   ReplicaBuilder(const JobPlan& plan, const OperatorTable& host_ops, const StartPoint& start,
                  std::shared_ptr<AbortReason> groups_end, DeviceOf device_of)
       : plan_(&plan),
@@ -41,23 +41,23 @@ class ReplicaBuilder {
         groups_end_(std::move(groups_end)),
         device_of_(std::move(device_of)) {}
 
-  /// The replicas of one process, with weights or checkpointed state in place; replicas of a frozen section that is
-  /// shareable() share it. Throws JobError for what cannot be loaded.
+  /// Builds the replicas of a process, with weights or checkpointed state in place; replicas of a frozen section that
+  /// is shareable() share it. Throws JobError for state that cannot be loaded.
   [[nodiscard]] std::vector<BuiltReplica> build_all(ProcessId rank) const;
-  /// Loads and forgets every stored state that `rank` will not load itself: damage is told once, before any process
-  /// starts. Throws JobError.
+  /// Loads and discards every stored state that `rank` itself will not load: damage is reported once, before any
+  /// process starts. Throws JobError.
   void try_stored_states(ProcessId rank) const;
 
  private:
   [[nodiscard]] SectionContext context(const ReplicaPlacement& place, const ParallelContext& parallel,
                                        const OperatorTable& ops) const;
   [[nodiscard]] std::shared_ptr<Section> load(const ReplicaPlacement& place, const SectionContext& made_from) const;
-  /// With zero: a replica keeps its shard of the moments.
+  /// With zero: a replica keeps its shard of the optimizer state.
   void share_moments(const ReplicaPlacement& place, Parameters& parameters) const;
-  /// The ranks of one replica and the groups they work in, which `groups` then owns.
+  /// Returns the contexts of a replica's ranks; `groups` owns their groups.
   [[nodiscard]] std::vector<ParallelContext> ranks_of(const ReplicaPlacement& place,
                                                       std::vector<std::unique_ptr<Communicator>>& groups) const;
-  /// Of the ranks first, first + stride, ... of a replica: threads over host memory, or devices.
+  /// Creates the group of ranks first, first + stride, ... of a replica: threads over host memory, or devices.
   [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_group(const ReplicaPlacement& place, std::int64_t first,
                                                                       std::int64_t stride, std::int64_t size) const;
   void build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const;

@@ -24,13 +24,13 @@ constexpr std::pair<int, const char*> ending_signals[] = {
     {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}, {SIGXCPU, "SIGXCPU"}};
 constexpr int status_of_a_signal = 130;
 
-/// The pipe of the SignalWatcher; negative: there is none. A signal handler can reach nothing but a global.
+/// The pipe of the SignalWatcher; negative: none. A signal handler can access nothing but a global.
 std::atomic<int> watcher_pipe = -1;
 static_assert(std::atomic<int>::is_always_lock_free);
-/// When a watcher took a signal last, in nanoseconds of the monotonic clock: the same request may come once more when
-/// the run has ended by it.
+/// Time of the last signal taken by a watcher, in nanoseconds of the monotonic clock: the same request may arrive again
+/// when the run has ended by it.
 std::atomic<std::int64_t> taken_at = 0;
-std::atomic<bool> started_by_rank_0 = false;  // for the same reason
+std::atomic<bool> started_by_rank_0 = false;  // a global for the same reason
 
 sigset_t set_of_ending_signals() {
   sigset_t set;
@@ -51,7 +51,7 @@ void on_ending_signal(int signal) {
   const int pipe = watcher_pipe.load();
   const std::int64_t repeat_after = std::chrono::nanoseconds(StopRequests::repeat_after).count();
   if (pipe < 0 && taken_at != 0 && nanoseconds_now() - taken_at < repeat_after) return;
-  if (pipe < 0 && started_by_rank_0) _exit(status_of_a_signal);  // which reports it
+  if (pipe < 0 && started_by_rank_0) _exit(status_of_a_signal);  // rank 0 reports it
   if (pipe >= 0) {
     const auto number = static_cast<unsigned char>(signal);
     (void)!write(pipe, &number, 1);
@@ -121,7 +121,7 @@ SignalWatcher::SignalWatcher(std::function<void(int)> on_signal) : on_signal_(st
     throw JobError(std::string("cannot watch signals: no thread: ") + problem.what(), ErrorCode::unavailable);
   }
   watcher_pipe = ends_[1];
-  set_mask(SIG_BLOCK);  // for the threads that follow: calls of theirs are not interrupted
+  set_mask(SIG_BLOCK);  // later threads inherit it: their calls are not interrupted
 }
 
 SignalWatcher::~SignalWatcher() {

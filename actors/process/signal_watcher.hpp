@@ -2,10 +2,10 @@
 // Signals that end a run, as calls on a thread of their own: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU. Schedulers
 // send the last two before a limit; SIGHUP comes from a terminal that is closed.
 //
-// SW-1 (never deaf): without a SignalWatcher, such a signal ends the process with one line and status 130; not within
+// SW-1 (never deaf): without a SignalWatcher, such a signal ends the process with a line and status 130; not within
 //       `repeat_after` of a signal that a watcher took.
-// SW-2 (stop once): every signal but a second SIGINT starts the orderly end, however many come. A SIGINT counts as
-//       the second only `repeat_after` after the first signal, because `timeout` and shells send one request twice.
+// SW-2 (stop once): every signal except a second SIGINT starts the orderly end, however many arrive. A SIGINT counts as
+//       the second only `repeat_after` after the first signal, because `timeout` and shells send a request twice.
 #pragma once
 
 #include <chrono>
@@ -21,10 +21,10 @@ namespace maestro {
 /// EFBIG. SIGHUP stays ignored when it was (nohup).
 void prepare_signals();
 
-/// "SIGTERM"; "signal 99" for one without a name here.
+/// Returns "SIGTERM"; "signal 99" for signals without a name here.
 [[nodiscard]] std::string signal_name(int signal);
 
-/// Decides what a signal means for a run (SW-2). Not thread-safe.
+/// Decides the meaning of a signal for a run (SW-2). Not thread-safe.
 class StopRequests {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -37,11 +37,11 @@ class StopRequests {
   std::optional<Time> first_;
 };
 
-/// At most one at a time in a process.
+/// At most a single object in a process.
 class SignalWatcher {
  public:
-  /// Calls `on_signal` on a thread of its own, one call after the other. Throws JobError, `unavailable`: no descriptor
-  /// or thread is left.
+  /// Calls `on_signal` on its own thread, sequentially. Throws JobError, `unavailable`: no descriptor or thread
+  /// available.
   explicit SignalWatcher(std::function<void(int signal)> on_signal);
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
@@ -50,7 +50,7 @@ class SignalWatcher {
  private:
   void run();
   std::function<void(int signal)> on_signal_;
-  int ends_[2] = {-1, -1};  // of a pipe: signal handlers write numbers of signals, 0 ends the thread
+  int ends_[2] = {-1, -1};  // of a pipe: signal handlers write signal numbers, 0 ends the thread
   std::thread thread_;
 };
 

@@ -15,14 +15,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Values that people can compare, or only that they differ.
+/// Returns values that users can compare, or only that they differ.
 std::string changed(const std::string& name, const std::string& was, const std::string& is) {
   if (name == "content") return "content differs";
   if (name.starts_with("weights of")) return name + " differ";
   return name + " = " + is + ", was " + was;
 }
 
-/// Of both sides' common names: a version may record more than another.
+/// Compares the common names of both sides: a version may record more than another.
 std::string changed_data(const Manifest& stored, const Manifest& now) {
   std::string text;
   for (const auto& [name, was] : stored.data) {
@@ -33,7 +33,7 @@ std::string changed_data(const Manifest& stored, const Manifest& now) {
   return text;
 }
 
-/// Data are compared by content, and folders and names of files may change.
+/// Data are compared by content; folders and names of files may change.
 bool is_compared(const std::string& setting) {
   return !setting.starts_with("data.") && !setting.ends_with(".weights") && setting != "train.out";
 }
@@ -56,18 +56,18 @@ std::vector<std::string> changed_settings(const Manifest& stored, const Manifest
   return notes;
 }
 
-/// A run that died while its hosts met has left the file by which they looked for the folder. While a process holds the
-/// folder, no other start of it is under way.
-void sweep_meeting_files(const fs::path& folder) {
+/// Removes the files by which hosts test for a shared folder, left by a run that died meanwhile. While a process holds
+/// the folder, no other start of the run is in progress.
+void sweep_shared_files(const fs::path& folder) {
   std::error_code failure;
   fs::directory_iterator entries(folder, failure);
   for (; !failure && entries != fs::directory_iterator(); entries.increment(failure)) {
-    std::error_code ignored;  // a file that stays does no harm
-    if (entries->path().filename().string().starts_with(meeting_file_prefix)) fs::remove(entries->path(), ignored);
+    std::error_code ignored;  // a left-over file is harmless
+    if (entries->path().filename().string().starts_with(shared_file_prefix)) fs::remove(entries->path(), ignored);
   }
 }
 
-/// Weights of the job in the checkpoints that --fresh moves would be gone when they are read.
+/// Weights of the job in the checkpoints that --fresh moves would be missing when they are read.
 void check_weights_stay(const JobPlan& plan) {
   const fs::path moved = fs::weakly_canonical(fs::path(plan.train.out) / "checkpoints");
   for (const PlannedSection& section : plan.sections) {
@@ -95,7 +95,7 @@ StartPoint find_start_point(const JobPlan& plan) {
                    std::to_string(plan.train.seed) + "; resume with the same seed");
   }
   if (manifest.data_position != manifest.step * batch) {
-    throw JobError(name + " stands at sample " + std::to_string(manifest.data_position) + " after " +
+    throw JobError(name + " is at sample " + std::to_string(manifest.data_position) + " after " +
                    std::to_string(manifest.step) + " steps; train.global_batch = " + std::to_string(batch) +
                    " would skip or repeat samples: use " +
                    std::to_string(manifest.data_position / std::max<std::uint64_t>(manifest.step, 1)));
@@ -119,7 +119,7 @@ std::vector<std::string> compare_origins(const std::string& name, const Manifest
                                          bool new_data) {
   std::vector<std::string> notes;
   if (stored.data.empty()) {
-    notes.push_back(name + " has no fingerprint of its data: nothing tells whether they are still the same");
+    notes.push_back(name + " has no fingerprint of its data: changed data cannot be detected");
   }
   const std::string other = changed_data(stored, now);
   if (!other.empty() && !new_data) {
@@ -138,7 +138,7 @@ RunClaim claim_run(const JobPlan& plan, const StartPoint& start) {
   if (has_emulated(plan)) return claim;
   const bool resumed = !start.checkpoint.empty();
   claim.origin.run = resumed ? start.stored.run : new_run(plan.name);
-  if (claim.origin.run.job.empty()) claim.origin.run.job = plan.name;  // of a version that recorded none
+  if (claim.origin.run.job.empty()) claim.origin.run.job = plan.name;  // from a version that did not record it
   claim.origin.data = data_fingerprint(plan);
   claim.origin.settings = plan.settings;
   if (resumed) {
@@ -155,9 +155,9 @@ RunClaim claim_run(const JobPlan& plan, const StartPoint& start) {
   claim.lock = folder.lock(plan.name).value_or_throw();
   if (!claim.lock.holds()) {
     claim.notes.push_back("train.out: the file system of " + plan.train.out +
-                          " has no locks; nothing keeps a second run out of it");
+                          " has no locks; a second run in it would not be refused");
   }
-  if (claim.lock.holds()) sweep_meeting_files(plan.train.out);
+  if (claim.lock.holds()) sweep_shared_files(plan.train.out);
   if (plan.options.fresh) {
     const std::optional<fs::path> aside = folder.set_aside().value_or_throw();
     if (aside) claim.notes.push_back("the run that was in " + plan.train.out + " is now in " + aside->string());

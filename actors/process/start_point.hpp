@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run begins, the run it belongs to, and what it may write.
+// The start of a run: first step, identity of the run, claim of its output folder.
 //
-// BG-1: a run goes on from a checkpoint only with the seed, the global batch and the data that it was made
-//       with; RunOptions::new_data admits other data.
-// BG-2: before rank 0 writes anything it holds train.out, which has no checkpoints of other runs (RF-1,
-//       RF-2). A run that keeps no state holds nothing.
+// BG-1 (same data): a run resumes from a checkpoint only with the checkpoint's seed, global batch and data;
+//       RunOptions::new_data admits other data.
+// BG-2 (claimed folder): before rank 0 writes anything it holds train.out, which has no checkpoints of other runs
+//       (RF-1, RF-2). A run that keeps no state claims nothing.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace maestro {
 
-/// Where a run begins: at step 1, or behind a checkpoint.
+/// First step of a run: step 1, or the step after a checkpoint.
 struct StartPoint {
   std::filesystem::path checkpoint;  ///< empty for a fresh run
   std::uint64_t first_step = 1;
@@ -29,23 +29,24 @@ struct StartPoint {
 /// would skip or repeat samples.
 [[nodiscard]] StartPoint find_start_point(const JobPlan& plan);
 
-/// What rank 0 holds of a run while it lasts.
+/// Claim of rank 0 on the output folder while the run lasts.
 struct RunClaim {
   /// Run, data and settings, as every checkpoint of the run records them.
   Manifest origin;
   RunLock lock;
-  std::vector<std::string> notes;  ///< for people
+  std::vector<std::string> notes;  ///< printed in the run header
 };
 
-/// BG-1 for the data, then BG-2. With check_only nothing is made or moved; it fails where a run would. Throws JobError.
+/// Checks BG-1 for the data, then establishes BG-2. With check_only it changes nothing and fails where a run would.
+/// Throws JobError.
 [[nodiscard]] RunClaim claim_run(const JobPlan& plan, const StartPoint& start);
 
-/// What makes the data of a run what they are: Corpus::fingerprint(), and the weights of every frozen section, whose
-/// outputs others are trained on (see weights_fingerprint). Throws JobError.
+/// Returns the identity of a run's data: Corpus::fingerprint(), and the weights of every frozen section, whose outputs
+/// others are trained on (see weights_fingerprint). Throws JobError.
 [[nodiscard]] std::map<std::string, std::string> data_fingerprint(const JobPlan& plan);
 
-/// How `now` differs from what the checkpoint `name` records, a line each. Throws JobError for other data, unless
-/// `new_data`. A checkpoint of a version without fingerprints gets one line that says so.
+/// Returns how `now` differs from the data of checkpoint `name`, a line per difference. Throws JobError for other data,
+/// unless `new_data`. A checkpoint without fingerprints yields a single line about that.
 [[nodiscard]] std::vector<std::string> compare_origins(const std::string& name, const Manifest& stored,
                                                        const Manifest& now, bool new_data);
 

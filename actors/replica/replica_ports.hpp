@@ -93,6 +93,8 @@ class ReplicaPorts {
   /// The client number of this rank's writes.
   [[nodiscard]] std::uint32_t client() const { return client_; }
   void connect(const Directory& directory, Outbox outbox);
+  /// Drops the handles of peers, at the actor's end: they hold handles of this actor, and neither would be freed.
+  void leave();
 
   [[nodiscard]] BuffersFree buffers_free() const;
   /// What arrived for a micro-batch: inputs, or gradients of outputs.

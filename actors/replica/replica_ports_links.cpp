@@ -84,6 +84,11 @@ std::vector<std::uint32_t> ReplicaPorts::ring_numbers() const {
   return numbers;
 }
 
+void ReplicaPorts::leave() {
+  for (auto& [key, link] : links_) link.actor = nullptr;
+  senders_.clear();
+}
+
 void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
   outbox_ = std::move(outbox);
   writer_->on_transferred(outbox_.transferred);

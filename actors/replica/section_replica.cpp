@@ -69,7 +69,10 @@ void SectionReplica::on_exit() {
   RunActor::on_exit();
   coordinator_ = nullptr;
   snapshot_.reset();  // it knows this actor
-  for (const auto& rank : ranks_) rank->reductions().leave();
+  for (const auto& rank : ranks_) {
+    rank->ports().leave();
+    rank->reductions().leave();
+  }
 }
 
 caf::behavior SectionReplica::make_behavior() {

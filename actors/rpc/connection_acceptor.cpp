@@ -76,13 +76,13 @@ struct ConnectionAcceptor::State {
   FileDescriptor listener;
 
   std::mutex mutex;
-  std::condition_variable left;  // a client is gone, or stop() was called
+  std::condition_variable left;  // a client has ended, or stop() was called
   bool stopping = false;
   std::list<Client> clients;  // by arrival
   std::thread acceptor;       // last: uses all above
 };
 
-/// State of a seat; all but the stream is written under the door's lock.
+/// State of a seat; the acceptor's lock guards all members that change except the stream.
 class ConnectionAcceptor::State::Client final : public Visitor {
  public:
   Client(State& door, std::string peer, std::shared_ptr<RpcSocket> stream)
@@ -101,7 +101,7 @@ class ConnectionAcceptor::State::Client final : public Visitor {
 
   std::thread thread;
   bool admitted = false;
-  bool ended = false;  ///< its seat was given to another one
+  bool ended = false;  ///< its seat was taken by another client
   bool gone = false;   ///< its thread is about to end
 
  private:
@@ -124,7 +124,7 @@ void ConnectionAcceptor::State::accept_clients() {
   }
 }
 
-/// The listener stays readable when there is no descriptor for the next client: looking again at once would spin.
+/// The listener stays readable when no descriptor is free for the next client: retrying at once would spin.
 void ConnectionAcceptor::State::wait_for_descriptors() const {
   pollfd stopped{wake.get(), POLLIN, 0};
   ::poll(&stopped, 1, 100);
@@ -135,7 +135,7 @@ std::size_t ConnectionAcceptor::State::count(bool admitted) const {
       clients, [&](const Client& client) { return client.admitted == admitted && !client.ended && !client.gone; }));
 }
 
-/// Clients that have a descriptor.
+/// Returns the number of clients with a descriptor.
 std::size_t ConnectionAcceptor::State::held() const {
   return static_cast<std::size_t>(std::ranges::count(clients, false, &Client::gone));
 }
@@ -150,13 +150,13 @@ void ConnectionAcceptor::State::admit(FileDescriptor socket) {
     return refuse(peer, "there are " + std::to_string(options.most_clients) + " clients already");
   }
   if (count(false) >= options.most_strangers) end_oldest_stranger();
-  // Those whose seat was taken leave at once; until then they hold a descriptor and a thread each.
+  // Clients whose seat was taken end at once; until then they hold a descriptor and a thread each.
   const std::size_t most = options.most_clients + options.most_strangers;
   left.wait_for(lock, options.stranger_patience, [&] { return stopping || held() < most; });
   if (stopping) return;
   try {
     begin(std::move(socket), peer);
-  } catch (const std::exception& failure) {  // no memory, no thread: the next client may fare better
+  } catch (const std::exception& failure) {  // no memory, no thread: the next client may succeed
     lock.unlock();
     refuse(peer, failure.what());
   }

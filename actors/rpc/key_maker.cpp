@@ -56,7 +56,7 @@ bool is_host_name(const std::string& host) {
   return !host.empty() && host.size() <= 253 && std::ranges::all_of(host, allowed);
 }
 
-/// "DNS:alpha,IP:10.0.0.1", as OpenSSL's subjectAltName is written (man x509v3_config).
+/// Returns "DNS:alpha,IP:10.0.0.1", the format of OpenSSL's subjectAltName (man x509v3_config).
 std::string alternative_names(const KeySetOptions& options) {
   std::set<std::string> hosts(options.hosts.begin(), options.hosts.end());
   std::array<char, 256> here{};
@@ -97,7 +97,7 @@ void set_serial(X509* certificate) {
   openssl_require(done, "making a certificate");
 }
 
-/// A certificate of `key`, yet without extensions and signature.
+/// Returns a certificate of `key`, yet without extensions and signature.
 CertificateHandle draft(const char* name, EVP_PKEY* key, X509_NAME* issuer, const Validity& validity) {
   CertificateHandle certificate(X509_new());
   openssl_require(certificate != nullptr, "making a certificate");
@@ -159,7 +159,7 @@ std::string pem_of(EVP_PKEY* key) {
       [&](BIO* memory) { return PEM_write_bio_PKCS8PrivateKey(memory, key, nullptr, nullptr, 0, nullptr, nullptr); });
 }
 
-/// Removes what was written unless it is kept (KS-2).
+/// Removes the written files unless they are kept (KS-2).
 class NewFiles {
  public:
   NewFiles() = default;
@@ -186,7 +186,7 @@ class NewFiles {
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   const bool there = std::filesystem::exists(folder, error);
-  if (there && !std::filesystem::is_directory(folder, error)) throw JobError(folder.string() + " is no folder");
+  if (there && !std::filesystem::is_directory(folder, error)) throw JobError(folder.string() + " is not a folder");
   if (there && !std::filesystem::is_empty(folder, error) && !error) {
     throw JobError(folder.string() + " is not empty; name a new folder, or remove this one first");
   }

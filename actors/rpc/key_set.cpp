@@ -21,26 +21,26 @@ std::string remedy(const std::filesystem::path& folder) {
   return "make a new set: maestro keys " + folder.string();
 }
 
-/// Throws when the file is missing, no file, or can be read by others though it is `secret`.
+/// Throws when the file is missing, not a regular file, or a `secret` that others can read.
 void check_file(const std::filesystem::path& path, bool secret) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     if (errno != ENOENT && errno != ENOTDIR) throw JobError(system_error("cannot read", path, errno));
     throw JobError(path.string() + " is missing; " + remedy(path.parent_path()), ErrorCode::not_found);
   }
-  if (!S_ISREG(status.st_mode)) throw JobError(path.string() + " is no file; " + remedy(path.parent_path()));
+  if (!S_ISREG(status.st_mode)) throw JobError(path.string() + " is not a regular file; " + remedy(path.parent_path()));
   if (secret && (status.st_mode & 077) != 0) {
     throw JobError(path.string() + " can be read by others; chmod 600 " + path.string());
   }
 }
 
-/// The first PEM object of a file as `read` understands it.
+/// Returns the first PEM object of a file that `read` accepts.
 template <class Handle, class Read>
 Handle read_pem(const std::filesystem::path& path, const char* what, Read read) {
   const std::string text = read_text(path).value_or_throw();
   const BioHandle memory(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
   openssl_require(memory != nullptr, "reading keys");
-  // Without a password callback OpenSSL would ask at the terminal.
+  // Without a password callback OpenSSL would prompt at the terminal.
   auto no_password = [](char*, int, int, void*) { return -1; };
   Handle object(read(memory.get(), nullptr, no_password, nullptr));
   if (object) return object;

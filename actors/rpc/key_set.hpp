@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process of a job between hosts shows its peers: a certificate of the job's authority, and the job's token.
-// The same set serves every process of a job; its certificate is good for servers and for clients.
+// Credentials of a process of a job between hosts: a certificate of the job's authority, and the job's token. The same
+// set serves every process of a job; its certificate is valid for servers and for clients.
 //
-// KS-1: a set that was loaded is whole: the key fits the certificate, this authority has signed it, both are in force,
-//       and nobody but the owner of the files can read the key and the token.
-// KS-2: make_key_set overwrites nothing, and when it fails it leaves none of its files behind.
+// KS-1 (whole set): a loaded set is consistent: the key belongs to the certificate, this authority has signed it, both
+//       are in force, and only the owner of the files can read the key and the token.
+// KS-2 (all or nothing): make_key_set overwrites nothing, and when it fails it leaves none of its files behind.
 #pragma once
 
 #include <chrono>
@@ -20,27 +20,27 @@ struct KeySet {
   std::filesystem::path folder;
   std::filesystem::path certificate;  ///< node.pem
   std::filesystem::path key;          ///< node.key, private
-  std::filesystem::path authority;    ///< ca.pem, whose signature makes a certificate one of this job
+  std::filesystem::path authority;    ///< ca.pem, signs the certificates of this job
   std::string token;                  ///< secret of the job
 };
 
 struct KeySetOptions {
-  std::int64_t days = 365;              ///< from now; certificates begin an hour ago, for clocks that differ
+  std::int64_t days = 365;              ///< from now; certificates begin an hour ago, for differing clocks
   std::vector<std::string> hosts = {};  ///< names and addresses in the certificate, besides this machine's
   bool keep_authority = false;          ///< also write ca.key, with which more certificates of this job can be signed
   std::optional<std::chrono::sys_seconds> begins = std::nullopt;  ///< instead of an hour ago
   std::optional<std::chrono::sys_seconds> ends = std::nullopt;    ///< instead of `days` from now
 };
 
-/// Throws JobError, one line that names the file and the remedy: missing, unreadable or damaged, key or token that
+/// Throws JobError, a single line that names the file and the remedy: missing, unreadable or damaged, key or token that
 /// others can read, key of another certificate, certificate of another authority, expired, not yet valid.
 [[nodiscard]] KeySet load_key_set(const std::filesystem::path& folder);
 
-/// Makes the folder (0700) with the files of a new authority (0600): EC P-256, SHA-256. Throws JobError: the folder
-/// holds anything, cannot be written, days below 1, a host that no certificate can name.
+/// Creates the folder (0700) with the files of a new authority (0600): EC P-256, SHA-256. Throws JobError: the folder
+/// is not empty, cannot be written, days below 1, a host that no certificate can name.
 void make_key_set(const std::filesystem::path& folder, const KeySetOptions& options);
 
-/// 256 random bits from OpenSSL's generator, as 64 hexadecimal digits.
+/// Returns 256 random bits from OpenSSL's generator, as 64 hexadecimal digits.
 [[nodiscard]] std::string random_token();
 
 }  // namespace maestro

@@ -26,10 +26,10 @@ using StoreHandle = std::unique_ptr<X509_STORE, OpenSslRelease<X509_STORE_free>>
 using StoreContextHandle = std::unique_ptr<X509_STORE_CTX, OpenSslRelease<X509_STORE_CTX_free>>;
 using ExtensionHandle = std::unique_ptr<X509_EXTENSION, OpenSslRelease<X509_EXTENSION_free>>;
 
-/// The last error of this thread in OpenSSL's words; clears the others.
+/// Returns OpenSSL's text of this thread's last error; clears the others.
 [[nodiscard]] std::string openssl_error();
 
-/// Throws JobError(what: OpenSSL's error, internal) unless `done`.
+/// Throws JobError("`what`: OpenSSL's error", internal) unless `done`.
 void openssl_require(bool done, const char* what);
 
 }  // namespace maestro

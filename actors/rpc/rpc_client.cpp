@@ -64,12 +64,12 @@ void RpcClient::rethrow() const {
       case TTransportException::END_OF_FILE:
         throw JobError(start + "it ended the connection" + (stream_->has_read() ? "" : hint), ErrorCode::peer_lost);
       case TTransportException::CORRUPTED_DATA:
-        throw JobError(start + "what it answers is no message of this protocol" + hint);
+        throw JobError(start + "its answer is not a message of this protocol" + hint);
       default:
         throw JobError(start + failure.what());
     }
   } catch (const TProtocolException&) {
-    throw JobError(start + "what it answers is no message of this protocol");
+    throw JobError(start + "its answer is not a message of this protocol");
   } catch (const TApplicationException& failure) {
     throw JobError(start + "it cannot answer (" + failure.what() + "); is it of another version?");
   }

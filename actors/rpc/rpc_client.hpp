@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's connection to a service behind a RpcServer.
+// A client's connection to a service behind an RpcServer.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ class RpcSocket;
 
 struct ConnectionOptions {
   std::string address;                 ///< "unix:/path" or "host:port"
-  std::string service = "service";     ///< for messages: "no control service at ...: nobody listens there"
+  std::string service = "service";     ///< for messages: "no control service at ...: no process listens there"
   std::shared_ptr<const KeySet> keys;  ///< TLS with mutual certificates; null: plain
   std::chrono::milliseconds connect_patience{5000};  ///< for the connection and for the TLS handshake
   std::chrono::milliseconds answer_patience{30000};
@@ -28,23 +28,23 @@ struct ConnectionOptions {
   bool may_want_tls = true;                 ///< whether a service there may expect TLS where `keys` is null
 };
 
-/// One thread at a time.
+/// Used by a single thread at a time.
 class RpcClient {
  public:
-  /// Connects. Throws JobError of one line: cannot be resolved, refused, timed out, its certificate was refused and
+  /// Connects. Throws JobError, a single line: cannot be resolved, refused, timed out, its certificate was refused and
   /// why.
   explicit RpcClient(ConnectionOptions options);
   ~RpcClient();
   RpcClient(const RpcClient&) = delete;
   RpcClient& operator=(const RpcClient&) = delete;
 
-  /// For a generated client.
+  /// Returns the protocol for a generated client.
   [[nodiscard]] std::shared_ptr<apache::thrift::protocol::TProtocol> protocol() const { return protocol_; }
-  /// For the calls that follow.
+  /// Sets the patience of later calls.
   void set_answer_patience(std::chrono::milliseconds patience);
 
-  /// Makes a call, `connection.ask([&] { client.status(answer); })`: what goes wrong on the way becomes a JobError;
-  /// exceptions that the service declares go through. With TLS 1.3 a refusal of our certificate arrives only here.
+  /// Makes a call, `connection.ask([&] { client.status(answer); })`: connection errors become a JobError; exceptions
+  /// that the service declares pass through. With TLS 1.3 a refusal of our certificate arrives only here.
   template <class Call>
   auto ask(Call&& call) -> decltype(call()) {
     try {
@@ -59,7 +59,7 @@ class RpcClient {
   [[nodiscard]] std::string no_answer() const;
 
   ConnectionOptions options_;
-  std::shared_ptr<RpcSocket> stream_;  // shared with the protocol, as Thrift wants it
+  std::shared_ptr<RpcSocket> stream_;  // shared with the protocol, as Thrift requires
   std::shared_ptr<apache::thrift::protocol::TProtocol> protocol_;
 };
 

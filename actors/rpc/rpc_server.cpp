@@ -24,9 +24,9 @@ RpcServer::RpcServer(DoorOptions options, MakeProcessor make_processor)
     : RpcServer(options, std::move(make_processor), false) {}
 
 RpcServer::RpcServer(const DoorOptions& options, MakeProcessor make_processor, bool any_message_admits)
-    : door_(options, [make = std::move(make_processor), any_message_admits, bytes = options.largest_message,
-                      limits = std::make_shared<TConfiguration>(options.largest_message, options.largest_message)](
-                         Visitor& visitor) {
+    : server_(options, [make = std::move(make_processor), any_message_admits, bytes = options.largest_message,
+                        limits = std::make_shared<TConfiguration>(options.largest_message, options.largest_message)](
+                           Visitor& visitor) {
         const std::shared_ptr<TProcessor> processor = make(visitor);
         const auto framed = std::make_shared<TFramedTransport>(visitor.stream(), limits);
         const auto protocol = std::make_shared<TBinaryProtocol>(framed, bytes, bytes, true, true);

@@ -107,7 +107,7 @@ void RpcSocket::write_virt(const std::uint8_t* buffer, std::uint32_t size) {
     const std::int64_t sent = send(buffer + done, size - done);
     if (sent == 0) fail(TTransportException::END_OF_FILE, "it ended the connection");
     if (sent > 0) done += static_cast<std::uint32_t>(sent);
-    if (sent < 0 && !wait(deadline)) fail(TTransportException::TIMED_OUT, "it took in nothing of a message in time");
+    if (sent < 0 && !wait(deadline)) fail(TTransportException::TIMED_OUT, "it read nothing of a message in time");
   }
   renew_deadline();
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connected socket, with or without TLS, as a Thrift transport whose every wait is bounded. Thrift's own sockets
-// bound single reads, so that a client that sends a byte now and then holds them for ever, and cannot be ended by
-// another thread.
+// A connected socket, with or without TLS, as a Thrift transport with bounded waits. Thrift's own sockets bound single
+// reads only: a client that sends a byte now and then holds them for ever, and another thread cannot end them.
 //
-// SS-1: no call waits longer than `patience` for its peer: neither the handshake, nor a whole message once it has
-// begun,
-//       nor a whole write.
-// SS-2: after shut_down(), from any thread, every call returns or throws at once.
-// SS-3: time in which this process itself was stopped is not the peer's silence.
+// SS-1 (bounded waits): no call waits longer than `patience` for its peer: neither the handshake, nor a whole message
+//       after its first byte, nor a whole write.
+// SS-2 (shut down): after shut_down(), from any thread, every call returns or throws at once.
+//
+// Time in which this process itself was stopped does not count as the peer's silence.
 #pragma once
 
 #include <thrift/transport/TTransport.h>
@@ -20,30 +19,30 @@
 
 namespace maestro {
 
-/// Used by one thread at a time, but for shut_down(). Errors are TTransportException with one line that can follow the
-/// peer's name.
+/// Used by a single thread at a time, except shut_down(). Errors are TTransportException with a line that can follow
+/// the peer's name.
 class RpcSocket final : public apache::thrift::transport::TTransport {
  public:
-  /// Over a non-blocking socket; `tls` may be null.
+  /// Takes a non-blocking socket; `tls` may be null.
   RpcSocket(FileDescriptor socket, TlsSession tls, std::chrono::milliseconds patience);
 
-  /// Does nothing without TLS.
+  /// Performs the handshake; does nothing without TLS.
   void handshake();
-  /// True when a message begins, which must then be complete within `patience`; false when the peer ended the
+  /// Returns true when a message begins, which must then be complete within `patience`; false when the peer ended the
   /// connection or was silent.
   [[nodiscard]] bool wait_for_message();
-  /// For all that follows.
+  /// Applies to all later calls.
   void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
-  /// Says no more and hears the peer out for a moment: closing with bytes unread would reset the connection, and the
-  /// peer would lose the alert or the answer that tells it what was wrong.
+  /// Ends sending and reads the peer's remaining bytes for a moment: closing with unread bytes would reset the
+  /// connection, and the peer would lose the alert or the answer with the reason.
   void hear_out() noexcept;
   void shut_down() noexcept;
-  /// Gives the socket away, with its TLS.
+  /// Releases the socket, with its TLS.
   [[nodiscard]] PeerSocket release();
 
-  /// Whether anything was read so far.
+  /// Whether any byte was read.
   [[nodiscard]] bool has_read() const { return has_read_; }
-  /// Whether wait_for_message() returned false because the peer said nothing.
+  /// Whether wait_for_message() returned false because the peer was silent.
   [[nodiscard]] bool fell_silent() const { return fell_silent_; }
 
   [[nodiscard]] bool isOpen() const override { return open_; }
@@ -53,19 +52,19 @@ class RpcSocket final : public apache::thrift::transport::TTransport {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Bytes moved; 0: the peer has ended the connection; -1: wait for `awaited_`.
+  /// Returns the bytes moved; 0: the peer has ended the connection; -1: wait for `awaited_`.
   std::int64_t receive(std::uint8_t* buffer, std::uint32_t size);
-  /// Like receive(), but leaves the bytes there.
+  /// Like receive(), but leaves the bytes in the socket.
   std::int64_t look();
   std::int64_t send(const std::uint8_t* buffer, std::uint32_t size);
   std::int64_t tls_outcome(int result);
   std::int64_t plain_outcome(std::int64_t result, short events);
-  /// False when the deadline passed, which moves by the time in which this process was stopped (SS-3).
+  /// Returns false when the deadline passed, which moves by the time in which this process was stopped.
   [[nodiscard]] bool wait(Clock::time_point& deadline) const;
   void renew_deadline() { read_deadline_ = Clock::now() + patience_; }
 
   FileDescriptor socket_;
-  TlsSession tls_;  // before the socket goes
+  TlsSession tls_;  // destroyed before the socket
   std::chrono::milliseconds patience_;
   Clock::time_point read_deadline_;
   short awaited_ = 0;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Sessions that were entered by su or in a container may name a place that is not there.
+/// In a session entered by su or in a container the variable may name a missing folder.
 fs::path folder_name() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   std::error_code problem;
@@ -33,7 +33,7 @@ fs::path runtime_folder() {
   struct stat there {};
   if (::lstat(folder.c_str(), &there) != 0) throw JobError(system_error("cannot look at", folder, errno));
   if (!S_ISDIR(there.st_mode) || there.st_uid != ::geteuid() || (there.st_mode & 077) != 0) {
-    throw JobError(folder.string() + " must be a folder of this user that nobody else may enter (mode 0700)",
+    throw JobError(folder.string() + " must be a folder that only this user may enter (mode 0700)",
                    ErrorCode::unavailable);
   }
   return folder;

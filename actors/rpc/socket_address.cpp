@@ -73,17 +73,17 @@ int connect_once(int socket, const Address& address) {
   return ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
 }
 
-/// Removes a socket at which nobody listens any more; says what else is there.
+/// Removes a socket without a listener; throws for anything else at this path.
 void remove_stale(const sockaddr_un& address) {
   const std::string path = address.sun_path;
   struct stat there {};
   if (::lstat(path.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode)) {
-    throw JobError("cannot listen at unix:" + path + ": there is something that is no socket");
+    throw JobError("cannot listen at unix:" + path + ": the path exists and is not a socket");
   }
   const FileDescriptor probe = new_socket(AF_UNIX);
   make_non_blocking(probe.get());
   if (connect_once(probe.get(), address) != ECONNREFUSED) {
-    throw JobError("cannot listen at unix:" + path + ": another process does", ErrorCode::unavailable);
+    throw JobError("cannot listen at unix:" + path + ": another process listens there", ErrorCode::unavailable);
   }
   ::unlink(path.c_str());
 }
@@ -95,7 +95,7 @@ FileDescriptor listen_locally(const SocketAddress& address) {
     throw JobError("cannot make the folder " + folder.string() + ": " + reason_of(errno), ErrorCode::unavailable);
   }
   FileDescriptor made = new_socket(AF_UNIX);
-  ::fchmod(made.get(), 0600);  // before it has a name: nobody else connects in between
+  ::fchmod(made.get(), 0600);  // before it has a name: no other user connects in between
   int failed = bind_to(made.get(), where);
   if (failed == EADDRINUSE) {
     remove_stale(where);
@@ -118,7 +118,8 @@ FileDescriptor listen_on_network(SocketAddress& address) {
                    ErrorCode::unavailable);
   }
   if (failed == EADDRNOTAVAIL) {
-    throw JobError("cannot listen at " + address.text() + ": it is no address of this machine", ErrorCode::unavailable);
+    throw JobError("cannot listen at " + address.text() + ": it is not an address of this machine",
+                   ErrorCode::unavailable);
   }
   if (failed != 0) {
     throw JobError("cannot listen at " + address.text() + ": " + reason_of(failed), ErrorCode::unavailable);
@@ -136,7 +137,7 @@ JobError connect_error(const SocketAddress& address, const std::string& service,
     case ENOENT:
       return JobError(start + "there is no such socket", ErrorCode::not_found);
     case ECONNREFUSED:
-      return JobError(start + "nobody listens there", ErrorCode::unavailable);
+      return JobError(start + "no process listens there", ErrorCode::unavailable);
     case ETIMEDOUT:
     case EINPROGRESS:  // how Linux ends a connect that SO_SNDTIMEO bounds
     case EAGAIN:
@@ -161,7 +162,7 @@ std::string SocketAddress::text() const {
 
 SocketAddress parse_socket_address(const std::string& text) {
   const auto refuse = [&](const std::string& why) {
-    return JobError("\"" + text + "\" is no address: " + why + "; give HOST:PORT or unix:/PATH");
+    return JobError("\"" + text + "\" is not an address: " + why + "; give HOST:PORT or unix:/PATH");
   };
   if (text.starts_with("unix:")) {
     const std::string path = text.substr(5);
@@ -211,7 +212,7 @@ FileDescriptor connect_to(const SocketAddress& address, const std::string& servi
 std::string peer_name(int socket) {
   sockaddr_storage peer{};
   socklen_t size = sizeof peer;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return "a peer that is gone";
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return "a disconnected peer";
   if (peer.ss_family == AF_INET) {
     sockaddr_in address{};
     std::memcpy(&address, &peer, sizeof address);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a service listens, as people write it, and sockets that listen or are connected there. Errors are JobErrors of
-// one line.
+// Addresses of services as users write them, and sockets that listen or are connected there. Errors are JobErrors of a
+// single line.
 #pragma once
 
 #include <chrono>
@@ -24,19 +24,19 @@ struct SocketAddress {
 /// Throws JobError.
 [[nodiscard]] SocketAddress parse_socket_address(const std::string& text);
 
-/// Whether it is a local socket, or an address of 127.0.0.0/8, or "localhost".
+/// Whether the address is a local socket, an address of 127.0.0.0/8, or "localhost".
 [[nodiscard]] bool on_this_host_only(const SocketAddress& address);
 
-/// Listens, non-blocking. A local socket is its user's alone (mode 0600), makes its folder (0700) and takes the place
-/// of one whose process has died. Fills in the port. Throws JobError.
+/// Listens, non-blocking. A local socket belongs to its user (mode 0600); listening creates its folder (0700) and
+/// replaces the socket of a dead process. Sets the port. Throws JobError.
 [[nodiscard]] FileDescriptor listen_at(SocketAddress& address);
 
-/// A connected socket, non-blocking; the name is looked up first, which the system bounds, not `patience`.
-/// Throws JobError; `service` is what is looked for there.
+/// Returns a connected socket, non-blocking; the system, not `patience`, bounds the lookup of the name. Throws
+/// JobError; `service`: the expected service, for messages.
 [[nodiscard]] FileDescriptor connect_to(const SocketAddress& address, const std::string& service,
                                         std::chrono::milliseconds patience);
 
-/// Who is at the other end of an accepted socket: "10.0.0.3:4711", or "process 4711".
+/// Returns the other end of an accepted socket: "10.0.0.3:4711", or "process 4711".
 [[nodiscard]] std::string peer_name(int socket);
 
 }  // namespace maestro

@@ -36,7 +36,7 @@ void refuse_outdated(SSL_CTX* context, const std::filesystem::path& file) {
   }
 }
 
-// OpenSSL's own socket BIO writes without MSG_NOSIGNAL: a peer that has gone would end the process.
+// OpenSSL's own socket BIO writes without MSG_NOSIGNAL: a disconnected peer would end the process.
 int write_socket(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
   int socket = -1;
@@ -50,7 +50,7 @@ struct FreeMethod {
   void operator()(BIO_METHOD* method) const { BIO_meth_free(method); }
 };
 
-/// The socket BIO with another write.
+/// The socket BIO with its own write function.
 const BIO_METHOD* quiet_socket() {
   static const std::unique_ptr<BIO_METHOD, FreeMethod> method = [] {
     const BIO_METHOD* socket = BIO_s_socket();
@@ -87,7 +87,7 @@ std::int64_t tls_outcome(const ssl_st* tls, int result) {
   return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? 0 : -1;
 }
 
-/// Alerts 41-48 and 116 are about the certificate that we showed.
+/// Alerts 41-48 and 116 concern the certificate that this side has shown.
 bool about_certificate(int alert) {
   return (alert >= 41 && alert <= 48) || alert == 116;
 }
@@ -112,7 +112,8 @@ TlsContext::TlsContext(const KeySet& keys, Side side)
   SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });  // else it asks at the terminal
+  SSL_CTX_set_default_passwd_cb(context,
+                                [](char*, int, int, void*) { return -1; });  // otherwise it prompts at the terminal
   if (SSL_CTX_use_certificate_chain_file(context, keys.certificate.c_str()) != 1) {
     throw file_error("certificate", keys.certificate);
   }
@@ -174,7 +175,7 @@ std::string tls_failure(const ssl_st* session) {
   }
   if (speaks_no_tls(reason)) {
     ERR_clear_error();
-    return "it speaks no TLS";
+    return "it does not use TLS";
   }
   return "TLS failed: " + last_reason();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the control service asks the coordinator, inside rank 0's process. Answers are values and handles that never
-// change again: the service reads them on its own threads.
+// Requests of the control service to the coordinator, inside rank 0's process. Answers are values and handles that
+// never change again: the service reads them on its own threads.
 #pragma once
 
 #include <cstdint>
@@ -21,29 +21,29 @@ enum class RunState : std::uint8_t { starting, running, pausing, paused, stoppin
 struct RunStatusRequest {};
 struct RunStatus {
   RunState state = RunState::starting;
-  std::uint64_t last_step = 0;  ///< the last one that is complete
+  std::uint64_t last_step = 0;  ///< the last complete step
   std::vector<RunUnit> units;   ///< announced and not complete, oldest first
   double elapsed_s = 0;         ///< since the first step began
   double samples_per_s = 0;     ///< over the last steps
   std::uint64_t samples_trained = 0;
   std::uint64_t tokens_trained = 0;
   std::optional<double> loss;                  ///< of the section whose loss the progress line shows
-  std::map<std::string, StepRow> latest;       ///< the last row of each section that has some
+  std::map<std::string, StepRow> latest;       ///< the last row of each section that has rows
   std::optional<SchedulingRow> scheduling;     ///< of the last complete step
-  std::string checkpoint;                      ///< path of the last one
-  bool announced = false;                      ///< there is work that has not ended
-  std::uint64_t events = 0;                    ///< messages of progress so far
-  std::string working;                         ///< what is done here or for the coordinator alone; empty: nothing
-  std::shared_ptr<const Directory> directory;  ///< null until everybody is connected
+  std::string checkpoint;                      ///< path of the last checkpoint
+  bool announced = false;                      ///< some announced work has not ended
+  std::uint64_t events = 0;                    ///< progress messages so far
+  std::string working;                         ///< work of the coordinator or on its behalf; empty: none
+  std::shared_ptr<const Directory> directory;  ///< null until all processes are connected
   std::shared_ptr<const PlannedStep> planned;  ///< of the oldest unit that has a plan; may be null
 };
 
-/// Rows are numbered from 0 in the order in which they came about, steps and validations apart. Negative: so many from
+/// Rows are numbered from 0 in the order of their creation, steps and validations apart. A negative number counts from
 /// the end.
 struct MetricsRequest {
   std::int64_t first_step_row = 0;
   std::int64_t first_validation_row = 0;
-  std::int64_t most = 0;  ///< of either
+  std::int64_t most = 0;  ///< of either kind
 };
 struct MetricsRows {
   std::vector<StepRow> steps;
@@ -57,10 +57,10 @@ struct CheckpointRequest {};
 struct CheckpointAnswer {
   StepId step;
   std::string path;
-  std::string refusal;  ///< empty: it is there
+  std::string refusal;  ///< empty: committed
 };
 
-/// A pause is answered when the run stands still, or is no longer to be paused; the end of one at once.
+/// A pause is answered when the run stands still or is resumed; a resume is answered at once.
 struct PauseRequest {
   bool pause = true;
 };

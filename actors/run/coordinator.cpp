@@ -29,7 +29,7 @@ caf::behavior Coordinator::make_behavior() {
       [this](Interrupt) {
         options_.record->interrupted = true;
         schedule_.stop();
-        if (began_) announce();  // else at Begin, when all are connected
+        if (began_) announce();  // otherwise at Begin, when all processes are connected
         answer_pauses();
       },
       [this](RunStatusRequest) { return status(); },
@@ -119,7 +119,7 @@ void Coordinator::announce() {
 bool Coordinator::leave_out(const BatchMetadata& batch) {
   auto& all = options_.record->left_out;
   for (const std::string& reason : batch.left_out) {
-    if (std::ranges::find(all, reason) != all.end()) continue;  // met again in a later epoch or validation
+    if (std::ranges::find(all, reason) != all.end()) continue;  // drawn again in a later epoch or validation
     all.push_back(reason);
     options_.console->note("left out: " + reason);
   }
@@ -162,7 +162,7 @@ void Coordinator::announce_step(const StepPlanned& message) {
   open.watch = StepWatch(*options_.graph, message);
   for (MicroBatchPlan& micro_batch : plan.micro_batches) {
     const caf::actor& lane = replicas_.at(micro_batch.section)[micro_batch.replica.value()];
-    // Its samples are wanted again for measured passes only.
+    // Its samples are used again for measured passes only.
     tell(this, lane, MicroBatchOrder{options_.measure ? micro_batch : std::move(micro_batch)});
   }
   send_end_marks(open, plan.pass);
@@ -178,7 +178,7 @@ void Coordinator::open_phase(const StepWatch::Opening& opening) {
 }
 
 void Coordinator::phase_pass_done(const PhasePassDone& message) {
-  Open& open = open_.begin()->second;  // a bulk-synchronous run has one unit open at a time
+  Open& open = open_.begin()->second;  // a bulk-synchronous run has a single unit open at a time
   if (const auto opening = open.watch.phase_pass_done(message)) open_phase(*opening);
 }
 
@@ -190,7 +190,7 @@ void Coordinator::send_end_marks(const Open& open, Pass pass) {
 }
 
 void Coordinator::announce_checkpoint(StepId step) {
-  // Creating one folder is the only file work here; lanes must see the mark before tokens of the next step (CO-1).
+  // Creating a folder is the only file work here; lanes must receive the boundary before work of the next step (CR-1).
   const Result<std::filesystem::path> staging = options_.snapshots->store().begin(step, options_.origin.run.id);
   if (!staging) {
     tell(this, supervisor(),

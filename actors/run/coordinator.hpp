@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wavefront coordinator: has each global batch planned, sends the micro-batch tokens to their lanes, keeps a
-// bounded number of units announced, gathers figures, commits checkpoints. A thin shell around RunSchedule and
-// StepWatch.
+// The wavefront coordinator: requests a plan of each global batch, sends work items to their lanes, keeps a bounded
+// number of units announced, gathers metrics, commits checkpoints. A thin shell around RunSchedule and StepWatch.
 //
-// CO-1: lanes see tokens and marks in one order, that of RunSchedule.
-// CO-2: at most `ahead` training steps are announced beyond the oldest unfinished unit.
-// CO-3: a checkpoint is committed only when every trained section has written its part of the same step.
-// CO-4: every request of the control service is answered, at the latest when the run has ended.
+// CR-1 (single order): lanes receive micro-batches and step boundaries in the order of RunSchedule.
+// CR-2 (bounded lead): at most `ahead` training steps are announced beyond the oldest unfinished unit.
+// CR-3 (whole checkpoints): a checkpoint is committed only when every trained section has written its part of the same
+//       step.
+// CR-4 (no lost request): every request of the control service is answered, at the latest when the run has ended.
 #pragma once
 
 #include <atomic>
@@ -35,15 +35,15 @@ struct CoordinatorOptions {
   std::uint64_t seed = 1;
   Manifest origin;                    ///< run, data and settings that every checkpoint records
   std::uint64_t epoch_samples = 1;    ///< of the training split
-  bool synchronous = false;           ///< a unit is announced when the one before it has ended
+  bool synchronous = false;           ///< a unit is announced when its predecessor has ended
   bool measure = false;               ///< plans follow measured times
-  bool global_clip = false;           ///< by one norm over all sections, not one for each
-  std::int64_t max_left_out = 0;      ///< samples that may be unreadable before the run ends
+  bool global_clip = false;           ///< by the norm over all sections instead of each section's own
+  std::int64_t max_left_out = 0;      ///< unreadable samples tolerated before the run fails
   std::shared_ptr<RunRecord> record;  ///< shared with the starting thread, which reads it when the run is over
   SnapshotWriter* snapshots = nullptr;
   Console* console = nullptr;
-  std::atomic<std::uint64_t>* current_step = nullptr;  ///< the oldest unfinished one; may be absent
-  std::atomic<std::uint64_t>* events = nullptr;        ///< moved by every message that is progress; may be absent
+  std::atomic<std::uint64_t>* current_step = nullptr;  ///< the oldest unfinished step; may be null
+  std::atomic<std::uint64_t>* events = nullptr;        ///< incremented by every progress message; may be null
   caf::actor data_source;
   caf::actor planner;
   caf::actor supervisor;
@@ -66,11 +66,11 @@ class Coordinator : public RunActor {
     std::map<SectionId, std::pair<double, double>> norm_and_lr;
     std::vector<SampleRef> samples;
     StepWatch watch;
-    std::vector<FileRecord> files;  // of a checkpoint
+    std::vector<FileRecord> files;  // of the checkpoint
     std::size_t parts = 0;
     std::string staging;
   };
-  /// Of one section: what its replicas reported, in their order, and how many of them do.
+  /// Norms of a section: the reports of its replicas, in their order, and the number of reporters.
   struct Norms {
     std::map<ReplicaIndex, double> parts;
     std::size_t reporters = 1;
@@ -78,7 +78,7 @@ class Coordinator : public RunActor {
     [[nodiscard]] double total() const;
   };
   using Key = std::pair<std::uint64_t, RunUnit::Kind>;
-  /// The handler of a message that is progress of the run (CoordinatorOptions::events).
+  /// Wraps the handler of a progress message (CoordinatorOptions::events).
   template <class Message>
   [[nodiscard]] auto progress(void (Coordinator::*handle)(const Message&)) {
     return [this, handle](const Message& message) {
@@ -92,8 +92,8 @@ class Coordinator : public RunActor {
   void announce();
   void plan(const BatchMetadata& batch);
   bool leave_out(const BatchMetadata& batch);
-  /// False, and the run fails, at the batch by which every training sample was met, or as many as there are steps for,
-  /// and all of them were left out.
+  /// Returns false, and fails the run, at the batch by which every training sample was drawn, or as many as there are
+  /// steps for, and all of them were left out.
   bool trains_something(const BatchMetadata& batch);
   void announce_step(const StepPlanned& planned);
   void open_phase(const StepWatch::Opening& opening);
@@ -110,7 +110,7 @@ class Coordinator : public RunActor {
   void close(Key key);
   void finish_if_done();
   void report_progress(StepId step);
-  // What the control service asks for; coordinator_control.cpp.
+  // Requests of the control service; coordinator_control.cpp.
   [[nodiscard]] RunState state() const;
   [[nodiscard]] StepId last_step() const;
   [[nodiscard]] RunStatus status() const;
@@ -123,7 +123,7 @@ class Coordinator : public RunActor {
   void answer_pauses();
   [[nodiscard]] std::size_t replicas_in_all() const;
   [[nodiscard]] std::size_t trained_sections() const;
-  /// The nodes whose gradients one norm clips together with this one's.
+  /// Returns the nodes whose gradients are clipped by the same norm as this node's.
   [[nodiscard]] std::vector<SectionId> clipped_with(SectionId section, const Open& open) const;
   [[nodiscard]] SectionId watched_section() const;
 
@@ -132,10 +132,10 @@ class Coordinator : public RunActor {
   std::map<SectionId, std::vector<caf::actor>> replicas_;
   std::map<Key, Open> open_;
   bool awaiting_batch_ = false;
-  bool any_kept_ = false;  // of the training samples met so far
+  bool any_kept_ = false;  // of the training samples drawn so far
   bool finished_ = false;
   std::map<std::uint64_t, std::map<SectionId, Norms>> norms_;  // by step
-  std::vector<MeasuredPass> measured_;                         // since the last plan was asked for
+  std::vector<MeasuredPass> measured_;                         // since the last request for a plan
   std::map<SectionId, std::chrono::steady_clock::time_point> last_step_end_;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point unit_started_;

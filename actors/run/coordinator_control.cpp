@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator tells the control service, and does for it.
+// The coordinator's handlers for requests of the control service.
 #include <algorithm>
 
 #include "actors/run/coordinator.hpp"
@@ -39,7 +39,7 @@ RunStatus Coordinator::status() const {
   status.checkpoint = record.checkpoint;
   status.announced = began_ && (finished_ || !open_.empty());
   if (options_.events != nullptr) status.events = options_.events->load(std::memory_order_relaxed);
-  if (awaiting_batch_) status.working = "the next batch is read and planned";
+  if (awaiting_batch_) status.working = "process 0 reads and plans the next batch";
   if (options_.snapshots->busy()) status.working = "process 0 writes a checkpoint";
   status.directory = directory_;
   return status;
@@ -70,7 +70,7 @@ MetricsRows Coordinator::metrics(const MetricsRequest& request) const {
 
 caf::result<CheckpointAnswer> Coordinator::checkpoint_asked() {
   if (!options_.schedule.keeps_state) {
-    return CheckpointAnswer{{}, {}, "emulated devices learn nothing: there is no state to keep"};
+    return CheckpointAnswer{{}, {}, "emulated devices train nothing: there is no state to store"};
   }
   if (finished_) return CheckpointAnswer{{}, {}, "the run is at its end"};
   const std::optional<StepId> step = schedule_.request_checkpoint();
@@ -106,7 +106,7 @@ void Coordinator::resume() {
   if (!schedule_.paused()) return;
   const bool stood_still = state() == RunState::paused;
   schedule_.resume();
-  if (stood_still) {  // the time of the pause is no step's
+  if (stood_still) {  // the pause belongs to no step
     unit_started_ = Clock::now();
     for (auto& [section, end] : last_step_end_) end = unit_started_;
   }

@@ -38,8 +38,8 @@ void DataSource::add(BatchMetadata& batch, Split split, SampleId id) const {
   if (positions > most_positions_ || pictures.patches > most_patches_) {
     batch.left_out.push_back("sample " + std::to_string(id.value()) + " has " + std::to_string(positions) +
                              " positions and " + std::to_string(pictures.patches) +
-                             " patches, more than the corpus' largest: " + std::to_string(most_positions_) + " and " +
-                             std::to_string(most_patches_));
+                             " patches, more than the largest that the corpus declares: " +
+                             std::to_string(most_positions_) + " and " + std::to_string(most_patches_));
     return;
   }
   batch.samples.push_back({id, positions, pictures.patches, pictures.images});
@@ -65,7 +65,7 @@ BatchMetadata DataSource::validation_batch(StepId step) const {
   const std::uint64_t all = corpus_->samples(Split::validation);
   const std::uint64_t count = validation_size(*corpus_, options_.validation_samples);
   for (std::uint64_t at = 0; at < count; ++at) {
-    // Spread over the split, the same ones every time.
+    // Spread over the split, the same samples every time.
     const SampleId id(at * all / count);
     add(batch, Split::validation, id);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the coordinator's question "what is in step k?": sample ids and lengths, never tokens. The tokens themselves
-// are read by the source section's replica when its own micro-batch comes.
+// Answers the coordinator's request for the samples of a step: sample ids and lengths, never tokens. The replica of the
+// source section reads the tokens when its micro-batch is due.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct DataSourceOptions {
   std::int64_t validation_samples = 0;  ///< 0: all
 };
 
-/// Samples of a validation pass: all of the split, or at most `limit` unless that is 0.
+/// Returns the samples of a validation pass: the whole split, or at most `limit` unless that is 0.
 [[nodiscard]] std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit);
 
 class DataSource : public RunActor {
@@ -29,7 +29,8 @@ class DataSource : public RunActor {
 
  private:
   [[nodiscard]] std::string where() const override { return "data source, step " + std::to_string(step_.value()); }
-  /// Adds what is known of the sample, or why it is left out: one larger than the corpus said would not fit any buffer.
+  /// Adds the sample, or the reason why it is left out: a sample larger than the corpus declares would not fit any
+  /// buffer.
   void add(BatchMetadata& batch, Split split, SampleId id) const;
   [[nodiscard]] BatchMetadata train_batch(StepId step) const;
   [[nodiscard]] BatchMetadata validation_batch(StepId step) const;

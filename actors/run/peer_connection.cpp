@@ -26,7 +26,7 @@ constexpr milliseconds attempt_limit(5000);
 constexpr milliseconds pause(50);
 constexpr std::uint16_t any_port = 1;  // CAF names published actors by ports
 
-/// What CAF's streams call to move bytes; on the multiplexer's thread.
+/// Moves the bytes of CAF's streams; on the multiplexer's thread.
 class PeerPolicy {
  public:
   explicit PeerPolicy(TlsSession tls) : tls_(std::move(tls)) {}
@@ -97,7 +97,7 @@ caf::io::scribe_ptr make_scribe(default_multiplexer& multiplexer, PeerSocket pee
   return caf::make_counted<PeerScribe>(multiplexer, std::move(peer), descriptor);
 }
 
-/// Stands where CAF's own listener would: new connections come from a PeerAcceptor.
+/// Takes the place of CAF's own listener: a PeerAcceptor delivers new connections.
 class GateDoorman final : public caf::io::doorman {
  public:
   explicit GateDoorman(default_multiplexer& multiplexer)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives connections that a PeerAcceptor has admitted, or connect_to_gate() has made, to CAF. CAF 0.17 itself listens
-// nowhere: it would accept TLS in blocking mode on the one thread that serves all connections, heartbeats included.
+// Passes connections to CAF that a PeerAcceptor has admitted or connect_to_gate() has made. CAF 0.17 itself does not
+// listen: it would accept TLS in blocking mode on the single thread that serves all connections, heartbeats included.
 #pragma once
 
 #include <chrono>
@@ -13,23 +13,23 @@
 
 namespace maestro {
 
-/// Makes `actor` the one that the other end of an accepted connection finds; the returned function, of any thread,
-/// hands a connection to CAF. Blocks for a moment; not from an actor.
+/// Makes `actor` the actor that the other end of an accepted connection finds. The returned function, of any thread,
+/// passes a connection to CAF. Blocks briefly; not from an actor.
 [[nodiscard]] std::function<void(PeerSocket)> make_reachable(caf::actor_system& system, const caf::actor& actor);
 
-/// To a connector: the process to connect to.
+/// Sent to a connector: the process to connect to.
 struct ConnectPeer {
   std::string host;  ///< as PeerAcceptor takes it
   std::uint16_t port = 0;
 };
 /// Its answer.
 struct PeerConnected {
-  caf::actor actor;     ///< that the other process made reachable; none: there is no connection
-  std::string problem;  ///< the last one
+  caf::actor actor;     ///< published by the other process; null: no connection
+  std::string problem;  ///< of the last attempt
 };
 
-/// Spawns an actor, on a thread of its own, that answers ConnectPeer. A connection that is refused, cut or silent is
-/// tried again until `patience` is over.
+/// Spawns an actor on its own thread that answers ConnectPeer. It retries a refused, cut or silent connection until
+/// `patience` is over.
 [[nodiscard]] caf::actor spawn_connector(caf::actor_system& system, const GateKeys& keys,
                                          std::chrono::milliseconds patience);
 

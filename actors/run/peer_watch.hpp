@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges which processes of a run have fallen silent, from the heartbeats that supervisors send each other.
+// Detects silent processes of a run from the heartbeats that supervisors send each other.
 //
-// PW-1: a peer is reported silent once, when `timeout` has passed without a heartbeat of it.
-// PW-2 (own gaps): only time in which this process itself ran counts (RunClock): a process that wakes up gives
-//       every peer the time to report again.
+// HB-1 (reported once): a peer is reported silent once, when `timeout` has passed without a heartbeat from it.
+// HB-2 (own gaps): only time in which this process itself ran counts (RunClock): after a gap every peer gets the time
+//       to report again.
 #pragma once
 
 #include <map>
@@ -19,19 +19,19 @@ class PeerWatch {
  public:
   using Time = RunClock::Time;
   using Duration = RunClock::Duration;
-  /// How often a supervisor sends heartbeats and calls silent().
+  /// Interval at which a supervisor sends heartbeats and calls silent().
   [[nodiscard]] static Duration interval_of(Duration timeout) { return timeout / 8; }
 
   explicit PeerWatch(Duration timeout) : timeout_(timeout), clock_(interval_of(timeout)) {}
 
-  /// A peer counts as heard when it is added; adding it again changes nothing.
+  /// Adding a peer counts as a heartbeat; adding it again changes nothing.
   void add(ProcessId peer) { heard_.try_emplace(peer, clock_.ran()); }
   void remove(ProcessId peer) { heard_.erase(peer); }
   /// A heartbeat of an unknown peer is ignored.
   void heard(ProcessId peer) {
     if (const auto found = heard_.find(peer); found != heard_.end()) found->second = clock_.ran();
   }
-  /// Returns the peers that have fallen silent, and forgets them (PW-1).
+  /// Returns newly silent peers and removes them (HB-1).
   std::vector<ProcessId> silent(Time now) {
     const Duration ran = clock_.look(now);
     std::vector<ProcessId> found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans steps beside training: a thin shell around StepPlanner with a thread of its own, so that planning step k+1 is
-// never on the path of step k. It answers PlanStep with StepPlanned, one step after the other in the order asked.
+// Plans steps beside training: a thin shell around StepPlanner on its own thread, so that planning step k+1 is never on
+// the path of step k. It answers each PlanStep with StepPlanned, in the order of the requests.
 #pragma once
 
 #include "actors/messages/run_actor.hpp"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run has done so far, as the coordinator records it: rows for the report, counts, validation. Pure.
+// Progress of a run as recorded by the coordinator: rows for the report, counts, validation. Pure.
 //
-// RR-1: sums over micro-batches are formed in micro-batch order, so figures are the same under every placement.
+// RC-1 (order of sums): sums over micro-batches are formed in micro-batch order, so metrics are equal under every
+//       placement.
 #pragma once
 
 #include <chrono>
@@ -22,23 +23,23 @@ struct MetricTotals {
   void add(std::uint32_t index, const std::string& name, double sum, double weight) {
     values[name][index] = {sum, weight};
   }
-  /// sum / weight of each metric; those without weight are left out.
+  /// sum / weight of each metric; metrics without weight are left out.
   [[nodiscard]] std::map<std::string, double> means() const;
 };
 
-/// How a training step went, beside what is possible.
+/// Times of a training step, with their lower bound.
 struct SchedulingRow {
   StepId step;
   double begin_ms = 0;        ///< of the step's first pass, since the run began
-  double makespan_ms = 0;     ///< from the begin of the step's first pass to the end of its last one
-  double lower_bound_ms = 0;  ///< of any schedule, with the times that were measured
-  double planned_ms = 0;      ///< what the plan promised, with the times it reckoned with
+  double makespan_ms = 0;     ///< from the begin of the step's first pass to the end of its last pass
+  double lower_bound_ms = 0;  ///< of any schedule, with the measured times
+  double planned_ms = 0;      ///< predicted by the plan, with its estimated times
   double planning_ms = 0;
-  std::map<std::string, double> utilization;  ///< by section: share of the makespan that its lanes were busy
+  std::map<std::string, double> utilization;  ///< by section: share of the makespan in which its lanes were busy
   std::map<std::string, double> planned_utilization;
 };
 
-/// How many different samples were read: a bit for each, as their numbers are dense.
+/// Number of distinct samples read: a bit for each, as their ids are dense.
 class DistinctSamples {
  public:
   void insert(SampleId sample) {
@@ -57,7 +58,7 @@ struct RunRecord {
   std::vector<StepRow> steps;
   std::vector<SchedulingRow> scheduling;
   std::map<std::string, std::map<std::string, double>> validation;  ///< of the last validation, by section
-  std::vector<StepRow> validations;                                 ///< every one of them
+  std::vector<StepRow> validations;                                 ///< all validations
   std::uint64_t samples_read = 0;
   std::uint64_t samples_trained = 0;
   std::uint64_t tokens_trained = 0;
@@ -66,7 +67,7 @@ struct RunRecord {
   double train_seconds = 0;
   std::uint64_t resumed_from = 0;
   std::uint64_t last_step = 0;
-  std::string checkpoint;  ///< path of the last one
+  std::string checkpoint;  ///< path of the last checkpoint
   bool interrupted = false;
 };
 

@@ -76,7 +76,8 @@ void describe_validation(const RunRecord& record, Report& report) {
     const auto teacher = metrics.find("teacher_ce");
     if (teacher != metrics.end()) report.set("validation.teacher_ce", teacher->second);
     if (ce == metrics.end()) continue;
-    // A section with a teacher is the distilled one; without, the plain one, or the teacher while it is trained.
+    // A section with a teacher is the distilled student; without, the plain student, or the teacher while it is
+    // trained.
     if (metrics.contains("kl"))
       report.set("validation.distilled_ce", ce->second);
     else

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of a finished run, and the figures an app gets back. Pure.
+// The report of a finished run, and the metrics returned to an app. Pure.
 #pragma once
 
 #include "actors/messages/messages.hpp"

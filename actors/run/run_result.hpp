@@ -14,7 +14,8 @@ namespace maestro {
 struct RunResult {
   int status = 1;  ///< exit status for main
   bool interrupted = false;
-  std::map<std::string, std::map<std::string, double>> validation;  ///< last one, by section: loss, ce, kl, teacher_ce
+  std::map<std::string, std::map<std::string, double>>
+      validation;  ///< of the last validation, by section: loss, ce, kl, teacher_ce
   double samples_per_s = 0;
   double tokens_per_s = 0;
   double train_seconds = 0;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The units a run consists of, in order: training steps, validations, checkpoints. Pure.
+// The units of a run, in order: training steps, validations, checkpoints. Pure.
 //
-// RS-1: units come in one order for given settings: train k, then validation after k, then checkpoint after k.
-// RS-2: after stop() no further training step is handed out; a checkpoint of the last one is, unless it has one or the
-//       run keeps none.
-// RS-3: while paused only checkpoints that were asked for are handed out; stop() ends a pause.
-// RS-4: a checkpoint that is asked for is of the last training step handed out, and no step is checkpointed twice.
+// RS-1 (fixed order): the settings determine the order of units: train k, then validation after k, then checkpoint
+//       after k.
+// RS-2 (stop): after stop() no further training step is handed out; a checkpoint of the last step is, unless it exists
+//       or the run keeps none.
+// RS-3 (pause): while paused only requested checkpoints are handed out; stop() ends a pause.
+// RS-4 (no duplicates): a requested checkpoint is of the last training step handed out, and no step is checkpointed
+//       twice.
 #pragma once
 
 #include <cstdint>
@@ -29,15 +31,15 @@ struct RunScheduleOptions {
   std::uint64_t checkpoint_every = 0;
   bool validate_at_end = true;
   bool checkpoint_at_end = true;
-  bool keeps_state = true;  ///< false: nothing is learnt (emulated devices), so there is nothing to checkpoint
+  bool keeps_state = true;  ///< false on emulated devices, which train nothing: no checkpoints
 };
 
 class RunSchedule {
  public:
   explicit RunSchedule(const RunScheduleOptions& options);
-  /// The next unit, or nothing when the run is complete or paused.
+  /// Returns the next unit; nothing when the run is complete or paused.
   std::optional<RunUnit> next();
-  /// No unit is left, whatever is resumed.
+  /// Whether no unit is left, even after a resume.
   [[nodiscard]] bool complete() const;
   /// Ends the run after the last training step handed out.
   void stop();
@@ -45,8 +47,8 @@ class RunSchedule {
   void resume() { paused_ = false; }
   [[nodiscard]] bool paused() const { return paused_; }
   [[nodiscard]] bool stopped() const { return stopped_; }
-  /// Puts a checkpoint before all other units, unless its step has one. Its step, or nothing when no step has been
-  /// trained yet or the run keeps no state.
+  /// Puts a checkpoint before all other units, unless its step has a checkpoint. Returns its step; nothing when no step
+  /// has been trained yet or the run keeps no state.
   std::optional<StepId> request_checkpoint();
 
  private:

@@ -45,19 +45,19 @@ StallJudge::Verdict StallJudge::judge(const StallLook& look, Duration now) {
   last_look_ = now;
   const Duration quiet = now - last_event_;
   if (!look.announced) {
-    last_event_ = now;  // a pause is nobody's silence
+    last_event_ = now;  // a pause is no silence of an actor
     last_.reset();
   } else if (!look.silent.empty()) {
     if (before && before->silent == look.silent)
-      verdict.ended = "no answer for " + seconds(quiet) + " of " + listed(look.silent);
+      verdict.ended = "no answer from " + listed(look.silent) + " for " + seconds(quiet);
   } else if (!look.working.empty()) {
     if (report_at_ == Duration(0)) report_at_ = reports_after * limit();
     if (quiet < report_at_) return verdict;
     report_at_ = 2 * quiet;
-    verdict.report = "nothing has ended for " + seconds(quiet) + ": " + listed(look.working);
+    verdict.report = "no work has ended for " + seconds(quiet) + ": " + listed(look.working);
   } else if (before && before->announced && before->silent.empty() && before->working.empty() &&
              before->events == look.events) {
-    verdict.ended = "the run stands still: nothing has moved for " + seconds(quiet) + " though work is announced" +
+    verdict.ended = "the run is stalled: no progress for " + seconds(quiet) + " although work is announced" +
                     (look.waiting.empty() ? "" : "; " + listed(look.waiting));
   }
   return verdict;

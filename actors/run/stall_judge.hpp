@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges from looks at a run whether it stands still: nothing computes, nothing moves, nothing ends, though work is
-// announced.
+// Judges from looks at a run whether it is stalled: work is announced, but nothing computes, moves or ends.
 //
-// SJ-1 (adaptive): the run is looked at when no event has come for `limit()`: the given time, or four times the longest
+// SJ-1 (adaptive): a look is due when no event has occurred for `limit()`: the given time, or four times the longest
 //       gap between events so far.
-// SJ-2 (twice): only two looks in a row, half a limit apart, with the same finding and no event between them end a run.
-// SJ-3 (work is no stall): while somebody computes, the run is reported once it took `reports_after` limits, and again
+// SJ-2 (two looks): only two consecutive looks, half a limit apart, with equal findings and no event between them end a
+//       run.
+// SJ-3 (work is no stall): while any actor computes, the run is reported after `reports_after` limits, and again
 //       whenever that time has doubled; it is never ended.
 #pragma once
 
@@ -20,11 +20,11 @@
 namespace maestro {
 
 struct StallLook {
-  bool announced = false;            ///< there is work that was announced and has not ended
-  std::uint64_t events = 0;          ///< messages that coordinator and replicas have handled
+  bool announced = false;            ///< some announced work has not ended
+  std::uint64_t events = 0;          ///< messages handled by coordinator and replicas
   std::vector<std::string> silent;   ///< actors that did not answer in time
-  std::vector<std::string> working;  ///< who computes, prepares or stores
-  std::vector<std::string> waiting;  ///< who waits for whom
+  std::vector<std::string> working;  ///< actors that compute, prepare or store
+  std::vector<std::string> waiting;  ///< "replica A waits for ..."
 };
 
 /// Not thread-safe. Times are those of a RunClock.
@@ -35,12 +35,12 @@ class StallJudge {
 
   explicit StallJudge(Duration limit) : least_(limit), report_at_(0) {}
 
-  /// Whether the run should be looked at now. `events`: a counter that every event of the run moves.
+  /// Whether a look is due. `events`: a counter that every event of the run increments.
   [[nodiscard]] bool wants_look(std::uint64_t events, Duration now);
   /// Judges a look, after wants_look() returned true.
   struct Verdict {
-    std::optional<std::string> ended;   ///< the run stands still, in one line
-    std::optional<std::string> report;  ///< the run takes long, in one line
+    std::optional<std::string> ended;   ///< the run is stalled, a single line
+    std::optional<std::string> report;  ///< the run takes long, a single line
   };
   [[nodiscard]] Verdict judge(const StallLook& look, Duration now);
 

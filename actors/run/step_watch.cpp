@@ -43,7 +43,7 @@ void StepWatch::done(const MicroBatchDone& message, Clock::time_point now) {
   const std::optional<std::size_t> found = task_of(message.section, message.index);
   if (!found) return;
   WorkloadTask& task = measured_.tasks[*found];
-  const bool apart = measured_.sections[task.section].has_backward;  // else both passes ran in one go
+  const bool apart = measured_.sections[task.section].has_backward;  // otherwise both passes ran together
   task.forward_ms = message.forward_ms + (apart ? 0 : message.backward_ms);
   task.backward_ms = apart ? message.backward_ms : 0;
   times_[*found] = {message.forward_ms, message.backward_ms};

@@ -131,8 +131,8 @@ void Supervisor::joined(const ProcessJoined& process) {
 }
 
 void Supervisor::start_timed_out() {
-  if (static_cast<std::int64_t>(joined_) >= options_.processes) return;  // deaths are noticed from here on
-  fail("only " + std::to_string(joined_) + " of " + std::to_string(options_.processes) + " processes came up within " +
+  if (static_cast<std::int64_t>(joined_) >= options_.processes) return;  // deaths are detected from here on
+  fail("only " + std::to_string(joined_) + " of " + std::to_string(options_.processes) + " processes joined within " +
            std::to_string(options_.join_timeout.count() / 1000) + " s",
        true);
 }
@@ -185,8 +185,8 @@ void Supervisor::connect_to(const PeerAddress& neighbour) {
       [this, neighbour](const std::string& problem) { cannot_connect(neighbour, problem); });
 }
 
-/// CAF may take a new connection for silent before anything was said on it, and end it: one that has carried a message
-/// each way holds.
+/// CAF may treat a new connection without a message as silent and end it; a connection that has carried a message in
+/// each direction is kept.
 void Supervisor::greet(const PeerAddress& neighbour, const caf::actor& supervisor) {
   request(supervisor, greeting_limit, Ping{options_.rank})
       .then([this, neighbour, supervisor](const Ping&) { met(neighbour.rank, supervisor); },
@@ -199,12 +199,12 @@ void Supervisor::greet(const PeerAddress& neighbour, const caf::actor& superviso
 void Supervisor::cannot_connect(const PeerAddress& neighbour, const std::string& problem) {
   fail("process " + std::to_string(options_.rank.value()) + " cannot connect to process " +
            std::to_string(neighbour.rank.value()) + " at " + neighbour.host + ":" + std::to_string(neighbour.port) +
-           ": " + problem + "; do the hosts reach each other? Over long distances raise train.peer_timeout_s",
+           ": " + problem + "; check the network between the hosts; over long distances raise train.peer_timeout_s",
        prints({}));
 }
 
 void Supervisor::met(ProcessId rank, const caf::actor& supervisor) {
-  if (is_root() || rank == ProcessId(0)) return;  // they have joined each other
+  if (is_root() || rank == ProcessId(0)) return;  // they are connected by joining
   ProcessInfo known;
   known.rank = rank;
   known.supervisor = supervisor;
@@ -229,9 +229,9 @@ void Supervisor::wire(const Directory& directory) {
   if (options_.connected) options_.connected(this);
   directory_ = directory;
   for (const ProcessInfo& process : directory_.processes) {
-    if (process.rank != options_.rank) watch(process);  // by its full name from now on
+    if (process.rank != options_.rank) watch(process);  // with its full label from now on
   }
-  const caf::message shared = caf::make_message(directory_);  // one copy for all replicas
+  const caf::message shared = caf::make_message(directory_);  // a single copy for all replicas
   for (const ReplicaAddress& replica : local_.hello.replicas) tell(this, replica.actor, shared);
   if (is_root()) tell(this, local_.coordinator, shared);
   connect_transport();
@@ -256,12 +256,12 @@ void Supervisor::ready(const ProcessReady&) {
 
 void Supervisor::child_ended(const ChildEnded& child) {
   how_ended_[child.rank] = child.how;
-  if (wired_ || finishing_ || ended_ || loss_) return;  // then CAF's down message is the authority (SV-2)
+  if (wired_ || finishing_ || ended_ || loss_) return;  // then CAF's down message decides (SV-2)
   fail("process " + std::to_string(child.rank.value()) + " ended before the job began: " + child.how,
        !on_this_host(child.rank) || !prints_itself(child.how));
 }
 
-/// Sends heartbeats to the processes that this one watches, and judges theirs.
+/// Sends heartbeats to the watched processes, and judges theirs.
 void Supervisor::beat() {
   if (ended_ || options_.processes == 1) return;
   delayed_send(this, PeerWatch::interval_of(options_.peer_timeout), BeatDue{});
@@ -285,9 +285,9 @@ void Supervisor::own_ended(const std::string& label, const caf::error& reason) {
 void Supervisor::lost(const ProcessInfo& process) {
   if (ended_ || loss_) return;
   const bool neighbour = !is_root() && process.rank != ProcessId(0);
-  if (finishing_ && (neighbour || summarised_.contains(process.rank))) return;  // it has left in order
+  if (finishing_ && (neighbour || summarised_.contains(process.rank))) return;  // it has ended in order
   if (neighbour) return lost_neighbour(process);
-  if (finishing_ && !is_root()) {  // rank 0 has all it wanted
+  if (finishing_ && !is_root()) {  // rank 0 has all summaries
     RunOutcome outcome;
     outcome.ok = true;
     ended_ = true;
@@ -297,7 +297,7 @@ void Supervisor::lost(const ProcessInfo& process) {
 }
 
 void Supervisor::lost_neighbour(const ProcessInfo& process) {
-  // Rank 0 sees most of these losses, too, and knows more: it gets the time to notice.
+  // Rank 0 also detects most of these losses and reports more: wait for its report first.
   delayed_send(this, 2 * options_.peer_timeout, NeighbourLost{process_label(process, *options_.graph)});
 }
 
@@ -354,14 +354,14 @@ void Supervisor::report_loss() {
 }
 
 void Supervisor::fail(const std::string& message, bool print, bool root_knows) {
-  if (ended_ || loss_) return;  // what breaks behind a loss is its consequence
+  if (ended_ || loss_) return;  // failures after a loss are its consequence
   ended_ = true;
   RunOutcome outcome;
   if (print) outcome.error = message;
   if (is_root()) {
     for (const auto& [address, process] : watched_) tell(this, process.supervisor, Failure{message});
   } else if (root_ && !root_knows) {
-    // The process ends when the outcome is set, and what it has not sent by then is lost.
+    // The process ends when the outcome is set, and messages not sent by then are lost.
     const auto set = [promise = options_.outcome, outcome] { promise->set(outcome); };
     request(root_, telling_limit, Failure{message}).then(set, [set](const caf::error&) { set(); });
     return;

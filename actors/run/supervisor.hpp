@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// One supervisor per process. Rank 0's gathers everybody, wires the job up, watches for deaths and ends the run; the
-// others report to it and watch it in turn.
+// Each process has a supervisor. Rank 0's supervisor gathers the others, connects the job, watches for deaths and ends
+// the run; the others report to it and watch it.
 //
-// SV-1: the outcome of a process is decided once, by the first failure or by the orderly end.
-// SV-2: a death shows as CAF's down message, silence by PeerWatch; the process that notices first informs all others.
-// SV-3: on every host one process prints the error of a failed run: its first one that was not lost.
-// SV-4: a loss is reported `settle_time` after it was noticed, with what the survivors and the launcher said until
-// then.
-// SV-5: every process has a connection of its own to every other one before handles of actors are exchanged, and
-// watches it. Two that lose each other while rank 0 reaches both end the run, too.
-// SV-6: the end of any actor of the process before the run's end, and an exception in the supervisor itself, fail the
-// run.
+// SV-1 (single outcome): the outcome of a process is decided once, by the first failure or by the orderly end.
+// SV-2 (detection): CAF's down message detects a death, PeerWatch detects silence; the process that notices first
+//       informs all others.
+// SV-3 (one message per host): on each host the surviving process with the lowest number prints the error.
+// SV-4 (full report): a loss is reported `settle_time` after it was noticed, with the reports of the survivors and of
+//       the launcher until then.
+// SV-5 (full mesh): before handles of actors are exchanged, every process has its own connection to every other
+//       process, and watches it. Two processes that lose each other while rank 0 reaches both also end the run.
+// SV-6 (no silent actor end): the end of any actor of the process before the run's end, and an exception in the
+//       supervisor itself, fail the run.
 // SV-7 (failed transfers wait): a failed transfer fails the run 1.5 peer timeouts after its report, so that the death
-// of the peer, which explains it, is reported instead where there is one.
+//       of the peer, which explains it, is reported instead where there is one.
 #pragma once
 
 #include <atomic>
@@ -34,9 +35,9 @@ namespace maestro {
 
 struct RunOutcome {
   bool ok = false;
-  std::string error;  ///< one line; empty when another process prints it
+  std::string error;  ///< a single line; empty when another process prints it
   std::vector<ProcessSummary> processes;
-  std::vector<ProcessIdentity> lost;  ///< of this host; stopped ones would stay for ever
+  std::vector<ProcessIdentity> lost;  ///< of this host; stopped processes would stay for ever
 };
 
 /// Set once; read by the process's main thread.
@@ -52,7 +53,7 @@ class OutcomePromise {
   std::promise<RunOutcome> promise_;
 };
 
-/// "process 2 (pid 4711, section 'student' replica 0)"; with ", host node3" where it has one.
+/// Returns "process 2 (pid 4711, section 'student' replica 0)"; with ", host node3" in jobs on several hosts.
 [[nodiscard]] std::string process_label(const ProcessInfo& process, const SectionGraph& graph);
 
 struct SupervisorOptions {
@@ -60,12 +61,13 @@ struct SupervisorOptions {
   ProcessId rank;
   std::int64_t processes = 1;
   std::vector<std::uint32_t> hosts = {0};  ///< by rank
-  std::string host;                        ///< of this process, as people call it; empty where there is only one
+  std::string host;                        ///< of this process, as named by the user; empty in a job on a single host
   std::chrono::milliseconds start_timeout{60000};
-  std::chrono::milliseconds join_timeout{60000};  ///< for all processes, which have met, to reach rank 0's supervisor
-  std::chrono::milliseconds peer_timeout{2000};   ///< after which rank 0, too, has noticed a lost process
+  std::chrono::milliseconds join_timeout{
+      60000};  ///< for all processes, after the rendezvous, to reach rank 0's supervisor
+  std::chrono::milliseconds peer_timeout{2000};  ///< after which rank 0 has also noticed a lost process
   std::string build;
-  /// Connects to the supervisor published there, from a handler of this one. Not needed by up to two processes.
+  /// Connects to a published supervisor, from a handler of this supervisor. Unused by up to two processes.
   std::function<void(caf::event_based_actor*, const std::string& host, std::uint16_t port,
                      std::function<void(const caf::actor&)> done,
                      std::function<void(const std::string& problem)> failed)>
@@ -79,9 +81,9 @@ struct SupervisorOptions {
   std::function<void()> stop_run;                             ///< on rank 0: ends the run in order; may be empty
 };
 
-/// Where to report: the first thing that a supervisor hears.
+/// The first message to a supervisor: the supervisor that it reports to.
 struct JoinRoot {
-  caf::actor root;  ///< rank 0's supervisor; this actor itself on rank 0
+  caf::actor root;  ///< rank 0's supervisor; on rank 0 the receiver itself
 };
 
 /// An actor that must not end before the run does.
@@ -94,10 +96,10 @@ struct OwnActor {
 struct LocalActors {
   ProcessInfo hello;
   caf::actor coordinator;     ///< rank 0 only
-  std::vector<OwnActor> own;  ///< all of them
+  std::vector<OwnActor> own;  ///< all actors of the process
 };
 
-/// A lost process, and what the survivors wait for.
+/// A lost process, and the waits of the survivors.
 struct Loss {
   ProcessId rank;
   ProcessIdentity process;
@@ -115,7 +117,7 @@ class Supervisor : public caf::event_based_actor {
 
  private:
   [[nodiscard]] bool is_root() const { return options_.rank == ProcessId(0); }
-  /// SV-3, when these were lost.
+  /// Whether this process prints the error (SV-3), with these processes lost.
   [[nodiscard]] bool prints(const std::set<ProcessId>& lost) const;
   [[nodiscard]] bool on_this_host(ProcessId rank) const;
   void join(const JoinRoot& message);
@@ -157,11 +159,11 @@ class Supervisor : public caf::event_based_actor {
   std::map<caf::actor_addr, std::string> own_;  // labels of the process's own actors
   PeerWatch peers_;
   std::size_t joined_ = 0;   // on rank 0
-  bool introduced_ = false;  // the neighbours are known
+  bool introduced_ = false;  // the list of processes has arrived
   std::set<ProcessId> met_;
-  bool all_told_ = false;  // that all are met
+  bool all_told_ = false;  // reported to rank 0: connected to all others
   std::chrono::steady_clock::time_point meet_until_;
-  std::size_t all_met_ = 0;  // on rank 0: processes that have met all others
+  std::size_t all_met_ = 0;  // on rank 0: processes connected to all others
   std::size_t ready_ = 0;
   bool wired_ = false;
   bool finishing_ = false;
@@ -169,16 +171,16 @@ class Supervisor : public caf::event_based_actor {
   std::vector<ProcessSummary> summaries_;
   std::set<ProcessId> summarised_;
   std::map<ProcessId, std::string> how_ended_;  // of children, from their parent's wait
-  std::optional<Loss> loss_;                    // while the survivors are asked
+  std::optional<Loss> loss_;                    // while the survivors are queried
 };
 
-/// To the supervisor itself: what is not known about a loss by now stays unknown.
+/// To the supervisor itself: the time to collect reports about a loss is over.
 struct LossSettled {};
-/// To the supervisor itself: all processes have had the time to connect to each other.
+/// To the supervisor itself: the time for all processes to connect to each other is over.
 struct WiringTimeout {};
 /// To the supervisor itself: heartbeats are due.
 struct BeatDue {};
-/// To the supervisor itself: rank 0 has had the time to notice this loss by itself.
+/// To the supervisor itself: rank 0 has had the time to notice this loss itself.
 struct NeighbourLost {
   std::string peer;
 };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a process that ends what hangs, whatever the cause.
+// The thread of a process that ends a hanging run, whatever the cause.
 //
-// WD-1 (bounded phases): a phase that outlasts its limit makes one call of `expired`, which ends the process.
-// WD-2 (progress): while progress is watched, a run that stands still makes one call of `stalled` (StallJudge).
-// WD-3 (own gaps): only time in which this process ran counts (RunClock).
+// WD-1 (bounded phases): a phase that exceeds its limit causes a single call of `expired`, which ends the process.
+// WD-2 (progress): while progress is watched, a stalled run causes a single call of `stalled` (StallJudge).
+//
+// Only time in which this process ran counts (RunClock).
 #pragma once
 
 #include <atomic>
@@ -19,30 +20,30 @@
 
 namespace maestro {
 
-/// Thread-safe. Callbacks come on the watchdog's thread, without a lock held.
+/// Thread-safe. Callbacks run on the watchdog's thread, without a lock held.
 class Watchdog {
  public:
   using Line = std::function<void(const std::string& line)>;
-  /// Throws JobError, `unavailable`: no thread is left.
+  /// Throws JobError, `unavailable`: no thread available.
   explicit Watchdog(Line expired);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Begins a phase, in place of the one before it: "closing the network".
+  /// Begins a phase, in place of its predecessor: "closing the network".
   void limit(std::string phase, std::chrono::milliseconds most);
   void no_limit() { limit({}, std::chrono::milliseconds(0)); }
 
   struct Progress {
-    const std::atomic<std::uint64_t>* events = nullptr;  ///< moved by every event of the run
+    const std::atomic<std::uint64_t>* events = nullptr;  ///< incremented by every event of the run
     std::chrono::milliseconds limit{10000};
     std::function<StallLook()> look;  ///< may block for a few seconds; an exception counts as a silent coordinator
     Line stalled;
     Line report;
   };
-  /// Until stop_watching(), or until `stalled` was called.
+  /// Watches until stop_watching(), or until `stalled` was called.
   void watch(Progress progress);
-  /// When it returns, no callback of watch() runs.
+  /// After it returns, no callback of watch() runs.
   void stop_watching();
 
  private:
@@ -52,7 +53,7 @@ class Watchdog {
 
   static constexpr std::chrono::milliseconds tick{200};
   const Line expired_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable wake_;
   bool stopping_ = false;
   bool looking_ = false;  // a callback of watch() runs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of ranks over devices that have memory of their own, and work on the threads of devices that is waited for.
+// Groups of ranks over devices with their own memory, and calls on the threads of devices that a caller waits for.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@
 
 namespace maestro {
 
-/// Runs `call` on the device's thread; what it throws is in the future. The device outlives the call.
+/// Runs `call` on the device's thread; an exception is stored in the future. The device outlives the call.
 [[nodiscard]] std::future<void> call_on(Device& device, std::function<void()> call);
 
-/// The communicators of a new group of `devices` of one backend, by rank, each made on its device's thread: waits for
-/// all of them. `end` is GroupRank::abort of each; a device that fails gives it, so that no other waits. Throws what
-/// the first that failed has thrown.
+/// Creates a group of `devices` of the same backend and returns its communicators by rank, each created on its device's
+/// thread; waits for all of them. `end` is GroupRank::abort of each; a failing device triggers it, so that no other
+/// waits. Throws the exception of the first failing device.
 [[nodiscard]] std::vector<std::unique_ptr<Communicator>> join_devices(const DeviceBackend& backend,
                                                                       std::span<Device* const> devices,
                                                                       const std::shared_ptr<AbortReason>& end);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of other processes' devices that this one has opened.
+// Memory of other processes' devices that this process has imported.
 //
-// OM-1: all of it is let go of before this process tells that it has done its part of the run, and no process leaves
-//       before all have told: what is open belongs to a process that is there.
+// OM-1 (close before exit): imported memory is closed before this process reports that it has finished, and no process
+//       exits before all have reported: the exporting process outlives every import.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace maestro {
 /// Thread-safe.
 class ImportedMemories {
  public:
-  /// Owns `memory` until close_all(). Copies under way hold it longer: until their end.
+  /// Owns `memory` until close_all(). Copies in progress hold it until they end.
   std::weak_ptr<ImportedMemory> keep(std::unique_ptr<ImportedMemory> memory) {
     const std::lock_guard lock(mutex_);
     return kept_.emplace_back(std::move(memory));
@@ -30,7 +30,7 @@ class ImportedMemories {
 
  private:
   std::mutex mutex_;
-  std::vector<std::shared_ptr<ImportedMemory>> kept_;  // shared with copies under way
+  std::vector<std::shared_ptr<ImportedMemory>> kept_;  // shared with copies in progress
 };
 
 }  // namespace maestro

@@ -25,7 +25,7 @@ std::string Network::address() const {
   return open() ? endpoint_->address() : std::string();
 }
 std::string Network::provider() const {
-  return open() ? endpoint_->provider() : std::string("hand-over");
+  return open() ? endpoint_->provider() : std::string("in-process");
 }
 
 std::unique_ptr<Region> Network::register_memory(std::byte* data, std::size_t bytes) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process's actors share of the network: the endpoint, its peers by rank, and the table that routes completions
-// to replicas. Built before any actor runs and constant afterwards, so that it needs no lock.
+// The network state shared by a process's actors: the endpoint, its peers by rank, and the table that routes
+// completions to replicas. Built before any actor runs and constant afterwards, so that it needs no lock.
 //
-// NW-1: completions are routed on the progress thread by table lookups alone; handlers only enqueue messages.
+// The progress thread routes completions by table lookups alone; handlers only enqueue messages.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ struct NetworkOptions {
   std::int64_t timeout_ms = 5000;
   bool force_rma = false;
   std::size_t chunk_bytes = 0;
-  bool device_memory = false;  ///< some of this process' tensors lie in memory of devices
+  bool device_memory = false;  ///< some tensors of this process are in device memory
 };
 
 /// Thread-safe once begin() was called; before that it belongs to the starting thread.
@@ -40,7 +40,7 @@ class Network {
   [[nodiscard]] const NetworkOptions& options() const { return options_; }
   [[nodiscard]] std::string address() const;
   [[nodiscard]] std::string provider() const;
-  /// What was given to write() so far: a report that asked for acknowledged writes would miss those still on their way.
+  /// Counts all requests passed to write(): a count of acknowledged writes would miss the writes in progress.
   struct Written {
     std::uint64_t writes = 0;
     std::uint64_t bytes = 0;
@@ -49,12 +49,12 @@ class Network {
 
   /// Registers memory for writes from here and from peers; null without an endpoint. Throws JobError.
   std::unique_ptr<Region> register_memory(std::byte* data, std::size_t bytes);
-  /// As register_memory(), of a device that is current for the calling thread. An error says in a few words why it
-  /// cannot be, and the caller takes another way.
+  /// As register_memory(), for memory of the device that is current for the calling thread. A short error gives the
+  /// reason why it is impossible, and the caller uses another path.
   Result<std::unique_ptr<Region>> register_device_memory(std::byte* data, std::size_t bytes, int cuda_device);
-  /// A number for one more ring of this process.
+  /// Returns an unused number for a ring of this process.
   std::uint32_t next_ring() { return next_ring_++; }
-  /// A number for one more replica of this process; the upper bits of its cookies.
+  /// Returns an unused number for a replica of this process; the upper bits of its cookies.
   std::uint32_t next_client() { return next_client_++; }
   void route_ring(std::uint32_t ring, const caf::actor& receiver);
   void route_client(std::uint32_t client, const caf::actor& receiver);
@@ -63,9 +63,9 @@ class Network {
   void connect(ProcessId rank, const std::string& address, const std::string& name);
 
   static constexpr int client_shift = 40;
-  /// Queues a write to a process; its end comes as WriteFinished or WriteBroken to the client of the cookie.
+  /// Queues a write to a process; WriteFinished or WriteBroken to the client of the cookie reports its end.
   void write(ProcessId to, WriteRequest request);
-  /// The process is known to be dead.
+  /// Called for a dead process.
   void abandon(ProcessId rank);
   void stop();
 

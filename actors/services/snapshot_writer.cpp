@@ -59,7 +59,7 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
     (tensor.name.rfind(second_prefix, 0) == 0 ? second : first).push_back(tensor);
   }
   const auto import_moments = [&](ParameterBuffer which, const std::vector<NamedTensor>& tensors, const char* prefix) {
-    // Gradients have room for those that other replicas keep, and nothing in them yet.
+    // Gradients have room for the moments of other replicas, and are still empty.
     const bool shared = parameters.optimizer_sharded();
     const std::span<float> into = shared ? parameters.gradients() : parameters.buffer(which);
     Status status = import_tensors(section, into, tensors, optimizer, prefix);
@@ -71,7 +71,7 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
 }
 
 void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapshot, Written written) {
-  auto held = std::make_shared<SectionSnapshot>(std::move(snapshot));  // std::function wants copyable captures
+  auto held = std::make_shared<SectionSnapshot>(std::move(snapshot));  // std::function requires copyable captures
   const auto failed = [written](const std::string& problem) { written(Error{ErrorCode::unavailable, problem}); };
   const auto work = [this, staging = std::move(staging), held, written = std::move(written)]() -> Report {
     SectionState state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes snapshots of sections beside training: one thread per process, started on first use.
+// Writes snapshots of sections beside training: a thread per process, started on first use.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace maestro {
 /// A section's state at the end of a step, or a part of it, independent of the section.
 struct SectionSnapshot {
   std::string section;
-  StatePart part;  ///< the whole section, unless the taker says otherwise
+  StatePart part;  ///< the whole section by default
   std::string config;
   std::uint64_t updates = 0;  ///< of the optimizer so far
   TensorSnapshot values;
@@ -28,13 +28,14 @@ struct SectionSnapshot {
   TensorSnapshot second_moments;
 };
 
-/// Copies what a checkpoint holds of a trained section, given the tensor ranks of one replica's first context part. On
-/// a device thread, while the others rest. Moments that replicas share are left out: add_moments() follows.
+/// Copies a trained section's checkpoint state, given the tensor ranks of the first context part of a replica. Runs on
+/// a device thread, while the others rest. Sharded optimizer state is left out: add_moments() follows.
 Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name);
-/// Copies `which`, first or second moments, out of where they lie complete: `from` is that buffer itself or gradients.
+/// Copies `which`, first or second moments, from the buffer that holds them complete: `from` is that buffer itself or
+/// gradients.
 Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
                    ParameterBuffer from);
-/// Puts a stored state back, whatever the number of parts it was written in. On the starting thread, before any work.
+/// Restores a stored state, whatever its number of parts. Runs on the starting thread, before any work.
 Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name);
 
 /// Thread-safe.
@@ -42,13 +43,13 @@ class SnapshotWriter {
  public:
   explicit SnapshotWriter(CheckpointStore store) : store_(std::move(store)), thread_([] {}) {}
   using Written = std::function<void(Result<std::vector<FileRecord>>)>;
-  /// Returns at once; `written` is called on the writer's thread.
+  /// Returns at once; the writer's thread calls `written`.
   void write(std::filesystem::path staging, SectionSnapshot snapshot, Written written);
   using Report = std::function<void()>;
   /// Runs `work`, file work that must not block an actor, on the writer's thread, and then the report that it returns.
-  /// An exception of `work` goes to `failed` as one line.
+  /// An exception of `work` is passed to `failed` as a single line.
   void run(std::function<Report()> work, std::function<void(const std::string&)> failed);
-  /// Whether work is queued or under way. Work whose report runs has ended: its receiver never reads it as busy.
+  /// Whether work is queued or running. Work whose report runs has ended: its receiver never sees it as busy.
   [[nodiscard]] bool busy() const { return pending_.load(std::memory_order_relaxed) > 0; }
   [[nodiscard]] const CheckpointStore& store() const { return store_; }
   void stop() { thread_.stop(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator alone costs: the real Coordinator and Planner, each on a thread of its own, with replicas that
-// answer every token and mark at once and do nothing else. One JSON line.
+// The cost of the coordinator alone: the real Coordinator and Planner, each on its own thread, with replicas that only
+// answer every work item and boundary at once. Prints a JSON line.
 #include <time.h>
 
 #include <CLI/CLI.hpp>
@@ -21,7 +21,7 @@ namespace {
 
 struct Settings {
   std::uint32_t replicas = 16;
-  std::uint64_t tokens = 16384;  // a step
+  std::uint64_t messages = 16384;  // work items of a step
   std::uint64_t steps = 40;
   std::uint64_t warm = 4;
   std::string policy = "arrival";
@@ -70,18 +70,18 @@ caf::behavior stand_in_replica(caf::event_based_actor* self, SectionId section, 
   auto coordinator = std::make_shared<caf::actor>();  // behaviours are copied
   return {
       [=](const Directory& directory) { *coordinator = directory.coordinator; },
-      [=](const MicroBatchOrder& token) {
+      [=](const MicroBatchOrder& order) {
         MicroBatchDone done;
         done.section = section;
         done.replica = replica;
-        done.step = token.plan.step;
-        done.pass = token.plan.pass;
-        done.index = token.plan.index;
-        done.samples = static_cast<std::int64_t>(token.plan.samples.size());
+        done.step = order.plan.step;
+        done.pass = order.plan.pass;
+        done.index = order.plan.index;
+        done.samples = static_cast<std::int64_t>(order.plan.samples.size());
         tell(self, *coordinator, std::move(done));
       },
-      [=](const BoundaryOrder& token) {
-        tell(self, *coordinator, StepDone{section, replica, token.mark.step, token.mark.pass, 0, 0});
+      [=](const BoundaryOrder& order) {
+        tell(self, *coordinator, StepDone{section, replica, order.mark.step, order.mark.pass, 0, 0});
       },
   };
 }
@@ -111,7 +111,7 @@ class Bench {
     options.schedule.steps = settings_.steps;
     options.schedule.keeps_state = false;
     options.schedule.validate_at_end = options.schedule.checkpoint_at_end = false;
-    options.global_batch = static_cast<std::int64_t>(settings_.tokens);
+    options.global_batch = static_cast<std::int64_t>(settings_.messages);
     options.record = std::make_shared<RunRecord>();
     options.console = &console_;
     options.supervisor = supervisor;
@@ -160,20 +160,21 @@ class Bench {
     BatchMetadata batch;
     batch.step = request.step;
     batch.pass = request.pass;
-    for (std::uint64_t sample = 0; sample < settings_.tokens; ++sample) batch.samples.push_back({SampleId(sample), 1});
-    batch.target_tokens = static_cast<std::int64_t>(settings_.tokens);
+    for (std::uint64_t sample = 0; sample < settings_.messages; ++sample)
+      batch.samples.push_back({SampleId(sample), 1});
+    batch.target_tokens = static_cast<std::int64_t>(settings_.messages);
     return batch;
   }
   [[nodiscard]] nlohmann::ordered_json row() const {
-    const double tokens = static_cast<double>((settings_.steps - settings_.warm) * settings_.tokens);
-    const auto us = [&](double Times::*field) { return (end_.*field - begin_.*field) * 1e6 / tokens; };
+    const double messages = static_cast<double>((settings_.steps - settings_.warm) * settings_.messages);
+    const auto us = [&](double Times::*field) { return (end_.*field - begin_.*field) * 1e6 / messages; };
     return {{"replicas", settings_.replicas},
             {"policy", settings_.policy},
-            {"tokens", tokens},
-            {"tokens_per_s", 1e6 / us(&Times::wall)},
-            {"cpu_us_per_token", us(&Times::process)},
-            {"coordinator_us_per_token", us(&Times::coordinator)},
-            {"planner_us_per_token", us(&Times::planner)}};
+            {"messages", messages},
+            {"messages_per_s", 1e6 / us(&Times::wall)},
+            {"cpu_us_per_message", us(&Times::process)},
+            {"coordinator_us_per_message", us(&Times::coordinator)},
+            {"planner_us_per_message", us(&Times::planner)}};
   }
 
   Settings settings_;
@@ -194,9 +195,9 @@ class Bench {
 
 int main(int argc, char** argv) {
   maestro::Settings settings;
-  CLI::App app("What the coordinator costs for each token, with replicas that only answer.");
+  CLI::App app("The coordinator's cost of each message to a lane, with replicas that only answer.");
   app.add_option("--replicas", settings.replicas, "stand-in replicas")->check(CLI::PositiveNumber);
-  app.add_option("--tokens", settings.tokens, "of a step")->check(CLI::PositiveNumber);
+  app.add_option("--messages", settings.messages, "of a step")->check(CLI::PositiveNumber);
   app.add_option("--steps", settings.steps, "of the run")->check(CLI::Range(2, 1000000));
   app.add_option("--policy", settings.policy, "of planning");
   CLI11_PARSE(app, argc, argv);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic peak of one core: independent fused multiply-adds in registers, f32, at the widest vectors there are.
-// Prints one JSON line.
+// The arithmetic peak of a core: independent fused multiply-adds in registers, f32, at the widest available vectors.
+// Prints a JSON line.
 #include <chrono>
 #include <cstdio>
 

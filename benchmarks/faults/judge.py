@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run under a fault must look like afterwards. Every function returns the list of what is wrong, in words."""
+"""Judges a run after a fault. Every function returns the list of problems as text."""
 
 import re
 import signal
@@ -48,7 +48,7 @@ def late(scene, bound):
 
 
 def noise(run):
-    """Lines that no user can use, and more than one error on one host."""
+    """Useless lines, and several errors on the same host."""
     text = run.text["out"] + run.text["err"]
     found = [line for line in text.splitlines() if any(word in line for word in NOISE)]
     problems = [f"noise: {shortened(found[0])}"] if found else []
@@ -113,7 +113,7 @@ def orderly(scene):
 
 
 def left_early(scene):
-    """A signal that asks to end, before the first step: an end by it, or an orderly one, or one line."""
+    """A signal that requests the end, before the first step: an end by it, an orderly end, or a single line."""
     run = scene.run
     if run.status == 0 and run.report is not None:
         return orderly(scene)
@@ -124,7 +124,7 @@ def left_early(scene):
 
 
 def one_named_error(scene):
-    """Exactly one line, of the lost process, its section and replica, and the step."""
+    """Exactly 1 line, of the lost process, its section and replica, and the step."""
     run, (rank, pid) = scene.run, scene.victim
     lines = run.error_lines()
     if len(lines) != 1:
@@ -153,12 +153,12 @@ def died(scene, how):
 
 
 def survived_or_died(scene):
-    """A pause near the time limit: either is right, but the paused process is the one that is named and ended."""
+    """A pause near the time limit: both outcomes are right, but only the paused process may be named and ended."""
     return survived(scene) if scene.run.status == 0 else died(scene, signal.SIGKILL)
 
 
 def completed_or_refused(scene, run=None):
-    """Something that the run needs is short or gone: it trains as ever, or ends with one line."""
+    """Something that the run needs is short or gone: it trains on, or ends with a single line."""
     run = run or scene.run
     if run.status == 0:
         return survived(scene, run)
@@ -171,7 +171,7 @@ def completed_or_refused(scene, run=None):
 
 
 def refused(run, *wanted):
-    """Wrong input: status 2 and one line that holds one of the wanted words."""
+    """Wrong input: status 2 and a single line with any of the wanted words."""
     if run.status != STATUS_INPUT:
         return [f"status {run.status} instead of {STATUS_INPUT}: {lines_of(run)}"]
     lines = run.error_lines()

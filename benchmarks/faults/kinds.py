@@ -5,7 +5,7 @@ import judge
 
 
 class Kind:
-    """One kind of fault. A kind has a name, a group of the summary, and the numbers of processes that it may hit."""
+    """A kind of fault. A kind has a name, a group of the summary, and the numbers of processes that it may hit."""
 
     group = "other"  # death, stop, start: their seconds are in the summary
     processes = (1, 2, 3)
@@ -21,7 +21,7 @@ class Kind:
         return ""
 
     def prepare(self, scene):
-        """Before the run starts: launcher, options, what is in the folder."""
+        """Before the run starts: launcher, options, content of the folder."""
 
     def start(self, scene):
         scene.start(*scene.options)
@@ -33,7 +33,7 @@ class Kind:
         """After the run, before anything is looked at."""
 
     def outcome(self, scene):
-        """What is wrong with how the run ended."""
+        """Problems of the run's end."""
         return judge.survived(scene)
 
     def bound(self, scene):
@@ -51,5 +51,5 @@ class Kind:
         return problems + judge.checkpoint_valid(scene)
 
     def leaves_all(self, scene):
-        """Whether the only process was killed, or the bench ended a stopped one: then nothing can have tidied up."""
+        """Whether the only process was killed, or the bench ended a stopped process: then nothing can have tidied up."""
         return scene.ended_here or (scene.case.processes == 1 and scene.run.status < 0)

@@ -58,7 +58,7 @@ def curve_of(report):
 
 
 class Undisturbed:
-    """One run of a layout in one process: its curve, its checkpoints, and the seconds between first step and end."""
+    """A run of a layout in a single process: its curve, its checkpoints, and the seconds between first step and end."""
 
     def __init__(self, folder, layout):
         self.folder = write_inputs(folder, layout)

@@ -127,7 +127,7 @@ class OutIsReadOnly(NeedsMounts):
 
 
 class Limited(Kind):
-    """A limit of the shell for every process of the run, by prlimit. `ranges`: one is drawn, then a value of it."""
+    """A limit of the shell for every process of the run, by prlimit. `ranges`: a range is drawn, then a value of it."""
 
     group = "limit"
 

@@ -12,7 +12,7 @@ STOP, CONT, KILL = signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL
 
 
 class Ends(Kind):
-    """A signal that ends one process; -1 stands for a worker that is drawn."""
+    """A signal that ends a process; -1 stands for a drawn worker."""
 
     group = "death"
 
@@ -60,7 +60,7 @@ class Stops(Ends):
 
 
 class Pauses(Kind):
-    """SIGSTOP, and SIGCONT after some time, of one process."""
+    """SIGSTOP, and SIGCONT after some time, of a process."""
 
     processes = (2, 3)
 

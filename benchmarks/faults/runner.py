@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one case: the run, its fault, the judgement, and for some cases the run that goes on from its checkpoint."""
+"""Runs a case: the run, its fault, the judgement, and for some cases the run that goes on from its checkpoint."""
 
 import shutil
 import subprocess
@@ -76,7 +76,7 @@ class Runner:
 
     @staticmethod
     def judge_without_fault(kind, scene):
-        """A fault that hit nothing leaves an undisturbed run, or one that the kind's preparations ended."""
+        """A fault that hit nothing leaves an undisturbed run, or a run that the kind's preparations ended."""
         if scene.hung:
             return judge.hang(scene)
         return (judge.survived(scene) if scene.run.status == 0 else kind.outcome(scene)) + judge.noise(scene.run)

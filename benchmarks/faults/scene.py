@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One case of the fault bench: its folder, the runs in it, the moment of the fault and what was hit."""
+"""A case of the fault bench: its folder, the runs in it, the moment and the victims of the fault."""
 
 import json
 import os
@@ -128,7 +128,7 @@ class Scene:
     notes: list = field(default_factory=list)
     victim: tuple = ()  # (rank, pid)
     left_stopped: tuple = ()  # pids that a fault stopped for ever
-    ended_here: bool = False  # what was left of the run was ended by the bench
+    ended_here: bool = False  # the bench ended the rest of the run
     fault_at: float = 0.0
     phase: str = "start"  # of the run at the fault: start, running, ending
     dead_at: float = 0.0
@@ -186,7 +186,7 @@ class Scene:
         while rank not in (members := self.run.members()):
             if self.run.process.poll() is not None or time.monotonic() > self.run.began + self.limits.cap_s:
                 raise NoEffect(f"process {rank} was not there")
-            time.sleep(0.01)  # of a process that another one starts nothing reports
+            time.sleep(0.01)  # no event reports a process started by another process
         return members[rank]
 
     def pick(self, rank):
@@ -232,7 +232,7 @@ class Scene:
     def seconds(self):
         return self.dead_at - (self.fault_at or self.run.began)
 
-    # What stays behind.
+    # Leftovers.
 
     def checkpoints(self):
         """Committed checkpoints by step."""
@@ -261,7 +261,7 @@ class Scene:
                [str(path.relative_to(self.folder)) for path in self.folder.rglob(".maestro-*")]
 
     def clear_leftovers(self):
-        """So that those of the first run are not taken for those of a resumed one."""
+        """So that processes of the first run are not mistaken for those of a resumed run."""
         for place in ("runtime", "tmp"):
             shutil.rmtree(self.folder / place, ignore_errors=True)
             (self.folder / place).mkdir(mode=0o700, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of what runs keep: damaged checkpoints, garbage beside them, and two runs in one folder."""
+"""Faults of stored state: damaged checkpoints, garbage beside them, and two runs in one folder."""
 
 import os
 import re
@@ -20,7 +20,7 @@ def copy_checkpoints(scene):
 
 
 def run_mark(checkpoint):
-    """What names of staging folders have for the run of a checkpoint; empty where checkpoints name no run."""
+    """Part of a staging folder's name that identifies the run; empty where checkpoints name no run."""
     found = re.search(r'"run(?:_id)?": *"([0-9a-f]{16})"', (checkpoint / "checkpoint.json").read_text())
     return f".{found[1]}" if found else ""
 
@@ -45,7 +45,7 @@ def damage(path, how, random):
 
 
 class DamagedCheckpoint(Kind):
-    """One file of the newest checkpoint is damaged; the one before is good."""
+    """A file of the newest checkpoint is damaged; the previous checkpoint is good."""
 
     group = "state"
 
@@ -106,7 +106,7 @@ class GarbageStaging(Kind):
 
 
 class TwoRuns(Kind):
-    """A second run of the same folder, some time after the first: one trains, the other is refused."""
+    """A second run of the same folder, some time after the first: the first trains, the second is refused."""
 
     group = "state"
 
@@ -125,7 +125,7 @@ class TwoRuns(Kind):
         if scene.hung:
             return judge.hang(scene)
         if first.status != 0 and second.status == 0:
-            first, second = second, first  # the later one may have had the folder first
+            first, second = second, first  # the later run may have claimed the folder first
         problems = [f"the one that trains: {problem}" for problem in self.of_the_one(scene, first)]
         problems += [f"the other: {problem}" for problem in judge.refused(second, "out")]
         return problems + judge.left_behind(scene, staging=True) + \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a soak: one row per kind, the figures that were wanted, and what was found."""
+"""The tables of a soak: a row per kind, the wanted figures, and the measured figures."""
 
 import re
 import statistics
@@ -40,7 +40,7 @@ def by_kind(results):
 
 
 def summary(results):
-    """Detection times beside the wanted ones."""
+    """Detection times beside the wanted times."""
     deaths = timed(r for r in results if r.group == "death" and r.phase == "running")
     stops = timed(r for r in results if r.group == "stop" and r.phase == "running")
     starts = timed(r for r in results if r.effect and r.phase == "start" and r.group in ("start", "death", "stop"))
@@ -65,13 +65,13 @@ def summary(results):
 
 
 def pattern_of(problem):
-    """A problem without its figures, so that equal ones are counted together."""
+    """A problem without its figures, so that equal problems are counted together."""
     text = re.split(r"; |: error:| at PC=", problem)[0]
     return re.sub(r"(?<!status )(?<!status -)(?<!of )(?<!of -)\b[0-9a-f]*\d[0-9a-f]*", "N", text)[:120]
 
 
 def findings(results):
-    """What was wrong how often, most frequent first, with the kinds it was found in."""
+    """Problems and their counts, most frequent first, with the kinds they occurred in."""
     counts, kinds = Counter(), {}
     for result in results:
         for pattern in {pattern_of(problem) for problem in result.bad}:

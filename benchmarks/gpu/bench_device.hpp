@@ -14,11 +14,11 @@ namespace maestro::bench {
 
 class BenchDevice {
  public:
-  /// `share` of its multiprocessors. Unless `deterministic`, products are tuned and attention is as fast as it can be,
-  /// as PyTorch's beside it. Throws JobError that says what is missing.
+  /// `share` of its multiprocessors. Unless `deterministic`, products are tuned and attention runs at its fastest, as
+  /// PyTorch's beside it. Throws JobError that names the missing part.
   explicit BenchDevice(const std::string& name, double share = 1, Priority priority = Priority::critical,
                        bool deterministic = false, GraphUse graphs = GraphUse::where_they_pay);
-  /// One that somebody else has opened.
+  /// Wraps a device opened elsewhere.
   explicit BenchDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
   ~BenchDevice();
   BenchDevice(const BenchDevice&) = delete;
@@ -26,8 +26,8 @@ class BenchDevice {
 
   [[nodiscard]] const OperatorTable& ops() const { return device_->ops(); }
   [[nodiscard]] Device& device() { return *device_; }
-  /// Runs `work` on the device's thread and waits until all it queued is complete. What it throws, and a failure of the
-  /// device, is thrown here.
+  /// Runs `work` on the device's thread and waits until all its queued work is complete. Rethrows exceptions of `work`
+  /// and failures of the device.
   void run(const std::function<void()>& work);
   /// Device memory in use in MiB; the process' largest resident size on a CPU.
   [[nodiscard]] double memory_mib() const;

@@ -150,7 +150,7 @@ void Training::run(const std::function<void(std::int64_t step)>& after) {
   device_.run([this] { update(); });
 }
 
-/// The optimizer of the step before, then the passes of this one.
+/// The optimizer of the previous step, then the passes of this step.
 void Training::one_step(std::uint64_t number) {
   std::vector<PassMetrics> metrics;
   PendingSum squares;

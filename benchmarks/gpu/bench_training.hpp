@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of sections on devices without actors: what benchmarks time, and GPU tests compare with a CPU.
+// Training of sections on devices without actors: timed by benchmarks, and compared with a CPU by GPU tests.
 //
 // A step is forward, backward, norm of the gradient, clipping, AdamW. The host waits once in a step, for the norm, and
 // queues the optimizer and the next forward pass behind it.
@@ -17,7 +17,7 @@
 
 namespace maestro::bench {
 
-/// GPT-2 small (Radford et al. 2019), TinyLlama 1.1B (Zhang et al. 2024), and small ones of both kinds for trials:
+/// GPT-2 small (Radford et al. 2019), TinyLlama 1.1B (Zhang et al. 2024), and small models of both kinds for trials:
 /// gpt2-124m, llama-1b, gpt2-tiny, llama-tiny. Throws JobError for others.
 [[nodiscard]] DecoderConfig decoder_of(const std::string& model);
 
@@ -48,7 +48,7 @@ class RandomBatch {
   MicroBatchPlan plan_;
 };
 
-/// One trained section on a device, and a frozen teacher on another one where it distils.
+/// A trained section on a device, and, for distillation, a frozen teacher on another device.
 class Training {
  public:
   /// A decoder that learns the batch by heart. The device outlives the training.
@@ -87,7 +87,7 @@ class Training {
   std::vector<RandomBatch> batches_;
   std::unique_ptr<SectionRunner> runner_;
   std::unique_ptr<SectionRunner> teacher_;
-  SpaceMemory hidden_;  // what the teacher gives, for one micro-batch
+  SpaceMemory hidden_;  // output of the teacher, for a single micro-batch
   Tensor hidden_tensor_;
   std::int64_t parameters_ = 0;
   double flops_ = 0;

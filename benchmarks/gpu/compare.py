@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training on one GPU beside PyTorch, in one run: JSON lines of every measurement, then tables for the README.
+"""Training on a GPU beside PyTorch, in a single run: JSON lines of every measurement, then tables for the README.
 
 GPT-2 124M, 32 x 1024 tokens a step, and a Llama-style 1.1B, 4 x 2048; bf16 with fp32 master weights, clipping, AdamW.
 PyTorch runs compiled, with its vocabulary as it is and padded to a multiple of 64: its faster run counts. Runs are

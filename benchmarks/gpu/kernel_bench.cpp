@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times single operators of a device's table at the sizes of a model, one JSON object a line: what they move and
-// compute in the time they take. A copy of the same device is the first line, which the bandwidths of the others are
-// set against.
+// Times single operators of a device's table at the sizes of a model, a JSON object per line: bytes moved and FLOPs
+// computed in the measured time. The first line is a copy on the same device, the reference for the bandwidths of the
+// other lines.
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -31,7 +31,7 @@ struct Sizes {
 struct Case {
   std::string name;
   double bytes = 0;  ///< that have to be read and written, each once
-  double flops = 0;  ///< of products and attention; 0 for what is bound by memory
+  double flops = 0;  ///< of products and attention; 0 for operators bound by memory
   std::function<void()> run;
 };
 

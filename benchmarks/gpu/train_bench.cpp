@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains one decoder on random tokens, without actors, and prints one JSON object: times of steps, memory, losses.
+// Trains a decoder on random tokens, without actors, and prints a JSON object: times of steps, memory, losses.
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>

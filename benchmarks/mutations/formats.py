@@ -50,7 +50,7 @@ def png(side=16, colour_type=2):
 
 
 def changed_png(rng):
-    """A picture with one or two changes in or among its chunks; every checksum is right."""
+    """A picture with one or two changed chunks; every checksum is right."""
     chunks = png(16, rng.choice([0, 2, 3, 4, 6]))
     length = None
     for _ in range(rng.choice([1, 1, 2])):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of the program on one input, and what may be said against it."""
+"""A run of the program on an input, and its problems."""
 
 import dataclasses
 import os
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 
-LONGEST_LINE = 2100  # bytes: what Console cuts at, with the prefix and the mark of the cut
+LONGEST_LINE = 2100  # bytes: the limit of Console, with the prefix and the mark of the cut
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 LAUNCHERS = ("SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "MAESTRO_", "MASTER_", "LOCAL_", "RANK", "WORLD_SIZE")
 
@@ -36,7 +36,7 @@ def own_environment(variables):
 
 
 def complaints(status, error_text, limits):
-    """What is wrong with an exit status and the bytes of standard error."""
+    """Problems of an exit status and the bytes of standard error."""
     problems = []
     if status < 0:
         return [f"signal {signal.Signals(-status).name}"]

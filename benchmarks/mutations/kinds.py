@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The readers of the program: for each a valid example, and how a changed one is given to the program.
+"""The readers of the program: for each a valid example, and how a mutated example reaches the program.
 
 A kind is a function case(rng, example, folder) that writes its changed input into `folder` and returns the arguments,
-or (arguments, variables of the environment). `example` is what prepare() made.
+or (arguments, variables of the environment). `example` is the result of prepare().
 """
 
 import json
@@ -250,7 +250,7 @@ def jpeg(rng, example, folder):
 
 
 def launcher(rng, example, folder):
-    """Changed variables of a launcher; a job of one process that finds a place for itself trains its two steps."""
+    """Changed variables of a launcher; a job of a single process that finds its own place trains its two steps."""
     (folder / "job.toml").write_text(example.job())
     variables = dict(rng.choice(LAUNCHED))
     for _ in range(rng.choice([1, 1, 2, 3])):
@@ -261,7 +261,7 @@ def launcher(rng, example, folder):
     return ["train", "job.toml", "--control", "none"], variables
 
 
-# What is wrong behind a picture's header shows when it is decoded: the run had begun, and fails with status 1.
+# Damage behind a picture's header shows when it is decoded: the run had begun, and fails with status 1.
 FOUND_WHILE_TRAINING = Limits(list_lines=True, statuses=(0, 1, 2))
 
 # name: (case, limits, of every hundred mutations)

@@ -3,7 +3,7 @@
 """Writes the workload files of the published comparisons from a stated model of FLOPs and layouts (README.md).
 
 generate.py           writes them beside itself
-generate.py --check   exits with 1 and names the file when one there differs from what would be written
+generate.py --check   exits with 1 and names the file when a file there differs from the generated file
 """
 import json
 import pathlib
@@ -12,11 +12,11 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Models. Active parameters per token; the vision encoder is the 27-layer, 1152-wide one of Qwen3-VL and Qwen3.5.
+# Models. Active parameters per token; the vision encoder is that of Qwen3-VL and Qwen3.5: 27 layers, width 1152.
 ACTIVE = {"400B-A17B": 17e9, "80B-A3B": 3e9}
 VISION_PARAMETERS = 0.41e9
 VISION_LAYERS, VISION_WIDTH = 27, 1152
-PATCHES_PER_TOKEN = 4  # 2 x 2 patches become one token of the LLM
+PATCHES_PER_TOKEN = 4  # 2 x 2 patches become a token of the LLM
 
 # Speed, 10^12 FLOP/s per H100, layout and pipeline bubble included; sources in README.md.
 LLM_RATE = {"400B-A17B": 233.0, "80B-A3B": 121.0}
@@ -83,7 +83,7 @@ def times(forward, trained):
 
 def vision_language(model, samples, lanes, devices_per_lane, encoder_lanes, encoder_devices_at_once):
     """(on its own devices, colocated). `encoder_devices_at_once`: of a lane's devices, those that can work on the
-    encoder in the one layout of the baseline, which is in the first pipeline stage."""
+    encoder in the single layout of the baseline, which is in the first pipeline stage."""
     drawn = draw_samples(samples, seed=400 if model == "400B-A17B" else 80)
     image_tokens = [sum(images) for _, images in drawn if images]
     transfer = round(HIDDEN_BYTES * sum(image_tokens) / len(image_tokens) / LINK_BYTES_PER_MS, 3)
@@ -127,7 +127,7 @@ def distillation(samples, lanes, teacher_lanes, devices_per_teacher):
 
 
 def text_of(workload):
-    """A line per sample, so that a change shows as one."""
+    """A line per sample, so that a change shows as a changed line."""
     parts = [json.dumps(workload[key]) for key in ("sections", "edges")]
     rows = ",\n".join("  " + json.dumps(row) for row in workload["samples"])
     return f'{{"sections": {parts[0]},\n "edges": {parts[1]},\n "samples": [\n{rows}]}}\n'

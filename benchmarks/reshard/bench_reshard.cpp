@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs that neighbouring sections have layouts of their own. One JSON object per line.
+// The cost of different layouts in neighbouring sections. Prints a JSON object per line.
 //
 // "reshard_plan", per pair of layouts and direction, from the plan of a step as the planner of a run makes it:
-//   over_least      bytes moved over those that no plan can do without: 1 is the goal
-//   pieces, piece_* contiguous rows with one sender and one receiver; each is a header and a payload on the wire
+//   over_least      bytes moved over the least that any plan can move: 1 is the goal
+//   pieces, piece_* contiguous rows with a single sender and receiver; each is a header and a payload on the wire
 //   resharding_us   planning the pieces of this edge, median; planning_us: planning the whole step, once
 // "reshard_move", per pair, direction and way: moving those bytes
-//   gb_per_s        10^9 bytes a second; memcpy_gb_per_s: one copy of as many bytes, in turn with it; ratio: of the two
+//   gb_per_s        10^9 bytes a second; memcpy_gb_per_s: a copy of as many bytes, in turn with it; ratio: of the two
 //   copied_share    of the bytes, gathered at the receiver after a hand-over; 0: read in place, so there is no
 //   bandwidth
 #include <CLI/CLI.hpp>

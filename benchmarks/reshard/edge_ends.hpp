@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two ends of an edge in a step, without a network between them: tensors of the sending ranks, rings of the
-// receiving ranks. Rows carry their sample and position, so that what arrives can be checked.
+// receiving ranks. Rows carry their sample and position, so that received rows can be checked.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct PlacedPiece {
   std::size_t header_offset = 0;  ///< bytes into the buffer
 };
 
-/// What all sending ranks hold. `step` must outlive it.
+/// The tensors of all sending ranks. `step` must outlive it.
 class SendingEnd {
  public:
   explicit SendingEnd(const EdgeStep& step);
@@ -55,9 +55,9 @@ class ReceivingEnd {
   void landed(std::uint32_t immediate);
   void handed_over(std::uint64_t repetition, const PlacedPiece& piece);
   [[nodiscard]] bool complete() const { return missing_ == 0; }
-  /// Opens every tensor, copies what has to be gathered, gives the slots back. Returns the bytes copied.
+  /// Opens every tensor, gathers its rows if needed, releases the slots. Returns the bytes copied.
   std::size_t finish(std::uint64_t repetition);
-  /// Opens every tensor of a complete repetition and throws JobError when a row is not what was sent.
+  /// Opens every tensor of a complete repetition and throws JobError when a row differs from the sent row.
   void check(std::uint64_t repetition);
 
  private:

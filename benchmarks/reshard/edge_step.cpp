@@ -76,7 +76,7 @@ StepPlannerOptions planner_options(const SectionGraph& graph, const StepSize& si
   return options;
 }
 
-/// Plans the edge by itself: how long that takes, and what no plan can do without.
+/// Plans the edge by itself: the planning time, and the least bytes of any plan.
 void measure_resharding(EdgeStep& step) {
   ReshardRequest request;
   request.axis = step.graph.edge(step.edge).axis;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One edge between two sections of different layouts in one step, as the planner of a run makes it:
+// An edge between two sections of different layouts in a step, as planned in a run:
 // corpus -> producer -> consumer, with the corpus' targets for the consumer as in the app `split_language_model`.
 #pragma once
 
@@ -32,7 +32,7 @@ struct StepSize {
   std::int64_t columns = 1024;  ///< of the activations, f32
 };
 
-/// The pieces that go one way over the edge.
+/// The pieces of a direction of the edge.
 struct EdgeStep {
   LayoutPair pair;
   StepSize size;

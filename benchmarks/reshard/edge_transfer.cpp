@@ -58,7 +58,7 @@ class Stopwatch {
   std::vector<double> ratios_;
 };
 
-// What the processes tell each other before they start. They are copies of one process, so memory layouts agree.
+// Data that the processes exchange before they start. They are copies of the same process, so memory layouts agree.
 std::string packed(const std::vector<RemoteRegion>& regions) {
   return {reinterpret_cast<const char*>(regions.data()), regions.size() * sizeof(RemoteRegion)};
 }

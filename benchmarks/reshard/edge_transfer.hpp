@@ -21,11 +21,11 @@ struct TransferFigures {
   double copied_share = 0;  ///< of the bytes, by the receiver, since its rows were not neighbours in memory
 };
 
-/// By hand-over, on the calling thread: what the receivers' rings and the join_check of rows cost.
+/// Moves by reference, on the calling thread: the cost of the receivers' rings and of gathering rows.
 TransferFigures hand_over(const EdgeStep& step, const TransferOptions& options);
-/// By RMA writes between two processes made for it, one with all senders and one with all receivers: from the first
-/// write until the word has come back that all tensors were opened. Every row is checked once. The calling process must
-/// have no other threads. Throws JobError.
+/// Moves by RMA writes between two processes made for it, the first with all senders, the second with all receivers:
+/// from the first write until the confirmation that all tensors were opened. Every row is checked once. The calling
+/// process must have no other threads. Throws JobError.
 TransferFigures write_between_processes(const EdgeStep& step, const std::string& provider,
                                         const TransferOptions& options);
 

@@ -23,7 +23,7 @@ std::array<int, 2> connected() {
   return files;
 }
 
-/// In the child: never returns to the caller's code. The first byte of what it sends says whether it succeeded.
+/// In the child: never returns to the caller's code. The first byte of its message reports whether it succeeded.
 [[noreturn]] void become(const std::function<std::string()>& work, const Channel& result) {
   try {
     result.send("+" + work());
@@ -91,7 +91,7 @@ std::string run_in_two_processes(const std::function<std::string(const Channel&)
     return std::string();
   };
   const std::array pids{start([&] { return first(own); }, answering), start(run_second, ending)};
-  // Whoever is left waits for the one that failed, so it is ended.
+  // The remaining process waits for the failed process, so it is ended.
   std::string failure;
   for (int ended = 0; ended < 2; ++ended) {
     int status = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two processes made for one measurement.
+// Two processes made for a measurement.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace maestro::bench {
 
-/// One end of a connection between the two. Throws JobError when the other end is gone.
+/// An end of a connection between the two. Throws JobError when the other end is closed.
 class Channel {
  public:
   explicit Channel(int file) : file_(file) {}
@@ -21,8 +21,8 @@ class Channel {
   int file_;
 };
 
-/// Runs each function in a process of its own, and returns what `first` returns. They start as copies of this process,
-/// which must have no other threads. Throws JobError with the message of the one that failed, after ending both.
+/// Runs each function in a separate process, and returns the result of `first`. They start as copies of this process,
+/// which must have no other threads. Throws JobError with the message of the failed process, after ending both.
 std::string run_in_two_processes(const std::function<std::string(const Channel&)>& first,
                                  const std::function<void(const Channel&)>& second);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An endpoint whose events are handled by the one thread that waits for them.
+// An endpoint whose events are handled by the thread that waits for them.
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +13,8 @@
 
 namespace maestro::bench {
 
-/// Errors are thrown as JobError, also those of transfers: a measurement has no other use for them. All calls from one
-/// thread.
+/// Errors are thrown as JobError, also errors of transfers: a measurement has no other use for them. All calls from the
+/// same thread.
 class Station {
  public:
   explicit Station(const std::string& provider);
@@ -31,7 +31,7 @@ class Station {
   void write(WriteRequest request);
   /// Handles events until `done` holds; `landed` gets the immediates of the peer's writes.
   void run_until(const std::function<bool()>& done, const std::function<void(std::uint32_t)>& landed);
-  /// Own writes that are not known to be done.
+  /// Own writes that are not yet confirmed.
   [[nodiscard]] std::uint64_t unfinished() const { return unfinished_; }
 
  private:

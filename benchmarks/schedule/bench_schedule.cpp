@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans generated workloads under every policy on one core, checks each schedule against all rules, and compares with
-// the lower bound, with the other policies, and, where it is small, with the shortest schedule. One JSON object per
-// line; with --table a summary for people on standard error.
+// Plans generated workloads under every policy on a single core, checks each schedule against all rules, and compares
+// with the lower bound, with the other policies, and, where it is small, with the shortest schedule. Prints a JSON
+// object per line; with --table a summary on standard error.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -79,7 +79,7 @@ struct Summary {
   std::map<std::string, Figures> kind_ratio;   // by layout and kind, wavefront only
   std::map<std::string, Figures> against;      // by layout and policy, its makespan to that of wavefront
   std::map<std::string, Figures> planning_ms;  // by layout and policy
-  std::map<std::string, Figures> shortest;     // by policy, of the makespan to the shortest one
+  std::map<std::string, Figures> shortest;     // by policy, of the makespan to the shortest schedule
   Figures bound_gap;                           // of the shortest makespan to the lower bound
 };
 

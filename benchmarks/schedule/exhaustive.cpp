@@ -23,7 +23,7 @@ struct Precedence {
   double gap = 0;
 };
 
-/// Of a slot or an in-flight place: taken from an event of one pass to an event of another.
+/// Use of a slot or an in-flight place: from an event of a pass to an event of another.
 struct Hold {
   std::size_t begin = 0;  ///< pass
   bool begin_at_end = false;
@@ -94,7 +94,7 @@ class Search {
     }
   }
 
-  /// Lanes of their own are alike: a task goes to one that is in use or to the first that is not.
+  /// A section's lanes are alike: a task goes to a used lane or to the first unused lane.
   void assign_lanes(std::size_t task) {
     if (task == lane_of_.size()) {
       collect_rings();
@@ -166,8 +166,8 @@ class Search {
     return starts[pass] + (at_end ? durations_[pass] : 0.0);
   }
 
-  /// Earliest starts under all orders; false when the end is not before the best one. A cycle of positive length ends
-  /// there too.
+  /// Earliest starts under all orders; returns false when the end is not before the best end. A cycle of positive
+  /// length there too.
   bool settle(std::vector<double>& starts) const {
     for (bool changed = true; changed;) {
       changed = false;
@@ -248,7 +248,7 @@ class Search {
     orders_.resize(known);
   }
 
-  /// The orders of which one must hold, for the first collision; none when nothing collides.
+  /// Returns the alternative orders for the first collision; none when nothing collides.
   std::vector<Precedence> next_choices(const std::vector<double>& starts) const {
     double earliest = std::numeric_limits<double>::infinity();
     std::vector<Precedence> choices;
@@ -275,7 +275,7 @@ class Search {
     return choices;
   }
 
-  /// One of the holds that overlap must end before another begins, or be of no length.
+  /// Of overlapping holds, some hold must end before another begins, or be of no length.
   std::optional<std::vector<Precedence>> collision(const Ring& ring, const std::vector<double>& starts,
                                                    double& earliest) const {
     for (const Hold& late : ring.holds) {
@@ -332,7 +332,7 @@ class Search {
   std::vector<Precedence> orders_;
   std::vector<Ring> rings_;
   std::vector<std::vector<std::size_t>> devices_;  // passes of each
-  double best_ = 1;                                // at first more than one task at a time would take
+  double best_ = 1;                                // initially more than sequential execution
   ExhaustiveResult result_;
 };
 

@@ -150,7 +150,7 @@ void balance(Draft& draft, std::size_t section, double share) {
   }
 }
 
-/// One task per sample and section, in whole multiples of `unit_ms`, `unit_ms` at least; backward twice forward.
+/// A task per sample and section, in whole multiples of `unit_ms`, `unit_ms` at least; backward twice forward.
 void add_tasks(Draft& draft, double unit_ms) {
   Workload& workload = draft.workload;
   const auto whole = [&](double time) { return std::max(1.0, std::round(time / unit_ms)) * unit_ms; };
@@ -210,7 +210,7 @@ std::string name_of(WorkloadKind kind, std::uint64_t seed, const Draft& draft) {
 
 namespace {
 
-/// One draw; false when it cannot be laid out as `sized` wants.
+/// Makes a draw; returns false when it cannot be laid out as `sized` requires.
 bool draw_workload(WorkloadKind kind, WorkloadLayout layout, Random& random, Draft& draft) {
   const bool sized = layout == WorkloadLayout::sized;
   const Lanes lanes{8, 32};

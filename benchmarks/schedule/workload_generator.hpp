@@ -14,7 +14,7 @@ namespace maestro {
 /// The shapes of section graph that are drawn from.
 enum class WorkloadKind {
   vision_language,  ///< vision -> llm
-  distillation,     ///< frozen teacher -> one to three students
+  distillation,     ///< frozen teacher -> 1 to 3 students
   audio_vision,     ///< vision and audio -> llm
   generation,       ///< vision -> llm -> generator
 };
@@ -27,22 +27,21 @@ struct GeneratedWorkload {
 };
 
 enum class WorkloadLayout {
-  /// As a job is laid out: auxiliary lanes have 0.3 to 0.8 of the critical section's work per lane, and in-flight
-  /// limits
-  /// are at least 1.5 times what the sections behind keep in flight on average (Little's law), 8 at most.
+  /// Laid out as in a job: auxiliary lanes have 0.3 to 0.8 of the critical section's work per lane; in-flight limits
+  /// are at least 1.5 times the average number in flight that the sections behind need (Little's law), 8 at most.
   sized,
   /// Anything goes: 0.3 to 1 of the work, any limits. Often several limits bind at once.
   tight,
 };
 
 /// 64 to 1,024 samples; 1-8 encoder (teacher, generator) and 1-32 LLM (student) lanes; 10-90% of samples with pictures,
-/// one to eight of them; lognormal or Pareto lengths; slots 1-4, in-flight limits 1-8, transfers 0-0.5 ms; encoders
+/// 1 to 8 of them; lognormal or Pareto lengths; slots 1-4, in-flight limits 1-8, transfers 0-0.5 ms; encoders
 /// trained or frozen. Times are whole microseconds. The same seed gives the same workload.
 [[nodiscard]] GeneratedWorkload generate_workload(WorkloadKind kind, std::uint64_t seed,
                                                   WorkloadLayout layout = WorkloadLayout::sized);
 
-/// For exhaustive search: 1 to `samples` samples, one or two lanes a section, small whole milliseconds, limits of every
-/// kind or none, at times one device for two sections. The distillation has at most two students.
+/// For exhaustive search: 1 to `samples` samples, 1 or 2 lanes a section, small whole milliseconds, limits of every
+/// kind or none, sometimes the same device for two sections. The distillation has at most two students.
 [[nodiscard]] GeneratedWorkload generate_tiny_workload(WorkloadKind kind, std::uint64_t seed, std::int64_t samples);
 
 }  // namespace maestro

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bandwidth and latency of the transport between two processes and inside one, beside memcpy.
+// Bandwidth and latency of the transport between two processes and inside a process, beside memcpy.
 //
-// One JSON object per line and (provider, mode, size):
-//   bandwidth_gbs         10^9 bytes a second, `window` writes in flight, until the last one is in the target's memory
-//   half_round_trip_us    median over the round trips of one write there and one back, halved
-//   memcpy_gbs            one thread copying as many bytes between two buffers
-//   idle_core_percent     CPU time of one idle endpoint (its line has no size)
+// Prints a JSON object per line and (provider, mode, size):
+//   bandwidth_gbs         10^9 bytes a second, `window` writes in flight, until the last is in the target's memory
+//   half_round_trip_us    median over the round trips of a write and its answer, halved
+//   memcpy_gbs            a single thread copying as many bytes between two buffers
+//   idle_core_percent     CPU time of an idle endpoint (its line has no size)
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ Load load_of(std::size_t bytes) {
   return {bytes, static_cast<int>(std::clamp<std::size_t>(transfers, 20, 2000)), static_cast<int>(transfers)};
 }
 
-// The echoing end: answers each round trip, then takes the stream and confirms it with one write.
+// The echoing end: answers each round trip, then takes the stream and confirms it with a write.
 void echo(TransferStation& station, const Load& load) {
   for (int i = 0; i < load.round_trips; ++i) {
     station.await_remote(static_cast<std::uint64_t>(i) + 1);
@@ -108,7 +108,7 @@ void report(TransferStation& station, const char* mode, const Load& load) {
   std::cout << line.dump() << std::endl;
 }
 
-// Two endpoints of one process.
+// Two endpoints of the same process.
 void run_loopback(const std::string& provider, const Load& load) {
   TransferStation far(provider, load.bytes * window);
   TransferStation near(provider, load.bytes * window);
@@ -199,7 +199,7 @@ void run_idle(const std::string& provider) {
   TransferStation station(provider, 4096);
   const auto before = cpu_seconds();
   const auto start = Clock::now();
-  std::this_thread::sleep_for(std::chrono::seconds(2));  // what is measured is what the endpoint does meanwhile
+  std::this_thread::sleep_for(std::chrono::seconds(2));  // measures the endpoint's CPU time meanwhile
   nlohmann::json line;
   line["provider"] = station.provider();
   line["mode"] = "idle";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One end of a measured transfer: an endpoint, its memory, and a thread that waits for its events.
+// An end of a measured transfer: an endpoint, its memory, and a thread that waits for its events.
 #pragma once
 
 #include <condition_variable>
@@ -16,12 +16,12 @@
 
 namespace maestro::bench {
 
-/// What one end tells the other before they start.
+/// Data that an end sends to the other before they start.
 struct Introduction {
   std::string address;
   RemoteRegion region;
 };
-std::ostream& operator<<(std::ostream& out, const Introduction& introduction);  // one line of text
+std::ostream& operator<<(std::ostream& out, const Introduction& introduction);  // a line of text
 std::istream& operator>>(std::istream& in, Introduction& introduction);
 
 /// Errors are thrown as JobError, also those of the transfer itself: a measurement has no other use for them.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Configures and builds one preset. Sourced by `run`; needs say(), fail(), $root and $build_dir.
+# Configures and builds a preset. Sourced by `run`; needs say(), fail(), $root and $build_dir.
 
 seconds_per_file=3  # of compilation on one core, by measurement
 
@@ -83,7 +83,7 @@ build() {
   fail 1 "the build failed; the whole output is in $folder.log"
 }
 
-# One line for every tenth of ninja's "[ 42%] ..." lines: a log stays short, and shows that the build is alive. (Not awk:
+# Prints a line for every tenth of ninja's "[ 42%] ..." lines: the log stays short, and shows progress. (Not awk:
 # Debian's reads ahead and would print late.)
 show_progress() {
   local line tenth shown=0
@@ -97,8 +97,8 @@ show_progress() {
   done
 }
 
-# prepare PRESET PURPOSES FEATURES TARGET...: packages, configuration and build, one at a time per build folder. PURPOSES
-# and FEATURES are words in one argument.
+# prepare PRESET PURPOSES FEATURES TARGET...: packages, configuration and build, with a lock per build folder. PURPOSES
+# and FEATURES are words in a single argument.
 prepare() {
   local preset=$1 purposes=$2 features=$3
   shift 3

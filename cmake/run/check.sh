@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# `run check`: what a change has to pass before it is merged. Sourced by `run`; needs build.sh and packages.sh.
-# Every step runs in a shell of its own, so that one failure does not hide the next.
+# `run check`: the checks before a change is merged. Sourced by `run`; needs build.sh and packages.sh.
+# Every step runs in its own shell, so that a failure does not hide the next.
 check_steps=(format layers gcc headers clang tidy asan tsan)
 
 project_files() { find "$root"/{runtime,transport,sections,actors,apps,tests,benchmarks} -type f -name "$1" -print0; }
@@ -31,7 +31,7 @@ changed_sources() {
   git -C "$root" diff --name-only --diff-filter=d "$base" -- '*.cpp'
 }
 
-# clang-tidy's findings are advice; only what it cannot parse is an error.
+# clang-tidy's findings are advice; only files that it cannot parse are errors.
 check_tidy() {
   local sources
   if ! command -v clang-tidy >/dev/null; then say "clang-tidy is not installed; left out"; return 0; fi

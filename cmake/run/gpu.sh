@@ -4,12 +4,12 @@
 # needs build.sh and packages.sh.
 packages_for_gpu_tools=(g++:g++ cmake:cmake ninja-build:ninja python3:python3)
 packages_for_gpu=(libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libgtest-dev libgmock-dev)
-# What those need at run time is carried, too; these a machine that can compile has.
+# Their run-time dependencies are carried, too; the packages listed here exist on any machine that can compile.
 packages_of_any_compiler='^(libc6|libgcc-s1|libstdc\+\+6|gcc-[0-9]+-base|googletest|libcrypt1)$'
 no_device_status=77
 gpu_options=()  # of CMake, for configure()
 
-# Fills a folder with what a machine without network lacks: the packages, as files, and cuDNN's frontend headers.
+# Fills a folder for a machine without network: the packages, as files, and cuDNN's frontend headers.
 gpu_deps() {
   local folder=${1:-} names
   [[ -n $folder ]] || fail 2 "gpu-deps needs a folder to fill"
@@ -17,15 +17,15 @@ gpu_deps() {
   mapfile -t names < <(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
     --no-replaces --no-enhances "${packages_for_gpu[@]}" libgomp1 2>/dev/null |
     grep -E '^[a-z]' | sort -u | grep -vE "$packages_of_any_compiler")
-  [[ ${#names[@]} -ge ${#packages_for_gpu[@]} ]] || fail 3 "apt knows no packages here; run: apt-get update"
+  [[ ${#names[@]} -ge ${#packages_for_gpu[@]} ]] || fail 3 "apt has no package lists; run: apt-get update"
   (cd "$folder" && apt-get download "${names[@]}") >"$folder/download.log" 2>&1 ||
     { tail -n 5 "$folder/download.log" >&2; fail 3 "apt-get download failed; perhaps first run: apt-get update"; }
   rm -f "$folder/download.log"
-  fetch_cudnn_frontend "$folder" || say "no headers of cuDNN's frontend; attention is done by own kernels"
+  fetch_cudnn_frontend "$folder" || say "no headers of cuDNN's frontend; maestro's own kernels compute attention"
   say "$folder: ${#names[@]} packages, $(du -sh "$folder" | cut -f1); use it with MAESTRO_DEPS=$folder ./run gpu-test"
 }
 
-# The headers alone, from the wheel that pip knows.
+# Extracts the headers from the wheel that pip finds.
 fetch_cudnn_frontend() {
   local folder=$1 scratch
   scratch=$(mktemp -d)
@@ -43,7 +43,7 @@ PYTHON
   return 1
 }
 
-# Adds to $gpu_options where CMake finds what MAESTRO_DEPS holds. Package files are unpacked once into the build folder.
+# Points $gpu_options at the content of MAESTRO_DEPS. Package files are unpacked once into the build folder.
 unpack_gpu_deps() {
   local deps package gpu_prefix
   deps=$(readlink -f -- "$MAESTRO_DEPS")
@@ -105,7 +105,7 @@ prepare_gpu() {
   prepare gpu "$purposes" "$@"
 }
 
-# Ends with $no_device_status, after one line that says why, where there is no device.
+# Exits with $no_device_status, after a line with the reason, if there is no device.
 require_device() {
   local devices
   if devices=$("$build_dir/gpu/bin/show_cuda_devices"); then
@@ -122,8 +122,8 @@ find_sanitizer() {
   [[ -x $in_toolkit ]] && echo "$in_toolkit"
 }
 
-# compute-sanitizer over the tests that CMake has named for it, with the tools that MAESTRO_DEVICE_CHECKS names. Calls
-# that fail are not its matter: tests make some fail, and libraries ask drivers for functions that they do not have.
+# Runs compute-sanitizer over the tests that CMake has listed for it, with the tools in MAESTRO_DEVICE_CHECKS. Failing
+# calls are not reported: tests make some fail, and libraries query drivers for functions that they do not have.
 run_device_checks() {
   local sanitizer tool program filter failed=0
   if ! sanitizer=$(find_sanitizer); then say "compute-sanitizer is not installed; left out"; return 0; fi

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Debian packages by purpose, and their installation. Sourced by `run`; needs say() and fail().
-# An entry "package:command" counts as present, too, when the command is found (a newer cmake beside Debian's, say).
+# An entry "package:command" also counts as present when the command is found (a newer cmake beside Debian's, say).
 packages_for_build=(
   g++:g++ cmake:cmake ninja-build:ninja
   libcaf-dev libfabric-dev libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libxxhash-dev
@@ -13,7 +13,7 @@ packages_for_check=(clang:clang++ clang-format:clang-format clang-tidy:clang-tid
 # Launchers of jobs. The tests that need them are skipped where they are missing.
 packages_for_cluster=(openmpi-bin:mpirun slurm-wlm munge openssh-server)
 
-# Prints the missing packages of the purposes given, one a line.
+# Prints the missing packages of the given purposes, a package per line.
 missing_packages() {
   local purpose entry
   for purpose in "$@"; do
@@ -26,7 +26,7 @@ missing_packages() {
   done
 }
 
-# Prints the words that make a command run as root: nothing for root, sudo where there is one that can ask or need not.
+# Prints the command prefix that runs as root: nothing for root, sudo if it needs no password or a terminal can enter it.
 root_words() {
   if [[ $(id -u) == 0 ]]; then return 0; fi
   command -v sudo >/dev/null || return 1
@@ -52,8 +52,8 @@ require_packages() {
   install_packages "$words" "${missing[@]}" || fail 3 "apt-get could not install them; see above, or as root run: $by_hand"
 }
 
-# Installs what is missing of a purpose that can be done without, where that starts no service: as root, and without
-# systemd. Never fails.
+# Installs the missing packages of an optional purpose, if that starts no service: as root, and without systemd. Never
+# fails.
 offer_packages() {
   local missing
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then return 0; fi
@@ -84,8 +84,8 @@ install_packages() {
   return 1
 }
 
-# Not Debian: names what is needed before the first configuration, where CMake names a missing library, and whenever a
-# tool is missing.
+# Not Debian: prints the required packages before the first configuration, if CMake misses a library, and whenever a tool
+# is missing.
 missing_tools_elsewhere() {
   local purpose entry all=() absent=()
   for purpose in "$@"; do
@@ -96,6 +96,6 @@ missing_tools_elsewhere() {
     done
   done
   if [[ ${#absent[@]} == 0 ]] && compgen -G "$build_dir/*/configured" >/dev/null; then return 0; fi
-  say "this is no Debian system; needed are what Debian calls: ${all[*]}"
+  say "this is not a Debian system; required packages, by their Debian names: ${all[*]}"
   if [[ ${#absent[@]} != 0 ]]; then fail 3 "not found here: ${absent[*]}"; fi
 }

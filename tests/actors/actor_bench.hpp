@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An actor system whose messages are delivered one at a time, in an order that the test chooses: nothing runs by
-// itself.
+// An actor system whose messages are delivered singly, in an order chosen by the test: nothing runs by itself.
 #pragma once
 
 #include <caf/scheduler/test_coordinator.hpp>
@@ -50,7 +49,7 @@ class ActorBench {
     scheduler().clock().advance_time(time);
     deliver_all();
   }
-  /// Lets one actor, chosen at random, handle one message.
+  /// Lets an actor, chosen at random, handle a message.
   template <class Random>
   void deliver_one(Random& random) {
     auto& jobs = scheduler().jobs;

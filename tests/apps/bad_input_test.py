@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong input: one clear line on standard error, a non-zero status, and nothing has started. `check` finds the same."""
+"""Wrong input: a clear line on standard error, a non-zero status, and nothing has started. `check` finds the same."""
 
 import os
 import re

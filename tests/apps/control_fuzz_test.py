@@ -55,7 +55,7 @@ def container(kind, element, count):
 
 
 class Attacker(threading.Thread):
-    """Opens one connection after the other and does something hostile with each."""
+    """Opens connections in sequence, each with a hostile action."""
 
     def __init__(self, address, seed, stopped):
         super().__init__(daemon=True)
@@ -72,14 +72,14 @@ class Attacker(threading.Thread):
                 with socket.create_connection(self.at, timeout=5) as peer:
                     getattr(self, kind)(peer)
             except OSError:
-                pass  # it was let go, as it should be
+                pass  # the service ended the connection, as it should
             except Exception as problem:  # noqa: BLE001  a broken attacker would be a test that cannot fail
                 self.problem = problem
                 return
             self.attacks[kind] = self.attacks.get(kind, 0) + 1
 
     def finish(self, peer):
-        """Vanishes in one of three ways."""
+        """Vanishes in any of three ways."""
         way = self.random.randrange(3)
         if way == 0:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
@@ -180,13 +180,13 @@ class HostileClients(SystemTest):
 
     def started(self):
         job = distillation(steps=1_000_000)
-        job["teacher"]["layers"] = 8  # fewer steps a second: their rows are not what fills the memory
+        job["teacher"]["layers"] = 8  # fewer steps a second: their rows do not dominate the memory
         run = self.start(job, "--control", "127.0.0.1:0")
         self.assertTrue(run.wait_for_text("step "), run.text)
         address = next(line for line in run.text["out"].splitlines() if "control at" in line).split()[-1]
         return run, address, (self.folder / "maestro" / f"{address}.token").read_text().strip()
 
-    def test_a_run_trains_on_undisturbed(self):
+    def test_a_run_trains_on_undisturbed(self):  # CT-1, DO-1
         print(f"seed {SEED}", flush=True)
         run, address, token = self.started()
         pid = run.process.pid
@@ -224,7 +224,7 @@ class HostileClients(SystemTest):
         self.assertEqual(len([kind for kind in dir(Attacker) if kind.startswith("send_")]), len(attacks))
         self.assertGreater(last, first + 10 * SECONDS / 60)
         self.assertLess(slowest, 2.0)  # eight attackers and the run share two cores
-        rows = (last - first) * 4 / 1024  # MiB: what a run keeps of every step, for its report
+        rows = (last - first) * 4 / 1024  # MiB: rows that a run keeps of every step, for its report
         self.assertLess(most[0] - before[0], 2 * MOST_CLIENTS + 32 + rows)  # a largest message per client, twice over
         self.assertLessEqual(most[1], before[1] + MOST_CLIENTS + MOST_STRANGERS + 4)
         self.assert_learnt_the_same(finished, last)

@@ -101,7 +101,7 @@ class Watching(ControlTest):
             self.assertTrue(0 <= wait.sample < 1125)
             self.assertIn("teacher_hidden from section 'teacher' replica 0, sample", wait.text)
 
-    def test_a_replica_that_does_not_answer_is_shown_so_and_holds_nobody_up(self):
+    def test_a_replica_that_does_not_answer_is_shown_so_and_holds_nobody_up(self):  # CT-1, CT-2
         run, address = self.started(distillation(steps=ENDLESS, peer_timeout_s=60), "--processes", 2)
         with Client(address) as control:
             self.until(control, lambda status: status.step >= 3)
@@ -202,7 +202,7 @@ class Steering(ControlTest):
             self.assertEqual(made.step, paused.step)
             self.assertEqual(control.checkpoint().path, made.path)
             for replica in control.status().replicas:
-                self.assertEqual((replica.state, replica.wait.kind), (Replica.IDLE, Wait.TOKEN))
+                self.assertEqual((replica.state, replica.wait.kind), (Replica.IDLE, Wait.WORK))
             self.assertEqual(control.status().step, paused.step)
             self.assertEqual(control.pause().state, State.PAUSED)
             self.assertEqual(control.resume().state, State.RUNNING)
@@ -255,7 +255,7 @@ class Steering(ControlTest):
 
 
 class Addresses(ControlTest):
-    def test_the_local_socket_is_its_users_alone(self):
+    def test_the_local_socket_is_its_users_alone(self):  # CT-3
         run, address = self.started()
         path = address[len("unix:"):]
         self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
@@ -280,7 +280,7 @@ class Addresses(ControlTest):
     def test_wrong_addresses_are_told_in_one_line(self):
         run, address = self.started(control="127.0.0.1:0")
         for at, status, wanted in ((f"unix:{self.folder}/none", 1, "no such socket"), ("nonsense", 2, "HOST:PORT"),
-                                   ("127.0.0.1:1", 1, "nobody listens"), ("name.invalid:1", 1, "cannot be resolved")):
+                                   ("127.0.0.1:1", 1, "no process listens"), ("name.invalid:1", 1, "cannot be resolved")):
             with self.subTest(at):
                 done = self.command("status", "--at", at)
                 self.assertEqual((done[0], done[2].count("\n")), (status, 1), done)
@@ -342,7 +342,7 @@ class Addresses(ControlTest):
             thread.join()
         self.assertEqual((done[0] != 0, done[2].count("\n")), (True, 1), done)
 
-    def test_tcp_on_this_host_wants_the_token_and_names_who_has_none(self):
+    def test_tcp_on_this_host_wants_the_token_and_names_who_has_none(self):  # CT-3
         run, address = self.started(control="127.0.0.1:0")
         token = (self.folder / "maestro" / f"{address}.token").read_text().strip()
         with Client(address, token) as control:
@@ -367,7 +367,7 @@ class Addresses(ControlTest):
         (self.folder / "maestro").chmod(0o755)
         finished = self.start(distillation(steps=3)).wait()
         self.assertEqual(finished.status, 0, finished.describe())
-        self.assertIn("cannot be watched or steered", finished.out)
+        self.assertIn("this run has no control service", finished.out)
 
     def test_other_hosts_need_a_certificate_and_the_token(self):
         for name in ("job", "other"):

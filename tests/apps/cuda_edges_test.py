@@ -15,7 +15,7 @@ class BetweenProcesses(OnDevices):
     """Teacher and student in processes of their own."""
 
     APART = ("--processes", 2)
-    EDGE = "teacher.hidden to student.teacher_hidden: "
+    EDGE = "teacher.hidden -> student.teacher_hidden: "
     BY_IPC = EDGE + "by CUDA IPC"
     IN_CHUNKS = EDGE + "by pinned memory in chunks"
     OPEN = EDGE + "from device to device by RMA where it registers, else by pinned memory in chunks"
@@ -23,7 +23,7 @@ class BetweenProcesses(OnDevices):
     CHUNK = {"transport.chunk_kib": 1}
 
     def check_path(self, expected, teacher, student, *lines, **settings):
-        """Returns the run, which has printed one line that begins with each of `lines`."""
+        """Returns the run, which has printed a single line that begins with each of `lines`."""
         settings = {f"transport.{name}": value for name, value in {"chunk_kib": 1, **settings}.items()}
         finished = self.train_on(distillation(), {"teacher": [teacher], "student": [student]}, *self.APART,
                                  settings=settings)
@@ -83,11 +83,11 @@ class BetweenProcesses(OnDevices):
             with self.subTest(far), mock.patch.dict(os.environ, MAESTRO_FAKE_CUDA_IPC=far):
                 finished = self.train_on(job, {"trunk": [ONE], "head": [OTHER]}, *self.APART, settings=self.CHUNK)
                 self.assert_same(expected, finished)
-                self.assertEqual(finished.out.count("the gradient of head.hidden to trunk.hidden: not by CUDA IPC"),
+                self.assertEqual(finished.out.count("gradient of head.hidden -> trunk.hidden: not by CUDA IPC"),
                                  told, finished.describe())
 
     def test_pieces_of_several_ways_meet_in_one_micro_batch(self):
-        """Two teachers, one beside the student and one apart, send halves of its micro-batches."""
+        """Two teachers, the first beside the student and the second apart, send halves of its micro-batches."""
         job = distillation({"global_batch": 8}, teacher={"micro_batch": 2}, student={"micro_batch": 4})
         expected = self.train(job)
         for devices in ([ONE, OTHER], [ONE, "cpu:0"], ["cpu:0", ONE]):

@@ -35,7 +35,7 @@ class OneReplica(OnDevices):
     def test_of_each_section_of_a_distillation_is_cut_in_its_own_way(self):
         for boundary in ({"boundary": "hidden"}, {"boundary": "logits"}, {"boundary": "top_k", "top_k": 7}):
             cuts = [{"teacher.tensor": 2, "student.tensor": 2}]
-            if boundary["boundary"] != "logits":  # that one wants the same degree on both sides
+            if boundary["boundary"] != "logits":  # logits require the same degree on both sides
                 cuts.append({"teacher.tensor": 2, "student.context": 2})
             sections = {"teacher": {**boundary, **self.CUT, "kv_heads": 2}, "student": {**boundary, **self.CUT}}
             for cut in cuts:
@@ -148,7 +148,7 @@ class FourDevices(Replicas):
 
 
 class ALostProcess(WithDevices, failure_test.LosesProcesses):
-    """The other one may wait for it in a group."""
+    """The other rank may wait for it in a group."""
 
     def lose_one(self, rank, how):
         job = language_model(train={"steps": interrupt_test.LONG})

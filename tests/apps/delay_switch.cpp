@@ -106,7 +106,7 @@ class Switch {
       const auto home = home_of_.find(address(frame, 0));
       for (std::size_t at = 0; at < taps_.size(); ++at) {
         if (at == frame.from || (home != home_of_.end() && home->second != at)) continue;
-        // A full or closed device loses the frame, as a real one would.
+        // A full or closed device loses the frame, as a real switch would.
         (void)!write(taps_[at], frame.bytes.data(), frame.bytes.size());
       }
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One job under many plans: bitwise the same curve in fp32 with one student replica, nearly the same with two."""
+"""The same job under many plans: bitwise the same curve in fp32 with a single student replica, nearly the same with two."""
 
 import os
 import unittest

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Deaths and stops of the processes of a run: the others leave within seconds, with one clear error, and clean up."""
+"""Deaths and stops of the processes of a run: the others leave within seconds, with a single clear error, and clean up."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def exchange(a, b):
-    """Swaps two paths at one moment, in which nobody finds either missing (renameat2)."""
+    """Swaps two paths atomically: neither path is ever missing (renameat2)."""
     libc = ctypes.CDLL(None, use_errno=True)
     at_working_folder, rename_exchange = -100, 2
     if libc.renameat2(at_working_folder, os.fsencode(a), at_working_folder, os.fsencode(b), rename_exchange) != 0:
@@ -65,7 +65,7 @@ class LosesProcesses(SystemTest):
         self.assertIsNotNone(step, line)
         self.assertGreater(int(step[1]), 0, line)
         if rank != 0 and how == signal.SIGKILL:
-            self.assertIn("it ended with signal 9", line)
+            self.assertIn("it ended with signal 9", line)  # SV-4
 
 
 class ALostProcess(LosesProcesses):
@@ -82,7 +82,7 @@ class ALostProcessOfALaidOutJob(LosesProcesses):
     def test_rank_0_killed_ends_the_other_with_one_error(self):
         self.lose_one_of_two(0, signal.SIGKILL)
 
-    def test_rank_1_killed_ends_the_other_with_one_error(self):
+    def test_rank_1_killed_ends_the_other_with_one_error(self):  # PR-2, DE-1, DE-2
         self.lose_one_of_two(1, signal.SIGKILL)
 
     def test_rank_1_stopped_ends_the_other_with_one_error(self):

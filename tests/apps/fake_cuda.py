@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of whole jobs on CUDA devices share.
+"""Shared by tests of whole jobs on CUDA devices.
 
 MAESTRO_FAKE_CUDA names the backend over fakes of CUDA's runtime, of cuBLASLt and of NCCL: it has four devices, and
 runs every kernel on the CPU, thread by thread. So models and runs are tiny.
@@ -13,7 +13,7 @@ from layouts_test import figures_of
 from maestro_program import SystemTest
 
 DOUBLE = os.environ.get("MAESTRO_FAKE_CUDA", "")
-STEPS = 10  # of a language model on one device
+STEPS = 10  # of a language model on a single device
 FEW, HALF = 6, 3  # of everything else
 VOCABULARY = 61
 # Kernels add fp32 products in another order, 6e-8 each; some steps of a distillation amplify it to 3e-6.
@@ -75,7 +75,7 @@ class WithDevices:
         self.use_library(DOUBLE)
 
     def use_library(self, path):
-        # What the fake of NCCL writes goes with the test, also when a process is killed.
+        # Files of the fake of NCCL are removed with the test, also when a process is killed.
         change = mock.patch.dict(os.environ, MAESTRO_CUDA_LIBRARY=path, TMPDIR=str(self.folder))
         change.start()
         self.addCleanup(change.stop)
@@ -94,7 +94,7 @@ class OnDevices(WithDevices, SystemTest):
         self.assert_close(figures_of(expected), figures_of(finished), tolerance)
 
     def check_graphs(self, job, settings):
-        """That CUDA graphs change no bit of what a job finds."""
+        """CUDA graphs change no bit of a job's results."""
         curves = [figures_of(self.train(job, settings={**settings, "train.cuda_graphs": choice}))
                   for choice in ("never", "always", "auto")]
         self.assertEqual(curves[0], curves[1])

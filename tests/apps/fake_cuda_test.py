@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whole jobs on CUDA devices train as on CPUs, and what devices cannot do is told in one line."""
+"""Whole jobs on CUDA devices train as on CPUs, and unsupported settings fail with a single line."""
 
 import ctypes
 import unittest
@@ -135,7 +135,7 @@ class AVisionLanguageModel(WithDevices, vlm_test.VisionLanguageTest):
         for devices, cut in ((["cpu:0"], {}), ([ONE], {}), ([ONE, OTHER], {"tensor": 2}), ([ONE, OTHER], {"context": 2})):
             settings = {f"{section}.devices": devices[:1] for section in vlm_test.SECTIONS}
             settings |= {"llm.devices": devices, **{f"llm.{key}": degree for key, degree in cut.items()}}
-            # Sections that look at their inputs make other calls for others: what is replayed must be the right one.
+            # Sections that depend on their inputs make different calls: the replayed graph must be that of the input.
             finished = self.train(self.job(), settings={**settings, "train.cuda_graphs": "always"})
             used = {device for lane in finished.report["plan"]["lanes"] for device in lane["devices"]}
             self.assertEqual(used, {"host", *devices})

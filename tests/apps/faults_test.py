@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A few cases of `./run bench faults`, one of every theme: a broken run ends as its user expects, and goes on bitwise.
+"""A few cases of `./run bench faults`, a case of every theme: a broken run ends as its user expects, and goes on bitwise.
 
 Their moments are drawn from a fixed seed. Time limits are those of the bench times six, for loaded machines.
 """

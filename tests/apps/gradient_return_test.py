@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A model cut into two sections trains as the whole one: the gradient of the hidden states returns over the edge."""
+"""A model cut into two sections trains as the whole model: the gradient of the hidden states returns over the edge."""
 
 import unittest
 

@@ -40,7 +40,7 @@ def why_not():
 
 
 class Hosts:
-    """`count` hosts with the addresses 10.91.0.1, ...; `latency_ms` one way between any two, or None for a plain bridge."""
+    """`count` hosts with the addresses 10.91.0.1, ...; `latency_ms` per direction between any two, or None for a plain bridge."""
 
     def __init__(self, folder, count=3, latency_ms=None):
         self.folder = Path(folder)
@@ -97,7 +97,7 @@ class Hosts:
         in_namespace(name, "tc", "qdisc", "add", "dev", device, "root", *RATE)
 
     def cut_off(self, at):
-        """Nothing passes between this host and the others any more; nobody is told."""
+        """Drops all packets between this host and the others, silently."""
         in_namespace(self.bridge, "ip", "link", "set", f"port{at}", "nomaster")
 
     def join_again(self, at):
@@ -116,7 +116,7 @@ class Hosts:
         return ("ip", "netns", "exec", self.names[at])
 
     def remote_shell(self):
-        """A program that is called as ssh is, HOST COMMAND, and keeps what comes out as errors in errors-HOST."""
+        """A program that is called as ssh is, HOST COMMAND, and keeps its standard error in errors-HOST."""
         file = self.folder / "remote_shell"
         cases = "\n".join(f"  {address}) name={name} ;;" for address, name in zip(self.addresses, self.names))
         file.write_text(f"""#!/bin/bash

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C: the first one ends a run in order, with a checkpoint; the second one leaves at once."""
+"""Ctrl-C: the first ends a run in order, with a checkpoint; the second leaves at once."""
 
 import json
 import os
@@ -55,14 +55,14 @@ class Interrupted(SystemTest):
         self.assertTrue(run.wait_for_text("step "), run.text)
         members = run.members()
         self.assertEqual(len(members), processes)
-        # A stopped peer keeps the orderly end from being over before the second one comes.
+        # A stopped peer delays the orderly end until the second Ctrl-C.
         if processes > 1:
             os.kill(members[processes - 1], signal.SIGSTOP)
         run.interrupt()
         self.assertTrue(run.wait_for_text("stopping after this step"), run.text)
         begin = time.monotonic()
 
-        def pressed_again():  # a Ctrl-C counts as the second one a second after the first
+        def pressed_again():  # a Ctrl-C counts as the second from a second after the first
             if run.process.poll() is None:
                 run.interrupt()
             return not run.members()
@@ -89,12 +89,12 @@ class CtrlC(Interrupted):
         self.assertEqual(self.leave_at_once(3, "tcp").status, 130)
 
     def test_twice_leaves_one_process_at_once(self):
-        # The orderly end of one process may be faster than the second Ctrl-C; then it was a clean end.
+        # The orderly end of a single process may be faster than the second Ctrl-C; then it was a clean end.
         self.assertIn(self.leave_at_once(1, "auto").status, (130, 0))
 
 
 class Signals(Interrupted):
-    """What schedulers, `timeout`, a closed terminal and a lost limit send: save, and leave with one line."""
+    """Signals of schedulers, `timeout`, a closed terminal and a lost limit: save, and leave with a single line."""
 
     def stopped_by(self, processes, send):
         run = self.start(self.job(), "--processes", processes)

@@ -40,7 +40,7 @@ class Keys(SystemTest):
         file = self.folder / "keys"
         file.touch(mode=0o640)
         finished = self.call("keys", "keys")
-        self.assertEqual(finished.error_lines(), ["error: keys is no folder"], finished.describe())
+        self.assertEqual(finished.error_lines(), ["error: keys is not a folder"], finished.describe())
         self.assertEqual(file.stat().st_mode & 0o777, 0o640)
 
     def test_what_cannot_be_made_is_told_in_one_line(self):

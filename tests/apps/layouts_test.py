@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One job under every layout of its sections: the same losses and gradient norms as on one device, and no hang.
+"""The same job under every layout of its sections: the losses and gradient norms of a single device, and no hang.
 
 A layout is (replicas, tensor, pipeline, context). Sizes are chosen so that rows and vocabulary are cut unevenly.
 """
@@ -113,7 +113,7 @@ class EveryLayout(Layouts):
 
 
 class AnApp(Layouts):
-    """Layouts beyond two parts, and what else meets layouts: heads of models, boundaries, batches, plans."""
+    """Layouts beyond two parts, and other features with layouts: heads of models, boundaries, batches, plans."""
 
     def test_cut_in_three_and_four_parts_trains_as_one_device(self):
         wide = {"width": 48, "heads": 12, "layers": 4}
@@ -195,7 +195,7 @@ class AnApp(Layouts):
 
     def test_in_bf16_trains_nearly_as_one_device(self):
         bf16 = {"precision": "bf16"}
-        # Activations are rounded to 8 bits, 4e-3 each, and partial sums once more, in other places than on one device.
+        # Activations are rounded to 8 bits, 4e-3 each, and partial sums once more, in other places than on a single device.
         # Over a micro-batch's tokens such errors mostly cancel in the loss, less so in the norm of the gradient.
         self.check(distillation("gpt2", teacher=bf16, student=bf16),
                    [{"student": (1, 2, 2, 2), "teacher": (2, 1, 2, 1)},

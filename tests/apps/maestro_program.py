@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the real `maestro` program in a folder of its own and looks at what it leaves behind.
+"""Runs the real `maestro` program in a folder of its own and checks the files it leaves behind.
 
 The environment variable MAESTRO_PROGRAM names the program. Every process of a run carries the run's own mark in its
 environment, so that those that outlive their parent are found, and those of other runs never are.
@@ -26,7 +26,7 @@ PATIENCE_S = 120.0  # for anything that a loaded machine may delay; a behaviour'
 
 
 def own_environment():
-    """This process's environment without what a launcher of the tests themselves may have set."""
+    """This process's environment without variables set by a launcher of the tests themselves."""
     return {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS) and name not in RANKS}
 
 
@@ -47,7 +47,7 @@ def as_toml(value):
 
 
 def job_text(job):
-    """TOML of {"name": ..., "train": {...}, ...}: plain values first, then one table per section."""
+    """TOML of {"name": ..., "train": {...}, ...}: plain values first, then a table per section."""
     lines = [f"{key} = {as_toml(value)}" for key, value in job.items() if not isinstance(value, dict)]
     for name, table in job.items():
         if isinstance(table, dict):
@@ -131,7 +131,7 @@ class Run:
                     self.changed.notify_all()
 
     def wait_for_text(self, wanted, name=None):
-        """Until `wanted` stands in one of the streams; returns at once when the run has ended without it: False."""
+        """Waits until `wanted` appears in a stream; returns at once when the run has ended without it: False."""
         deadline = time.monotonic() + PATIENCE_S
         with self.changed:
             while not any(wanted in text for key, text in self.text.items() if name in (None, key)):
@@ -147,7 +147,7 @@ class Run:
         while not condition():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 return condition()
-            time.sleep(0.002)  # of a file or of /proc nothing tells
+            time.sleep(0.002)  # no event reports a change of a file or of /proc
         return True
 
     def marked(self):
@@ -189,7 +189,7 @@ class Run:
         return Finished(self.process.returncode, self.text["out"], self.text["err"], report)
 
     def leftovers(self):
-        """What is still there of this run: processes, shared-memory segments, listening ports."""
+        """Remains of this run: processes, shared-memory segments, listening ports."""
         self.members()
         left = [f"process {pid}" for pid in self.marked()]
         for name in os.listdir("/dev/shm"):
@@ -202,7 +202,7 @@ class Run:
         os.killpg(self.process.pid, signal.SIGINT)
 
     def end(self):
-        """Kills whatever runs of it, all at one moment."""
+        """Kills all its processes at the same moment."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -265,8 +265,8 @@ class SystemTest(unittest.TestCase):
         return name
 
     def start(self, job, *options, settings=None, launcher=(), variables=None):
-        """`maestro train` of a job given as a dictionary; `settings` become --set options. Runs of one test may follow
-        each other in one folder: what an earlier one left there is moved aside."""
+        """`maestro train` of a job given as a dictionary; `settings` become --set options. Runs of a test may follow
+        each other in the same folder: files of an earlier run are moved aside."""
         self.runs += 1
         report = self.folder / f"report{self.runs}.json"
         name = self.write_job(job, f"job{self.runs}.toml")

@@ -28,7 +28,7 @@ class OpenMpi(SystemTest):
     def test_one_process_of_mpirun_starts_the_others_itself(self):
         job = distillation()
         expected = self.train(job, "--processes", 2).curve()
-        # mpirun binds one process to one core: another plan, and sums in another order.
+        # mpirun binds each process to a core: another plan, and sums in another order.
         self.assert_close(expected, self.train(job, "--processes", 2, launcher=(*MPIRUN, "-n", "1")).curve(), 1e-6)
 
     def test_a_job_that_cannot_begin_ends_mpirun(self):
@@ -52,7 +52,7 @@ def no_hosts():
 
 @unittest.skipIf(no_hosts(), no_hosts())
 class OpenMpiOnTwoHosts(SystemTest):
-    """Two network namespaces with a cable between them and host names of their own; mpirun runs in the first one."""
+    """Two network namespaces with a cable between them and host names of their own; mpirun runs in the first."""
 
     ADDRESSES = ("10.77.0.1", "10.77.0.2")
 

@@ -23,7 +23,7 @@ LATENCY_MS = 20
 
 
 def placed(**train):
-    """Teacher, student and plain student with one device each: rank 0 has the teacher, ranks 1 and 2 train."""
+    """Teacher, student and plain student with a device each: rank 0 has the teacher, ranks 1 and 2 train."""
     job = distillation(peer_timeout_s=PEER_TIMEOUT_S, **train)
     job["teacher"]["replicas"] = 1
     return job
@@ -40,7 +40,7 @@ class OnHosts(SystemTest):
         return hosts
 
     def start_rank(self, hosts, rank, port, *options, processes=2, settings=None):
-        """One process of a job, on the host of its rank, as torchrun or a person would start it."""
+        """A process of a job, on the host of its rank, as torchrun or a user would start it."""
         variables = {"RANK": rank, "WORLD_SIZE": processes, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1,
                      "MASTER_ADDR": hosts.addresses[0], "MASTER_PORT": port}
         return self.start(placed(), "--listen", "auto", *options, settings=settings, launcher=hosts.on(rank),
@@ -70,13 +70,13 @@ class ThreeHosts(OnHosts):
         run = self.start_on(hosts, placed())
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
-        self.assertIn("tensors by tcp", finished.out)
+        self.assertIn("transport: tcp", finished.out)
         for address in hosts.addresses:
             self.assertIn(f"on host {address}", finished.out)
         self.assert_close(expected.curve(), finished.curve(), 1e-6)
         self.assert_nothing_left(run)
 
-    def test_nothing_listens_on_other_addresses_than_those_of_the_hosts(self):
+    def test_nothing_listens_on_other_addresses_than_those_of_the_hosts(self):  # AE-1
         hosts = self.lay_out()
         run = self.start_on(hosts, placed(steps=1_000_000))
         self.assertTrue(run.wait_for_text("step "), run.text)
@@ -123,7 +123,7 @@ class ThreeHosts(OnHosts):
 
     @unittest.skipUnless(DELAY_SWITCH, "MAESTRO_DELAY_SWITCH names no program that delays packets")
     def test_latency_is_hidden(self):
-        """Pairs of runs, with and without latency, one after the other: the best pair counts, as others share this
+        """Pairs of runs, with and without latency, in alternation: the best pair counts, as others share this
         machine."""
         shares = []
         for _ in range(4):
@@ -159,7 +159,7 @@ class WrongStarts(OnHosts):
     def test_the_first_host_must_be_this_one(self):
         hosts = self.lay_out()
         run = self.start(placed(), "--hosts", "10.91.0.2,10.91.0.1", "--ssh", hosts.remote_shell(), launcher=hosts.on(0))
-        self.assert_one_error(run, '"10.91.0.2" is another one')
+        self.assert_one_error(run, '"10.91.0.2" is another host')
 
     def test_hosts_without_keys_or_a_listen_address_are_told_what_to_give(self):
         hosts = self.lay_out()
@@ -167,7 +167,7 @@ class WrongStarts(OnHosts):
             with self.subTest(rank=rank):
                 self.assert_one_error(self.start_rank(hosts, rank, self.PORT), "maestro keys.*--keys FOLDER")
 
-    def test_an_expired_certificate_is_told_on_every_host(self):
+    def test_an_expired_certificate_is_told_on_every_host(self):  # JS-3
         openssl = shutil.which("openssl")
         if openssl is None:
             self.skipTest("the openssl program is not installed (apt-get install openssl)")
@@ -180,7 +180,7 @@ class WrongStarts(OnHosts):
         for run in [self.start_rank(hosts, rank, self.PORT, "--keys", "keys") for rank in (0, 1)]:
             self.assert_one_error(run, "node.pem.*expired.*maestro keys")
 
-    def test_a_busy_port_is_told_on_every_host(self):
+    def test_a_busy_port_is_told_on_every_host(self):  # JS-3
         hosts = self.lay_out()
         keys = self.make_keys()
         script = (f"import socket, sys; s = socket.create_server(('{hosts.addresses[0]}', {self.PORT})); "
@@ -194,7 +194,7 @@ class WrongStarts(OnHosts):
         self.assert_one_error(runs[0], f"cannot listen at {hosts.addresses[0]}:{self.PORT}: the port is busy")
         self.assert_one_error(runs[1], f"rank 0 at {hosts.addresses[0]}:{self.PORT}")
 
-    def test_a_process_with_a_certificate_of_another_authority_is_refused_and_named_and_the_job_goes_on(self):
+    def test_a_process_with_a_certificate_of_another_authority_is_refused_and_named_and_the_job_goes_on(self):  # AE-2, JS-2
         hosts = self.lay_out()
         ours, theirs = self.make_keys(), self.make_keys("theirs")
         root = self.start_rank(hosts, 0, self.PORT, "--keys", ours)
@@ -210,7 +210,7 @@ class WrongStarts(OnHosts):
         runs = [self.start_rank(hosts, rank, self.PORT, "--keys", keys) for rank in (0,)]
         elsewhere = self.folder / "elsewhere"
         elsewhere.mkdir()
-        # Of rank 1 the folder lies in a mount of its own: an empty one over it.
+        # Rank 1 sees an empty mount over the folder.
         hidden = (*hosts.on(1), "unshare", "--mount", "sh", "-c",
                   f'mkdir -p {self.folder}/out && mount --bind {elsewhere} {self.folder}/out && exec "$@"', "-")
         variables = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
@@ -218,7 +218,7 @@ class WrongStarts(OnHosts):
         runs.append(self.start(placed(), "--listen", "auto", "--keys", keys, launcher=hidden, variables=variables))
         for finished in [run.wait() for run in runs]:
             self.assertEqual(finished.status, 1, finished.describe())
-            self.assertRegex(finished.error_lines()[0], "train.out: rank 0's folder .* is not seen on this host")
+            self.assertRegex(finished.error_lines()[0], "train.out: rank 0's folder .* is not visible on this host")
 
 
 NO_SSH = None if all(map(shutil.which, ("sshd", "ssh", "ssh-keygen"))) else (
@@ -253,14 +253,14 @@ class BySsh(OnHosts):
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.error_lines(), [])
         self.assertTrue(any((self.folder / "out" / "checkpoints").iterdir()))
-        for name in hosts.names:  # nothing of the run is left on any host; what is there serves ssh
+        for name in hosts.names:  # nothing of the run is left on any host; remaining processes serve ssh
             pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=True).stdout.split()
             programs = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids if Path(f"/proc/{pid}").exists()}
             self.assertLessEqual(programs, {"sshd"})
 
 
 class OneHost(SystemTest):
-    def test_nothing_listens_on_other_addresses_than_loopback(self):
+    def test_nothing_listens_on_other_addresses_than_loopback(self):  # AE-1, JS-1
         run = self.start(distillation(steps=1_000_000), "--processes", 3, settings={"transport.provider": "tcp"})
         self.assertTrue(run.wait_for_text("step "), run.text)
         members = run.members()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small, deterministic part of `./run bench mutations`: no changed input breaks one of its rules."""
+"""A small, deterministic part of `./run bench mutations`: no changed input breaks any of its rules."""
 
 import os
 import subprocess

@@ -157,7 +157,7 @@ class ACheckpointOfOneLayout(SystemTest):
 
     @staticmethod
     def tensors_in(folder):
-        """{name: (type, shape)} of the files of a Hugging Face folder; a name may be in one of them only."""
+        """{name: (type, shape)} of the files of a Hugging Face folder; a name may be in a single file only."""
         found = []
         for path in folder.glob("model*.safetensors"):
             content = path.read_bytes()

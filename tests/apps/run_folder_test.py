@@ -51,7 +51,7 @@ class AFolder(RunFolderTest):
         self.assertEqual(finished.status, 0, finished.describe())
         self.train(distillation(steps=finished.report["last_step"] + 1), "--resume", "out")
 
-    def test_is_of_one_run_at_a_time_of_one_process(self):
+    def test_is_of_one_run_at_a_time_of_one_process(self):  # BG-2
         self.check_one_run(1)
 
     def test_is_of_one_run_at_a_time_of_two_processes(self):
@@ -63,7 +63,7 @@ class AFolder(RunFolderTest):
         run.end()
         self.train(distillation(steps=1), "--fresh")
 
-    def test_that_holds_another_run_is_refused_and_stays_as_it_is(self):
+    def test_that_holds_another_run_is_refused_and_stays_as_it_is(self):  # BG-2
         self.train(named("real", steps=9))
         before = (self.folder / "out/checkpoints/step-00000009/checkpoint.json").read_bytes()
         self.refused(named("next", steps=3, checkpoint_every=1), "train.out: out holds a run of job 'real' (step 9)",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`maestro simulate`: one JSON object with a legal timeline, the same at every run, and one line for wrong input."""
+"""`maestro simulate`: a JSON object with a legal timeline, the same at every run, and a single line for wrong input."""
 
 import json
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SLURM cluster on this machine alone: munged, slurmctld and one slurmd for each node, in a folder of its own, at ports
+"""A SLURM cluster on this machine alone: munged, slurmctld and a slurmd per node, in a folder of its own, at ports
 that were free. It uses nothing in /etc and leaves nothing behind."""
 
 import ctypes
@@ -113,7 +113,7 @@ class SlurmCluster:
             dead = [daemon.args[0] for daemon in self.daemons if daemon.poll() is not None]
             if dead or time.monotonic() > deadline:
                 raise RuntimeError(f"the cluster does not come up; dead: {dead}\n{self.logs()}")
-            time.sleep(0.05)  # nothing tells
+            time.sleep(0.05)  # no event reports it
 
     def call(self, *words):
         return subprocess.run(words, env={**own_environment(), **self.variables}, stdin=subprocess.DEVNULL,

@@ -120,7 +120,7 @@ class StrangersOnOneHost(StartTest):
                 peer.close()
         self.assertGreater(sum(counts.values()), 0)
 
-    def test_idle_connections_disturb_no_start(self):
+    def test_idle_connections_disturb_no_start(self):  # AE-4
         self.train_among("idle")
 
     def test_garbage_disturbs_no_start(self):
@@ -151,7 +151,7 @@ class StrangersOverTls(StartTest):
         self.assertLess(seconds, 30)
         self.assert_nothing_left(run)
 
-    def test_one_idle_connection_disturbs_no_start(self):
+    def test_one_idle_connection_disturbs_no_start(self):  # AE-4
         self.train_among("one")
 
     def test_many_idle_connections_disturb_no_start(self):
@@ -214,7 +214,7 @@ class Deaths(StartTest):
         return run.wait_for(lambda: moments[moment]() or "step " in run.text["err"]) and "step " not in run.text["err"]
 
     def caught(self, moment):
-        """A run whose start has come so far; one that trains before that is seen is ended, and another one started."""
+        """A run whose start has come so far; a run that already trains is ended and replaced by another."""
         for _ in range(20):
             run = self.start(distillation(), "--processes", 3)
             if self.reached(run, moment):
@@ -222,7 +222,7 @@ class Deaths(StartTest):
             run.end()
         self.fail(f"the moment was missed 20 times: {moment}")
 
-    def test_the_others_leave_at_once_when_rank_0_dies(self):
+    def test_the_others_leave_at_once_when_rank_0_dies(self):  # JS-4
         for moment in ("a child is there", "all are there", "rank 0 takes connections", "all take connections"):
             with self.subTest(moment):
                 run = self.caught(moment)
@@ -231,7 +231,7 @@ class Deaths(StartTest):
                 self.assertTrue(run.wait_for(lambda: run.process.poll() is not None))
                 while run.marked():
                     self.assertLess(time.monotonic() - begin, self.ORPHANS_S + 1, run.text)  # two loaded cores
-                    time.sleep(0.01)  # of /proc nothing tells
+                    time.sleep(0.01)  # no event reports a change of /proc
                 self.assertLessEqual(len(run.wait().error_lines()), 1, run.text)
 
     def test_a_process_that_is_killed_ends_the_start_with_status_1(self):
@@ -257,14 +257,14 @@ class Deaths(StartTest):
                 self.assertIn(f"process {rank}", finished.error_lines()[0])
                 self.assert_nothing_left(run)
 
-    def test_the_others_leave_when_rank_0_is_stopped(self):
+    def test_the_others_leave_when_rank_0_is_stopped(self):  # JS-4
         run = self.start(distillation(peer_timeout_s=1), "--processes", 3)
         self.assertTrue(self.reached(run, "a child is there"), run.text)
         os.kill(run.process.pid, signal.SIGSTOP)
         deadline = time.monotonic() + 20
         while set(run.marked()) - {run.process.pid}:
             self.assertLess(time.monotonic(), deadline, run.text)
-            time.sleep(0.01)  # of /proc nothing tells
+            time.sleep(0.01)  # no event reports a change of /proc
         self.assertLessEqual(len([line for line in run.text["err"].splitlines() if line.startswith("error:")]), 1)
         run.end()
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that are started one by one with the variables of torchrun (RANK, WORLD_SIZE, ...) are one job."""
+"""Processes that are started singly with the variables of torchrun (RANK, WORLD_SIZE, ...) form a job."""
 
 import unittest
 
@@ -54,7 +54,7 @@ class TorchrunVariables(SystemTest):
         port = free_port()
         runs = [self.start(distillation(), variables={**self.variables(0, port, 2), "MAESTRO_TOKEN": "ours"})]
         stranger = self.start(distillation(), variables={**self.variables(1, port, 2), "MAESTRO_TOKEN": "theirs"}).wait()
-        self.assertRegex(stranger.error_lines()[0], "refused this process: it has another job token")
+        self.assertRegex(stranger.error_lines()[0], "refused this process: its job token differs")
         runs.append(self.start(distillation(), variables={**self.variables(1, port, 2), "MAESTRO_TOKEN": "ours"}))
         finished = [run.wait() for run in runs]
         self.assertEqual(self.statuses(finished), [0, 0], [one.describe() for one in finished])

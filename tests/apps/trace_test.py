@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of a run: one track per replica, slices for all it did, arrows from producers to consumers."""
+"""The trace of a run: a track per replica, slices for all its work, arrows from producers to consumers."""
 
 import json
 import unittest
@@ -37,7 +37,7 @@ class Trace:
         return {event["name"] for event in self.slices[track]}
 
     def enclosing(self, end):
-        """The slice that one end of an arrow binds to: (track name, slice name)."""
+        """The slice that an end of an arrow binds to: (track name, slice name)."""
         track = self.tracks[end["pid"], end["tid"]]
         for event in self.slices[track]:
             # Microseconds with a fraction: the last digits are lost in binary fractions.

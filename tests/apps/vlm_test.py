@@ -21,7 +21,7 @@ STEPS = 5
 
 
 def png(red, green, blue, side=16):
-    """The bytes of a picture of one colour."""
+    """The bytes of a picture with a single colour."""
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
@@ -126,7 +126,7 @@ class TheCommand(VisionLanguageTest):
                             settings=SMALL | {"train.steps": 2}).wait()
         self.assertEqual(finished.status, 0, finished.describe())
         page = (self.folder / "mine/vlm/page.html").read_text()
-        self.assertEqual(page.count("<article"), 7)  # one without a picture for every six with one
+        self.assertEqual(page.count("<article"), 7)  # a sample without a picture for every six with a picture
         self.assertIn("mixed.json", page)
         self.assertIn("seed 3", page)
         self.assertFalse((self.folder / "mine/vlm/scenes").exists())
@@ -183,7 +183,7 @@ class Pictures(VisionLanguageTest):
     def test_in_some_steps_only_give_vision_rows_for_those(self):
         one = [sample("red", "Which?", "red", "red.png")]
         text = [entry for entry in self.mixed if "image" not in entry]
-        self.write_data("rare.json", one + text[:23])  # three steps of eight samples: one of them has the picture
+        self.write_data("rare.json", one + text[:23])  # three steps of eight samples: the picture is in a single sample
         settings = {"data.path": "rare.json", "train.steps": 3}
         finished = self.train(vision_language(), settings=settings)
         steps = {name: [row["step"] for row in finished.report["steps"] if row["section"] == name] for name in SECTIONS}
@@ -202,7 +202,7 @@ class Pictures(VisionLanguageTest):
         self.assertEqual(self.sections_with_steps(finished), set(SECTIONS))
 
     def broken(self, keep):
-        """The data with one more picture, of which the first `keep` bytes are left."""
+        """The data with another picture, of which the first `keep` bytes are left."""
         (self.folder / "images/torn.png").write_bytes(png(1, 2, 3)[:keep])
         self.write_data("torn.json", [sample("torn-one", "Which?", "red", "torn.png"), *self.mixed[:15]])
         return {"data.path": "torn.json", "train.steps": 2}
@@ -246,7 +246,7 @@ class Pictures(VisionLanguageTest):
 
 
 class PositionTables(VisionLanguageTest):
-    """Learned ones, of the pictures' own size or of weights."""
+    """Learned position embeddings, of the pictures' own size or of weights."""
 
     def learned(self, **data):
         job = vision_language()
@@ -259,7 +259,7 @@ class PositionTables(VisionLanguageTest):
         return json.loads((self.folder / run.report["checkpoint"] / section / "config.json").read_text())
 
     def test_have_the_size_of_one_picture_and_load_as_a_siglips(self):
-        finished = self.train(self.learned(), settings={"train.steps": 1})  # one sample has two pictures
+        finished = self.train(self.learned(), settings={"train.steps": 1})  # a sample has two pictures
         self.assertEqual(self.config(finished)["model_type"], "siglip_vision_model")
         self.assertEqual(self.config(finished)["image_size"], 16)
         self.assertEqual(self.config(finished, "projector")["model_type"], "maestro_projector")
@@ -303,7 +303,7 @@ class Stages(VisionLanguageTest):
                 given = {f"{name}.weights": str(self.weights(start, name)) for name in SECTIONS}
                 stage = self.train(vision_language(), settings=given | {f"{frozen}.trained": False, "train.out": frozen})
                 self.assertFalse(self.weights(stage, frozen).exists())
-                # Validation with the frozen section's first weights and the others' last ones is that of the stage.
+                # Validation with the frozen section's first weights and the others' last weights is that of the stage.
                 again = {f"{name}.weights": str(self.weights(stage, name)) for name in SECTIONS if name != frozen}
                 settings = given | again | {f"{name}.lr": 0.0 for name in SECTIONS} | {"train.steps": 1}
                 measured = self.train(vision_language(), settings=settings)

@@ -80,7 +80,7 @@ class Zero(SystemTest):
         large = {"student.width": 256, "student.layers": 4, "student.micro_batch": 1, "student.replicas": replicas,
                  "train.steps": 2, "train.checkpoint_at_end": False}
         whole, shared = (self.run_with(zero, "large", 1, large).report["max_rss_mb"] for zero in (False, True))
-        saved = 2 * 4 * parameters * (replicas - 1) / 1e6  # two fp32 moments, but for one replica's worth of them
+        saved = 2 * 4 * parameters * (replicas - 1) / 1e6  # two fp32 moments, except the moments of a single replica
         self.assertGreater(whole - shared, 0.7 * saved)
 
 

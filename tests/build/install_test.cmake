@@ -19,7 +19,7 @@ function(require_installed)
   endforeach()
 endfunction()
 
-# A space in the prefix finds unquoted paths; the move after the installation finds absolute ones.
+# A space in the prefix detects unquoted paths; the move after the installation detects absolute paths.
 set(first "${WORK_DIR}/first prefix")
 set(prefix "${WORK_DIR}/second prefix")
 file(REMOVE_RECURSE "${WORK_DIR}")

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 REAL_TOOLS = ("bash env sh readlink dirname basename cksum cut cat awk grep sed head tail mktemp rm mkdir nproc flock tee "
               "touch chmod ls find ln sort").split()
-# Commands that count as a package of their own; their stand-ins are what `missing` may take away.
+# Commands that count as a package; `missing` may remove their stand-ins.
 PACKAGE_TOOLS = {"g++": "g++", "cmake": "cmake", "ninja-build": "ninja", "python3": "python3"}
 
 STANDINS = {
@@ -88,7 +88,7 @@ class RunScript(unittest.TestCase):
         file = self.state / "calls"
         return [line for line in file.read_text().splitlines() if line.startswith(of)] if file.exists() else []
 
-    # What reaches the program
+    # Arguments that reach the program
 
     def test_the_program_gets_arguments_directory_and_repository_and_its_status_is_ours(self):
         done = self.run_it("distill", "--steps", "a b", "")
@@ -258,8 +258,8 @@ class RunScript(unittest.TestCase):
         (self.tools / "dpkg-query").unlink()
         done = self.run_it("distill")
         self.assertEqual(done.returncode, 7, done.stderr)
-        self.assertIn("no Debian system; needed are what Debian calls: g++ cmake ninja-build libcaf-dev", done.stderr)
-        self.assertNotIn("no Debian system", self.run_it("distill").stderr)
+        self.assertIn("not a Debian system; required packages, by their Debian names: g++ cmake ninja-build libcaf-dev", done.stderr)
+        self.assertNotIn("not a Debian system", self.run_it("distill").stderr)
 
     def test_a_missing_tool_on_another_system_is_named(self):
         (self.tools / "dpkg-query").unlink()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A table of operators that wraps another one passes every call on: what it forgets, the CPU's default would do."""
+"""A table of operators that wraps another table forwards every call: a missing call would run the CPU's default."""
 
 import collections
 import pathlib

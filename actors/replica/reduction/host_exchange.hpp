@@ -75,6 +75,10 @@ class HostExchange {
   /// Every replica may step its optimizer when its own round is complete.
   [[nodiscard]] bool complete() { return active_ && round(round_).complete(); }
   void finish();
+  /// Drops the handles of the members, at the actor's end.
+  void leave() {
+    for (Peer& peer : peers_) peer.actor = nullptr;
+  }
   [[nodiscard]] bool active() const { return active_; }
 
  private:

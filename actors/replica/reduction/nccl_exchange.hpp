@@ -2,7 +2,7 @@
 // A reduction whose members all work on devices that form a group of their own (NCCL): the exchanges of one rank, which
 // the devices do among themselves, in the order of their work. Plain class; RankExchanges says what is exchanged when.
 //
-// DG-1: members make the same exchanges in the same order: marks reach all lanes in one order (CO-1), a mark is passed
+// DG-1: members make the same exchanges in the same order: marks reach all lanes in one order (CR-1), a mark is passed
 //        by one after another, and one has ties, replicas, distribution, or moments in this order.
 // DG-2: members announce each exchange, and none is queued on a device before all have announced it. So no device
 //        spends its time waiting for a member that is late, which would take from the sections that share it and may
@@ -61,7 +61,10 @@ class NcclExchange {
   /// The work: `exchange` queues it, on the device's thread.
   [[nodiscard]] RankJob job(Exchange exchange) const;
   /// Lets go of the group; nothing may follow but the end.
-  void leave() { group_.reset(); }
+  void leave() {
+    group_.reset();
+    peers_.clear();
+  }
 
  private:
   struct Group;

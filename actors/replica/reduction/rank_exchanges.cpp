@@ -144,6 +144,7 @@ void RankExchanges::connect(const Directory& directory, const ReductionOutbox& o
 }
 
 void RankExchanges::leave() {
+  for (HostExchange& reduction : by_host_) reduction.leave();
   tie_.leave();
   replicas_.leave();
 }

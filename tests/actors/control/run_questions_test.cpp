@@ -65,7 +65,7 @@ RunStatus run_at(std::uint64_t step, std::shared_ptr<const Directory> directory)
 TEST_F(RunQuestionsTest, a_view_has_the_run_and_every_replica) {
   const auto directory = directory_of({replica(0), replica(1)});
   RunQuestions questions(system_, actor([=](RunStatusRequest) { return run_at(7, directory); }));
-  for (int time = 0; time < 2; ++time) {  // the second one knows the replicas from the first
+  for (int time = 0; time < 2; ++time) {  // the second view has the replicas of the first
     const auto view = questions.view(30s);
     EXPECT_EQ(view.run.last_step, 7u);
     EXPECT_EQ(view.replicas.size(), 2u);

@@ -59,7 +59,7 @@ TEST(JoinCheck, who_has_another_token_is_refused_alone_and_learns_nothing_else) 
     stranger.token = token;
     stranger.version = "2.0";
     const Refusal refusal = of_four().admit(stranger).value();
-    EXPECT_EQ(refusal.reason, "it has another job token");
+    EXPECT_EQ(refusal.reason, "its job token differs");
     EXPECT_FALSE(refusal.for_all);
   }
 }
@@ -73,10 +73,10 @@ TEST(JoinCheck, who_does_not_fit_ends_the_start_with_both_sides_named) {  // GA-
   EXPECT_EQ(processes.reason, "the number of processes differs between hosts: 4 on a (rank 0), 5 on b (rank 1)");
   EXPECT_TRUE(processes.for_all);
   const auto rank = refusal_of(other, [](JoinRequest& joining) { joining.rank = 4; });
-  EXPECT_EQ(rank.reason, "rank 4 (pid 101 on b) is none of the ranks 1 to 3");
+  EXPECT_EQ(rank.reason, "rank 4 (pid 101 on b) is not in the ranks 1 to 3");
   EXPECT_TRUE(rank.for_all);
   const auto root = refusal_of(other, [](JoinRequest& joining) { joining.rank = 0; });
-  EXPECT_EQ(root.reason, "rank 0 (pid 101 on b) is none of the ranks 1 to 3");
+  EXPECT_EQ(root.reason, "rank 0 (pid 101 on b) is not in the ranks 1 to 3");
   const auto job =
       refusal_of(other, [](JoinRequest& joining) { joining.job = "name = 'test'\n[student]\nlr = 3e-4\n"; });
   EXPECT_EQ(job.reason, "jobs differ between hosts: student.lr = 0.001 on a (rank 0), 0.0003 on b (rank 1)");

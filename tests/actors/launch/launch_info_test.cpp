@@ -38,14 +38,14 @@ Environment torchrun() {
                     {"LOCAL_WORLD_SIZE", "3"}});
 }
 
-TEST(LaunchInfo, a_run_is_alone_unless_somebody_says_otherwise) {  // RP-2
+TEST(LaunchInfo, a_run_is_alone_unless_somebody_says_otherwise) {  // LI-2
   const LaunchInfo run = find_run_place({}, variables({}));
   EXPECT_EQ(run.place.processes, 1);
   EXPECT_FALSE(run.starts_others());
   EXPECT_FALSE(run.several_hosts());
 }
 
-TEST(LaunchInfo, processes_are_all_here) {  // RP-2
+TEST(LaunchInfo, processes_are_all_here) {  // LI-2
   const LaunchInfo run = find_run_place({.processes = 3}, variables({}));
   EXPECT_EQ(run.place.processes, 3);
   EXPECT_EQ(run.place.local_processes, 3);
@@ -53,7 +53,7 @@ TEST(LaunchInfo, processes_are_all_here) {  // RP-2
   EXPECT_TRUE(run.starts_others());
 }
 
-TEST(LaunchInfo, hosts_have_a_process_each_or_as_many_as_they_say) {  // RP-2
+TEST(LaunchInfo, hosts_have_a_process_each_or_as_many_as_they_say) {  // LI-2
   const LaunchInfo run = find_run_place({.hosts = "a:2,b,c:3"}, variables({}));
   EXPECT_EQ(run.place.processes, 6);
   EXPECT_EQ(run.place.local_processes, 2);
@@ -69,7 +69,7 @@ TEST(LaunchInfo, what_is_no_list_of_hosts_is_refused_with_an_example) {
   EXPECT_THAT(refusal_of({.processes = 2, .hosts = "a"}), HasSubstr("--hosts a:2,b"));
 }
 
-TEST(LaunchInfo, a_launcher_of_clusters_decides_alone) {  // RP-1
+TEST(LaunchInfo, a_launcher_of_clusters_decides_alone) {  // LI-1
   const LaunchInfo run = find_run_place({.joins = true}, torchrun());
   EXPECT_EQ(run.place.rank, 1);
   EXPECT_EQ(run.place.processes, 3);

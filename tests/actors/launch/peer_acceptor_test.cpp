@@ -63,7 +63,7 @@ class Gate : public TemporaryFolder {
   std::unique_ptr<PeerAcceptor> gate_;  // last: its threads use all above
 };
 
-TEST_F(Gate, hands_on_a_process_that_shows_the_secret_and_no_other) {  // PG-1
+TEST_F(Gate, hands_on_a_process_that_shows_the_secret_and_no_other) {  // PG-1, AE-3
   for (const std::string& host : {std::string("127.0.0.1"), "unix:" + (folder_ / "gate").string()}) {
     open(host);
     admitted_ = 0;

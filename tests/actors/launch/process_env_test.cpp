@@ -143,9 +143,9 @@ TEST(ProcessEnv, values_of_variables_are_shown_in_one_short_line) {
 
 TEST(ProcessEnv, what_is_no_number_is_named) {
   EXPECT_EQ(error_of(with(own_rank_2, {{"MAESTRO_RANK", "two"}})),
-            "MAESTRO_RANK = \"two\" is no number from 0 to 1048576");
+            "MAESTRO_RANK = \"two\" is not a number from 0 to 1048576");
   EXPECT_EQ(error_of(with(own_rank_2, {{"MAESTRO_ROOT_PORT", "70000"}})),
-            "MAESTRO_ROOT_PORT = \"70000\" is no number from 1 to 65535");
+            "MAESTRO_ROOT_PORT = \"70000\" is not a number from 1 to 65535");
   EXPECT_THAT(error_of(with(torchrun_rank_3, {{"WORLD_SIZE", "4x"}})), HasSubstr("WORLD_SIZE = \"4x\""));
 }
 
@@ -298,7 +298,7 @@ TEST(ProcessEnv, ranks_that_mpirun_dealt_out_are_refused) {  // PP-2
 }
 
 TEST(ProcessEnv, the_innermost_launcher_counts) {  // PP-1
-  // Recorded: mpirun in a batch script starts its daemon with srun, one task a node.
+  // Recorded: mpirun in a batch script starts its daemon with srun, a task per node.
   const Values daemon = {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}};
   EXPECT_EQ(place_of(with(mpirun_rank_1, daemon)).launcher, "Open MPI");
   EXPECT_EQ(place_of(with(srun_rank_1, torchrun_rank_3)).launcher, "torchrun");

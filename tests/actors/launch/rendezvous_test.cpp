@@ -47,12 +47,12 @@ class Rendezvous : public TemporaryFolder {
     options.keys = std::move(keys);
     options.own = request(0);
     options.hosts = {0, 1, 2};
-    options.welcome = {.epoch = 4'000'000'000u,
-                       .caf_host = "10.0.0.1",
-                       .caf_port = 4711,
-                       .root_host_name = "host0",
-                       .secret = "later",
-                       .shared_file = "/shared/out/.mark"};
+    options.accepted = {.epoch = 4'000'000'000u,
+                        .caf_host = "10.0.0.1",
+                        .caf_port = 4711,
+                        .root_host_name = "host0",
+                        .secret = "later",
+                        .shared_file = "/shared/out/.mark"};
     options.silence = silence_;
     options.note = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
@@ -85,7 +85,7 @@ class Rendezvous : public TemporaryFolder {
     std::unique_lock lock(mutex_);
     return noted_.wait_for(lock, plenty, [this] { return !notes_.empty(); }) ? notes_.front() : "none";
   }
-  /// Joins `rank` and blocks until rank 0 knows it.
+  /// Joins `rank` and blocks until rank 0 has it.
   std::future<std::string> joined(std::int64_t rank, std::function<bool()> cancelled = {}) {
     JoinOptions options = joining(rank);
     options.cancelled = std::move(cancelled);
@@ -113,13 +113,13 @@ TEST_F(Rendezvous, all_processes_meet_and_are_told_where_to_go_on) {  // RV-1
   auto second = std::async(std::launch::async, [this] { return join(joining(2)); });
   door_->wait_all(plenty);
   for (auto* told : {&first, &second}) {
-    const Welcome welcome = told->get();
-    EXPECT_EQ(welcome.epoch, 4'000'000'000u);
-    EXPECT_EQ(welcome.caf_host, "10.0.0.1");
-    EXPECT_EQ(welcome.caf_port, 4711);
-    EXPECT_EQ(welcome.root_host_name, "host0");
-    EXPECT_EQ(welcome.secret, "later");
-    EXPECT_EQ(welcome.shared_file, "/shared/out/.mark");
+    const JoinAccepted accepted = told->get();
+    EXPECT_EQ(accepted.epoch, 4'000'000'000u);
+    EXPECT_EQ(accepted.caf_host, "10.0.0.1");
+    EXPECT_EQ(accepted.caf_port, 4711);
+    EXPECT_EQ(accepted.root_host_name, "host0");
+    EXPECT_EQ(accepted.secret, "later");
+    EXPECT_EQ(accepted.shared_file, "/shared/out/.mark");
   }
   EXPECT_EQ(door_->present().at(2).host, "host2");
   EXPECT_EQ(door_->missing_text(), "");
@@ -176,7 +176,7 @@ TEST_F(Rendezvous, when_patience_is_over_all_who_came_are_told_who_is_missing) {
   open();
   auto came = joined(1);
   const std::string line = wait_error(1ms);
-  EXPECT_EQ(line, "process 2 (host 2) did not come to rank 0 on host0 within 1 s");
+  EXPECT_EQ(line, "process 2 (host 2) did not join rank 0 on host0 within 1 s");
   EXPECT_EQ(came.get(), line);
 }
 
@@ -207,7 +207,7 @@ TEST_F(Rendezvous, a_stranger_without_the_token_is_refused_and_noted_and_ends_no
   auto first = joiner(joining(1));
   JoinOptions stranger = joining(2);
   stranger.request.token = "guess";
-  EXPECT_THAT(error_of_join(stranger), AllOf(IsOneLine(), HasSubstr("refused this process: it has another job token")));
+  EXPECT_THAT(error_of_join(stranger), AllOf(IsOneLine(), HasSubstr("refused this process: its job token differs")));
   EXPECT_THAT(note(), AllOf(StartsWith("refused rank 2 (pid 4002 on host2) from 127.0.0.1:"), HasSubstr("token")));
   auto second = joiner(joining(2));
   door_->wait_all(plenty);
@@ -308,7 +308,7 @@ TEST_F(Rendezvous, a_host_where_nobody_listens_is_told_with_how_long_it_was_trie
   door_.reset();
   early.patience = 50ms;
   EXPECT_THAT(error_of_join(early), AllOf(IsOneLine(), HasSubstr("127.0.0.1:" + std::to_string(early.port)),
-                                          HasSubstr("nobody listens there (tried for 1 s)")));
+                                          HasSubstr("no process listens there (tried for 1 s)")));
 }
 
 TEST_F(Rendezvous, waiting_can_be_cancelled) {

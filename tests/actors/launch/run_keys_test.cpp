@@ -21,7 +21,7 @@ TEST(RunKeys, travel_in_one_line_and_arrive_whole) {
   EXPECT_NO_THROW((void)load_key_set(arrived.keys().folder));
 }
 
-TEST(RunKeys, are_their_users_alone_and_go_with_the_run) {  // RK-1
+TEST(RunKeys, are_their_users_alone_and_go_with_the_run) {  // EK-1
   fs::path folder;
   {
     const RunKeys made = RunKeys::make({});

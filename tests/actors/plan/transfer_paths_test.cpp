@@ -49,8 +49,8 @@ class EdgePaths : public ::testing::Test {
 
 TEST_F(EdgePaths, two_sections_on_one_device_hand_over_in_its_memory) {
   const std::vector<ReplicaPlacement> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0")};
-  EXPECT_THAT(describe(places), ElementsAre("data.tokens to teacher.tokens: by pinned memory",
-                                            "teacher.hidden to student.teacher: in memory of the device"));
+  EXPECT_THAT(describe(places), ElementsAre("data.tokens -> teacher.tokens: by pinned memory",
+                                            "teacher.hidden -> student.teacher: in memory of the device"));
   EXPECT_FALSE(leaves_by_host(places, teacher));
 }
 
@@ -58,16 +58,16 @@ TEST_F(EdgePaths, devices_of_one_process_copy_between_each_other) {
   const std::vector<ReplicaPlacement> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0"),
                                              at(2, 1, "cuda:1")};
   EXPECT_EQ(describe(places)[1],
-            "teacher.hidden to student.teacher: in memory of the device, by copies between devices");
+            "teacher.hidden -> student.teacher: in memory of the device, by copies between devices");
   EXPECT_FALSE(leaves_by_host(places, teacher));
 }
 
 TEST_F(EdgePaths, what_a_processor_of_the_process_reads_goes_to_its_memory_for_all) {
   std::vector<ReplicaPlacement> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0"), at(2, 1, "cpu:1")};
-  EXPECT_EQ(describe(places)[1], "teacher.hidden to student.teacher: by pinned memory");
+  EXPECT_EQ(describe(places)[1], "teacher.hidden -> student.teacher: by pinned memory");
   EXPECT_TRUE(leaves_by_host(places, teacher));
   places.push_back(at(2, 2, "cuda:0", 1));
-  EXPECT_EQ(describe(places)[1], "teacher.hidden to student.teacher: by pinned memory, by pinned memory and RMA");
+  EXPECT_EQ(describe(places)[1], "teacher.hidden -> student.teacher: by pinned memory, by pinned memory and RMA");
 }
 
 TEST_F(EdgePaths, so_does_what_a_processor_reads_from_the_same_port_by_another_edge) {
@@ -75,27 +75,27 @@ TEST_F(EdgePaths, so_does_what_a_processor_reads_from_the_same_port_by_another_e
   graph_.connect("teacher", "hidden", "probe", "seen");
   const std::vector<ReplicaPlacement> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:0"),
                                              at(3, 0, "cpu:0")};
-  EXPECT_EQ(describe(places)[1], "teacher.hidden to student.teacher: by pinned memory");
+  EXPECT_EQ(describe(places)[1], "teacher.hidden -> student.teacher: by pinned memory");
   EXPECT_TRUE(leaves_by_host(places, teacher));
 }
 
 TEST_F(EdgePaths, devices_of_two_processes_share_memory_on_one_host_and_write_to_another_host) {
   std::vector<ReplicaPlacement> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:1", 1)};
-  EXPECT_EQ(describe(places)[1], "teacher.hidden to student.teacher: by CUDA IPC");
+  EXPECT_EQ(describe(places)[1], "teacher.hidden -> student.teacher: by CUDA IPC");
   EXPECT_FALSE(leaves_by_host(places, teacher));
   EXPECT_THAT(TransferPaths(graph_, places, false).arriving({EdgeId(1)}, student), ElementsAre(TransferPath::ipc));
   EXPECT_THAT(TransferPaths(graph_, places, false).leaving({EdgeId(1)}, teacher), ElementsAre(TransferPath::ipc));
   places[2].host = 1;
   EXPECT_EQ(describe(places)[1],
-            "teacher.hidden to student.teacher: from device to device by RMA where it registers, else by pinned "
+            "teacher.hidden -> student.teacher: from device to device by RMA where it registers, else by pinned "
             "memory in chunks");
 }
 
 TEST_F(EdgePaths, a_device_and_a_processor_of_two_processes_meet_in_page_locked_memory) {
   EXPECT_EQ(describe({at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cpu:0", 1)})[1],
-            "teacher.hidden to student.teacher: by pinned memory in chunks");
+            "teacher.hidden -> student.teacher: by pinned memory in chunks");
   EXPECT_EQ(describe({at(0, 0, "host"), at(1, 0, "cpu:0"), at(2, 0, "cuda:0", 1)})[0],
-            "teacher.hidden to student.teacher: by pinned memory and RMA");
+            "teacher.hidden -> student.teacher: by pinned memory and RMA");
 }
 
 TEST_F(EdgePaths, gradients_are_described_where_they_come_back_another_way) {
@@ -103,10 +103,10 @@ TEST_F(EdgePaths, gradients_are_described_where_they_come_back_another_way) {
   add("head", {{{"states", DType::f32, 8, true, false}}, {}}, Mode::forward_backward);
   graph_.connect("trunk", "states", "head", "states");
   EXPECT_THAT(describe({at(3, 0, "cuda:0"), at(4, 0, "cpu:0", 1)}),
-              ElementsAre("trunk.states to head.states: by pinned memory in chunks",
-                          "the gradient of head.states to trunk.states: by pinned memory and RMA"));
+              ElementsAre("trunk.states -> head.states: by pinned memory in chunks",
+                          "gradient of head.states -> trunk.states: by pinned memory and RMA"));
   EXPECT_THAT(describe({at(3, 0, "cuda:0"), at(4, 0, "cuda:1", 1)}),
-              ElementsAre("trunk.states to head.states: by CUDA IPC"));
+              ElementsAre("trunk.states -> head.states: by CUDA IPC"));
 }
 
 TEST_F(EdgePaths, gradients_go_by_the_host_where_those_that_made_the_values_work_on_a_processor) {
@@ -118,7 +118,7 @@ TEST_F(EdgePaths, gradients_go_by_the_host_where_those_that_made_the_values_work
   EXPECT_TRUE(paths.leaves_by_host({EdgeId(1), true}, beside));
   EXPECT_EQ(paths.path({EdgeId(1), true}, student, teacher), TransferPath::between_gpus);
   EXPECT_EQ(paths.path({EdgeId(1), true}, beside, teacher), TransferPath::staged_rma);
-  EXPECT_EQ(paths.name_of({EdgeId(1), true}), "the gradient of student.teacher to teacher.hidden");
+  EXPECT_EQ(paths.name_of({EdgeId(1), true}), "gradient of student.teacher -> teacher.hidden");
 }
 
 TEST_F(EdgePaths, forced_rma_is_rma_and_processors_are_not_spoken_of) {

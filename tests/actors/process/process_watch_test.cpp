@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr auto plenty = 30s;
 
-/// Runs `action` in a process of its own, which is dead and reaped afterwards; returns what it wrote.
+/// Runs `action` in a separate process, which is dead and reaped afterwards; returns its output.
 std::string in_another_process(const std::function<std::string()>& action) {
   int ends[2] = {-1, -1};
   EXPECT_EQ(pipe(ends), 0);

@@ -41,7 +41,7 @@ std::string refusal(const Manifest& now) {
   return "accepted";
 }
 
-TEST(ResumedRun, of_the_same_job_and_data_has_nothing_to_tell_BG1) {
+TEST(ResumedRun, of_the_same_job_and_data_has_nothing_to_tell) {  // BG-1
   EXPECT_THAT(compare(made(), made()), IsEmpty());
   Manifest moved = made();
   moved.settings["data.path"] = "\"b.txt\"";
@@ -50,7 +50,7 @@ TEST(ResumedRun, of_the_same_job_and_data_has_nothing_to_tell_BG1) {
   EXPECT_THAT(compare(made(), moved), IsEmpty()) << "places do not count: contents are compared";
 }
 
-TEST(ResumedRun, with_other_data_is_refused_by_name_and_values_BG1) {
+TEST(ResumedRun, with_other_data_is_refused_by_name_and_values) {  // BG-1
   Manifest now = made();
   now.data["data.sequence"] = "64";
   now.data["training samples"] = "240";
@@ -62,14 +62,14 @@ TEST(ResumedRun, with_other_data_is_refused_by_name_and_values_BG1) {
   EXPECT_THAT(refusal(now), HasSubstr("(content differs; weights of section 'teacher' differ)"));
 }
 
-TEST(ResumedRun, takes_other_data_when_told_to_with_one_note_BG1) {
+TEST(ResumedRun, takes_other_data_when_told_to_with_one_note) {
   Manifest now = made();
   now.data["content"] = "b";
   EXPECT_THAT(compare(made(), now, true), ElementsAre("other data than before: content differs"));
   EXPECT_THAT(compare(made(), made(), true), IsEmpty());
 }
 
-TEST(ResumedRun, is_compared_by_what_both_versions_record_BG1) {
+TEST(ResumedRun, is_compared_by_what_both_versions_record) {
   Manifest newer = made();
   newer.data["data.template"] = "chat";
   EXPECT_THAT(compare(made(), newer), IsEmpty());

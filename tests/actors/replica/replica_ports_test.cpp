@@ -248,9 +248,9 @@ TEST_F(DevicePortsTest, what_is_not_shared_is_staged_and_told_once_with_the_reas
   (void)connected(at(1, "cuda:1", 1));
   device_.export_memory = [](const std::byte*) { return std::string(); };
   (void)connected(at(1, "cuda:1", 1));
-  EXPECT_EQ(said_, (Lines{"teacher.hidden to student.wanted: not by CUDA IPC (it is on another host), by pinned "
+  EXPECT_EQ(said_, (Lines{"teacher.hidden -> student.wanted: not by CUDA IPC (it is on another host), by pinned "
                           "memory in chunks",
-                          "teacher.hidden to student.wanted: not by CUDA IPC (the receiver does not share its memory), "
+                          "teacher.hidden -> student.wanted: not by CUDA IPC (the receiver does not share its memory), "
                           "by pinned memory in chunks"}));
   EXPECT_EQ(other_.blocks(), 0U);  // what nobody can reach is given back
 }
@@ -260,7 +260,7 @@ TEST_F(DevicePortsTest, what_the_network_does_not_reach_is_staged_and_told_with_
     return Error{ErrorCode::unavailable, "provider tcp has no FI_HMEM"};
   };
   (void)connected(at(1, "cuda:1", 1, 1));
-  EXPECT_EQ(said_, Lines{"teacher.hidden to student.wanted: by pinned memory in chunks (provider tcp has no "
+  EXPECT_EQ(said_, Lines{"teacher.hidden -> student.wanted: by pinned memory in chunks (provider tcp has no "
                          "FI_HMEM)"});
   EXPECT_EQ(imported_, Lines());
 }

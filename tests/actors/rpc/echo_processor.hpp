@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Thrift service of one method, `string echo(1: string text)`, written by hand as the compiler would.
+// A Thrift service with a single method, `string echo(1: string text)`, written by hand in the compiler's style.
 #pragma once
 
 #include <thrift/TProcessor.h>
@@ -14,7 +14,7 @@ class RpcClient;
 /// Answers with `prefix` and the text.
 std::shared_ptr<apache::thrift::TProcessor> echo_processor(std::string prefix);
 
-/// Calls it; throws as RpcClient::ask() does.
+/// Calls the method; throws as RpcClient::ask() does.
 std::string echo(RpcClient& connection, const std::string& text);
 
 }  // namespace maestro

@@ -151,7 +151,7 @@ TEST_F(KeySets, a_missing_file_is_named) {
     EXPECT_EQ(load_error(folder),
               (folder / name).string() + " is missing; make a new set: maestro keys " + folder.string());
     std::filesystem::create_directory(folder / name);
-    EXPECT_THAT(load_error(folder), HasSubstr(" is no file")) << name;
+    EXPECT_THAT(load_error(folder), HasSubstr(" is not a regular file")) << name;
   }
   EXPECT_THAT(load_error(folder_ / "nowhere"), HasSubstr("nowhere/node.pem is missing"));
 }

@@ -119,7 +119,7 @@ TEST_F(ServiceDoorTest, a_local_socket_is_its_users_alone_and_goes_with_the_door
     RpcClient connection(to(door));
     EXPECT_EQ(echo(connection, "hallo"), "hallo");
     EXPECT_THAT(error_of([&] { RpcServer(door_at("unix:" + path.string()), echo_processor("")); }),
-                HasSubstr("another process does"));
+                HasSubstr("another process listens there"));
   }
   EXPECT_FALSE(std::filesystem::exists(path));
 }
@@ -135,7 +135,7 @@ TEST_F(ServiceDoorTest, a_socket_that_a_dead_process_left_is_replaced_and_a_file
 
   std::ofstream(folder_ / "file") << "precious";
   EXPECT_THAT(error_of([&] { RpcServer(door_at("unix:" + (folder_ / "file").string()), echo_processor("")); }),
-              HasSubstr("no socket"));
+              HasSubstr("is not a socket"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "file"));
 }
 
@@ -147,7 +147,7 @@ TEST_F(ServiceDoorTest, says_in_one_line_what_is_wrong_with_an_address) {
   EXPECT_THAT(refused("a:70000"), HasSubstr("0 to 65535"));
   EXPECT_THAT(refused("unix:"), HasSubstr("path is missing"));
   EXPECT_THAT(refused("unix:/" + std::string(200, 'x')), HasSubstr("at most 107 bytes"));
-  EXPECT_THAT(refused("192.0.2.1:0"), HasSubstr("no address of this machine"));
+  EXPECT_THAT(refused("192.0.2.1:0"), HasSubstr("not an address of this machine"));
   EXPECT_THAT(refused("name.invalid:0"), HasSubstr("cannot be resolved"));
   RpcServer door(door_at("127.0.0.1:0"), echo_processor(""));
   EXPECT_THAT(refused(door.address()), HasSubstr("the port is busy"));
@@ -164,7 +164,7 @@ TEST_F(ServiceDoorTest, a_connection_says_in_one_line_why_there_is_none) {
   };
   std::string address;
   { address = RpcServer(door_at("127.0.0.1:0"), echo_processor("")).address(); }
-  EXPECT_EQ(refused(address), "no echo service at " + address + ": nobody listens there");
+  EXPECT_EQ(refused(address), "no echo service at " + address + ": no process listens there");
   EXPECT_THAT(refused("unix:" + (folder_ / "none").string()), HasSubstr("there is no such socket"));
   EXPECT_THAT(refused("name.invalid:7"), HasSubstr("cannot be resolved"));
 }
@@ -237,7 +237,7 @@ TEST_F(ServiceDoorTest, fails_in_one_line_or_serves_when_descriptors_are_few) {
   EXPECT_GE(failed, 2) << "an event and a socket";
 }
 
-TEST_F(ServiceDoorTest, lets_go_of_clients_that_are_silent_or_dribble) {
+TEST_F(ServiceDoorTest, lets_go_of_clients_that_are_silent_or_dribble) {  // DO-1, SS-1
   DoorOptions options = door_at("127.0.0.1:0");
   options.patience = 100ms;
   RpcServer door(options, echo_processor(""));
@@ -248,7 +248,7 @@ TEST_F(ServiceDoorTest, lets_go_of_clients_that_are_silent_or_dribble) {
   EXPECT_THAT(refusal(), HasSubstr("silent for 100 ms in mid-message"));
 }
 
-TEST_F(ServiceDoorTest, refuses_frames_that_are_too_large_and_what_is_no_message) {
+TEST_F(ServiceDoorTest, refuses_frames_that_are_too_large_and_what_is_no_message) {  // DO-1
   RpcServer door(door_at("127.0.0.1:0"), echo_processor(""));
   std::size_t n = 0;
   for (const std::string& bytes :
@@ -264,7 +264,7 @@ TEST_F(ServiceDoorTest, refuses_frames_that_are_too_large_and_what_is_no_message
   EXPECT_EQ(echo(good, "still here"), "still here");
 }
 
-TEST_F(ServiceDoorTest, stops_at_once_with_clients_that_hang) {
+TEST_F(ServiceDoorTest, stops_at_once_with_clients_that_hang) {  // CN-3, DO-2, SS-2
   DoorOptions options = door_at("127.0.0.1:0");
   options.patience = 1h;
   RpcServer door(options, echo_processor(""));
@@ -298,7 +298,7 @@ TEST_F(ServiceDoorTest, speaks_tls_with_peers_of_the_same_authority) {
   EXPECT_EQ(echo(connection, large), large);
 }
 
-TEST_F(ServiceDoorTest, refuses_and_names_peers_without_a_valid_certificate_at_both_ends) {
+TEST_F(ServiceDoorTest, refuses_and_names_peers_without_a_valid_certificate_at_both_ends) {  // DO-3
   const TestAuthority job(folder_ / "job");
   const TestAuthority other(folder_ / "other");
   DoorOptions options = door_at("127.0.0.1:0");
@@ -330,7 +330,7 @@ TEST_F(ServiceDoorTest, names_peers_that_speak_no_tls) {
                 echo(plain, "x");
               }),
               HasSubstr("does it want TLS"));
-  EXPECT_THAT(refusal(0), HasSubstr("it speaks no TLS"));
+  EXPECT_THAT(refusal(0), HasSubstr("it does not use TLS"));
 
   RpcServer plain_door(door_at("127.0.0.1:0"), echo_processor(""));
   EXPECT_NE(error_of([&] { RpcClient connection(to(plain_door, job.keys("client"))); }), "no error");

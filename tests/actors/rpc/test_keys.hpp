@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates for tests, good and bad ones, made afresh: none is stored in the repository.
+// Certificates for tests, good and bad, generated anew: none is stored in the repository.
 #pragma once
 
 #include <chrono>

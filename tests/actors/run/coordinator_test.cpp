@@ -15,7 +15,8 @@
 namespace maestro {
 namespace {
 
-/// A coordinator with one trained replica that the test plays: it sees tokens and marks, and answers when it likes.
+/// A coordinator with a trained replica played by the test: it receives work items and boundaries, and answers on
+/// demand.
 class CoordinatorTest : public ::testing::Test {
  protected:
   CoordinatorTest() : console_(ConsoleStreams{terminal_, terminal_, false, {}}) {
@@ -91,7 +92,7 @@ class CoordinatorTest : public ::testing::Test {
     bench_.send(coordinator_, written);
     bench_.deliver_all();
   }
-  /// The writer has done everything it was given so far; what it says is delivered.
+  /// Waits until the writer has done all its work, then delivers its reports.
   void drain_writer() {
     std::promise<void> drained;
     snapshots_.run([&drained] { return [&drained] { drained.set_value(); }; }, {});
@@ -118,7 +119,7 @@ class CoordinatorTest : public ::testing::Test {
   std::vector<StepBoundary> marks_;
   std::vector<NormTotal> totals_;
   testing::ActorBench bench_;
-  SnapshotWriter snapshots_{CheckpointStore(folder_.path() / "checkpoints")};  // before the actors it tells
+  SnapshotWriter snapshots_{CheckpointStore(folder_.path() / "checkpoints")};  // before the actors it sends to
   caf::actor coordinator_;
 };
 
@@ -130,7 +131,7 @@ RunScheduleOptions plain(std::uint64_t steps) {
   return options;
 }
 
-TEST_F(CoordinatorTest, at_most_ahead_steps_are_announced_beyond_the_oldest_unfinished_one) {  // CO-2
+TEST_F(CoordinatorTest, at_most_ahead_steps_are_announced_beyond_the_oldest_unfinished_one) {  // CR-2
   start(2, plain(6));
   EXPECT_EQ(announced(), 3u);
   EXPECT_EQ(tokens_, 6u);
@@ -145,7 +146,7 @@ TEST_F(CoordinatorTest, at_most_ahead_steps_are_announced_beyond_the_oldest_unfi
   for (std::uint64_t step = 4; step <= 6; ++step) finish_step(step);
   EXPECT_TRUE(finished_);
   EXPECT_EQ(record_->last_step, 6u);
-  for (std::size_t at = 0; at < marks_.size(); ++at) EXPECT_EQ(marks_[at].step, StepId(at / 2 + 1));  // CO-1
+  for (std::size_t at = 0; at < marks_.size(); ++at) EXPECT_EQ(marks_[at].step, StepId(at / 2 + 1));  // CR-1
 }
 
 TEST_F(CoordinatorTest, replicas_that_report_a_part_each_are_answered_when_all_have_and_added_in_their_order) {
@@ -199,7 +200,7 @@ TEST_F(CoordinatorTest, an_interrupt_ends_the_run_after_what_was_announced) {  /
   EXPECT_TRUE(record_->interrupted);
 }
 
-TEST_F(CoordinatorTest, a_checkpoint_is_committed_only_with_the_parts_of_all_trained_sections) {  // CO-3
+TEST_F(CoordinatorTest, a_checkpoint_is_committed_only_with_the_parts_of_all_trained_sections) {  // CR-3
   RunScheduleOptions schedule = plain(1);
   schedule.checkpoint_at_end = true;
   start(2, schedule);
@@ -273,7 +274,7 @@ TEST_F(CoordinatorTest, an_interrupt_before_the_run_begins_ends_it_when_all_are_
   EXPECT_EQ(tokens_, 0u);
 }
 
-TEST_F(CoordinatorTest, an_interrupt_ends_a_pause_and_answers_who_waits_for_it) {  // CO-4
+TEST_F(CoordinatorTest, an_interrupt_ends_a_pause_and_answers_who_waits_for_it) {  // CR-4
   start(0, endless());
   caf::scoped_actor self(bench_.system());
   self->send(coordinator_, PauseRequest{true});

@@ -56,7 +56,7 @@ TEST_F(DataSourceTest, an_exception_of_the_corpus_reaches_the_supervisor_with_th
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");  // RN-2
 }
 
-/// Says less of its samples than is true.
+/// Declares less of its samples than is true.
 class Understating final : public Corpus {
  public:
   explicit Understating(std::shared_ptr<const Corpus> real) : real_(std::move(real)) {}

@@ -33,7 +33,7 @@ class PeerWatchTest : public ::testing::Test {
   PeerWatch watch_{timeout};
 };
 
-TEST_F(PeerWatchTest, reports_a_silent_peer_once) {  // PW-1
+TEST_F(PeerWatchTest, reports_a_silent_peer_once) {  // HB-1
   watch_.add(a);
   watch_.add(b);
   for (int beat = 0; beat < 20; ++beat) {
@@ -43,7 +43,7 @@ TEST_F(PeerWatchTest, reports_a_silent_peer_once) {  // PW-1
   }
 }
 
-TEST_F(PeerWatchTest, gives_every_peer_another_timeout_after_a_pause_of_its_own) {  // PW-2
+TEST_F(PeerWatchTest, gives_every_peer_another_timeout_after_a_pause_of_its_own) {  // HB-2
   watch_.add(a);
   EXPECT_THAT(run(milliseconds(1000)), IsEmpty());
   EXPECT_THAT(look(milliseconds(60000)), IsEmpty());
@@ -52,7 +52,7 @@ TEST_F(PeerWatchTest, gives_every_peer_another_timeout_after_a_pause_of_its_own)
   EXPECT_THAT(run(milliseconds(500)), ElementsAre(a)) << "a peer that stays silent is found all the same";
 }
 
-TEST_F(PeerWatchTest, a_starved_process_is_patient) {  // PW-2
+TEST_F(PeerWatchTest, a_starved_process_is_patient) {  // HB-2
   watch_.add(a);
   for (int looks = 0; looks < 3; ++looks) EXPECT_THAT(look(milliseconds(1500)), IsEmpty()) << looks;
 }

@@ -10,7 +10,7 @@
 namespace maestro {
 namespace {
 
-TEST(MetricTotals, figures_do_not_depend_on_the_order_in_which_micro_batches_report) {  // RR-1
+TEST(MetricTotals, figures_do_not_depend_on_the_order_in_which_micro_batches_report) {  // RC-1
   // Magnitudes far apart: added in another order, these would round to another sum.
   struct Part {
     std::uint32_t index;

@@ -25,7 +25,7 @@ class StallJudgeTest : public ::testing::Test {
     look.working = {"section 'a' replica 0 has been in forward of step 2"};
     return look;
   }
-  /// Looks whenever the judge wants one, every 200 ms; returns the first verdict that says something, and when.
+  /// Looks whenever the judge requests a look, every 200 ms; returns the first verdict with content, and its time.
   std::pair<seconds, StallJudge::Verdict> first_verdict(const StallLook& look, seconds most) {
     for (StallJudge::Duration now = now_; now < now_ + most; now += milliseconds(200)) {
       if (!judge_.wants_look(events_, now)) continue;
@@ -44,9 +44,8 @@ TEST_F(StallJudgeTest, ends_a_run_in_which_all_wait) {  // SJ-2
   const auto [after, verdict] = first_verdict(waiting(), seconds(100));
   EXPECT_EQ(after, seconds(15));
   ASSERT_TRUE(verdict.ended);
-  EXPECT_EQ(
-      *verdict.ended,
-      "the run stands still: nothing has moved for 15 s though work is announced; section 'a' replica 0 waits for b");
+  EXPECT_EQ(*verdict.ended,
+            "the run is stalled: no progress for 15 s although work is announced; section 'a' replica 0 waits for b");
 }
 
 TEST_F(StallJudgeTest, adapts_to_the_longest_gap_between_events) {  // SJ-1
@@ -72,7 +71,7 @@ TEST_F(StallJudgeTest, reports_long_work_and_never_ends_it) {  // SJ-3
   EXPECT_EQ(after, seconds(60));
   EXPECT_FALSE(verdict.ended);
   ASSERT_TRUE(verdict.report);
-  EXPECT_THAT(*verdict.report, HasSubstr("nothing has ended for 60 s: section 'a' replica 0 has been in forward"));
+  EXPECT_THAT(*verdict.report, HasSubstr("no work has ended for 60 s: section 'a' replica 0 has been in forward"));
   now_ = seconds(60);
   EXPECT_EQ(first_verdict(working(), seconds(1000)).first, seconds(60)) << "the time has doubled";
 }
@@ -83,7 +82,7 @@ TEST_F(StallJudgeTest, ends_a_run_in_which_an_actor_does_not_answer_twice) {  //
   const auto [after, verdict] = first_verdict(look, seconds(100));
   EXPECT_EQ(after, seconds(15));
   ASSERT_TRUE(verdict.ended);
-  EXPECT_THAT(*verdict.ended, HasSubstr("no answer for 15 s of section 'b' replica 1 on process 2"));
+  EXPECT_THAT(*verdict.ended, HasSubstr("no answer from section 'b' replica 1 on process 2 for 15 s"));
 }
 
 TEST_F(StallJudgeTest, a_pause_is_no_stall) {

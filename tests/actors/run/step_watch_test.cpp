@@ -11,7 +11,7 @@ namespace {
 using Clock = StepWatch::Clock;
 using std::chrono::milliseconds;
 
-/// One encoder and one decoder section with a lane each; `micro_batches` go through both.
+/// An encoder and a decoder section with a lane each; `micro_batches` go through both.
 class StepWatchTest : public ::testing::Test {
  protected:
   StepWatchTest() {

@@ -10,7 +10,7 @@
 namespace maestro {
 namespace {
 
-/// Rank 0's supervisor of a job of one process, whose other actors the test plays.
+/// Rank 0's supervisor of a job of a single process; the test plays its other actors.
 class SupervisorTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -111,7 +111,7 @@ TEST_F(SupervisorTest, a_process_of_another_build_ends_the_job_naming_both) {
   EXPECT_NE(error.find("maestro 2 job test instead of maestro 1 job test"), std::string::npos) << error;
 }
 
-/// Supervisors of three processes on two hosts, in one actor system; the test plays what else they have.
+/// Supervisors of three processes on two hosts, in a single actor system; the test plays their other actors.
 class SupervisorsTest : public ::testing::Test {
  protected:
   static constexpr std::size_t processes = 3;
@@ -187,7 +187,7 @@ TEST_F(SupervisorsTest, a_neighbour_that_cannot_be_reached_is_told_by_the_first_
   start();
   EXPECT_EQ(begun_, 0);
   const std::string told =
-      "process 2 cannot connect to process 1 at b:1: no route to host; do the hosts reach each other? Over long "
+      "process 2 cannot connect to process 1 at b:1: no route to host; check the network between the hosts; over long "
       "distances raise train.peer_timeout_s";
   EXPECT_EQ(error_of(0), told);
   EXPECT_EQ(error_of(1), told);

@@ -12,7 +12,7 @@ namespace {
 
 class SnapshotWriterTest : public testing::Test {
  protected:
-  /// What busy() returned while the report of `work` ran.
+  /// Result of busy() while the report of `work` ran.
   bool busy_in_report(const std::function<void()>& work) {
     std::promise<bool> seen;
     const auto look = [&] { seen.set_value(writer_.busy()); };

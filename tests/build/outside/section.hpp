@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A section type outside this repository: a language model that sees a single token at a time.
+// A section type outside this repository: a language model whose context is a single token.
 #pragma once
 
 #include <maestro/functions.hpp>
@@ -11,7 +11,7 @@
 
 namespace outside {
 
-/// Predicts the next token from the present one: embedding, one hidden layer beside a residual, output layer, loss.
+/// Predicts the next token from the present token: embedding, a hidden layer beside a residual, output layer, loss.
 ///
 /// Inputs  tokens (M) i32, targets (M) i32 (-1: ignored). No outputs; reports loss and ce.
 class BigramModel final : public maestro::Section {
@@ -46,7 +46,7 @@ class BigramModel final : public maestro::Section {
 
   maestro::Parameters& parameters() override { return parameters_; }
 
-  /// Only the forward pass: the tape records what it needs for the backward pass.
+  /// Only the forward pass: the tape records the data of the backward pass.
   void forward(maestro::Tape& tape, const maestro::Inputs& inputs, maestro::Outputs& outputs) override {
     using namespace maestro;
     const Var x = embedding(tape, *embedding_, inputs["tokens"].value(), nullptr, inputs.layout());   // (M, C)
@@ -62,7 +62,7 @@ class BigramModel final : public maestro::Section {
     return {2.0 * static_cast<double>(sample.tokens * options_.width) * columns, 0};
   }
 
-  /// The parameters that checkpoints and weights hold, under their names there.
+  /// Returns the entries of checkpoints and weights, with their names.
   [[nodiscard]] std::vector<maestro::StateEntry> state() override {
     std::vector<maestro::StateEntry> entries;
     for (maestro::Parameter& parameter : parameters_.all())

@@ -45,7 +45,7 @@ DeviceArena::DeviceArena(std::size_t bytes) : size_(page_up(bytes)) {
 
 DeviceArena::~DeviceArena() {
 #if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(base_, used_);  // for whoever is given these addresses next
+  __asan_unpoison_memory_region(base_, used_);  // for the next owner of these addresses
 #endif
   munmap(base_, size_);
   close(file_);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the memory of the fake's devices lies: one sparse file that has no name, so that other processes can map
-// parts of it (host_cuda_ipc.cpp).
+// Memory of the fake's devices: a sparse file without a name, so that other processes can map parts of it
+// (host_cuda_ipc.cpp).
 //
-// DA-1: a block that was given back is given out again as late as possible, and its pages go back to the system:
-//       so what still uses it is found out.
-// DA-2: AddressSanitizer lets nobody touch a block that was given back.
+// DA-1 (late reuse): a freed block is reused as late as possible, and its pages return to the system, so that a use
+//       after free is detected.
+// DA-2 (poison): AddressSanitizer lets no code touch a freed block.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace maestro::fake_cuda {
 
-/// Not thread-safe. A process that forks leaves it to one of both.
+/// Not thread-safe. After a fork only a single process may use it.
 class DeviceArena {
  public:
   static constexpr std::size_t alignment = 256;  ///< of blocks: as cudaMalloc's
 
-  /// Room for so many bytes; what is not given out takes no memory. Throws std::system_error.
+  /// Reserves so many bytes; only blocks in use take memory. Throws std::system_error.
   explicit DeviceArena(std::size_t bytes);
   ~DeviceArena();
   DeviceArena(const DeviceArena&) = delete;
@@ -25,7 +25,7 @@ class DeviceArena {
 
   /// A block of a multiple of `alignment` bytes, or null where there is no room.
   [[nodiscard]] std::byte* take(std::size_t bytes);
-  /// What take(bytes) gave.
+  /// Frees a block of take(bytes).
   void give_back(std::byte* block, std::size_t bytes);
   [[nodiscard]] int file() const { return file_; }
   [[nodiscard]] std::size_t offset_of(const void* memory) const {

@@ -31,7 +31,7 @@
 
 namespace maestro::fake_cuda {
 
-/// What `lane` brings, of the lanes that `mask` names.
+/// Returns the value of `lane`, among the lanes of `mask`.
 template <class T>
 T lane_value(unsigned mask, T value, unsigned lane) {
   static_assert(sizeof(T) <= LaneValue::most_bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ucontext starts a stack; setjmp and longjmp switch (glibc: without the signal mask), since swapcontext() would ask
-// the kernel for the signal mask at every switch.
+// ucontext starts a stack; setjmp and longjmp switch (glibc: without the signal mask), since swapcontext() would read
+// the signal mask from the kernel at every switch.
 #include "tests/support/fake_cuda/fiber.hpp"
 
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ namespace maestro::fake_cuda {
 
 namespace {
 
-constexpr std::size_t stack_bytes = std::size_t{256} << 10;  // touched page by page, so what is not used costs nothing
+constexpr std::size_t stack_bytes = std::size_t{256} << 10;  // touched page by page: unused pages take no memory
 constexpr unsigned word_bits = 32;
 
 }  // namespace

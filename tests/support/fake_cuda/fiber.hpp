@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stack of its own that runs one function after another and can stop in the middle: one thread of a kernel.
+// A separate stack that runs functions in turn and can stop in the middle of a function: a thread of a kernel.
 #pragma once
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 namespace maestro::fake_cuda {
 
 /// Belongs to the host thread that made it. Destroying it while its function is stopped drops that function's stack
-/// without destroying what lives there; kernels hold only trivial values.
+/// without calling destructors; kernels hold only trivial values.
 class Fiber {
  public:
   Fiber();
@@ -40,7 +40,7 @@ class Fiber {
   ucontext_t start_{};
   jmp_buf inside_{};
   jmp_buf outside_{};
-  // What AddressSanitizer and ThreadSanitizer want to know of stack switches; not used without them.
+  // Data that AddressSanitizer and ThreadSanitizer need about stack switches; unused without them.
   [[maybe_unused]] void* fake_stack_ = nullptr;
   [[maybe_unused]] const void* home_bottom_ = nullptr;
   [[maybe_unused]] std::size_t home_bytes_ = 0;

@@ -35,7 +35,7 @@ struct Preference {
   std::array<std::uint32_t, 4> alignments = {256, 256, 256, 256};  // of A, B, C, D
 };
 
-/// What an algorithm of the fake remembers; lies in cublasLtMatmulAlgo_t.
+/// State of an algorithm of the fake; stored in cublasLtMatmulAlgo_t.
 struct Algorithm {
   std::int32_t candidate;
   std::array<std::uint32_t, 4> alignments;

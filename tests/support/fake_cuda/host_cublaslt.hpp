@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests may ask of the fake of cuBLASLt (host_cublaslt.cpp), which computes each product on the stream as it is
-// described and refuses what the library's headers say it refuses:
-//   HL-1  operands have the dtypes and shapes that fit, workspace and pointers the alignment that was promised when the
-//         algorithm was asked for; the input of gelu has rows of a multiple of 8 elements;
+// Interface of tests to the fake of cuBLASLt (host_cublaslt.cpp), which computes each product on the stream as
+// described and refuses every call that the library's headers refuse:
+//   HL-1  operands have matching dtypes and shapes, workspace and pointers the alignment promised at the request of the
+//         algorithm; the input of gelu has rows of a multiple of 8 elements;
 //   HL-2  a bias, column sums and the input of gelu have the dtype of the result, and a vector the length that the
-//         epilogue says.
-//   HL-3  the library's calls may come from several host threads; tests set and read LtDouble while none is under way.
+//         epilogue requires.
+//   HL-3  the library's calls may come from several host threads; tests set and read LtDouble between calls.
 #pragma once
 
 #include <cublasLt.h>

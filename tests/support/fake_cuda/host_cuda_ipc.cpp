@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake of the CUDA runtime: device memory of other processes. host_cuda.hpp says what it keeps of it.
+// The fake of the CUDA runtime: device memory of other processes. host_cuda.hpp lists the guarantees that it keeps.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ using maestro::fake_cuda::runtime;
 
 namespace {
 
-/// What a cudaIpcMemHandle_t of the fake holds: a block of another process' arena.
+/// Content of the fake's cudaIpcMemHandle_t: a block of another process' arena.
 struct Handle {
   std::int64_t process = 0;
   std::int64_t file = 0;  // its number in that process
@@ -30,7 +30,7 @@ struct Handle {
 };
 static_assert(sizeof(Handle) <= sizeof(cudaIpcMemHandle_t));
 
-/// MAESTRO_FAKE_CUDA_IPC: "none" refuses to export, "export" to open what others have exported.
+/// MAESTRO_FAKE_CUDA_IPC: "none" refuses to export, "export" to open exported memory.
 bool refuses(std::string_view act) {
   const char* far = std::getenv("MAESTRO_FAKE_CUDA_IPC");
   return far != nullptr && far == act;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fake of the CUDA runtime over host memory, linked in its place: devices, errors, memory and copies. host_cuda.hpp
-// says what it keeps of it.
+// lists the guarantees that it keeps.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>

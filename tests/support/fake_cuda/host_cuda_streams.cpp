@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake of the CUDA runtime: streams, events and graphs. host_cuda.hpp says what it keeps of it.
+// The fake of the CUDA runtime: streams, events and graphs. host_cuda.hpp lists the guarantees that it keeps.
 #include <cuda_runtime_api.h>
 
 #include "tests/support/fake_cuda/streams.hpp"

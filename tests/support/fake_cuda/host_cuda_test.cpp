@@ -45,7 +45,7 @@ class HostCuda : public ::testing::Test {
     cudaStreamDestroy(other_);
   }
   void add(cudaStream_t stream) const { launch({"add_one", 1, 32, 0, stream}, add_one, device_); }
-  /// Without asking for shared memory, as launch() would.
+  /// Requests no shared memory, unlike launch().
   void put_fill_both(std::size_t shared_bytes) const {
     fake_cuda::enqueue_kernel({"fill_both", 1, 32, shared_bytes, fill_both}, reinterpret_cast<const void*>(&fill_both),
                               stream_);
@@ -66,7 +66,7 @@ TEST_F(HostCuda, does_the_work_of_a_stream_in_order_and_only_when_asked_HR_1) {
   add(stream_);
   add(stream_);
   EXPECT_EQ(fake_cuda::pending_steps(stream_), 3U);
-  EXPECT_TRUE(std::isnan(read()));  // the default stream does not wait for a non-blocking one
+  EXPECT_TRUE(std::isnan(read()));  // the default stream does not wait for a non-blocking stream
   EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady);
   EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady);
   EXPECT_EQ(read(), 1.0F);

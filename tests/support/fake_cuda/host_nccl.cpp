@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fake of NCCL over the fake of the CUDA runtime, linked in its place; also between processes of one machine.
+// A fake of NCCL over the fake of the CUDA runtime, linked in its place; also between processes of the same machine.
 //
-// What it keeps of NCCL: work is done in the order of a stream, once all ranks have come to it; a communicator never
-// blocks (ncclInProgress until all ranks have joined); grouped calls start at ncclGroupEnd; sends and receives of a
-// pair meet in order; an aborted communicator's work ends at once. Ranks talk by files in a folder that the group's id
-// names: its last rank removes it.
+// It keeps these guarantees of NCCL: work is done in the order of a stream, after all ranks have arrived at it; a
+// communicator never blocks (ncclInProgress until all ranks have joined); grouped calls start at ncclGroupEnd; sends
+// and receives of a pair match in order; an aborted communicator's work ends at once. Ranks communicate by files in a
+// folder named by the group's id; the last rank removes it.
 #include <nccl.h>
 #include <unistd.h>
 
@@ -72,7 +72,7 @@ struct World {
   }
 };
 using WorldPointer = std::shared_ptr<World>;
-/// One step of a stream; false while it has to wait for a peer.
+/// A step of a stream; returns false while it has to wait for a peer.
 using Step = std::function<bool()>;
 
 struct PendingCall {
@@ -108,7 +108,7 @@ ncclResult_t start(ncclComm_t comm, cudaStream_t stream, Step step) {
   return ncclSuccess;
 }
 
-/// What the ranks of a collective say is taken in rank order, once all of them have come.
+/// Data of a collective's ranks are combined in rank order, after all ranks have arrived.
 class Hearing {
  public:
   Hearing(WorldPointer world, std::size_t bytes) : world_(std::move(world)), heard_(bytes * count()), bytes_(bytes) {
@@ -117,7 +117,7 @@ class Hearing {
       from_.push_back(world_->received[peer]++);
     }
   }
-  /// True when all ranks were heard. `said(peer)` is what this rank says, asked for once.
+  /// Returns true when all ranks have arrived. `said(peer)` is the data of this rank, read once.
   bool hear(const std::function<const void*(int)>& said) {
     for (; said_ < count(); ++said_) {
       const int peer = static_cast<int>(said_);

@@ -48,7 +48,7 @@ std::string text(const uint3& at) {
   return "(" + std::to_string(at.x) + ", " + std::to_string(at.y) + ", " + std::to_string(at.z) + ")";
 }
 
-/// One block at a time, with fibers and shared memory that later blocks use again.
+/// Runs a block at a time, with fibers and shared memory that later blocks reuse.
 class BlockRun {
  public:
   void run(const KernelCall& call, const uint3& block, Order order);
@@ -91,7 +91,7 @@ class BlockRun {
   };
   std::map<const void*, Variable> variables_;
   std::size_t static_bytes_ = 0;    // of those that this block has used
-  std::vector<LaneValue> arrived_;  // by thread; what its last warp operation brought
+  std::vector<LaneValue> arrived_;  // by thread: result of its last warp operation
 };
 
 struct Fault {};  // unwinds a thread whose kernel has failed

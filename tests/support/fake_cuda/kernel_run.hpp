@@ -4,9 +4,9 @@
 // Invariants that a kernel has to keep, each an error that names the kernel, the block and the thread (KernelError):
 //   KD-1  every thread of a block arrives at every block barrier, all at the same place of the source;
 //   KD-2  all lanes of a warp operation's mask arrive at it with that mask; the caller and the lane read are in it;
-//   KD-3  shared variables are used within their bytes, dynamic shared memory within those that the launch asked for;
-//   KD-4  grid and block are within the device's limits, shared memory, static and dynamic together, within what was
-//         asked of the function.
+//   KD-3  shared variables are used within their bytes, dynamic shared memory within the size of the launch;
+//   KD-4  grid and block are within the device's limits; shared memory, static and dynamic together, within the limit
+//         set for the function.
 // Shared memory is filled with NaN before every block, so that nothing is read from the block before. `Order::reverse`
 // runs blocks and threads backwards: results that differ from those of `forward` depend on the order of threads.
 #pragma once
@@ -34,7 +34,7 @@ struct KernelCall {
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes = 0;
-  std::function<void()> body;                              ///< the kernel with its arguments, as one thread runs it
+  std::function<void()> body;                              ///< the kernel with its arguments, run by each thread
   std::size_t most_shared_bytes = shared_bytes_per_block;  ///< of a block, static and dynamic together
 };
 
@@ -59,7 +59,7 @@ struct ThreadPlace {
 
 void block_barrier(const char* file, int line);
 
-/// What one lane brings to a warp operation.
+/// Contribution of a lane to a warp operation.
 struct LaneValue {
   static constexpr std::size_t most_bytes = 64;
   alignas(16) std::array<std::byte, most_bytes> bytes;
@@ -67,7 +67,7 @@ struct LaneValue {
 /// Waits for all lanes of `mask`; then the values of all of them, by lane. Valid until this lane's next operation.
 const LaneValue* warp_exchange(unsigned mask, const LaneValue& value);
 [[nodiscard]] unsigned lane_number();
-/// Ends the kernel with a KernelError that names the place and says `what`.
+/// Ends the kernel with a KernelError that names the place and `what`.
 [[noreturn]] void kernel_fault(const char* what);
 
 /// The dynamic shared memory of the block.

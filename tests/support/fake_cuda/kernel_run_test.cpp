@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fake makes of kernels, right and wrong ones. Invariants: kernel_run.hpp.
+// Correct and wrong kernels run by the fake. Invariants: kernel_run.hpp.
 #include "tests/support/fake_cuda/kernel_run.hpp"
 
 #include <gmock/gmock.h>
@@ -147,7 +147,7 @@ TEST(CudaDouble, fails_a_kernel_that_writes_past_its_dynamic_shared_memory_KD_3)
 }
 
 TEST(CudaDouble, fails_a_kernel_that_writes_past_a_shared_variable_KD_3) {
-  for (const unsigned threads : {33U, 32U}) {  // the failure is of one kernel alone
+  for (const unsigned threads : {33U, 32U}) {  // only the first kernel fails
     const std::string error = error_of(threads, 0, [] {
       MAESTRO_SHARED(int, variable, 32);
       variable[threadIdx.x] = 1;

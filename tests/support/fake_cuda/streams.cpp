@@ -22,7 +22,7 @@ constexpr int poison = 0xFF;
 constexpr std::size_t alignment = DeviceArena::alignment;
 constexpr std::byte guard{0xA5};
 constexpr std::size_t guard_bytes = 128;
-// Virtual: room for twice what is given out at a time, since blocks leave gaps.
+// Virtual: twice the most memory in use at a time, since blocks leave gaps.
 constexpr std::size_t arena_bytes = 2 * total_memory;
 
 std::size_t with_guard(std::size_t bytes) {

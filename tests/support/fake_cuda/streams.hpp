@@ -21,10 +21,10 @@
 
 #include "tests/support/fake_cuda/device_arena.hpp"
 
-/// One step of a stream; false while it has to wait for another stream.
+/// A step of a stream; returns false while it has to wait for another stream.
 using Step = std::function<bool()>;
 
-/// One recording of an event.
+/// A recording of an event.
 struct Recording {
   bool done = false;
   CUstream_st* stream = nullptr;  ///< null once done
@@ -54,7 +54,7 @@ namespace maestro::fake_cuda {
 struct Allocation {
   std::size_t bytes = 0;
   cudaMemoryType type = cudaMemoryTypeDevice;
-  void* leak_mark = nullptr;  ///< of device memory: what leak checkers find lost when the memory is never freed
+  void* leak_mark = nullptr;  ///< of device memory: found by leak checkers if the memory is never freed
 };
 
 /// A block of another process' device memory, opened by a device.
@@ -89,17 +89,17 @@ struct Runtime {
   void replay(const CUgraphExec_st& graph, cudaStream_t stream);
   /// True, and the capture has failed, while this thread captures a stream.
   bool disturbs_capture();
-  /// Runs the first step, or one of the stream it waits for; false where the step has to wait. Pending work stays where
-  /// a step fails.
+  /// Runs the first step, or a step of the stream it waits for; returns false where the step has to wait. Pending work
+  /// remains where a step fails.
   bool run_one(CUstream_st* stream);
-  /// These wait with the lock open, which their caller holds once: a step may wait for what another thread queues.
+  /// Waits with the lock released, which its caller holds once: a step may wait for work that another thread queues.
   void run_all(CUstream_st* stream);
   void run_until(const std::shared_ptr<Recording>& recording);
   /// All streams of the current device.
   void run_device();
   void let_others_queue();
   void fail(cudaError_t error, const std::string& text);
-  /// Made when it is first asked for: what a process did before, a fork too, leaves it alone.
+  /// Created at the first use: unaffected by earlier events of the process, such as a fork.
   [[nodiscard]] DeviceArena& arena();
   /// Null where the arena has no room.
   void* allocate(std::size_t bytes, cudaMemoryType type);
@@ -113,7 +113,7 @@ struct Runtime {
 Runtime& runtime();
 
 using Lock = std::lock_guard<std::recursive_mutex>;
-/// What a call returns: the failure that stays (HR-4), else `result`, which cudaGetLastError() tells too.
+/// Result of a call: the sticky failure (HR-4), else `result`, which cudaGetLastError() also returns.
 cudaError_t answer(cudaError_t result = cudaSuccess);
 /// For calls that work on the device that is current: starts it.
 void start_device();

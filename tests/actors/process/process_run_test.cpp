@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/process/process_run.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "actors/process/app.hpp"
+#include "sections/parameter_init.hpp"
+
+namespace maestro {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whether this process has a thread with this name.
+bool thread_runs(const std::string& name) {
+  for (const auto& task : fs::directory_iterator("/proc/self/task")) {
+    std::string found;
+    if (std::getline(std::ifstream(task.path() / "comm"), found) && found == name) return true;
+  }
+  return false;
+}
+
+/// A joined thread stays in /proc for a moment.
+bool network_stopped() {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (thread_runs("maestro-net")) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+/// Ends of threads and sections, in order: "device thread, network runs".
+class Ends {
+ public:
+  void add(const std::string& end) {
+    const std::lock_guard lock(mutex_);
+    ends_.push_back(end);
+  }
+  [[nodiscard]] std::vector<std::string> all() {
+    const std::lock_guard lock(mutex_);
+    return ends_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> ends_;
+};
+
+/// Adds an end when the thread that first calls it with this `Tag` ends.
+template <class Tag>
+void add_end_of_this_thread(Ends& ends) {
+  struct AtEnd {
+    Ends* ends;
+    ~AtEnd() { Tag::ended(*ends); }
+  };
+  thread_local const AtEnd at_end{&ends};
+}
+
+struct DeviceThread {
+  static void ended(Ends& ends) {
+    ends.add(thread_runs("maestro-net") ? "device thread, network runs" : "device thread, network stopped");
+  }
+};
+struct ActorThread {
+  static void ended(Ends& ends) {
+    ends.add(network_stopped() ? "actor thread, network stopped" : "actor thread, network runs");
+  }
+};
+
+/// A data source reads it on the thread of its actor.
+class ObservedCorpus final : public Corpus {
+ public:
+  explicit ObservedCorpus(Ends& ends) : ends_(&ends) {}
+  [[nodiscard]] std::uint64_t samples(Split split) const override { return split == Split::train ? 8 : 0; }
+  [[nodiscard]] std::int64_t length(Split, SampleId) const override { return 4; }
+  [[nodiscard]] Status prepare(Split, SampleId) const override {
+    add_end_of_this_thread<ActorThread>(*ends_);
+    return {};
+  }
+  [[nodiscard]] std::int64_t vocabulary() const override { return 8; }
+  [[nodiscard]] std::string describe() const override { return "numbers"; }
+
+ private:
+  void read_exact(Split, SampleId sample, std::span<std::int32_t> tokens,
+                  std::span<std::int32_t> targets) const override {
+    for (std::size_t at = 0; at < tokens.size(); ++at) {
+      tokens[at] = static_cast<std::int32_t>((sample.value() + at) % 8);
+      targets[at] = (tokens[at] + 1) % 8;
+    }
+  }
+  Ends* ends_;
+};
+
+/// Predicts the next token from the present token; its forward passes run on the thread of its device.
+class ObservedSection final : public Section {
+ public:
+  ObservedSection(const SectionContext& context, Ends& ends) : ends_(&ends), prototype_(context.prototype) {
+    const ParameterInit init(context.seed, context.name);
+    embedding_ = &parameters_.add({"embedding.weight", Shape{8, 4}, true, init.normal("embedding.weight", 0.02)});
+    head_ = &parameters_.add({"head.weight", Shape{8, 4}, true, init.normal("head.weight", 0.02)});
+    if (!prototype_) parameters_.allocate(context.trained, context.memory());
+  }
+  ~ObservedSection() override {
+    if (!prototype_) ends_->add("section");
+  }
+  [[nodiscard]] Ports ports() const override {
+    return {{{"tokens", DType::i32, 1, false, false}, {"targets", DType::i32, 1, false, false}}, {}};
+  }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override {
+    add_end_of_this_thread<DeviceThread>(*ends_);
+    const Var x = embedding(tape, *embedding_, inputs["tokens"].value(), nullptr, inputs.layout());  // (M, C)
+    const Tensor targets = inputs["targets"].value().reshaped(Shape{x.value().rows()});              // (M)
+    outputs.losses(cross_entropy_loss(tape, x, *head_, {&targets, inputs.loss_scale()}), false);
+  }
+  [[nodiscard]] Cost cost(const SampleShape&) const override { return {1, 0}; }
+  [[nodiscard]] std::vector<StateEntry> state() override {
+    std::vector<StateEntry> entries;
+    for (Parameter& parameter : parameters_.all()) entries.push_back({parameter.name(), &parameter, 0, 0, false});
+    return entries;
+  }
+  [[nodiscard]] std::string config_json() const override { return R"({"model_type": "observed"})"; }
+
+ private:
+  Ends* ends_;
+  bool prototype_;
+  Parameters parameters_;
+  Parameter* embedding_;  // (V, C)
+  Parameter* head_;       // (V, C)
+};
+
+TEST(ProcessRunTest, threads_that_send_to_actors_stop_before_the_actors_and_memory_goes_last) {  // PR-1
+  const fs::path out = fs::path(::testing::TempDir()) / ("process_run_" + std::to_string(::getpid()));
+  const std::string job = "name = \"ends\"\n[train]\nsteps = 2\nglobal_batch = 4\ncheckpoint_at_end = false\nout = \"" +
+                          out.string() + "\"\n[transport]\nprovider = \"tcp\"\nforce_rma = true\n[model]\nlr = 1e-3\n";
+  Ends ends;
+  std::ostringstream text;
+  Console console({text, text, false, {}});
+  RunOptions options;
+  options.quiet = true;
+  options.control = "none";
+  {
+    App app(JobDocument::parse(job, "ends.toml"), options, console);
+    auto& data = app.source("corpus", std::make_shared<ObservedCorpus>(ends));
+    auto& model = app.section("model", SectionFactory([&ends](const SectionContext& context) {
+                                return std::make_unique<ObservedSection>(context, ends);
+                              }));
+    app.connect(data.port("tokens"), model.port("tokens"));
+    app.connect(data.port("targets"), model.port("targets"));
+    EXPECT_EQ(app.run().status, 0) << text.str();
+  }
+  EXPECT_EQ(ends.all(),
+            (std::vector<std::string>{"device thread, network runs", "actor thread, network stopped", "section"}))
+      << text.str();
+  fs::remove_all(out);
+}
+
+}  // namespace
+}  // namespace maestro
