@@ -2,7 +2,8 @@
 // Runs a rank of a section replica on its device: micro-batches forward and backward, the optimizer, snapshots.
 // Independent of actors, so a section can also be trained without any (tests, GPU checks).
 //
-// RU-1 (device thread): all calls come from a single thread, the device's.
+// All calls come from a single thread, the device's.
+//
 // RU-2 (own tapes): every micro-batch in flight has a tape and an arena of its own; both are reused.
 // RU-3 (gradient order): gradients accumulate in the order of the backward calls.
 // RU-4 (equal ranks): after add_over_ranks() ranks that hold the same parameter hold bitwise the same gradient of it.

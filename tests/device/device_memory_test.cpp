@@ -89,6 +89,10 @@ TEST(BlockCache, the_block_that_was_released_last_is_handed_out_first) {  // BC-
     cache.release(address(block), 100);
   }
   for (const std::size_t block : {3u, 2u, 1u}) EXPECT_EQ(cache.take(100), address(block));
+  const std::size_t most = cache.taken_bytes();
+  for (const std::size_t block : {1u, 2u, 3u}) cache.release(address(block), 100);
+  EXPECT_EQ(cache.take(100), address(3));
+  EXPECT_EQ(cache.peak_bytes(), most);
 }
 
 TEST(MultiprocessorSplit, shares_become_whole_groups_and_what_no_group_holds_goes_with_the_last) {  // MP-2, MP-3
