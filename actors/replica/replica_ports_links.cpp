@@ -87,21 +87,19 @@ std::vector<std::uint32_t> ReplicaPorts::ring_numbers() const {
 void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
   outbox_ = std::move(outbox);
   writer_->on_transferred(outbox_.transferred);
-  for (const ProcessInfo& process : directory.processes) {
-    for (const ReplicaAddress& peer : process.replicas) {
-      for (const RingAddress& address : peer.rings) {
-        const GraphEdge& joined = options_.graph->edge(address.edge);
-        if ((address.gradient ? joined.to : joined.from) != options_.section) continue;
-        links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver, address.layout_rank},
-                                link_to(peer, address));
-      }
-      for (const auto& [key, made] : rings_) {
-        const GraphEdge& joined = options_.graph->edge(key.first);
-        if (peer.section != (key.second ? joined.to : joined.from)) continue;
-        auto& senders = senders_[key];
-        senders.resize(std::max<std::size_t>(senders.size(), peer.replica.value() + 1));
-        senders[peer.replica.value()] = peer.actor;
-      }
+  for (const ReplicaAddress& peer : directory.replicas()) {
+    for (const RingAddress& address : peer.rings) {
+      const GraphEdge& joined = options_.graph->edge(address.edge);
+      if ((address.gradient ? joined.to : joined.from) != options_.section) continue;
+      links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver, address.layout_rank},
+                              link_to(peer, address));
+    }
+    for (const auto& [key, made] : rings_) {
+      const GraphEdge& joined = options_.graph->edge(key.first);
+      if (peer.section != (key.second ? joined.to : joined.from)) continue;
+      auto& senders = senders_[key];
+      senders.resize(std::max<std::size_t>(senders.size(), peer.replica.value() + 1));
+      senders[peer.replica.value()] = peer.actor;
     }
   }
 }
