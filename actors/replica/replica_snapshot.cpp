@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/replica/replica_snapshot.hpp"
 
-#include <stdexcept>
 #include <utility>
 
 namespace maestro {
@@ -37,17 +36,17 @@ ReplicaSnapshot::ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& ma
 }
 
 ReplicaRank::Job ReplicaSnapshot::load_gathered_moments(ParameterBuffer which) const {
-  return [taken = taken_, which] {
+  return [taken = taken_, which]() -> Result<WorkResult> {
     const Status added = add_moments(taken->moments, taken->sections, which, ParameterBuffer::gradients);
-    if (!added) throw std::runtime_error(added.error().message);
-    return WorkDone{};
+    if (!added) return added.error();
+    return WorkResult();
   };
 }
 
 ReplicaRank::Job ReplicaSnapshot::write() const {
-  return [taken = taken_] {
+  return [taken = taken_]() -> Result<WorkResult> {
     Result<SectionSnapshot> snapshot = take_snapshot(taken->sections, taken->label);
-    if (!snapshot) throw std::runtime_error(snapshot.error().message);
+    if (!snapshot) return snapshot.error();
     if (taken->sections.front()->parameters().optimizer_sharded()) {
       snapshot->first_moments = std::move(taken->moments.first_moments);
       snapshot->second_moments = std::move(taken->moments.second_moments);
@@ -61,7 +60,7 @@ ReplicaRank::Job ReplicaSnapshot::write() const {
       tell_from_outside(coordinator, std::move(message));
     };
     taken->writer->write(taken->mark.staging, std::move(*snapshot), written);
-    return WorkDone{};
+    return WorkResult();
   };
 }
 

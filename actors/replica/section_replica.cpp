@@ -52,12 +52,12 @@ SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
   }
 }
 
-ReplicaAddress SectionReplica::address() const {
+ReplicaAddress SectionReplica::address() {
   ReplicaAddress address;
   address.section = spec_.section;
   address.replica = spec_.replica;
   address.rank = spec_.rank;
-  address.actor = caf::actor_cast<caf::actor>(const_cast<SectionReplica*>(this));
+  address.actor = caf::actor_cast<caf::actor>(this);
   for (const auto& rank : ranks_) {
     std::ranges::copy(rank->ports().rings(), std::back_inserter(address.rings));
     std::ranges::copy(rank->reductions().addresses(), std::back_inserter(address.reductions));
@@ -132,7 +132,7 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](const NormTotal& total) {
         norm_total_ = total;
-        clip();
+        take_total();
       },
       [this](WorkDone& result) { rank_done(std::move(result)); },
       [this](const Failure& failure) { fail(failure.message); },
@@ -142,8 +142,9 @@ caf::behavior SectionReplica::make_behavior() {
 
 void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
-  ReductionOutbox reductions;
-  reductions.deliver = [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); };
+  ExchangeOutbox reductions;
+  reductions.hand_over = [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); };
+  reductions.shard_read = [this](const caf::actor& to, ShardRead read) { tell(this, to, read); };
   reductions.ready = [this](const caf::actor& to, ReductionReady ready) { tell(this, to, ready); };
   reductions.broken = [self = caf::actor_cast<caf::actor>(this)](const std::string& message) {
     tell_from_outside(self, TransferBroken{message});
@@ -198,7 +199,7 @@ BuffersFree SectionReplica::buffers_free() const {
 void SectionReplica::pump() {
   ++events_;
   if (failed_) return;
-  if (stage_ != Stage::idle) return continue_exchange();
+  if (busy_) return continue_exchange();
   const std::optional<Work> next = lane_.next(buffers_free());
   if (next) {
     note_wait();
@@ -217,6 +218,7 @@ void SectionReplica::note_wait() {
 
 void SectionReplica::start(const Work& work) {
   work_ = work;
+  busy_ = true;
   switch (work.kind) {
     case ReplicaLane::Kind::forward:
       return start_pass(work, true, false);
@@ -225,12 +227,11 @@ void SectionReplica::start(const Work& work) {
     case ReplicaLane::Kind::backward:
       return start_pass(work, false, true);
     case ReplicaLane::Kind::mark:
-      return start_mark(work.mark);
+      return start_boundary(work.mark);
   }
 }
 
 void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
-  stage_ = Stage::pass;
   passes_.began(Clock::now());
   const SharedMicroBatch& plan = work.batch;
   step_ = plan->step;
@@ -275,8 +276,7 @@ void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, st
 void SectionReplica::rank_done(WorkDone result) {
   ++events_;
   if (exchanging()) {
-    ranks_[result.layout_rank]->reductions().worked(
-        [this](const caf::actor& to, ShardRead read) { tell(this, to, read); });
+    ranks_[result.layout_rank]->reductions().job_done();
     return continue_exchange();
   }
   if (working_ == 0) return fail("work finished that was never started");
@@ -285,33 +285,10 @@ void SectionReplica::rank_done(WorkDone result) {
 }
 
 void SectionReplica::done() {
-  switch (stage_) {
-    case Stage::idle:
-    case Stage::clipping:
-    case Stage::reducing:
-    case Stage::distributing:
-    case Stage::join_check:
-      return fail("work finished that was never started");
-    case Stage::pass:
-      passes_.finished(std::move(gathered_.metrics),
-                       emulated_.value_or(PassCost{gathered_.forward_ms, gathered_.backward_ms}));
-      return pass_done();
-    case Stage::adding:
-      return start_reduction();
-    case Stage::norm:
-      sum_of_squares_ = gathered_.sum_of_squares;
-      return norm_known();
-    case Stage::stepping:
-      return stepped();
-    case Stage::taking:
-      return step_passed();
-    case Stage::copying:
-      return moments_gathered();
-    case Stage::writing:
-      return optimizer_sharded() ? start_clearing() : mark_passed();
-    case Stage::clearing:
-      return mark_passed();
-  }
+  if (work_.kind == ReplicaLane::Kind::mark) return action_done();
+  passes_.finished(std::move(gathered_.metrics),
+                   emulated_.value_or(PassCost{gathered_.forward_ms, gathered_.backward_ms}));
+  pass_done();
 }
 
 std::chrono::nanoseconds SectionReplica::emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) {
@@ -333,7 +310,7 @@ void SectionReplica::pass_done() {
     for (const auto& rank : ranks_) check(rank->ports().release(plan));
     tell(this, coordinator_, passes_.retire(plan, Clock::now()));
   }
-  stage_ = Stage::idle;
+  busy_ = false;
   pump();
 }
 

@@ -94,17 +94,28 @@ TEST_F(ReplicaRankTest, a_rank_that_fails_wakes_the_one_that_waits_for_it_and_is
   const auto waits = [this] {
     std::vector<float> values(8, 1.0f);
     groups_[0]->all_reduce_sum(values);
-    return WorkDone();
+    return WorkResult();
   };
-  const auto fails = []() -> WorkDone { throw std::runtime_error("out of memory"); };
+  const auto fails = []() -> WorkResult { throw std::runtime_error("out of memory"); };
   ASSERT_TRUE(run({waits, fails})) << "the first rank still waits for the second";
   EXPECT_EQ(failures_, std::vector<std::string>{"out of memory"});
   std::vector<float> values(8, 1.0f);
   for (const auto& group : groups_) EXPECT_THROW(group->all_reduce_sum(values), CommunicatorAborted);  // CM-2
 }
 
+TEST_F(ReplicaRankTest, an_error_of_a_job_is_a_failure_as_an_exception_is) {  // RK-3
+  const auto fails = [] { return Result<WorkResult>(Error{ErrorCode::internal, "the optimizer has diverged"}); };
+  const auto waits = [this] {
+    std::vector<float> values(8, 1.0f);
+    groups_[0]->all_reduce_sum(values);
+    return WorkResult();
+  };
+  ASSERT_TRUE(run({waits, fails})) << "the first rank still waits for the second";
+  EXPECT_EQ(failures_, std::vector<std::string>{"the optimizer has diverged"});
+}
+
 TEST_F(ReplicaRankTest, an_exchange_that_breaks_is_left_to_whoever_knows_of_lost_peers) {  // DG-4
-  const auto nothing = [] { return WorkDone(); };
+  const auto nothing = [] { return WorkResult(); };
   const auto breaks_later = [] { return WorkResult::of_exchange([] { return std::string("the link is down"); }); };
   ASSERT_TRUE(run({breaks_later, nothing}));
   EXPECT_EQ(broken_, std::vector<std::string>{"the link is down"});
