@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// With the device current, as on its own thread; waits for that.
+/// Registers memory on the device's own thread, where the device is current, and waits for it.
 Result<std::unique_ptr<Region>> register_on(Device& device, Network& network, std::byte* block, std::size_t bytes) {
   constexpr std::string_view kind = "cuda:";
   const int index = std::stoi(device.name().substr(kind.size()));
@@ -21,7 +21,8 @@ Result<std::unique_ptr<Region>> register_on(Device& device, Network& network, st
   return registered.get_future().get();
 }
 
-/// Memory of a rank's device that other processes of the host share, and theirs, as far as its backend does that.
+/// Returns the rank's device with the functions that share its memory with other processes of the host, as far as its
+/// backend has them.
 PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
   PortDevice made;
   made.device = spec.ranks[rank].device;
@@ -81,7 +82,7 @@ std::string failure_of(const WorkResult& result, const ParallelContext& parallel
   return failure;
 }
 
-/// Joins rows that arrived in several pieces in one memory.
+/// Joins rows that arrived in several pieces.
 void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
   if (copy.from_host && copy.to_host) {
     std::memcpy(copy.to, copy.from, copy.bytes);
@@ -118,8 +119,8 @@ void ReplicaRank::route(const caf::actor& self) const {
 
 Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool forward, bool backward) {
   const MicroBatchPlan& plan = *batch;
-  auto given = ports_.open(plan, !forward);
-  if (!given) return given.error();
+  auto arrived = ports_.open(plan, !forward);
+  if (!arrived) return arrived.error();
   sending_ = forward ? ports_.acquire(plan, false) : std::vector<SendBuffer>();
   if (backward) {
     for (SendBuffer& buffer : ports_.acquire(plan, true)) sending_.push_back(std::move(buffer));
@@ -131,13 +132,13 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool f
     (send.gradient ? gradients : outputs)
         .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false, send.place()});
   }
-  return Job([runner = runner(), device = spec_->ranks[index_].device, batch, given = std::move(*given),
+  return Job([runner = runner(), device = spec_->ranks[index_].device, batch, arrived = std::move(*arrived),
               outputs = std::move(outputs), gradients = std::move(gradients), forward, backward]() -> WorkResult {
     const std::shared_ptr<WorkTimer> timer = device->timer();
     timer->mark();
     PassMetrics metrics;
     std::vector<PortTensor> tensors;
-    for (const auto& [tensor, copies] : given) {
+    for (const auto& [tensor, copies] : arrived) {
       for (const auto& copy : copies) gather(device->ops(), copy);
       tensors.push_back(tensor);
     }
@@ -177,7 +178,7 @@ Status ReplicaRank::send(const MicroBatchPlan& plan) {
 }
 
 void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {
-  // Ranks that meet in collectives need one order on all devices, and priorities would break it (RK-2).
+  // Collectives need the same order on all devices of the replica, and priorities would break it.
   const bool first = node().mode == Mode::forward_backward || spec_->ranks.size() > 1;
   Device* const device = spec_->ranks[index_].device;
   auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_, device,
@@ -203,7 +204,7 @@ void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds la
             tell_from_outside(self, std::move(done));
           });
     } catch (const CommunicatorAborted& aborted) {
-      abort_groups(runner->context().parallel, aborted.what());  // RK-3; the rank that failed first has reported
+      abort_groups(runner->context().parallel, aborted.what());  // RJ-1; the rank that failed first has reported
     } catch (const ExchangeBroken& broken) {
       tell_from_outside(self, TransferBroken{broken.what()});
     } catch (const std::exception& problem) {

@@ -15,7 +15,7 @@ LaneOptions lane_options(const ReplicaSpec& spec) {
   return {node.mode == Mode::forward_backward, spec.graph->awaits_gradient(spec.section), node.max_in_flight};
 }
 
-/// Figures of ranks add up; a pass takes as long as its slowest rank.
+/// Metrics of ranks add up; a pass takes as long as its slowest rank.
 void add_to(WorkDone& all, const WorkDone& one) {
   for (const Metric& metric : one.metrics) {
     const auto same = std::ranges::find(all.metrics, metric.name, &Metric::name);
@@ -38,7 +38,7 @@ SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
     : RunActor(config, spec.supervisor), spec_(std::move(spec)), lane_(lane_options(spec_)) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
   for (std::uint32_t rank = 0; rank < spec_.ranks.size(); ++rank) {
-    // A weak reference: buffers and copies outlive the actor when the run ends early.
+    // A weak reference: if the run ends early, buffers and copies outlive the actor.
     const auto weak = caf::actor_cast<caf::actor_addr>(this);
     PortEvents events;
     events.buffer_free = [weak] {
@@ -68,7 +68,7 @@ ReplicaAddress SectionReplica::address() {
 void SectionReplica::on_exit() {
   RunActor::on_exit();
   coordinator_ = nullptr;
-  snapshot_.reset();  // it knows this actor
+  snapshot_.reset();  // it refers to this actor
   for (const auto& rank : ranks_) rank->reductions().leave();
 }
 
@@ -266,7 +266,7 @@ void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, st
   gathered_ = WorkDone{};
   std::unique_lock<std::mutex> gang;
   if (ranks_.size() > 1 && spec_.collective_submit_mutex != nullptr)
-    gang = std::unique_lock(*spec_.collective_submit_mutex);  // RK-2
+    gang = std::unique_lock(*spec_.collective_submit_mutex);  // the same order on all devices
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     auto& [traced, job] = work[rank];
     ranks_[rank]->submit(std::move(traced), std::move(job), lasts, caf::actor_cast<caf::actor>(this));

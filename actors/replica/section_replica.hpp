@@ -4,9 +4,7 @@
 //
 // RA-1 (ranks in step): all ranks run the same pass, or the same action of a boundary; the next begins when the last
 //       rank has finished.
-// RA-2 (one owner of failures): every failure goes to the supervisor, with section, replica and step; nothing is
-// retried
-//       here.
+// RA-2 (failures): every failure goes to the supervisor, with section, replica and step; nothing is retried here.
 #pragma once
 
 #include <functional>
@@ -96,8 +94,8 @@ class SectionReplica : public RunActor {
   double sum_of_squares_ = 0;
   double clipped_sum_of_squares_ = 0;
   double lr_ = 0;
-  std::optional<ReplicaSnapshot> snapshot_;  // while the replica writes one
-  std::optional<NormTotal> norm_total_;      // the last one; of step_ when it came early
+  std::optional<ReplicaSnapshot> snapshot_;  // while the replica writes it
+  std::optional<NormTotal> norm_total_;      // the last message; of step_ if it came early
   bool failed_ = false;
   std::uint64_t events_ = 0;  // messages of progress so far
   std::optional<TraceTime> idle_since_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a section replica does and waits for, for the supervisor, the control service and the trace.
+// The state of a section replica, for the supervisor, the control service and the trace: its work, or its wait.
 #include <algorithm>
 
 #include "actors/replica/section_replica.hpp"

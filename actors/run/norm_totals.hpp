@@ -3,10 +3,9 @@
 // Pure.
 //
 // NT-1 (fixed order): parts are added in order of sections, and in a section in order of replicas, whatever the order
-// of
-//       the reports: totals repeat bitwise.
-// NT-2 (one answer): a section receives its total once per step, together with all sections that are clipped with it,
-//       when each of them is complete.
+//       of the reports: totals repeat bitwise.
+// NT-2 (single answer): a section receives its total once per step, together with all sections that are clipped with
+//       it, when each of them is complete.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +25,7 @@ class NormTotals {
  public:
   using Answers = std::vector<std::pair<SectionId, NormTotal>>;  // by section, to each of its replicas
 
-  /// `global_clip`: one norm clips all sections, not one each.
+  /// `global_clip`: a single norm clips all sections.
   NormTotals(const SectionGraph& graph, bool global_clip) : graph_(&graph), global_clip_(global_clip) {}
 
   /// Adds a report, and returns the totals that it completes. `active` returns whether a section had a micro-batch in
@@ -40,7 +39,7 @@ class NormTotals {
     [[nodiscard]] bool complete() const { return by_replica.size() == reporters; }
     [[nodiscard]] double total() const;
   };
-  /// Returns whether one norm clips the gradients of both nodes: stages of one section, or all sections.
+  /// Returns whether the same norm clips the gradients of both nodes: stages of one section, or all sections.
   [[nodiscard]] bool clipped_together(SectionId a, SectionId b) const;
 
   const SectionGraph* graph_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The actions of a section replica at a StepBoundary, as a list that is computed when the replica reaches the boundary.
-// Pure; the replica's actor runs the actions, and its whole state in between is the index of the current one.
+// Pure; the replica's actor runs the actions, and its whole state in between is the index of the current action.
 //
-// SB-1 (one action): an action begins when every rank of the replica has finished the one before it.
+// SB-1 (single action): an action begins when every rank of the replica has finished the action before it.
 // SB-2 (equal exchanges): replicas of a section, and the two stages that hold a tied parameter, have the same exchanges
 //       in the same order: the list depends on the boundary and on the plan, and for a replica only on whether it
 //       writes the snapshot, which adds no exchange.
@@ -42,7 +42,7 @@ struct StepEndOptions {
   std::size_t ranks = 1;           ///< of the replica
   bool tied = false;               ///< another stage holds one of the section's parameters
   bool optimizer_sharded = false;  ///< over the replicas (ZeRO stage 1)
-  bool global_clip = false;        ///< one norm clips several sections or all stages of one
+  bool global_clip = false;        ///< a norm clips several sections, or all stages of a section
   bool writes_snapshot = false;    ///< replica 0
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of an exchange: one rank of a replica adds up, or collects, floats together with the same rank of other
+// The interface of an exchange: a rank of a replica adds up, or collects, floats together with the same rank of other
 // replicas, the members of the exchange. RankExchanges chooses the mechanism by the plan: NcclExchange or HostExchange.
 //
-// XC-1 (one job): next_job() returns a job only when the one before it is done (job_done()).
+// XC-1 (single job): next_job() returns a job only when the job before it has ended (job_done()).
 // XC-2 (own shard): between sum_to_shards and gather_values the floats of a member hold the sum of its own shard; the
 //       others are undefined.
 #pragma once
@@ -51,8 +51,8 @@ class Exchange {
   /// Returns the rings whose events go to landed().
   [[nodiscard]] virtual std::vector<std::uint32_t> ring_numbers() const { return {}; }
   virtual void connect(const Directory& directory, const ExchangeOutbox& outbox) = 0;
-  /// Releases the communicator, if there is one; nothing may follow but the end.
-  virtual void leave() {}
+  /// Releases the communicator and the handles of the members, at the actor's end; no operation may follow.
+  virtual void leave() = 0;
 
   /// Begins an operation. The gradients are final, or, for moments, free to be overwritten.
   virtual void begin(Operation operation) = 0;

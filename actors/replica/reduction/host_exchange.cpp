@@ -47,6 +47,10 @@ void HostExchange::connect(const Directory& directory, const ExchangeOutbox& out
   }
 }
 
+void HostExchange::leave() {
+  for (Peer& peer : peers_) peer.actor = nullptr;
+}
+
 void HostExchange::begin(Operation operation) {
   operation_ = operation;
   state_ = options_.staging->apart() && !gathers() ? State::to_host : State::round;
@@ -150,7 +154,7 @@ void HostExchange::send(std::size_t index, bool sum) {
   const ShardRange range = shard(sum ? self() : index);
   if (range.count == 0) return;
   if (peer.local) {
-    // A part is read before its sum comes back; only the sum needs a receipt (RR-1).
+    // A part is read before its sum comes back; only the sum needs a receipt (HX-1).
     if (sum) round(round_).send_started();
     return outbox_.hand_over(peer.actor, {options_.kind, round_, sum, static_cast<std::uint32_t>(self()),
                                           options_.layout_rank, values_.subspan(range.first, range.count)});
@@ -159,7 +163,7 @@ void HostExchange::send(std::size_t index, bool sum) {
   WriteRequest request;
   request.remote = sum ? peer.address.gradients : peer.address.parts;
   request.remote_offset = sum ? offset : self() * part_bytes({0, largest_shard()});
-  // A part without content comes from where nobody writes.
+  // An empty part is read from memory that no member writes.
   const bool empty = gathers() && !sum;
   request.local = empty ? parts_region_.get() : gradient_region_.get();
   request.local_offset = empty ? 0 : offset;
@@ -218,7 +222,7 @@ bool HostExchange::write_finished(std::uint64_t cookie) {
 }
 
 void HostExchange::add_parts() {
-  // SR-2: replica order, whatever the own place in it. Part 0 is the start value, so nothing depends on rounding of
+  // RD-2: replica order, whatever the own place in it. Part 0 is the start value, so nothing depends on rounding of
   // zero.
   const std::span<float> mine = own_of(values_);
   const auto part = [&](std::size_t replica) -> std::span<const float> {

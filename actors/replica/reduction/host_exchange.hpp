@@ -3,16 +3,16 @@
 // Gradients of a device that computes in memory of its own are staged: copied to host memory before an operation and
 // back behind it (GradientStaging). Plain class; the actor passes messages in.
 //
-// Members are all replicas of a section, or the first and the last stage of one pipeline, which share a tied parameter.
+// Members are all replicas of a section, or the first and the last stage of a pipeline, which share a tied parameter.
 // For a checkpoint member 0 collects moments: it sends the others an empty part when its gradients may be written, and
 // each sends its shard to member 0 alone.
 //
-// RR-1 (in-place reads): a member of the same process reads this member's gradients in place only between begin() and
+// HX-1 (in-place reads): a member of the same process reads this member's gradients in place only between begin() and
 //       its ShardRead or the arrival of the sum; in that time only the own shard changes.
-// RR-2 (equal rounds): members run the same rounds and count them alike; those that exchange anything are at most one
-//       round apart.
-// RR-3 (ready receivers): a member writes to another's gradients only when it has received the other's part of the
-// round.
+// HX-2 (equal rounds): members run the same rounds and count them alike; members that exchange data are at most a
+//       single round apart.
+// HX-3 (ready receivers): a member writes to another's gradients only when it has received the part of the round that
+//       the other sends.
 #pragma once
 
 #include <functional>
@@ -52,6 +52,7 @@ class HostExchange final : public Exchange {
   [[nodiscard]] ReductionAddress address() const override { return address_; }
   [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const override;
   void connect(const Directory& directory, const ExchangeOutbox& outbox) override;
+  void leave() override;
 
   void begin(Operation operation) override;
   [[nodiscard]] std::optional<LabelledJob> next_job() override;
@@ -113,7 +114,7 @@ class HostExchange final : public Exchange {
   Network* network_;
   ExchangeOutbox outbox_;
   ReductionAddress address_;
-  AlignedMemory parts_;  // one shard per sending member, written remotely
+  AlignedMemory parts_;  // a shard per sending member, written remotely
   std::unique_ptr<Region> parts_region_;
   std::unique_ptr<Region> gradient_region_;
   std::vector<Peer> peers_;  // by member
@@ -123,7 +124,7 @@ class HostExchange final : public Exchange {
   std::map<RoundAndSender, std::size_t> landed_chunks_;  // (round, sender * 2 + sum)
   std::map<std::uint64_t, std::uint64_t> writes_;        // round by cookie
   std::uint64_t next_cookie_;
-  std::uint64_t round_ = 0;  // the last one begun, from 1
+  std::uint64_t round_ = 0;  // the last round begun, from 1
   Operation operation_ = Operation::sum;
   State state_ = State::idle;
   Work work_ = Work::none;  // the job that is out

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exchange among devices that form a group of their own (NCCL): each operation is one collective in the order of the
+// An exchange among devices that form a group of their own (NCCL): each operation is a collective in the order of the
 // device's work. Plain class; the actor passes messages in.
 //
 // DG-1 (one order): members run the same operations in the same order: marks reach all lanes in one order (CO-1), a
-//        lane passes one mark after another, and the actions of a mark follow SB-2.
+//        lane passes marks in turn, and the actions of a mark follow SB-2.
 // DG-2 (announcements): members announce each operation, and no member queues it on a device before all have announced
 //        it. So no device spends its time waiting for a late member, which would take from the sections that share the
 //        device and may hold up the work that the late member waits for; and a lost member is waited for in messages.
@@ -50,10 +50,13 @@ class NcclExchange final : public Exchange {
 
   /// Returns an address with the group's id, which member 0 alone has.
   [[nodiscard]] ReductionAddress address() const override;
-  /// Has the device's thread join the group. If the group cannot be formed, calls ExchangeOutbox::broken with one line
+  /// Has the device's thread join the group. If the group cannot be formed, calls ExchangeOutbox::broken with a line
   /// that names the peers.
   void connect(const Directory& directory, const ExchangeOutbox& outbox) override;
-  void leave() override { group_.reset(); }
+  void leave() override {
+    group_.reset();
+    peers_.clear();
+  }
 
   void begin(Operation operation) override;
   [[nodiscard]] std::optional<LabelledJob> next_job() override;

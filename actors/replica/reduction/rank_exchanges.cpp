@@ -13,7 +13,7 @@ namespace maestro {
 
 namespace {
 
-/// The members of a rank's exchange of one kind.
+/// The members of a rank's exchange of a kind.
 struct Membership {
   std::vector<ReductionMember> members;  ///< empty: there is no exchange
   std::size_t self = 0;
@@ -34,14 +34,14 @@ Membership among_replicas(const ReplicaSpec& spec, std::uint32_t rank) {
   return among(spec, rank, replicas_of(*spec.graph, spec.section), spec.replica.value());
 }
 
-/// Returns the first and the last stage of a section that hold one parameter, of the same replica.
+/// Returns the first and the last stage of a section that hold the tied parameter, of the same replica.
 Membership among_stages(const ReplicaSpec& spec, std::uint32_t rank) {
   const GraphNode& node = spec.graph->node(spec.section);
   if (!node.trained() || node.stages == 1 || spec.ranks[rank].runner->section().tied() == nullptr) return {};
   return among(spec, rank, end_stages_of(*spec.graph, spec.section, spec.replica), node.stage == 0 ? 0 : 1);
 }
 
-/// RX-2: returns the replicas, which share the optimizer state.
+/// RX-1: returns the replicas, which share the optimizer state.
 Membership for_moments(const ReplicaSpec& spec, std::uint32_t rank) {
   const Layout& layout = spec.graph->node(spec.section).layout;
   const bool shares = spec.ranks[rank].runner->section().parameters().optimizer_sharded();

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchanges of one rank of a replica: gradients of a tied parameter with the other stage that holds it; gradients
+// The exchanges of a rank of a replica: gradients of a tied parameter with the other stage that holds it; gradients
 // with the other replicas; and, where replicas share the optimizer state, new values and, for a checkpoint, moments.
 // Plain class; the replica's actor passes messages in and runs the jobs.
 //
 // All members of an exchange choose the same mechanism (WR-1): NcclExchange when each has a CUDA device of its own,
 // else HostExchange.
 //
-// RX-1 (one operation): at most one operation of a rank runs at any time.
-// RX-2 (first context part): ranks of later context parts hold the same moments as the first; they take no part in
+// RX-1 (first context part): ranks of later context parts hold the same moments as the first; they take no part in
 //        gathering them.
 #pragma once
 
@@ -37,7 +36,7 @@ class RankExchanges {
   /// Releases groups, at the actor's end.
   void leave();
 
-  /// Return true when the event belonged to one of these exchanges.
+  /// Return true when the event belonged to an exchange of this rank.
   bool landed(std::uint32_t immediate);
   bool write_finished(std::uint64_t cookie);
   void handed_over(const ShardHandOver& shard) { at(shard.kind)->handed_over(shard); }

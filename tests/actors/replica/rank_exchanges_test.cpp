@@ -20,7 +20,7 @@ using ::testing::UnorderedElementsAre;
 constexpr std::int64_t tied_elements = 32;
 constexpr std::int64_t own_elements = 48;
 
-/// A stage that holds a parameter which the other stage holds, too, and one of its own.
+/// A stage with a parameter that the other stage holds, too, and a parameter of its own.
 class TiedStage final : public Section {
  public:
   explicit TiedStage(bool tied) {
@@ -42,7 +42,7 @@ class TiedStage final : public Section {
   Parameter* tied_ = nullptr;
 };
 
-/// Two replicas of two stages, one rank each, whose exchanges the test drives.
+/// Two replicas of two stages, of a single rank each, whose exchanges the test drives.
 class RankReductionsTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t stages = 2;
@@ -127,8 +127,7 @@ class RankReductionsTest : public ::testing::Test {
   }
   Parameters& parameters(std::size_t at) { return specs_[at]->ranks[0].runner->section().parameters(); }
 
-  /// Every rank runs the actions, one after another, until all ranks have completed theirs. Ranks go on to the next
-  /// action without waiting for each other.
+  /// Every rank runs the actions in turn, without waiting for other ranks between two actions.
   void run_to_end(const std::vector<StepAction>& actions) {
     std::vector<std::size_t> at(ranks_.size(), 0);
     for (const auto& rank : ranks_) rank->begin(actions.front());
@@ -232,7 +231,7 @@ class RankReductionsTest : public ::testing::Test {
   ActorBench bench_;
   std::vector<caf::actor> actors_;
   std::vector<std::string> broken_;
-  std::int64_t context_parts_ = 1;  // the first one's ranks are connected
+  std::int64_t context_parts_ = 1;  // ranks of the first part are connected
   int handed_over_ = 0;
 };
 
@@ -256,7 +255,7 @@ TEST_F(RankReductionsTest, replicas_that_share_moments_have_their_shards_and_the
                                               "reduce_to_shards", "reduce_to_shards"));
 }
 
-TEST_F(RankReductionsTest, a_tie_by_the_host_adds_the_tied_gradient_alone) {  // RR-2
+TEST_F(RankReductionsTest, a_tie_by_the_host_adds_the_tied_gradient_alone) {  // HX-2
   make(processors_, true, false);
   for (int step = 0; step < 2; ++step) {
     set_gradients();
@@ -267,7 +266,7 @@ TEST_F(RankReductionsTest, a_tie_by_the_host_adds_the_tied_gradient_alone) {  //
   EXPECT_TRUE(backend_.exchanges().empty());
 }
 
-TEST_F(RankReductionsTest, every_operation_goes_by_the_host_where_replicas_have_no_group) {  // XC-2, RR-1, RR-2
+TEST_F(RankReductionsTest, every_operation_goes_by_the_host_where_replicas_have_no_group) {  // XC-2, HX-1, HX-2
   make(processors_, true, true);
   expect_sharded_step(true);
   expect_gathered_moments();
@@ -282,7 +281,7 @@ TEST_F(RankReductionsTest, moments_are_gathered_in_the_group_of_replicas) {
   EXPECT_THAT(sorted_exchanges(), ElementsAre("gather_shards", "gather_shards", "gather_shards", "gather_shards"));
 }
 
-TEST_F(RankReductionsTest, a_later_context_part_takes_no_part_in_gathering_moments) {  // RX-2
+TEST_F(RankReductionsTest, a_later_context_part_takes_no_part_in_gathering_moments) {  // RX-1
   context_parts_ = 2;
   make(processors_, false, true);
   RankExchanges second(*specs_[0], 1, network_.next_client());
@@ -292,7 +291,7 @@ TEST_F(RankReductionsTest, a_later_context_part_takes_no_part_in_gathering_momen
   EXPECT_TRUE(second.complete());
 }
 
-TEST_F(RankReductionsTest, in_a_group_too_a_later_context_part_takes_no_part_in_gathering_moments) {  // RX-2
+TEST_F(RankReductionsTest, in_a_group_too_a_later_context_part_takes_no_part_in_gathering_moments) {  // RX-1
   context_parts_ = 2;
   make(own_devices_, false, true);
   RankExchanges second(*specs_[0], 1, network_.next_client());
@@ -321,7 +320,7 @@ TEST_F(RankReductionsTest, one_replica_on_a_processor_takes_all_of_its_section_t
   EXPECT_THAT(backend_.exchanges(), ElementsAre("reduce_to_shards"));
 }
 
-TEST_F(RankReductionsTest, several_steps_follow_each_other) {  // DG-1, RR-2
+TEST_F(RankReductionsTest, several_steps_follow_each_other) {  // DG-1, HX-2
   make(own_devices_, true, false);
   constexpr int steps = 3;
   for (int step = 0; step < steps; ++step) {
