@@ -4,6 +4,7 @@
 
 #include <caf/actor.hpp>
 #include <cstdint>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct ReplicaAddress {
   caf::actor actor;
   std::vector<RingAddress> rings;            ///< of all ranks of the replica
   std::vector<ReductionAddress> reductions;  ///< by rank, in it by ReductionKind
+
+  [[nodiscard]] const ReductionAddress& reduction(std::uint32_t layout_rank, ReductionKind kind) const {
+    return reductions.at(layout_rank * reduction_kinds + static_cast<std::size_t>(kind));
+  }
 };
 
 /// A process has started: rank 0 watches it from now on, while it builds its sections.
@@ -71,6 +76,11 @@ struct Heartbeat {
 struct Directory {
   std::vector<ProcessInfo> processes;
   caf::actor coordinator;
+
+  /// Returns a view of the replicas of all processes.
+  [[nodiscard]] auto replicas() const {
+    return processes | std::views::transform(&ProcessInfo::replicas) | std::views::join;
+  }
 };
 
 /// A process has connected its network and its replicas.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the micro-batches that a replica has in hand: figures of their passes and how long those took, until
-// the coordinator is told. Pure.
+// Collects metrics and times of a replica's micro-batches in flight, until the replica reports them to the coordinator.
+// Pure.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,13 @@ class PassLog {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// A pass goes to the device.
+  /// A pass has been submitted to the device.
   void began(Clock::time_point now) { running_ = {{}, {}, now}; }
-  /// It is done; `took` has zero for the direction that did not run.
+  /// That pass has ended; `took` is zero for the direction that did not run.
   void finished(std::vector<Metric> metrics, PassCost took);
   /// The micro-batch awaits its backward pass.
   void keep(std::uint32_t index) { kept_[index] = std::move(running_); }
-  /// The micro-batch has retired: what to tell the coordinator.
+  /// Returns the report to the coordinator; the micro-batch has retired.
   [[nodiscard]] MicroBatchDone retire(const MicroBatchPlan& plan, Clock::time_point now);
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arrow of one piece in a trace: both its ends derive the same number from the plan, in whatever process they are.
+// The number of a piece's arrow in a trace. Sender and receiver compute it from the plan, in different processes too.
 //
-// PF-1: within a run no two pieces share a number while edges < 2^10, replicas < 2^12, ranks < 2^6, pieces of a
-//       micro-batch < 2^12.
+// FN-1 (unique numbers): within a run no two pieces share a number while edges < 2^10, replicas < 2^12, ranks < 2^6,
+//       pieces of a micro-batch < 2^12.
 #pragma once
 
 #include <cstdint>

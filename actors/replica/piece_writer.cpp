@@ -103,7 +103,7 @@ void PieceWriter::copy_to_shared(const SharedPiece& piece) {
 void PieceWriter::advance() {
   while (!headers_.empty() || !chunked_.empty()) {
     Buffer block = blocks_->acquire();
-    if (!block) return;  // PW-2: the end of a write goes on
+    if (!block) return;  // WP-2: write_finished() goes on
     if (!headers_.empty()) {
       const SharedPiece piece = std::move(headers_.front());
       headers_.pop_front();
@@ -127,7 +127,7 @@ void PieceWriter::copy(const SharedPiece& piece, Chunk chunk, CopyTarget target)
   copies_[cookie] = {piece, target.block, chunk};
   if (target.to == nullptr) return options_.copied(cookie, "the receiver's memory has been closed");
   const Buffer& from = piece->outgoing.buffer;
-  // The copy holds what it reads and writes itself: the actor may be gone when the run ends early.
+  // The copy holds its own references to both buffers: if the run ends early, it outlives the actor.
   options_.device->move(
       from.data() + piece->outgoing.offset + chunk.offset, target.to, chunk.bytes,
       [copied = options_.copied, cookie, from, held = target](const std::string& failure) { copied(cookie, failure); });
@@ -148,7 +148,7 @@ Status PieceWriter::copied(std::uint64_t cookie, const std::string& failure) {
     write_chunk(ended);
     return {};
   }
-  headers_.push_back(ended.piece);  // PW-3
+  headers_.push_back(ended.piece);  // WP-3
   advance();
   return {};
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How pieces leave a rank for other processes: by RMA from the memory of their pool, by copies into memory that another
-// process shares, or copied to pinned memory and written from there chunk by chunk. Plain class; what it begins
-// ends with messages that the actor passes in.
+// Sends pieces of a rank to other processes: by RMA from the memory of their pool, by copies into memory that another
+// process shares, or copied to pinned memory and written from there chunk by chunk. Plain class; the actor passes in
+// the messages that end copies and writes. No call blocks, and no copy or write ends inside the call that began it.
 //
-// PW-1: a piece's buffer is held until the last copy or write that reads it has ended.
-// PW-2: in chunks: pieces are copied in the order in which they left, into `staging_blocks` blocks at most. A chunk is
-//       written as soon as it is copied, while the next ones are copied; its block is used again when its writes have
+// WP-1 (held buffer): a piece's buffer is held until the last copy or write that reads it has ended.
+// WP-2 (chunks): pieces are copied in the order in which they left, into `staging_blocks` blocks at most. A chunk is
+//       written as soon as it is copied, while the next chunks are copied; its block is used again when its writes have
 //       ended.
-// PW-3: into shared memory: the header is written when all rows are there, and completes the piece alone (IR-4).
-// PW-4: nothing waits here, and nothing that a call begins ends inside that call.
+// WP-3 (header last): in shared memory the header is written when all rows are there, and alone completes the piece
+//       (IR-4).
 #pragma once
 
 #include <chrono>
@@ -44,14 +44,14 @@ enum class SendMethod : std::uint8_t {
   shared      ///< by copies into memory that the receiver shares
 };
 
-/// Where the pieces of one link go.
+/// The destination of a link's pieces.
 struct PieceTarget {
   ProcessId rank;
   RingAddress ring;
   SendMethod way = SendMethod::from_pool;
   SlotMemory place = SlotMemory::host;   ///< from_pool: which payload is written
   std::weak_ptr<ImportedMemory> shared;  ///< shared: the ring's payloads in memory of its device (OM-1)
-  std::string name;                      ///< for what fails: "teacher.hidden to student.teacher, replica 1"
+  std::string name;                      ///< for errors: "teacher.hidden to student.teacher, replica 1"
 };
 
 /// The pool that a piece leaves from.
@@ -77,23 +77,23 @@ struct PieceWriterOptions {
 /// Not thread-safe; belongs to the replica's actor.
 class PieceWriter {
  public:
-  static constexpr std::size_t staging_blocks = 4;  ///< one is copied to, one is written, and two cover a late answer
+  static constexpr std::size_t staging_blocks = 4;  ///< copied to, written, and two to cover late acknowledgements
   static constexpr std::size_t header_bytes = sizeof(PieceHeader);
 
   explicit PieceWriter(PieceWriterOptions options) : options_(std::move(options)) {}
   PieceWriter(const PieceWriter&) = delete;
   PieceWriter& operator=(const PieceWriter&) = delete;
 
-  /// Bytes of a block for chunks of pieces of at most so many bytes.
+  /// Returns the bytes of a block for chunks of pieces of at most `largest_piece` bytes.
   [[nodiscard]] std::size_t staging_block_bytes(std::size_t largest_piece) const;
-  /// What pieces of pools in memory of a device need: `staging_blocks` blocks of host memory, and their
-  /// region. It outlives the writer.
+  /// Sets the `staging_blocks` blocks of host memory, and their region, for pieces of pools in memory of a device. Both
+  /// outlive the writer.
   void use_staging(BufferPool* blocks, const Region* region);
   void on_transferred(std::function<void(const Transfer&)> call) { options_.transferred = std::move(call); }
 
-  /// `target` stays until the piece has left.
+  /// Sends a piece. `target` outlives the transfer.
   void leave(const PieceTarget& target, const PieceSource& source, OutgoingPiece outgoing);
-  /// One that copied() told of. Error: the copy has failed; names the target.
+  /// A copy has ended (PieceWriterOptions::copied). Returns an error that names the target if it failed.
   Status copied(std::uint64_t cookie, const std::string& failure);
   /// A write of this rank has ended.
   void write_finished(std::uint64_t cookie);
@@ -123,7 +123,7 @@ class PieceWriter {
   };
   struct Write {
     SharedPiece piece;
-    Buffer source;  // PW-1: the piece's, or a block
+    Buffer source;  // WP-1: the piece's, or a block
   };
   struct LocalBytes {
     const Region* region;
@@ -135,12 +135,12 @@ class PieceWriter {
   [[nodiscard]] std::uint64_t next_cookie() { return options_.first_cookie + next_cookie_++; }
   void write_from_pool(const SharedPiece& piece);
   void copy_to_shared(const SharedPiece& piece);
-  /// Begins what blocks are free for.
+  /// Starts copies while blocks are free.
   void advance();
   void copy_chunk(const SharedPiece& piece, Buffer block);
   void write_chunk(const Copy& copied);
   void write_header(const SharedPiece& piece, const Buffer& block);
-  /// Into a block, or into memory that others share.
+  /// A block, or memory that another process shares.
   struct CopyTarget {
     std::byte* to;
     Buffer block;
@@ -154,7 +154,7 @@ class PieceWriter {
   std::uint64_t next_cookie_ = 0;
   BufferPool* blocks_ = nullptr;
   const Region* block_region_ = nullptr;
-  std::deque<SharedPiece> headers_;  // pieces that miss nothing but a block for their header: first
+  std::deque<SharedPiece> headers_;  // pieces that need only a block for their header: first
   std::deque<SharedPiece> chunked_;  // pieces with chunks that are not copied yet
   std::map<std::uint64_t, Copy> copies_;
   std::map<std::uint64_t, Write> writes_;

@@ -75,7 +75,7 @@ std::int64_t ReplicaPorts::max_rows(Axis axis) const {
   const GraphNode& node = options_.graph->node(options_.section);
   const std::int64_t by_count = node.micro_batch * options_.largest.rows(axis);
   if (node.micro_batch_rows == 0) return by_count;
-  // A bound on tokens is one on patches, too: every patch has a position of its own.
+  // A bound on tokens bounds patches, too: every patch has a position of its own.
   const std::int64_t bound = std::max(node.micro_batch_rows, options_.largest.rows(node.axis()));
   return axis == node.axis() || axis == Axis::patches ? std::min(by_count, bound) : by_count;
 }
@@ -206,16 +206,16 @@ void ReplicaPorts::grant(const InputRing& ring, std::uint64_t first, std::uint64
   const std::vector<caf::actor>& all = senders_[{spec.edge, spec.gradient}];
   const Credit credit{spec.edge,      spec.gradient, options_.replica, options_.layout_rank, options_.epoch.value(),
                       ring.released()};
-  std::vector<ReplicaIndex> told;
-  if (all.size() == 1) told.emplace_back(0);  // no token is needed to know who sends
+  std::vector<ReplicaIndex> granted;
+  if (all.size() == 1) granted.emplace_back(0);  // the only sender, without a work item
   for (std::uint64_t sequence = first; all.size() > 1 && sequence < end; ++sequence) {
     const ArrivalPlan* entered = ring.expected(sequence);
-    if (entered == nullptr) continue;  // expect() will know whom to tell
+    if (entered == nullptr) continue;  // expect() grants it
     for (const ArrivalPiece& piece : entered->pieces) {
-      if (std::ranges::find(told, piece.sender) == told.end()) told.push_back(piece.sender);
+      if (std::ranges::find(granted, piece.sender) == granted.end()) granted.push_back(piece.sender);
     }
   }
-  for (const ReplicaIndex sender : told) outbox_.credit(all.at(sender.value()), credit);
+  for (const ReplicaIndex sender : granted) outbox_.credit(all.at(sender.value()), credit);
 }
 
 Status ReplicaPorts::expect(const MicroBatchPlan& plan, const Arrived& arrived) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ports of one rank of a section replica: rings it receives into, buffer pools it sends from, links to its
-// receivers. Plain class; the actor passes messages in and sends what it is told through `Outbox`.
+// The ports of a rank of a section replica: rings it receives into, buffer pools it sends from, links to its receivers.
+// Plain class; the actor passes messages in, and sends those that `Outbox` receives.
 //
-// RP-1: a buffer returns to its pool when every piece of it was received (hand-over) or has left (PW-1).
-// RP-2: sequence numbers and credits come from plans and messages alone; this class never waits.
-// RP-3: the senders of a sequence get one credit that lets it in, when the ring has room for it and the token that
-//       names them has come. What a token costs does not depend on how many replicas the section at the other end has.
-// RP-4: what a device makes leaves from its memory, unless a CPU of the process reads it too. A receiver that
-//       offers memory of its device gets pieces there where the sender can put them (PieceTarget), else beside it.
+// RB-1 (returned buffers): a buffer returns to its pool when every piece of it was received (in-process) or has left
+//       (WP-1).
+// RB-2 (no waiting): sequence numbers and credits come from plans and messages alone; this class never waits.
+// RB-3 (one credit): when a sequence enters the window and its work item has arrived, each of its senders receives
+//       exactly one credit. The cost of a work item does not depend on the number of replicas at the other end.
+// RB-4 (device memory): output of a device leaves from its memory, unless a CPU of the process reads it too. If a
+//       receiver offers memory of its device and the sender can write there (PieceTarget), pieces go there; else they
+//       go to host memory.
 #pragma once
 
 #include <array>
@@ -32,21 +34,21 @@
 
 namespace maestro {
 
-/// The device that a rank works on, as its ports use it.
+/// The device of a rank, as its ports use it.
 struct PortDevice {
   Device* device = nullptr;              ///< of copies; where `memory` is its own
-  MemorySpace* memory = &host_memory();  ///< that the section works in
+  MemorySpace* memory = &host_memory();  ///< of the section's tensors
   TransferPaths paths;
   /// As in DeviceBackend. May be empty: nothing is shared.
   std::function<std::string(const std::byte* block)> export_memory;
   std::function<std::weak_ptr<ImportedMemory>(std::string_view exported, std::string& why_not)> import_memory;
-  /// For writes by the network; an error says in a few words why not. May be empty: none of it.
+  /// For writes by the network; an error has the reason in a few words. May be empty: no memory is registered.
   std::function<Result<std::unique_ptr<Region>>(std::byte* block, std::size_t bytes)> register_memory;
   std::function<void(const std::string& line)> log;  ///< may be empty
   [[nodiscard]] bool apart() const { return !memory->host(); }
 };
 
-/// What happens outside of the calls of ReplicaPorts: called from any thread, and must only enqueue.
+/// Events outside of calls of ReplicaPorts: called from any thread, and must only enqueue.
 struct PortEvents {
   std::function<void()> buffer_free;                                             ///< a send buffer has come back
   std::function<void(std::uint64_t cookie, const std::string& failure)> copied;  ///< for ReplicaPorts::copied()
@@ -65,14 +67,14 @@ struct ReplicaPortsOptions {
   PortDevice device;
 };
 
-/// Where a replica's messages go; set by the actor.
+/// Sends a replica's messages; set by the actor.
 struct Outbox {
   std::function<void(const caf::actor&, PieceHandOver)> hand_over;
   std::function<void(const caf::actor&, Credit)> credit;
   std::function<void(const Transfer&)> transferred;  ///< may be empty
 };
 
-/// One tensor of a pass in a buffer of its own.
+/// A tensor of a pass in a buffer of its own.
 struct SendBuffer {
   EdgeId edge;  ///< any edge of the port
   bool gradient = false;
@@ -88,19 +90,19 @@ class ReplicaPorts {
 
   [[nodiscard]] std::vector<RingAddress> rings() const;
   [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const;
-  /// What arrives and leaves by way of host memory lies in these blocks, which stay where they are.
+  /// Returns the blocks of host memory that pieces arrive in and leave from; they do not move.
   [[nodiscard]] std::vector<std::span<std::byte>> memory() const;
-  /// The client number of this rank's writes.
+  /// Returns the client number of this rank's writes.
   [[nodiscard]] std::uint32_t client() const { return client_; }
   void connect(const Directory& directory, Outbox outbox);
   /// Drops the handles of peers, at the actor's end: they hold handles of this actor, and neither would be freed.
   void leave();
 
   [[nodiscard]] BuffersFree buffers_free() const;
-  /// What arrived for a micro-batch: inputs, or gradients of outputs.
+  /// Returns the tensors that arrived for a micro-batch: inputs, or gradients of outputs.
   Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> open(const MicroBatchPlan& plan,
                                                                                     bool gradients);
-  /// Buffers for what a pass sends: output ports, or gradients of inputs.
+  /// Returns buffers for the tensors that a pass sends: outputs, or gradients of inputs.
   std::vector<SendBuffer> acquire(const MicroBatchPlan& plan, bool gradients);
   /// The pass is done: its pieces leave as credits allow.
   Status send(const MicroBatchPlan& plan, std::vector<SendBuffer> buffers);
@@ -115,9 +117,9 @@ class ReplicaPorts {
   Status credit(const Credit& credit);
   /// A write of this replica has ended.
   void write_finished(std::uint64_t cookie) { writer_->write_finished(cookie); }
-  /// PortEvents::copied has told so.
+  /// A copy has ended (PortEvents::copied).
   Status copied(std::uint64_t cookie, const std::string& failure) { return writer_->copied(cookie, failure); }
-  /// The piece that waits for a credit, if any, for "who waits for whom".
+  /// Returns the piece that waits for a credit, if any, for "who waits for whom".
   struct WaitingSend {
     SectionId receiver;
     ReplicaIndex replica;
@@ -152,33 +154,33 @@ class ReplicaPorts {
   using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex, std::uint32_t>;  // ..., of the receiver, and its rank
   void add_ring(EdgeId edge, bool gradient);
   void add_pool(EdgeId edge, bool gradient);
-  /// Where some receiver may be reached by RMA from there.
+  /// Registers the pool with the network, if some receiver can be reached by RMA from memory of the device.
   void register_on_device(Pool& made, const EdgeWay& way) const;
   void add_staging();
   [[nodiscard]] EdgeEnd self() const { return {options_.section, options_.replica, options_.layout_rank}; }
-  /// Others may be able to put pieces into memory of this device.
+  /// Returns whether other processes may be able to write pieces into memory of this device.
   [[nodiscard]] bool offers_device_memory(const EdgeWay& way) const;
   void offer_device_memory(Ring& ring, const EdgeWay& way) const;
   [[nodiscard]] Link link_to(const ReplicaAddress& peer, const RingAddress& address);
-  /// Chooses how pieces of a pool in memory of the device get there, and says so where the plan left it open or where
-  /// it is not as planned.
+  /// Chooses how pieces of a pool in memory of the device are sent, and logs the choice where the plan left it open or
+  /// could not be kept.
   void choose_method(Link& link, const Pool& from, TransferPath planned);
-  void say(const std::string& line);
-  /// Rows of an axis in one micro-batch at most.
+  void log(const std::string& line);
+  /// Returns the most rows of an axis in a micro-batch.
   [[nodiscard]] std::int64_t max_rows(Axis axis) const;
-  /// How this section's end of an edge is spread, and what this rank holds of a micro-batch there.
+  /// Return the sharding of this section's end of an edge, and the rows and columns that this rank holds there.
   [[nodiscard]] Sharding spread(EdgeId edge) const;
   [[nodiscard]] std::int64_t own_rows(EdgeId edge, std::int64_t rows) const;
   [[nodiscard]] std::int64_t most_own_rows(EdgeId edge) const;
   [[nodiscard]] std::int64_t own_columns(EdgeId edge) const;
-  /// Of one micro-batch, over all edges.
+  /// Returns the most pieces of a micro-batch, over all edges.
   [[nodiscard]] std::size_t most_pieces_sent() const;
   [[nodiscard]] const Layout& layout() const { return options_.graph->node(options_.section).layout; }
   InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}).slots; }
   [[nodiscard]] const std::string& port_of(EdgeId edge, bool gradient) const;
   Pool& pool(EdgeId edge, bool gradient) { return *pool_of_[gradient ? 1 : 0].at(edge.value()); }
   Status flush(Link& link);
-  /// Tells the senders of these sequences, which the window now takes in.
+  /// Sends credits to the senders of these sequences, which have entered the window (RB-3).
   void grant(const InputRing& ring, std::uint64_t first, std::uint64_t end);
   ReplicaPortsOptions options_;
   Network* network_;
@@ -191,10 +193,10 @@ class ReplicaPorts {
   std::array<std::vector<Pool*>, 2> pool_of_;  // by gradient and edge
   std::map<LinkKey, Link> links_;
   std::map<std::pair<EdgeId, bool>, std::vector<caf::actor>> senders_;  // into this ring, by replica
-  std::set<std::string> said_;
-  std::unique_ptr<BufferPool> staging_;  // of the writer; null where nothing leaves from memory of a device
+  std::set<std::string> logged_;
+  std::unique_ptr<BufferPool> staging_;  // of the writer; null if no pool lies in memory of a device
   std::unique_ptr<Region> staging_region_;
-  std::unique_ptr<PieceWriter> writer_;  // after what its pieces refer to
+  std::unique_ptr<PieceWriter> writer_;  // after links_, which its pieces refer to
 };
 
 }  // namespace maestro

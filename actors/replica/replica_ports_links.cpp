@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who a rank's ports are joined to: what its rings offer to senders, and by which way its own pieces get to receivers.
+// Links of a rank's ports: the memory that its rings offer to senders, and the method of sending to each receiver.
 #include <algorithm>
 
 #include "actors/replica/replica_ports.hpp"
@@ -20,7 +20,7 @@ void ReplicaPorts::offer_device_memory(Ring& ring, const EdgeWay& way) const {
     ring.exported = device.export_memory(slots.device_memory());
   if (ways.contains(TransferPath::device_rma) && device.register_memory) {
     auto region = device.register_memory(slots.device_memory(), slots.device_bytes());
-    if (region) ring.device_region = *std::move(region);  // else senders hear that there is none
+    if (region) ring.device_region = *std::move(region);  // else its address is empty
   }
   if (ring.exported.empty() && !ring.device_region) slots.drop_device_memory();
 }
@@ -92,21 +92,19 @@ void ReplicaPorts::leave() {
 void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
   outbox_ = std::move(outbox);
   writer_->on_transferred(outbox_.transferred);
-  for (const ProcessInfo& process : directory.processes) {
-    for (const ReplicaAddress& peer : process.replicas) {
-      for (const RingAddress& address : peer.rings) {
-        const GraphEdge& joined = options_.graph->edge(address.edge);
-        if ((address.gradient ? joined.to : joined.from) != options_.section) continue;
-        links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver, address.layout_rank},
-                                link_to(peer, address));
-      }
-      for (const auto& [key, made] : rings_) {
-        const GraphEdge& joined = options_.graph->edge(key.first);
-        if (peer.section != (key.second ? joined.to : joined.from)) continue;
-        auto& senders = senders_[key];
-        senders.resize(std::max<std::size_t>(senders.size(), peer.replica.value() + 1));
-        senders[peer.replica.value()] = peer.actor;
-      }
+  for (const ReplicaAddress& peer : directory.replicas()) {
+    for (const RingAddress& address : peer.rings) {
+      const GraphEdge& joined = options_.graph->edge(address.edge);
+      if ((address.gradient ? joined.to : joined.from) != options_.section) continue;
+      links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver, address.layout_rank},
+                              link_to(peer, address));
+    }
+    for (const auto& [key, made] : rings_) {
+      const GraphEdge& joined = options_.graph->edge(key.first);
+      if (peer.section != (key.second ? joined.to : joined.from)) continue;
+      auto& senders = senders_[key];
+      senders.resize(std::max<std::size_t>(senders.size(), peer.replica.value() + 1));
+      senders[peer.replica.value()] = peer.actor;
     }
   }
 }
@@ -138,22 +136,22 @@ void ReplicaPorts::choose_method(Link& link, const Pool& from, TransferPath plan
     std::string why_not = "the receiver does not share its memory";
     const bool offered = !target.ring.device_memory.empty() && options_.device.import_memory;
     if (offered) target.shared = options_.device.import_memory(target.ring.device_memory, why_not);
-    if (target.shared.expired()) return say(edge + ": not by CUDA IPC (" + why_not + "), " + chunks);
+    if (target.shared.expired()) return log(edge + ": not by CUDA IPC (" + why_not + "), " + chunks);
     target.way = SendMethod::shared;
   }
   if (planned == TransferPath::device_rma) {
-    if (from.region == nullptr) return say(edge + ": " + chunks + " (" + from.why_not + ")");
+    if (from.region == nullptr) return log(edge + ": " + chunks + " (" + from.why_not + ")");
     if (target.ring.device_region.bytes == 0) {
-      return say(edge + ": " + chunks + " (memory of the receiver's device does not register)");
+      return log(edge + ": " + chunks + " (memory of the receiver's device does not register)");
     }
     target.way = SendMethod::from_pool;
     target.place = SlotMemory::device;
-    say(edge + ": from device to device by RMA");
+    log(edge + ": from device to device by RMA");
   }
 }
 
-void ReplicaPorts::say(const std::string& line) {
-  if (said_.insert(line).second && options_.device.log) options_.device.log(line);
+void ReplicaPorts::log(const std::string& line) {
+  if (logged_.insert(line).second && options_.device.log) options_.device.log(line);
 }
 
 }  // namespace maestro

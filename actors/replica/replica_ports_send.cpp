@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What leaves a rank: buffers for a pass, pieces as credits allow.
+// Sending: buffers for a pass, and pieces as credits allow.
 #include <algorithm>
 
 #include "actors/replica/replica_ports.hpp"
@@ -26,7 +26,7 @@ std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, bool g
 }
 
 Status ReplicaPorts::send(const MicroBatchPlan& plan, std::vector<SendBuffer> buffers) {
-  std::vector<Link*> used;  // what others hold back waits for credits, and leaves with those
+  std::vector<Link*> used;  // pieces of other links wait for credits, and leave with those
   for (const SendBuffer& ready : buffers) {
     Pool& from = pool(ready.edge, ready.gradient);
     std::size_t header = from.payload_bytes;

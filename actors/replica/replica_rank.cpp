@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// With the device current, as on its own thread; waits for that.
+/// Registers memory on the device's own thread, where the device is current, and waits for it.
 Result<std::unique_ptr<Region>> register_on(Device& device, Network& network, std::byte* block, std::size_t bytes) {
   constexpr std::string_view kind = "cuda:";
   const int index = std::stoi(device.name().substr(kind.size()));
@@ -21,7 +21,8 @@ Result<std::unique_ptr<Region>> register_on(Device& device, Network& network, st
   return registered.get_future().get();
 }
 
-/// Memory of a rank's device that other processes of the host share, and theirs, as far as its backend does that.
+/// Returns the rank's device with the functions that share its memory with other processes of the host, as far as its
+/// backend has them.
 PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
   PortDevice made;
   made.device = spec.ranks[rank].device;
@@ -71,16 +72,17 @@ void abort_groups(const ParallelContext& parallel, const std::string& why) {
   if (parallel.context_group != nullptr) parallel.context_group->abort(why);
 }
 
-/// Why what complete work gives means nothing: an exchange with peers has failed behind it. Empty when all is well.
-std::string breach_of(const WorkResult& given, const ParallelContext& parallel) {
-  std::string broken = given.broken();  // first: it names the peers
+/// Returns why the result of a completed job is invalid: an exchange or collective that it took part in has failed.
+/// Empty if none has.
+std::string failure_of(const WorkResult& result, const ParallelContext& parallel) {
+  std::string failure = result.broken();  // first: it names the peers
   for (const Communicator* group : {parallel.tensor_group, parallel.context_group}) {
-    if (broken.empty() && group != nullptr) broken = group->failure();
+    if (failure.empty() && group != nullptr) failure = group->failure();
   }
-  return broken;
+  return failure;
 }
 
-/// Rows that came in several pieces join in one memory.
+/// Joins rows that arrived in several pieces.
 void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
   if (copy.from_host && copy.to_host) {
     std::memcpy(copy.to, copy.from, copy.bytes);
@@ -117,8 +119,8 @@ void ReplicaRank::route(const caf::actor& self) const {
 
 Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool forward, bool backward) {
   const MicroBatchPlan& plan = *batch;
-  auto given = ports_.open(plan, !forward);
-  if (!given) return given.error();
+  auto arrived = ports_.open(plan, !forward);
+  if (!arrived) return arrived.error();
   sending_ = forward ? ports_.acquire(plan, false) : std::vector<SendBuffer>();
   if (backward) {
     for (SendBuffer& buffer : ports_.acquire(plan, true)) sending_.push_back(std::move(buffer));
@@ -130,13 +132,13 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool f
     (send.gradient ? gradients : outputs)
         .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false, send.memory_kind()});
   }
-  return Job([runner = runner(), device = spec_->ranks[index_].device, batch, given = std::move(*given),
+  return Job([runner = runner(), device = spec_->ranks[index_].device, batch, arrived = std::move(*arrived),
               outputs = std::move(outputs), gradients = std::move(gradients), forward, backward]() -> WorkResult {
     const std::shared_ptr<WorkTimer> timer = device->timer();
     timer->mark();
     PassMetrics metrics;
     std::vector<PortTensor> tensors;
-    for (const auto& [tensor, copies] : given) {
+    for (const auto& [tensor, copies] : arrived) {
       for (const auto& copy : copies) gather(device->ops(), copy);
       tensors.push_back(tensor);
     }
@@ -144,14 +146,14 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool f
     timer->mark();
     if (backward) runner->backward(*batch, forward ? std::vector<PortTensor>() : tensors, gradients);
     timer->mark();
-    // What the pass works on stays until it is complete.
-    return std::function<WorkDone()>([timer, metrics = std::move(metrics), forward, backward, batch] {
+    // Holds the batch that the pass works on until it is complete.
+    return WorkResult(std::function<WorkDone()>([timer, metrics = std::move(metrics), forward, backward, batch] {
       WorkDone result;
       result.metrics = as_messages(metrics.get());
       (forward ? result.forward_ms : result.backward_ms) = timer->milliseconds(0, 1);
       if (backward) result.backward_ms += timer->milliseconds(1, 2);
       return result;
-    });
+    }));
   });
 }
 
@@ -176,31 +178,37 @@ Status ReplicaRank::send(const MicroBatchPlan& plan) {
 }
 
 void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {
-  // Ranks that meet in collectives need one order on all devices, and priorities would break it (RK-2).
+  // Collectives need the same order on all devices of the replica, and priorities would break it.
   const bool first = node().mode == Mode::forward_backward || spec_->ranks.size() > 1;
   Device* const device = spec_->ranks[index_].device;
   auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_, device,
                groups_end = spec_->groups.end] {
     const auto begin = Clock::now();
+    const auto fail = [&](const std::string& problem) {
+      tell_from_outside(self, Failure{problem});
+      abort_groups(runner->context().parallel, problem);
+    };
     try {
-      device->finish([self, traced, begin, index, runner, groups_end, given = job()](const std::string& failure) {
-        traced.finished(begin);
-        const std::string broken = breach_of(given, runner->context().parallel);
-        if (!broken.empty()) return tell_from_outside(self, TransferBroken{broken});
-        const bool ended = groups_end != nullptr && groups_end->given();  // then devices fail in consequence
-        if (!failure.empty() && ended) return tell_from_outside(self, TransferBroken{failure});
-        if (!failure.empty()) return tell_from_outside(self, Failure{failure});
-        WorkDone result = given.get();
-        result.layout_rank = index;
-        tell_from_outside(self, std::move(result));
-      });
+      Result<WorkResult> made = job();
+      if (!made) return fail(made.error().message);
+      device->finish(
+          [self, traced, begin, index, runner, groups_end, result = std::move(*made)](const std::string& failure) {
+            traced.finished(begin);
+            const std::string broken = failure_of(result, runner->context().parallel);
+            if (!broken.empty()) return tell_from_outside(self, TransferBroken{broken});
+            const bool ended = groups_end != nullptr && groups_end->given();  // then devices fail in consequence
+            if (!failure.empty() && ended) return tell_from_outside(self, TransferBroken{failure});
+            if (!failure.empty()) return tell_from_outside(self, Failure{failure});
+            WorkDone done = result.get();
+            done.layout_rank = index;
+            tell_from_outside(self, std::move(done));
+          });
     } catch (const CommunicatorAborted& aborted) {
-      abort_groups(runner->context().parallel, aborted.what());  // RK-3; the one that failed first has told
+      abort_groups(runner->context().parallel, aborted.what());  // RJ-1; the rank that failed first has reported
     } catch (const ExchangeBroken& broken) {
       tell_from_outside(self, TransferBroken{broken.what()});
     } catch (const std::exception& problem) {
-      tell_from_outside(self, Failure{problem.what()});
-      abort_groups(runner->context().parallel, problem.what());
+      fail(problem.what());
     }
   };
   device->submit_lasting(lasts, first ? Priority::critical : Priority::background, std::move(work));

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a section replica: a device with its share of the section, and the ports and the reductions that belong
-// to it. Plain class; the replica's actor passes messages in and says when passes run.
+// A rank of a section replica: a device with its shard of the section, its ports and its exchanges. Plain class; the
+// replica's actor passes messages in and starts passes. At most one job of a rank is on its device at any time (RA-1,
+// XC-1).
 //
-// RK-1: at most one piece of work of a rank is on its device at any time.
-// RK-2: work that meets other ranks in collectives reaches the devices of all ranks in one order
-// (ReplicaSpec::collective_submit_mutex),
-//       so that ranks never wait for each other in a circle.
-// RK-3: a rank whose work fails aborts its collectives, and so does one that is woken by that: no rank waits for it.
-// RK-4: what work gives is used only when nothing that it met others in has failed. Such failures are told as
-//       TransferBroken, for a peer that was lost is the better explanation.
+// Work with collectives reaches the devices of all ranks in one order (ReplicaSpec::collective_submit_mutex), so that
+// ranks never wait for each other in a circle.
+//
+// RJ-1 (abort propagates): a rank whose job fails aborts its collectives, and a rank that such an abort interrupts does
+//       the same. No rank waits for a failed rank.
+// RJ-2 (failed exchanges): the result of a job is used only if no collective or exchange in it has failed. Such a
+//       failure is reported as TransferBroken, because the loss of a peer is the better explanation.
 #pragma once
 
 #include <chrono>
@@ -29,7 +30,7 @@ namespace maestro {
 class ReplicaRank {
  public:
   using Job = RankJob;
-  /// `spec` and what it refers to outlive the rank.
+  /// `spec` and the objects that it refers to outlive the rank.
   ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, PortEvents events);
   ~ReplicaRank();
   ReplicaRank(const ReplicaRank&) = delete;
@@ -44,13 +45,13 @@ class ReplicaRank {
   /// Sends events of this rank's rings and writes to `self`.
   void route(const caf::actor& self) const;
 
-  /// Takes in what arrived for a pass and the buffers it fills; the job runs the pass.
+  /// Takes the tensors that arrived for a pass and acquires its send buffers; the job runs the pass.
   Result<Job> pass(const SharedMicroBatch& batch, bool forward, bool backward);
   [[nodiscard]] TracedWork traced_pass(const MicroBatchPlan& plan, bool forward, bool backward) const;
-  /// The pass is done: what it made leaves as credits allow.
+  /// The pass has ended: its outputs leave as credits allow.
   Status send(const MicroBatchPlan& plan);
 
-  /// Queues work; WorkDone comes to `self`, or Failure, or TransferBroken where an exchange with peers has failed.
+  /// Queues a job. `self` receives WorkDone, Failure, or TransferBroken (RJ-2).
   void submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const;
 
  private:

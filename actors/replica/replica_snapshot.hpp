@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A section replica's part of a checkpoint: its state is copied on a device, in one piece of work or in several, and
-// handed to the writer, which tells the coordinator.
+// A section replica's part of a checkpoint: jobs copy its state on a device and queue it at the writer, which reports
+// to the coordinator.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace maestro {
 
-/// Not thread-safe; belongs to the replica's actor. Jobs are for the device of the first rank, one after another, while
-/// the other ranks rest.
+/// Not thread-safe; belongs to the replica's actor. Jobs run on the device of the first rank in turn, while the other
+/// ranks are idle.
 class ReplicaSnapshot {
  public:
   /// Failures go to `replica`.
@@ -22,8 +22,8 @@ class ReplicaSnapshot {
   [[nodiscard]] ReplicaRank::Job write() const;
 
  private:
-  struct Taken;
-  std::shared_ptr<Taken> taken_;  // shared with the jobs
+  struct Capture;
+  std::shared_ptr<Capture> capture_;  // shared with the jobs
 };
 
 }  // namespace maestro

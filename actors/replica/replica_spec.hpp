@@ -23,7 +23,7 @@
 
 namespace maestro {
 
-/// Where one rank works.
+/// The device of a rank, and its runner.
 struct RankSpec {
   std::shared_ptr<SectionRunner> runner;  ///< shared with work on the device thread
   Device* device = nullptr;
@@ -35,7 +35,7 @@ struct GroupSpec {
   std::shared_ptr<AbortReason> end;                       ///< ends all groups of the process, which share it
 };
 
-/// What a replica is made of; shared parts outlive the actor system.
+/// The parts of a replica; shared parts outlive the actor system.
 struct ReplicaSpec {
   const SectionGraph* graph = nullptr;
   SectionId section;
@@ -43,7 +43,7 @@ struct ReplicaSpec {
   ProcessId rank;
   SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
   FlowLimits limits;
-  /// What a micro-batch's passes take on an emulated device; empty for a real one.
+  /// Returns the time of a micro-batch's passes on an emulated device; empty on a real device.
   std::function<PassCost(std::span<const SampleRef>)> emulated_ms;
   Epoch epoch;
   bool remote = false;
@@ -54,8 +54,9 @@ struct ReplicaSpec {
   bool global_clip = false;
   std::vector<RankSpec> ranks;  ///< of the section's layout
   GroupSpec groups;
-  const OperatorTable* host_ops = nullptr;  ///< for sums in host memory
-  std::mutex* collective_submit_mutex = nullptr;               ///< of all replicas of the process (RK-2); may be absent with one rank
+  const OperatorTable* host_ops = nullptr;        ///< for sums in host memory
+  std::mutex* collective_submit_mutex = nullptr;  ///< of all replicas of the process; held while the ranks' work is
+                                                  ///< queued. May be absent with a single rank
   Network* network = nullptr;
   TraceRecorder* trace = nullptr;
   SnapshotWriter* snapshots = nullptr;

@@ -44,7 +44,7 @@ void ReplicaTrace::add_arrows(TracedWork& work, const MicroBatchPlan& plan, bool
   const auto name = [this](EdgeId edge) -> std::string_view { return graph_->edge(edge).from_port; };
   for (const ArrivalPlan& arrival : plan.arrivals) {
     if (arrival.rank != rank_.layout_rank) continue;
-    if (arrival.gradient == forward) continue;  // inputs are taken in by forward passes, gradients by backward ones
+    if (arrival.gradient == forward) continue;  // forward passes read inputs, backward passes read gradients
     for (std::uint32_t index = 0; index < arrival.pieces.size(); ++index) {
       const PieceKey key{arrival.edge, arrival.gradient, rank_.replica, rank_.layout_rank, arrival.sequence, index};
       work.in.emplace_back(piece_flow(key), name(arrival.edge));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank of a replica writes into the trace: its passes and waits, its transfers, and the arrows that join
-// passes of different replicas. While tracing is off, everything here returns at once.
+// Writes a rank's part of the trace: its passes and waits, its transfers, and the arrows that join passes of different
+// replicas. While tracing is off, every function returns at once.
 //
-// RT-1: slices of one track do not overlap; transfers that do are shown one behind the other.
-// RT-2: an arrow starts in the slice of the pass that made a piece and ends in that of the pass that takes it in.
+// Slices of a track do not overlap: transfers at the same time are shown behind each other. An arrow starts in the
+// slice of the pass that made a piece and ends in the slice of the pass that reads it.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace maestro {
 
-/// One piece of work on the device: recorded by the device's thread, which may outlive the replica.
+/// A job on the device: recorded by the device's thread, which may outlive the replica.
 struct TracedWork {
   using Arrows = std::vector<std::pair<std::uint64_t, std::string_view>>;  ///< number and name; names are the graph's
   TraceRecorder* recorder = nullptr;
@@ -57,7 +57,7 @@ class ReplicaTrace {
   TracedRank rank_;
   TrackId track_;
   TrackId transfers_;
-  TraceTime transfers_end_;  // RT-1
+  TraceTime transfers_end_;  // of the last slice
 };
 
 }  // namespace maestro

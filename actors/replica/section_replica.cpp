@@ -15,7 +15,7 @@ LaneOptions lane_options(const ReplicaSpec& spec) {
   return {node.mode == Mode::forward_backward, spec.graph->awaits_gradient(spec.section), node.max_in_flight};
 }
 
-/// Figures of ranks add up; a pass takes as long as its slowest rank.
+/// Metrics of ranks add up; a pass takes as long as its slowest rank.
 void add_to(WorkDone& all, const WorkDone& one) {
   for (const Metric& metric : one.metrics) {
     const auto same = std::ranges::find(all.metrics, metric.name, &Metric::name);
@@ -38,7 +38,7 @@ SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
     : RunActor(config, spec.supervisor), spec_(std::move(spec)), lane_(lane_options(spec_)) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
   for (std::uint32_t rank = 0; rank < spec_.ranks.size(); ++rank) {
-    // A weak reference: buffers and copies outlive the actor when the run ends early.
+    // A weak reference: if the run ends early, buffers and copies outlive the actor.
     const auto weak = caf::actor_cast<caf::actor_addr>(this);
     PortEvents events;
     events.buffer_free = [weak] {
@@ -52,12 +52,12 @@ SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
   }
 }
 
-ReplicaAddress SectionReplica::address() const {
+ReplicaAddress SectionReplica::address() {
   ReplicaAddress address;
   address.section = spec_.section;
   address.replica = spec_.replica;
   address.rank = spec_.rank;
-  address.actor = caf::actor_cast<caf::actor>(const_cast<SectionReplica*>(this));
+  address.actor = caf::actor_cast<caf::actor>(this);
   for (const auto& rank : ranks_) {
     std::ranges::copy(rank->ports().rings(), std::back_inserter(address.rings));
     std::ranges::copy(rank->reductions().addresses(), std::back_inserter(address.reductions));
@@ -68,7 +68,7 @@ ReplicaAddress SectionReplica::address() const {
 void SectionReplica::on_exit() {
   RunActor::on_exit();
   coordinator_ = nullptr;
-  snapshot_.reset();  // it knows this actor
+  snapshot_.reset();  // it refers to this actor
   for (const auto& rank : ranks_) {
     rank->ports().leave();
     rank->reductions().leave();
@@ -135,7 +135,7 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](const NormTotal& total) {
         norm_total_ = total;
-        clip();
+        take_total();
       },
       [this](WorkDone& result) { rank_done(std::move(result)); },
       [this](const Failure& failure) { fail(failure.message); },
@@ -145,8 +145,9 @@ caf::behavior SectionReplica::make_behavior() {
 
 void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
-  ReductionOutbox reductions;
-  reductions.deliver = [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); };
+  ExchangeOutbox reductions;
+  reductions.hand_over = [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); };
+  reductions.shard_read = [this](const caf::actor& to, ShardRead read) { tell(this, to, read); };
   reductions.ready = [this](const caf::actor& to, ReductionReady ready) { tell(this, to, ready); };
   reductions.broken = [self = caf::actor_cast<caf::actor>(this)](const std::string& message) {
     tell_from_outside(self, TransferBroken{message});
@@ -201,7 +202,7 @@ BuffersFree SectionReplica::buffers_free() const {
 void SectionReplica::pump() {
   ++events_;
   if (failed_) return;
-  if (stage_ != Stage::idle) return continue_exchange();
+  if (busy_) return continue_exchange();
   const std::optional<Work> next = lane_.next(buffers_free());
   if (next) {
     note_wait();
@@ -220,6 +221,7 @@ void SectionReplica::note_wait() {
 
 void SectionReplica::start(const Work& work) {
   work_ = work;
+  busy_ = true;
   switch (work.kind) {
     case ReplicaLane::Kind::forward:
       return start_pass(work, true, false);
@@ -228,12 +230,11 @@ void SectionReplica::start(const Work& work) {
     case ReplicaLane::Kind::backward:
       return start_pass(work, false, true);
     case ReplicaLane::Kind::mark:
-      return start_mark(work.mark);
+      return start_boundary(work.mark);
   }
 }
 
 void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
-  stage_ = Stage::pass;
   passes_.began(Clock::now());
   const SharedMicroBatch& plan = work.batch;
   step_ = plan->step;
@@ -268,7 +269,7 @@ void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, st
   gathered_ = WorkDone{};
   std::unique_lock<std::mutex> gang;
   if (ranks_.size() > 1 && spec_.collective_submit_mutex != nullptr)
-    gang = std::unique_lock(*spec_.collective_submit_mutex);  // RK-2
+    gang = std::unique_lock(*spec_.collective_submit_mutex);  // the same order on all devices
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     auto& [traced, job] = work[rank];
     ranks_[rank]->submit(std::move(traced), std::move(job), lasts, caf::actor_cast<caf::actor>(this));
@@ -278,8 +279,7 @@ void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, st
 void SectionReplica::rank_done(WorkDone result) {
   ++events_;
   if (exchanging()) {
-    ranks_[result.layout_rank]->reductions().worked(
-        [this](const caf::actor& to, ShardRead read) { tell(this, to, read); });
+    ranks_[result.layout_rank]->reductions().job_done();
     return continue_exchange();
   }
   if (working_ == 0) return fail("work finished that was never started");
@@ -288,33 +288,10 @@ void SectionReplica::rank_done(WorkDone result) {
 }
 
 void SectionReplica::done() {
-  switch (stage_) {
-    case Stage::idle:
-    case Stage::clipping:
-    case Stage::reducing:
-    case Stage::distributing:
-    case Stage::join_check:
-      return fail("work finished that was never started");
-    case Stage::pass:
-      passes_.finished(std::move(gathered_.metrics),
-                       emulated_.value_or(PassCost{gathered_.forward_ms, gathered_.backward_ms}));
-      return pass_done();
-    case Stage::adding:
-      return start_reduction();
-    case Stage::norm:
-      sum_of_squares_ = gathered_.sum_of_squares;
-      return norm_known();
-    case Stage::stepping:
-      return stepped();
-    case Stage::taking:
-      return step_passed();
-    case Stage::copying:
-      return moments_gathered();
-    case Stage::writing:
-      return optimizer_sharded() ? start_clearing() : mark_passed();
-    case Stage::clearing:
-      return mark_passed();
-  }
+  if (work_.kind == ReplicaLane::Kind::mark) return action_done();
+  passes_.finished(std::move(gathered_.metrics),
+                   emulated_.value_or(PassCost{gathered_.forward_ms, gathered_.backward_ms}));
+  pass_done();
 }
 
 std::chrono::nanoseconds SectionReplica::emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) {
@@ -336,7 +313,7 @@ void SectionReplica::pass_done() {
     for (const auto& rank : ranks_) check(rank->ports().release(plan));
     tell(this, coordinator_, passes_.retire(plan, Clock::now()));
   }
-  stage_ = Stage::idle;
+  busy_ = false;
   pump();
 }
 

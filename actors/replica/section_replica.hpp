@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The actor of one section replica: a thin shell that turns messages into calls of the lane and of its ranks, and gives
-// their work to the device threads. It never blocks; a handler does no arithmetic.
+// The actor of one section replica: a thin shell that turns messages into calls of the lane and of the ranks, and
+// submits their work to the device threads. It never blocks; a handler does no arithmetic.
 //
-// RA-1: all ranks run the same pass or the same part of a mark; the next begins when the last rank has done.
-// RA-2: every failure goes to the supervisor, with section, replica and step; nothing is retried here.
+// RA-1 (ranks in step): all ranks run the same pass, or the same action of a boundary; the next begins when the last
+//       rank has finished.
+// RA-2 (failures): every failure goes to the supervisor, with section, replica and step; nothing is retried here.
 #pragma once
 
 #include <functional>
@@ -16,6 +17,7 @@
 #include "actors/messages/run_actor.hpp"
 #include "actors/replica/pass_log.hpp"
 #include "actors/replica/replica_snapshot.hpp"
+#include "runtime/schedule/step_end.hpp"
 
 namespace maestro {
 
@@ -30,48 +32,39 @@ class SectionReplica : public RunActor {
   using Work = ReplicaLane::Work;
   using Job = ReplicaRank::Job;
   [[nodiscard]] const GraphNode& node() const { return spec_.graph->node(spec_.section); }
-  [[nodiscard]] ReplicaAddress address() const;
-  [[nodiscard]] bool trained() const { return node().trained(); }
-  /// Replicas keep a shard of the optimizer state each.
-  [[nodiscard]] bool optimizer_sharded() const {
-    return ranks_.front()->runner()->section().parameters().optimizer_sharded();
-  }
-
+  [[nodiscard]] ReplicaAddress address();
   void connect(const Directory& directory);
   void pump();
   void start(const Work& work);
   void start_pass(const Work& work, bool forward, bool backward);
-  void start_mark(const StepBoundary& mark);
-  void start_reduction();
+
+  // A boundary; section_replica_marks.cpp.
+  [[nodiscard]] StepEndOptions step_end_options() const;
+  void start_boundary(const StepBoundary& boundary);
+  void start_action();
+  void action_done();
+  /// Returns whether the ranks are in an exchange with those of other replicas.
+  [[nodiscard]] bool exchanging() const;
   void continue_exchange();
-  void exchanged();
-  void clip();
-  void start_step(double sum_of_squares);
-  void norm_known();
-  void stepped();
-  void step_passed();
-  void start_snapshot();
-  void start_gather(ParameterBuffer which);
-  void moments_gathered();
-  void start_writing();
-  /// Gradients carried moments.
-  void start_clearing();
-  /// The same part of a mark on every rank.
+  void report_norm();
+  void take_total();
+  void report_step();
+  void boundary_passed();
+
+  /// Queues the same action on every rank.
   void submit_all(std::string_view label, const std::function<Job(ReplicaRank&)>& job_of);
   void submit_first(std::string_view label, Job job);
-  /// Queues what every rank has to do, in rank order; done() follows when all have.
+  /// Queues the jobs of all ranks, in rank order; done() follows when all ranks have finished.
   void submit_all(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts);
   void phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Kind kind);
-  /// How long the passes take on an emulated device; `emulated_` keeps it.
+  /// Returns the time that the passes take on an emulated device, and keeps it in `emulated_`.
   std::chrono::nanoseconds emulated_time(const MicroBatchPlan& plan, bool forward, bool backward);
   void rank_done(WorkDone result);
   void done();
   void pass_done();
-  void mark_passed();
-  void finish_mark();
   ReplicaPorts::Arrived arrived(std::uint32_t layout_rank);
   void ring_event(std::uint32_t immediate);
-  /// A write or copy with this cookie is the rank's.
+  /// Returns whether a write or copy with this cookie is the rank's.
   [[nodiscard]] static bool owns(const ReplicaRank& rank, std::uint64_t cookie);
   void write_finished(std::uint64_t cookie);
   void check(const Status& status);
@@ -88,37 +81,21 @@ class SectionReplica : public RunActor {
   ReplicaLane lane_;
   caf::actor coordinator_;
 
-  // What is on the devices, or between two parts of a mark.
-  enum class Stage : std::uint8_t {
-    idle,
-    pass,
-    adding,
-    reducing,
-    norm,
-    clipping,
-    stepping,
-    distributing,  // where replicas share moments: new values
-    taking,
-    join_check,  // likewise: moments
-    copying,
-    writing,
-    clearing
-  };
-  /// Ranks exchange something with those of other replicas.
-  [[nodiscard]] bool exchanging() const;
-  Stage stage_ = Stage::idle;
-  std::size_t working_ = 0;  // ranks that have not done their part
-  WorkDone gathered_;        // of those that have: sums of figures, the longest times
+  bool busy_ = false;        // with work_: a pass, or the actions of a boundary
+  std::size_t working_ = 0;  // ranks that have not finished their part
+  WorkDone gathered_;        // of those that have: sums of metrics, the longest times
   Work work_;
+  StepEnd step_end_;
   StepId step_;
   using Clock = std::chrono::steady_clock;
   PassLog passes_;
-  std::optional<PassCost> emulated_;  // what the running pass takes, where devices are emulated
+  std::optional<PassCost> emulated_;  // times of the running pass on an emulated device
+  // Of the boundary: the section's sum, the sum that gradients are clipped by, and the learning rate.
   double sum_of_squares_ = 0;
+  double clipped_sum_of_squares_ = 0;
   double lr_ = 0;
-  std::optional<ReplicaSnapshot> snapshot_;                     // while the replica writes one
-  ParameterBuffer gathering_ = ParameterBuffer::first_moments;  // of it
-  std::optional<NormTotal> norm_total_;                         // the last one; of step_ when it came early
+  std::optional<ReplicaSnapshot> snapshot_;  // while the replica writes it
+  std::optional<NormTotal> norm_total_;      // the last message; of step_ if it came early
   bool failed_ = false;
   std::uint64_t events_ = 0;  // messages of progress so far
   std::optional<TraceTime> idle_since_;

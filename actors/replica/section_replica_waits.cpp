@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a section replica does and waits for, for the supervisor, the control service and the trace.
+// The state of a section replica, for the supervisor, the control service and the trace: its work, or its wait.
 #include <algorithm>
 
 #include "actors/replica/section_replica.hpp"
@@ -55,24 +55,28 @@ WaitingFor SectionReplica::waits_for() const {
     }
     return answer;
   };
-  switch (stage_) {
-    case Stage::idle:
-      return idle_waits_for();
-    case Stage::clipping:
+  if (!busy_) return idle_waits_for();
+  if (work_.kind != ReplicaLane::Kind::mark) {
+    answer.doing = name_of(work_.kind);
+    answer.micro_batch = work_.batch->index;
+    return answer;
+  }
+  switch (step_end_.current().value_or(StepAction::report)) {
+    case StepAction::await_total:
       answer.kind = WaitKind::norm;
       return answer;
-    case Stage::reducing:
+    case StepAction::exchange_tie:
+    case StepAction::sum:
+    case StepAction::sum_to_shards:
       return on_other_replicas(WaitKind::reduction);
-    case Stage::distributing:
+    case StepAction::gather_values:
       return on_other_replicas(WaitKind::parameters);
-    case Stage::join_check:
+    case StepAction::gather_first_moments:
+    case StepAction::gather_second_moments:
       return on_other_replicas(WaitKind::moments);
-    case Stage::pass:
-      answer.doing = name_of(work_.kind);
-      answer.micro_batch = work_.batch->index;
-      return answer;
-    case Stage::copying:
-    case Stage::writing:
+    case StepAction::copy_first_moments:
+    case StepAction::copy_second_moments:
+    case StepAction::write:
       answer.doing = "checkpoint";
       return answer;
     default:

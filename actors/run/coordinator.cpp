@@ -11,6 +11,7 @@ Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
     : RunActor(config, options.supervisor),
       options_(std::move(options)),
       schedule_(options_.schedule),
+      norms_(*options_.graph, options_.global_clip),
       meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
              static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {}
 
@@ -67,12 +68,10 @@ void Coordinator::on_exit() {
 
 void Coordinator::connect(const Directory& directory) {
   directory_ = std::make_shared<const Directory>(directory);
-  for (const ProcessInfo& process : directory.processes) {
-    for (const ReplicaAddress& replica : process.replicas) {
-      auto& actors = replicas_[replica.section];
-      actors.resize(std::max<std::size_t>(actors.size(), replica.replica.value() + 1));
-      actors[replica.replica.value()] = replica.actor;
-    }
+  for (const ReplicaAddress& replica : directory.replicas()) {
+    auto& actors = replicas_[replica.section];
+    actors.resize(std::max<std::size_t>(actors.size(), replica.replica.value() + 1));
+    actors[replica.replica.value()] = replica.actor;
   }
 }
 
@@ -263,45 +262,12 @@ void Coordinator::report_progress(StepId step) {
   options_.console->progress(meter_.finished(static_cast<std::int64_t>(step.value()), loss_, now), now);
 }
 
-std::vector<SectionId> Coordinator::clipped_with(SectionId section, const Open& open) const {
-  std::vector<SectionId> together;
-  for (const auto& [other, actors] : replicas_) {
-    const GraphNode& node = options_.graph->node(other);
-    if (!node.trained() || !open.watch.active(other)) continue;
-    const bool same_section = node.section_name() == options_.graph->node(section).section_name();
-    if (same_section || options_.global_clip) together.push_back(other);
-  }
-  return together;
-}
-
-double Coordinator::Norms::total() const {
-  double sum = 0;
-  for (const auto& [replica, part] : parts) sum += part;
-  return sum;
-}
-
 void Coordinator::norm_reported(const NormReport& report) {
-  auto& norms = norms_[report.step.value()];
-  Norms& reported = norms[report.section];
-  reported.parts[report.replica] = report.sum_of_squares;
-  reported.reporters = report.reporters;
-  const std::vector<SectionId> together =
-      clipped_with(report.section, open_.at({report.step.value(), RunUnit::Kind::train}));
-  const auto complete = [&](SectionId section) { return norms.count(section) > 0 && norms[section].complete(); };
-  if (!std::ranges::all_of(together, complete)) return;
-  double total = 0;
-  std::map<std::string, double> by_section;
-  for (const SectionId section : together) {  // in order of sections, so that it repeats
-    const double own = norms[section].total();
-    total += own;
-    by_section[options_.graph->node(section).section_name()] += own;
+  const Open& open = open_.at({report.step.value(), RunUnit::Kind::train});
+  const auto active = [&open](SectionId section) { return open.watch.active(section); };
+  for (const auto& [section, total] : norms_.add(report, active)) {
+    for (const caf::actor& lane : replicas_.at(section)) tell(this, lane, total);
   }
-  for (const SectionId section : together) {
-    const NormTotal answer{report.step, total, by_section[options_.graph->node(section).section_name()]};
-    for (const caf::actor& lane : replicas_.at(section)) tell(this, lane, answer);
-    norms.erase(section);
-  }
-  if (norms.empty()) norms_.erase(report.step.value());
 }
 
 void Coordinator::snapshot_written(const SnapshotWritten& written) {

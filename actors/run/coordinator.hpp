@@ -18,6 +18,7 @@
 #include "actors/messages/message_types.hpp"
 #include "actors/messages/run_actor.hpp"
 #include "actors/run/control_messages.hpp"
+#include "actors/run/norm_totals.hpp"
 #include "actors/run/run_record.hpp"
 #include "actors/run/run_schedule.hpp"
 #include "actors/run/step_watch.hpp"
@@ -70,13 +71,6 @@ class Coordinator : public RunActor {
     std::size_t parts = 0;
     std::string staging;
   };
-  /// Norms of a section: the reports of its replicas, in their order, and the number of reporters.
-  struct Norms {
-    std::map<ReplicaIndex, double> parts;
-    std::size_t reporters = 1;
-    [[nodiscard]] bool complete() const { return parts.size() == reporters; }
-    [[nodiscard]] double total() const;
-  };
   using Key = std::pair<std::uint64_t, RunUnit::Kind>;
   /// Wraps the handler of a progress message (CoordinatorOptions::events).
   template <class Message>
@@ -123,8 +117,6 @@ class Coordinator : public RunActor {
   void answer_pauses();
   [[nodiscard]] std::size_t replicas_in_all() const;
   [[nodiscard]] std::size_t trained_sections() const;
-  /// Returns the nodes whose gradients are clipped by the same norm as this node's.
-  [[nodiscard]] std::vector<SectionId> clipped_with(SectionId section, const Open& open) const;
   [[nodiscard]] SectionId watched_section() const;
 
   CoordinatorOptions options_;
@@ -134,8 +126,8 @@ class Coordinator : public RunActor {
   bool awaiting_batch_ = false;
   bool any_kept_ = false;  // of the training samples drawn so far
   bool finished_ = false;
-  std::map<std::uint64_t, std::map<SectionId, Norms>> norms_;  // by step
-  std::vector<MeasuredPass> measured_;                         // since the last request for a plan
+  NormTotals norms_;
+  std::vector<MeasuredPass> measured_;  // since the last plan was asked for
   std::map<SectionId, std::chrono::steady_clock::time_point> last_step_end_;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point unit_started_;

@@ -11,7 +11,7 @@
 namespace maestro {
 namespace {
 
-TEST(ShardRange, shards_cover_the_vector_in_order_without_overlap) {  // SR-1
+TEST(ShardRange, shards_cover_the_vector_in_order_without_overlap) {  // RD-1
   for (std::size_t replicas = 1; replicas <= 7; ++replicas) {
     for (const std::size_t elements : {0u, 1u, 15u, 16u, 17u, 31u, 33u, 100u, 1000u, 4096u}) {
       std::size_t next = 0;
@@ -26,7 +26,7 @@ TEST(ShardRange, shards_cover_the_vector_in_order_without_overlap) {  // SR-1
   }
 }
 
-TEST(ShardRange, shards_differ_by_at_most_a_grain) {  // SR-1
+TEST(ShardRange, shards_differ_by_at_most_a_grain) {  // RD-1
   for (std::size_t replicas = 1; replicas <= 7; ++replicas) {
     for (std::size_t index = 0; index < replicas; ++index) {
       const double even = 10000.0 / static_cast<double>(replicas);
@@ -35,7 +35,7 @@ TEST(ShardRange, shards_differ_by_at_most_a_grain) {  // SR-1
   }
 }
 
-TEST(ReductionRound, nothing_is_added_before_the_own_gradient_and_all_parts_are_here) {  // SR-2
+TEST(ReductionRound, nothing_is_added_before_the_own_gradient_and_all_parts_are_here) {  // RD-2
   ReductionRound round(2, 2);
   round.part_arrived();
   round.part_arrived();
@@ -47,7 +47,7 @@ TEST(ReductionRound, nothing_is_added_before_the_own_gradient_and_all_parts_are_
   EXPECT_FALSE(round.may_sum()) << "a shard is summed once";
 }
 
-TEST(ReductionRound, sums_that_come_before_the_own_one_are_kept) {  // SR-3
+TEST(ReductionRound, sums_that_come_before_the_own_one_are_kept) {  // RD-3
   ReductionRound round(1, 1);
   round.sum_arrived();
   EXPECT_FALSE(round.may_copy());
@@ -63,7 +63,7 @@ TEST(ReductionRound, sums_that_come_before_the_own_one_are_kept) {  // SR-3
   EXPECT_TRUE(round.complete());
 }
 
-TEST(ReductionRound, a_round_is_not_complete_while_something_sent_is_read) {  // SR-3
+TEST(ReductionRound, a_round_is_not_complete_while_something_sent_is_read) {  // RD-3
   ReductionRound round(0, 0);
   round.local_ready();
   round.shard_summed();
@@ -78,7 +78,7 @@ TEST(ReductionRound, a_round_is_not_complete_while_something_sent_is_read) {  //
   EXPECT_TRUE(round.complete());
 }
 
-TEST(ReductionRound, an_empty_shard_is_not_waited_for) {  // SR-4
+TEST(ReductionRound, an_empty_shard_is_not_waited_for) {  // RD-4
   ReductionRound round(0, 1);                             // nothing to add here, one other shard
   round.local_ready();
   EXPECT_TRUE(round.may_sum());
@@ -89,7 +89,7 @@ TEST(ReductionRound, an_empty_shard_is_not_waited_for) {  // SR-4
   EXPECT_TRUE(round.may_copy());
 }
 
-TEST(ReductionRound, a_held_sum_keeps_the_round_from_going_on_until_it_is_released) {  // SR-5
+TEST(ReductionRound, a_held_sum_keeps_the_round_from_going_on_until_it_is_released) {  // RD-5
   ReductionRound round(1, 1);
   round.local_ready();
   round.part_arrived();
@@ -200,7 +200,7 @@ class Exchange {
   std::vector<std::function<void()>> events_;
 };
 
-TEST(ReductionRound, all_replicas_end_with_the_same_bits_whatever_the_order_of_messages) {  // SR-2, SR-3, SR-4
+TEST(ReductionRound, all_replicas_end_with_the_same_bits_whatever_the_order_of_messages) {  // RD-2, RD-3, RD-4
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     const std::size_t replicas = 1 + seed % 5;
     const std::size_t elements = seed * 7 % 90 + 1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of a rank where the network and other replicas of the process reach them: the section's own memory, or,
-// where a device computes in memory of its own, pinned host memory that they are copied to and from.
+// The gradients of a rank in memory that the network and other replicas of the process can access: the section's own
+// memory, or, if the device computes in memory of its own, pinned host memory that they are copied to and from.
 //
-// Plain class. copy_to_host() and copy_to_device() are work for the device's thread: they only queue, and are done when
-// Device::finish() tells.
+// Plain class. copy_to_host() and copy_to_device() run on the device's thread: they only queue the copy, which is
+// complete with the next Device::finish().
 #pragma once
 
 #include <span>
@@ -15,19 +15,19 @@ namespace maestro {
 
 class GradientStaging {
  public:
-  /// `gradients` lie in memory of `ops`; both outlive the mirror.
+  /// `gradients` lie in memory of `ops`; both outlive the staging.
   GradientStaging(const OperatorTable& ops, std::span<float> gradients);
   ~GradientStaging();
   GradientStaging(const GradientStaging&) = delete;
   GradientStaging& operator=(const GradientStaging&) = delete;
 
-  /// Whether there is anything to copy.
+  /// Returns whether there are copies in host memory.
   [[nodiscard]] bool apart() const { return copy_.size() > 0; }
-  /// All of them, for the CPU.
+  /// Returns all gradients, in host memory.
   [[nodiscard]] std::span<float> values() const;
-  /// What values() has of `part`, which lies in the gradients.
+  /// Returns the span of values() that corresponds to `part` of the gradients.
   [[nodiscard]] std::span<float> values_of(std::span<const float> part) const;
-  /// values_of(part) = part, and back.
+  /// Copy `part` to values_of(part), and back.
   void copy_to_host(std::span<float> part) const;
   void copy_to_device(std::span<float> part) const;
 

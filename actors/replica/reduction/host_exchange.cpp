@@ -9,59 +9,139 @@
 
 namespace maestro {
 
-HostExchange::HostExchange(const HostExchangeOptions& options, Network& network)
-    : options_(options),
+HostExchange::HostExchange(HostExchangeOptions options, Network& network)
+    : options_(std::move(options)),
+      values_(options_.staging->values_of(options_.gradients)),
       network_(&network),
-      // Apart from the ports' cookies of the same client, and from those of the rank's other reductions.
-      next_cookie_(std::uint64_t{2} << 38 | static_cast<std::uint64_t>(options.kind) << 36) {
-  if (!needed()) return;
+      peers_(options_.members.size()),
+      // Apart from the ports' cookies of the same client, and from those of the rank's other exchanges.
+      next_cookie_(std::uint64_t{2} << 38 | static_cast<std::uint64_t>(options_.kind) << 36) {
   address_.parts_ring = network.next_ring();
   address_.sums_ring = network.next_ring();
-  peers_.resize(replicas());
   if (!options_.remote) return;
-  parts_ = AlignedMemory(part_bytes({0, largest_shard()}) * replicas());
+  parts_ = AlignedMemory(part_bytes({0, largest_shard()}) * members());
   parts_region_ = network.register_memory(parts_.data(), parts_.size());
-  gradient_region_ =
-      network.register_memory(reinterpret_cast<std::byte*>(options_.gradients.data()), options_.gradients.size_bytes());
+  gradient_region_ = network.register_memory(reinterpret_cast<std::byte*>(values_.data()), values_.size_bytes());
   if (parts_region_) address_.parts = parts_region_->remote();
   if (gradient_region_) address_.gradients = gradient_region_->remote();
 }
 
 std::size_t HostExchange::largest_shard() const {
   std::size_t largest = 0;
-  for (std::size_t index = 0; index < replicas(); ++index) largest = std::max(largest, shard(index).count);
+  for (std::size_t index = 0; index < members(); ++index) largest = std::max(largest, shard(index).count);
   return largest;
 }
 
 std::vector<std::uint32_t> HostExchange::ring_numbers() const {
-  if (!needed()) return {};
   return {address_.parts_ring, address_.sums_ring};
 }
 
-void HostExchange::connect(const Directory& directory, Deliver deliver) {
-  deliver_ = std::move(deliver);
-  for (const ProcessInfo& process : directory.processes) {
-    for (const ReplicaAddress& peer : process.replicas) {
-      const auto member = std::ranges::find(options_.members, ReductionMember{peer.section, peer.replica});
-      if (!needed() || member == options_.members.end()) continue;
-      const bool local = peer.rank == options_.rank && !network_->options().force_rma;
-      const std::size_t address = options_.layout_rank * reduction_kinds + static_cast<std::size_t>(options_.kind);
-      peers_[static_cast<std::size_t>(member - options_.members.begin())] = {peer.actor, peer.reductions.at(address),
-                                                                             peer.rank, local};
-    }
+void HostExchange::connect(const Directory& directory, const ExchangeOutbox& outbox) {
+  outbox_ = outbox;
+  for (const ReplicaAddress& peer : directory.replicas()) {
+    const auto member = std::ranges::find(options_.members, ReductionMember{peer.section, peer.replica});
+    if (member == options_.members.end()) continue;
+    const bool local = peer.rank == options_.process && !network_->options().force_rma;
+    peers_[static_cast<std::size_t>(member - options_.members.begin())] = {
+        peer.actor, peer.reduction(options_.layout_rank, options_.kind), peer.rank, local};
   }
+}
+
+void HostExchange::leave() {
+  for (Peer& peer : peers_) peer.actor = nullptr;
+}
+
+void HostExchange::begin(Operation operation) {
+  operation_ = operation;
+  state_ = options_.staging->apart() && !gathers() ? State::to_host : State::round;
+  if (state_ == State::round) begin_round();
+}
+
+void HostExchange::begin_round() {
+  state_ = State::round;
+  if (operation_ == Operation::gather_values) return release();  // the round of sum_to_shards goes on
+  rounds_.erase(round_++);
+  round(round_).local_ready();
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (parts_go_to(peer)) send(peer, false);
+  }
+}
+
+std::optional<LabelledJob> HostExchange::next_job() {
+  if (work_ != Work::none || state_ == State::idle) return std::nullopt;
+  if (state_ == State::to_host) return job_of(Work::to_host);
+  if (current().may_sum()) return job_of(Work::sum);
+  if (current().may_copy()) return job_of(Work::copy);
+  if (round_over() && options_.staging->apart()) return job_of(Work::to_device);
+  return std::nullopt;
+}
+
+LabelledJob HostExchange::job_of(Work work) {
+  work_ = work;
+  const auto job = [](std::string_view label, auto run) {
+    return LabelledJob{label, [run = std::move(run)] {
+                         run();
+                         return WorkResult();
+                       }};
+  };
+  switch (work) {
+    case Work::to_host:
+      return job("to host", [this] { options_.staging->copy_to_host(copied_to_host()); });
+    case Work::sum:
+      return job("reduce", [this] { gathers() ? stage_moments() : add_parts(); });
+    case Work::copy:
+      return job("gather", [this] { copy_sums(); });
+    case Work::to_device:
+    case Work::none:
+      break;
+  }
+  return job("to device", [this] { options_.staging->copy_to_device(copied_to_device()); });
+}
+
+std::span<float> HostExchange::copied_to_host() const {
+  return operation_ == Operation::gather_values ? own_of(options_.gradients) : options_.gradients;
+}
+
+std::span<float> HostExchange::copied_to_device() const {
+  return operation_ == Operation::sum_to_shards ? own_of(options_.gradients) : options_.gradients;
+}
+
+void HostExchange::job_done() {
+  switch (std::exchange(work_, Work::none)) {
+    case Work::none:
+      return;
+    case Work::to_host:
+      return begin_round();
+    case Work::sum:
+      round(round_).shard_summed();
+      if (operation_ != Operation::sum_to_shards) release();
+      return;
+    case Work::copy:
+      return release_reads();
+    case Work::to_device:
+      state_ = State::idle;
+  }
+}
+
+bool HostExchange::round_over() const {
+  return operation_ == Operation::sum_to_shards ? current().holds_sum() : current().complete();
+}
+
+bool HostExchange::complete() const {
+  if (work_ != Work::none) return false;
+  return state_ == State::idle || (state_ == State::round && !options_.staging->apart() && round_over());
 }
 
 std::size_t HostExchange::expected_parts() const {
   if (own().count == 0) return 0;
   if (gathers()) return self() == 0 ? 0 : 1;
-  return replicas() - 1;
+  return members() - 1;
 }
 
 std::size_t HostExchange::expected_sums() const {
   if (gathers() && self() != 0) return 0;
   std::size_t sums = 0;
-  for (std::size_t peer = 0; peer < replicas(); ++peer) sums += peer != self() && shard(peer).count > 0 ? 1 : 0;
+  for (std::size_t peer = 0; peer < members(); ++peer) sums += peer != self() && shard(peer).count > 0 ? 1 : 0;
   return sums;
 }
 
@@ -69,30 +149,21 @@ ReductionRound& HostExchange::round(std::uint64_t number) {
   return rounds_.try_emplace(number, expected_parts(), expected_sums()).first->second;
 }
 
-void HostExchange::begin() {
-  ++round_;
-  active_ = true;
-  round(round_).local_ready();
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    if (parts_go_to(peer)) send(peer, false);
-  }
-}
-
 void HostExchange::send(std::size_t index, bool sum) {
   const Peer& peer = peers_[index];
   const ShardRange range = shard(sum ? self() : index);
   if (range.count == 0) return;
   if (peer.local) {
-    // A part is read before its sum comes back; only the sum needs a receipt (RR-1).
+    // A part is read before its sum comes back; only the sum needs a receipt (HX-1).
     if (sum) round(round_).send_started();
-    return deliver_(peer.actor, {options_.kind, round_, sum, static_cast<std::uint32_t>(self()), options_.layout_rank,
-                                 options_.gradients.subspan(range.first, range.count)});
+    return outbox_.hand_over(peer.actor, {options_.kind, round_, sum, static_cast<std::uint32_t>(self()),
+                                          options_.layout_rank, values_.subspan(range.first, range.count)});
   }
   const std::size_t offset = range.first * sizeof(float);
   WriteRequest request;
   request.remote = sum ? peer.address.gradients : peer.address.parts;
   request.remote_offset = sum ? offset : self() * part_bytes({0, largest_shard()});
-  // A part without content comes from where nobody writes.
+  // An empty part is read from memory that no member writes.
   const bool empty = gathers() && !sum;
   request.local = empty ? parts_region_.get() : gradient_region_.get();
   request.local_offset = empty ? 0 : offset;
@@ -111,14 +182,14 @@ void HostExchange::write(const Peer& peer, bool sum, WriteRequest request) {
     request.cookie = std::uint64_t{options_.client} << Network::client_shift | next_cookie_++;
     writes_[request.cookie] = round_;
     round(round_).send_started();
-    network_->write(peer.rank, request);
+    network_->write(peer.process, request);
   }
 }
 
 bool HostExchange::landed(std::uint32_t immediate) {
   const Immediate where = unpack_immediate(immediate);
   const bool sum = where.edge.value() == address_.sums_ring;
-  if (!needed() || (!sum && where.edge.value() != address_.parts_ring)) return false;
+  if (!sum && where.edge.value() != address_.parts_ring) return false;
   const std::uint64_t number = unwrap_sequence(where.sequence, round_);
   const std::size_t bytes = sum ? shard(where.slot).count * sizeof(float) : part_bytes(own());
   const RoundAndSender from{number, where.slot * 2 + (sum ? 1 : 0)};
@@ -150,32 +221,32 @@ bool HostExchange::write_finished(std::uint64_t cookie) {
   return true;
 }
 
-void HostExchange::sum(const OperatorTable& ops) {
-  // SR-2: replica order, whatever the own place in it. Part 0 is the start value, so nothing depends on rounding of
+void HostExchange::add_parts() {
+  // RD-2: replica order, whatever the own place in it. Part 0 is the start value, so nothing depends on rounding of
   // zero.
-  const ShardRange range = own();
-  const std::span<float> mine = options_.gradients.subspan(range.first, range.count);
+  const std::span<float> mine = own_of(values_);
   const auto part = [&](std::size_t replica) -> std::span<const float> {
     const auto handed = handed_parts_.find({round_, replica});
     if (handed != handed_parts_.end()) return handed->second;
     const auto* begin = reinterpret_cast<const float*>(parts_.data()) + replica * largest_shard();
-    return {begin, range.count};
+    return {begin, mine.size()};
   };
   if (mine.empty()) return;
   if (self() == 0) {
-    for (std::size_t replica = 1; replica < replicas(); ++replica) ops.add_into(mine, part(replica));
+    for (std::size_t replica = 1; replica < members(); ++replica) options_.host_ops->add_into(mine, part(replica));
     return;
   }
   std::vector<float> total(part(0).begin(), part(0).end());
-  for (std::size_t replica = 1; replica < replicas(); ++replica) {
-    ops.add_into(total, replica == self() ? std::span<const float>(mine) : part(replica));
+  for (std::size_t replica = 1; replica < members(); ++replica) {
+    options_.host_ops->add_into(total, replica == self() ? std::span<const float>(mine) : part(replica));
   }
   std::copy(total.begin(), total.end(), mine.begin());
 }
 
-void HostExchange::summed() {
-  round(round_).shard_summed();
-  if (!options_.held) release();
+void HostExchange::stage_moments() const {
+  options_.stage_shard(operation_ == Operation::gather_first_moments ? ParameterBuffer::first_moments
+                                                                     : ParameterBuffer::second_moments);
+  if (options_.staging->apart()) options_.staging->copy_to_host(own_of(options_.gradients));
 }
 
 void HostExchange::release() {
@@ -190,22 +261,17 @@ void HostExchange::copy_sums() {
     const auto handed = handed_sums_.find({round_, peer});
     if (handed == handed_sums_.end()) continue;
     std::copy(handed->second.begin(), handed->second.end(),
-              options_.gradients.begin() + static_cast<std::ptrdiff_t>(shard(peer).first));
+              values_.begin() + static_cast<std::ptrdiff_t>(shard(peer).first));
   }
 }
 
-void HostExchange::copied(const std::function<void(const caf::actor&, ShardRead)>& tell_read) {
+void HostExchange::release_reads() {
   round(round_).sums_copied();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     handed_parts_.erase({round_, peer});
     if (handed_sums_.erase({round_, peer}) == 0) continue;
-    tell_read(peers_[peer].actor, ShardRead{options_.kind, round_, options_.layout_rank});
+    outbox_.shard_read(peers_[peer].actor, ShardRead{options_.kind, round_, options_.layout_rank});
   }
-}
-
-void HostExchange::finish() {
-  rounds_.erase(round_);
-  active_ = false;
 }
 
 }  // namespace maestro

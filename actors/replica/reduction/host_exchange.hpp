@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves the gradient shards of one rank of a replica for ReductionRound, among the ranks of its place in other
-// replicas, its members: in place inside one process, by RMA between processes. Members are all replicas of a section,
-// or the first and the last stage of one pipeline, which share a tied parameter. Plain class; the actor passes messages
-// in.
+// An exchange in host memory, in a fixed order (ReductionRound): in place inside a process, by RMA between processes.
+// Gradients of a device that computes in memory of its own are staged: copied to host memory before an operation and
+// back behind it (GradientStaging). Plain class; the actor passes messages in.
 //
-// Of replicas that share their moments, a sum stays with its owner (Options::held), whose optimizer steps the shard's
-// parameters; their values are then released in its place. For a checkpoint the moments are gathered by member 0: it
-// tells the others when its gradients may be written (a part without content), and each releases its shard to it alone.
+// Members are all replicas of a section, or the first and the last stage of a pipeline, which share a tied parameter.
+// For a checkpoint member 0 collects moments: it sends the others an empty part when its gradients may be written, and
+// each sends its shard to member 0 alone.
 //
-// RR-1: a neighbour reads this replica's gradient in place only between local_ready and its ShardRead or the sum's
-//       arrival; of what it may read, only the own shard changes before both.
-// RR-2: members run the same rounds and count them alike; those that exchange anything are at most one round apart.
-// RR-3: a member writes to another's gradients only when it has the other's part of the round.
+// HX-1 (in-place reads): a member of the same process reads this member's gradients in place only between begin() and
+//       its ShardRead or the arrival of the sum; in that time only the own shard changes.
+// HX-2 (equal rounds): members run the same rounds and count them alike; members that exchange data are at most a
+//       single round apart.
+// HX-3 (ready receivers): a member writes to another's gradients only when it has received the part of the round that
+//       the other sends.
 #pragma once
 
 #include <functional>
@@ -19,100 +20,101 @@
 #include <memory>
 #include <vector>
 
-#include "actors/messages/message_types.hpp"
 #include "actors/plan/reduction_paths.hpp"
+#include "actors/replica/reduction/exchange.hpp"
+#include "actors/replica/reduction/gradient_staging.hpp"
 #include "actors/services/network.hpp"
 #include "runtime/collective/reduction_round.hpp"
 #include "runtime/core/aligned_memory.hpp"
-#include "runtime/ops/operator_table.hpp"
+#include "runtime/ops/parameters.hpp"
 
 namespace maestro {
 
 struct HostExchangeOptions {
-  std::vector<ReductionMember> members;  ///< in the order in which gradients are added; fewer than two: nothing to do
+  std::vector<ReductionMember> members;  ///< two or more, in the order in which gradients are added
   std::size_t self = 0;                  ///< index in members
   ReductionKind kind = ReductionKind::replicas;
-  bool held = false;  ///< the sum waits for release()
   std::uint32_t layout_rank = 0;
-  ProcessId rank;
-  std::span<float> gradients;
-  bool remote = false;
-  std::uint32_t client = 0;  ///< number of the rank's writes
+  ProcessId process;
+  std::span<float> gradients;                        ///< in memory of the device
+  const GradientStaging* staging = nullptr;          ///< of these and perhaps more gradients; outlives the exchange
+  std::function<void(ParameterBuffer)> stage_shard;  ///< writes the own moments to their place in `gradients`
+  const OperatorTable* host_ops = nullptr;           ///< adds gradients up
+  bool remote = false;                               ///< the job has other processes
+  std::uint32_t client = 0;                          ///< number of the rank's writes
 };
 
-/// Not thread-safe; belongs to the replica's actor. sum() and copy_sums() run on the device thread between two messages
-/// of the actor, which is busy then.
-class HostExchange {
+/// Its jobs run on the device's thread between two messages of the actor, which leaves the exchange alone meanwhile.
+class HostExchange final : public Exchange {
  public:
-  using Deliver = std::function<void(const caf::actor&, ShardHandOver)>;
-  HostExchange(const HostExchangeOptions& options, Network& network);
+  HostExchange(HostExchangeOptions options, Network& network);
 
-  [[nodiscard]] bool needed() const { return options_.members.size() > 1; }
-  [[nodiscard]] ReductionAddress address() const { return address_; }
-  [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const;
-  void connect(const Directory& directory, Deliver deliver);
+  [[nodiscard]] ReductionAddress address() const override { return address_; }
+  [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const override;
+  void connect(const Directory& directory, const ExchangeOutbox& outbox) override;
+  void leave() override;
 
-  /// The local gradient of this round is final: its parts go to their owners.
-  void begin();
-  /// True when the event was one of this reduction's.
-  bool landed(std::uint32_t immediate);
-  void handed_over(const ShardHandOver& shard);
-  void shard_read(std::uint64_t number) { round(number).send_done(); }
-  bool write_finished(std::uint64_t cookie);
+  void begin(Operation operation) override;
+  [[nodiscard]] std::optional<LabelledJob> next_job() override;
+  void job_done() override;
+  [[nodiscard]] bool complete() const override;
 
-  /// All parts of the own shard are here: run sum() on the device, then summed().
-  [[nodiscard]] bool may_sum() { return active_ && round(round_).may_sum(); }
-  void sum(const OperatorTable& ops);
-  void summed();
-  /// The own sum is complete and held: release() sends what has taken its place.
-  [[nodiscard]] bool holds_sum() { return active_ && round(round_).holds_sum(); }
-  void release();
-  /// The sums of all other shards are here: run copy_sums() on the device, then copied().
-  [[nodiscard]] bool may_copy() { return active_ && round(round_).may_copy(); }
-  void copy_sums();
-  /// PeerList of this process learn that their sums were read.
-  void copied(const std::function<void(const caf::actor&, ShardRead)>& tell_read);
-  /// Every replica may step its optimizer when its own round is complete.
-  [[nodiscard]] bool complete() { return active_ && round(round_).complete(); }
-  void finish();
-  /// Drops the handles of the members, at the actor's end.
-  void leave() {
-    for (Peer& peer : peers_) peer.actor = nullptr;
-  }
-  [[nodiscard]] bool active() const { return active_; }
+  bool landed(std::uint32_t immediate) override;
+  bool write_finished(std::uint64_t cookie) override;
+  void handed_over(const ShardHandOver& shard) override;
+  void shard_read(const ShardRead& read) override { round(read.round).send_done(); }
 
  private:
   struct Peer {
     caf::actor actor;
     ReductionAddress address;
-    ProcessId rank;
+    ProcessId process;
     bool local = true;
   };
   using RoundAndSender = std::pair<std::uint64_t, std::size_t>;
+  /// Where gradients are staged, an operation begins with their copy to the host; then the round decides on the jobs.
+  enum class State : std::uint8_t { idle, to_host, round };
+  enum class Work : std::uint8_t { none, to_host, sum, copy, to_device };
+
+  [[nodiscard]] LabelledJob job_of(Work work);
+  void begin_round();
+  /// Returns whether the round has come to the end of the operation.
+  [[nodiscard]] bool round_over() const;
+  /// Returns the gradients that this operation copies to the host before the round, or back behind it.
+  [[nodiscard]] std::span<float> copied_to_host() const;
+  [[nodiscard]] std::span<float> copied_to_device() const;
   ReductionRound& round(std::uint64_t number);
+  [[nodiscard]] const ReductionRound& current() const { return rounds_.at(round_); }
   void send(std::size_t peer, bool sum);
   void write(const Peer& peer, bool sum, WriteRequest request);
+  /// Jobs, on the device's thread.
+  void add_parts();
+  void stage_moments() const;
+  void copy_sums();
+  void release();
+  void release_reads();
+
   [[nodiscard]] std::size_t expected_parts() const;
   [[nodiscard]] std::size_t expected_sums() const;
-  /// Whether what this member makes of its shard goes to `peer`.
+  /// Return whether the own shard, or a part of the peer's shard, goes to `peer`.
   [[nodiscard]] bool sums_go_to(std::size_t peer) const { return peer != self() && (!gathers() || peer == 0); }
   [[nodiscard]] bool parts_go_to(std::size_t peer) const { return peer != self() && (!gathers() || self() == 0); }
   [[nodiscard]] bool gathers() const { return options_.kind == ReductionKind::moments; }
-  /// Bytes of the part that a member sends to the owner of `shard`.
+  /// Returns the bytes of the part that a member sends to the owner of `shard`.
   [[nodiscard]] std::size_t part_bytes(ShardRange shard) const { return (gathers() ? 1 : shard.count) * sizeof(float); }
   [[nodiscard]] ShardRange own() const { return shard(self()); }
-  [[nodiscard]] ShardRange shard(std::size_t index) const {
-    return shard_range(options_.gradients.size(), options_.members.size(), index);
-  }
+  [[nodiscard]] std::span<float> own_of(std::span<float> all) const { return all.subspan(own().first, own().count); }
+  [[nodiscard]] ShardRange shard(std::size_t index) const { return shard_range(values_.size(), members(), index); }
   [[nodiscard]] std::size_t self() const { return options_.self; }
-  [[nodiscard]] std::size_t replicas() const { return options_.members.size(); }
+  [[nodiscard]] std::size_t members() const { return options_.members.size(); }
   [[nodiscard]] std::size_t largest_shard() const;
 
   HostExchangeOptions options_;
+  std::span<float> values_;  // the gradients, in host memory
   Network* network_;
-  Deliver deliver_;
+  ExchangeOutbox outbox_;
   ReductionAddress address_;
-  AlignedMemory parts_;  // one shard per sending replica, written remotely
+  AlignedMemory parts_;  // a shard per sending member, written remotely
   std::unique_ptr<Region> parts_region_;
   std::unique_ptr<Region> gradient_region_;
   std::vector<Peer> peers_;  // by member
@@ -122,8 +124,10 @@ class HostExchange {
   std::map<RoundAndSender, std::size_t> landed_chunks_;  // (round, sender * 2 + sum)
   std::map<std::uint64_t, std::uint64_t> writes_;        // round by cookie
   std::uint64_t next_cookie_;
-  std::uint64_t round_ = 0;  // the last one begun, from 1
-  bool active_ = false;
+  std::uint64_t round_ = 0;  // the last round begun, from 1
+  Operation operation_ = Operation::sum;
+  State state_ = State::idle;
+  Work work_ = Work::none;  // the job that is out
 };
 
 }  // namespace maestro

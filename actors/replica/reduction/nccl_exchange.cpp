@@ -7,8 +7,29 @@
 
 namespace maestro {
 
-/// The communicator is made and used on the device's thread; its failure() is asked for by completions of what was
-/// used.
+namespace {
+
+void queue(Communicator& members, Operation operation, std::span<float> gradients,
+           const std::function<void(ParameterBuffer)>& stage_shard) {
+  switch (operation) {
+    case Operation::sum:
+      return members.all_reduce_sum(gradients);
+    case Operation::sum_to_shards:
+      return members.reduce_to_shards(gradients);
+    case Operation::gather_values:
+      break;
+    case Operation::gather_first_moments:
+      stage_shard(ParameterBuffer::first_moments);
+      break;
+    case Operation::gather_second_moments:
+      stage_shard(ParameterBuffer::second_moments);
+  }
+  members.gather_shards(gradients);
+}
+
+}  // namespace
+
+/// The device's thread makes and uses the communicator; completions of that work query its failure().
 struct NcclExchange::Group {
   std::unique_ptr<Communicator> communicator;
   std::string peers;  ///< for errors: "section 'student' replica 1 (process 1)"
@@ -17,15 +38,21 @@ struct NcclExchange::Group {
   }
 };
 
-NcclExchange::NcclExchange(NcclExchangeOptions options) : options_(std::move(options)) {
-  if (!needed()) return;
-  peers_.resize(options_.members.size());
-  announced_.resize(options_.members.size());
-  group_ = std::make_shared<Group>();
+NcclExchange::NcclExchange(NcclExchangeOptions options)
+    : options_(std::move(options)),
+      peers_(options_.members.size()),
+      announced_(options_.members.size()),
+      group_(std::make_shared<Group>()) {
   if (options_.self != 0) return;
   const std::vector<std::byte> id = options_.backend->make_group_id();
   id_.resize(id.size());
   std::memcpy(id_.data(), id.data(), id.size());
+}
+
+ReductionAddress NcclExchange::address() const {
+  ReductionAddress address;
+  address.group = id_;
+  return address;
 }
 
 std::string NcclExchange::name_of(const ReplicaAddress& member) const {
@@ -33,25 +60,21 @@ std::string NcclExchange::name_of(const ReplicaAddress& member) const {
          std::to_string(member.replica.value()) + " (process " + std::to_string(member.rank.value()) + ")";
 }
 
-void NcclExchange::connect(const Directory& directory, Ready ready, Broken broken) {
-  if (!needed()) return;
-  ready_ = std::move(ready);
-  const std::size_t address = options_.layout_rank * reduction_kinds + static_cast<std::size_t>(options_.kind);
+void NcclExchange::connect(const Directory& directory, const ExchangeOutbox& outbox) {
+  ready_ = outbox.ready;
   std::vector<std::uint8_t> id;
-  for (const ProcessInfo& process : directory.processes) {
-    for (const ReplicaAddress& replica : process.replicas) {
-      const auto found = std::ranges::find(options_.members, ReductionMember{replica.section, replica.replica});
-      if (found == options_.members.end()) continue;
-      const auto member = static_cast<std::size_t>(found - options_.members.begin());
-      peers_[member] = replica.actor;
-      if (member == 0) id = replica.reductions.at(address).group;
-      if (member != options_.self) group_->peers += (group_->peers.empty() ? "" : ", ") + name_of(replica);
-    }
+  for (const ReplicaAddress& replica : directory.replicas()) {
+    const auto found = std::ranges::find(options_.members, ReductionMember{replica.section, replica.replica});
+    if (found == options_.members.end()) continue;
+    const auto member = static_cast<std::size_t>(found - options_.members.begin());
+    peers_[member] = replica.actor;
+    if (member == 0) id = replica.reduction(options_.layout_rank, options_.kind).group;
+    if (member != options_.self) group_->peers += (group_->peers.empty() ? "" : ", ") + name_of(replica);
   }
-  join(id, std::move(broken));
+  join(id, outbox.broken);
 }
 
-void NcclExchange::join(const std::vector<std::uint8_t>& id, Broken broken) const {
+void NcclExchange::join(const std::vector<std::uint8_t>& id, std::function<void(const std::string&)> broken) const {
   GroupRank rank;
   rank.id.resize(id.size());
   std::memcpy(rank.id.data(), id.data(), id.size());
@@ -68,7 +91,9 @@ void NcclExchange::join(const std::vector<std::uint8_t>& id, Broken broken) cons
   });
 }
 
-void NcclExchange::announce() {
+void NcclExchange::begin(Operation operation) {
+  operation_ = operation;
+  state_ = State::announced;
   ++announced_[options_.self];
   const auto self = static_cast<std::uint32_t>(options_.self);
   for (std::size_t member = 0; member < peers_.size(); ++member) {
@@ -76,16 +101,28 @@ void NcclExchange::announce() {
   }
 }
 
-bool NcclExchange::may_exchange() const {
+bool NcclExchange::all_announced() const {
   const std::uint64_t own = announced_[options_.self];
   return std::ranges::all_of(announced_, [own](std::uint64_t count) { return count >= own; });
 }
 
-RankJob NcclExchange::job(Exchange exchange) const {
-  return [group = group_, exchange = std::move(exchange)]() -> WorkResult {
+std::optional<LabelledJob> NcclExchange::next_job() {
+  if (state_ != State::announced || !all_announced()) return std::nullopt;
+  state_ = State::queued;
+  const bool sums = operation_ == Operation::sum || operation_ == Operation::sum_to_shards;
+  return LabelledJob{sums ? "reduce" : "gather", job()};
+}
+
+void NcclExchange::job_done() {
+  if (state_ == State::queued) state_ = State::idle;
+}
+
+RankJob NcclExchange::job() const {
+  return [group = group_, operation = operation_, gradients = options_.gradients,
+          stage_shard = options_.stage_shard]() -> WorkResult {
     if (!group->communicator) throw ExchangeBroken(group->error("the group was not formed"));
     try {
-      exchange(*group->communicator);
+      queue(*group->communicator, operation, gradients, stage_shard);
     } catch (const std::runtime_error& problem) {
       throw ExchangeBroken(group->error(problem.what()));  // DG-4
     }

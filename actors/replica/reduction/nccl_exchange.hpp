@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reduction whose members all work on devices that form a group of their own (NCCL): the exchanges of one rank, which
-// the devices do among themselves, in the order of their work. Plain class; RankExchanges says what is exchanged when.
+// An exchange among devices that form a group of their own (NCCL): each operation is a collective in the order of the
+// device's work. Plain class; the actor passes messages in.
 //
-// DG-1: members make the same exchanges in the same order: marks reach all lanes in one order (CR-1), a mark is passed
-//        by one after another, and one has ties, replicas, distribution, or moments in this order.
-// DG-2: members announce each exchange, and none is queued on a device before all have announced it. So no device
-//        spends its time waiting for a member that is late, which would take from the sections that share it and may
-//        hold up what the late one waits for; and a member that is lost is waited for in messages.
-// DG-3: groups are formed on the devices' own threads, those of ties before those of replicas on every rank, before
-//        any other work: no two ranks wait for each other in different groups.
-// DG-4: results are used only when nothing had failed behind them (Communicator::failure()). Whoever finds a failure
-//        tells it, for the first to notice may be any member; that the run is ending already, others know.
+// DG-1 (one order): members run the same operations in the same order: marks reach all lanes in one order (CR-1), a
+//        lane passes marks in turn, and the actions of a mark follow SB-2.
+// DG-2 (announcements): members announce each operation, and no member queues it on a device before all have announced
+//        it. So no device spends its time waiting for a late member, which would take from the sections that share the
+//        device and may hold up the work that the late member waits for; and a lost member is waited for in messages.
+// DG-3 (forming groups): groups are formed on the devices' own threads, those of ties before those of replicas on every
+//        rank, before any other work: no two ranks wait for each other in different groups.
+// DG-4 (failed groups): results are used only when no collective before them had failed (Communicator::failure()).
+//        Every member that detects a failure reports it, because any member may be first. The supervisor ignores
+//        reports during shutdown.
 #pragma once
 
 #include <cstdint>
@@ -19,64 +20,68 @@
 #include <string>
 #include <vector>
 
-#include "actors/messages/message_types.hpp"
 #include "actors/plan/reduction_paths.hpp"
-#include "actors/replica/reduction/rank_work.hpp"
+#include "actors/replica/reduction/exchange.hpp"
 #include "runtime/device/backend.hpp"
+#include "runtime/ops/parameters.hpp"
 
 namespace maestro {
 
 struct NcclExchangeOptions {
   const SectionGraph* graph = nullptr;   ///< for names in errors
-  std::vector<ReductionMember> members;  ///< by rank in the group; fewer than two: there is none
+  std::vector<ReductionMember> members;  ///< two or more, by rank in the group
   std::size_t self = 0;                  ///< index in members
   ReductionKind kind = ReductionKind::replicas;
   std::uint32_t layout_rank = 0;
+  /// In memory of the device. Its shards are those of Parameters::shard_optimizer_state(): both are shard_range() of
+  /// all gradients.
+  std::span<float> gradients;
+  std::function<void(ParameterBuffer)> stage_shard;  ///< writes the own moments to their place in `gradients`
   Device* device = nullptr;
   const DeviceBackend* backend = nullptr;
   std::shared_ptr<AbortReason> end;  ///< GroupRank::abort
 };
 
-/// Not thread-safe; belongs to the replica's actor. Device and backend outlive it and its jobs.
-class NcclExchange {
+/// Device and backend outlive it and its jobs.
+class NcclExchange final : public Exchange {
  public:
-  using Ready = std::function<void(const caf::actor&, ReductionReady)>;
-  using Broken = std::function<void(const std::string& message)>;
-  using Exchange = std::function<void(Communicator&)>;
   /// Member 0 makes the group's id. Throws JobError.
   explicit NcclExchange(NcclExchangeOptions options);
 
-  [[nodiscard]] bool needed() const { return options_.members.size() > 1; }
-  /// For ReductionAddress::group.
-  [[nodiscard]] const std::vector<std::uint8_t>& id() const { return id_; }
-  /// Has the device's thread join the group. `ready` tells another member; `broken` is called from any thread, when
-  /// the group cannot be formed, with one line that names the peers.
-  void connect(const Directory& directory, Ready ready, Broken broken);
-
-  /// This member's work is ready for the next exchange.
-  void announce();
-  void announced(std::size_t member) { ++announced_.at(member); }
-  /// DG-2: what was announced last may be queued.
-  [[nodiscard]] bool may_exchange() const;
-  /// The work: `exchange` queues it, on the device's thread.
-  [[nodiscard]] RankJob job(Exchange exchange) const;
-  /// Lets go of the group; nothing may follow but the end.
-  void leave() {
+  /// Returns an address with the group's id, which member 0 alone has.
+  [[nodiscard]] ReductionAddress address() const override;
+  /// Has the device's thread join the group. If the group cannot be formed, calls ExchangeOutbox::broken with a line
+  /// that names the peers.
+  void connect(const Directory& directory, const ExchangeOutbox& outbox) override;
+  void leave() override {
     group_.reset();
     peers_.clear();
   }
 
+  void begin(Operation operation) override;
+  [[nodiscard]] std::optional<LabelledJob> next_job() override;
+  void job_done() override;
+  [[nodiscard]] bool complete() const override { return state_ == State::idle; }
+  void ready(const ReductionReady& ready) override { ++announced_.at(ready.member); }
+
  private:
   struct Group;
+  enum class State : std::uint8_t { idle, announced, queued };
   [[nodiscard]] std::string name_of(const ReplicaAddress& member) const;
-  void join(const std::vector<std::uint8_t>& id, Broken broken) const;
+  void join(const std::vector<std::uint8_t>& id, std::function<void(const std::string&)> broken) const;
+  /// DG-2: returns whether the operation that was announced last may be queued.
+  [[nodiscard]] bool all_announced() const;
+  /// Returns the work that queues the operation's collective.
+  [[nodiscard]] RankJob job() const;
 
   NcclExchangeOptions options_;
   std::vector<std::uint8_t> id_;
   std::vector<caf::actor> peers_;         // by member
-  std::vector<std::uint64_t> announced_;  // exchanges, by member
-  Ready ready_;
+  std::vector<std::uint64_t> announced_;  // operations, by member
+  std::function<void(const caf::actor&, ReductionReady)> ready_;
   std::shared_ptr<Group> group_;  // shared with work on the device's thread
+  Operation operation_ = Operation::sum;
+  State state_ = State::idle;
 };
 
 }  // namespace maestro

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices that work when a test says so, and the groups that they form.
+// Devices that a test drives, and the groups that they form.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace maestro::testing {
 
-/// Work waits until the simulation runs it; critical work first, as WT-2 has it. What was queued in a group is done
-/// when all members have it; until then finish() tells of nothing.
+/// Work waits until the simulation runs it, critical work first (WT-2). A collective of a group runs when all members
+/// have queued it; until then finish() completes nothing.
 class SimulatedDevice final : public Device {
  public:
   explicit SimulatedDevice(const OperatorTable& ops) : ops_(&ops) {}
@@ -48,16 +48,16 @@ class SimulatedDevice final : public Device {
   std::deque<std::function<void(const std::string&)>> held_;
 };
 
-/// Groups of simulated devices in one thread. A join waits for nobody.
+/// Groups of simulated devices in a single thread. A join never waits.
 class SimulatedBackend final : public DeviceBackend {
  public:
-  /// By group, in the order of make_group_id(): ranks in the order in which they joined.
+  /// Returns by group, in the order of make_group_id(), the ranks in the order in which they joined.
   [[nodiscard]] const std::map<int, std::vector<std::int64_t>>& joined() const { return joined_; }
-  /// Of all groups: operations, in the order in which they were done.
+  /// Returns the operations of all groups, in the order in which they ran.
   [[nodiscard]] const std::vector<std::string>& exchanges() const { return exchanges_; }
-  /// Calls of members that do not fit together.
+  /// Returns errors of members whose calls do not match.
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
-  /// The next exchange that is done has failed so, and its group with it.
+  /// Makes the next exchange, and its group with it, fail with this reason.
   void break_next(std::string why) { breaks_ = std::move(why); }
 
   [[nodiscard]] std::size_t devices() const override { return 0; }
@@ -73,7 +73,7 @@ class SimulatedBackend final : public DeviceBackend {
  private:
   class Group;
   class Member;
-  // What a group does it does in calls of a const backend; all in the test's one thread.
+  // Groups change in calls of a const backend; all in the test's thread.
   mutable std::map<int, std::shared_ptr<Group>> groups_;
   mutable std::map<int, std::vector<std::int64_t>> joined_;
   mutable std::vector<std::string> exchanges_;

@@ -12,7 +12,7 @@ namespace maestro::testing {
 
 namespace {
 
-/// What a row holds everywhere: a small integer, so that sums are exact.
+/// Returns the value of a row in every section: a small integer, so that sums are exact.
 float value_of(SampleId sample, std::int64_t position) {
   return static_cast<float>((sample.value() * 7 + static_cast<std::uint64_t>(position)) % 13 + 1);
 }
@@ -27,8 +27,8 @@ struct RowSectionOptions {
   std::int64_t* rows = nullptr;
 };
 
-/// Checks that every row of every input is the one of the plan, passes the same rows on, and does so with gradients. A
-/// rank checks and passes on the rows it holds; its parameters see all rows, as if ranks had added theirs up.
+/// Checks that every row of every input is the planned row, passes the same rows on, and does so with gradients. A rank
+/// checks and passes on the rows it holds; its parameters see all rows, as if ranks had added theirs up.
 class RowSection final : public Section {
  public:
   explicit RowSection(RowSectionOptions options) : options_(std::move(options)) {
@@ -84,14 +84,15 @@ class RowSection final : public Section {
   }
 
  private:
-  /// What this rank has of a port's rows; of one column, cut by vocabulary, only one tensor rank has any.
+  /// Returns the rows of a port that this rank holds; of a single column, sharded by vocabulary, a single tensor rank
+  /// has it.
   [[nodiscard]] std::vector<float> held(const std::vector<float>& values, const Port& port) const {
     const Layout& layout = options_.node.layout;
     if (layout.columns(port.spread, 1, options_.rank).count == 0) return {};
     const RowRange rows = layout.rows(port.spread, static_cast<std::int64_t>(values.size()), options_.rank);
     return {values.begin() + rows.first, values.begin() + rows.end()};
   }
-  /// A value of what this rank has of a port's `rows` rows.
+  /// Returns a value with the rows of a port that this rank holds.
   Var made(Tape& tape, const std::vector<float>& values, const Port& port, bool needs_gradient) const {
     const Layout& layout = options_.node.layout;
     const std::int64_t rows = layout.rows(port.spread, static_cast<std::int64_t>(values.size()), options_.rank).count;
@@ -181,7 +182,7 @@ std::vector<ReplicaPlacement> SimulatedJob::draw_places() {
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
       ReplicaPlacement place{SectionId(index), ReplicaIndex(replica), ProcessId(0), {}};
       for (std::int64_t rank = 0; rank < node.layout.ranks(); ++rank) {
-        // The ranks of one section have devices of their own while there are enough.
+        // The ranks of a section have devices of their own while there are enough.
         const std::int64_t at = replica * node.layout.ranks() + rank;
         const std::int64_t device =
             at < options_.devices ? (index + at) % options_.devices : draw(random_, 0, options_.devices - 1);

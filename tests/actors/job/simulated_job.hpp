@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole job in one thread: the real coordinator and section replicas, with sections that know what every row must
-// hold and devices that run their work when the simulation says so. Messages and device work interleave at random.
+// A whole job in a single thread: the real coordinator and section replicas, with sections that check every row, and
+// devices that the simulation drives. Messages and device work interleave at random.
 #pragma once
 
 #include <filesystem>
@@ -29,12 +29,12 @@ struct SimulationOptions {
   std::uint64_t validate_every = 2;
   std::int64_t devices = 2;
   bool global_clip = false;
-  bool zero = false;                   ///< every other trained section shares its moments among its replicas
+  bool zero = false;                   ///< every other trained section shards its optimizer state over its replicas
   std::uint64_t checkpoint_every = 0;  ///< with `folder`
   std::filesystem::path folder;        ///< of checkpoints; empty: none are made
   std::string policy = "arrival";
   bool measure = false;  ///< plans follow measured times
-  bool groups = false;   ///< gradients are reduced in groups of devices where replicas have devices of their own
+  bool groups = false;   ///< gradients are reduced in groups of devices if replicas have devices of their own
 };
 
 class SimulatedJob {
@@ -44,23 +44,23 @@ class SimulatedJob {
   SimulatedJob(const SimulatedJob&) = delete;
   SimulatedJob& operator=(const SimulatedJob&) = delete;
 
-  /// Runs until nothing is left to do. True when the coordinator has ended the run.
+  /// Runs until no work is left. Returns whether the coordinator has ended the run.
   bool run();
-  /// What went wrong in sections and replicas: wrong rows, wrong gradients, broken protocols.
+  /// Returns the errors of sections and replicas: wrong rows, wrong gradients, broken protocols.
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
-  /// Who waits for whom, one line each.
+  /// Returns who waits for whom, a line each.
   [[nodiscard]] std::string waiting();
   [[nodiscard]] const RunRecord& record() const { return *record_; }
-  /// Rows that went forward through a section, over all replicas and passes.
+  /// Returns the rows that went forward through a section, over all replicas and passes.
   [[nodiscard]] std::int64_t rows_forwarded(SectionId section) const;
-  /// Rows of all batches, and the sum of their values by training step.
+  /// Return the rows of all batches, and the sum of their values by training step.
   [[nodiscard]] std::int64_t rows_read(Axis axis) { return rows_read_[axis]; }
   [[nodiscard]] const std::map<std::uint64_t, double>& step_sums(Axis axis) { return step_sums_[axis]; }
-  /// Of every rank of every replica of a trained section, to be looked at when the run is over.
+  /// Returns the runners of every rank of every replica of a trained section, for use when the run is over.
   [[nodiscard]] const std::vector<std::shared_ptr<SectionRunner>>& runners(SectionId section) const {
     return runners_.at(section);
   }
-  /// Whether replicas of a section share their moments in this job.
+  /// Returns whether replicas of a section shard the optimizer state in this job.
   [[nodiscard]] bool optimizer_sharded(SectionId section) const;
   [[nodiscard]] SimulatedBackend& backend() { return backend_; }
   /// Elements of a section's gradient, each of which adds up the values of all rows.
@@ -68,9 +68,9 @@ class SimulatedJob {
 
  private:
   BatchMetadata read(const BatchRequest& request);
-  /// The writer's thread has done all it was given; then messages are this thread's alone again.
+  /// Waits for the writer's thread to become idle; then only this thread sends messages again.
   void drain_writer();
-  /// By section and replica: the devices of its ranks.
+  /// Returns the devices of the ranks, by section and replica.
   [[nodiscard]] std::vector<ReplicaPlacement> draw_places();
   [[nodiscard]] Device* device_of(const ReplicaPlacement& place, std::size_t rank);
   void spawn_replicas(const SimulationOptions& options);
@@ -95,7 +95,7 @@ class SimulatedJob {
   std::vector<ReplicaPlacement> places_;
   std::map<std::string, std::unique_ptr<SimulatedDevice>> devices_;  // by name; in groups by section, too
   ActorBench bench_;
-  std::unique_ptr<SnapshotWriter> snapshots_;  // before the actors it tells
+  std::unique_ptr<SnapshotWriter> snapshots_;  // before the actors that it sends to
   caf::actor supervisor_;
   caf::actor coordinator_;
   std::vector<caf::actor> replicas_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole jobs under random interleavings of messages and device work: everything arrives where it should, nothing hangs.
+// Whole jobs under random interleavings of messages and device work: every row arrives at its receiver, and no job
+// hangs.
 #include "tests/actors/job/simulated_job.hpp"
 
 #include <gmock/gmock.h>
@@ -16,7 +17,7 @@
 namespace maestro::testing {
 namespace {
 
-/// The graph with each section's max_in_flight raised to what FB-1 and MC-4 ask for.
+/// Returns the graph with each section's max_in_flight raised to the bounds of FB-1 and MC-4.
 SectionGraph with_enough_in_flight(SectionGraph graph, std::int64_t global_batch) {
   const std::vector<std::int64_t> bounds = in_flight_bounds(graph, global_batch);
   for (std::uint32_t index = 0; index < bounds.size(); ++index) {
@@ -120,7 +121,7 @@ SimulationOptions random_options(Generator& random) {
 }
 
 TEST(SimulatedJob,
-     every_row_of_every_random_job_arrives_and_no_job_hangs) {  // ST-2, RL-1..4, CL-1, IR-1, SR-2, FB-1, FB-2
+     every_row_of_every_random_job_arrives_and_no_job_hangs) {  // ST-2, RL-1..4, CL-1, IR-1, RD-2, FB-1, FB-2
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     Generator random(seed);
     const SimulationOptions options = random_options(random);
@@ -135,7 +136,7 @@ TEST(SimulatedJob,
   }
 }
 
-TEST(SimulatedJob, every_row_reaches_the_ranks_that_hold_it_whatever_the_layouts) {  // RE-1..4, RA-1, ST-2
+TEST(SimulatedJob, every_row_reaches_the_ranks_that_hold_it_whatever_the_layouts) {  // RB-1..4, RE-1..4, RA-1, ST-2
   for (std::uint64_t seed = 1; seed <= 80; ++seed) {
     Generator random(seed);
     const SimulationOptions options = random_options(random);
@@ -151,7 +152,7 @@ TEST(SimulatedJob, every_row_reaches_the_ranks_that_hold_it_whatever_the_layouts
   }
 }
 
-/// Every other one with ranks.
+/// Returns a graph; for every other seed with several ranks.
 SectionGraph graph_of_many_replicas(std::uint64_t seed, Generator& random, const SimulationOptions& options) {
   GraphLimits limits;
   limits.replicas = 5;  // more than there are shards: some are empty
@@ -160,7 +161,7 @@ SectionGraph graph_of_many_replicas(std::uint64_t seed, Generator& random, const
   return with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
 }
 
-TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_whole) {  // RR-1..3, SR-5, PA-4, CR-3
+TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_whole) {  // HX-1..3, RD-5, PA-4, CR-3
   TempFolder folder;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Generator random(seed);
@@ -258,7 +259,7 @@ TEST(SimulatedJob, one_micro_batch_fewer_in_flight_than_the_bound_is_an_error_th
 }
 
 TEST(SimulatedJob,
-     an_exchange_that_fails_is_told_with_section_replica_step_and_peers_and_its_sums_are_not_used) {  // DG-4
+     an_exchange_that_fails_is_told_with_section_replica_step_and_peers_and_its_sums_are_not_used) {  // DG-4, RA-2
   SectionGraph graph;
   GraphNode data;
   data.name = "data";

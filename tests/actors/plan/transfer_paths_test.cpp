@@ -79,6 +79,20 @@ TEST_F(EdgePaths, so_does_what_a_processor_reads_from_the_same_port_by_another_e
   EXPECT_TRUE(leaves_by_host(places, teacher));
 }
 
+TEST_F(EdgePaths, a_reader_of_another_port_does_not_take_a_tensor_to_the_host) {
+  add("vision", {{}, {{"states", DType::f32, 8, false, false}, {"counts", DType::i32, 1, false, false}}});
+  add("fusion", {{{"states", DType::f32, 8, false, false}}, {}});
+  add("log", {{{"counts", DType::i32, 1, false, false}}, {}});
+  graph_.connect("vision", "states", "fusion", "states");
+  graph_.connect("vision", "counts", "log", "counts");
+  const std::vector<ReplicaPlacement> places{at(3, 0, "cuda:0"), at(4, 0, "cuda:1"), at(5, 0, "cpu:0")};
+  EXPECT_THAT(describe(places), ElementsAre("vision.states to fusion.states: by copies between devices",
+                                            "vision.counts to log.counts: by pinned memory"));
+  const TransferPaths paths(graph_, places, false);
+  EXPECT_FALSE(paths.leaves_by_host({EdgeId(2)}, {SectionId(3), ReplicaIndex(0)}));
+  EXPECT_TRUE(paths.leaves_by_host({EdgeId(3)}, {SectionId(3), ReplicaIndex(0)}));
+}
+
 TEST_F(EdgePaths, devices_of_two_processes_share_memory_on_one_host_and_write_to_another_host) {
   std::vector<ReplicaPlacement> places{at(0, 0, "host"), at(1, 0, "cuda:0"), at(2, 0, "cuda:1", 1)};
   EXPECT_EQ(describe(places)[1], "teacher.hidden -> student.teacher: by CUDA IPC");

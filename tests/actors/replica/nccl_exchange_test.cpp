@@ -30,12 +30,14 @@ class GroupReductionTest : public ::testing::Test {
     graph_.add(student);
   }
 
-  NcclExchangeOptions options_of(std::size_t self, Device& device, const DeviceBackend& backend) const {
+  NcclExchangeOptions options_of(std::size_t self, Device& device, const DeviceBackend& backend) {
     NcclExchangeOptions options;
     options.graph = &graph_;
     options.members = replicas_of(graph_, SectionId(0));
     options.self = self;
     options.device = &device;
+    options.gradients = gradients_.at(self);
+    options.stage_shard = [this, self](ParameterBuffer) { staged_.push_back(self); };
     options.backend = &backend;
     options.end = end_;
     return options;
@@ -46,15 +48,17 @@ class GroupReductionTest : public ::testing::Test {
       devices_.push_back(std::make_unique<SimulatedDevice>(ops_));
       members_.push_back(std::make_unique<NcclExchange>(options_of(self, *devices_[self], backend_)));
     }
-    const Directory directory = directory_of([this](std::size_t self) { return members_[self]->id(); });
-    for (std::size_t self = 0; self < replicas; ++self) {
-      members_[self]->connect(
-          directory,
-          [this](const caf::actor& to, ReductionReady ready) {
-            announcements_.emplace_back(std::ranges::find(actors_, to) - actors_.begin(), ready.member);
-          },
-          [this](const std::string& message) { broken_.push_back(message); });
-    }
+    const Directory directory = directory_of([this](std::size_t self) { return members_[self]->address().group; });
+    for (const auto& member : members_) member->connect(directory, outbox());
+  }
+
+  ExchangeOutbox outbox() {
+    ExchangeOutbox outbox;
+    outbox.ready = [this](const caf::actor& to, ReductionReady ready) {
+      announcements_.emplace_back(std::ranges::find(actors_, to) - actors_.begin(), ready);
+    };
+    outbox.broken = [this](const std::string& message) { broken_.push_back(message); };
+    return outbox;
   }
 
   Directory directory_of(const std::function<std::vector<std::uint8_t>(std::size_t)>& id_of) {
@@ -75,11 +79,23 @@ class GroupReductionTest : public ::testing::Test {
 
   /// Announcements under way reach their members.
   void deliver() {
-    for (const auto& [to, from] : announcements_) members_[static_cast<std::size_t>(to)]->announced(from);
+    for (const auto& [to, ready] : announcements_) members_[static_cast<std::size_t>(to)]->ready(ready);
     announcements_.clear();
   }
-  static RankJob sum_of(const NcclExchange& member, std::span<float> values) {
-    return member.job([values](Communicator& group) { group.all_reduce_sum(values); });
+  /// All members begin an operation, and all announcements arrive.
+  void begin_all(Operation operation) {
+    for (const auto& member : members_) member->begin(operation);
+    deliver();
+  }
+  WorkResult run_job(std::size_t self) {
+    auto next = members_[self]->next_job();
+    return *next.value().job();
+  }
+  /// Returns whether the member has a job, which is not run.
+  bool may_exchange(std::size_t self) {
+    const bool may = members_[self]->next_job().has_value();
+    if (may) members_[self]->job_done();
+    return may;
   }
 
   cpu::CpuOperatorTable ops_;
@@ -90,14 +106,16 @@ class GroupReductionTest : public ::testing::Test {
   std::vector<std::unique_ptr<NcclExchange>> members_;
   ActorBench bench_;
   std::vector<caf::actor> actors_;
-  std::vector<std::pair<std::ptrdiff_t, std::uint32_t>> announcements_;
+  std::vector<std::pair<std::ptrdiff_t, ReductionReady>> announcements_;
+  std::vector<std::vector<float>> gradients_{{1, 10}, {2, 20}, {4, 40}};
+  std::vector<std::size_t> staged_;
   std::vector<std::string> broken_;
 };
 
 TEST_F(GroupReductionTest, members_join_on_their_devices_by_the_id_of_the_first) {
   make_members();
-  EXPECT_FALSE(members_[0]->id().empty());
-  EXPECT_TRUE(members_[1]->id().empty());
+  EXPECT_FALSE(members_[0]->address().group.empty());
+  EXPECT_TRUE(members_[1]->address().group.empty());
   EXPECT_TRUE(backend_.joined().empty()) << "not before the devices work";
   for (const std::size_t self : {2, 0, 1}) devices_[self]->run_all();
   EXPECT_THAT(backend_.joined(), ElementsAre(::testing::Pair(0, ElementsAre(2, 0, 1))));
@@ -106,30 +124,45 @@ TEST_F(GroupReductionTest, members_join_on_their_devices_by_the_id_of_the_first)
 
 TEST_F(GroupReductionTest, an_exchange_is_queued_only_when_all_members_have_announced_it) {  // DG-2
   make_members();
-  members_[0]->announce();
-  members_[1]->announce();
+  members_[0]->begin(Operation::sum);
+  members_[1]->begin(Operation::sum);
   deliver();
-  EXPECT_FALSE(members_[0]->may_exchange());
-  EXPECT_FALSE(members_[1]->may_exchange());
-  members_[2]->announce();
-  EXPECT_TRUE(members_[2]->may_exchange()) << "it knows of all others";
-  EXPECT_FALSE(members_[0]->may_exchange()) << "the last one's word is under way";
+  EXPECT_FALSE(may_exchange(0));
+  EXPECT_FALSE(may_exchange(1));
+  members_[2]->begin(Operation::sum);
+  EXPECT_TRUE(may_exchange(2)) << "all announcements have reached it";
+  EXPECT_FALSE(may_exchange(0)) << "the last announcement is under way";
   deliver();
-  EXPECT_TRUE(members_[0]->may_exchange());
-  EXPECT_TRUE(members_[1]->may_exchange());
+  EXPECT_TRUE(may_exchange(0));
+  EXPECT_TRUE(may_exchange(1));
 }
 
 TEST_F(GroupReductionTest, a_member_that_is_one_exchange_ahead_is_not_counted_twice) {  // DG-2
   make_members();
-  for (const auto& member : members_) member->announce();
+  begin_all(Operation::sum);
+  members_[1]->begin(Operation::sum);
+  members_[2]->begin(Operation::sum);
   deliver();
-  members_[1]->announce();
-  members_[2]->announce();
-  deliver();
-  members_[0]->announce();
-  EXPECT_TRUE(members_[0]->may_exchange());
-  members_[0]->announce();
-  EXPECT_FALSE(members_[0]->may_exchange()) << "the third exchange is nobody else's yet";
+  members_[0]->begin(Operation::sum);
+  EXPECT_TRUE(may_exchange(0));
+  members_[0]->begin(Operation::sum);
+  EXPECT_FALSE(may_exchange(0)) << "no other member has come to the third exchange";
+}
+
+TEST_F(GroupReductionTest, an_operation_is_one_job_and_complete_when_that_is_done) {  // XC-1
+  make_members();
+  for (const auto& device : devices_) device->run_all();
+  EXPECT_TRUE(members_[0]->complete()) << "none has begun";
+  begin_all(Operation::gather_second_moments);
+  for (std::size_t self = 0; self < replicas; ++self) {
+    EXPECT_FALSE(members_[self]->complete());
+    EXPECT_EQ(run_job(self).broken(), "");
+    EXPECT_FALSE(members_[self]->next_job()) << "the job is out";
+    members_[self]->job_done();
+    EXPECT_TRUE(members_[self]->complete());
+  }
+  EXPECT_THAT(staged_, ElementsAre(0, 1, 2));
+  EXPECT_THAT(backend_.exchanges(), ElementsAre("gather_shards"));
 }
 
 TEST_F(GroupReductionTest, results_are_there_when_the_device_tells_and_good_unless_the_group_had_failed) {  // DG-4
@@ -137,17 +170,18 @@ TEST_F(GroupReductionTest, results_are_there_when_the_device_tells_and_good_unle
   for (const auto& device : devices_) device->run_all();
   for (const std::string why : {"", "the link is down"}) {
     backend_.break_next(why);
-    std::vector<std::vector<float>> values{{1, 10}, {2, 20}, {4, 40}};
+    begin_all(Operation::sum);
     std::vector<WorkResult> results;
-    int told = 0;
+    int finished = 0;
     for (std::size_t self = 0; self < replicas; ++self) {
-      EXPECT_EQ(told, 0) << "of an exchange that not all have queued";
-      results.push_back(sum_of(*members_[self], values[self])());
-      devices_[self]->finish([&told](const std::string&) { ++told; });
+      EXPECT_EQ(finished, 0) << "of an exchange that not all have queued";
+      results.push_back(run_job(self));
+      devices_[self]->finish([&finished](const std::string&) { ++finished; });
     }
-    EXPECT_EQ(told, 3);
+    EXPECT_EQ(finished, 3);
+    for (const auto& member : members_) member->job_done();
     if (why.empty()) {
-      for (const auto& of_member : values) EXPECT_THAT(of_member, ElementsAre(7, 70));
+      for (const auto& of_member : gradients_) EXPECT_THAT(of_member, ElementsAre(7, 70));
       for (const WorkResult& result : results) EXPECT_EQ(result.broken(), "");
     } else {
       EXPECT_EQ(results[1].broken(),
@@ -155,9 +189,9 @@ TEST_F(GroupReductionTest, results_are_there_when_the_device_tells_and_good_unle
                 "(process 2): the link is down");
     }
   }
-  std::vector<float> later{1};
+  begin_all(Operation::sum);
   try {
-    (void)sum_of(*members_[0], later)();
+    (void)run_job(0);
     FAIL() << "a broken group took an exchange";
   } catch (const ExchangeBroken& broken) {
     EXPECT_THAT(broken.what(), HasSubstr("replica 1 (process 1), section 'student' replica 2 (process 2): the link"));
@@ -165,10 +199,17 @@ TEST_F(GroupReductionTest, results_are_there_when_the_device_tells_and_good_unle
 }
 
 TEST_F(GroupReductionTest, mistakes_of_its_own_are_no_trouble_of_peers) {
-  make_members();
+  devices_.push_back(std::make_unique<SimulatedDevice>(ops_));
+  NcclExchangeOptions options = options_of(0, *devices_[0], backend_);
+  options.stage_shard = [](ParameterBuffer) { throw std::logic_error("a mistake"); };
+  NcclExchange member(std::move(options));
+  member.connect(directory_of([&](std::size_t) { return member.address().group; }), outbox());
   devices_[0]->run_all();
-  const RankJob job = members_[0]->job([](Communicator&) { throw std::logic_error("a mistake"); });
-  EXPECT_THROW((void)job(), std::logic_error);
+  member.begin(Operation::gather_first_moments);
+  for (const std::uint32_t peer : {1, 2}) member.ready({ReductionKind::replicas, 0, peer});
+  const auto next = member.next_job();
+  ASSERT_TRUE(next);
+  EXPECT_THROW((void)next->job(), std::logic_error);
 }
 
 /// A group whose members never all come.
@@ -205,13 +246,18 @@ TEST_F(GroupReductionTest, the_end_of_the_run_wakes_a_device_that_waits_for_memb
     CpuDevice device("cuda:0", -1, ops_);
     NcclExchange member(options_of(1, device, backend));
     const auto id_of = [](std::size_t self) { return std::vector<std::uint8_t>(self == 0 ? 1 : 0); };
-    member.connect(
-        directory_of(id_of), [](const caf::actor&, ReductionReady) {},
-        [&told](const std::string& message) { told.push_back(message); });
+    ExchangeOutbox outbox;
+    outbox.ready = [](const caf::actor&, ReductionReady) {};
+    outbox.broken = [&told](const std::string& message) { told.push_back(message); };
+    member.connect(directory_of(id_of), outbox);
     backend.wait_for_join();
     end_->give("the run has ended");
     device.stop();
-    EXPECT_THROW((void)member.job([](Communicator&) {})(), ExchangeBroken) << "there is no group";
+    member.begin(Operation::sum);
+    for (const std::uint32_t peer : {0, 2}) member.ready({ReductionKind::replicas, 0, peer});
+    const auto next = member.next_job();
+    ASSERT_TRUE(next);
+    EXPECT_THROW((void)next->job(), ExchangeBroken) << "there is no group";
   }
   EXPECT_THAT(told, ElementsAre(HasSubstr("replica 0 (process 0), section 'student' replica 2 (process 2): the run has "
                                           "ended")));

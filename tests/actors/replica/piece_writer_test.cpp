@@ -23,7 +23,7 @@ constexpr std::uint32_t slots = 3;
 constexpr std::uint64_t first_cookie = 1000;
 constexpr StepId step(7);
 
-/// Copies are made when the test says so.
+/// A device whose copies the test runs.
 class CopyingDevice final : public Device {
  public:
   struct Copy {
@@ -60,7 +60,7 @@ float value_at(std::uint64_t sequence, std::int64_t row, std::int64_t column) {
   return static_cast<float>(sequence * 1000 + static_cast<std::uint64_t>(row * 10 + column));
 }
 
-/// A sender whose copies and writes end when the test says so, and the ring that it sends to.
+/// A sender whose copies and writes the test ends, and the ring that it sends to.
 class PieceWriterTest : public ::testing::Test {
  protected:
   PieceWriterTest() {
@@ -102,7 +102,7 @@ class PieceWriterTest : public ::testing::Test {
     target_.way = SendMethod::shared;
     target_.shared = opened_.keep(std::make_unique<SharedRing>(ring_->device_memory()));
   }
-  /// A micro-batch of so many rows, which the ring's token tells of.
+  /// Announces a micro-batch of so many rows to the ring.
   void leave(std::uint64_t sequence, std::int64_t rows) {
     ArrivalPlan arrival;
     arrival.edge = EdgeId(4);
@@ -124,7 +124,7 @@ class PieceWriterTest : public ::testing::Test {
     }
     writer_->leave(target_, source_, std::move(piece));
   }
-  /// The oldest copy is made, and its end told of.
+  /// Runs the oldest copy, and passes on its end.
   void end_copy(const std::string& failure = {}) {
     const CopyingDevice::Copy copy = std::move(device_.copies.front());
     device_.copies.pop_front();
@@ -140,7 +140,7 @@ class PieceWriterTest : public ::testing::Test {
     end_copy();
     ASSERT_TRUE(tell_copy().ok());
   }
-  /// One of the writes under way ends: at the receiver, and at the sender. True when it completed its sequence.
+  /// Ends a pending write, at the receiver and at the sender. Returns whether it completed its sequence.
   bool end_write(std::size_t at = 0) {
     const WriteRequest request = writes_[at];
     writes_.erase(writes_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -177,13 +177,13 @@ class PieceWriterTest : public ::testing::Test {
   PieceSource source_{nullptr, row_bytes, DType::f32, false};
   PieceTarget target_;
   std::deque<WriteRequest> writes_;
-  std::deque<std::pair<std::uint64_t, std::string>> ended_;  // copies that are not told of yet
+  std::deque<std::pair<std::uint64_t, std::string>> ended_;  // ends of copies that are not passed on yet
   std::vector<std::uint64_t> left_;
   std::unique_ptr<InputRing> ring_;
   std::unique_ptr<PieceWriter> writer_;
 };
 
-TEST_F(PieceWriterTest, a_chunk_is_written_while_the_next_ones_are_copied) {  // PW-2
+TEST_F(PieceWriterTest, a_chunk_is_written_while_the_next_ones_are_copied) {  // WP-2
   leave(0, 6);                                                                // three chunks
   EXPECT_EQ(device_.copies.size(), 3U);
   EXPECT_TRUE(writes_.empty());
@@ -197,7 +197,7 @@ TEST_F(PieceWriterTest, a_chunk_is_written_while_the_next_ones_are_copied) {  //
   EXPECT_EQ(writes_.size(), 3U);
 }
 
-TEST_F(PieceWriterTest, copies_wait_for_blocks_whose_writes_have_not_ended) {  // PW-2
+TEST_F(PieceWriterTest, copies_wait_for_blocks_whose_writes_have_not_ended) {  // WP-2
   leave(0, 12);                                                                // six chunks
   EXPECT_EQ(device_.copies.size(), PieceWriter::staging_blocks);
   while (!device_.copies.empty()) copy_one();
@@ -211,7 +211,7 @@ TEST_F(PieceWriterTest, copies_wait_for_blocks_whose_writes_have_not_ended) {  /
   EXPECT_EQ(staging_->available(), 0U);
 }
 
-TEST_F(PieceWriterTest, a_buffer_is_free_when_its_last_chunk_is_copied_and_not_when_it_is_written) {  // PW-1
+TEST_F(PieceWriterTest, a_buffer_is_free_when_its_last_chunk_is_copied_and_not_when_it_is_written) {  // WP-1
   leave(0, 4);
   copy_one();
   EXPECT_EQ(free_buffers(), buffers - 1);
@@ -220,7 +220,7 @@ TEST_F(PieceWriterTest, a_buffer_is_free_when_its_last_chunk_is_copied_and_not_w
   EXPECT_EQ(writes_.size(), 3U);
 }
 
-TEST_F(PieceWriterTest, pieces_are_copied_in_the_order_in_which_they_left) {  // PW-2
+TEST_F(PieceWriterTest, pieces_are_copied_in_the_order_in_which_they_left) {  // WP-2
   leave(1, 6);
   leave(0, 6);
   leave(2, 1);
@@ -240,7 +240,7 @@ TEST_F(PieceWriterTest, pieces_are_copied_in_the_order_in_which_they_left) {  //
   EXPECT_TRUE(std::ranges::is_sorted(offsets));  // buffers were taken in the order of their addresses
 }
 
-TEST_F(PieceWriterTest, whatever_ends_first_every_piece_arrives_whole_and_leaves_once) {  // PW-1, PW-2, PW-3
+TEST_F(PieceWriterTest, whatever_ends_first_every_piece_arrives_whole_and_leaves_once) {  // WP-1, WP-2, WP-3
   for (std::uint64_t seed = 1; seed <= 80; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
@@ -266,7 +266,7 @@ TEST_F(PieceWriterTest, whatever_ends_first_every_piece_arrives_whole_and_leaves
   }
 }
 
-TEST_F(PieceWriterTest, by_ipc_the_header_alone_is_written_and_only_when_the_rows_are_there) {  // PW-1, PW-3
+TEST_F(PieceWriterTest, by_ipc_the_header_alone_is_written_and_only_when_the_rows_are_there) {  // WP-1, WP-3
   by_ipc();
   leave(0, 8);
   ASSERT_EQ(device_.copies.size(), 1U);  // whole
@@ -319,7 +319,7 @@ TEST_F(PieceWriterTest, a_copy_holds_its_memory_when_the_writer_is_gone) {
 }
 
 TEST_F(PieceWriterTest,
-       of_a_pool_in_memory_of_the_processor_pieces_are_written_at_once_and_held_until_the_end) {  // PW-1
+       of_a_pool_in_memory_of_the_processor_pieces_are_written_at_once_and_held_until_the_end) {  // WP-1
   target_.way = SendMethod::from_pool;
   source_.host = true;
   leave(0, 5);
@@ -332,7 +332,7 @@ TEST_F(PieceWriterTest,
   check_rows(0, 5, host_memory());
 }
 
-TEST_F(PieceWriterTest, from_device_to_device_rows_are_written_at_once_and_the_header_from_a_block) {  // PW-1, PW-2
+TEST_F(PieceWriterTest, from_device_to_device_rows_are_written_at_once_and_the_header_from_a_block) {  // WP-1, WP-2
   target_.way = SendMethod::from_pool;
   target_.place = SlotMemory::device;
   leave(0, 5);

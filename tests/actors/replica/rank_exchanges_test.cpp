@@ -14,12 +14,13 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
 constexpr std::int64_t tied_elements = 32;
 constexpr std::int64_t own_elements = 48;
 
-/// A stage that holds a parameter which the other stage holds, too, and one of its own.
+/// A stage with a parameter that the other stage holds, too, and a parameter of its own.
 class TiedStage final : public Section {
  public:
   explicit TiedStage(bool tied) {
@@ -41,7 +42,7 @@ class TiedStage final : public Section {
   Parameter* tied_ = nullptr;
 };
 
-/// Two replicas of two stages, one rank each, whose reductions the test drives.
+/// Two replicas of two stages, of a single rank each, whose exchanges the test drives.
 class RankReductionsTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t stages = 2;
@@ -57,10 +58,15 @@ class RankReductionsTest : public ::testing::Test {
       node.replicas = replicas;
       node.stage = stage;
       node.stages = stages;
+      node.layout.context = context_parts_;
       graph_.add(node);
     }
     for (std::uint32_t at = 0; at < stages * replicas; ++at) {
-      places_.push_back({SectionId(at / replicas), ReplicaIndex(at % replicas), ProcessId(0), {devices[at]}});
+      ReplicaPlacement place{SectionId(at / replicas), ReplicaIndex(at % replicas), ProcessId(0), {}};
+      for (std::int64_t part = 0; part < context_parts_; ++part) {
+        place.devices.push_back(devices[at] + std::string(static_cast<std::size_t>(part), '0'));
+      }
+      places_.push_back(place);
     }
     ProcessInfo hello;
     for (const ReplicaPlacement& place : places_) hello.replicas.push_back(add(place, tied, shares));
@@ -70,23 +76,27 @@ class RankReductionsTest : public ::testing::Test {
     for (const auto& device : devices_) device->run_all();
   }
 
-  ReplicaAddress add(const ReplicaPlacement& place, bool tied, bool shares) {
+  std::shared_ptr<SectionRunner> make_runner(ReplicaIndex replica, bool tied, bool shares) {
     auto section = std::make_unique<TiedStage>(tied);
     Parameters& parameters = section->parameters();
     if (shares) {
-      parameters.shard_optimizer_state(shard_range(parameters.gradients().size(), replicas, place.replica.value()));
+      parameters.shard_optimizer_state(shard_range(parameters.gradients().size(), replicas, replica.value()));
     }
     SectionContext context;
     context.ops = &ops_;
     context.trained = true;
+    return std::make_shared<SectionRunner>(std::move(section), context, OptimizerConfig(), 1);
+  }
+  ReplicaAddress add(const ReplicaPlacement& place, bool tied, bool shares) {
     devices_.push_back(std::make_unique<SimulatedDevice>(ops_));
     specs_.push_back(std::make_unique<ReplicaSpec>());
     ReplicaSpec& spec = *specs_.back();
     spec.graph = &graph_;
     spec.section = place.section;
     spec.replica = place.replica;
-    spec.ranks.push_back(
-        {std::make_shared<SectionRunner>(std::move(section), context, OptimizerConfig(), 1), devices_.back().get()});
+    for (std::int64_t part = 0; part < context_parts_; ++part) {
+      spec.ranks.push_back({make_runner(place.replica, tied, shares), devices_.back().get()});
+    }
     spec.backend = &backend_;
     spec.groups = {&places_, std::make_shared<AbortReason>()};
     spec.host_ops = &ops_;
@@ -101,12 +111,13 @@ class RankReductionsTest : public ::testing::Test {
     return address;
   }
 
-  ReductionOutbox outbox() {
-    ReductionOutbox outbox;
-    outbox.deliver = [this](const caf::actor& to, ShardHandOver shard) {
+  ExchangeOutbox outbox() {
+    ExchangeOutbox outbox;
+    outbox.hand_over = [this](const caf::actor& to, ShardHandOver shard) {
       ++handed_over_;
       rank_of(to).handed_over(shard);
     };
+    outbox.shard_read = [this](const caf::actor& to, ShardRead read) { rank_of(to).shard_read(read); };
     outbox.ready = [this](const caf::actor& to, ReductionReady ready) { rank_of(to).ready(ready); };
     outbox.broken = [this](const std::string& message) { broken_.push_back(message); };
     return outbox;
@@ -116,23 +127,28 @@ class RankReductionsTest : public ::testing::Test {
   }
   Parameters& parameters(std::size_t at) { return specs_[at]->ranks[0].runner->section().parameters(); }
 
-  /// All ranks work until what was begun is complete everywhere.
-  void run_to_end() {
+  /// Every rank runs the actions in turn, without waiting for other ranks between two actions.
+  void run_to_end(const std::vector<StepAction>& actions) {
+    std::vector<std::size_t> at(ranks_.size(), 0);
+    for (const auto& rank : ranks_) rank->begin(actions.front());
     for (int round = 0; round < rounds_at_most; ++round) {
       bool all = true;
-      for (std::size_t at = 0; at < ranks_.size(); ++at) {
-        all = ranks_[at]->done() && all;
-        auto work = ranks_[at]->work();
-        if (!work) continue;
-        const WorkResult result = work->second();
-        devices_[at]->finish([this, at](const std::string&) {
-          ranks_[at]->worked([this](const caf::actor& to, ShardRead read) { rank_of(to).shard_read(read); });
-        });
-        all = false;
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (ranks_[rank]->complete() && ++at[rank] < actions.size()) ranks_[rank]->begin(actions[at[rank]]);
+        all = ranks_[rank]->complete() && at[rank] >= actions.size() && all;
+        run_next_job(rank);
       }
       if (all) return;
     }
-    FAIL() << "the reductions do not end";
+    FAIL() << "the exchanges do not end";
+  }
+  void run_next_job(std::size_t rank) {
+    const auto next = ranks_[rank]->next_job();
+    if (!next) return;
+    EXPECT_FALSE(ranks_[rank]->complete());
+    EXPECT_TRUE(next->job());
+    EXPECT_FALSE(ranks_[rank]->next_job()) << "a job is out";  // XC-1
+    devices_[rank]->finish([this, rank](const std::string&) { ranks_[rank]->job_done(); });
   }
   /// Whole numbers, so that sums are exact.
   static float gradient(std::size_t at, std::size_t element) { return static_cast<float>(100 * at + element); }
@@ -161,6 +177,40 @@ class RankReductionsTest : public ::testing::Test {
       }
     }
   }
+  /// Sums to shards, has every owner step its shard to a value of its own, and exchanges those.
+  void expect_sharded_step(bool tied) {
+    set_gradients();
+    run_to_end({StepAction::exchange_tie, StepAction::sum_to_shards});
+    expect_sums(tied);
+    for (std::size_t at = 0; at < ranks_.size(); ++at) {  // as the optimizer does
+      const ShardRange kept = parameters(at).kept_moments();
+      std::ranges::fill(parameters(at).values().subspan(kept.first, kept.count), static_cast<float>(10 + at));
+      parameters(at).stage_shard(ops_, ParameterBuffer::values);
+    }
+    run_to_end({StepAction::gather_values});
+    for (std::size_t at = 0; at < ranks_.size(); ++at) expect_shards(at, 10);
+  }
+  /// Member 0 has the moments of all shards in its gradients, whatever they held before.
+  void expect_gathered_moments() {
+    for (std::size_t at = 0; at < ranks_.size(); ++at) {
+      std::ranges::fill(parameters(at).first_moments(), static_cast<float>(5 + at));
+      std::ranges::fill(parameters(at).second_moments(), static_cast<float>(50 + at));
+    }
+    for (const auto& [action, base] :
+         {std::pair(StepAction::gather_first_moments, 5.0f), std::pair(StepAction::gather_second_moments, 50.0f)}) {
+      set_gradients();
+      run_to_end({action});
+      for (std::size_t at = 0; at < ranks_.size(); at += replicas) expect_shards(at, base);
+    }
+  }
+  /// The gradients of rank `at` hold `base` + the owner's index in the range of each owner.
+  void expect_shards(std::size_t at, float base) {
+    const std::size_t first = at / replicas * replicas;
+    for (std::size_t owner = first; owner < first + replicas; ++owner) {
+      const ShardRange shard = parameters(owner).kept_moments();
+      EXPECT_THAT(parameters(at).gradients().subspan(shard.first, shard.count), Each(base + static_cast<float>(owner)));
+    }
+  }
   [[nodiscard]] std::vector<std::string> sorted_exchanges() const {
     std::vector<std::string> done = backend_.exchanges();
     std::ranges::sort(done);
@@ -169,6 +219,7 @@ class RankReductionsTest : public ::testing::Test {
 
   static constexpr int rounds_at_most = 1000;
   const std::vector<std::string> own_devices_{"cuda:0", "cuda:1", "cuda:2", "cuda:3"};
+  const std::vector<std::string> processors_{"cpu:0", "cpu:1", "cpu:2", "cpu:3"};
   cpu::CpuOperatorTable ops_;
   SectionGraph graph_;
   Network network_{NetworkOptions(), false};
@@ -180,6 +231,7 @@ class RankReductionsTest : public ::testing::Test {
   ActorBench bench_;
   std::vector<caf::actor> actors_;
   std::vector<std::string> broken_;
+  std::int64_t context_parts_ = 1;  // ranks of the first part are connected
   int handed_over_ = 0;
 };
 
@@ -187,62 +239,72 @@ TEST_F(RankReductionsTest, ties_are_added_before_replicas_each_in_a_group_of_its
   make(own_devices_, true, false);
   EXPECT_EQ(backend_.joined().size(), 4u) << "two stages' replicas, two replicas' ties";
   set_gradients();
-  for (const auto& rank : ranks_) rank->begin();
-  run_to_end();
+  run_to_end({StepAction::exchange_tie, StepAction::sum});
   expect_sums(true);
-  EXPECT_THAT(backend_.exchanges(), ::testing::SizeIs(4));
+  EXPECT_THAT(backend_.exchanges(), SizeIs(4));
   EXPECT_THAT(backend_.exchanges(), Each("all_reduce_sum"));
   EXPECT_TRUE(backend_.problems().empty());
   EXPECT_EQ(handed_over_, 0) << "nothing went by the host";
   EXPECT_TRUE(broken_.empty());
 }
 
-TEST_F(RankReductionsTest, replicas_that_share_moments_have_their_shards_and_then_all_that_was_offered) {  // RX-2
+TEST_F(RankReductionsTest, replicas_that_share_moments_have_their_shards_and_then_all_that_was_offered) {  // XC-2
   make(own_devices_, true, true);
-  set_gradients();
-  for (const auto& rank : ranks_) rank->begin();
-  run_to_end();
-  expect_sums(true);
-  for (std::size_t at = 0; at < ranks_.size(); ++at) {  // as the optimizer does
-    const ShardRange kept = parameters(at).kept_moments();
-    std::ranges::fill(parameters(at).values().subspan(kept.first, kept.count), static_cast<float>(10 + at));
-    parameters(at).stage_shard(ops_, ParameterBuffer::values);
-    ranks_[at]->begin_distribution();
-  }
-  run_to_end();
-  for (std::size_t at = 0; at < ranks_.size(); ++at) {
-    const std::size_t first = at / replicas * replicas;
-    for (std::uint32_t owner = 0; owner < replicas; ++owner) {
-      const ShardRange shard = parameters(first + owner).kept_moments();
-      EXPECT_THAT(parameters(at).gradients().subspan(shard.first, shard.count),
-                  Each(static_cast<float>(10 + first + owner)));
-    }
-  }
+  expect_sharded_step(true);
   EXPECT_THAT(sorted_exchanges(), ElementsAre("all_reduce_sum", "all_reduce_sum", "gather_shards", "gather_shards",
                                               "reduce_to_shards", "reduce_to_shards"));
+}
+
+TEST_F(RankReductionsTest, a_tie_by_the_host_adds_the_tied_gradient_alone) {  // HX-2
+  make(processors_, true, false);
+  for (int step = 0; step < 2; ++step) {
+    set_gradients();
+    run_to_end({StepAction::exchange_tie, StepAction::sum});
+    expect_sums(true);
+  }
+  EXPECT_GT(handed_over_, 0);
+  EXPECT_TRUE(backend_.exchanges().empty());
+}
+
+TEST_F(RankReductionsTest, every_operation_goes_by_the_host_where_replicas_have_no_group) {  // XC-2, HX-1, HX-2
+  make(processors_, true, true);
+  expect_sharded_step(true);
+  expect_gathered_moments();
+  expect_sharded_step(true);
+  EXPECT_TRUE(backend_.exchanges().empty());
 }
 
 TEST_F(RankReductionsTest, moments_are_gathered_in_the_group_of_replicas) {
   make(own_devices_, false, true);
   EXPECT_EQ(backend_.joined().size(), 2u);
-  for (std::size_t at = 0; at < ranks_.size(); ++at) {
-    std::ranges::fill(parameters(at).second_moments(), static_cast<float>(5 + at));
-    ranks_[at]->begin_gather(ParameterBuffer::second_moments);
-  }
-  run_to_end();
-  for (std::uint32_t owner = 0; owner < replicas; ++owner) {
-    const ShardRange shard = parameters(owner).kept_moments();
-    EXPECT_THAT(parameters(0).gradients().subspan(shard.first, shard.count), Each(static_cast<float>(5 + owner)));
-  }
-  EXPECT_THAT(backend_.exchanges(), ElementsAre("gather_shards", "gather_shards"));
+  expect_gathered_moments();
+  EXPECT_THAT(sorted_exchanges(), ElementsAre("gather_shards", "gather_shards", "gather_shards", "gather_shards"));
+}
+
+TEST_F(RankReductionsTest, a_later_context_part_takes_no_part_in_gathering_moments) {  // RX-1
+  context_parts_ = 2;
+  make(processors_, false, true);
+  RankExchanges second(*specs_[0], 1, network_.next_client());
+  EXPECT_THAT(ranks_[0]->ring_numbers(), SizeIs(4)) << "of sums and of moments";
+  EXPECT_THAT(second.ring_numbers(), SizeIs(2)) << "of sums";
+  second.begin(StepAction::gather_first_moments);
+  EXPECT_TRUE(second.complete());
+}
+
+TEST_F(RankReductionsTest, in_a_group_too_a_later_context_part_takes_no_part_in_gathering_moments) {  // RX-1
+  context_parts_ = 2;
+  make(own_devices_, false, true);
+  RankExchanges second(*specs_[0], 1, network_.next_client());
+  EXPECT_FALSE(second.addresses().front().group.empty()) << "it takes part in sums";
+  second.begin(StepAction::gather_first_moments);
+  EXPECT_TRUE(second.complete());
 }
 
 TEST_F(RankReductionsTest, a_tie_of_stages_that_share_a_device_goes_by_the_host_and_replicas_by_a_group) {  // WR-1
   make({"cuda:0", "cuda:1", "cuda:0", "cuda:1"}, true, false);
   EXPECT_EQ(backend_.joined().size(), 2u);
   set_gradients();
-  for (const auto& rank : ranks_) rank->begin();
-  run_to_end();
+  run_to_end({StepAction::exchange_tie, StepAction::sum});
   expect_sums(true);
   EXPECT_GT(handed_over_, 0);
   EXPECT_THAT(backend_.exchanges(), ElementsAre("all_reduce_sum", "all_reduce_sum"));
@@ -252,20 +314,18 @@ TEST_F(RankReductionsTest, one_replica_on_a_processor_takes_all_of_its_section_t
   make({"cuda:0", "cpu:0", "cuda:1", "cuda:2"}, false, true);
   EXPECT_EQ(backend_.joined().size(), 1u);
   set_gradients();
-  for (const auto& rank : ranks_) rank->begin();
-  run_to_end();
+  run_to_end({StepAction::sum_to_shards});
   expect_sums(false);
   EXPECT_GT(handed_over_, 0);
   EXPECT_THAT(backend_.exchanges(), ElementsAre("reduce_to_shards"));
 }
 
-TEST_F(RankReductionsTest, several_steps_follow_each_other) {  // DG-1, RR-2
+TEST_F(RankReductionsTest, several_steps_follow_each_other) {  // DG-1, HX-2
   make(own_devices_, true, false);
   constexpr int steps = 3;
   for (int step = 0; step < steps; ++step) {
     set_gradients();
-    for (const auto& rank : ranks_) rank->begin();
-    run_to_end();
+    run_to_end({StepAction::exchange_tie, StepAction::sum});
     expect_sums(true);
   }
   EXPECT_EQ(backend_.exchanges().size(), 4u * steps);

@@ -91,7 +91,7 @@ class ReplicaPortsTest : public ::testing::Test {
 using Credits = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
 
 TEST_F(ReplicaPortsTest,
-       a_released_slot_is_told_to_the_sender_of_the_sequence_that_it_lets_in_and_to_no_other) {  // RP-3
+       a_released_slot_is_told_to_the_sender_of_the_sequence_that_it_lets_in_and_to_no_other) {  // RB-3
   ReplicaPorts ports = receiver();
   const std::vector<std::uint32_t> sender_of = {0, 1, 2, 3, 1, 1};
   for (std::uint64_t sequence = 0; sequence < sender_of.size(); ++sequence) {
@@ -104,12 +104,12 @@ TEST_F(ReplicaPortsTest,
   EXPECT_EQ(credits_, (Credits{{2, 1}, {3, 2}, {1, 3}, {1, 4}}));
 }
 
-TEST_F(ReplicaPortsTest, a_slot_that_is_free_before_the_token_comes_is_told_when_it_does) {  // RP-3
+TEST_F(ReplicaPortsTest, a_slot_that_is_free_before_the_token_comes_is_told_when_it_does) {  // RB-3
   ReplicaPorts ports = receiver();
   expect(ports, token(0, 0));
   expect(ports, token(1, 1));
   take_and_release(ports, token(0, 0));
-  EXPECT_TRUE(credits_.empty());  // nobody is known to wait
+  EXPECT_TRUE(credits_.empty());  // no piece waits
   expect(ports, token(2, 3));
   EXPECT_EQ(credits_, (Credits{{3, 1}}));
   expect(ports, token(3, 2));
@@ -118,13 +118,13 @@ TEST_F(ReplicaPortsTest, a_slot_that_is_free_before_the_token_comes_is_told_when
   EXPECT_EQ(credits_, (Credits{{3, 1}, {2, 2}}));
 }
 
-TEST_F(ReplicaPortsTest, slots_released_out_of_order_are_told_once_with_the_prefix) {  // RP-3, CL-6
+TEST_F(ReplicaPortsTest, slots_released_out_of_order_are_told_once_with_the_prefix) {  // RB-3, CL-6
   ReplicaPorts ports = receiver();
   for (std::uint64_t sequence = 0; sequence < 4; ++sequence) expect(ports, token(sequence, sequence < 2 ? 0 : 2));
   take_and_release(ports, token(1, 0));
   EXPECT_TRUE(credits_.empty());
   take_and_release(ports, token(0, 0));
-  EXPECT_EQ(credits_, (Credits{{2, 2}}));  // both of its sequences are let in by one credit
+  EXPECT_EQ(credits_, (Credits{{2, 2}}));  // a single credit admits both of its sequences
 }
 
 class Imported final : public ImportedMemory {
@@ -212,13 +212,13 @@ class DevicePortsTest : public ::testing::Test {
 
 using Lines = std::vector<std::string>;
 
-TEST_F(DevicePortsTest, what_a_processor_of_the_process_reads_is_made_in_its_memory) {  // RP-4
+TEST_F(DevicePortsTest, what_a_processor_of_the_process_reads_is_made_in_its_memory) {  // RB-4
   const auto sender = connected(at(1, "cpu:0", 0));
   EXPECT_EQ(memory_of(*sender), MemoryKind::host);
   EXPECT_EQ(sender->memory().size(), 1U);  // the pool; nothing is staged
 }
 
-TEST_F(DevicePortsTest, what_goes_to_a_processor_of_another_process_is_staged_and_nothing_is_offered_for_it) {  // RP-4
+TEST_F(DevicePortsTest, what_goes_to_a_processor_of_another_process_is_staged_and_nothing_is_offered_for_it) {  // RB-4
   const auto sender = connected(at(1, "cpu:0", 1));
   EXPECT_EQ(memory_of(*sender), MemoryKind::device);
   ASSERT_EQ(sender->memory().size(), 1U);  // the blocks for chunks
@@ -228,7 +228,7 @@ TEST_F(DevicePortsTest, what_goes_to_a_processor_of_another_process_is_staged_an
   EXPECT_EQ(ring.device_region, RemoteRegion());
 }
 
-TEST_F(DevicePortsTest, a_device_of_another_process_offers_memory_which_the_sender_opens) {  // RP-4
+TEST_F(DevicePortsTest, a_device_of_another_process_offers_memory_which_the_sender_opens) {  // RB-4
   const auto sender = connected(at(1, "cuda:1", 1));
   EXPECT_EQ(memory_of(*sender), MemoryKind::device);
   EXPECT_EQ(imported_, Lines{"a handle"});
@@ -240,7 +240,7 @@ TEST_F(DevicePortsTest, a_device_of_another_process_offers_memory_which_the_send
   EXPECT_TRUE(receiver->owns_ring(ring.device_ring));
 }
 
-TEST_F(DevicePortsTest, what_is_not_shared_is_staged_and_told_once_with_the_reason) {  // RP-4
+TEST_F(DevicePortsTest, what_is_not_shared_is_staged_and_told_once_with_the_reason) {  // RB-4
   device_.import_memory = [](std::string_view, std::string& why_not) {
     why_not = "it is on another host";
     return std::weak_ptr<ImportedMemory>();
@@ -252,10 +252,10 @@ TEST_F(DevicePortsTest, what_is_not_shared_is_staged_and_told_once_with_the_reas
                           "memory in chunks",
                           "teacher.hidden -> student.wanted: not by CUDA IPC (the receiver does not share its memory), "
                           "by pinned memory in chunks"}));
-  EXPECT_EQ(other_.blocks(), 0U);  // what nobody can reach is given back
+  EXPECT_EQ(other_.blocks(), 0U);  // unreachable device memory is returned
 }
 
-TEST_F(DevicePortsTest, what_the_network_does_not_reach_is_staged_and_told_with_the_reason) {  // RP-4
+TEST_F(DevicePortsTest, what_the_network_does_not_reach_is_staged_and_told_with_the_reason) {  // RB-4
   device_.register_memory = [](std::byte*, std::size_t) -> Result<std::unique_ptr<Region>> {
     return Error{ErrorCode::unavailable, "provider tcp has no FI_HMEM"};
   };

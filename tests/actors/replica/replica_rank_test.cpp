@@ -13,7 +13,7 @@
 namespace maestro::testing {
 namespace {
 
-/// A section that is never asked to do anything.
+/// A section that never runs.
 class Idle final : public Section {
  public:
   [[nodiscard]] Ports ports() const override { return {}; }
@@ -58,8 +58,8 @@ class ReplicaRankTest : public ::testing::Test {
     for (const auto& device : devices_) device->stop();
     network_.stop();
   }
-  /// Runs one job on each rank, of which one may tell the replica: the bench takes messages from one thread at a time.
-  /// False when one of them is still at work after a long while.
+  /// Runs a job on each rank. Only one job may send a message to the replica: the bench takes messages from a single
+  /// thread at a time. Returns false if a job has not ended after a minute.
   bool run(const std::vector<ReplicaRank::Job>& jobs) {
     std::vector<std::future<void>> ends;
     for (std::uint32_t at = 0; at < 2; ++at) {
@@ -90,21 +90,32 @@ class ReplicaRankTest : public ::testing::Test {
                       [this](const TransferBroken& broken) { broken_.push_back(broken.message); }, [](WorkDone) {});
 };
 
-TEST_F(ReplicaRankTest, a_rank_that_fails_wakes_the_one_that_waits_for_it_and_is_the_only_one_to_tell) {  // RK-3
+TEST_F(ReplicaRankTest, a_rank_that_fails_wakes_the_one_that_waits_for_it_and_is_the_only_one_to_tell) {  // RJ-1
   const auto waits = [this] {
     std::vector<float> values(8, 1.0f);
     groups_[0]->all_reduce_sum(values);
-    return WorkDone();
+    return WorkResult();
   };
-  const auto fails = []() -> WorkDone { throw std::runtime_error("out of memory"); };
+  const auto fails = []() -> WorkResult { throw std::runtime_error("out of memory"); };
   ASSERT_TRUE(run({waits, fails})) << "the first rank still waits for the second";
   EXPECT_EQ(failures_, std::vector<std::string>{"out of memory"});
   std::vector<float> values(8, 1.0f);
   for (const auto& group : groups_) EXPECT_THROW(group->all_reduce_sum(values), CommunicatorAborted);  // CM-2
 }
 
-TEST_F(ReplicaRankTest, an_exchange_that_breaks_is_left_to_whoever_knows_of_lost_peers) {  // DG-4
-  const auto nothing = [] { return WorkDone(); };
+TEST_F(ReplicaRankTest, an_error_of_a_job_is_a_failure_as_an_exception_is) {  // RJ-1
+  const auto fails = [] { return Result<WorkResult>(Error{ErrorCode::internal, "the optimizer has diverged"}); };
+  const auto waits = [this] {
+    std::vector<float> values(8, 1.0f);
+    groups_[0]->all_reduce_sum(values);
+    return WorkResult();
+  };
+  ASSERT_TRUE(run({waits, fails})) << "the first rank still waits for the second";
+  EXPECT_EQ(failures_, std::vector<std::string>{"the optimizer has diverged"});
+}
+
+TEST_F(ReplicaRankTest, an_exchange_that_breaks_is_left_to_whoever_knows_of_lost_peers) {  // DG-4, RJ-2
+  const auto nothing = [] { return WorkResult(); };
   const auto breaks_later = [] { return WorkResult::of_exchange([] { return std::string("the link is down"); }); };
   ASSERT_TRUE(run({breaks_later, nothing}));
   EXPECT_EQ(broken_, std::vector<std::string>{"the link is down"});

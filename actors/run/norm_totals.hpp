@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adds up the sums of squares that replicas report at the end of a step, into the totals that gradients are clipped by.
+// Pure.
+//
+// NT-1 (fixed order): parts are added in order of sections, and in a section in order of replicas, whatever the order
+//       of the reports: totals repeat bitwise.
+// NT-2 (single answer): a section receives its total once per step, together with all sections that are clipped with
+//       it, when each of them is complete.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "actors/messages/messages.hpp"
+#include "runtime/graph/section_graph.hpp"
+
+namespace maestro {
+
+/// Not thread-safe; belongs to the coordinator. The graph outlives it.
+class NormTotals {
+ public:
+  using Answers = std::vector<std::pair<SectionId, NormTotal>>;  // by section, to each of its replicas
+
+  /// `global_clip`: a single norm clips all sections.
+  NormTotals(const SectionGraph& graph, bool global_clip) : graph_(&graph), global_clip_(global_clip) {}
+
+  /// Adds a report, and returns the totals that it completes. `active` returns whether a section had a micro-batch in
+  /// the step.
+  [[nodiscard]] Answers add(const NormReport& report, const std::function<bool(SectionId)>& active);
+
+ private:
+  struct Parts {
+    std::map<ReplicaIndex, double> by_replica;
+    std::size_t reporters = 1;
+    [[nodiscard]] bool complete() const { return by_replica.size() == reporters; }
+    [[nodiscard]] double total() const;
+  };
+  /// Returns whether the same norm clips the gradients of both nodes: stages of one section, or all sections.
+  [[nodiscard]] bool clipped_together(SectionId a, SectionId b) const;
+
+  const SectionGraph* graph_;
+  bool global_clip_;
+  std::map<std::uint64_t, std::map<SectionId, Parts>> steps_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/schedule/step_end.hpp"
+
+#include <algorithm>
+
+namespace maestro {
+
+StepEnd::StepEnd(const StepEndOptions& options, const StepBoundary& boundary) {
+  if (boundary.kind == StepBoundary::Kind::snapshot) {
+    if (options.trained) add_snapshot(options);
+    return;
+  }
+  if (options.trained && boundary.active && boundary.pass == Pass::train) add_step(options);
+  actions_.push_back(StepAction::report);
+}
+
+void StepEnd::add_step(const StepEndOptions& options) {
+  if (options.ranks > 1) actions_.push_back(StepAction::add_ranks);
+  if (options.tied) actions_.push_back(StepAction::exchange_tie);
+  actions_.push_back(options.optimizer_sharded ? StepAction::sum_to_shards : StepAction::sum);
+  actions_.push_back(StepAction::norm);
+  if (options.global_clip || options.optimizer_sharded) actions_.push_back(StepAction::await_total);
+  actions_.push_back(StepAction::step);
+  if (!options.optimizer_sharded) return;
+  actions_.insert(actions_.end(), {StepAction::gather_values, StepAction::load_values});
+}
+
+void StepEnd::add_snapshot(const StepEndOptions& options) {
+  const auto gather = [&](StepAction action, StepAction copy) {
+    actions_.push_back(action);
+    if (options.writes_snapshot) actions_.push_back(copy);
+  };
+  if (options.optimizer_sharded) {
+    gather(StepAction::gather_first_moments, StepAction::copy_first_moments);
+    gather(StepAction::gather_second_moments, StepAction::copy_second_moments);
+  }
+  if (options.writes_snapshot) actions_.push_back(StepAction::write);
+  if (options.optimizer_sharded) actions_.push_back(StepAction::clear);
+}
+
+bool StepEnd::contains(StepAction action) const {
+  return std::ranges::find(actions_, action) != actions_.end();
+}
+
+bool is_exchange(StepAction action) {
+  switch (action) {
+    case StepAction::exchange_tie:
+    case StepAction::sum:
+    case StepAction::sum_to_shards:
+    case StepAction::gather_values:
+    case StepAction::gather_first_moments:
+    case StepAction::gather_second_moments:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace maestro

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The actions of a section replica at a StepBoundary, as a list that is computed when the replica reaches the boundary.
+// Pure; the replica's actor runs the actions, and its whole state in between is the index of the current action.
+//
+// SB-1 (single action): an action begins when every rank of the replica has finished the action before it.
+// SB-2 (equal exchanges): replicas of a section, and the two stages that hold a tied parameter, have the same exchanges
+//       in the same order: the list depends on the boundary and on the plan, and for a replica only on whether it
+//       writes the snapshot, which adds no exchange.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/schedule/replica_lane.hpp"
+
+namespace maestro {
+
+enum class StepAction : std::uint8_t {
+  add_ranks,              ///< adds gradients up over the ranks of the replica
+  exchange_tie,           ///< adds the gradient of a tied parameter up over the two stages that hold it
+  sum,                    ///< adds gradients up over the replicas
+  sum_to_shards,          ///< likewise; each replica holds the sum of its own shard alone
+  norm,                   ///< computes the sum of squares of the gradients
+  await_total,            ///< reports it to the coordinator and waits for the NormTotal
+  step,                   ///< clips the gradients and steps the optimizer
+  gather_values,          ///< exchanges the values that each replica has stepped
+  load_values,            ///< copies the values of the other replicas out of the gradients
+  gather_first_moments,   ///< collects the moments of all shards in the gradients of replica 0
+  copy_first_moments,     ///< copies them into the snapshot
+  gather_second_moments,  ///< likewise
+  copy_second_moments,
+  write,  ///< copies the remaining state and queues the snapshot for writing
+  clear,  ///< zeroes the gradients, which held moments
+  report  ///< sends StepDone
+};
+
+/// The part of the plan that the list depends on.
+struct StepEndOptions {
+  bool trained = false;
+  std::size_t ranks = 1;           ///< of the replica
+  bool tied = false;               ///< another stage holds one of the section's parameters
+  bool optimizer_sharded = false;  ///< over the replicas (ZeRO stage 1)
+  bool global_clip = false;        ///< a norm clips several sections, or all stages of a section
+  bool writes_snapshot = false;    ///< replica 0
+};
+
+/// Not thread-safe; belongs to the replica's actor.
+class StepEnd {
+ public:
+  /// No action: nothing is running.
+  StepEnd() = default;
+  StepEnd(const StepEndOptions& options, const StepBoundary& boundary);
+
+  [[nodiscard]] const std::vector<StepAction>& actions() const { return actions_; }
+  /// Returns the action that runs, or nothing behind the last one.
+  [[nodiscard]] std::optional<StepAction> current() const {
+    return at_ < actions_.size() ? std::optional(actions_[at_]) : std::nullopt;
+  }
+  [[nodiscard]] bool at(StepAction action) const { return current() == action; }
+  [[nodiscard]] bool contains(StepAction action) const;
+  /// Goes on to the next action (SB-1).
+  void advance() { ++at_; }
+
+ private:
+  void add_snapshot(const StepEndOptions& options);
+  void add_step(const StepEndOptions& options);
+
+  std::vector<StepAction> actions_;
+  std::size_t at_ = 0;
+};
+
+/// Returns whether the ranks exchange data with those of other replicas in this action.
+[[nodiscard]] bool is_exchange(StepAction action);
+
+}  // namespace maestro
