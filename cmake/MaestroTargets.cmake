@@ -59,7 +59,7 @@ function(maestro_compile_quickly name)
     target_precompile_headers(maestro_test_headers PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<gmock/gmock.h$<ANGLE-R>>"
       "$<$<COMPILE_LANGUAGE:CXX>:<gtest/gtest.h$<ANGLE-R>>")
   endif()
-  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1;-fpch-preprocess;-Wno-array-bounds>)
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1;-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow>)
   target_precompile_headers(${name} REUSE_FROM maestro_test_headers)
 endfunction()
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding, join_check, scattering and rotation against the CPU's.
+// Embedding, gathering, scattering and rotation against the CPU's.
 #include "tests/ops/cuda/kernel_test.hpp"
 
 namespace maestro::cuda {

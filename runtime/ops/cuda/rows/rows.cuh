@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row by row: embedding, join_check, rotation. Bodies for for_rows_kernel; an item is V columns. For kernel sources.
+// Row by row: embedding, gathering, rotation. Bodies for for_rows_kernel; an item is V columns. For kernel sources.
 #pragma once
 
 #include <cmath>
