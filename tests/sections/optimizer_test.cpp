@@ -144,7 +144,7 @@ TEST(AdamWOptimizer, replicas_that_share_moments_step_to_the_same_bits_as_one_th
       for (Parameters& to : shared) {
         for (Parameters& from : shared) {
           const ShardRange range = from.kept_moments();
-          from.offer(*bench.ops, ParameterBuffer::values);
+          from.stage_shard(*bench.ops, ParameterBuffer::values);
           std::copy_n(from.gradients().data() + range.first, range.count, to.gradients().data() + range.first);
         }
         to.load_gathered_values(*bench.ops);
