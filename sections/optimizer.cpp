@@ -22,7 +22,7 @@ double AdamWOptimizer::learning_rate(std::int64_t step) const {
 }
 
 double AdamWOptimizer::gradient_norm(const OperatorTable& ops, const Parameters& parameters) {
-  return std::sqrt(ops.sum_of_squares(parameters.gradients()));
+  return std::sqrt(ops.run(SumOfSquares{.values = parameters.gradients()}));
 }
 
 Result<double> AdamWOptimizer::clip_factor(double norm) const {
@@ -50,8 +50,12 @@ void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std:
     const auto gradient = parameters.gradients().subspan(first, count);
     const auto mean = parameters.first_moments().subspan(first - kept.first, count);
     const auto variance = parameters.second_moments().subspan(first - kept.first, count);
-    if (rounded.empty()) return ops.adamw(value, gradient, mean, variance, settings);
-    ops.adamw(value, gradient, mean, variance, settings, rounded.subspan(first, count));
+    ops.run(AdamW{.value = value,
+                  .gradient = gradient,
+                  .mean = mean,
+                  .variance = variance,
+                  .step = settings,
+                  .rounded = rounded.empty() ? rounded : rounded.subspan(first, count)});
   };
   update(0, parameters.decayed_elements());
   settings.weight_decay = 0;

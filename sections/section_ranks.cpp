@@ -30,7 +30,7 @@ RowRange context_rows(const ParallelContext& parallel, const SequenceLayout& lay
 }
 
 Var gathered(Tape& tape, const Var& x, const ParallelContext& parallel, const SequenceLayout& layout) {
-  return gather_rows(tape, x, parallel.tensor_group, context_rows(parallel, layout).count);
+  return all_gather_rows(tape, x, parallel.tensor_group, context_rows(parallel, layout).count);
 }
 
 void report_losses(Outputs& outputs, const Pending<LossSums>& sums, bool with_teacher,

@@ -251,7 +251,7 @@ std::vector<std::span<float>> SectionRunner::counted_gradients() const {
 
 PendingSum SectionRunner::gradient_sum_of_squares() const {
   PendingSum sum;
-  for (const std::span<float> span : counted_gradients()) sum.add(context_.ops->sum_of_squares(span));
+  for (const std::span<float> span : counted_gradients()) sum.add(context_.ops->run(SumOfSquares{.values = span}));
   return sum;
 }
 

@@ -61,7 +61,7 @@ Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, Communic
   const Var parts =
       gated ? linear(tape, swiglu(tape, linear(tape, x, *in.weight, in.bias)), *out.weight, bias_of_part(out, group))
             : gelu_network(tape, x, in, {out.weight, bias_of_part(out, group)});
-  return sum_to_parts(tape, parts, group);
+  return reduce_scatter_rows(tape, parts, group);
 }
 
 }  // namespace
@@ -72,18 +72,18 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
   Communicator* const group = options.tensor_group;
   const std::int64_t rows = context_rows(options, layout);
   Var branch = block_norm(tape, x, weights.attention_norm, options.norm_epsilon);
-  branch = gather_rows(tape, branch, group, rows);
+  branch = all_gather_rows(tape, branch, group, rows);
   branch = linear(tape, branch, *weights.qkv.weight, weights.qkv.bias);
   branch = context_attention(tape, branch, options.attention, layout, options.context_group);
   Var stream = x.sum;
   if (wanted.defined()) {
-    branch = select_rows(tape, branch, wanted);
-    stream = select_rows(tape, stream, wanted);
+    branch = index_select(tape, branch, wanted);
+    stream = index_select(tape, stream, wanted);
   }
   branch = linear(tape, branch, *weights.attention_out.weight, bias_of_part(weights.attention_out, group));
-  Stream middle(stream, sum_to_parts(tape, branch, group));
+  Stream middle(stream, reduce_scatter_rows(tape, branch, group));
   branch = block_norm(tape, middle, weights.ffn_norm, options.norm_epsilon);
-  branch = gather_rows(tape, branch, group, rows);
+  branch = all_gather_rows(tape, branch, group, rows);
   return {middle.sum, feed_forward(tape, branch, weights, group)};
 }
 

@@ -113,7 +113,9 @@ caf::behavior SectionReplica::make_behavior() {
         }
         pump();
       },
-      [this](const WriteBroken& broken) { tell(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message}); },
+      [this](const WriteBroken& broken) {
+        tell(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
+      },
       [this](const TransferBroken& broken) {
         tell(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
       },

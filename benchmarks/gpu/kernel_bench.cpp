@@ -67,7 +67,7 @@ class Operators {
     memory_.write(drawn.raw(), reinterpret_cast<const std::byte*>(values.data()), drawn.bytes());
     if (dtype == DType::f32) return drawn;
     Tensor cast = tensor(shape, dtype);
-    ops_.cast(drawn, cast);
+    ops_.run(Cast{.from = drawn, .to = cast});
     return cast;
   }
   [[nodiscard]] Tensor indices(std::int64_t count, std::int64_t below) {
@@ -92,11 +92,13 @@ class Operators {
     const Tensor from = random({sizes_.rows, sizes_.inner}, act_);
     const Tensor to = tensor({sizes_.rows, sizes_.inner}, act_);
     add("copy", bytes_of({from, to}), [=, this] { ops_.copy(from, to); });
-    add("gelu", bytes_of({from, to}), [=, this] { ops_.gelu(from, to); });
-    add("gelu_backward", bytes_of({from, from, to}), [=, this] { ops_.gelu_backward(from, from, to); });
+    add("gelu", bytes_of({from, to}), [=, this] { ops_.run(Gelu{.x = from, .y = to}); });
+    add("gelu_backward", bytes_of({from, from, to}),
+        [=, this] { ops_.run(GeluBackward{.dy = from, .x = from, .dx = to}); });
     const Tensor half = tensor({sizes_.rows, sizes_.inner / 2}, act_);
-    add("swiglu", bytes_of({from, half}), [=, this] { ops_.swiglu(from, half); });
-    add("swiglu_backward", bytes_of({half, from, to}), [=, this] { ops_.swiglu_backward(half, from, to); });
+    add("swiglu", bytes_of({from, half}), [=, this] { ops_.run(SwiGlu{.x = from, .y = half}); });
+    add("swiglu_backward", bytes_of({half, from, to}),
+        [=, this] { ops_.run(SwiGluBackward{.dy = half, .x = from, .dx = to}); });
     make_norms();
     make_positions();
     make_products();
@@ -117,17 +119,40 @@ class Operators {
     const Tensor mean = tensor({sizes_.rows}, DType::f32);
     const Tensor rstd = tensor({sizes_.rows}, DType::f32);
     constexpr double epsilon = 1e-5;
-    add("layer_norm", bytes_of({x, y}), [=, this] { ops_.layer_norm(x, weight, bias, epsilon, y, mean, rstd); });
-    add("add_layer_norm", bytes_of({x, branch, sum, y}),
-        [=, this] { ops_.add_layer_norm(x, branch, weight, bias, epsilon, sum, y, mean, rstd); });
-    add("layer_norm_backward", bytes_of({branch, x, sum, sum}),
-        [=, this] { ops_.layer_norm_backward(branch, x, weight, mean, rstd, sum, true, dweight, dbias); });
-    add("add_rms_norm", bytes_of({x, branch, sum, y}),
-        [=, this] { ops_.add_rms_norm(x, branch, weight, epsilon, sum, y, rstd); });
-    add("rms_norm_backward", bytes_of({branch, x, sum, sum}),
-        [=, this] { ops_.rms_norm_backward(branch, x, weight, rstd, sum, true, dweight); });
-    add("cast", bytes_of({x, y}), [=, this] { ops_.cast(x, y); });
-    add("add", bytes_of({x, branch, sum}), [=, this] { ops_.add(x, branch, sum); });
+    add("layer_norm", bytes_of({x, y}), [=, this] {
+      ops_.run(Norm{.x = x, .weight = weight, .bias = bias, .epsilon = epsilon, .y = y, .mean = mean, .rstd = rstd});
+    });
+    add("add_layer_norm", bytes_of({x, branch, sum, y}), [=, this] {
+      ops_.run(Norm{.x = x,
+                    .added = branch,
+                    .sum = sum,
+                    .weight = weight,
+                    .bias = bias,
+                    .epsilon = epsilon,
+                    .y = y,
+                    .mean = mean,
+                    .rstd = rstd});
+    });
+    add("layer_norm_backward", bytes_of({branch, x, sum, sum}), [=, this] {
+      ops_.run(NormBackward{.dy = branch,
+                            .x = x,
+                            .weight = weight,
+                            .mean = mean,
+                            .rstd = rstd,
+                            .dx = sum,
+                            .accumulate = true,
+                            .dweight = dweight,
+                            .dbias = dbias});
+    });
+    add("add_rms_norm", bytes_of({x, branch, sum, y}), [=, this] {
+      ops_.run(Norm{.x = x, .added = branch, .sum = sum, .weight = weight, .epsilon = epsilon, .y = y, .rstd = rstd});
+    });
+    add("rms_norm_backward", bytes_of({branch, x, sum, sum}), [=, this] {
+      ops_.run(NormBackward{
+          .dy = branch, .x = x, .weight = weight, .rstd = rstd, .dx = sum, .accumulate = true, .dweight = dweight});
+    });
+    add("cast", bytes_of({x, y}), [=, this] { ops_.run(Cast{.from = x, .to = y}); });
+    add("add", bytes_of({x, branch, sum}), [=, this] { ops_.run(Add{.a = x, .b = branch, .out = sum}); });
   }
   void make_positions() {
     const Tensor table = random({sizes_.vocabulary, sizes_.width}, DType::f32);
@@ -135,15 +160,19 @@ class Operators {
     const Tensor ids = indices(sizes_.rows, sizes_.vocabulary);
     const Tensor positions = indices(sizes_.rows, sizes_.sequence);
     const Tensor y = tensor({sizes_.rows, sizes_.width}, DType::f32);
-    add("embedding", bytes_of({y, y}),
-        [=, this] { ops_.embedding(table, ids, Tensor(), positions.span<std::int32_t>(), y); });
-    add("embedding_backward", bytes_of({y, y, y}),
-        [=, this] { ops_.embedding_backward(y, ids, positions.span<std::int32_t>(), dtable, Tensor()); });
+    add("embedding", bytes_of({y, y}), [=, this] {
+      ops_.run(Embedding{.table = table, .ids = ids, .positions = positions.span<std::int32_t>(), .y = y});
+    });
+    add("embedding_backward", bytes_of({y, y, y}), [=, this] {
+      ops_.run(EmbeddingBackward{.dy = y, .ids = ids, .positions = positions.span<std::int32_t>(), .dtable = dtable});
+    });
     const AttentionShape shape = attention_shape();
     const Tensor qkv = random({sizes_.rows, shape.qkv_columns()}, act_);
     constexpr double theta = 10000;
-    add("rotary", bytes_of({qkv, qkv}) * 2 / 3,
-        [=, this] { ops_.rotary(qkv, shape, positions.span<std::int32_t>(), theta, 1); });
+    add("rotary", bytes_of({qkv, qkv}) * 2 / 3, [=, this] {
+      ops_.run(Rotary{
+          .qkv = qkv, .shape = shape, .positions = positions.span<std::int32_t>(), .theta = theta, .direction = 1});
+    });
   }
   void make_products() {
     const Tensor x = random({sizes_.rows, sizes_.width}, act_);
@@ -158,16 +187,20 @@ class Operators {
     const PackedWeight& forward = pack(w, PackFor::forward);
     const PackedWeight& backward = pack(w, PackFor::backward_input);
     add(
-        "linear", bytes_of({x, w, y}), [=, this, &forward] { ops_.linear(x, forward, bias, y); }, flops);
+        "linear", bytes_of({x, w, y}),
+        [=, this, &forward] { ops_.run(Linear{.x = x, .w = &forward, .bias = bias, .y = y}); }, flops);
     add(
-        "linear_gelu", bytes_of({x, w, y, pre}), [=, this, &forward] { ops_.linear_gelu(x, forward, bias, pre, y); },
+        "linear_gelu", bytes_of({x, w, y, pre}),
+        [=, this, &forward] {
+          ops_.run(Linear{.x = x, .w = &forward, .bias = bias, .y = y, .activation = Activation::gelu, .pre = pre});
+        },
         flops);
     add(
         "linear_backward_input", bytes_of({y, w, dx}),
-        [=, this, &backward] { ops_.linear_backward_input(y, backward, dx, false); }, flops);
+        [=, this, &backward] { ops_.run(LinearBackwardInput{.dy = y, .w = &backward, .dx = dx}); }, flops);
     add(
-        "linear_backward_weight", bytes_of({y, x, dw}), [=, this] { ops_.linear_backward_weight(y, x, dw, dbias); },
-        flops);
+        "linear_backward_weight", bytes_of({y, x, dw}),
+        [=, this] { ops_.run(LinearBackwardWeight{.dy = y, .x = x, .dw = dw, .dbias = dbias}); }, flops);
   }
   void make_output_layer() {
     CrossEntropyHead head;
@@ -183,13 +216,13 @@ class Operators {
     const double flops = 6.0 * static_cast<double>(sizes_.rows * sizes_.width * sizes_.vocabulary);
     add(
         "cross_entropy_head", bytes_of({head.hidden, head.dhidden, w, w, head.dhead}),
-        [=, this] { static_cast<void>(ops_.cross_entropy_head(head)); }, flops);
+        [=, this] { static_cast<void>(ops_.run(CrossEntropyLoss{.head = head})); }, flops);
   }
   [[nodiscard]] const PackedWeight& pack(const Tensor& w, PackFor use) {
     Tensor values = w;
     if (ops_.takes_plain_weights() && act_ != w.dtype()) {
       values = tensor(w.shape(), act_);
-      ops_.cast(w, values);
+      ops_.run(Cast{.from = w, .to = values});
     }
     weights_.push_back(ops_.pack(values, act_, use, nullptr));
     return *weights_.back();
@@ -214,10 +247,16 @@ class Operators {
     // Scores and their product with the values, causal half: 2 products of T x T / 2 x D in each head.
     const double flops = 2.0 * static_cast<double>(sizes_.rows * sizes_.sequence * sizes_.width);
     add(
-        "attention", bytes_of({qkv, out}), [=, this] { ops_.attention(qkv, shape, layout, out, lse); }, flops);
+        "attention", bytes_of({qkv, out}),
+        [=, this] { ops_.run(Attention{.qkv = qkv, .shape = shape, .layout = layout, .out = out, .lse = lse}); },
+        flops);
     add(
         "attention_backward", bytes_of({out, qkv, out, dqkv}),
-        [=, this] { ops_.attention_backward(out, qkv, out, lse, shape, layout, dqkv); }, 2.5 * flops);
+        [=, this] {
+          ops_.run(AttentionBackward{
+              .dout = out, .qkv = qkv, .out = out, .lse = lse, .shape = shape, .layout = layout, .dqkv = dqkv});
+        },
+        2.5 * flops);
   }
   void make_flat() {
     const Tensor value = random({sizes_.parameters}, DType::f32);
@@ -228,11 +267,15 @@ class Operators {
     AdamWStep step;
     step.lr = 1e-4;
     add("adamw", bytes_of({value, gradient, mean, variance}) * 2 + bytes_of({rounded}), [=, this] {
-      ops_.adamw(value.span<float>(), gradient.span<float>(), mean.span<float>(), variance.span<float>(), step,
-                 rounded.span<bfloat16>());
+      ops_.run(AdamW{.value = value.span<float>(),
+                     .gradient = gradient.span<float>(),
+                     .mean = mean.span<float>(),
+                     .variance = variance.span<float>(),
+                     .step = step,
+                     .rounded = rounded.span<bfloat16>()});
     });
     add("sum_of_squares", bytes_of({gradient}),
-        [=, this] { static_cast<void>(ops_.sum_of_squares(gradient.span<float>())); });
+        [=, this] { static_cast<void>(ops_.run(SumOfSquares{.values = gradient.span<float>()})); });
   }
 
   [[nodiscard]] double milliseconds(const Case& each, int repeats) {

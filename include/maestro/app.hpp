@@ -3,5 +3,5 @@
 // first call of main().
 #pragma once
 
-#include "actors/process/app.hpp"  // IWYU pragma: export
+#include "actors/process/app.hpp"             // IWYU pragma: export
 #include "actors/process/signal_watcher.hpp"  // IWYU pragma: export

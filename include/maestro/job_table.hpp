@@ -3,4 +3,4 @@
 #pragma once
 
 #include "runtime/job/job_document.hpp"  // IWYU pragma: export
-#include "runtime/job/job_table.hpp"  // IWYU pragma: export
+#include "runtime/job/job_table.hpp"     // IWYU pragma: export

@@ -3,4 +3,4 @@
 #pragma once
 
 #include "sections/parameter_init.hpp"  // IWYU pragma: export
-#include "sections/section.hpp"  // IWYU pragma: export
+#include "sections/section.hpp"         // IWYU pragma: export

@@ -9,7 +9,7 @@
 namespace maestro {
 
 /// Why the CUDA backend has no attention for heads of this size, with the nearest that it has; empty: it has. The
-/// backend's OperatorTable::attention_refusal() says the same.
+/// backend's OperatorTable::attention_refusal() reports the same.
 [[nodiscard]] std::string cuda_head_size_refusal(std::int64_t head_size);
 
 }  // namespace maestro

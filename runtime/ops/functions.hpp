@@ -31,9 +31,9 @@ NormedSum add_layer_norm(Tape& tape, const Var& residual, const Var& branch, Par
                          double epsilon);
 NormedSum add_rms_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, double epsilon);
 /// x with rows[k] added to row index[k]: (M, C) f32 from x (M, C) f32, rows (N, C) act and index (N) i32.
-Var add_rows(Tape& tape, const Var& x, const Var& rows, const Block& index);
+Var index_add(Tape& tape, const Var& x, const Var& rows, const Block& index);
 /// The rows `index` (N) i32 of x (M, C) f32 or act: (N, C) of x's dtype.
-Var select_rows(Tape& tape, const Var& x, const Block& index);
+Var index_select(Tape& tape, const Var& x, const Block& index);
 /// x in `dtype`; x itself when it has that already.
 Var converted(Tape& tape, const Var& x, DType dtype);
 /// Keeps memory that recorded operators refer to, such as a layout's arrays, until the backward pass is through.

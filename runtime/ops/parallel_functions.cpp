@@ -8,7 +8,7 @@
 
 namespace maestro {
 
-Var gather_rows(Tape& tape, const Var& x, Communicator* group, std::int64_t rows) {
+Var all_gather_rows(Tape& tape, const Var& x, Communicator* group, std::int64_t rows) {
   if (group == nullptr) return x;
   const Tensor& part = x.value();
   assert(part.rows() == rank_part(rows, *group).count);
@@ -23,7 +23,7 @@ Var gather_rows(Tape& tape, const Var& x, Communicator* group, std::int64_t rows
   return y;
 }
 
-Var sum_to_parts(Tape& tape, const Var& x, Communicator* group) {
+Var reduce_scatter_rows(Tape& tape, const Var& x, Communicator* group) {
   if (group == nullptr) return x;
   const Tensor& whole = x.value();
   const std::int64_t rows = rank_part(whole.rows(), *group).count;
@@ -38,16 +38,16 @@ Var sum_to_parts(Tape& tape, const Var& x, Communicator* group) {
   return y;
 }
 
-Var shared_by(Tape& tape, const Var& x, Communicator* group) {
+Var copy_to_group(Tape& tape, const Var& x, Communicator* group) {
   if (group == nullptr || !x.needs_gradient()) return x;
   // Runs after the backward steps of everything that is recorded from here on, with what they gave x.
   tape.record(x, [&tape, x, group] {
     const Tape::Target dx = tape.gradient_target(x);
     if (dx.tensor.dtype() == DType::f32) return group->all_reduce_sum(dx.tensor.span<float>());
     const Block sum = tape.scratch(dx.tensor.shape(), DType::f32);
-    tape.ops().cast(dx.tensor, sum.tensor());
+    tape.ops().run(Cast{.from = dx.tensor, .to = sum.tensor()});
     group->all_reduce_sum(sum.tensor().span<float>());
-    tape.ops().cast(sum.tensor(), dx.tensor);
+    tape.ops().run(Cast{.from = sum.tensor(), .to = dx.tensor});
   });
   return x;
 }
@@ -143,10 +143,19 @@ void attention_gradient(Tape& tape, const HeadExchange& exchange, const OwnAtten
   const Block dout = tape.scratch(own.out.tensor().shape(), own.out.tensor().dtype());
   exchange.out_to_heads(y.gradient(), dout.tensor());
   const Block dheads = tape.scratch(own.qkv.tensor().shape(), own.qkv.tensor().dtype());
-  ops.attention_backward(dout.tensor(), own.qkv.tensor(), own.out.tensor(), own.lse.tensor(), exchange.own(), layout,
-                         dheads.tensor());
+  ops.run(AttentionBackward{.dout = dout.tensor(),
+                            .qkv = own.qkv.tensor(),
+                            .out = own.out.tensor(),
+                            .lse = own.lse.tensor(),
+                            .shape = exchange.own(),
+                            .layout = layout,
+                            .dqkv = dheads.tensor()});
   if (options.rotary_theta > 0) {
-    ops.rotary(dheads.tensor(), exchange.own(), layout.positions, options.rotary_theta, -1);
+    ops.run(Rotary{.qkv = dheads.tensor(),
+                   .shape = exchange.own(),
+                   .positions = layout.positions,
+                   .theta = options.rotary_theta,
+                   .direction = -1});
   }
   const Block dqkv = tape.scratch(qkv.value().shape(), qkv.value().dtype());
   exchange.qkv_to_rows(dheads.tensor(), dqkv.tensor());
@@ -167,9 +176,17 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
   own.lse = tape.scratch({exchange.rows(), exchange.own().heads}, DType::f32);
   exchange.qkv_to_heads(in, own.qkv.tensor());
   if (options.rotary_theta > 0) {
-    tape.ops().rotary(own.qkv.tensor(), exchange.own(), layout.positions, options.rotary_theta, +1);
+    tape.ops().run(Rotary{.qkv = own.qkv.tensor(),
+                          .shape = exchange.own(),
+                          .positions = layout.positions,
+                          .theta = options.rotary_theta,
+                          .direction = +1});
   }
-  tape.ops().attention(own.qkv.tensor(), exchange.own(), layout, own.out.tensor(), own.lse.tensor());
+  tape.ops().run(Attention{.qkv = own.qkv.tensor(),
+                           .shape = exchange.own(),
+                           .layout = layout,
+                           .out = own.out.tensor(),
+                           .lse = own.lse.tensor()});
   Var y = tape.output({in.rows(), options.shape.out_columns()}, in.dtype(), qkv.needs_gradient());
   exchange.out_to_rows(own.out.tensor(), y.value());
   if (!y.needs_gradient()) return y;
@@ -185,14 +202,21 @@ Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* p
     return embedding(tape, table, ids, positions_table, {.offsets = {}, .positions = positions});
   if (part.group->rank() != 0) positions_table = nullptr;
   const Block own_ids = tape.scratch({ids.elements()}, DType::i32);
-  tape.ops().shift_ids(ids, -part.first, table.shape()[0], own_ids.tensor());
+  tape.ops().run(ShiftIds{.ids = ids, .by = -part.first, .limit = table.shape()[0], .out = own_ids.tensor()});
   Var y = tape.output({ids.elements(), table.shape().columns()}, DType::f32, table.trained());
-  tape.ops().embedding(table.value(), own_ids.tensor(),
-                       positions_table == nullptr ? Tensor() : positions_table->value(), positions, y.value());
+  tape.ops().run(Embedding{.table = table.value(),
+                           .ids = own_ids.tensor(),
+                           .positions_table = positions_table == nullptr ? Tensor() : positions_table->value(),
+                           .positions = positions,
+                           .y = y.value()});
   if (!y.needs_gradient()) return y;
   tape.record(y, [&tape, &table, own_ids, positions_table, positions, y] {
-    tape.ops().embedding_backward(y.gradient(), own_ids.tensor(), positions, table.gradient(),
-                                  positions_table == nullptr ? Tensor() : positions_table->gradient());
+    tape.ops().run(
+        EmbeddingBackward{.dy = y.gradient(),
+                          .ids = own_ids.tensor(),
+                          .positions = positions,
+                          .dtable = table.gradient(),
+                          .dpositions = positions_table == nullptr ? Tensor() : positions_table->gradient()});
   });
   return y;
 }

@@ -257,7 +257,7 @@ Tensor Parameters::rounded(const OperatorTable& ops, const Parameter& parameter)
   if (rounded_.size() == 0) rounded_ = SpaceMemory(*memory_, elements_ * sizeof(bfloat16));
   if (rounded_version_ != version_) {
     const auto count = static_cast<std::int64_t>(elements_);
-    ops.cast(as_tensor(values()), Tensor(rounded_.data(), DType::bf16, Shape{count}));
+    ops.run(Cast{.from = as_tensor(values()), .to = Tensor(rounded_.data(), DType::bf16, Shape{count})});
     rounded_version_ = version_;
   }
   return {rounded_.data() + parameter.offset_ * sizeof(bfloat16), DType::bf16, parameter.shape_};

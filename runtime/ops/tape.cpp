@@ -125,9 +125,9 @@ void Tape::add_gradient(const Var& var, const Block& gradient) {
   }
   const Target target = gradient_target(var);
   if (target.accumulate) {
-    ops_->add(target.tensor, gradient.tensor(), target.tensor);
+    ops_->run(Add{.a = target.tensor, .b = gradient.tensor(), .out = target.tensor});
   } else {
-    ops_->cast(gradient.tensor(), target.tensor);
+    ops_->run(Cast{.from = gradient.tensor(), .to = target.tensor});
   }
 }
 

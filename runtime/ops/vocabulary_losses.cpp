@@ -148,11 +148,11 @@ Pending<LossSums> distillation_of_moved_logits(Tape& tape, const DistillationHea
       const Tensor logits =
           computed ? slice(logits_memory.tensor(), 0, count) : slice(call.teacher_logits, first, count);
       if (computed && call.teacher_head != nullptr) {
-        ops.linear(call.teacher_hidden.row_slice(first, count), *call.teacher_head, Tensor(), logits);
+        ops.run(Linear{.x = call.teacher_hidden.row_slice(first, count), .w = call.teacher_head, .y = logits});
       }
       vocabularies.move(count, logits, block.teacher_logits);
     }
-    sums.push_back(ops.distillation_head(block, student));
+    sums.push_back(ops.run(DistillationLoss{.head = block, .part = student}));
   }
   return Pending<LossSums>(std::move(sums));
 }
@@ -167,20 +167,20 @@ Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& h
                                      const VocabularyPart& part) {
   Block dhidden;
   const CrossEntropyHead call = student_call(tape, hidden, head, loss, dhidden);
-  const Pending<LossSums> sums =
-      part.group == nullptr ? tape.ops().cross_entropy_head(call) : tape.ops().cross_entropy_head(call, part);
+  const Pending<LossSums> sums = tape.ops().run(CrossEntropyLoss{.head = call, .part = part});
   record_loss(tape, hidden, dhidden);
   return sums;
 }
 
 Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
                                     const DistillationTerms& terms, const HeadLoss& loss) {
-  return distillation_loss(tape, hidden, head, teacher, terms, loss, VocabularyPart(), VocabularyPart());
+  return distillation_loss(tape, hidden, head, teacher, terms, loss, VocabularyParts());
 }
 
 Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
-                                    const DistillationTerms& terms, const HeadLoss& loss, const VocabularyPart& student,
-                                    const VocabularyPart& teacher_part) {
+                                    const DistillationTerms& terms, const HeadLoss& loss,
+                                    const VocabularyParts& parts) {
+  const VocabularyPart& student = parts.student;
   Block dhidden;
   DistillationHead call;
   call.student = student_call(tape, hidden, head, loss, dhidden);
@@ -199,10 +199,11 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
   call.alpha = terms.alpha;
   call.beta = terms.beta;
   const auto compute = [&]() -> Pending<LossSums> {
-    if (student.group == nullptr) return tape.ops().distillation_head(call);
-    if (teacher.boundary == TeacherOutput::top_k) return tape.ops().distillation_head(call, student);
-    const TwoVocabularies vocabularies(student, teacher_part, terms.shared_vocabulary);
-    if (vocabularies.line_up()) return tape.ops().distillation_head(call, student);
+    if (student.group == nullptr || teacher.boundary == TeacherOutput::top_k) {
+      return tape.ops().run(DistillationLoss{.head = call, .part = student});
+    }
+    const TwoVocabularies vocabularies(student, parts.teacher, terms.shared_vocabulary);
+    if (vocabularies.line_up()) return tape.ops().run(DistillationLoss{.head = call, .part = student});
     return distillation_of_moved_logits(tape, call, student, vocabularies);
   };
   const Pending<LossSums> sums = compute();
@@ -213,7 +214,8 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
 void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor& indices, const VocabularyPart& part,
            std::int64_t tokens) {
   const OperatorTable& ops = tape.ops();
-  if (part.group == nullptr) return ops.top_k(logits, values, indices, tokens);
+  if (part.group == nullptr)
+    return ops.run(TopK{.logits = logits, .values = values, .indices = indices, .columns = tokens});
   Communicator& group = *part.group;
   const std::int64_t rows = values.rows();  // a part without tokens has no rows to count
   const std::int64_t k = values.columns();
@@ -239,12 +241,17 @@ void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor&
   const Block best_tokens = tape.scratch({rows, own}, DType::i32);
   const Block candidates = tape.scratch({rows, width}, DType::f32);
   const Block candidate_tokens = tape.scratch({rows, width}, DType::i32);
-  if (own > 0) ops.top_k(logits, best.tensor(), best_tokens.tensor(), own_tokens(group.rank()));
-  ops.shift_ids(best_tokens.tensor(), part.first, part.vocabulary, best_tokens.tensor());
+  if (own > 0)
+    ops.run(TopK{.logits = logits,
+                 .values = best.tensor(),
+                 .indices = best_tokens.tensor(),
+                 .columns = own_tokens(group.rank())});
+  ops.run(
+      ShiftIds{.ids = best_tokens.tensor(), .by = part.first, .limit = part.vocabulary, .out = best_tokens.tensor()});
   group.exchange(best.tensor(), sends, candidates.tensor(), receives);
   group.exchange(best_tokens.tensor(), sends, candidate_tokens.tensor(), receives);
-  ops.top_k(candidates.tensor(), values, indices);
-  ops.pick_columns(candidate_tokens.tensor(), indices, indices);
+  ops.run(TopK{.logits = candidates.tensor(), .values = values, .indices = indices});
+  ops.run(PickColumns{.from = candidate_tokens.tensor(), .columns = indices, .to = indices});
 }
 
 }  // namespace maestro

@@ -13,19 +13,23 @@ namespace maestro {
 
 /// As cross_entropy_loss(), with `head` (tokens of the part, C) cut over the vocabulary; hidden (M, C) act. targets
 /// count tokens of the whole vocabulary. The gradient of hidden is this rank's partial sum, which the backward pass of
-/// gather_rows() adds up; that of `head` is complete.
+/// all_gather_rows() adds up; that of `head` is complete.
 Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss,
                                      const VocabularyPart& part);
 
-/// As distillation_loss(), with `head` cut by `student` and the teacher by `teacher_part`, in the same group:
+struct VocabularyParts {
+  VocabularyPart student{};
+  VocabularyPart teacher{};
+};
+
+/// As distillation_loss(), with `head` cut by `parts.student` and the teacher by `parts.teacher`, in the same group:
 /// teacher.head holds the rows, or teacher.logits (M, columns) the columns, of row_part(Vt, size, rank), while
 /// teacher.hidden, and values and indices of the top k (tokens of the whole vocabulary), are whole on every rank.
-/// teacher.vocabulary is Vt. `teacher_part` is not looked at for top_k. Where the two vocabularies differ in size,
+/// teacher.vocabulary is Vt. `parts.teacher` is not looked at for top_k. Where the two vocabularies differ in size,
 /// their parts below shared_vocabulary do not line up; then the ranks exchange the teacher's logits at the edges, a
 /// block of rows at a time, in f32 for teacher.head and as they are for teacher.logits.
 Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
-                                    const DistillationTerms& terms, const HeadLoss& loss, const VocabularyPart& student,
-                                    const VocabularyPart& teacher_part);
+                                    const DistillationTerms& terms, const HeadLoss& loss, const VocabularyParts& parts);
 
 /// The k largest logits of each row among the first `tokens` (0: all) of the whole vocabulary, from each rank's logits
 /// (M, tokens of the part) f32. All ranks get values (M, k) f32, descending, and indices (M, k) i32 of the whole

@@ -126,7 +126,7 @@ Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayou
   const auto positions =
       layout.positions.subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
   const VocabularyPart part = vocabulary_part(parallel_, config_.vocabulary);
-  return sum_to_parts(tape, embedding_part(tape, *tokens_, tokens, positions_, positions, part), part.group);
+  return reduce_scatter_rows(tape, embedding_part(tape, *tokens_, tokens, positions_, positions, part), part.group);
 }
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted) const {

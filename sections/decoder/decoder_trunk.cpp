@@ -100,7 +100,7 @@ void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
 void DecoderTrunk::put_logits(Tape& tape, const Var& hidden, Outputs& outputs) {
   const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
   Var logits = tape.output({hidden.value().rows(), head().shape()[0]}, DType::f32, false);
-  tape.ops().linear(hidden.value(), weight, Tensor(), logits.value());
+  tape.ops().run(Linear{.x = hidden.value(), .w = &weight, .y = logits.value()});
   outputs.set("logits", std::move(logits));
 }
 
@@ -114,7 +114,7 @@ void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
   for (std::int64_t row = 0; row < rows; row += block) {
     const std::int64_t count = std::min(block, rows - row);
     const Tensor part = logits.tensor().row_slice(0, count);
-    tape.ops().linear(hidden.value().row_slice(row, count), weight, Tensor(), part);
+    tape.ops().run(Linear{.x = hidden.value().row_slice(row, count), .w = &weight, .y = part});
     top_k(tape, part, values.value().row_slice(row, count), indices.value().row_slice(row, count), head_part(),
           tokens_);
   }

@@ -167,7 +167,7 @@ void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& output
   const HeadLoss loss{&targets, inputs.loss_scale()};
   const VocabularyPart teacher_part = vocabulary_part(context().parallel, options_.teacher.decoder.vocabulary);
   const Pending<LossSums> sums =
-      distillation_loss(tape, state, head(), signal(teacher), terms, loss, head_part(), teacher_part);
+      distillation_loss(tape, state, head(), signal(teacher), terms, loss, {head_part(), teacher_part});
   // The teacher's cross-entropy needs its logit of the target, which may not be among the k.
   if (context().parallel.tensor() == 0) outputs.losses(sums, true, options_.boundary != TeacherOutput::top_k);
 }

@@ -86,7 +86,7 @@ void Projector::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   x = gelu(tape, linear(tape, x, *first_.weight, first_.bias));
   // The bias must enter the sum over the group once.
   x = linear(tape, x, *second_.weight, parallel.tensor() == 0 ? second_.bias : nullptr);
-  outputs.set("visual", sum_to_parts(tape, x, parallel.tensor_group));
+  outputs.set("visual", reduce_scatter_rows(tape, x, parallel.tensor_group));
 }
 
 Cost Projector::cost(const SampleShape& sample) const {

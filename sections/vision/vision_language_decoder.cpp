@@ -129,7 +129,7 @@ Var VisionLanguageDecoder::embedded(Tape& tape, const Inputs& inputs) {
   const Var x = stack().embedded(tape, part_of(tokens, context_rows(context().parallel, layout)), layout);
   const auto marked = rows_where(known, is_image);
   if (marked.empty()) return x;
-  if (context().parallel.layout.ranks() == 1) return add_rows(tape, x, inputs["visual"], tape.indices(marked));
+  if (context().parallel.layout.ranks() == 1) return index_add(tape, x, inputs["visual"], tape.indices(marked));
   return with_own_images(tape, x, inputs, marked);
 }
 
@@ -143,9 +143,10 @@ Var VisionLanguageDecoder::with_own_images(Tape& tape, const Var& x, const Input
   std::iota(taken.begin(), taken.end(), static_cast<std::int32_t>(first));
   std::ranges::transform(marked.subspan(static_cast<std::size_t>(first), at.size()), at.begin(),
                          [&](std::int32_t row) { return row - static_cast<std::int32_t>(own.first); });
-  const Var visual = shared_by(tape, shared_by(tape, inputs["visual"], parallel.tensor_group), parallel.context_group);
+  const Var visual =
+      copy_to_group(tape, copy_to_group(tape, inputs["visual"], parallel.tensor_group), parallel.context_group);
   // A rank without image positions goes along all the same: its gradient enters the sums as zeros.
-  return add_rows(tape, x, select_rows(tape, visual, tape.indices(taken)), tape.indices(at));
+  return index_add(tape, x, index_select(tape, visual, tape.indices(taken)), tape.indices(at));
 }
 
 Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, const Block& wanted) {
@@ -154,7 +155,7 @@ Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, const Block&
   const Var x = incoming(tape, inputs);
   if (parallel.layout.tensor == 1) return stack().normed(tape, stack().transformed(tape, x, layout, wanted));
   const Var all = gathered(tape, stack().normed(tape, stack().transformed(tape, x, layout)), parallel, layout);
-  return wanted.defined() ? select_rows(tape, all, wanted) : all;
+  return wanted.defined() ? index_select(tape, all, wanted) : all;
 }
 
 void VisionLanguageDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
@@ -215,7 +216,7 @@ Block VisionLanguageDecoder::best_of(Tape& tape, const Var& states) {
   for (std::int64_t first = 0; first < count; first += most) {
     const std::int64_t size = std::min(most, count - first);
     const Tensor part = logits.tensor().row_slice(0, size);
-    tape.ops().linear(states.value().row_slice(first, size), weight, Tensor(), part);
+    tape.ops().run(Linear{.x = states.value().row_slice(first, size), .w = &weight, .y = part});
     top_k(tape, part, values.tensor().row_slice(0, size), best.tensor().row_slice(first, size), head_part());
   }
   return best;
@@ -265,8 +266,8 @@ Var VisionLanguageDecoder::next_token_logits(Tape& tape, const Inputs& inputs) {
   for (std::int32_t& row : last) --row;
   const Var hidden = states(tape, inputs, tape.indices(last));
   Var logits = tape.output({hidden.value().rows(), decoder().vocabulary}, DType::f32, false);
-  tape.ops().linear(hidden.value(), head().packed(tape.ops(), tape.compute(), PackFor::forward), Tensor(),
-                    logits.value());
+  tape.ops().run(Linear{
+      .x = hidden.value(), .w = &head().packed(tape.ops(), tape.compute(), PackFor::forward), .y = logits.value()});
   return logits;
 }
 

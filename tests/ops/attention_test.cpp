@@ -54,7 +54,7 @@ Answer compute(const Problem& problem, Isa isa, DType act) {
   const OwnedTensor dqkv(act, Shape{rows, shape.qkv_columns()});
   dqkv.fill(1e6);  // must be overwritten
   ScratchPool scratch;
-  const Attention attention(isa, scratch);
+  const cpu::AttentionEngine attention(isa, scratch);
   attention.forward({qkv, out, lse}, shape, layout);
   attention.backward({qkv, out, lse}, {dout, dqkv}, shape, layout);
   return {out.values(), lse.values(), dqkv.values()};

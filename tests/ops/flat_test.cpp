@@ -36,14 +36,17 @@ TEST_P(Flat, three_adamw_steps_agree_with_pytorch_and_zero_the_gradient) {
     std::vector<float> gradient = floats(recorded.at("adamw.gradient" + std::to_string(step)));
     // Clipping by half undoes a doubled gradient exactly.
     for (float& g : gradient) g *= 2;
-    ops_->adamw(value, gradient, mean, variance,
-                {.lr = 0.01,
-                 .beta1 = 0.9,
-                 .beta2 = 0.95,
-                 .epsilon = 1e-8,
-                 .weight_decay = 0.1,
-                 .step = step,
-                 .gradient_scale = 0.5});
+    ops_->run(AdamW{.value = value,
+                    .gradient = gradient,
+                    .mean = mean,
+                    .variance = variance,
+                    .step = {.lr = 0.01,
+                             .beta1 = 0.9,
+                             .beta2 = 0.95,
+                             .epsilon = 1e-8,
+                             .weight_decay = 0.1,
+                             .step = step,
+                             .gradient_scale = 0.5}});
     EXPECT_EQ(gradient, std::vector<float>(gradient.size(), 0.0F));
     // A handful of f32 roundings of values below 2.
     EXPECT_LT(worst_error(Values(value.begin(), value.end()), recorded.at("adamw.value" + std::to_string(step))), 1e-6);
@@ -51,8 +54,8 @@ TEST_P(Flat, three_adamw_steps_agree_with_pytorch_and_zero_the_gradient) {
 }
 
 TEST_P(Flat, adamw_on_an_empty_range_does_nothing) {
-  ops_->adamw({}, {}, {}, {}, {.lr = 1});
-  EXPECT_EQ(ops_->sum_of_squares({}), 0.0);
+  ops_->run(AdamW{.step = {.lr = 1}});
+  EXPECT_EQ(ops_->run(SumOfSquares{}), 0.0);
 }
 
 TEST_P(Flat, the_sum_of_squares_keeps_double_precision) {
@@ -60,9 +63,9 @@ TEST_P(Flat, the_sum_of_squares_keeps_double_precision) {
     const std::vector<float> values = random_floats(count);
     long double wanted = 0;
     for (const float value : values) wanted += static_cast<long double>(value) * value;
-    const double got = ops_->sum_of_squares(values);
+    const double got = ops_->run(SumOfSquares{.values = values});
     EXPECT_NEAR(got, static_cast<double>(wanted), 1e-13 * static_cast<double>(wanted)) << count;
-    EXPECT_EQ(got, ops_->sum_of_squares(values));
+    EXPECT_EQ(got, ops_->run(SumOfSquares{.values = values}));
   }
 }
 
@@ -72,7 +75,7 @@ TEST_P(Flat, add_into_adds_every_element) {
     const std::vector<float> values(count, 3.0F);
     std::vector<float> wanted = into;
     for (float& value : wanted) value += 3.0F;
-    ops_->add_into(into, values);
+    ops_->run(AddInto{.into = into, .values = values});
     EXPECT_EQ(into, wanted);
   }
 }
@@ -82,10 +85,10 @@ TEST_P(Flat, casts_round_to_nearest_even_and_copies_copy) {
   const auto count = static_cast<std::int64_t>(values.size());
   const OwnedTensor wide(DType::f32, {count}, values);
   const OwnedTensor narrow(DType::bf16, {count});
-  ops_->cast(wide, narrow);
+  ops_->run(Cast{.from = wide, .to = narrow});
   for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(narrow.get(i), static_cast<float>(bfloat16(wide.get(i))));
   const OwnedTensor copy(DType::f32, {count});
-  ops_->cast(wide, copy);
+  ops_->run(Cast{.from = wide, .to = copy});
   EXPECT_EQ(copy.values(), wide.values());
 }
 
@@ -98,7 +101,7 @@ TEST_P(Flat, add_takes_every_mix_of_precisions_and_may_write_onto_an_operand) {
       const OwnedTensor b(b_dtype, {count}, exact_normals(generator, count));
       Values wanted = a.values();
       for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += b.values()[i];
-      ops_->add(a, b, a);
+      ops_->run(Add{.a = a, .b = b, .out = a});
       EXPECT_LT(worst_error(a.values(), wanted), a_dtype == DType::bf16 ? 1.0 / 256 : 1e-6);
     }
   }

@@ -130,7 +130,7 @@ TEST_P(RowFunctions, added_rows_arrive_at_their_places_and_so_does_their_gradien
   Tape tape(*ops_, arena_, DType::bf16, true);
   {
     const Var stream = tape.input(x, true), rows_in = tape.input(more, true);
-    const Var y = add_rows(tape, stream, rows_in, index_of(tape, {2, 0}));
+    const Var y = index_add(tape, stream, rows_in, index_of(tape, {2, 0}));
     EXPECT_EQ(of(y.value()), (Values{31, 42, 3, 4, 15, 26}));
     EXPECT_EQ(x.values(), (Values{1, 2, 3, 4, 5, 6})) << "x stays";
     tape.seed(y, seed);
@@ -146,7 +146,7 @@ TEST_P(RowFunctions, rows_reach_a_stream_that_needs_no_gradient) {
   const OwnedTensor x(DType::f32, {2, 1}, {1, 2}), more(DType::f32, {1, 1}, {5}), seed(DType::f32, {2, 1}, {3, 4});
   Tape tape(*ops_, arena_, DType::f32, true);
   const Var stream = tape.input(x, false), rows_in = tape.input(more, true);
-  const Var y = add_rows(tape, stream, rows_in, index_of(tape, {1}));
+  const Var y = index_add(tape, stream, rows_in, index_of(tape, {1}));
   tape.seed(y, seed);
   tape.backward();
   EXPECT_FALSE(stream.gradient().defined());
@@ -159,7 +159,7 @@ TEST_P(RowFunctions, selected_rows_give_their_gradient_back_to_a_value_with_othe
   for (const bool used_elsewhere : {false, true}) {
     Tape tape(*ops_, arena_, DType::f32, true);
     const Var stream = tape.input(x, true);
-    const Var part = select_rows(tape, stream, index_of(tape, {2, 1}));
+    const Var part = index_select(tape, stream, index_of(tape, {2, 1}));
     EXPECT_EQ(of(part.value()), (Values{3, 2}));
     tape.seed(part, seed);
     if (used_elsewhere) tape.seed(stream, other);

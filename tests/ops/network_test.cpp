@@ -106,7 +106,7 @@ TEST_P(ThroughTheTape, a_forward_only_pass_gives_the_same_loss_and_touches_no_gr
   Tape forward(*ops_, arena_, DType::f32, false);
   EXPECT_EQ(network.loss(forward).ce, with_gradients);
   EXPECT_EQ(arena_.used_bytes(), 0U);  // TP-1
-  EXPECT_EQ(ops_->sum_of_squares(network.parameters().gradients()), 0.0);
+  EXPECT_EQ(ops_->run(SumOfSquares{.values = network.parameters().gradients()}), 0.0);
 }
 
 TEST_P(ThroughTheTape, later_micro_batches_map_nothing_and_gradients_accumulate) {  // TP-4
@@ -158,6 +158,34 @@ TEST_P(ThroughTheTape, the_gradient_of_rotary_attention_agrees_with_finite_diffe
     moved[i] -= 2 * h;
     EXPECT_NEAR(x.gradient().data<float>()[i], (above - objective(moved)) / (2 * h), 1e-3) << "element " << i;
   }
+}
+
+TEST_P(ThroughTheTape, a_gelu_network_adds_to_the_gradient_of_an_input_with_another_use) {
+  std::mt19937 generator(29);
+  Parameters parameters;
+  const auto weight = [&](const char* name, Shape shape) {
+    return &parameters.add({name, shape, true, [&generator](std::span<float> to) {
+                              std::ranges::copy(exact_normals(generator, static_cast<std::int64_t>(to.size())),
+                                                to.begin());
+                            }});
+  };
+  const Affine in{weight("in", {5, 4})}, out{weight("out", {4, 5})};
+  parameters.allocate(true);
+  const OwnedTensor value(DType::f32, {3, 4}, exact_normals(generator, 12));
+  const OwnedTensor seed(DType::f32, {3, 4}, exact_normals(generator, 12));
+  const OwnedTensor other(DType::f32, {3, 4}, exact_normals(generator, 12));
+  const auto gradient = [&](bool used_elsewhere) {
+    Tape tape(*ops_, arena_, DType::f32, true);
+    const Var x = tape.input(value, true);
+    tape.seed(gelu_network(tape, x, in, out), seed);
+    if (used_elsewhere) tape.seed(x, other);
+    tape.backward();
+    const std::span<const float> found = x.gradient().span<float>();
+    return Values(found.begin(), found.end());
+  };
+  Values wanted = gradient(false);
+  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += other.get(static_cast<std::int64_t>(i));
+  EXPECT_LT(worst_error(gradient(true), wanted), tolerance(DType::f32));
 }
 
 INSTANTIATE_TEST_SUITE_P(all, ThroughTheTape, ::testing::ValuesIn(backends()),

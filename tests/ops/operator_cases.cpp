@@ -26,7 +26,7 @@ std::size_t count(std::int64_t rows, std::int64_t columns) {
   return static_cast<std::size_t>(rows * columns);
 }
 
-struct Linear final : OperatorCase {
+struct LinearCase final : OperatorCase {
   static std::int64_t outputs(Size size) { return 2 * size.columns + 1; }
   std::string name() const override { return "linear"; }
   std::vector<Operand> operands(Size size) const override {
@@ -48,12 +48,13 @@ struct Linear final : OperatorCase {
   }
   void forward(Call& c) const override {
     const auto packed = c.ops.pack(c.operands[1], c.act, PackFor::forward, nullptr);
-    c.ops.linear(c.operands[0], *packed, c.operands[2], c.result);
+    c.ops.run(Linear{.x = c.operands[0], .w = packed.get(), .bias = c.operands[2], .y = c.result});
   }
   void backward(Call& c) const override {
     const auto packed = c.ops.pack(c.operands[1], c.act, PackFor::backward_input, nullptr);
-    c.ops.linear_backward_weight(c.dresult, c.operands[0], c.gradients[1], c.gradients[2]);
-    c.ops.linear_backward_input(c.dresult, *packed, c.gradients[0], c.accumulate);
+    c.ops.run(LinearBackwardWeight{.dy = c.dresult, .x = c.operands[0], .dw = c.gradients[1], .dbias = c.gradients[2]});
+    c.ops.run(
+        LinearBackwardInput{.dy = c.dresult, .w = packed.get(), .dx = c.gradients[0], .accumulate = c.accumulate});
   }
   bool accumulates() const override { return true; }
 };
@@ -85,11 +86,24 @@ struct LayerNorm : OperatorCase {
   void forward(Call& c) const override {
     c.saved.clear();
     for (int i = 0; i < 2; ++i) c.saved.emplace_back(DType::f32, Shape{c.size.rows});
-    c.ops.layer_norm(c.operands[0], c.operands[1], c.operands[2], epsilon, c.result, c.saved[0], c.saved[1]);
+    c.ops.run(Norm{.x = c.operands[0],
+                   .weight = c.operands[1],
+                   .bias = c.operands[2],
+                   .epsilon = epsilon,
+                   .y = c.result,
+                   .mean = c.saved[0],
+                   .rstd = c.saved[1]});
   }
   void backward(Call& c) const override {
-    c.ops.layer_norm_backward(c.dresult, c.operands[0], c.operands[1], c.saved[0], c.saved[1], c.gradients[0],
-                              c.accumulate, c.gradients[1], c.gradients[2]);
+    c.ops.run(NormBackward{.dy = c.dresult,
+                           .x = c.operands[0],
+                           .weight = c.operands[1],
+                           .mean = c.saved[0],
+                           .rstd = c.saved[1],
+                           .dx = c.gradients[0],
+                           .accumulate = c.accumulate,
+                           .dweight = c.gradients[1],
+                           .dbias = c.gradients[2]});
   }
   double largest_term(const Call& c) const override { return largest_norm_term(c, c.saved[1]); }
   bool accumulates() const override { return true; }
@@ -117,17 +131,22 @@ struct RmsNorm : OperatorCase {
   void forward(Call& c) const override {
     c.saved.clear();
     c.saved.emplace_back(DType::f32, Shape{c.size.rows});
-    c.ops.rms_norm(c.operands[0], c.operands[1], epsilon, c.result, c.saved[0]);
+    c.ops.run(Norm{.x = c.operands[0], .weight = c.operands[1], .epsilon = epsilon, .y = c.result, .rstd = c.saved[0]});
   }
   void backward(Call& c) const override {
-    c.ops.rms_norm_backward(c.dresult, c.operands[0], c.operands[1], c.saved[0], c.gradients[0], c.accumulate,
-                            c.gradients[1]);
+    c.ops.run(NormBackward{.dy = c.dresult,
+                           .x = c.operands[0],
+                           .weight = c.operands[1],
+                           .rstd = c.saved[0],
+                           .dx = c.gradients[0],
+                           .accumulate = c.accumulate,
+                           .dweight = c.gradients[1]});
   }
   double largest_term(const Call& c) const override { return largest_norm_term(c, c.saved[0]); }
   bool accumulates() const override { return true; }
 };
 
-struct Gelu final : OperatorCase {
+struct GeluCase final : OperatorCase {
   std::string name() const override { return "gelu"; }
   std::vector<Operand> operands(Size size) const override { return {{"x", {size.rows, size.columns}, Storage::act}}; }
   Operand result(Size size) const override { return {"y", {size.rows, size.columns}, Storage::act}; }
@@ -138,11 +157,13 @@ struct Gelu final : OperatorCase {
     }
     return y;
   }
-  void forward(Call& c) const override { c.ops.gelu(c.operands[0], c.result); }
-  void backward(Call& c) const override { c.ops.gelu_backward(c.dresult, c.operands[0], c.gradients[0]); }
+  void forward(Call& c) const override { c.ops.run(Gelu{.x = c.operands[0], .y = c.result}); }
+  void backward(Call& c) const override {
+    c.ops.run(GeluBackward{.dy = c.dresult, .x = c.operands[0], .dx = c.gradients[0]});
+  }
 };
 
-struct SwiGlu final : OperatorCase {
+struct SwiGluCase final : OperatorCase {
   std::string name() const override { return "swiglu"; }
   std::vector<Operand> operands(Size size) const override {
     return {{"x", {size.rows, 2 * size.columns}, Storage::act}};
@@ -157,12 +178,14 @@ struct SwiGlu final : OperatorCase {
     }
     return y;
   }
-  void forward(Call& c) const override { c.ops.swiglu(c.operands[0], c.result); }
-  void backward(Call& c) const override { c.ops.swiglu_backward(c.dresult, c.operands[0], c.gradients[0]); }
+  void forward(Call& c) const override { c.ops.run(SwiGlu{.x = c.operands[0], .y = c.result}); }
+  void backward(Call& c) const override {
+    c.ops.run(SwiGluBackward{.dy = c.dresult, .x = c.operands[0], .dx = c.gradients[0]});
+  }
 };
 
 /// The residual sum: an f32 stream and a branch of the precision under test.
-struct Add final : OperatorCase {
+struct AddCase final : OperatorCase {
   std::string name() const override { return "add"; }
   std::vector<Operand> operands(Size size) const override {
     return {{"a", {size.rows, size.columns}, Storage::f32}, {"b", {size.rows, size.columns}, Storage::act}};
@@ -173,13 +196,13 @@ struct Add final : OperatorCase {
     for (std::size_t i = 0; i < in[0].size(); ++i) y.push_back(in[0][i] + in[1][i]);
     return y;
   }
-  void forward(Call& c) const override { c.ops.add(c.operands[0], c.operands[1], c.result); }
+  void forward(Call& c) const override { c.ops.run(Add{.a = c.operands[0], .b = c.operands[1], .out = c.result}); }
   void backward(Call& c) const override {
-    for (const OwnedTensor& gradient : c.gradients) c.ops.cast(c.dresult, gradient);
+    for (const OwnedTensor& gradient : c.gradients) c.ops.run(Cast{.from = c.dresult, .to = gradient});
   }
 };
 
-struct Embedding : OperatorCase {
+struct EmbeddingCase : OperatorCase {
   static std::vector<std::int32_t> cycle(Size size, std::int32_t step, std::int32_t length) {
     std::vector<std::int32_t> numbers;
     for (std::int32_t row = 0; row < size.rows; ++row) numbers.push_back(row * step % length);
@@ -207,18 +230,24 @@ struct Embedding : OperatorCase {
   }
   void forward(Call& c) const override {
     std::vector<std::int32_t> token = ids(c.size);
-    c.ops.embedding(c.operands[0], Tensor(token.data(), DType::i32, {c.size.rows}), c.operands[1], positions(c.size),
-                    c.result);
+    c.ops.run(Embedding{.table = c.operands[0],
+                        .ids = Tensor(token.data(), DType::i32, {c.size.rows}),
+                        .positions_table = c.operands[1],
+                        .positions = positions(c.size),
+                        .y = c.result});
   }
   void backward(Call& c) const override {
     std::vector<std::int32_t> token = ids(c.size);
-    c.ops.embedding_backward(c.dresult, Tensor(token.data(), DType::i32, {c.size.rows}), positions(c.size),
-                             c.gradients[0], c.gradients[1]);
+    c.ops.run(EmbeddingBackward{.dy = c.dresult,
+                                .ids = Tensor(token.data(), DType::i32, {c.size.rows}),
+                                .positions = positions(c.size),
+                                .dtable = c.gradients[0],
+                                .dpositions = c.gradients[1]});
   }
 };
 
 /// Ids of -1 take no row of the table.
-struct EmbeddingWithGaps final : Embedding {
+struct EmbeddingWithGaps final : EmbeddingCase {
   std::string name() const override { return "embedding_with_gaps"; }
   std::vector<std::int32_t> ids(Size size) const override {
     std::vector<std::int32_t> numbers = cycle(size, 3, 6);
@@ -245,10 +274,12 @@ struct SelectRows final : OperatorCase {
     }
     return y;
   }
-  void forward(Call& c) const override { c.ops.gather_rows(c.operands[0], two_thirds(c.size), c.result); }
+  void forward(Call& c) const override {
+    c.ops.run(IndexSelect{.from = c.operands[0], .index = two_thirds(c.size), .to = c.result});
+  }
   void backward(Call& c) const override {
     if (!c.accumulate) c.gradients[0].fill(0.0);
-    c.ops.scatter_add_rows(c.dresult, two_thirds(c.size), c.gradients[0]);
+    c.ops.run(IndexAdd{.rows = c.dresult, .index = two_thirds(c.size), .to = c.gradients[0]});
   }
   bool accumulates() const override { return true; }
 };
@@ -269,20 +300,20 @@ struct AddRows final : OperatorCase {
     return y;
   }
   void forward(Call& c) const override {
-    c.ops.cast(c.operands[0], c.result);
-    c.ops.scatter_add_rows(c.operands[1], two_thirds(c.size), c.result);
+    c.ops.run(Cast{.from = c.operands[0], .to = c.result});
+    c.ops.run(IndexAdd{.rows = c.operands[1], .index = two_thirds(c.size), .to = c.result});
   }
   void backward(Call& c) const override {
-    c.ops.cast(c.dresult, c.gradients[0]);
-    c.ops.gather_rows(c.dresult, two_thirds(c.size), c.gradients[1]);
+    c.ops.run(Cast{.from = c.dresult, .to = c.gradients[0]});
+    c.ops.run(IndexSelect{.from = c.dresult, .index = two_thirds(c.size), .to = c.gradients[1]});
   }
 };
 
 /// Two query heads, one key and one value head; the value head must stay as it is.
-struct Rotary final : OperatorCase {
+struct RotaryCase final : OperatorCase {
   static std::int64_t head_size(Size size) { return size.columns + size.columns % 2; }
   static AttentionShape heads(Size size) { return {.heads = 2, .kv_heads = 1, .head_size = head_size(size)}; }
-  static std::vector<std::int32_t> positions(Size size) { return Embedding::cycle(size, 7, 300); }
+  static std::vector<std::int32_t> positions(Size size) { return EmbeddingCase::cycle(size, 7, 300); }
   std::string name() const override { return "rotary"; }
   std::vector<Operand> operands(Size size) const override {
     return {{"qkv", {size.rows, 4 * head_size(size)}, Storage::act}};
@@ -305,31 +336,36 @@ struct Rotary final : OperatorCase {
     return y;
   }
   void forward(Call& c) const override {
-    c.ops.cast(c.operands[0], c.result);
-    c.ops.rotary(c.result, heads(c.size), positions(c.size), 10000.0, +1);
+    c.ops.run(Cast{.from = c.operands[0], .to = c.result});
+    c.ops.run(Rotary{
+        .qkv = c.result, .shape = heads(c.size), .positions = positions(c.size), .theta = 10000.0, .direction = +1});
   }
   void backward(Call& c) const override {
-    c.ops.cast(c.dresult, c.gradients[0]);
-    c.ops.rotary(c.gradients[0], heads(c.size), positions(c.size), 10000.0, -1);
+    c.ops.run(Cast{.from = c.dresult, .to = c.gradients[0]});
+    c.ops.run(Rotary{.qkv = c.gradients[0],
+                     .shape = heads(c.size),
+                     .positions = positions(c.size),
+                     .theta = 10000.0,
+                     .direction = -1});
   }
 };
 
 }  // namespace
 
 std::vector<std::shared_ptr<const OperatorCase>> operator_cases() {
-  return {std::make_shared<Linear>(),
+  return {std::make_shared<LinearCase>(),
           std::make_shared<LayerNorm>(Storage::act),
           std::make_shared<LayerNorm>(Storage::f32),
           std::make_shared<RmsNorm>(Storage::act),
           std::make_shared<RmsNorm>(Storage::f32),
-          std::make_shared<Gelu>(),
-          std::make_shared<SwiGlu>(),
-          std::make_shared<Add>(),
-          std::make_shared<Embedding>(),
+          std::make_shared<GeluCase>(),
+          std::make_shared<SwiGluCase>(),
+          std::make_shared<AddCase>(),
+          std::make_shared<EmbeddingCase>(),
           std::make_shared<EmbeddingWithGaps>(),
           std::make_shared<SelectRows>(),
           std::make_shared<AddRows>(),
-          std::make_shared<Rotary>()};
+          std::make_shared<RotaryCase>()};
 }
 
 }  // namespace maestro::testing

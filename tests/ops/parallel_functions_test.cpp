@@ -66,7 +66,7 @@ TEST_P(ParallelFunctions, gathered_rows_are_whole_on_every_rank_and_their_gradie
       Tape tape(ops_, arena, dtype(), true);
       const OwnedTensor part = rows_of(whole, group);
       const Var x = tape.input(part, true);
-      const Var y = gather_rows(tape, x, &group, rows);
+      const Var y = all_gather_rows(tape, x, &group, rows);
       EXPECT_EQ(y.value().shape(), (Shape{rows, width}));
       EXPECT_EQ(y.value().dtype(), dtype());
       EXPECT_EQ(values_of(y.value()), whole.values());
@@ -86,7 +86,7 @@ TEST_P(ParallelFunctions, a_sum_lies_in_parts_over_the_ranks_and_its_gradient_is
       Arena arena;
       Tape tape(ops_, arena, dtype(), true);
       const Var x = tape.input(inputs[static_cast<std::size_t>(group.rank())], true);
-      const Var y = sum_to_parts(tape, x, &group);
+      const Var y = reduce_scatter_rows(tape, x, &group);
       EXPECT_EQ(y.value().dtype(), dtype());
       EXPECT_EQ(y.value().shape(), (Shape{row_part(rows, group.size(), group.rank()).count, width}));
       EXPECT_EQ(values_of(y.value()), rows_of(sum, group).values());
@@ -108,7 +108,7 @@ TEST_P(ParallelFunctions, an_input_shared_by_ranks_gets_the_sum_of_what_each_giv
     const Var x = tape.input(input, true);
     const DType other = dtype() == DType::f32 ? DType::bf16 : DType::f32;
     const Var own = converted(tape, x, other);  // recorded before: not of the sum
-    const Var y = converted(tape, shared_by(tape, x, &group), other);
+    const Var y = converted(tape, copy_to_group(tape, x, &group), other);
     const OwnedTensor seed(other, {3, width}, seeds[static_cast<std::size_t>(group.rank())].values());
     const OwnedTensor own_seed(other, {3, width}, before.values());
     tape.seed(y, seed);
@@ -131,7 +131,7 @@ TEST_P(ParallelFunctions, forward_only_tapes_hold_nothing_of_them) {  // TP-1
     Tape tape(ops_, arena, dtype(), false);
     const OwnedTensor part = rows_of(whole, group);
     {
-      const Var y = sum_to_parts(tape, gather_rows(tape, tape.input(part, true), &group, 8), &group);
+      const Var y = reduce_scatter_rows(tape, all_gather_rows(tape, tape.input(part, true), &group, 8), &group);
       EXPECT_EQ(y.value().rows(), part.tensor().rows());
     }
     EXPECT_EQ(arena.used_bytes(), 0U);
@@ -183,7 +183,8 @@ TEST_P(ParallelEmbedding, parts_of_a_table_add_up_to_the_embedding_and_get_its_g
     const RowRange range = row_part(vocabulary, group.size(), group.rank());
     Tables own(tokens_, range, positions_);
     const VocabularyPart part{&group, vocabulary, range.first};
-    const Var y = sum_to_parts(own_tape, embedding_part(own_tape, *own.tokens, ids, own.positions, at, part), &group);
+    const Var y =
+        reduce_scatter_rows(own_tape, embedding_part(own_tape, *own.tokens, ids, own.positions, at, part), &group);
     EXPECT_EQ(values_of(y.value()), rows_of(values, group).values());
     const OwnedTensor own_seed = rows_of(seed, group);
     own_tape.seed(y, own_seed);
@@ -204,7 +205,7 @@ TEST_P(ParallelEmbedding, no_rows_have_an_embedding_of_no_rows) {
     const RowRange range = row_part(vocabulary, group.size(), group.rank());
     Tables own(tokens_, range, positions_);
     const OwnedTensor ids(DType::i32, {0});
-    const Var y = sum_to_parts(
+    const Var y = reduce_scatter_rows(
         tape, embedding_part(tape, *own.tokens, ids, own.positions, {}, {&group, vocabulary, range.first}), &group);
     EXPECT_EQ(y.value().shape(), (Shape{0, width}));
     const OwnedTensor seed(DType::f32, {0, width});
@@ -224,7 +225,8 @@ TEST(WithoutAGroup, functions_over_ranks_return_what_they_are_given) {  // PF-1
   Tape tape(ops, arena, DType::f32, true);
   const OwnedTensor input = eighths(DType::f32, {4, width}, 1);
   const Var x = tape.input(input, true);
-  for (const Var& y : {gather_rows(tape, x, nullptr, 4), sum_to_parts(tape, x, nullptr), shared_by(tape, x, nullptr)}) {
+  for (const Var& y :
+       {all_gather_rows(tape, x, nullptr, 4), reduce_scatter_rows(tape, x, nullptr), copy_to_group(tape, x, nullptr)}) {
     EXPECT_EQ(y.value().raw(), input.tensor().raw());
   }
   EXPECT_EQ(arena.used_bytes(), 0U) << "nothing is recorded";

@@ -111,8 +111,8 @@ class ParallelLoss {
       if (p_.boundary == TeacherOutput::top_k) signal.values = values.tensor();
       if (p_.boundary == TeacherOutput::top_k) signal.indices = indices.tensor();
       const DistillationTerms terms{p_.divergence, p_.temperature, p_.alpha, p_.beta, p_.shared};
-      sums = distillation_loss(tape, hidden, *head.parameter, signal, terms, loss, student,
-                               part_of(p_.teacher_vocabulary, at.group));
+      sums = distillation_loss(tape, hidden, *head.parameter, signal, terms, loss,
+                               {student, part_of(p_.teacher_vocabulary, at.group)});
     } else {
       sums = cross_entropy_loss(tape, hidden, *head.parameter, loss, student);
     }

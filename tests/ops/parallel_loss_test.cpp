@@ -156,7 +156,7 @@ TEST(LossOverRanksOfRows, gives_every_rank_the_gradient_of_its_rows) {
     Arena arena;
     Tape tape(ops, arena, DType::f32, true);
     const Var x = tape.input(own, true);
-    const Var all = gather_rows(tape, x, &group, p.rows);
+    const Var all = all_gather_rows(tape, x, &group, p.rows);
     cross_entropy_loss(tape, all, *head.parameter, {&targets.tensor(), p.scale}, {&group, p.vocabulary, range.first});
     tape.backward();
     EXPECT_LE(worst_error(copy_of(x.gradient()).values(), rows_of(wanted, group).values()), 1e-5);
@@ -171,7 +171,7 @@ class TopKOverRanks : public ::testing::TestWithParam<std::int64_t> {
     const Shape best{logits.tensor().rows(), k};
     const OwnedTensor values(DType::f32, best);
     const OwnedTensor indices(DType::i32, best);
-    ops.top_k(logits, values, indices, tokens);
+    ops.run(TopK{.logits = logits, .values = values, .indices = indices, .columns = tokens});
     on_ranks(ranks, [&](Communicator& group) {
       const std::int64_t vocabulary = logits.tensor().columns();
       const RowRange range = row_part(vocabulary, group.size(), group.rank());

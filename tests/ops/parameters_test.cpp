@@ -226,7 +226,7 @@ TEST(Parameters, an_unknown_name_is_not_found) {
 float product(const OperatorTable& ops, const PackedWeight& packed, DType precision = DType::f32) {
   const OwnedTensor x(precision, {1, 2}, {1.0, 1.0});
   const OwnedTensor y(DType::f32, {1, 3});
-  ops.linear(x, packed, Tensor(), y);
+  ops.run(Linear{.x = x, .w = &packed, .y = y});
   return y.get(0);
 }
 
@@ -266,7 +266,7 @@ TEST(Parameters, a_frozen_matrix_computes_from_its_packed_form_alone) {
   EXPECT_FALSE(weight.value().defined());
   const OwnedTensor x(DType::f32, {1, 2}, {1.0, 1.0});
   const OwnedTensor y(DType::f32, {1, 3000});
-  ops.linear(x, weight.packed(ops, DType::f32, PackFor::forward), Tensor(), y, Activation::none);
+  ops.run(Linear{.x = x, .w = &weight.packed(ops, DType::f32, PackFor::forward), .y = y});
   EXPECT_EQ(y.values(), testing::Values(3000, 6.0));
   for (const float value : norm.value().span<float>()) EXPECT_EQ(value, 1.5F) << "neighbours keep their pages";
 }

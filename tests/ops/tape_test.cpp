@@ -152,7 +152,7 @@ TEST_F(TapeTest, an_operator_that_works_in_place_copies_a_shared_gradient_first)
   tape.seed(sum, seed);
   tape.backward();
   const OwnedTensor dbranch(DType::f32, shape_);
-  ops_.gelu_backward(seed, in, dbranch);
+  ops_.run(GeluBackward{.dy = seed, .x = in, .dx = dbranch});
   for (std::int64_t i = 0; i < shape_.elements(); ++i) {
     ASSERT_EQ(x.gradient().data<float>()[i], seed.get(i) + dbranch.get(i));
   }

@@ -259,9 +259,11 @@ double ParallelBench::gradient_sum_of_squares() {
   const OperatorTable& ops = *ranks_.front().context.ops;
   double sum = 0;
   for (Section* each : tensor_ranks()) {
-    for (const std::span<float> span : each->parameters().sharded_gradients()) sum += ops.sum_of_squares(span);
+    for (const std::span<float> span : each->parameters().sharded_gradients())
+      sum += ops.run(SumOfSquares{.values = span});
   }
-  for (const std::span<float> span : section(0).parameters().replicated_gradients()) sum += ops.sum_of_squares(span);
+  for (const std::span<float> span : section(0).parameters().replicated_gradients())
+    sum += ops.run(SumOfSquares{.values = span});
   return sum;
 }
 

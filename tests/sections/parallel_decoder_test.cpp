@@ -86,7 +86,7 @@ class DecoderOverRanks : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(DecoderOverRanks, losses_and_gradients_are_those_of_one_rank) {  // RU-4
-  expect_equal_passes(Batch::random(5, {9, 1, 12}, vocabulary));  // the middle row lies within the last sample
+  expect_equal_passes(Batch::random(5, {9, 1, 12}, vocabulary));        // the middle row lies within the last sample
 }
 
 TEST_P(DecoderOverRanks, micro_batches_of_fewer_rows_than_ranks_are_as_good_as_any_other) {

@@ -29,7 +29,7 @@ class VisionPositions : public ::testing::TestWithParam<PatchPositions> {
     pass.forward();
     const Tensor& found = pass.output("features");
     std::vector<float> values(static_cast<std::size_t>(found.elements()));
-    bench.ops->cast(found, Tensor(values.data(), DType::f32, found.shape()));
+    bench.ops->run(Cast{.from = found, .to = Tensor(values.data(), DType::f32, found.shape())});
     return values;
   }
   Bench bench;

@@ -233,12 +233,15 @@ void HostExchange::add_parts() {
   };
   if (mine.empty()) return;
   if (self() == 0) {
-    for (std::size_t replica = 1; replica < members(); ++replica) options_.host_ops->add_into(mine, part(replica));
+    for (std::size_t replica = 1; replica < members(); ++replica) {
+      options_.host_ops->run(AddInto{.into = mine, .values = part(replica)});
+    }
     return;
   }
   std::vector<float> total(part(0).begin(), part(0).end());
   for (std::size_t replica = 1; replica < members(); ++replica) {
-    options_.host_ops->add_into(total, replica == self() ? std::span<const float>(mine) : part(replica));
+    options_.host_ops->run(
+        AddInto{.into = total, .values = replica == self() ? std::span<const float>(mine) : part(replica)});
   }
   std::copy(total.begin(), total.end(), mine.begin());
 }

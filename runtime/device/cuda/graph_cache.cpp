@@ -43,6 +43,10 @@ GraphAction GraphCache::run(GraphKey key, GraphWork& work) {
     if (const auto gone = policy_.recorded(key)) retire(*gone);
   }
   const Graph& graph = graphs_.at(key);
+  if (action == GraphAction::replay && !work.equals(graph.kept.get())) {
+    work.issue();
+    return GraphAction::plain;
+  }
   check(cudaGraphLaunch(graph.executable.get(), work_.stream.get()), "replaying a graph");
   work.replayed(graph.kept.get());
   return action;

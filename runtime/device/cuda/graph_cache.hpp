@@ -34,6 +34,8 @@ class GraphWork {
     issue();
     return {};
   }
+  /// Returns whether this work equals the work that was recorded with `kept`; if not, its graph is not replayed.
+  [[nodiscard]] virtual bool equals(const void* /*kept*/) const { return true; }
   /// Its graph was queued, for the first time or again; `kept` is what record() returned.
   virtual void replayed(void* /*kept*/) {}
 };
@@ -48,8 +50,8 @@ class GraphCache {
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  /// Equal keys mean equal calls with equal arguments, addresses and contents of host arguments included. Memory spaces
-  /// are not used in them. What they throw while they are issued plainly is thrown. Returns what was done.
+  /// Equal work has equal keys; GraphWork::equals() tells different work of one key apart. The calls use no memory
+  /// spaces. An exception that they throw while they are issued plainly is passed on. Returns the action taken.
   GraphAction run(GraphKey key, GraphWork& work);
   [[nodiscard]] std::size_t graphs() const { return graphs_.size(); }
 

@@ -1,193 +1,178 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda/operator_calls.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <type_traits>
 
+#include "runtime/device/cuda/members.hpp"
 #include "runtime/ops/cuda/figure_copy.hpp"
 
 namespace maestro::cuda {
 
-namespace {
+// ---- a pass as a value ----
 
-/// Which call, where there is no method's address to tell by.
-enum class OtherCall : std::uint8_t { put = 1, cross_entropy_head, distillation_head };
-
-std::optional<PlainWeight> held(const PackedWeight* weight) {
-  if (weight == nullptr) return std::nullopt;
-  return PlainWeight(plain(*weight));
-}
-
-const PackedWeight* pointer_to(const std::optional<PlainWeight>& weight) {
-  return weight ? &*weight : nullptr;
-}
-
-/// A student's side whose weights are held with it.
-class HeldHead {
- public:
-  explicit HeldHead(const CrossEntropyHead& head)
-      : head_(head), forward_(held(head.head)), backward_(held(head.head_backward)) {}
-  [[nodiscard]] CrossEntropyHead get() const {
-    CrossEntropyHead head = head_;
-    head.head = pointer_to(forward_);
-    head.head_backward = pointer_to(backward_);
-    return head;
-  }
-
- private:
-  CrossEntropyHead head_;
-  std::optional<PlainWeight> forward_;
-  std::optional<PlainWeight> backward_;
-};
-
-}  // namespace
-
-void CallKey::word(std::uint64_t value) {
-  // The finalizer of MurmurHash3 (Appleby 2011), a bijection, of what was so far and the new word.
-  value_ = (std::rotl(value_, 29) + 0x9e3779b97f4a7c15U) ^ value;
-  value_ = (value_ ^ (value_ >> 33)) * 0xff51afd7ed558ccdU;
-  value_ = (value_ ^ (value_ >> 33)) * 0xc4ceb9fe1a85ec53U;
-  value_ ^= value_ >> 33;
-}
-
-void CallKey::add(const Tensor& tensor) {
-  add(static_cast<const void*>(tensor.raw()));
-  add(tensor.dtype());
-  add(tensor.shape().rank());
-  for (int axis = 0; axis < tensor.shape().rank(); ++axis) add(tensor.shape()[axis]);
-}
-
-void CallKey::add(const AttentionShape& shape) {
-  add(shape.heads);
-  add(shape.kv_heads);
-  add(shape.head_size);
-  add(shape.causal);
-}
-
-void CallKey::add(const SequenceLayout& layout) {
-  add_contents(std::as_bytes(layout.offsets));
-  add(layout.positions);
-  add(layout.device_offsets);
-}
-
-void CallKey::add(const CrossEntropyHead& head) {
-  add(head.hidden);
-  for (const PackedWeight* weight : {head.head, head.head_backward}) {
-    add(weight != nullptr);
-    if (weight != nullptr) add(*weight);
-  }
-  add(head.vocabulary);
-  add(head.targets);
-  add(head.scale);
-  add(head.dhidden);
-  add(head.dhead);
-}
-
-void CallKey::add(const DistillationHead& head) {
-  add(head.student);
-  add(head.boundary);
-  add(head.teacher_hidden);
-  add(head.teacher_head != nullptr);
-  if (head.teacher_head != nullptr) add(*head.teacher_head);
-  add(head.teacher_logits);
-  add(head.teacher_values);
-  add(head.teacher_indices);
-  add(head.teacher_vocabulary);
-  add(head.shared_vocabulary);
-  add(head.divergence);
-  add(head.temperature);
-  add(head.alpha);
-  add(head.beta);
-}
-
-void CallKey::add_contents(std::span<const std::byte> bytes) {
-  add(bytes.size());
-  while (!bytes.empty()) {
-    std::uint64_t next = 0;
-    const std::size_t count = std::min(bytes.size(), sizeof next);
-    std::memcpy(&next, bytes.data(), count);
-    word(next);
-    bytes = bytes.subspan(count);
+/// Replaces a reference to host memory by one to a copy in this pass.
+template <class T>
+void OperatorPass::hold(T& member) {
+  if constexpr (std::is_same_v<T, const PackedWeight*>) {
+    if (member != nullptr) member = &weights_.emplace_back(plain(*member));
+  } else if constexpr (std::is_same_v<T, SequenceLayout>) {
+    if (offsets_.empty() || !std::ranges::equal(offsets_.back(), member.offsets)) {
+      offsets_.emplace_back(member.offsets.begin(), member.offsets.end());
+    }
+    member.offsets = offsets_.back();  // shared by the calls in a row that have the same
+  } else if constexpr (std::is_same_v<T, std::span<const std::byte>>) {
+    member = lists_.emplace_back(member.begin(), member.end());
+  } else if constexpr (std::is_same_v<T, CrossEntropyHead> || std::is_same_v<T, DistillationHead>) {
+    for_each_member(member, [this](auto& each) { hold(each); });
   }
 }
 
-HeldArguments::Layout HeldArguments::hold(const SequenceLayout& layout) {
-  if (latest_ == nullptr || !std::ranges::equal(*latest_, layout.offsets)) {
-    latest_ = std::make_shared<const std::vector<std::int32_t>>(layout.offsets.begin(), layout.offsets.end());
+/// Appends words from which the member could be read back.
+template <class T>
+void OperatorPass::write(const T& member) {
+  if constexpr (std::is_same_v<T, double>) {
+    words_.push_back(std::bit_cast<std::uint64_t>(member));
+  } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+    words_.push_back(static_cast<std::uint64_t>(member));
+  } else if constexpr (std::is_same_v<T, Tensor>) {
+    words_.push_back(reinterpret_cast<std::uintptr_t>(member.raw()));
+    write(member.dtype());
+    write(member.shape().rank());
+    for (int axis = 0; axis < member.shape().rank(); ++axis) write(member.shape()[axis]);
+  } else if constexpr (std::is_same_v<T, const PackedWeight*>) {
+    write(member != nullptr);
+    if (member != nullptr) write(plain(*member));
+  } else if constexpr (std::is_same_v<T, SequenceLayout>) {
+    write_contents(std::as_bytes(member.offsets));
+    write(member.positions);
+    write(member.device_offsets);
+  } else if constexpr (std::is_same_v<T, std::span<const std::byte>>) {
+    write_contents(member);
+  } else if constexpr (std::is_pointer_v<T>) {
+    words_.push_back(reinterpret_cast<std::uintptr_t>(member));
+  } else if constexpr (requires {
+                         member.data();
+                         member.size();
+                       }) {  // a span of the device's memory
+    write(member.data());
+    write(member.size());
+  } else {
+    for_each_member(member, [this](const auto& each) { write(each); });
   }
-  return {latest_, layout.positions, layout.device_offsets};
 }
 
-void OperatorCalls::add_put(std::span<const std::byte> values, const Tensor& to) {
-  key_.add(OtherCall::put);
-  key_.add_contents(values);
-  key_.add(to);
-  if (values.empty()) return;
-  lists_.emplace_back(values.begin(), values.end());
-  calls_.push_back([this, at = lists_.size() - 1, to](const OperatorTable& table) {
-    if (recording_ == nullptr) return table.put(lists_[at], to);
-    table.upload(Tensor(recording_->lists[at].data(), to.dtype(), to.shape()), to);
-  });
+void OperatorPass::write_contents(std::span<const std::byte> bytes) {
+  write(bytes.size());
+  const std::size_t first = words_.size();
+  words_.resize(first + (bytes.size() + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
+  if (!bytes.empty()) std::memcpy(words_.data() + first, bytes.data(), bytes.size());
 }
 
-Pending<LossSums> OperatorCalls::add_cross_entropy_head(const CrossEntropyHead& head) {
-  key_.add(OtherCall::cross_entropy_head);
-  key_.add(head);
-  return add_figure(
-      [student = HeldHead(head)](const OperatorTable& table) { return table.cross_entropy_head(student.get()); });
+void OperatorPass::add(AnyOperator call) {
+  write(call.index());
+  std::visit(
+      [this](auto& op) {
+        for_each_member(op, [this](auto& member) {
+          write(member);
+          hold(member);
+        });
+      },
+      call);
+  calls_.push_back(std::move(call));
 }
 
-Pending<LossSums> OperatorCalls::add_distillation_head(const DistillationHead& head) {
-  key_.add(OtherCall::distillation_head);
-  key_.add(head);
-  return add_figure(
-      [student = HeldHead(head.student), teacher = held(head.teacher_head), rest = head](const OperatorTable& table) {
-        DistillationHead whole = rest;
-        whole.student = student.get();
-        whole.teacher_head = pointer_to(teacher);
-        return table.distillation_head(whole);
-      });
+GraphKey OperatorPass::key() const {
+  GraphKey key = 0;
+  for (const std::uint64_t word : words_) {
+    // The finalizer of MurmurHash3 (Appleby 2011), a bijection, of the key so far and the new word.
+    key = (std::rotl(key, 29) + 0x9e3779b97f4a7c15U) ^ word;
+    key = (key ^ (key >> 33)) * 0xff51afd7ed558ccdU;
+    key = (key ^ (key >> 33)) * 0xc4ceb9fe1a85ec53U;
+    key ^= key >> 33;
+  }
+  return key;
 }
 
-template <class Make>
-Pending<LossSums> OperatorCalls::add_figure(Make make) {
+void OperatorPass::clear() {
+  calls_.clear();
+  words_.clear();
+  weights_.clear();
+  offsets_.clear();
+  lists_.clear();
+}
+
+// ---- the calls as work of a graph ----
+
+Pending<LossSums> OperatorCalls::promise() {
   auto promised = std::make_shared<Pending<LossSums>>(LossSums());
   figures_.push_back(promised);
-  calls_.push_back([this, at = figures_.size() - 1, make = std::move(make)](const OperatorTable& table) {
-    Pending<LossSums> figure = make(table);
-    if (recording_ != nullptr) return recording_->figures.push_back(std::move(figure));
-    *figures_[at] = std::move(figure);
-  });
   return Pending<LossSums>(std::shared_ptr<const Pending<LossSums>>(std::move(promised)));
 }
 
 void OperatorCalls::clear() {
-  key_ = CallKey();
-  held_.clear();
-  calls_.clear();
-  lists_.clear();
+  if (pass_.use_count() > 1) {
+    pass_ = std::make_shared<OperatorPass>();  // a graph keeps the other
+  } else {
+    pass_->clear();
+  }
   figures_.clear();
   recording_.reset();
 }
 
 void OperatorCalls::issue() {
   recording_.reset();
-  for (const Call& call : calls_) call(*table_);
+  auto figure = figures_.begin();
+  for (const AnyOperator& call : pass_->calls()) {
+    std::visit(
+        [&](const auto& op) {
+          if constexpr (std::is_same_v<ResultOf<std::remove_cvref_t<decltype(op)>>, Pending<LossSums>>) {
+            **figure++ = table_->run(op);
+          } else {
+            static_cast<void>(table_->run(op));
+          }
+        },
+        call);
+  }
 }
 
 void OperatorCalls::prepare() {
   recording_ = std::make_shared<Kept>();
-  for (const std::vector<std::byte>& list : lists_) {
-    recording_->lists.emplace_back(*pinned_, list.size());
-    std::memcpy(recording_->lists.back().data(), list.data(), list.size());
+  for (const AnyOperator& call : pass_->calls()) {
+    const auto* put = std::get_if<Put>(&call);
+    if (put == nullptr) continue;
+    recording_->lists.emplace_back(*pinned_, put->values.size());
+    std::memcpy(recording_->lists.back().data(), put->values.data(), put->values.size());
   }
-  // Figures are taken from pinned memory while the calls are recorded: it has to be there by then.
+  // The recorded calls take the memory of their figures from pinned memory: it has to be there by then.
   std::vector<SpaceMemory> taken;
   for (std::size_t figure = 0; figure < figures_.size(); ++figure) taken.emplace_back(*pinned_, sizeof(LossSums));
 }
 
 std::shared_ptr<void> OperatorCalls::record() {
-  for (const Call& call : calls_) call(*table_);
+  auto list = recording_->lists.begin();
+  for (const AnyOperator& call : pass_->calls()) {
+    std::visit(
+        [&](const auto& op) {
+          using Op = std::remove_cvref_t<decltype(op)>;
+          if constexpr (std::is_same_v<Op, Put>) {
+            table_->upload(Tensor((list++)->data(), op.to.dtype(), op.to.shape()), op.to);
+          } else if constexpr (std::is_same_v<ResultOf<Op>, Pending<LossSums>>) {
+            recording_->figures.push_back(table_->run(op));
+          } else {
+            static_cast<void>(table_->run(op));
+          }
+        },
+        call);
+  }
+  recording_->pass = pass_;
   return std::exchange(recording_, nullptr);
+}
+
+bool OperatorCalls::equals(const void* kept) const {
+  return *pass_ == *static_cast<const Kept*>(kept)->pass;
 }
 
 void OperatorCalls::replayed(void* kept) {

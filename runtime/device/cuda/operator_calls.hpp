@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass' calls of operators as a value: collected first, then issued one by one, or as a graph that was recorded of
-// equal ones.
+// A pass' calls of operators as values: collected first, then issued in order, or as a graph that was recorded of an
+// equal pass.
 //
-// OC-1: equal keys mean equal calls: the same operators in the same order, with the same memory, shapes, dtypes and
-//       scalars, and where an argument is a list of the host's, the same contents.
-// OC-2: what a call refers to on the host is held as a copy: nothing of its caller is looked at when it is issued.
-// OC-3: a figure that replay gives lies in memory of its own, as one of a call that is issued.
+// OC-1 (equality by value): a pass replays only the graph of an equal pass: the same operators in the same order, with
+//       the same memory, shapes, dtypes and scalars, and the same contents of lists on the host.
+// OC-2 (own copies): the pass holds copies of the host memory that its calls refer to; the caller may change or free
+//       its own when the call has returned.
+// OC-3 (figures of replays): a figure of a replayed pass lies in memory of its own, like that of an issued call.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <cstdint>
-#include <functional>
+#include <deque>
 #include <memory>
-#include <optional>
 #include <span>
 #include <type_traits>
-#include <utility>
+#include <variant>
 #include <vector>
 
 #include "runtime/device/cuda/graph_cache.hpp"
@@ -26,106 +23,83 @@
 
 namespace maestro::cuda {
 
-/// A running hash of calls and arguments. Floats count by their bits.
-class CallKey {
- public:
-  template <class T>
-  requires(std::is_integral_v<T> || std::is_enum_v<T>) void add(T value) { word(static_cast<std::uint64_t>(value)); }
-  void add(double value) { word(std::bit_cast<std::uint64_t>(value)); }
-  void add(const void* address) { word(reinterpret_cast<std::uintptr_t>(address)); }
-  template <class T>
-  void add(std::span<T> device_memory) {
-    add(static_cast<const void*>(device_memory.data()));
-    add(device_memory.size());
-  }
-  void add(const Tensor& tensor);
-  void add(const PackedWeight& weight) { add(plain(weight)); }
-  void add(const AttentionShape& shape);
-  void add(const SequenceLayout& layout);
-  void add(const CrossEntropyHead& head);
-  void add(const DistillationHead& head);
-  void add_contents(std::span<const std::byte> bytes);
-  [[nodiscard]] GraphKey value() const { return value_; }
-
- private:
-  void word(std::uint64_t value);
-  GraphKey value_ = 0;
+template <class List>
+struct VariantOf;
+template <class... Ops>
+struct VariantOf<OperatorList<Ops...>> {
+  using Type = std::variant<Ops...>;
 };
+using AnyOperator = VariantOf<Operators>::Type;
 
-/// Arguments as calls hold them until they are issued (OC-2).
-class HeldArguments {
+/// The calls of one pass, with the host memory that they refer to (OC-2).
+class OperatorPass {
  public:
-  struct Layout {
-    std::shared_ptr<const std::vector<std::int32_t>> offsets;  // shared by the calls that have the same
-    std::span<const std::int32_t> positions;
-    std::span<const std::int32_t> device_offsets;
-    operator SequenceLayout() const { return {*offsets, positions, device_offsets}; }  // NOLINT: as an argument
-  };
-  [[nodiscard]] Layout hold(const SequenceLayout& layout);
-  [[nodiscard]] static PlainWeight hold(const PackedWeight& weight) { return PlainWeight(plain(weight)); }
-  template <class T>
-  [[nodiscard]] static T hold(const T& value) {
-    return value;
-  }
-  void clear() { latest_.reset(); }
+  OperatorPass() = default;
+  OperatorPass(const OperatorPass&) = delete;
+  OperatorPass& operator=(const OperatorPass&) = delete;
+  void add(AnyOperator call);
+  [[nodiscard]] const std::vector<AnyOperator>& calls() const { return calls_; }
+  /// Compares the calls member by member, floats by their bits.
+  friend bool operator==(const OperatorPass& a, const OperatorPass& b) { return a.words_ == b.words_; }
+  /// A hash of the values; equal passes have equal keys.
+  [[nodiscard]] GraphKey key() const;
+  void clear();
 
  private:
-  std::shared_ptr<const std::vector<std::int32_t>> latest_;
+  template <class T>
+  void hold(T& member);
+  template <class T>
+  void write(const T& member);
+  void write_contents(std::span<const std::byte> bytes);
+
+  std::vector<AnyOperator> calls_;
+  std::vector<std::uint64_t> words_;  // the calls, one after the other: different calls have different words
+  std::deque<PlainWeight> weights_;
+  std::deque<std::vector<std::int32_t>> offsets_;
+  std::deque<std::vector<std::byte>> lists_;
 };
 
 /// Belongs to the device's thread.
 class OperatorCalls final : public GraphWork {
  public:
-  /// `table` issues the calls on `stream`, its weights are PlainWeights; all outlive the calls and what they give.
+  /// `table` issues the calls on `stream`, its weights are PlainWeights; all outlive the calls and their figures.
   OperatorCalls(const OperatorTable& table, MemorySpace& pinned, cudaStream_t stream)
       : table_(&table), pinned_(&pinned), stream_(stream) {}
 
-  template <class... Parameters, class... Arguments>
-  void add(void (OperatorTable::*method)(Parameters...) const, const Arguments&... arguments) {
-    identify(method);
-    (key_.add(arguments), ...);
-    calls_.push_back(
-        [method, ... held = held_.hold(arguments)](const OperatorTable& table) { (table.*method)(held...); });
+  /// An operator with a result returns a promise of it. Only LossSums are figures of passes.
+  template <class Op>
+  ResultOf<Op> add(const Op& op) {
+    if constexpr (std::is_same_v<Op, Put>) {
+      if (op.values.empty()) return;  // nothing to put, and no memory to record it with
+    }
+    pass_->add(op);
+    if constexpr (!std::is_void_v<ResultOf<Op>>) return promise();
   }
-  void add_put(std::span<const std::byte> values, const Tensor& to);
-  [[nodiscard]] Pending<LossSums> add_cross_entropy_head(const CrossEntropyHead& head);
-  [[nodiscard]] Pending<LossSums> add_distillation_head(const DistillationHead& head);
 
   void clear();
-  [[nodiscard]] bool empty() const { return calls_.empty(); }
-  [[nodiscard]] GraphKey key() const { return key_.value(); }
+  [[nodiscard]] bool empty() const { return pass_->calls().empty(); }
+  [[nodiscard]] GraphKey key() const { return pass_->key(); }
 
-  /// One by one.
   void issue() override;
   void prepare() override;
   [[nodiscard]] std::shared_ptr<void> record() override;
+  [[nodiscard]] bool equals(const void* kept) const override;
   void replayed(void* kept) override;
 
  private:
-  using Call = std::function<void(const OperatorTable&)>;
-  /// What a graph refers to.
+  /// The memory that a graph refers to, and the pass that it was recorded of.
   struct Kept {
-    std::vector<SpaceMemory> lists;
+    std::shared_ptr<const OperatorPass> pass;
+    std::deque<SpaceMemory> lists;
     std::vector<Pending<LossSums>> figures;
   };
-  template <class Method>
-  void identify(Method method) {
-    for (const std::uint64_t word :
-         std::bit_cast<std::array<std::uint64_t, sizeof method / sizeof(std::uint64_t)>>(method)) {
-      key_.add(word);
-    }
-  }
-  template <class Make>
-  [[nodiscard]] Pending<LossSums> add_figure(Make make);
+  [[nodiscard]] Pending<LossSums> promise();
   [[nodiscard]] std::shared_ptr<const LossSums> copy_of(const LossSums& figure) const;
 
   const OperatorTable* table_;
   MemorySpace* pinned_;
   cudaStream_t stream_;
-  CallKey key_;
-  HeldArguments held_;
-  std::vector<Call> calls_;
-  std::vector<std::vector<std::byte>> lists_;                // of add_put()
+  std::shared_ptr<OperatorPass> pass_ = std::make_shared<OperatorPass>();
   std::vector<std::shared_ptr<Pending<LossSums>>> figures_;  // promised
   std::shared_ptr<Kept> recording_;                          // of the graph that is being made
 };

@@ -12,6 +12,7 @@
 #include "runtime/ops/cpu/losses/top_k.hpp"
 #include "runtime/ops/cpu/pointwise/flat_kernels.hpp"
 #include "runtime/ops/cpu/pointwise/norm_kernels.hpp"
+#include "runtime/ops/element_math.hpp"
 
 namespace maestro::cpu {
 
@@ -54,120 +55,97 @@ std::unique_ptr<PackedWeight> CpuOperatorTable::pack(const Tensor& w, DType comp
   return products_.pack(w, compute, use, std::move(reuse));
 }
 
-void CpuOperatorTable::linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
-                              Activation activation) const {
-  products_.linear(x, w, bias, y, activation);
+void CpuOperatorTable::run(const Linear& op) const {
+  if (!op.pre.defined()) return products_.linear(op.x, *op.w, op.bias, op.y, op.activation);
+  assert(op.activation == Activation::gelu);
+  products_.linear(op.x, *op.w, op.bias, op.pre, Activation::none);
+  run(Gelu{.x = op.pre, .y = op.y});
 }
 
-void CpuOperatorTable::linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx,
-                                             bool accumulate) const {
-  products_.linear_backward_input(dy, w, dx, accumulate);
+void CpuOperatorTable::run(const LinearBackwardInput& op) const {
+  assert(!op.pre.defined() || !op.accumulate);
+  products_.linear_backward_input(op.dy, *op.w, op.dx, op.accumulate);
+  if (op.pre.defined()) run(GeluBackward{.dy = op.dx, .x = op.pre, .dx = op.dx});
 }
 
-void CpuOperatorTable::linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw,
-                                              const Tensor& dbias) const {
-  products_.linear_backward_weight(dy, x, dw, dbias);
+void CpuOperatorTable::run(const LinearBackwardWeight& op) const {
+  products_.linear_backward_weight(op.dy, op.x, op.dw, op.dbias);
 }
 
-void CpuOperatorTable::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                                  const Tensor& y, const Tensor& mean, const Tensor& rstd) const {
-  norm_kernels(isa_).layer_norm({.x = in(x),
-                                 .y = out(y),
-                                 .weight = weight.data<float>(),
-                                 .bias = bias.data<float>(),
-                                 .mean = mean.data<float>(),
-                                 .rstd = rstd.data<float>(),
-                                 .rows = x.rows(),
-                                 .columns = x.columns(),
-                                 .epsilon = static_cast<float>(epsilon)});
+void CpuOperatorTable::run(const Norm& op) const {
+  assert(op.mean.defined() == op.bias.defined() && op.sum.defined() == op.added.defined());
+  if (op.added.defined()) run(Add{.a = op.x, .b = op.added, .out = op.sum});
+  const Tensor& x = op.added.defined() ? op.sum : op.x;
+  const NormCall call{.x = in(x),
+                      .y = out(op.y),
+                      .weight = op.weight.data<float>(),
+                      .bias = floats_or_null(op.bias),
+                      .mean = floats_or_null(op.mean),
+                      .rstd = op.rstd.data<float>(),
+                      .rows = x.rows(),
+                      .columns = x.columns(),
+                      .epsilon = static_cast<float>(op.epsilon)};
+  const NormKernels& kernels = norm_kernels(isa_);
+  op.bias.defined() ? kernels.layer_norm(call) : kernels.rms_norm(call);
 }
 
-void CpuOperatorTable::layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                                           const Tensor& rstd, const Tensor& dx, bool accumulate, const Tensor& dweight,
-                                           const Tensor& dbias) const {
-  assert(dweight.defined() == dbias.defined());
-  norm_kernels(isa_).layer_norm_backward({.dy = in(dy),
-                                          .x = in(x),
-                                          .weight = weight.data<float>(),
-                                          .mean = mean.data<float>(),
-                                          .rstd = rstd.data<float>(),
-                                          .dx = out(dx),
-                                          .accumulate = accumulate,
-                                          .dweight = floats_or_null(dweight),
-                                          .dbias = floats_or_null(dbias),
-                                          .rows = x.rows(),
-                                          .columns = x.columns()});
+void CpuOperatorTable::run(const NormBackward& op) const {
+  assert(op.dbias.defined() == (op.mean.defined() && op.dweight.defined()));
+  const NormBackwardCall call{.dy = in(op.dy),
+                              .x = in(op.x),
+                              .weight = op.weight.data<float>(),
+                              .mean = floats_or_null(op.mean),
+                              .rstd = op.rstd.data<float>(),
+                              .dx = out(op.dx),
+                              .accumulate = op.accumulate,
+                              .dweight = floats_or_null(op.dweight),
+                              .dbias = floats_or_null(op.dbias),
+                              .rows = op.x.rows(),
+                              .columns = op.x.columns()};
+  const NormKernels& kernels = norm_kernels(isa_);
+  op.mean.defined() ? kernels.layer_norm_backward(call) : kernels.rms_norm_backward(call);
 }
 
-void CpuOperatorTable::rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y,
-                                const Tensor& rstd) const {
-  norm_kernels(isa_).rms_norm({.x = in(x),
-                               .y = out(y),
-                               .weight = weight.data<float>(),
-                               .bias = nullptr,
-                               .mean = nullptr,
-                               .rstd = rstd.data<float>(),
-                               .rows = x.rows(),
-                               .columns = x.columns(),
-                               .epsilon = static_cast<float>(epsilon)});
+void CpuOperatorTable::run(const Gelu& op) const {
+  pointwise_.gelu(in(op.x), out(op.y), op.x.elements());
 }
 
-void CpuOperatorTable::rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                                         const Tensor& dx, bool accumulate, const Tensor& dweight) const {
-  norm_kernels(isa_).rms_norm_backward({.dy = in(dy),
-                                        .x = in(x),
-                                        .weight = weight.data<float>(),
-                                        .mean = nullptr,
-                                        .rstd = rstd.data<float>(),
-                                        .dx = out(dx),
-                                        .accumulate = accumulate,
-                                        .dweight = floats_or_null(dweight),
-                                        .dbias = nullptr,
-                                        .rows = x.rows(),
-                                        .columns = x.columns()});
+void CpuOperatorTable::run(const GeluBackward& op) const {
+  pointwise_.gelu_backward(in(op.dy), in(op.x), out(op.dx), op.x.elements());
 }
 
-void CpuOperatorTable::gelu(const Tensor& x, const Tensor& y) const {
-  pointwise_.gelu(in(x), out(y), x.elements());
+void CpuOperatorTable::run(const SwiGlu& op) const {
+  assert(op.x.columns() == 2 * op.y.columns());
+  pointwise_.swiglu(in(op.x), out(op.y), op.y.rows(), op.y.columns());
 }
 
-void CpuOperatorTable::gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const {
-  pointwise_.gelu_backward(in(dy), in(x), out(dx), x.elements());
+void CpuOperatorTable::run(const SwiGluBackward& op) const {
+  assert(op.x.columns() == 2 * op.dy.columns());
+  pointwise_.swiglu_backward(in(op.dy), in(op.x), out(op.dx), op.dy.rows(), op.dy.columns());
 }
 
-void CpuOperatorTable::swiglu(const Tensor& x, const Tensor& y) const {
-  assert(x.columns() == 2 * y.columns());
-  pointwise_.swiglu(in(x), out(y), y.rows(), y.columns());
+void CpuOperatorTable::run(const Add& op) const {
+  assert(op.a.elements() == op.b.elements() && op.a.elements() == op.out.elements());
+  pointwise_.add(in(op.a), in(op.b), out(op.out), op.a.elements());
 }
 
-void CpuOperatorTable::swiglu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const {
-  assert(x.columns() == 2 * dy.columns());
-  pointwise_.swiglu_backward(in(dy), in(x), out(dx), dy.rows(), dy.columns());
+void CpuOperatorTable::run(const Cast& op) const {
+  assert(op.from.elements() == op.to.elements());
+  pointwise_.cast(in(op.from), out(op.to), op.from.elements());
 }
 
-void CpuOperatorTable::add(const Tensor& a, const Tensor& b, const Tensor& out_tensor) const {
-  assert(a.elements() == b.elements() && a.elements() == out_tensor.elements());
-  pointwise_.add(in(a), in(b), out(out_tensor), a.elements());
-}
-
-void CpuOperatorTable::cast(const Tensor& from, const Tensor& to) const {
-  assert(from.elements() == to.elements());
-  pointwise_.cast(in(from), out(to), from.elements());
-}
-
-void CpuOperatorTable::embedding(const Tensor& table, const Tensor& ids, const Tensor& positions_table,
-                                 std::span<const std::int32_t> positions, const Tensor& y) const {
-  const std::int64_t columns = table.columns();
-  const auto id = ids.span<std::int32_t>();
-  assert(!positions_table.defined() || positions.size() >= id.size());
-  float* to = y.data<float>();
+void CpuOperatorTable::run(const Embedding& op) const {
+  const std::int64_t columns = op.table.columns();
+  const auto id = op.ids.span<std::int32_t>();
+  assert(!op.positions_table.defined() || op.positions.size() >= id.size());
+  float* to = op.y.data<float>();
   for (std::size_t row = 0; row < id.size(); ++row, to += columns) {
-    assert(id[row] >= -1 && id[row] < table.rows());
-    const float* token = id[row] < 0 ? nullptr : table.data<float>() + id[row] * columns;
+    assert(id[row] >= -1 && id[row] < op.table.rows());
+    const float* token = id[row] < 0 ? nullptr : op.table.data<float>() + id[row] * columns;
     const float* place = nullptr;
-    if (positions_table.defined()) {
-      assert(positions[row] >= 0 && positions[row] < positions_table.rows());
-      place = positions_table.data<float>() + positions[row] * columns;
+    if (op.positions_table.defined()) {
+      assert(op.positions[row] >= 0 && op.positions[row] < op.positions_table.rows());
+      place = op.positions_table.data<float>() + op.positions[row] * columns;
     }
     if (token != nullptr && place != nullptr) {
       pointwise_.add({token, false}, {place, false}, {to, false}, columns);
@@ -179,113 +157,122 @@ void CpuOperatorTable::embedding(const Tensor& table, const Tensor& ids, const T
   }
 }
 
-void CpuOperatorTable::embedding_backward(const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
-                                          const Tensor& dtable, const Tensor& dpositions) const {
-  const std::int64_t columns = dy.columns();
-  const auto id = ids.span<std::int32_t>();
+void CpuOperatorTable::run(const EmbeddingBackward& op) const {
+  const std::int64_t columns = op.dy.columns();
+  const auto id = op.ids.span<std::int32_t>();
   const auto add_row = [&](const Tensor& to, std::int32_t row, const float* from) {
     assert(row >= 0 && row < to.rows());
     float* sum = to.data<float>() + row * columns;
     pointwise_.add({sum, false}, {from, false}, {sum, false}, columns);
   };
   for (std::size_t row = 0; row < id.size(); ++row) {
-    const float* gradient = dy.data<float>() + static_cast<std::int64_t>(row) * columns;
-    if (dtable.defined() && id[row] >= 0) add_row(dtable, id[row], gradient);
-    if (dpositions.defined()) add_row(dpositions, positions[row], gradient);
+    const float* gradient = op.dy.data<float>() + static_cast<std::int64_t>(row) * columns;
+    if (op.dtable.defined() && id[row] >= 0) add_row(op.dtable, id[row], gradient);
+    if (op.dpositions.defined()) add_row(op.dpositions, op.positions[row], gradient);
   }
 }
 
-void CpuOperatorTable::gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const {
-  const std::int64_t columns = from.columns();
-  assert(to.columns() == columns && to.rows() == static_cast<std::int64_t>(index.size()));
-  for (std::size_t row = 0; row < index.size(); ++row) {
-    assert(index[row] >= 0 && index[row] < from.rows());
-    const Tensor source = from.row_slice(index[row], 1);
-    pointwise_.cast(in(source), out(to.row_slice(static_cast<std::int64_t>(row), 1)), columns);
+void CpuOperatorTable::run(const ShiftIds& op) const {
+  assert(op.ids.elements() == op.out.elements());
+  const std::span<const std::int32_t> from = op.ids.span<std::int32_t>();
+  const std::span<std::int32_t> to = op.out.span<std::int32_t>();
+  for (std::size_t i = 0; i < from.size(); ++i) to[i] = element::shifted_id(from[i], op.by, op.limit);
+}
+
+void CpuOperatorTable::run(const PickColumns& op) const {
+  const std::int64_t picked = op.columns.columns();
+  assert(op.from.rows() == op.columns.rows() && op.columns.elements() == op.to.elements());
+  for (std::int64_t row = 0; row < op.columns.rows(); ++row) {
+    const std::int32_t* values = op.from.data<std::int32_t>() + row * op.from.columns();
+    const std::int32_t* chosen = op.columns.data<std::int32_t>() + row * picked;
+    std::int32_t* result = op.to.data<std::int32_t>() + row * picked;
+    for (std::int64_t i = 0; i < picked; ++i) result[i] = values[chosen[i]];
   }
 }
 
-void CpuOperatorTable::scatter_add_rows(const Tensor& rows, std::span<const std::int32_t> index,
-                                        const Tensor& to) const {
-  const std::int64_t columns = to.columns();
-  assert(rows.columns() == columns && rows.rows() == static_cast<std::int64_t>(index.size()));
-  for (std::size_t row = 0; row < index.size(); ++row) {
-    assert(index[row] >= 0 && index[row] < to.rows());
-    const Tensor sum = to.row_slice(index[row], 1);
-    pointwise_.add(in(sum), in(rows.row_slice(static_cast<std::int64_t>(row), 1)), out(sum), columns);
+void CpuOperatorTable::run(const IndexSelect& op) const {
+  const std::int64_t columns = op.from.columns();
+  assert(op.to.columns() == columns && op.to.rows() == static_cast<std::int64_t>(op.index.size()));
+  for (std::size_t row = 0; row < op.index.size(); ++row) {
+    assert(op.index[row] >= 0 && op.index[row] < op.from.rows());
+    const Tensor source = op.from.row_slice(op.index[row], 1);
+    pointwise_.cast(in(source), out(op.to.row_slice(static_cast<std::int64_t>(row), 1)), columns);
   }
 }
 
-void CpuOperatorTable::rotary(const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions,
-                              double theta, int direction) const {
-  assert(shape.head_size % 2 == 0 && qkv.columns() == shape.qkv_columns());
-  assert(static_cast<std::int64_t>(positions.size()) >= qkv.rows() && (direction == 1 || direction == -1));
-  if (qkv.rows() == 0) return;
-  const auto used = positions.first(static_cast<std::size_t>(qkv.rows()));
+void CpuOperatorTable::run(const IndexAdd& op) const {
+  const std::int64_t columns = op.to.columns();
+  assert(op.rows.columns() == columns && op.rows.rows() == static_cast<std::int64_t>(op.index.size()));
+  for (std::size_t row = 0; row < op.index.size(); ++row) {
+    assert(op.index[row] >= 0 && op.index[row] < op.to.rows());
+    const Tensor sum = op.to.row_slice(op.index[row], 1);
+    pointwise_.add(in(sum), in(op.rows.row_slice(static_cast<std::int64_t>(row), 1)), out(sum), columns);
+  }
+}
+
+void CpuOperatorTable::run(const Rotary& op) const {
+  const AttentionShape& shape = op.shape;
+  assert(shape.head_size % 2 == 0 && op.qkv.columns() == shape.qkv_columns());
+  assert(static_cast<std::int64_t>(op.positions.size()) >= op.qkv.rows());
+  assert(op.direction == 1 || op.direction == -1);
+  if (op.qkv.rows() == 0) return;
+  const auto used = op.positions.first(static_cast<std::size_t>(op.qkv.rows()));
   const std::int64_t last = *std::max_element(used.begin(), used.end());
-  const auto angles = rotary_.angles(theta, shape.head_size, last + 1);
-  rotary_kernels(isa_).rotate({.qkv = out(qkv),
-                               .rows = qkv.rows(),
-                               .stride = qkv.columns(),
+  const auto angles = rotary_.angles(op.theta, shape.head_size, last + 1);
+  rotary_kernels(isa_).rotate({.qkv = out(op.qkv),
+                               .rows = op.qkv.rows(),
+                               .stride = op.qkv.columns(),
                                .heads = shape.heads + shape.kv_heads,
                                .half = shape.head_size / 2,
                                .positions = used.data(),
                                .cosines = angles->cosines.data(),
                                .sines = angles->sines.data(),
-                               .direction = static_cast<float>(direction)});
+                               .direction = static_cast<float>(op.direction)});
 }
 
-void CpuOperatorTable::attention(const Tensor& qkv, const AttentionShape& shape, const SequenceLayout& layout,
-                                 const Tensor& out_tensor, const Tensor& lse) const {
-  attention_.forward({qkv, out_tensor, lse}, shape, layout);
+void CpuOperatorTable::run(const Attention& op) const {
+  attention_.forward({op.qkv, op.out, op.lse}, op.shape, op.layout);
 }
 
-void CpuOperatorTable::attention_backward(const Tensor& dout, const Tensor& qkv, const Tensor& out_tensor,
-                                          const Tensor& lse, const AttentionShape& shape, const SequenceLayout& layout,
-                                          const Tensor& dqkv) const {
-  attention_.backward({qkv, out_tensor, lse}, {dout, dqkv}, shape, layout);
+void CpuOperatorTable::run(const AttentionBackward& op) const {
+  attention_.backward({op.qkv, op.out, op.lse}, {op.dout, op.dqkv}, op.shape, op.layout);
 }
 
-Pending<LossSums> CpuOperatorTable::cross_entropy_head(const CrossEntropyHead& head) const {
-  return losses_.cross_entropy(head);
+Pending<LossSums> CpuOperatorTable::run(const CrossEntropyLoss& op) const {
+  return losses_.cross_entropy(op.head, op.part);
 }
 
-Pending<LossSums> CpuOperatorTable::distillation_head(const DistillationHead& head) const {
-  return losses_.distillation(head);
+Pending<LossSums> CpuOperatorTable::run(const DistillationLoss& op) const {
+  return losses_.distillation(op.head, op.part);
 }
 
-Pending<LossSums> CpuOperatorTable::cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const {
-  return losses_.cross_entropy(head, part);
+void CpuOperatorTable::run(const TopK& op) const {
+  top_k(isa_, op.logits, op.values, op.indices, op.columns);
 }
 
-Pending<LossSums> CpuOperatorTable::distillation_head(const DistillationHead& head, const VocabularyPart& part) const {
-  return losses_.distillation(head, part);
+void CpuOperatorTable::run(const AdamW& op) const {
+  assert(op.gradient.size() == op.value.size() && op.mean.size() == op.value.size());
+  assert(op.variance.size() == op.value.size());
+  const auto count = static_cast<std::int64_t>(op.value.size());
+  flat_kernels(isa_).adamw({.value = op.value.data(),
+                            .gradient = op.gradient.data(),
+                            .mean = op.mean.data(),
+                            .variance = op.variance.data(),
+                            .count = count,
+                            .step = adamw_coefficients(op.step)});
+  if (op.rounded.empty()) return;
+  assert(op.rounded.size() == op.value.size());
+  pointwise_.cast({op.value.data(), false}, {op.rounded.data(), true}, count);
 }
 
-void CpuOperatorTable::top_k(const Tensor& logits, const Tensor& values, const Tensor& indices,
-                             std::int64_t columns) const {
-  cpu::top_k(isa_, logits, values, indices, columns);
+Pending<double> CpuOperatorTable::run(const SumOfSquares& op) const {
+  return flat_kernels(isa_).sum_of_squares(op.values.data(), static_cast<std::int64_t>(op.values.size()));
 }
 
-void CpuOperatorTable::adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean,
-                             std::span<float> variance, const AdamWStep& step) const {
-  assert(gradient.size() == value.size() && mean.size() == value.size() && variance.size() == value.size());
-  flat_kernels(isa_).adamw({.value = value.data(),
-                            .gradient = gradient.data(),
-                            .mean = mean.data(),
-                            .variance = variance.data(),
-                            .count = static_cast<std::int64_t>(value.size()),
-                            .step = adamw_coefficients(step)});
-}
-
-Pending<double> CpuOperatorTable::sum_of_squares(std::span<const float> values) const {
-  return flat_kernels(isa_).sum_of_squares(values.data(), static_cast<std::int64_t>(values.size()));
-}
-
-void CpuOperatorTable::add_into(std::span<float> into, std::span<const float> values) const {
-  assert(into.size() == values.size());
-  pointwise_.add({into.data(), false}, {values.data(), false}, {into.data(), false},
-                 static_cast<std::int64_t>(into.size()));
+void CpuOperatorTable::run(const AddInto& op) const {
+  assert(op.into.size() == op.values.size());
+  pointwise_.add({op.into.data(), false}, {op.values.data(), false}, {op.into.data(), false},
+                 static_cast<std::int64_t>(op.into.size()));
 }
 
 }  // namespace maestro::cpu

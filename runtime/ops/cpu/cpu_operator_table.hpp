@@ -30,54 +30,34 @@ class CpuOperatorTable final : public OperatorTable {
 
   std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                      std::unique_ptr<PackedWeight> reuse) const override;
-  void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
-              Activation activation) const override;
-  void linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx, bool accumulate) const override;
-  void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) const override;
 
-  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
-                  const Tensor& mean, const Tensor& rstd) const override;
-  void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                           const Tensor& rstd, const Tensor& dx, bool accumulate, const Tensor& dweight,
-                           const Tensor& dbias) const override;
-  void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y,
-                const Tensor& rstd) const override;
-  void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dx,
-                         bool accumulate, const Tensor& dweight) const override;
-
-  void gelu(const Tensor& x, const Tensor& y) const override;
-  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const override;
-  void swiglu(const Tensor& x, const Tensor& y) const override;
-  void swiglu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const override;
-  void add(const Tensor& a, const Tensor& b, const Tensor& out) const override;
-  void cast(const Tensor& from, const Tensor& to) const override;
-
-  void embedding(const Tensor& table, const Tensor& ids, const Tensor& positions_table,
-                 std::span<const std::int32_t> positions, const Tensor& y) const override;
-  void embedding_backward(const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
-                          const Tensor& dtable, const Tensor& dpositions) const override;
-  void gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const override;
-  void scatter_add_rows(const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to) const override;
-  void rotary(const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions, double theta,
-              int direction) const override;
-
-  void attention(const Tensor& qkv, const AttentionShape& shape, const SequenceLayout& layout, const Tensor& out,
-                 const Tensor& lse) const override;
-  void attention_backward(const Tensor& dout, const Tensor& qkv, const Tensor& out, const Tensor& lse,
-                          const AttentionShape& shape, const SequenceLayout& layout, const Tensor& dqkv) const override;
-
-  Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head) const override;
-  Pending<LossSums> distillation_head(const DistillationHead& head) const override;
-  Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const override;
-  Pending<LossSums> distillation_head(const DistillationHead& head, const VocabularyPart& part) const override;
-  void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices,
-             std::int64_t columns = 0) const override;
-
-  using OperatorTable::adamw;
-  void adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean, std::span<float> variance,
-             const AdamWStep& step) const override;
-  [[nodiscard]] Pending<double> sum_of_squares(std::span<const float> values) const override;
-  void add_into(std::span<float> into, std::span<const float> values) const override;
+  using OperatorTable::run;
+  void run(const Linear& op) const override;
+  void run(const LinearBackwardInput& op) const override;
+  void run(const LinearBackwardWeight& op) const override;
+  void run(const Norm& op) const override;
+  void run(const NormBackward& op) const override;
+  void run(const Gelu& op) const override;
+  void run(const GeluBackward& op) const override;
+  void run(const SwiGlu& op) const override;
+  void run(const SwiGluBackward& op) const override;
+  void run(const Add& op) const override;
+  void run(const Cast& op) const override;
+  void run(const Embedding& op) const override;
+  void run(const EmbeddingBackward& op) const override;
+  void run(const ShiftIds& op) const override;
+  void run(const PickColumns& op) const override;
+  void run(const IndexSelect& op) const override;
+  void run(const IndexAdd& op) const override;
+  void run(const Rotary& op) const override;
+  void run(const Attention& op) const override;
+  void run(const AttentionBackward& op) const override;
+  Pending<LossSums> run(const CrossEntropyLoss& op) const override;
+  Pending<LossSums> run(const DistillationLoss& op) const override;
+  void run(const TopK& op) const override;
+  void run(const AdamW& op) const override;
+  Pending<double> run(const SumOfSquares& op) const override;
+  void run(const AddInto& op) const override;
 
  private:
   Isa isa_;
@@ -85,7 +65,7 @@ class CpuOperatorTable final : public OperatorTable {
   const PointwiseKernels& pointwise_;
   mutable ScratchPool scratch_;  // before the members that lease from it
   MatrixProducts products_;
-  Attention attention_;
+  AttentionEngine attention_;
   OutputLoss losses_;
   RotaryTable rotary_;
 };

@@ -30,9 +30,11 @@ void copy_bytes(void* to, const void* from, std::size_t bytes, cudaMemcpyKind ki
   if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
 }
 
-/// For kernels that know no memory but the device's.
-SequenceLayout device_layout(const SequenceLayout& layout) {
-  return {layout.device_offsets, layout.positions, layout.device_offsets};
+/// The call for kernels, which read no memory but the device's.
+template <class Op>
+Op on_device(Op op) {
+  op.layout.offsets = op.layout.device_offsets;
+  return op;
 }
 
 }  // namespace
@@ -61,28 +63,28 @@ void CudaOperatorTable::say_once(const std::string& refusal) const {
 
 // ---- memory ----
 
-void CudaOperatorTable::zero(const Tensor& to) const {
-  if (to.bytes() > 0) check(cudaMemsetAsync(to.raw(), 0, to.bytes(), at().stream), "cudaMemsetAsync");
+void CudaOperatorTable::run(const Zero& op) const {
+  if (op.to.bytes() > 0) check(cudaMemsetAsync(op.to.raw(), 0, op.to.bytes(), at().stream), "cudaMemsetAsync");
 }
 
-void CudaOperatorTable::copy(const Tensor& from, const Tensor& to) const {
-  assert(from.dtype() == to.dtype() && from.bytes() == to.bytes());
-  copy_bytes(to.raw(), from.raw(), to.bytes(), cudaMemcpyDeviceToDevice, at().stream);
+void CudaOperatorTable::run(const Copy& op) const {
+  assert(op.from.dtype() == op.to.dtype() && op.from.bytes() == op.to.bytes());
+  copy_bytes(op.to.raw(), op.from.raw(), op.to.bytes(), cudaMemcpyDeviceToDevice, at().stream);
 }
 
-void CudaOperatorTable::upload(const Tensor& host_from, const Tensor& to) const {
-  assert(host_from.bytes() == to.bytes());
-  copy_bytes(to.raw(), host_from.raw(), to.bytes(), cudaMemcpyDefault, at().stream);
+void CudaOperatorTable::run(const Upload& op) const {
+  assert(op.from.bytes() == op.to.bytes());
+  copy_bytes(op.to.raw(), op.from.raw(), op.to.bytes(), cudaMemcpyDefault, at().stream);
 }
 
-void CudaOperatorTable::download(const Tensor& from, const Tensor& host_to) const {
-  assert(from.bytes() == host_to.bytes());
-  copy_bytes(host_to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault, at().stream);
+void CudaOperatorTable::run(const Download& op) const {
+  assert(op.from.bytes() == op.to.bytes());
+  copy_bytes(op.to.raw(), op.from.raw(), op.from.bytes(), cudaMemcpyDefault, at().stream);
 }
 
-void CudaOperatorTable::put(std::span<const std::byte> values, const Tensor& to) const {
-  assert(values.size() == to.bytes());
-  engines_->staging.put(values, to.raw());
+void CudaOperatorTable::run(const Put& op) const {
+  assert(op.values.size() == op.to.bytes());
+  engines_->staging.put(op.values, op.to.raw());
 }
 
 // ---- matrix products ----
@@ -94,124 +96,91 @@ std::unique_ptr<PackedWeight> CudaOperatorTable::pack(const Tensor& w, DType com
   return std::make_unique<PlainWeight>(w);
 }
 
-void CudaOperatorTable::linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
-                               Activation activation) const {
-  engines_->products.linear(x, plain(w), bias, y);
-  if (activation == Activation::gelu) cuda::gelu(at(), y, y);
+void CudaOperatorTable::run(const Linear& op) const {
+  if (op.pre.defined()) {
+    assert(op.activation == Activation::gelu);
+    return engines_->products.linear_gelu(op.x, plain(*op.w), op.bias, op.pre, op.y);
+  }
+  engines_->products.linear(op.x, plain(*op.w), op.bias, op.y);
+  if (op.activation == Activation::gelu) gelu(at(), op.y, op.y);
 }
 
-void CudaOperatorTable::linear_gelu(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& pre,
-                                    const Tensor& y) const {
-  engines_->products.linear_gelu(x, plain(w), bias, pre, y);
+void CudaOperatorTable::run(const LinearBackwardInput& op) const {
+  assert(!op.pre.defined() || !op.accumulate);
+  if (op.pre.defined()) {
+    return engines_->products.linear_backward_input_gelu(op.dy, plain(*op.w), op.pre, op.dx);
+  }
+  engines_->products.linear_backward_input(op.dy, plain(*op.w), op.dx, op.accumulate);
 }
 
-void CudaOperatorTable::linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx,
-                                              bool accumulate) const {
-  engines_->products.linear_backward_input(dy, plain(w), dx, accumulate);
+void CudaOperatorTable::run(const LinearBackwardWeight& op) const {
+  engines_->products.linear_backward_weight(op.dy, op.x, op.dw, op.dbias);
 }
 
-void CudaOperatorTable::linear_backward_input_gelu(const Tensor& dy, const PackedWeight& w, const Tensor& pre,
-                                                   const Tensor& dpre) const {
-  engines_->products.linear_backward_input_gelu(dy, plain(w), pre, dpre);
+// ---- own kernels ----
+
+void CudaOperatorTable::run(const Norm& op) const {
+  norm(at(), op);
 }
 
-void CudaOperatorTable::linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw,
-                                               const Tensor& dbias) const {
-  engines_->products.linear_backward_weight(dy, x, dw, dbias);
+void CudaOperatorTable::run(const NormBackward& op) const {
+  norm_backward(at(), op);
 }
 
-// ---- normalisation ----
-
-void CudaOperatorTable::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                                   const Tensor& y, const Tensor& mean, const Tensor& rstd) const {
-  norm(at(), x, {weight, bias, epsilon}, y, mean, rstd);
+void CudaOperatorTable::run(const Gelu& op) const {
+  gelu(at(), op.x, op.y);
 }
 
-void CudaOperatorTable::layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                                            const Tensor& rstd, const Tensor& dx, bool accumulate,
-                                            const Tensor& dweight, const Tensor& dbias) const {
-  norm_backward(at(), dy, x, weight, mean, rstd, {dx, accumulate, dweight, dbias});
+void CudaOperatorTable::run(const GeluBackward& op) const {
+  gelu_backward(at(), op.dy, op.x, op.dx);
 }
 
-void CudaOperatorTable::rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y,
-                                 const Tensor& rstd) const {
-  norm(at(), x, {weight, {}, epsilon}, y, {}, rstd);
+void CudaOperatorTable::run(const SwiGlu& op) const {
+  swiglu(at(), op.x, op.y);
 }
 
-void CudaOperatorTable::rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                                          const Tensor& dx, bool accumulate, const Tensor& dweight) const {
-  norm_backward(at(), dy, x, weight, {}, rstd, {dx, accumulate, dweight, {}});
+void CudaOperatorTable::run(const SwiGluBackward& op) const {
+  swiglu_backward(at(), op.dy, op.x, op.dx);
 }
 
-void CudaOperatorTable::add_layer_norm(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias,
-                                       double epsilon, const Tensor& sum, const Tensor& y, const Tensor& mean,
-                                       const Tensor& rstd) const {
-  add_norm(at(), a, b, sum, {weight, bias, epsilon}, y, mean, rstd);
+void CudaOperatorTable::run(const Add& op) const {
+  add(at(), op.a, op.b, op.out);
 }
 
-void CudaOperatorTable::add_rms_norm(const Tensor& a, const Tensor& b, const Tensor& weight, double epsilon,
-                                     const Tensor& sum, const Tensor& y, const Tensor& rstd) const {
-  add_norm(at(), a, b, sum, {weight, {}, epsilon}, y, {}, rstd);
+void CudaOperatorTable::run(const Cast& op) const {
+  cast(at(), op.from, op.to);
 }
 
-// ---- pointwise ----
-
-void CudaOperatorTable::gelu(const Tensor& x, const Tensor& y) const {
-  cuda::gelu(at(), x, y);
+void CudaOperatorTable::run(const Embedding& op) const {
+  embedding(at(), op);
 }
 
-void CudaOperatorTable::gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const {
-  cuda::gelu_backward(at(), dy, x, dx);
+void CudaOperatorTable::run(const EmbeddingBackward& op) const {
+  embedding_backward(at(), op);
 }
 
-void CudaOperatorTable::swiglu(const Tensor& x, const Tensor& y) const {
-  cuda::swiglu(at(), x, y);
+void CudaOperatorTable::run(const ShiftIds& op) const {
+  shift_ids(at(), op.ids, op.by, op.limit, op.out);
 }
 
-void CudaOperatorTable::swiglu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const {
-  cuda::swiglu_backward(at(), dy, x, dx);
+void CudaOperatorTable::run(const PickColumns& op) const {
+  pick_columns(at(), op.from, op.columns, op.to);
 }
 
-void CudaOperatorTable::add(const Tensor& a, const Tensor& b, const Tensor& out) const {
-  cuda::add(at(), a, b, out);
+void CudaOperatorTable::run(const IndexSelect& op) const {
+  index_select(at(), op.from, op.index, op.to);
 }
 
-void CudaOperatorTable::cast(const Tensor& from, const Tensor& to) const {
-  cuda::cast(at(), from, to);
+void CudaOperatorTable::run(const IndexAdd& op) const {
+  index_add(at(), op.rows, op.index, op.to);
 }
 
-// ---- embedding and positions ----
-
-void CudaOperatorTable::embedding(const Tensor& table, const Tensor& ids, const Tensor& positions_table,
-                                  std::span<const std::int32_t> positions, const Tensor& y) const {
-  cuda::embedding(at(), table, ids, positions_table, positions, y);
+void CudaOperatorTable::run(const Rotary& op) const {
+  rotary(at(), op);
 }
 
-void CudaOperatorTable::embedding_backward(const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
-                                           const Tensor& dtable, const Tensor& dpositions) const {
-  cuda::embedding_backward(at(), dy, ids, positions, dtable, dpositions);
-}
-
-void CudaOperatorTable::shift_ids(const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) const {
-  cuda::shift_ids(at(), ids, by, limit, out);
-}
-
-void CudaOperatorTable::pick_columns(const Tensor& from, const Tensor& columns, const Tensor& to) const {
-  cuda::pick_columns(at(), from, columns, to);
-}
-
-void CudaOperatorTable::gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const {
-  cuda::gather_rows(at(), from, index, to);
-}
-
-void CudaOperatorTable::scatter_add_rows(const Tensor& rows, std::span<const std::int32_t> index,
-                                         const Tensor& to) const {
-  cuda::scatter_add_rows(at(), rows, index, to);
-}
-
-void CudaOperatorTable::rotary(const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions,
-                               double theta, int direction) const {
-  cuda::rotary(at(), qkv, shape, positions, theta, direction);
+void CudaOperatorTable::run(const TopK& op) const {
+  top_k(at(), op.logits, op.values, op.indices, op.columns);
 }
 
 // ---- attention ----
@@ -226,48 +195,38 @@ std::string CudaOperatorTable::attention_refusal(const AttentionShape& shape) co
   return flash_refusal(shape);  // what cuDNN takes, own kernels take too
 }
 
-void CudaOperatorTable::attention(const Tensor& qkv, const AttentionShape& shape, const SequenceLayout& layout,
-                                  const Tensor& out, const Tensor& lse) const {
-  if (qkv.rows() == 0) return;
-  const SequenceSummary summary = summarize(layout.offsets);
-  if (!by_cudnn(shape, qkv.dtype(), summary)) {
-    return flash_attention(at(), qkv, shape, device_layout(layout), out, lse);
-  }
-  engines_->attention->forward({qkv, out, lse}, shape, {summary, layout.device_offsets.data()});
+void CudaOperatorTable::run(const Attention& op) const {
+  if (op.qkv.rows() == 0) return;
+  const SequenceSummary summary = summarize(op.layout.offsets);
+  if (!by_cudnn(op.shape, op.qkv.dtype(), summary)) return flash_attention(at(), on_device(op));
+  engines_->attention->forward({op.qkv, op.out, op.lse}, op.shape, {summary, op.layout.device_offsets.data()});
 }
 
-void CudaOperatorTable::attention_backward(const Tensor& dout, const Tensor& qkv, const Tensor& out, const Tensor& lse,
-                                           const AttentionShape& shape, const SequenceLayout& layout,
-                                           const Tensor& dqkv) const {
-  if (qkv.rows() == 0) return;
-  const SequenceSummary summary = summarize(layout.offsets);
-  if (!by_cudnn(shape, qkv.dtype(), summary)) {
-    return flash_attention_backward(at(), dout, qkv, out, lse, shape, device_layout(layout), dqkv);
-  }
-  engines_->attention->backward({qkv, out, lse}, {dout, dqkv}, shape, {summary, layout.device_offsets.data()});
+void CudaOperatorTable::run(const AttentionBackward& op) const {
+  if (op.qkv.rows() == 0) return;
+  const SequenceSummary summary = summarize(op.layout.offsets);
+  if (!by_cudnn(op.shape, op.qkv.dtype(), summary)) return flash_attention_backward(at(), on_device(op));
+  engines_->attention->backward({op.qkv, op.out, op.lse}, {op.dout, op.dqkv}, op.shape,
+                                {summary, op.layout.device_offsets.data()});
 }
 
 // ---- flat vectors ----
 
-void CudaOperatorTable::adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean,
-                              std::span<float> variance, const AdamWStep& step) const {
-  adamw(value, gradient, mean, variance, step, {});
+void CudaOperatorTable::run(const AdamW& op) const {
+  assert(op.rounded.empty() || op.rounded.size() == op.value.size());
+  const auto count = static_cast<std::int64_t>(op.value.size());
+  adamw(at(), {op.value.data(), op.gradient.data(), op.mean.data(), op.variance.data(), op.rounded.data(), count},
+        op.step);
 }
 
-void CudaOperatorTable::adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean,
-                              std::span<float> variance, const AdamWStep& step, std::span<bfloat16> rounded) const {
-  const auto count = static_cast<std::int64_t>(value.size());
-  cuda::adamw(at(), {value.data(), gradient.data(), mean.data(), variance.data(), rounded.data(), count}, step);
-}
-
-Pending<double> CudaOperatorTable::sum_of_squares(std::span<const float> values) const {
+Pending<double> CudaOperatorTable::run(const SumOfSquares& op) const {
   const auto sum = engines_->staging.figure<double>();
-  cuda::sum_of_squares(at(), values.data(), static_cast<std::int64_t>(values.size()), sum.get(), false);
+  sum_of_squares(at(), op.values.data(), static_cast<std::int64_t>(op.values.size()), sum.get(), false);
   return Pending<double>(std::shared_ptr<const double>(sum));
 }
 
-void CudaOperatorTable::add_into(std::span<float> into, std::span<const float> values) const {
-  cuda::add_into(at(), into.data(), values.data(), static_cast<std::int64_t>(into.size()));
+void CudaOperatorTable::run(const AddInto& op) const {
+  add_into(at(), op.into.data(), op.values.data(), static_cast<std::int64_t>(op.into.size()));
 }
 
 }  // namespace maestro::cuda

@@ -51,76 +51,44 @@ class CudaOperatorTable final : public OperatorTable {
   CudaOperatorTable& operator=(const CudaOperatorTable&) = delete;
 
   [[nodiscard]] MemorySpace& memory() const override { return *options_.memory; }
-  void zero(const Tensor& to) const override;
-  void copy(const Tensor& from, const Tensor& to) const override;
-  void upload(const Tensor& host_from, const Tensor& to) const override;
-  void download(const Tensor& from, const Tensor& host_to) const override;
-  void put(std::span<const std::byte> values, const Tensor& to) const override;
-
   [[nodiscard]] bool takes_plain_weights() const override { return true; }
   std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                      std::unique_ptr<PackedWeight> reuse) const override;
-  void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
-              Activation activation) const override;
-  void linear_gelu(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& pre,
-                   const Tensor& y) const override;
-  void linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx, bool accumulate) const override;
-  void linear_backward_input_gelu(const Tensor& dy, const PackedWeight& w, const Tensor& pre,
-                                  const Tensor& dpre) const override;
-  void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) const override;
-
-  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
-                  const Tensor& mean, const Tensor& rstd) const override;
-  void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                           const Tensor& rstd, const Tensor& dx, bool accumulate, const Tensor& dweight,
-                           const Tensor& dbias) const override;
-  void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y,
-                const Tensor& rstd) const override;
-  void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dx,
-                         bool accumulate, const Tensor& dweight) const override;
-  void add_layer_norm(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias, double epsilon,
-                      const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) const override;
-  void add_rms_norm(const Tensor& a, const Tensor& b, const Tensor& weight, double epsilon, const Tensor& sum,
-                    const Tensor& y, const Tensor& rstd) const override;
-
-  void gelu(const Tensor& x, const Tensor& y) const override;
-  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const override;
-  void swiglu(const Tensor& x, const Tensor& y) const override;
-  void swiglu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const override;
-  void add(const Tensor& a, const Tensor& b, const Tensor& out) const override;
-  void cast(const Tensor& from, const Tensor& to) const override;
-
-  void embedding(const Tensor& table, const Tensor& ids, const Tensor& positions_table,
-                 std::span<const std::int32_t> positions, const Tensor& y) const override;
-  void embedding_backward(const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
-                          const Tensor& dtable, const Tensor& dpositions) const override;
-  void shift_ids(const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) const override;
-  void pick_columns(const Tensor& from, const Tensor& columns, const Tensor& to) const override;
-  void gather_rows(const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) const override;
-  void scatter_add_rows(const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to) const override;
-  void rotary(const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions, double theta,
-              int direction) const override;
-
   [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override;
-  void attention(const Tensor& qkv, const AttentionShape& shape, const SequenceLayout& layout, const Tensor& out,
-                 const Tensor& lse) const override;
-  void attention_backward(const Tensor& dout, const Tensor& qkv, const Tensor& out, const Tensor& lse,
-                          const AttentionShape& shape, const SequenceLayout& layout, const Tensor& dqkv) const override;
 
-  Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head) const override;
-  Pending<LossSums> distillation_head(const DistillationHead& head) const override;
-  /// The group works in the order of the stream, on memory().
-  Pending<LossSums> cross_entropy_head(const CrossEntropyHead& head, const VocabularyPart& part) const override;
-  Pending<LossSums> distillation_head(const DistillationHead& head, const VocabularyPart& part) const override;
-  void top_k(const Tensor& logits, const Tensor& values, const Tensor& indices,
-             std::int64_t columns = 0) const override;
-
-  void adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean, std::span<float> variance,
-             const AdamWStep& step) const override;
-  void adamw(std::span<float> value, std::span<float> gradient, std::span<float> mean, std::span<float> variance,
-             const AdamWStep& step, std::span<bfloat16> rounded) const override;
-  [[nodiscard]] Pending<double> sum_of_squares(std::span<const float> values) const override;
-  void add_into(std::span<float> into, std::span<const float> values) const override;
+  using OperatorTable::run;
+  void run(const Zero& op) const override;
+  void run(const Copy& op) const override;
+  void run(const Upload& op) const override;
+  void run(const Download& op) const override;
+  void run(const Put& op) const override;
+  void run(const Linear& op) const override;
+  void run(const LinearBackwardInput& op) const override;
+  void run(const LinearBackwardWeight& op) const override;
+  void run(const Norm& op) const override;
+  void run(const NormBackward& op) const override;
+  void run(const Gelu& op) const override;
+  void run(const GeluBackward& op) const override;
+  void run(const SwiGlu& op) const override;
+  void run(const SwiGluBackward& op) const override;
+  void run(const Add& op) const override;
+  void run(const Cast& op) const override;
+  void run(const Embedding& op) const override;
+  void run(const EmbeddingBackward& op) const override;
+  void run(const ShiftIds& op) const override;
+  void run(const PickColumns& op) const override;
+  void run(const IndexSelect& op) const override;
+  void run(const IndexAdd& op) const override;
+  void run(const Rotary& op) const override;
+  void run(const Attention& op) const override;
+  void run(const AttentionBackward& op) const override;
+  /// A group works in the order of the stream, on memory().
+  Pending<LossSums> run(const CrossEntropyLoss& op) const override;
+  Pending<LossSums> run(const DistillationLoss& op) const override;
+  void run(const TopK& op) const override;
+  void run(const AdamW& op) const override;
+  Pending<double> run(const SumOfSquares& op) const override;
+  void run(const AddInto& op) const override;
 
  private:
   Pending<LossSums> output_loss(const DistillationHead& head, const VocabularyPart& part, bool with_teacher) const;

@@ -40,40 +40,18 @@ void swiglu_backward(const Launch& at, const Tensor& dy, const Tensor& x, const 
 void add_into(const Launch& at, float* into, const float* values, std::int64_t count);
 
 // ---- normalisation ----
-/// What layer norm and RMS norm have in common; bias and mean are undefined for RMS norm.
-struct NormParameters {
-  Tensor weight;
-  Tensor bias;
-  double epsilon = 0;
-};
-/// y = norm(x). mean and rstd (M) f32; mean undefined: RMS norm.
-void norm(const Launch& at, const Tensor& x, const NormParameters& parameters, const Tensor& y, const Tensor& mean,
-          const Tensor& rstd);
-/// sum (M, C) f32 = a (M, C) f32 + b (M, C) f32 or act, and y = norm(sum), in one pass. sum may be a.
-void add_norm(const Launch& at, const Tensor& a, const Tensor& b, const Tensor& sum, const NormParameters& parameters,
-              const Tensor& y, const Tensor& mean, const Tensor& rstd);
-struct NormGradients {
-  Tensor dx;                ///< (M, C) f32 or act
-  bool accumulate = false;  ///< adds to dx
-  Tensor dweight;           ///< (C) f32, added to; undefined: frozen
-  Tensor dbias;             ///< likewise; undefined for RMS norm
-};
-/// Of norm(); mean undefined: RMS norm. dx may be dy's memory.
-void norm_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                   const Tensor& rstd, const NormGradients& gradients);
+void norm(const Launch& at, const Norm& op);
+void norm_backward(const Launch& at, const NormBackward& op);
 
 // ---- embedding and positions; spans are device memory ----
-void embedding(const Launch& at, const Tensor& table, const Tensor& ids, const Tensor& positions_table,
-               std::span<const std::int32_t> positions, const Tensor& y);
-void embedding_backward(const Launch& at, const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
-                        const Tensor& dtable, const Tensor& dpositions);
+void embedding(const Launch& at, const Embedding& op);
+void embedding_backward(const Launch& at, const EmbeddingBackward& op);
 void shift_ids(const Launch& at, const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out);
 void pick_columns(const Launch& at, const Tensor& from, const Tensor& columns, const Tensor& to);
-void gather_rows(const Launch& at, const Tensor& from, std::span<const std::int32_t> index, const Tensor& to);
+void index_select(const Launch& at, const Tensor& from, std::span<const std::int32_t> index, const Tensor& to);
 /// Rows of one index are added up in f32 before they are added to `to`.
-void scatter_add_rows(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to);
-void rotary(const Launch& at, const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions,
-            double theta, int direction);
+void index_add(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to);
+void rotary(const Launch& at, const Rotary& op);
 
 // ---- sums over rows ----
 /// into (N) f32 += the sums of the columns of values (M, N) f32 or bf16, in a fixed order.

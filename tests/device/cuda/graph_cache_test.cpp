@@ -12,6 +12,9 @@ class Issued final : public GraphWork {
  public:
   explicit Issued(const std::function<void()>& issue) : issue_(issue) {}
   void issue() override { issue_(); }
+  [[nodiscard]] bool equals(const void* /*kept*/) const override { return equal; }
+
+  bool equal = true;
 
  private:
   const std::function<void()>& issue_;
@@ -42,9 +45,11 @@ class GraphCacheTest : public SiteTest {
     check(cudaMemcpyAsync(device_.data(), host_.data(), sizeof(int), cudaMemcpyHostToDevice, stream()), "copy");
   }
   /// Runs the copy with another value; true when it arrived.
-  [[nodiscard]] bool copies(GraphCache& cache, GraphKey key, int value, const std::function<void()>& issue) {
+  [[nodiscard]] bool copies(GraphCache& cache, GraphKey key, int value, const std::function<void()>& issue,
+                            bool equal = true) {
     std::memcpy(host_.data(), &value, sizeof value);
     Issued work(issue);
+    work.equal = equal;
     cache.run(key, work);
     work_->stream.synchronize();
     int arrived = 0;
@@ -81,6 +86,18 @@ TEST_F(GraphCacheTest, work_that_cannot_be_recorded_is_issued_and_that_is_said_o
   ASSERT_EQ(lines_.size(), 1u);
   EXPECT_NE(lines_[0].find("waiting"), std::string::npos) << lines_[0];
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+}
+
+TEST_F(GraphCacheTest, other_work_of_the_same_key_is_issued_and_not_replayed) {  // OC-1
+  const auto cache = cache_of(8);
+  for (int run = 1; run <= 3; ++run) EXPECT_TRUE(copies(*cache, 1, run, [this] { issue_copy(); })) << run;
+  ASSERT_EQ(cache->graphs(), 1u);
+  issued_ = 0;
+  EXPECT_TRUE(copies(
+      *cache, 1, 7, [this] { issue_copy(); }, false));
+  EXPECT_EQ(issued_, 1);
+  EXPECT_TRUE(copies(*cache, 1, 8, [this] { issue_copy(); }));
+  EXPECT_EQ(issued_, 1) << "the graph is still there";
 }
 
 TEST_F(GraphCacheTest, graphs_beyond_the_limit_go_and_the_work_goes_on) {  // GR-3

@@ -45,8 +45,9 @@ class CudnnAttentionOnDevice : public KernelTest {
     const OwnedTensor lse(DType::f32, Shape{rows, shape.heads});
     const OwnedTensor dqkv(DType::bf16, Shape{rows, shape.qkv_columns()});
     const SequenceLayout layout{.offsets = offsets, .positions = {}};
-    reference_.attention(qkv, shape, layout, out, lse);
-    reference_.attention_backward(dout, qkv, out, lse, shape, layout, dqkv);
+    reference_.run(Attention{.qkv = qkv, .shape = shape, .layout = layout, .out = out, .lse = lse});
+    reference_.run(AttentionBackward{
+        .dout = dout, .qkv = qkv, .out = out, .lse = lse, .shape = shape, .layout = layout, .dqkv = dqkv});
     return {out.values(), dqkv.values()};
   }
   static constexpr std::int64_t behind = 256;  // rows; kernels take up to 128 at a time

@@ -59,8 +59,8 @@ class FlashAttention : public KernelTest, public ::testing::WithParamInterface<D
   }
   void compute(const OnDevice& memory, const AttentionShape& shape) const {
     const SequenceLayout layout{span_of(memory.offsets), {}};
-    flash_attention(at_, memory.qkv, shape, layout, memory.out, memory.lse);
-    flash_attention_backward(at_, memory.dout, memory.qkv, memory.out, memory.lse, shape, layout, memory.dqkv);
+    flash_attention(at_, {memory.qkv, shape, layout, memory.out, memory.lse});
+    flash_attention_backward(at_, {memory.dout, memory.qkv, memory.out, memory.lse, shape, layout, memory.dqkv});
   }
   Answer on_device(const Problem& problem) {
     const OnDevice memory = put(problem);
@@ -75,8 +75,9 @@ class FlashAttention : public KernelTest, public ::testing::WithParamInterface<D
     const OwnedTensor lse(DType::f32, problem.lse_shape());
     const OwnedTensor dqkv(act(), problem.qkv_shape());
     const SequenceLayout layout{problem.offsets, {}};
-    reference_.attention(qkv, problem.shape, layout, out, lse);
-    reference_.attention_backward(dout, qkv, out, lse, problem.shape, layout, dqkv);
+    reference_.run(Attention{.qkv = qkv, .shape = problem.shape, .layout = layout, .out = out, .lse = lse});
+    reference_.run(AttentionBackward{
+        .dout = dout, .qkv = qkv, .out = out, .lse = lse, .shape = problem.shape, .layout = layout, .dqkv = dqkv});
     return {out.values(), lse.values(), dqkv.values()};
   }
   void compare(const Problem& problem) {
@@ -182,10 +183,10 @@ TEST(FlashRefusal, names_the_head_size_and_the_nearest_good_one) {
 TEST(FlashRefusal, is_an_error_of_a_call) {
   const Launch at{};
   const Tensor none(nullptr, DType::f32, Shape{0, 60});
-  EXPECT_THROW(flash_attention(at, none, {1, 1, 20, true}, {}, none, none), DeviceError);
+  EXPECT_THROW(flash_attention(at, {none, {1, 1, 20, true}, {}, none, none}), DeviceError);
   alignas(16) float memory[64] = {};
   const Tensor odd(memory + 1, DType::f32, Shape{1, 48});
-  EXPECT_THROW(flash_attention(at, odd, {1, 1, 16, true}, {}, odd, odd), DeviceError);
+  EXPECT_THROW(flash_attention(at, {odd, {1, 1, 16, true}, {}, odd, odd}), DeviceError);
 }
 
 }  // namespace

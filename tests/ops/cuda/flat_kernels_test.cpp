@@ -26,8 +26,11 @@ TEST_F(FlatKernels, adamw_updates_zeroes_the_gradient_and_leaves_a_copy) {
       const AdamWVectors vectors{device[0].data<float>(), device[1].data<float>(), device[2].data<float>(),
                                  device[3].data<float>(), copy.data<bfloat16>(),   count};
       run([&] { adamw(at_, vectors, step); });
-      reference_.adamw(value.tensor().span<float>(), gradient.tensor().span<float>(), mean.tensor().span<float>(),
-                       variance.tensor().span<float>(), step);
+      reference_.run(AdamW{.value = value.tensor().span<float>(),
+                           .gradient = gradient.tensor().span<float>(),
+                           .mean = mean.tensor().span<float>(),
+                           .variance = variance.tensor().span<float>(),
+                           .step = step});
       expect_near(device[0], value.values(), "value", 1e-6);
       EXPECT_EQ(download(device[1]), Values(static_cast<std::size_t>(count), 0.0));
       expect_near(device[2], mean.values(), "mean", 1e-6);
@@ -62,7 +65,7 @@ TEST_F(FlatKernels, add_into_adds) {
   const Tensor device_into = upload(into);
   const Tensor device_values = upload(values, 1);
   run([&] { add_into(at_, device_into.data<float>(), device_values.data<float>(), 1003); });
-  reference_.add_into(into.tensor().span<float>(), values.tensor().span<float>());
+  reference_.run(AddInto{.into = into.tensor().span<float>(), .values = values.tensor().span<float>()});
   EXPECT_EQ(download(device_into), into.values());
 }
 

@@ -44,7 +44,7 @@ struct Layer {
     const OwnedTensor host_x(act, Shape{m, k}, x);
     const OwnedTensor host_bias(DType::f32, Shape{n}, bias);
     const OwnedTensor y(result, Shape{m, n});
-    table.linear(host_x, *packed, with_bias ? host_bias.tensor() : Tensor{}, y, Activation::none);
+    table.run(Linear{.x = host_x, .w = packed.get(), .bias = with_bias ? host_bias.tensor() : Tensor{}, .y = y});
     return y.values();
   }
   [[nodiscard]] Values backward_input(bool accumulate) const {
@@ -52,7 +52,7 @@ struct Layer {
     const auto packed = table.pack(host_w, act, PackFor::backward_input, nullptr);
     const OwnedTensor host_dy(act, Shape{m, n}, dy);
     const OwnedTensor dx = on_host(act, Shape{m, k}, held);
-    table.linear_backward_input(host_dy, *packed, dx, accumulate);
+    table.run(LinearBackwardInput{.dy = host_dy, .w = packed.get(), .dx = dx, .accumulate = accumulate});
     return dx.values();
   }
   std::int64_t m;
@@ -153,7 +153,7 @@ TEST_P(LtProductsOn, linear_gelu_agrees_with_the_processor) {
       for (const double value : wanted) largest = std::max(largest, std::abs(value));
       EXPECT_LT(worst_error(download(pre), wanted), tolerance(act()));
       const OwnedTensor before(DType::f32, Shape{layer.m, layer.n}, wanted);
-      layer.table.gelu(before, before);
+      layer.table.run(Gelu{.x = before, .y = before});
       EXPECT_LT(worst_error(download(y), before.values(), largest), tolerance(act()));
     }
   }
@@ -178,7 +178,7 @@ TEST_P(LtProductsOn, linear_backward_input_agrees_with_the_processor) {
     lt.linear_backward_input_gelu(dy, w, pre, dpre);
     finish();
     const OwnedTensor wanted(DType::f32, shape, layer.backward_input(false));
-    layer.table.gelu_backward(wanted, OwnedTensor(DType::f32, shape, layer.pre), wanted);
+    layer.table.run(GeluBackward{.dy = wanted, .x = OwnedTensor(DType::f32, shape, layer.pre), .dx = wanted});
     EXPECT_LT(worst_error(download(dpre), wanted.values()), tolerance(act()));
   }
 }
@@ -198,9 +198,10 @@ TEST_P(LtProductsOn, linear_backward_weight_agrees_with_the_processor) {
       const Tensor dbias = device(DType::f32, Shape{layer.n}, wanted_dbias.values());
       lt.linear_backward_weight(dy, x, dw, with_bias ? dbias : Tensor{});
       finish();
-      layer.table.linear_backward_weight(OwnedTensor(act(), Shape{layer.m, layer.n}, layer.dy),
-                                         OwnedTensor(act(), Shape{layer.m, layer.k}, layer.x), wanted_dw,
-                                         with_bias ? wanted_dbias.tensor() : Tensor{});
+      layer.table.run(LinearBackwardWeight{.dy = OwnedTensor(act(), Shape{layer.m, layer.n}, layer.dy),
+                                           .x = OwnedTensor(act(), Shape{layer.m, layer.k}, layer.x),
+                                           .dw = wanted_dw,
+                                           .dbias = with_bias ? wanted_dbias.tensor() : Tensor{}});
       EXPECT_LT(worst_error(download(dw), wanted_dw.values()), 1e-5);
       EXPECT_LT(worst_error(download(dbias), wanted_dbias.values()), 1e-5);
     }

@@ -50,16 +50,23 @@ TEST_F(NormKernels, values_means_and_deviations) {
     const OwnedTensor mean(DType::f32, {c.rows});
     const OwnedTensor rstd(DType::f32, {c.rows});
     if (c.centred) {
-      reference_.layer_norm(x, weight, bias, epsilon, y, mean, rstd);
+      reference_.run(
+          Norm{.x = x, .weight = weight, .bias = bias, .epsilon = epsilon, .y = y, .mean = mean, .rstd = rstd});
     } else {
-      reference_.rms_norm(x, weight, epsilon, y, rstd);
+      reference_.run(Norm{.x = x, .weight = weight, .epsilon = epsilon, .y = y, .rstd = rstd});
     }
     const Tensor device_x = upload(x);
     const Tensor device_y = empty(c.y, {c.rows, c.columns});
     const Tensor device_mean = c.centred ? empty(DType::f32, {c.rows}) : Tensor();
     const Tensor device_rstd = empty(DType::f32, {c.rows});
-    const NormParameters parameters{upload(weight), c.centred ? upload(bias) : Tensor(), epsilon};
-    run([&] { norm(at_, device_x, parameters, device_y, device_mean, device_rstd); });
+    const Norm call{.x = device_x,
+                    .weight = upload(weight),
+                    .bias = c.centred ? upload(bias) : Tensor(),
+                    .epsilon = epsilon,
+                    .y = device_y,
+                    .mean = device_mean,
+                    .rstd = device_rstd};
+    run([&] { norm(at_, call); });
     // A row of few columns may have a deviation far below its mean, whose rounding is then scaled up.
     const double tolerance = c.columns < 64 ? 1e-3 : 1e-5;
     expect_near(device_y, y.values(), "y", tolerance);
@@ -79,19 +86,28 @@ TEST_F(NormKernels, the_sum_of_a_residual_stream_is_normalised_on_the_way) {
     const OwnedTensor y(c.y, {c.rows, c.columns});
     const OwnedTensor mean(DType::f32, {c.rows});
     const OwnedTensor rstd(DType::f32, {c.rows});
-    reference_.add(a, b, sum);
+    reference_.run(Add{.a = a, .b = b, .out = sum});
     if (c.centred) {
-      reference_.layer_norm(sum, weight, bias, epsilon, y, mean, rstd);
+      reference_.run(
+          Norm{.x = sum, .weight = weight, .bias = bias, .epsilon = epsilon, .y = y, .mean = mean, .rstd = rstd});
     } else {
-      reference_.rms_norm(sum, weight, epsilon, y, rstd);
+      reference_.run(Norm{.x = sum, .weight = weight, .epsilon = epsilon, .y = y, .rstd = rstd});
     }
     const Tensor device_a = upload(a);
     const Tensor device_b = upload(b);
     const Tensor device_y = empty(c.y, {c.rows, c.columns});
     const Tensor device_mean = c.centred ? empty(DType::f32, {c.rows}) : Tensor();
     const Tensor device_rstd = empty(DType::f32, {c.rows});
-    const NormParameters parameters{upload(weight), c.centred ? upload(bias) : Tensor(), epsilon};
-    run([&] { add_norm(at_, device_a, device_b, device_a, parameters, device_y, device_mean, device_rstd); });
+    const Norm call{.x = device_a,
+                    .added = device_b,
+                    .sum = device_a,
+                    .weight = upload(weight),
+                    .bias = c.centred ? upload(bias) : Tensor(),
+                    .epsilon = epsilon,
+                    .y = device_y,
+                    .mean = device_mean,
+                    .rstd = device_rstd};
+    run([&] { norm(at_, call); });
     EXPECT_EQ(download(device_a), sum.values());  // in place
     expect_near(device_y, y.values(), "y", c.columns < 64 ? 1e-3 : 1e-5);
   });
@@ -114,16 +130,33 @@ TEST_F(NormKernels, gradients_of_inputs_and_parameters) {
       const Tensor device_weight = upload(weight);
       const Tensor device_mean = c.centred ? upload(mean) : Tensor();
       const Tensor device_rstd = upload(rstd);
-      const NormGradients gradients{upload(dx), accumulate, upload(dweight), c.centred ? upload(dbias) : Tensor()};
+      const NormBackward call{.dy = device_dy,
+                              .x = device_x,
+                              .weight = device_weight,
+                              .mean = device_mean,
+                              .rstd = device_rstd,
+                              .dx = upload(dx),
+                              .accumulate = accumulate,
+                              .dweight = upload(dweight),
+                              .dbias = c.centred ? upload(dbias) : Tensor()};
       if (c.centred) {
-        reference_.layer_norm_backward(dy, x, weight, mean, rstd, dx, accumulate, dweight, dbias);
+        reference_.run(NormBackward{.dy = dy,
+                                    .x = x,
+                                    .weight = weight,
+                                    .mean = mean,
+                                    .rstd = rstd,
+                                    .dx = dx,
+                                    .accumulate = accumulate,
+                                    .dweight = dweight,
+                                    .dbias = dbias});
       } else {
-        reference_.rms_norm_backward(dy, x, weight, rstd, dx, accumulate, dweight);
+        reference_.run(NormBackward{
+            .dy = dy, .x = x, .weight = weight, .rstd = rstd, .dx = dx, .accumulate = accumulate, .dweight = dweight});
       }
-      run([&] { norm_backward(at_, device_dy, device_x, device_weight, device_mean, device_rstd, gradients); });
-      expect_near(gradients.dx, dx.values(), "dx");
-      expect_near(gradients.dweight, dweight.values(), "dweight");
-      if (c.centred) expect_near(gradients.dbias, dbias.values(), "dbias");
+      run([&] { norm_backward(at_, call); });
+      expect_near(call.dx, dx.values(), "dx");
+      expect_near(call.dweight, dweight.values(), "dweight");
+      if (c.centred) expect_near(call.dbias, dbias.values(), "dbias");
     }
   });
 }
@@ -140,18 +173,32 @@ TEST_F(NormKernels, rows_wider_than_registers_hold) {
   const OwnedTensor dx(DType::f32, {2, columns});
   const OwnedTensor dweight = random(DType::f32, {columns});
   const OwnedTensor dbias = random(DType::f32, {columns});
-  const NormParameters parameters{upload(weight), upload(bias), epsilon};
-  const NormGradients gradients{empty(DType::f32, {2, columns}), false, upload(dweight), upload(dbias)};
   const Tensor device_x = upload(x);
   const Tensor device_dy = upload(dy);
   const Tensor device_y = empty(DType::bf16, {2, columns});
   const Tensor device_mean = empty(DType::f32, {2});
   const Tensor device_rstd = empty(DType::f32, {2});
-  reference_.layer_norm(x, weight, bias, epsilon, y, mean, rstd);
-  reference_.layer_norm_backward(dy, x, weight, mean, rstd, dx, false, dweight, dbias);
+  const Norm call{.x = device_x,
+                  .weight = upload(weight),
+                  .bias = upload(bias),
+                  .epsilon = epsilon,
+                  .y = device_y,
+                  .mean = device_mean,
+                  .rstd = device_rstd};
+  const NormBackward gradients{.dy = device_dy,
+                               .x = device_x,
+                               .weight = call.weight,
+                               .mean = device_mean,
+                               .rstd = device_rstd,
+                               .dx = empty(DType::f32, {2, columns}),
+                               .dweight = upload(dweight),
+                               .dbias = upload(dbias)};
+  reference_.run(Norm{.x = x, .weight = weight, .bias = bias, .epsilon = epsilon, .y = y, .mean = mean, .rstd = rstd});
+  reference_.run(NormBackward{
+      .dy = dy, .x = x, .weight = weight, .mean = mean, .rstd = rstd, .dx = dx, .dweight = dweight, .dbias = dbias});
   run([&] {
-    norm(at_, device_x, parameters, device_y, device_mean, device_rstd);
-    norm_backward(at_, device_dy, device_x, parameters.weight, device_mean, device_rstd, gradients);
+    norm(at_, call);
+    norm_backward(at_, gradients);
   });
   expect_near(device_y, y.values(), "y");
   expect_near(gradients.dx, dx.values(), "dx");
@@ -165,13 +212,13 @@ TEST_F(NormKernels, frozen_parameters_get_no_gradient) {
   const OwnedTensor weight = random(DType::f32, {64});
   const OwnedTensor rstd = random(DType::f32, {5});
   const OwnedTensor dx(DType::f32, {5, 64});
-  reference_.rms_norm_backward(dy, x, weight, rstd, dx, false, Tensor());
+  reference_.run(NormBackward{.dy = dy, .x = x, .weight = weight, .rstd = rstd, .dx = dx});
   const Tensor gradient = upload(dy);  // dx in dy's memory
   const Tensor device_x = upload(x);
   const Tensor device_weight = upload(weight);
   const Tensor device_rstd = upload(rstd);
   run([&] {
-    norm_backward(at_, gradient, device_x, device_weight, Tensor(), device_rstd, {gradient, false, Tensor(), Tensor()});
+    norm_backward(at_, {.dy = gradient, .x = device_x, .weight = device_weight, .rstd = device_rstd, .dx = gradient});
   });
   expect_near(gradient, dx.values(), "dx");
 }

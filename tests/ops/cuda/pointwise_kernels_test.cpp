@@ -17,7 +17,7 @@ TEST_F(PointwiseKernels, cast_between_all_storage_types) {
       for (const DType to : both_types) {
         const OwnedTensor x = random(from, {count});
         const OwnedTensor wanted(to, {count});
-        reference_.cast(x, wanted);
+        reference_.run(Cast{.from = x, .to = wanted});
         for (const std::int64_t offset : offsets) {
           const Tensor device_x = upload(x, offset);
           const Tensor y = empty(to, {count}, offset);
@@ -36,7 +36,7 @@ TEST_F(PointwiseKernels, add_of_any_mix_also_in_place) {
         const OwnedTensor a = random(left, {count});
         const OwnedTensor b = random(right, {count});
         const OwnedTensor wanted(left, {count});
-        reference_.add(a, b, wanted);
+        reference_.run(Add{.a = a, .b = b, .out = wanted});
         const Tensor device_a = upload(a);
         const Tensor device_b = upload(b);
         run([&] { add(at_, device_a, device_b, device_a); });
@@ -53,8 +53,8 @@ TEST_F(PointwiseKernels, gelu_and_its_gradient) {
       const OwnedTensor dy = random(act, {count});
       const OwnedTensor y(act, {count});
       const OwnedTensor dx(act, {count});
-      reference_.gelu(x, y);
-      reference_.gelu_backward(dy, x, dx);
+      reference_.run(Gelu{.x = x, .y = y});
+      reference_.run(GeluBackward{.dy = dy, .x = x, .dx = dx});
       const Tensor device_x = upload(x);
       const Tensor device_y = empty(act, {count});
       const Tensor gradient = upload(dy);  // in place
@@ -76,8 +76,8 @@ TEST_F(PointwiseKernels, swiglu_and_its_gradient) {
         const OwnedTensor dy = random(act, {rows, columns});
         const OwnedTensor y(act, {rows, columns});
         const OwnedTensor dx(act, {rows, 2 * columns});
-        reference_.swiglu(x, y);
-        reference_.swiglu_backward(dy, x, dx);
+        reference_.run(SwiGlu{.x = x, .y = y});
+        reference_.run(SwiGluBackward{.dy = dy, .x = x, .dx = dx});
         const Tensor device_x = upload(x);
         const Tensor device_y = empty(act, {rows, columns});
         const Tensor device_dy = upload(dy);

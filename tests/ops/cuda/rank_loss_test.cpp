@@ -128,7 +128,7 @@ TEST_P(TokensOverDevices, have_the_top_k_of_a_processor_also_among_equals) {
     for (const std::int64_t k : {1, 2, 6, 19}) {
       if (k > vocabulary) continue;
       const OwnedTensor values(DType::f32, {7, k}), indices(DType::i32, {7, k});
-      processor_.top_k(logits, values, indices);
+      processor_.run(TopK{.logits = logits, .values = values, .indices = indices});
       on_ranks(ranks(), [&](Communicator& group) {
         FakeRank rank(group, all_rows);
         const RowRange range = row_part(vocabulary, group.size(), group.rank());

@@ -16,13 +16,17 @@ TEST_F(RowKernels, embedding_of_tokens_and_positions) {
         const OwnedTensor ids = random_ids(rows, -1, 39);
         const OwnedTensor positions = random_ids(rows, 0, 19);
         const OwnedTensor y(DType::f32, {rows, columns});
-        reference_.embedding(table, ids, with_positions ? places.tensor() : Tensor(), span_of(positions), y);
+        reference_.run(Embedding{.table = table,
+                                 .ids = ids,
+                                 .positions_table = with_positions ? places.tensor() : Tensor(),
+                                 .positions = span_of(positions),
+                                 .y = y});
         const Tensor device_table = upload(table);
         const Tensor device_places = with_positions ? upload(places) : Tensor();
         const Tensor device_ids = upload(ids);
         const Tensor device_positions = upload(positions);
         const Tensor device_y = empty(DType::f32, {rows, columns});
-        run([&] { embedding(at_, device_table, device_ids, device_places, span_of(device_positions), device_y); });
+        run([&] { embedding(at_, {device_table, device_ids, device_places, span_of(device_positions), device_y}); });
         EXPECT_EQ(download(device_y), y.values()) << rows << " x " << columns;
       }
     }
@@ -35,7 +39,7 @@ TEST_F(RowKernels, ids_are_shifted_into_a_range_in_place_or_not) {
       const OwnedTensor ids = random_ids(rows, -1, 20);
       const OwnedTensor shifted(DType::i32, Shape{rows});
       constexpr std::int64_t limit = 11;
-      reference_.shift_ids(ids, by, limit, shifted);
+      reference_.run(ShiftIds{.ids = ids, .by = by, .limit = limit, .out = shifted});
       const Tensor device_ids = upload(ids);
       const Tensor out = empty(DType::i32, Shape{rows});
       run([&] { shift_ids(at_, device_ids, by, limit, out); });
@@ -60,7 +64,7 @@ TEST_F(RowKernels, columns_are_picked_row_by_row) {
       OwnedTensor columns(DType::i32, {rows, picked});
       columns.fill(random_ids(rows * picked, 0, width - 1).values());
       const OwnedTensor result(DType::i32, {rows, picked});
-      reference_.pick_columns(from, columns, result);
+      reference_.run(PickColumns{.from = from, .columns = columns, .to = result});
       for (std::int64_t i = 0; i < rows * picked; ++i) {
         EXPECT_EQ(result.get(i), 1000 + static_cast<float>(i / picked * width) + columns.get(i));
       }
@@ -92,9 +96,10 @@ TEST_F(RowKernels, gradients_of_an_embedding_of_frequent_and_of_rare_tokens) {
     const Tensor device_positions = upload(positions);
     const Tensor device_dtable = upload(dtable);
     const Tensor device_dpositions = upload(dpositions);
-    reference_.embedding_backward(dy, ids, span_of(positions), dtable, dpositions);
+    reference_.run(EmbeddingBackward{
+        .dy = dy, .ids = ids, .positions = span_of(positions), .dtable = dtable, .dpositions = dpositions});
     run([&] {
-      embedding_backward(at_, device_dy, device_ids, span_of(device_positions), device_dtable, device_dpositions);
+      embedding_backward(at_, {device_dy, device_ids, span_of(device_positions), device_dtable, device_dpositions});
     });
     expect_near(device_dtable, dtable.values(), "dtable");
     expect_near(device_dpositions, dpositions.values(), "dpositions");
@@ -109,11 +114,11 @@ TEST_F(RowKernels, rows_are_gathered_and_scattered_between_all_storage_types) {
           const OwnedTensor source = random(from, {50, columns});
           const OwnedTensor index = random_ids(count, 0, 49);
           const OwnedTensor taken(to, {count, columns});
-          reference_.gather_rows(source, span_of(index), taken);
+          reference_.run(IndexSelect{.from = source, .index = span_of(index), .to = taken});
           const Tensor device_source = upload(source);
           const Tensor device_index = upload(index);
           const Tensor device_taken = empty(to, {count, columns});
-          run([&] { gather_rows(at_, device_source, span_of(device_index), device_taken); });
+          run([&] { index_select(at_, device_source, span_of(device_index), device_taken); });
           EXPECT_EQ(download(device_taken), taken.values());
         }
       }
@@ -135,7 +140,7 @@ TEST_F(RowKernels, scattered_rows_of_one_place_are_added_up_before_they_are_roun
       const Tensor device_rows = upload(rows);
       const Tensor device_index = upload(index);
       const Tensor device_sums = upload(sums);
-      run([&] { scatter_add_rows(at_, device_rows, span_of(device_index), device_sums); });
+      run([&] { index_add(at_, device_rows, span_of(device_index), device_sums); });
       expect_near(device_sums, wanted, "sums");
     }
   }
@@ -156,8 +161,9 @@ TEST_F(RowKernels, rotation_and_its_gradient) {
           const OwnedTensor positions = random_ids(rows, 0, 5000);
           const Tensor device_qkv = upload(qkv);
           const Tensor device_positions = upload(positions);
-          reference_.rotary(qkv, shape, span_of(positions), 10000, direction);
-          run([&] { rotary(at_, device_qkv, shape, span_of(device_positions), 10000, direction); });
+          reference_.run(Rotary{
+              .qkv = qkv, .shape = shape, .positions = span_of(positions), .theta = 10000, .direction = direction});
+          run([&] { rotary(at_, {device_qkv, shape, span_of(device_positions), 10000, direction}); });
           expect_near(device_qkv, qkv.values(), "qkv", 1e-6);
         }
       }

@@ -13,7 +13,7 @@ class TopKKernels : public KernelTest {
     const std::int64_t rows = logits.tensor().rows();
     const OwnedTensor values(DType::f32, {rows, k});
     const OwnedTensor indices(DType::i32, {rows, k});
-    reference_.top_k(logits, values, indices, among);
+    reference_.run(TopK{.logits = logits, .values = values, .indices = indices, .columns = among});
     const Tensor device_logits = upload(logits);
     const Tensor device_values = empty(DType::f32, {rows, k});
     const Tensor device_indices = empty(DType::i32, {rows, k});

@@ -65,9 +65,9 @@ class RepeatingTableTest : public ::testing::Test {
 TEST_F(RepeatingTableTest, does_in_the_order_of_the_calls_what_they_do_and_queues_a_graph_once) {  // RT-1
   const Tensor a = tensor(0, {rows, width}), b = tensor(1, {rows, width});
   const auto calls = [&] {
-    ops().add(a, b, b);
-    ops().add(b, a, a);
-    ops().cast(a, b);
+    ops().run(Add{.a = a, .b = b, .out = b});
+    ops().run(Add{.a = b, .b = a, .out = a});
+    ops().run(Cast{.from = a, .to = b});
   };
   write(a, std::vector<float>(rows * width, 1.0F));
   write(b, std::vector<float>(rows * width, 2.0F));
@@ -90,13 +90,13 @@ TEST_F(RepeatingTableTest, calls_with_another_operator_tensor_shape_or_scalar_ar
   const std::span<const std::int32_t> at(positions, rows);
   device_->memory().zero(memory_.data(), memory_.size());
   const std::vector<std::function<void()>> works = {
-      [&] { ops().gelu(a, b); },
-      [&] { ops().cast(a, b); },
-      [&] { ops().gelu(b, a); },
-      [&] { ops().gelu(a.row_slice(0, 2), b.row_slice(0, 2)); },
-      [&] { ops().rotary(qkv, shape, at, 10000, 1); },
-      [&] { ops().rotary(qkv, shape, at, 10000, -1); },
-      [&] { ops().rotary(qkv, shape, at, 500000, 1); },
+      [&] { ops().run(Gelu{.x = a, .y = b}); },
+      [&] { ops().run(Cast{.from = a, .to = b}); },
+      [&] { ops().run(Gelu{.x = b, .y = a}); },
+      [&] { ops().run(Gelu{.x = a.row_slice(0, 2), .y = b.row_slice(0, 2)}); },
+      [&] { ops().run(Rotary{.qkv = qkv, .shape = shape, .positions = at, .theta = 10000, .direction = 1}); },
+      [&] { ops().run(Rotary{.qkv = qkv, .shape = shape, .positions = at, .theta = 10000, .direction = -1}); },
+      [&] { ops().run(Rotary{.qkv = qkv, .shape = shape, .positions = at, .theta = 500000, .direction = 1}); },
   };
   for (int run = 1; run <= 3; ++run) {
     for (const auto& work : works) ops().repeat(place, work);
@@ -136,7 +136,7 @@ TEST_F(RepeatingTableTest, figures_of_replays_keep_their_values_when_others_foll
     const auto packed = ops().pack(weight, DType::f32, PackFor::forward, nullptr);  // gone before the call is issued
     CrossEntropyHead given = head;
     given.head = packed.get();
-    return ops().cross_entropy_head(given);
+    return ops().run(CrossEntropyLoss{.head = given});
   };
   std::vector<Pending<LossSums>> repeated, issued;
   for (int run = 1; run <= 6; ++run) {
@@ -162,9 +162,9 @@ TEST_F(RepeatingTableTest, a_call_that_cannot_wait_ends_the_collecting_and_nothi
   for (int run = 1; run <= 3; ++run) {
     std::vector<float> host(rows * width, static_cast<float>(run));
     ops().repeat(place, [&] {
-      ops().add(b, b, b);
+      ops().run(Add{.a = b, .b = b, .out = b});
       ops().upload(Tensor(host.data(), DType::f32, {rows, width}), a);
-      ops().add(a, b, b);
+      ops().run(Add{.a = a, .b = b, .out = b});
     });
     const std::vector<float> found = values_of(b);
     EXPECT_EQ(found.front(), run == 1 ? 3.0F : run == 2 ? 8.0F : 19.0F);
@@ -177,14 +177,14 @@ TEST_F(RepeatingTableTest, a_pass_that_throws_leaves_its_calls_out_and_the_next_
   write(a, std::vector<float>(rows * width, 1.0F));
   EXPECT_THROW(ops().repeat(place,
                             [&] {
-                              ops().add(a, a, a);
+                              ops().run(Add{.a = a, .b = a, .out = a});
                               throw std::runtime_error("a section's");
                             }),
                std::runtime_error);
   EXPECT_EQ(values_of(a).front(), 1.0F);
-  ops().add(a, a, a);
+  ops().run(Add{.a = a, .b = a, .out = a});
   EXPECT_EQ(values_of(a).front(), 2.0F) << "issued as ever";
-  ops().repeat(place, [&] { ops().add(a, a, a); });
+  ops().repeat(place, [&] { ops().run(Add{.a = a, .b = a, .out = a}); });
   EXPECT_EQ(values_of(a).front(), 4.0F);
 }
 
@@ -193,8 +193,8 @@ TEST_F(RepeatingTableTest, passes_within_a_pass_are_part_of_it) {
   write(a, std::vector<float>(rows * width, 1.0F));
   for (int run = 1; run <= 3; ++run) {
     ops().repeat(place, [&] {
-      ops().add(a, a, a);
-      ops().repeat(place + 1, [&] { ops().add(a, a, a); });
+      ops().run(Add{.a = a, .b = a, .out = a});
+      ops().repeat(place + 1, [&] { ops().run(Add{.a = a, .b = a, .out = a}); });
     });
   }
   EXPECT_EQ(values_of(a).front(), 64.0F);

@@ -84,18 +84,19 @@ void for_heads(void (*kernel)(const AttentionCall&), AttentionCall call, const A
 
 }  // namespace
 
-Attention::Attention(Isa isa, ScratchPool& scratch) : kernels_(&attention_kernels(isa)), scratch_(&scratch) {}
+AttentionEngine::AttentionEngine(Isa isa, ScratchPool& scratch)
+    : kernels_(&attention_kernels(isa)), scratch_(&scratch) {}
 
-void Attention::forward(const AttentionTensors& tensors, const AttentionShape& shape,
-                        const SequenceLayout& layout) const {
+void AttentionEngine::forward(const AttentionTensors& tensors, const AttentionShape& shape,
+                              const SequenceLayout& layout) const {
   AttentionCall call = base_call(tensors, shape);
   ScratchPool::Lease lease = scratch_->lease();
   call.tiles = take_tiles(lease, longest(layout), shape.head_size, false);
   for_heads(kernels_->forward, call, tensors, {}, layout);
 }
 
-void Attention::backward(const AttentionTensors& tensors, const AttentionGradients& gradients,
-                         const AttentionShape& shape, const SequenceLayout& layout) const {
+void AttentionEngine::backward(const AttentionTensors& tensors, const AttentionGradients& gradients,
+                               const AttentionShape& shape, const SequenceLayout& layout) const {
   assert(gradients.dout.dtype() == tensors.qkv.dtype() && gradients.dqkv.dtype() == tensors.qkv.dtype());
   assert(gradients.dqkv.shape() == tensors.qkv.shape() && gradients.dout.shape() == tensors.out.shape());
   AttentionCall call = base_call(tensors, shape);

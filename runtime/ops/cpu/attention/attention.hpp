@@ -30,9 +30,9 @@ struct AttentionGradients {
 };
 
 /// Thread-safe; scratch grows with the longest sequence of a call, linearly. `scratch` must outlive this.
-class Attention {
+class AttentionEngine {
  public:
-  Attention(Isa isa, ScratchPool& scratch);
+  AttentionEngine(Isa isa, ScratchPool& scratch);
   /// Writes out and lse.
   void forward(const AttentionTensors& tensors, const AttentionShape& shape, const SequenceLayout& layout) const;
   /// Overwrites dqkv, from dout and what forward() left in `tensors`.

@@ -29,7 +29,7 @@ struct CudnnAttentionOptions {
   std::size_t most_workspace_bytes = std::size_t{2} << 30;
 };
 
-/// qkv (M, (H + 2G) D) bf16 and so on as in OperatorTable::attention, in device memory, 16-byte aligned.
+/// qkv (M, (H + 2G) D) bf16 and so on as in Attention (operators.hpp), in device memory, 16-byte aligned.
 struct CudnnForward {
   Tensor qkv;
   Tensor out;

@@ -90,19 +90,18 @@ void with_flash_width(std::int32_t head_size, Run run) {
 }
 
 template <class T>
-void run_flash_forward(const FlashCall& call, const Tensor& qkv, const Tensor& out, const Tensor& lse) {
-  const FlashForward<T> forward{call.problem, qkv.data<T>(), out.data<T>(), lse.data<float>()};
+void run_flash_forward(const FlashCall& call, const Attention& op) {
+  const FlashForward<T> forward{call.problem, op.qkv.data<T>(), op.out.data<T>(), op.lse.data<float>()};
   with_flash_width(call.problem.head_size, [&](auto width) { launch_flash_forward<T, width>(call, forward); });
 }
 
 template <class T>
-void run_flash_backward(const FlashCall& call, const Tensor& dout, const Tensor& qkv, const Tensor& out,
-                        const Tensor& lse, const Tensor& dqkv) {
+void run_flash_backward(const FlashCall& call, const AttentionBackward& op) {
   const Workspace::Scope scope(*call.at.workspace);
   auto* delta = call.at.workspace->take_array<float>(static_cast<std::size_t>(call.rows * call.problem.heads));
-  launch_flash_delta<T>(call, dout, out, delta);
-  const FlashBackward<T> backward{call.problem,      qkv.data<T>(), dout.data<T>(),
-                                  lse.data<float>(), delta,         dqkv.data<T>()};
+  launch_flash_delta<T>(call, op.dout, op.out, delta);
+  const FlashBackward<T> backward{call.problem, op.qkv.data<T>(), op.dout.data<T>(), op.lse.data<float>(),
+                                  delta,        op.dqkv.data<T>()};
   with_flash_width(call.problem.head_size, [&](auto width) { launch_flash_backward<T, width>(call, backward); });
 }
 

@@ -17,13 +17,10 @@ namespace maestro::cuda {
 /// Why the kernels cannot do this shape; empty: they can. Head sizes are 16 to 256 in steps of 8.
 [[nodiscard]] std::string flash_refusal(const AttentionShape& shape);
 
-/// As OperatorTable::attention, with tensors and layout.offsets in device memory, 16-byte aligned; layout.positions is
-/// not used. Rows are those of qkv. Throws DeviceError for a refused shape.
-void flash_attention(const Launch& at, const Tensor& qkv, const AttentionShape& shape, const SequenceLayout& layout,
-                     const Tensor& out, const Tensor& lse);
-/// As OperatorTable::attention_backward; lse of flash_attention() or of anything else that has natural logarithms.
-void flash_attention_backward(const Launch& at, const Tensor& dout, const Tensor& qkv, const Tensor& out,
-                              const Tensor& lse, const AttentionShape& shape, const SequenceLayout& layout,
-                              const Tensor& dqkv);
+/// With tensors and layout.offsets in device memory, 16-byte aligned; layout.positions is not used. Rows are those of
+/// qkv. Throws DeviceError for a refused shape.
+void flash_attention(const Launch& at, const Attention& op);
+/// Takes lse of flash_attention() or of any other forward pass with natural logarithms.
+void flash_attention_backward(const Launch& at, const AttentionBackward& op);
 
 }  // namespace maestro::cuda

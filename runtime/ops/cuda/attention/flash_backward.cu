@@ -3,13 +3,10 @@
 
 namespace maestro::cuda {
 
-void flash_attention_backward(const Launch& at, const Tensor& dout, const Tensor& qkv, const Tensor& out,
-                              const Tensor& lse, const AttentionShape& shape, const SequenceLayout& layout,
-                              const Tensor& dqkv) {
-  const FlashCall call = flash_call(at, qkv, shape, layout);
+void flash_attention_backward(const Launch& at, const AttentionBackward& op) {
+  const FlashCall call = flash_call(at, op.qkv, op.shape, op.layout);
   if (call.rows == 0) return;
-  if (qkv.dtype() == DType::bf16) return run_flash_backward<bfloat16>(call, dout, qkv, out, lse, dqkv);
-  run_flash_backward<float>(call, dout, qkv, out, lse, dqkv);
+  op.qkv.dtype() == DType::bf16 ? run_flash_backward<bfloat16>(call, op) : run_flash_backward<float>(call, op);
 }
 
 }  // namespace maestro::cuda

@@ -3,12 +3,10 @@
 
 namespace maestro::cuda {
 
-void flash_attention(const Launch& at, const Tensor& qkv, const AttentionShape& shape, const SequenceLayout& layout,
-                     const Tensor& out, const Tensor& lse) {
-  const FlashCall call = flash_call(at, qkv, shape, layout);
+void flash_attention(const Launch& at, const Attention& op) {
+  const FlashCall call = flash_call(at, op.qkv, op.shape, op.layout);
   if (call.rows == 0) return;
-  if (qkv.dtype() == DType::bf16) return run_flash_forward<bfloat16>(call, qkv, out, lse);
-  run_flash_forward<float>(call, qkv, out, lse);
+  op.qkv.dtype() == DType::bf16 ? run_flash_forward<bfloat16>(call, op) : run_flash_forward<float>(call, op);
 }
 
 }  // namespace maestro::cuda

@@ -209,29 +209,15 @@ Pending<LossSums> CudaOperatorTable::output_loss(const DistillationHead& head, c
   return Pending<LossSums>(std::shared_ptr<const LossSums>(sums));
 }
 
-Pending<LossSums> CudaOperatorTable::cross_entropy_head(const CrossEntropyHead& head) const {
-  return cross_entropy_head(head, VocabularyPart());
-}
-
-Pending<LossSums> CudaOperatorTable::distillation_head(const DistillationHead& head) const {
-  return output_loss(head, VocabularyPart(), true);
-}
-
-Pending<LossSums> CudaOperatorTable::cross_entropy_head(const CrossEntropyHead& head,
-                                                        const VocabularyPart& part) const {
+Pending<LossSums> CudaOperatorTable::run(const CrossEntropyLoss& op) const {
   DistillationHead call;
-  call.student = head;
-  call.shared_vocabulary = part.group == nullptr ? head.vocabulary : part.vocabulary;
-  return output_loss(call, part, false);
+  call.student = op.head;
+  call.shared_vocabulary = op.part.group == nullptr ? op.head.vocabulary : op.part.vocabulary;
+  return output_loss(call, op.part, false);
 }
 
-Pending<LossSums> CudaOperatorTable::distillation_head(const DistillationHead& head, const VocabularyPart& part) const {
-  return output_loss(head, part, true);
-}
-
-void CudaOperatorTable::top_k(const Tensor& logits, const Tensor& values, const Tensor& indices,
-                              std::int64_t columns) const {
-  cuda::top_k(at(), logits, values, indices, columns);
+Pending<LossSums> CudaOperatorTable::run(const DistillationLoss& op) const {
+  return output_loss(op.head, op.part, true);
 }
 
 }  // namespace maestro::cuda

@@ -21,37 +21,36 @@ void launch_backward(const LaunchShape& shape, NormKind kind, const NormBackward
 
 }  // namespace
 
-void norm_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                   const Tensor& rstd, const NormGradients& gradients) {
-  assert(!gradients.dbias.defined() || (gradients.dweight.defined() && mean.defined()));
-  if (x.rows() == 0) return;
-  const std::int64_t columns = x.columns();
+void norm_backward(const Launch& at, const NormBackward& op) {
+  assert(!op.dbias.defined() || (op.dweight.defined() && op.mean.defined()));
+  if (op.x.rows() == 0) return;
+  const std::int64_t columns = op.x.columns();
   const auto fits = [columns](const Tensor& tensor) { return packs_fit(tensor, columns, norm_width); };
-  const NormTiles tiles = norm_tiles(columns, fits(dy) && fits(x) && fits(gradients.dx) && fits(weight));
-  const unsigned blocks = norm_backward_blocks(x.rows(), tiles, at.multiprocessors);
-  const bool parameters = gradients.dweight.defined();
+  const NormTiles tiles = norm_tiles(columns, fits(op.dy) && fits(op.x) && fits(op.dx) && fits(op.weight));
+  const unsigned blocks = norm_backward_blocks(op.x.rows(), tiles, at.multiprocessors);
+  const bool parameters = op.dweight.defined();
   const Workspace::Scope scope(*at.workspace);
   const auto of_blocks = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(columns);
   float* dweight = parameters ? at.workspace->take_array<float>(of_blocks) : nullptr;
-  float* dbias = parameters && mean.defined() ? at.workspace->take_array<float>(of_blocks) : nullptr;
-  with_type(dy.dtype(), [&](auto from) {
-    with_type(x.dtype(), [&](auto input) {
-      with_type(gradients.dx.dtype(), [&](auto to) {
+  float* dbias = parameters && op.mean.defined() ? at.workspace->take_array<float>(of_blocks) : nullptr;
+  with_type(op.dy.dtype(), [&](auto from) {
+    with_type(op.x.dtype(), [&](auto input) {
+      with_type(op.dx.dtype(), [&](auto to) {
         using D = typename decltype(from)::type;
         using X = typename decltype(input)::type;
         using G = typename decltype(to)::type;
-        const NormBackwardCall<D, X, G> call{.dy = dy.data<D>(),
-                                             .x = x.data<X>(),
-                                             .dx = gradients.dx.data<G>(),
-                                             .weight = weight.data<float>(),
-                                             .mean = data_of<float>(mean),
-                                             .rstd = rstd.data<float>(),
+        const NormBackwardCall<D, X, G> call{.dy = op.dy.data<D>(),
+                                             .x = op.x.data<X>(),
+                                             .dx = op.dx.data<G>(),
+                                             .weight = op.weight.data<float>(),
+                                             .mean = data_of<float>(op.mean),
+                                             .rstd = op.rstd.data<float>(),
                                              .dweight = dweight,
                                              .dbias = dbias,
-                                             .rows = x.rows(),
+                                             .rows = op.x.rows(),
                                              .columns = static_cast<int>(columns),
-                                             .accumulate = gradients.accumulate};
-        with_flag(mean.defined(), [&](auto centred) {
+                                             .accumulate = op.accumulate};
+        with_flag(op.mean.defined(), [&](auto centred) {
           with_flag(parameters, [&](auto with_parameters) {
             const LaunchShape shape{"norm_backward", blocks, static_cast<unsigned>(tiles.threads), 0, at.stream};
             launch_backward<decltype(centred)::value, decltype(with_parameters)::value>(shape, tiles.kind, call);
@@ -60,8 +59,8 @@ void norm_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Te
       });
     });
   });
-  if (parameters) add_partial_rows(at, {dweight, blocks, columns}, gradients.dweight.data<float>());
-  if (gradients.dbias.defined()) add_partial_rows(at, {dbias, blocks, columns}, gradients.dbias.data<float>());
+  if (parameters) add_partial_rows(at, {dweight, blocks, columns}, op.dweight.data<float>());
+  if (op.dbias.defined()) add_partial_rows(at, {dbias, blocks, columns}, op.dbias.data<float>());
 }
 
 }  // namespace maestro::cuda

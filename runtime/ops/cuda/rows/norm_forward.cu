@@ -21,76 +21,54 @@ void launch_norm(const Launch& at, const NormTiles& tiles, const NormCall<X, B, 
   }
 }
 
-/// `added` and `sum` are undefined for norm().
-struct NormTensors {
-  const Tensor& x;
-  const Tensor& added;
-  const Tensor& sum;
-  const Tensor& y;
-  const Tensor& mean;
-  const Tensor& rstd;
-};
-
 template <class X, class B, class Y>
-NormCall<X, B, Y> call_of(const NormTensors& tensors, const NormParameters& parameters) {
-  return {.x = tensors.x.data<X>(),
-          .added = data_of<B>(tensors.added),
-          .sum = data_of<float>(tensors.sum),
-          .weight = parameters.weight.data<float>(),
-          .bias = data_of<float>(parameters.bias),
-          .y = tensors.y.data<Y>(),
-          .mean = data_of<float>(tensors.mean),
-          .rstd = tensors.rstd.data<float>(),
-          .rows = tensors.x.rows(),
-          .columns = static_cast<int>(tensors.x.columns()),
-          .epsilon = static_cast<float>(parameters.epsilon)};
+NormCall<X, B, Y> call_of(const Norm& op) {
+  return {.x = op.x.data<X>(),
+          .added = data_of<B>(op.added),
+          .sum = data_of<float>(op.sum),
+          .weight = op.weight.data<float>(),
+          .bias = data_of<float>(op.bias),
+          .y = op.y.data<Y>(),
+          .mean = data_of<float>(op.mean),
+          .rstd = op.rstd.data<float>(),
+          .rows = op.x.rows(),
+          .columns = static_cast<int>(op.x.columns()),
+          .epsilon = static_cast<float>(op.epsilon)};
 }
 
 bool fits(const Tensor& tensor, std::int64_t columns) {
   return !tensor.defined() || packs_fit(tensor, columns, norm_width);
 }
 
-NormTiles tiles_of(const NormTensors& tensors, const NormParameters& parameters) {
-  const std::int64_t columns = tensors.x.columns();
-  return norm_tiles(columns, fits(tensors.x, columns) && fits(tensors.added, columns) && fits(tensors.sum, columns) &&
-                                 fits(tensors.y, columns) && fits(parameters.weight, columns) &&
-                                 fits(parameters.bias, columns));
+NormTiles tiles_of(const Norm& op) {
+  const std::int64_t columns = op.x.columns();
+  return norm_tiles(columns, fits(op.x, columns) && fits(op.added, columns) && fits(op.sum, columns) &&
+                                 fits(op.y, columns) && fits(op.weight, columns) && fits(op.bias, columns));
 }
 
-}  // namespace
-
-void norm(const Launch& at, const Tensor& x, const NormParameters& parameters, const Tensor& y, const Tensor& mean,
-          const Tensor& rstd) {
-  assert(mean.defined() == parameters.bias.defined());
-  if (x.rows() == 0) return;
-  const Tensor none;
-  const NormTensors tensors{x, none, none, y, mean, rstd};
-  with_type(x.dtype(), [&](auto from) {
-    with_type(y.dtype(), [&](auto to) {
-      with_flag(mean.defined(), [&](auto centred) {
-        using X = typename decltype(from)::type;
-        using Y = typename decltype(to)::type;
-        launch_norm<decltype(centred)::value, false>(at, tiles_of(tensors, parameters),
-                                                     call_of<X, X, Y>(tensors, parameters));
-      });
+template <bool Add, class X, class B>
+void norm_of(const Launch& at, const Norm& op) {
+  with_type(op.y.dtype(), [&](auto to) {
+    with_flag(op.bias.defined(), [&](auto centred) {
+      using Y = typename decltype(to)::type;
+      launch_norm<decltype(centred)::value, Add>(at, tiles_of(op), call_of<X, B, Y>(op));
     });
   });
 }
 
-void add_norm(const Launch& at, const Tensor& a, const Tensor& b, const Tensor& sum, const NormParameters& parameters,
-              const Tensor& y, const Tensor& mean, const Tensor& rstd) {
-  assert(mean.defined() == parameters.bias.defined() && a.elements() == b.elements());
-  if (a.rows() == 0) return;
-  const NormTensors tensors{a, b, sum, y, mean, rstd};
-  with_type(b.dtype(), [&](auto other) {
-    with_type(y.dtype(), [&](auto to) {
-      with_flag(mean.defined(), [&](auto centred) {
-        using B = typename decltype(other)::type;
-        using Y = typename decltype(to)::type;
-        launch_norm<decltype(centred)::value, true>(at, tiles_of(tensors, parameters),
-                                                    call_of<float, B, Y>(tensors, parameters));
-      });
-    });
+}  // namespace
+
+void norm(const Launch& at, const Norm& op) {
+  assert(op.mean.defined() == op.bias.defined() && op.sum.defined() == op.added.defined());
+  assert(!op.added.defined() || op.added.elements() == op.x.elements());
+  if (op.x.rows() == 0) return;
+  if (op.added.defined()) {
+    return with_type(op.added.dtype(),
+                     [&](auto added) { norm_of<true, float, typename decltype(added)::type>(at, op); });
+  }
+  with_type(op.x.dtype(), [&](auto from) {
+    using X = typename decltype(from)::type;
+    norm_of<false, X, X>(at, op);
   });
 }
 

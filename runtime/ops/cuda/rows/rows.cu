@@ -12,24 +12,23 @@ constexpr int float_width = 4;
 
 }  // namespace
 
-void embedding(const Launch& at, const Tensor& table, const Tensor& ids, const Tensor& positions_table,
-               std::span<const std::int32_t> positions, const Tensor& y) {
-  const std::int64_t columns = table.columns();
-  assert(y.columns() == columns && y.rows() == ids.elements());
-  const bool packed = packs_fit(table, columns, float_width) && packs_fit(y, columns, float_width) &&
-                      packs_fit(positions_table, columns, float_width);
+void embedding(const Launch& at, const Embedding& op) {
+  const std::int64_t columns = op.table.columns();
+  assert(op.y.columns() == columns && op.y.rows() == op.ids.elements());
+  const bool packed = packs_fit(op.table, columns, float_width) && packs_fit(op.y, columns, float_width) &&
+                      packs_fit(op.positions_table, columns, float_width);
   with_flag(packed, [&](auto flag) {
     constexpr int V = decltype(flag)::value ? float_width : 1;
-    launch_rows(at, "embedding", ids.elements(), columns / V,
-                EmbeddingRows<V>{table.data<float>(), ids.data<std::int32_t>(), data_of<float>(positions_table),
-                                 positions.data(), y.data<float>(), static_cast<int>(columns)});
+    launch_rows(
+        at, "embedding", op.ids.elements(), columns / V,
+        EmbeddingRows<V>{op.table.data<float>(), op.ids.data<std::int32_t>(), data_of<float>(op.positions_table),
+                         op.positions.data(), op.y.data<float>(), static_cast<int>(columns)});
   });
 }
 
-void embedding_backward(const Launch& at, const Tensor& dy, const Tensor& ids, std::span<const std::int32_t> positions,
-                        const Tensor& dtable, const Tensor& dpositions) {
-  if (dtable.defined()) add_rows_by_key(at, dy, ids.data<std::int32_t>(), dtable);
-  if (dpositions.defined()) add_rows_by_key(at, dy, positions.data(), dpositions);
+void embedding_backward(const Launch& at, const EmbeddingBackward& op) {
+  if (op.dtable.defined()) add_rows_by_key(at, op.dy, op.ids.data<std::int32_t>(), op.dtable);
+  if (op.dpositions.defined()) add_rows_by_key(at, op.dy, op.positions.data(), op.dpositions);
 }
 
 void shift_ids(const Launch& at, const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out) {
@@ -45,7 +44,7 @@ void pick_columns(const Launch& at, const Tensor& from, const Tensor& columns, c
                             from.columns(), columns.columns()});
 }
 
-void gather_rows(const Launch& at, const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) {
+void index_select(const Launch& at, const Tensor& from, std::span<const std::int32_t> index, const Tensor& to) {
   const std::int64_t columns = from.columns();
   assert(to.columns() == columns && to.rows() == static_cast<std::int64_t>(index.size()));
   const bool packed = packs_fit(from, columns, flat_width) && packs_fit(to, columns, flat_width);
@@ -56,21 +55,23 @@ void gather_rows(const Launch& at, const Tensor& from, std::span<const std::int3
         using To = typename decltype(target)::type;
         constexpr int V = decltype(flag)::value ? flat_width : 1;
         launch_rows(
-            at, "gather_rows", to.rows(), columns / V,
+            at, "index_select", to.rows(), columns / V,
             GatheredRows<V, From, To>{from.data<From>(), index.data(), to.data<To>(), static_cast<int>(columns)});
       });
     });
   });
 }
 
-void scatter_add_rows(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to) {
+void index_add(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to) {
   assert(rows.columns() == to.columns() && rows.rows() == static_cast<std::int64_t>(index.size()));
   add_rows_by_key(at, rows, index.data(), to);
 }
 
-void rotary(const Launch& at, const Tensor& qkv, const AttentionShape& shape, std::span<const std::int32_t> positions,
-            double theta, int direction) {
-  assert(shape.head_size % 2 == 0 && qkv.columns() == shape.qkv_columns() && (direction == 1 || direction == -1));
+void rotary(const Launch& at, const Rotary& op) {
+  const Tensor& qkv = op.qkv;
+  const AttentionShape& shape = op.shape;
+  assert(shape.head_size % 2 == 0 && qkv.columns() == shape.qkv_columns());
+  assert(op.direction == 1 || op.direction == -1);
   const std::int64_t rows = qkv.rows();
   const std::int64_t half = shape.head_size / 2;
   if (rows == 0) return;
@@ -78,8 +79,8 @@ void rotary(const Launch& at, const Tensor& qkv, const AttentionShape& shape, st
   auto* cosines = at.workspace->take_array<float>(static_cast<std::size_t>(rows * half));
   auto* sines = at.workspace->take_array<float>(static_cast<std::size_t>(rows * half));
   launch_rows(at, "rotary_angles", rows, half,
-              RotaryAngleRows{positions.data(), cosines, sines, std::log(theta), static_cast<double>(direction),
-                              static_cast<int>(half)});
+              RotaryAngleRows{op.positions.data(), cosines, sines, std::log(op.theta),
+                              static_cast<double>(op.direction), static_cast<int>(half)});
   with_type(qkv.dtype(), [&](auto type) {
     with_flag(half % flat_width == 0 && packs_fit(qkv, qkv.columns(), flat_width), [&](auto flag) {
       using T = typename decltype(type)::type;

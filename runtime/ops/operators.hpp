@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operators as values: each struct holds the arguments of one call. A table runs them (operator_table.hpp).
+//
+// Shapes: M = packed rows (tokens) of a micro-batch, K and N = matrix sides, C = width, H = query heads, G = key/value
+// heads, D = head size, V = vocabulary, S = sequences in the micro-batch. Rows of all sequences are packed without
+// padding; `SequenceLayout` holds where each begins.
+// dtypes: "act" is f32 or bf16 (the section's precision), everything else as noted. Arithmetic accumulates in f32.
+// Gradients: `accumulate` adds to the output's values, otherwise the output is overwritten. Parameter gradients (f32)
+// always accumulate.
+// Memory: tensors and spans lie in memory() of the table, except members marked "host".
+// An undefined tensor stands for an argument that is left out; only members marked "or undefined" may be.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "runtime/core/pending.hpp"
+#include "runtime/core/tensor.hpp"
+#include "runtime/ops/distillation_options.hpp"
+#include "runtime/ops/vocabulary_part.hpp"
+
+namespace maestro {
+
+/// Where each packed sequence begins: `offsets` has S + 1 entries, the last is M; `positions` (M) counts from 0 in
+/// each.
+struct SequenceLayout {
+  std::span<const std::int32_t> offsets{};         ///< host
+  std::span<const std::int32_t> positions{};       ///< memory() of the table
+  std::span<const std::int32_t> device_offsets{};  ///< offsets in memory() of the table; empty where that is the host
+  [[nodiscard]] std::int64_t sequences() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
+  [[nodiscard]] std::int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
+};
+
+struct AttentionShape {
+  std::int64_t heads = 1;      ///< H
+  std::int64_t kv_heads = 1;   ///< G, divides H
+  std::int64_t head_size = 1;  ///< D
+  bool causal = true;
+  [[nodiscard]] std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_size; }
+  [[nodiscard]] std::int64_t out_columns() const { return heads * head_size; }
+};
+
+/// A weight matrix rearranged for the backend's products; made once per optimizer step, opaque to callers.
+class PackedWeight {
+ public:
+  virtual ~PackedWeight() = default;
+  [[nodiscard]] virtual std::size_t bytes() const = 0;
+};
+
+// ---- memory ----
+
+/// to = 0. Any dtype.
+struct Zero {
+  Tensor to{};
+};
+
+/// to = from, of the same dtype (any) and as many elements; they do not overlap.
+struct Copy {
+  Tensor from{};
+  Tensor to{};
+};
+
+/// to = from, which stays as it is until the work is complete.
+struct Upload {
+  Tensor from{};  ///< host, or memory of another device
+  Tensor to{};
+};
+
+/// to = from, when the work is complete.
+struct Download {
+  Tensor from{};  ///< may also lie in another device's memory
+  Tensor to{};    ///< host
+};
+
+/// to = these bytes, which may change when the call has returned. For small lists, such as indices.
+struct Put {
+  std::span<const std::byte> values{};  ///< host
+  Tensor to{};
+};
+
+// ---- matrix products (w is (N, K) row-major, as in Hugging Face `nn.Linear`) ----
+
+enum class Activation : std::uint8_t { none, gelu };
+
+/// y = activation(x w^T + bias).
+struct Linear {
+  Tensor x{};  ///< (M, K) act
+  const PackedWeight* w = nullptr;
+  Tensor bias{};  ///< (N) f32, or undefined
+  Tensor y{};     ///< (M, N) act; may be f32 while x is bf16
+  Activation activation = Activation::none;
+  Tensor pre{};  ///< (M, N) act, the values before the activation; or undefined
+};
+
+/// dx = dy w, and with `pre` the same times gelu'(pre).
+struct LinearBackwardInput {
+  Tensor dy{};                      ///< (M, N) act
+  const PackedWeight* w = nullptr;  ///< packed for backward_input
+  Tensor dx{};                      ///< (M, K) act
+  bool accumulate = false;          ///< not with `pre`
+  Tensor pre{};                     ///< (M, K) act, or undefined
+};
+
+/// dw += dy^T x; dbias += column sums of dy.
+struct LinearBackwardWeight {
+  Tensor dy{};     ///< (M, N) act
+  Tensor x{};      ///< (M, K), of the dtype of dy
+  Tensor dw{};     ///< (N, K) f32
+  Tensor dbias{};  ///< (N) f32, or undefined
+};
+
+// ---- normalisation ----
+
+/// y = norm(x + added): layer norm (Ba et al. 2016), or RMS norm (Zhang & Sennrich 2019) when `bias` is undefined.
+struct Norm {
+  Tensor x{};       ///< (M, C) f32 or act; f32 with `added`
+  Tensor added{};   ///< (M, C) f32 or act, or undefined
+  Tensor sum{};     ///< (M, C) f32 = x + added, may be x; undefined without `added`
+  Tensor weight{};  ///< (C) f32
+  Tensor bias{};    ///< (C) f32, or undefined: RMS norm
+  double epsilon = 0;
+  Tensor y{};     ///< (M, C) act
+  Tensor mean{};  ///< (M) f32; undefined for RMS norm
+  Tensor rstd{};  ///< (M) f32
+};
+
+/// The gradients of Norm with respect to its input and parameters.
+struct NormBackward {
+  Tensor dy{};              ///< (M, C) act
+  Tensor x{};               ///< the input, with an addend its sum
+  Tensor weight{};          ///< (C) f32
+  Tensor mean{};            ///< (M) f32, or undefined: RMS norm
+  Tensor rstd{};            ///< (M) f32
+  Tensor dx{};              ///< (M, C) f32 or act; may be dy's memory
+  bool accumulate = false;  ///< adds to dx
+  Tensor dweight{};         ///< (C) f32, or undefined: frozen
+  Tensor dbias{};           ///< likewise; undefined for RMS norm
+};
+
+// ---- pointwise ----
+
+/// Tanh-approximated GELU (Hendrycks & Gimpel 2016; "gelu_new" in Hugging Face).
+struct Gelu {
+  Tensor x{};  ///< (M, C) act
+  Tensor y{};  ///< (M, C) act
+};
+
+/// dx = dy * gelu'(x).
+struct GeluBackward {
+  Tensor dy{};
+  Tensor x{};
+  Tensor dx{};  ///< may be dy
+};
+
+/// SwiGLU (Shazeer 2020): y = silu(gate) * up.
+struct SwiGlu {
+  Tensor x{};  ///< (M, 2F) act = [gate | up]
+  Tensor y{};  ///< (M, F) act
+};
+
+struct SwiGluBackward {
+  Tensor dy{};  ///< (M, F) act
+  Tensor x{};   ///< (M, 2F) act
+  Tensor dx{};  ///< (M, 2F) act
+};
+
+/// out = a + b, elementwise; any mix of f32 and bf16.
+struct Add {
+  Tensor a{};
+  Tensor b{};
+  Tensor out{};  ///< may be a or b
+};
+
+/// Conversion between f32 and bf16 (copy when equal).
+struct Cast {
+  Tensor from{};
+  Tensor to{};
+};
+
+// ---- embedding, rows and positions ----
+
+/// y = table[ids] + positions_table[positions]. An id of -1 takes no row of the table: zeros, plus the position.
+struct Embedding {
+  Tensor table{};            ///< (V, C) f32
+  Tensor ids{};              ///< (M) i32
+  Tensor positions_table{};  ///< (P, C) f32, or undefined
+  std::span<const std::int32_t> positions{};
+  Tensor y{};  ///< (M, C) f32
+};
+
+/// dtable[ids] += dy where the id is not -1, dpositions[positions] += dy, in row order (deterministic).
+struct EmbeddingBackward {
+  Tensor dy{};   ///< (M, C) f32
+  Tensor ids{};  ///< (M) i32
+  std::span<const std::int32_t> positions{};
+  Tensor dtable{};      ///< (V, C) f32, or undefined
+  Tensor dpositions{};  ///< (P, C) f32, or undefined
+};
+
+/// out = ids + by where the sum lies in [0, limit), -1 elsewhere.
+struct ShiftIds {
+  Tensor ids{};  ///< i32
+  std::int64_t by = 0;
+  std::int64_t limit = 0;
+  Tensor out{};  ///< i32, of as many elements; may be ids
+};
+
+/// Of each row of `from`, the elements in the columns that `columns` lists.
+struct PickColumns {
+  Tensor from{};     ///< (M, W) i32
+  Tensor columns{};  ///< (M, k) i32, below W
+  Tensor to{};       ///< (M, k) i32; may be columns
+};
+
+/// to = from[index]. Any mix of f32 and bf16.
+struct IndexSelect {
+  Tensor from{};                          ///< (M, C)
+  std::span<const std::int32_t> index{};  ///< (N), below M
+  Tensor to{};                            ///< (N, C)
+};
+
+/// to[index] += rows, in row order (deterministic). Any mix of f32 and bf16.
+struct IndexAdd {
+  Tensor rows{};                          ///< (N, C)
+  std::span<const std::int32_t> index{};  ///< (N), below M
+  Tensor to{};                            ///< (M, C)
+};
+
+/// Rotary embedding (Su et al. 2021, Hugging Face half-split layout) of the query and key columns of qkv, in place.
+struct Rotary {
+  Tensor qkv{};  ///< (M, (H + 2G) D) act = [q | k | v]
+  AttentionShape shape{};
+  std::span<const std::int32_t> positions{};  ///< (M)
+  double theta = 0;
+  int direction = +1;  ///< +1 rotates, -1 rotates back (the gradient)
+};
+
+// ---- attention over packed sequences; never holds T x T ----
+
+/// scale = 1/sqrt(D).
+struct Attention {
+  Tensor qkv{};  ///< (M, (H + 2G) D) act = [q | k | v]
+  AttentionShape shape{};
+  SequenceLayout layout{};
+  Tensor out{};  ///< (M, H D) act
+  Tensor lse{};  ///< (M, H) f32 = log-sum-exp of scaled scores, for the backward pass
+};
+
+struct AttentionBackward {
+  Tensor dout{};
+  Tensor qkv{};
+  Tensor out{};
+  Tensor lse{};
+  AttentionShape shape{};
+  SequenceLayout layout{};
+  Tensor dqkv{};  ///< (M, (H + 2G) D) act, overwritten
+};
+
+// ---- fused output layer and loss, in row blocks and vocabulary chunks; see distillation_options.hpp ----
+
+/// With `part.group`, the output layer is sharded over the vocabulary and all ranks of the group run the operator at
+/// once. head.head, vocabulary and dhead are then of this rank's tokens, and the packs may be null when it has none;
+/// hidden and targets are whole. Sums are of the whole vocabulary, the same bits on every rank; dhidden is this rank's
+/// partial sum.
+struct CrossEntropyLoss {
+  using Result = Pending<LossSums>;
+  CrossEntropyHead head{};
+  VocabularyPart part{};
+};
+
+/// As CrossEntropyLoss; with `part.group`, top k and shared_vocabulary are whole as well. A teacher's head or logits
+/// are sharded like the student's, so that below shared_vocabulary a rank has the same tokens of both;
+/// teacher_vocabulary is the whole vocabulary.
+struct DistillationLoss {
+  using Result = Pending<LossSums>;
+  DistillationHead head{};
+  VocabularyPart part{};
+};
+
+/// Top k of each row among its first `columns`, descending; ties: lower index first.
+struct TopK {
+  Tensor logits{};           ///< (M, V) f32 or act
+  Tensor values{};           ///< (M, k) f32, 1 <= k <= columns
+  Tensor indices{};          ///< (M, k) i32
+  std::int64_t columns = 0;  ///< 0: all
+};
+
+// ---- flat vectors (f32) ----
+
+struct AdamWStep {
+  double lr = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  std::int64_t step = 1;        ///< from 1, for the bias corrections
+  double gradient_scale = 1.0;  ///< clipping factor applied to the gradient first
+};
+
+/// AdamW (Loshchilov & Hutter 2019) on flat ranges of one length; the gradient is set to zero on the way.
+struct AdamW {
+  std::span<float> value{};
+  std::span<float> gradient{};
+  std::span<float> mean{};
+  std::span<float> variance{};
+  AdamWStep step{};
+  std::span<bfloat16> rounded{};  ///< the new values rounded to bf16; or empty
+};
+
+/// The sum of squares in a fixed order, accumulated in f64.
+struct SumOfSquares {
+  using Result = Pending<double>;
+  std::span<const float> values{};
+};
+
+/// into += values.
+struct AddInto {
+  std::span<float> into{};
+  std::span<const float> values{};
+};
+
+// ---- the list ----
+
+template <class... Ops>
+struct OperatorList {};
+
+using Operators =
+    OperatorList<Zero, Copy, Upload, Download, Put, Linear, LinearBackwardInput, LinearBackwardWeight, Norm,
+                 NormBackward, Gelu, GeluBackward, SwiGlu, SwiGluBackward, Add, Cast, Embedding, EmbeddingBackward,
+                 ShiftIds, PickColumns, IndexSelect, IndexAdd, Rotary, Attention, AttentionBackward, CrossEntropyLoss,
+                 DistillationLoss, TopK, AdamW, SumOfSquares, AddInto>;
+
+namespace operators_internal {
+template <class Op>
+struct ResultOf {
+  using Type = void;
+};
+template <class Op>
+requires requires {
+  typename Op::Result;
+}
+struct ResultOf<Op> {
+  using Type = typename Op::Result;
+};
+}  // namespace operators_internal
+
+/// The type that a table returns for an operator: Op::Result, or void.
+template <class Op>
+using ResultOf = typename operators_internal::ResultOf<Op>::Type;
+
+}  // namespace maestro
