@@ -78,7 +78,7 @@ choose_gpu_architectures() {
 }
 
 # Sets $cuda_options for a build of everything in folder $1. The CUDA backend takes minutes to compile: it is built where
-# MAESTRO_CUDA asks for it (AUTO or ON, all architectures), where an earlier configuration had it, and where a GPU is
+# MAESTRO_CUDA is set (AUTO or ON, all architectures), where an earlier configuration had it, and where a GPU is
 # found (its architecture).
 choose_cuda() {
   local folder=$1 architectures

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Debian packages by purpose, and their installation. Sourced by `run`; needs say() and fail().
-# An entry "package:command" also counts as present when the command is found (a newer cmake beside Debian's, say).
+# An entry "package:command" also counts as present when the command is found (for example a newer cmake beside Debian's).
 packages_for_build=(
   g++:g++ cmake:cmake ninja-build:ninja
   libcaf-dev libfabric-dev libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libxxhash-dev

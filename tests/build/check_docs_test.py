@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The document check finds what is wrong in small trees, and --write mends what it can."""
+"""The document check reports the faults of small trees, and --write mends copies, list and table."""
 import pathlib
 import tempfile
 import unittest

@@ -6,7 +6,7 @@ Usage: check_layers.py [ROOT] [--table]. Prints one line per violation, "file:li
 exits with 1 if there is any; with --table the table of rooms that docs/architecture.md shows.
 
 L-1: a file includes headers of its own layer and of those that LAYERS names, no others.
-L-2: a room includes itself and the rooms before it in ROOMS that it may know, so that rooms cannot form a cycle.
+L-2: a room includes itself and the rooms before it in ROOMS that it may include, so that rooms cannot form a cycle.
 L-3: a library's headers appear only in its home (LIBRARIES).
 L-4: our own headers are named from the repository root, so that the other rules see them.
 """
@@ -109,7 +109,7 @@ def table():
 
 
 def violation(root, path, header, quoted):
-    """What is wrong with one include, or None."""
+    """The violation of an include, or None."""
     if header.split("/")[0] in LAYERS:
         return layer_violation(path, header)
     if quoted and ((root / path).parent / header).exists():
@@ -121,7 +121,7 @@ def violation(root, path, header, quoted):
 
 
 def check(root):
-    """Yields "file:line: what" for every violation under `root`."""
+    """Yields "file:line: violation" for every violation under `root`."""
     for layer in LAYERS:
         for file in sorted((root / layer).rglob("*")):
             if file.suffix not in SUFFIXES or not file.is_file():

@@ -3,7 +3,7 @@
 """Holds the measurable part of the prose rule (CONTRIBUTING.md): check_prose.py [ROOT] [--list] [PATH...].
 
 Counts words of comments, docstrings and documents that stand in for a noun or make code speak, per 1,000 words, and
-exits with 1 if the whole tree exceeds a limit. --list prints every place below the given paths (default: everywhere).
+exits with 1 if the whole tree exceeds a limit; docs/invariants.md, a copy of comments, is left out. --list prints every place below the given paths (default: everywhere).
 """
 
 import io
@@ -82,7 +82,7 @@ def files(root):
 def prose(root):
     """(path, line number, text) of every line of prose below `root`."""
     for path in sorted(files(root)):
-        if path.suffix not in CXX | HASH | {".md", ".py", ""} or not path.is_file() or path.name == "LICENSE":
+        if path.suffix not in CXX | HASH | {".md", ".py", ""} or not path.is_file() or path.name in ("LICENSE", "invariants.md"):
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
         if reader := reader_of(path, text):

@@ -292,7 +292,7 @@ class RunScript(unittest.TestCase):
         self.run_it("distill", MAESTRO_CUDA="ON")
         self.assertIn("-DMAESTRO_CUDA=ON", self.calls("cmake")[-1])
         configurations = len(self.calls("cmake"))
-        self.run_it("distill")  # what was asked for once stays
+        self.run_it("distill")  # a folder keeps the backend
         self.assertFalse(any("MAESTRO_CUDA=OFF" in call for call in self.calls("cmake")[configurations:]))
         shutil.rmtree(self.clone / "build")
         self.make_script(self.tools / "nvidia-smi", "printf '8.0\\n9.0\\n9.0\\n'")

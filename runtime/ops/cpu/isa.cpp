@@ -12,7 +12,7 @@ namespace maestro::cpu {
 
 namespace {
 
-/// Leaf 7, sub-leaf 0 EDX bit 22 (AMX-BF16). gcc 12's __builtin_cpu_supports does not know it.
+/// Leaf 7, sub-leaf 0 EDX bit 22 (AMX-BF16). gcc 12's __builtin_cpu_supports lacks it.
 bool has_amx_bf16() {
   unsigned eax = 0;
   unsigned ebx = 0;

@@ -11,7 +11,7 @@ namespace maestro::cuda {
 
 namespace {
 
-constexpr std::size_t products_bytes = std::size_t{64} << 20;  // what cuBLASLt's best algorithms ask for on Hopper
+constexpr std::size_t products_bytes = std::size_t{64} << 20;  // the workspace of cuBLASLt's best algorithms on Hopper
 
 std::span<std::byte> bytes_of(const SpaceMemory& memory) {
   return {memory.data(), memory.size()};
@@ -187,7 +187,7 @@ void CudaOperatorTable::run(const TopK& op) const {
 
 bool CudaOperatorTable::by_cudnn(const AttentionShape& shape, DType act, const SequenceSummary& summary) const {
   const std::string refusal = engines_->attention->refusal(shape, act, summary);
-  if (act == DType::bf16) say_once(refusal);  // f32 has no other kernels: nothing to tell
+  if (act == DType::bf16) say_once(refusal);  // f32 has no other kernels: nothing to report
   return refusal.empty();
 }
 

@@ -96,7 +96,7 @@ TEST(CudnnPlan, statistics_of_either_kind_fill_M_H_numbers_once) {
   for (std::size_t b = 0; b < 2; ++b) {
     for (std::int64_t h = 0; h < 6; ++h) {
       for (std::int64_t s = 0; s < offsets[b + 1] - offsets[b]; ++s) {
-        places.insert(offsets[b] * 6 + place(view_of_stats(ragged), 0, h, s, 0));  // begins where its offset says
+        places.insert(offsets[b] * 6 + place(view_of_stats(ragged), 0, h, s, 0));  // begins at its offset
       }
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the products of a linear layer ask of cuBLASLt, and how often; over the library's double only.
+// The calls that the products of a linear layer make to cuBLASLt, and how often; over the library's fake only.
 #include <set>
 
 #include "runtime/ops/cuda/products/lt_products.hpp"
@@ -13,7 +13,7 @@ using fake_cuda::lt_double;
 
 constexpr std::int64_t library_bytes = std::int64_t{1} << 20;
 
-/// What is asked of the library, in bf16 with everything allowed.
+/// The calls to the library, in bf16 with everything allowed.
 class LtCalls : public KernelTest {
  protected:
   LtCalls() { lt_double() = {}; }

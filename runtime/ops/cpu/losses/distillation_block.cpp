@@ -69,7 +69,7 @@ void PanelLogits::restart(std::int64_t rows) {
 }
 
 void PanelLogits::compute(const MatrixProducts& products, const Tensor& hidden, int index) {
-  if (keep_all_ ? index <= held_ : index == held_) return;  // panels are asked for in ascending order
+  if (keep_all_ ? index <= held_ : index == held_) return;  // panels are requested in ascending order
   products.linear_panel(hidden, *weight_, index, tensor(index));
   held_ = index;
 }

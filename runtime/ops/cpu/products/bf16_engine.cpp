@@ -73,7 +73,7 @@ Matrix padded_copy(const Matrix& m, const RowBlock& block, ScratchPool::Lease& s
   return copy;
 }
 
-/// A panel in the blocked layout that oneDNN asks for.
+/// A panel in the blocked layout that oneDNN requires.
 class Bf16Panel final : public PackedPanel {
  public:
   Bf16Panel(std::int64_t depth, std::int64_t columns, const Description& layout)

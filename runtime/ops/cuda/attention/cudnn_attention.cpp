@@ -138,7 +138,7 @@ class CudnnAttention::Library {
     std::size_t backward_bytes = 0;
   };
 
-  /// A key is chosen from what is known already, so that forward and backward choose the same.
+  /// A key is chosen from the arguments alone, so that forward and backward choose the same.
   [[nodiscard]] const std::pair<const CudnnKey, Plan>& plan(const AttentionShape& shape,
                                                             const SequenceSummary& summary) {
     CudnnKey key = ragged_key(shape, summary);
@@ -178,7 +178,7 @@ class CudnnAttention::Library {
 
  private:
   struct Destroy {
-    // A handle that cannot be destroyed is lost with its context; there is nobody to be told.
+    // A handle that cannot be destroyed is lost with its context; nothing can receive the error.
     void operator()(cudnnHandle_t handle) const { static_cast<void>(cudnnDestroy(handle)); }
   };
 

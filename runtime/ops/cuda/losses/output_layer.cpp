@@ -81,7 +81,7 @@ class Columns {
   [[nodiscard]] bool any_rest() const { return any_rest_; }
   /// Of teacher logits that are computed here; at least shared() or none.
   [[nodiscard]] std::int64_t teacher() const { return teacher_; }
-  /// The most of any rank, which all ranks know.
+  /// The most of any rank, the same on all ranks.
   [[nodiscard]] std::int64_t widest_student() const { return widest_student_; }
   [[nodiscard]] std::int64_t widest_teacher() const { return widest_teacher_; }
 
@@ -154,7 +154,7 @@ class StudentBlocks {
   bool some_;
 };
 
-/// Rows of a block, of what all ranks know: GT-4.
+/// Rows of a block, from figures that all ranks share: GT-4.
 std::int64_t rows_of_block(const DistillationHead& head, const Columns& columns, std::size_t logits_bytes) {
   std::int64_t bytes_of_row = row_bytes(columns.widest_student(), head.student.hidden.dtype());
   if (columns.widest_teacher() > 0) bytes_of_row += row_bytes(columns.widest_teacher(), head.teacher_hidden.dtype());

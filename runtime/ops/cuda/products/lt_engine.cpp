@@ -12,7 +12,7 @@ namespace {
 constexpr int most_candidates = 8;  // the heuristic's order is good: later ones are seldom the fastest
 constexpr int timed_runs = 5;
 
-/// Whether a status says that the library does not have this product, and not that something is broken. An epilogue
+/// Whether a status means that the library does not have this product, rather than a fault. An epilogue
 /// that a combination of dtypes does not have is called an invalid value.
 bool is_refusal(cublasStatus_t status, const ProductRequest& request) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED ||
