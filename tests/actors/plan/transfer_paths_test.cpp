@@ -86,8 +86,8 @@ TEST_F(EdgePaths, a_reader_of_another_port_does_not_take_a_tensor_to_the_host) {
   graph_.connect("vision", "states", "fusion", "states");
   graph_.connect("vision", "counts", "log", "counts");
   const std::vector<ReplicaPlacement> places{at(3, 0, "cuda:0"), at(4, 0, "cuda:1"), at(5, 0, "cpu:0")};
-  EXPECT_THAT(describe(places), ElementsAre("vision.states to fusion.states: by copies between devices",
-                                            "vision.counts to log.counts: by pinned memory"));
+  EXPECT_THAT(describe(places), ElementsAre("vision.states -> fusion.states: by copies between devices",
+                                            "vision.counts -> log.counts: by pinned memory"));
   const TransferPaths paths(graph_, places, false);
   EXPECT_FALSE(paths.leaves_by_host({EdgeId(2)}, {SectionId(3), ReplicaIndex(0)}));
   EXPECT_TRUE(paths.leaves_by_host({EdgeId(3)}, {SectionId(3), ReplicaIndex(0)}));
