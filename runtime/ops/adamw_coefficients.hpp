@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is the same for all parameters of an AdamW step.
+// Coefficients that all parameters of an AdamW step share.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// Computed in f64, each rounded once.
+/// Returns the coefficients of `step`: computed in f64, each rounded once.
 [[nodiscard]] inline element::AdamW adamw_coefficients(const AdamWStep& step) {
   const auto steps = static_cast<double>(step.step);
   return {.keep = static_cast<float>(1.0 - step.lr * step.weight_decay),

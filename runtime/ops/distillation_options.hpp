@@ -51,7 +51,7 @@ struct CrossEntropyHead {
   Tensor dhead;    ///< (V, C) f32, accumulated; undefined: head frozen or no gradients
 };
 
-/// What the teacher sends over the boundary.
+/// Form of the teacher's output that crosses the boundary.
 enum class TeacherOutput : std::uint8_t {
   hidden,  ///< teacher_hidden (M, Ct) act, turned to logits by the frozen teacher_head held in the student's section
   logits,  ///< teacher_logits (M, Vt) f32 or bf16

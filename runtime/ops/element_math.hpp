@@ -18,7 +18,7 @@
 
 namespace maestro::element {
 
-/// e^x. On a device its error grows with |x|, to 2e-6 relative at |x| = 20.
+/// Returns e^x. On a device its error grows with |x|, to 2e-6 relative at |x| = 20.
 MAESTRO_HD float exponential(float x) {
 #if defined(__CUDA_ARCH__)
   return __expf(x);
@@ -26,7 +26,7 @@ MAESTRO_HD float exponential(float x) {
   return std::exp(x);
 #endif
 }
-/// Natural logarithm, for positive normal numbers.
+/// Returns the natural logarithm, for positive normal numbers.
 MAESTRO_HD float logarithm(float x) {
 #if defined(__CUDA_ARCH__)
   return logf(x);
@@ -34,7 +34,7 @@ MAESTRO_HD float logarithm(float x) {
   return std::log(x);
 #endif
 }
-/// 1 / x within 2 units in the last place for |x| below 2^126, 0 above.
+/// Returns 1 / x within 2 units in the last place for |x| below 2^126, 0 above.
 MAESTRO_HD float reciprocal(float x) {
 #if defined(__CUDA_ARCH__)
   return __fdividef(1.0F, x);
@@ -103,7 +103,7 @@ struct RotaryPairOf {
 };
 using RotaryPair = RotaryPairOf<float>;
 
-/// AdamW (Loshchilov & Hutter 2019, algorithm 2) of one parameter, with what is the same for all of a step beforehand.
+/// AdamW (Loshchilov & Hutter 2019, algorithm 2) of a parameter, with the step's shared coefficients precomputed.
 struct AdamW {
   float keep = 1;          ///< 1 - lr * weight_decay
   float step_size = 0;     ///< lr / (1 - beta1^step)
@@ -125,13 +125,13 @@ struct AdamW {
   }
 };
 
-/// An id among others of which only those in [0, limit) count after the shift: -1 for the rest.
+/// Returns `id` shifted by `by` when the result lies in [0, limit), else -1.
 MAESTRO_HD std::int32_t shifted_id(std::int32_t id, std::int64_t by, std::int64_t limit) {
   const std::int64_t shifted = id + by;
   return shifted >= 0 && shifted < limit ? static_cast<std::int32_t>(shifted) : -1;
 }
 
-/// What is known of one distribution of a row: softmax at temperature T is exp((x - max) / T - log_sum).
+/// Normalisation of a distribution of a row: softmax at temperature T is exp((x - max) / T - log_sum).
 struct Normaliser {
   float max = 0;
   float log_sum = 0;      ///< log of the sum of exp((x - max) / T)
@@ -151,7 +151,7 @@ struct DivergencesOf {
   using Value = typename Math::Value;
   static constexpr float smallest_normal = 1.17549435e-38F;
 
-  /// log m; finite where both underflow, since it is only ever multiplied with p or q.
+  /// Returns log m; finite where both underflow, since it is only ever multiplied with p or q.
   MAESTRO_HD static Value log_mixture(Value p, Value q, float beta) {
     return Math::logarithm(Math::larger(p * beta + q * (1.0F - beta), smallest_normal - Value{}));
   }

@@ -16,7 +16,7 @@ Tensor value_of(Parameter* parameter) {
   return parameter == nullptr ? none : parameter->value();
 }
 
-/// (N, K) of a weight of any rank.
+/// Returns (N, K) of a weight of any rank.
 Tensor as_matrix(const Tensor& weight) {
   const std::int64_t rows = weight.shape()[0];
   return weight.shape().rank() == 2 ? weight : weight.reshaped(Shape{rows, weight.elements() / rows});
@@ -69,7 +69,7 @@ Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias) {
 
 namespace {
 
-/// Where a norm's backward pass writes: the gradient of its input, or memory for nobody.
+/// Destination of a norm's backward pass: the gradient of its input, or memory that nothing reads.
 struct NormTarget {
   Tape::Target target;
   Block unused;
@@ -197,7 +197,7 @@ Var converted(Tape& tape, const Var& x, DType dtype) {
 }
 
 void keep(Tape& tape, const Block& memory) {
-  tape.record_root([memory] {});  // runs, and lets go, after everything that is recorded from here on
+  tape.record_root([memory] {});  // runs, and releases, after everything recorded from here on
 }
 
 void keep(Tape& tape, std::shared_ptr<const void> memory) {
@@ -209,7 +209,7 @@ namespace {
 struct GeluNetwork {
   Var x, y;
   Affine in, out;
-  Block pre, inner;  // before and behind the GELU
+  Block pre, inner;  // before and after the GELU
 };
 
 void gelu_network_backward(Tape& tape, const GeluNetwork& network) {

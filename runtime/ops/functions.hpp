@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Differentiable operators: what a section author writes a forward pass with. Each calls the operator table and records
-// its backward pass on the tape. Shapes and dtypes as in operator_table.hpp.
+// Differentiable operators, with which a section author writes a forward pass. Each calls the operator table and
+// records its backward pass on the tape. Shapes and dtypes as in operator_table.hpp.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,18 @@
 
 namespace maestro {
 
-/// (M, C) f32: table[ids] (+ positions_table[positions] when given); no row of the table where an id is -1.
+/// Returns (M, C) f32: table[ids] (+ positions_table[positions] if present); no row of the table where an id is -1.
 Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table,
               const SequenceLayout& layout);
-/// (M, N) act = x w^T + bias. A weight of more than two dimensions, such as a convolution's kernel, counts as the
-/// matrix of its first dimension by all others.
+/// Returns (M, N) act = x w^T + bias. A weight of more than two dimensions, such as a convolution's kernel, counts as
+/// the matrix of its first dimension by all others.
 Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias);
-/// (M, C) act. x is usually the f32 residual stream.
+/// Returns the norm (M, C) act. x is usually the f32 residual stream.
 Var layer_norm(Tape& tape, const Var& x, Parameter& weight, Parameter& bias, double epsilon);
 Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon);
-/// Residual sum, (M, C) f32.
+/// Returns the residual sum, (M, C) f32.
 Var add(Tape& tape, const Var& residual, const Var& branch);
-/// The sum as add() gives it and its norm as layer_norm() or rms_norm() does, in one pass over memory.
+/// The sum, as add() returns it, and its norm, as layer_norm() or rms_norm() does, in a single pass over memory.
 struct NormedSum {
   Var sum;     ///< (M, C) f32
   Var normed;  ///< (M, C) act
@@ -30,11 +30,11 @@ struct NormedSum {
 NormedSum add_layer_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, Parameter& bias,
                          double epsilon);
 NormedSum add_rms_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, double epsilon);
-/// x with rows[k] added to row index[k]: (M, C) f32 from x (M, C) f32, rows (N, C) act and index (N) i32.
+/// Returns x with rows[k] added to row index[k]: (M, C) f32 from x (M, C) f32, rows (N, C) act and index (N) i32.
 Var index_add(Tape& tape, const Var& x, const Var& rows, const Block& index);
-/// The rows `index` (N) i32 of x (M, C) f32 or act: (N, C) of x's dtype.
+/// Returns the rows `index` (N) i32 of x (M, C) f32 or act: (N, C) of x's dtype.
 Var index_select(Tape& tape, const Var& x, const Block& index);
-/// x in `dtype`; x itself when it has that already.
+/// Returns x in `dtype`; x itself if it has that dtype already.
 Var converted(Tape& tape, const Var& x, DType dtype);
 /// Keeps memory that recorded operators refer to, such as a layout's arrays, until the backward pass is through.
 void keep(Tape& tape, const Block& memory);
@@ -45,25 +45,25 @@ struct Affine {
   Parameter* weight = nullptr;
   Parameter* bias = nullptr;  ///< null: none
 };
-/// (M, N) act = linear(gelu(linear(x, in)), out), with the GELU and its gradient inside the products where the backend
-/// can do that.
+/// Returns (M, N) act = linear(gelu(linear(x, in)), out), with the GELU and its gradient fused into the products where
+/// the backend supports that.
 Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out);
-/// x (M, 2F) = [gate | up] -> (M, F).
+/// Maps x (M, 2F) = [gate | up] to (M, F).
 Var swiglu(Tape& tape, const Var& x);
 
 struct AttentionOptions {
   AttentionShape shape;
   double rotary_theta = 0;  ///< 0: no rotary embedding
 };
-/// (M, H D) act from qkv (M, (H + 2G) D). With rotary embedding qkv's values are rotated in place: do not reuse them.
-/// The layout's arrays must live until the backward pass.
+/// Computes (M, H D) act from qkv (M, (H + 2G) D). With rotary embedding qkv's values are rotated in place: do not
+/// reuse them. The layout's arrays must live until the backward pass.
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout);
 
 struct HeadLoss {
   const Tensor* targets = nullptr;  ///< (M) i32, -1 ignored
   double scale = 0;                 ///< 1 / target tokens of the global batch
 };
-/// Output layer and softmax cross-entropy in one; gradients are computed on the way when the tape records.
+/// Fuses output layer and softmax cross-entropy; computes gradients in the same pass when the tape records.
 Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss);
 
 struct TeacherSignal {

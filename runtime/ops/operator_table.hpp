@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seam between compute backends: every operator a section needs (operators.hpp), on plain tensors, without
-// autograd. OperatorTable has one run() for each operator of the list; a class that leaves an operator out is abstract.
+// The interface of compute backends: every operator a section needs (operators.hpp), on plain tensors, without
+// autograd. OperatorTable has a run() for each operator of the list; a class that leaves an operator out is abstract.
 //
-// Memory: a call may return before its work is done: work is done in the order of the calls, and Device::finish()
-// returns when it is complete. The memory that a call refers to stays until then.
+// Memory: a call may return before its work is complete. Work runs in the order of the calls, and Device::finish()
+// returns when it is complete. The memory that a call refers to stays allocated until then.
 // Thread-safety: a table of the CPU is stateless apart from per-thread scratch; calls from several device threads
-// may run at once. A table of another device belongs to one thread.
+// may run at once. A table of another device belongs to a single thread.
 // Errors: shapes and dtypes are the caller's contract (asserted); no operator allocates results.
 #pragma once
 
@@ -56,21 +56,21 @@ class OperatorTable : public RunsAll<Operators> {
   void download(const Tensor& from, const Tensor& to) const { run(Download{from, to}); }
   void put(std::span<const std::byte> values, const Tensor& to) const { run(Put{values, to}); }
 
-  /// The memory of this table's tensors; outlives the table.
+  /// Returns the memory space of this table's tensors; it outlives the table.
   [[nodiscard]] virtual MemorySpace& memory() const { return host_memory(); }
 
-  /// Runs `calls`, a pass that may come again with the same operators, tensors and scalars, once. The table may defer
-  /// the calls until all have been made, or replay a recording of equal calls instead; so nothing else of the device
-  /// happens in the pass that depends on their order: no work of groups, no memory of the table's space given back
-  /// (that of arenas is), no results read. An exception of `calls` is passed on; the pass' calls may then be left out.
-  /// `place` identifies passes of one kind.
+  /// Runs `calls`, a pass that may repeat with the same operators, tensors and scalars, once. The table may defer the
+  /// calls until all have been made, or replay a recording of equal calls instead; so the pass contains nothing else of
+  /// the device that depends on their order: no collectives, no release of memory of the table's space (releases to
+  /// arenas are allowed), no reads of results. Rethrows an exception of `calls`; the pass' calls may then be left out.
+  /// `place` identifies passes of the same kind.
   virtual void repeat(std::uint64_t /*place*/, const std::function<void()>& calls) const { calls(); }
 
   /// Repacks f32 `w` (N, K) for products in `compute` (f32 or bf16). `reuse` may be an older pack of the same weight.
   virtual std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                              std::unique_ptr<PackedWeight> reuse) const = 0;
-  /// True when products take a weight as it lies, (N, K) in the dtype of the product, for every use: then
-  /// Parameters keep one bf16 copy of all values, and pack() is called once for it and costs nothing.
+  /// Returns true when products take a weight as it lies, (N, K) in the dtype of the product, for every use: then
+  /// Parameters keep a single bf16 copy of all values, and pack() is called once for it and costs nothing.
   [[nodiscard]] virtual bool takes_plain_weights() const { return false; }
 
   /// Returns why this table cannot do attention of a shape, with the nearest shape that it can; empty when it can.

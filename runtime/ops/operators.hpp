@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators as values: each struct holds the arguments of one call. A table runs them (operator_table.hpp).
+// The operators as values: each struct holds the arguments of a call. A table runs them (operator_table.hpp).
 //
 // Shapes: M = packed rows (tokens) of a micro-batch, K and N = matrix sides, C = width, H = query heads, G = key/value
 // heads, D = head size, V = vocabulary, S = sequences in the micro-batch. Rows of all sequences are packed without
@@ -298,7 +298,7 @@ struct AdamWStep {
   double gradient_scale = 1.0;  ///< clipping factor applied to the gradient first
 };
 
-/// AdamW (Loshchilov & Hutter 2019) on flat ranges of one length; the gradient is set to zero on the way.
+/// AdamW (Loshchilov & Hutter 2019) on flat ranges of equal length; also sets the gradient to zero.
 struct AdamW {
   std::span<float> value{};
   std::span<float> gradient{};

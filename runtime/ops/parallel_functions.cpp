@@ -40,7 +40,7 @@ Var reduce_scatter_rows(Tape& tape, const Var& x, Communicator* group) {
 
 Var copy_to_group(Tape& tape, const Var& x, Communicator* group) {
   if (group == nullptr || !x.needs_gradient()) return x;
-  // Runs after the backward steps of everything that is recorded from here on, with what they gave x.
+  // Runs after the backward steps of all operators recorded from here on, on the gradient that they added to x.
   tape.record(x, [&tape, x, group] {
     const Tape::Target dx = tape.gradient_target(x);
     if (dx.tensor.dtype() == DType::f32) return group->all_reduce_sum(dx.tensor.span<float>());
@@ -54,7 +54,7 @@ Var copy_to_group(Tape& tape, const Var& x, Communicator* group) {
 
 namespace {
 
-/// How rows of one context part with all heads become all rows with this rank's heads, and back.
+/// Exchanges the rows of a context part with all heads for all rows with this rank's heads, and back.
 class HeadExchange {
  public:
   HeadExchange(const AttentionShape& shape, std::int64_t rows, Communicator& context)
@@ -65,18 +65,18 @@ class HeadExchange {
     own_.kv_heads /= context.size();
   }
 
-  /// The shape of attention on this rank: all rows, H / size and G / size heads.
+  /// Returns the shape of attention on this rank: all rows, H / size and G / size heads.
   [[nodiscard]] const AttentionShape& own() const { return own_; }
   [[nodiscard]] std::int64_t rows() const { return rows_; }
 
-  /// part (M_c, (H + 2G) D) -> whole (M, (H + 2G) D / size)
+  /// Exchanges part (M_c, (H + 2G) D) -> whole (M, (H + 2G) D / size).
   void qkv_to_heads(const Tensor& part, const Tensor& whole) const {
     context_->exchange(part, blocks_of_parts(qkv_blocks()), whole, blocks_of_heads(qkv_blocks()));
   }
   void qkv_to_rows(const Tensor& whole, const Tensor& part) const {
     context_->exchange(whole, blocks_of_heads(qkv_blocks()), part, blocks_of_parts(qkv_blocks()));
   }
-  /// part (M_c, H D) -> whole (M, H D / size)
+  /// Exchanges part (M_c, H D) -> whole (M, H D / size).
   void out_to_heads(const Tensor& part, const Tensor& whole) const {
     context_->exchange(part, blocks_of_parts(out_blocks()), whole, blocks_of_heads(out_blocks()));
   }
@@ -85,8 +85,8 @@ class HeadExchange {
   }
 
  private:
-  /// Neighbouring heads of one kind that go to one rank: `columns` wide, the first rank's at `part_column` of a row of
-  /// all heads; at `own_column` of a row of one rank's heads.
+  /// Neighbouring heads of a kind (query, key or value) that belong to a single rank: `columns` wide; the first rank's
+  /// begin at `part_column` of a row of all heads; each rank's at `own_column` of a row of its own heads.
   struct HeadBlock {
     std::int64_t part_column = 0;
     std::int64_t own_column = 0;
@@ -101,7 +101,7 @@ class HeadExchange {
   }
   [[nodiscard]] std::vector<HeadBlock> out_blocks() const { return {{0, 0, own_.out_columns()}}; }
 
-  /// Of a tensor of this rank's rows: the heads of each peer.
+  /// Returns the blocks of a tensor of this rank's rows: the heads of each peer.
   [[nodiscard]] std::vector<BlockTransfer> blocks_of_parts(const std::vector<HeadBlock>& heads) const {
     const std::int64_t rows = rank_part(rows_, *context_).count;
     std::vector<BlockTransfer> blocks;
@@ -112,7 +112,7 @@ class HeadExchange {
     }
     return blocks;
   }
-  /// Of a tensor of this rank's heads: the rows of each peer.
+  /// Returns the blocks of a tensor of this rank's heads: the rows of each peer.
   [[nodiscard]] std::vector<BlockTransfer> blocks_of_heads(const std::vector<HeadBlock>& heads) const {
     std::vector<BlockTransfer> blocks;
     for (std::int64_t peer = 0; peer < context_->size(); ++peer) {
@@ -130,7 +130,7 @@ class HeadExchange {
   AttentionShape own_;
 };
 
-/// What the backward pass needs of attention on this rank's heads: qkv after rotation, its result and log-sums.
+/// Inputs of attention's backward pass on this rank's heads: qkv after rotation, the result and its log-sums.
 struct OwnAttention {
   Block qkv;
   Block out;

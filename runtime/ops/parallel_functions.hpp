@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Differentiable operators of a section that is spread over ranks, as functions.hpp for one rank. Every rank of a group
-// calls the same functions in the same order, each with its own tape on its own thread, and passes gradients to the
-// same results; collectives of the backward pass then meet as well. Parts of a rank may have no rows.
+// Differentiable operators of a section that is spread over ranks, as functions.hpp for a single rank. Every rank of a
+// group calls the same functions in the same order, each with its own tape on its own thread, and passes gradients to
+// the same results; collectives of the backward pass then match as well. Parts of a rank may have no rows.
 //
-// PF-1: without a group every function is its counterpart of functions.hpp, or returns x itself, at no further cost.
-// PF-2: results and gradients repeat bitwise, and what several ranks hold is the same bits on each (CM-1).
+// PF-1 (free without a group): without a group every function is its counterpart of functions.hpp, or returns x itself,
+//       at no further cost.
+// PF-2 (bitwise results): results and gradients repeat bitwise, and a tensor that several ranks hold has the
+//       same bits on each (CM-1).
 //
 // The losses over a vocabulary that is cut over ranks: vocabulary_losses.hpp, included here.
 #pragma once
@@ -18,25 +20,25 @@
 
 namespace maestro {
 
-/// The rows of all ranks of `group` in rank order: (rows, C) of x's dtype, where x of rank r has row_part(rows, size,
-/// r) rows (runtime/graph/layout.hpp). x itself without a group. Gradient: each rank gets the sum over ranks of its
-/// rows' gradients.
+/// Returns the rows of all ranks of `group` in rank order: (rows, C) of x's dtype, where x of rank r has row_part(rows,
+/// size, r) rows (runtime/graph/layout.hpp). Without a group it returns x itself. Gradient: each rank receives the sum
+/// over ranks of its rows' gradients.
 Var all_gather_rows(Tape& tape, const Var& x, Communicator* group, std::int64_t rows);
 
-/// The sum over ranks of x (rows, C), of which this rank keeps row_part(rows, size, rank); dtype as x. x itself without
-/// a group. Gradient: gathered from all ranks.
+/// Returns this rank's rows, row_part(rows, size, rank), of the sum over ranks of x (rows, C); dtype as x. Without a
+/// group it returns x itself. Gradient: gathered from all ranks.
 Var reduce_scatter_rows(Tape& tape, const Var& x, Communicator* group);
 
-/// x, whose gradient is summed over the group on every rank: an input that all ranks hold and each uses for its part.
-/// f32 or act; summed in f32. Counts what operators recorded from here on give back, and gradients seeded on x. x
-/// itself without a group.
+/// Returns x and sums its gradient over the group on every rank: for an input that all ranks hold and each uses for its
+/// part. f32 or act; summed in f32. The sum covers gradients from operators recorded from here on and gradients seeded
+/// on x. Without a group it only returns x.
 Var copy_to_group(Tape& tape, const Var& x, Communicator* group);
 
-/// Attention over rows that are cut over `context` (DeepSpeed Ulysses, Jacobs et al. 2023): qkv (M_c, (H + 2G) D) act
-/// -> (M_c, H D) act, where rank c has the rows row_part(M, size, c), options.shape counts all H and G heads of this
-/// rank's qkv, and `layout` is of all M rows. Rows are exchanged for H / size and G / size heads per rank and back;
-/// both must be divisible by the group's size (asserted). attention() itself without a group, and as there qkv's values
-/// may be changed and the layout's arrays must live until the backward pass.
+/// Computes attention over rows that are cut over `context` (DeepSpeed Ulysses, Jacobs et al. 2023):
+/// qkv (M_c, (H + 2G) D) act -> (M_c, H D) act, where rank c has the rows row_part(M, size, c), options.shape counts
+/// all H and G heads of this rank's qkv, and `layout` is of all M rows. Rows are exchanged for H / size and G / size
+/// heads per rank and back; both must be divisible by the group's size (asserted). Without a group it is attention();
+/// as there qkv's values may change and the layout's arrays must live until the backward pass.
 Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                       Communicator* context);
 

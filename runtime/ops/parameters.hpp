@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of one section replica: flat f32 buffers for values, gradients and optimizer state, so that reduction,
+// The parameters of a section replica: flat f32 buffers for values, gradients and optimizer state, so that reduction,
 // clipping, the optimizer and checkpoints are single passes; and the packed forms that matrix products use.
 //
-// PA-1: decayed parameters lie before the others, so AdamW is two calls on contiguous ranges. In each range sharded
-//       ones lie before replicated ones, so that either kind is two spans at most.
-// PA-2: a packed form is never older than the values it came from.
-// PA-3: a sharded parameter begins with exactly the values that its part of the whole one would have: neither initial
-//       values nor what is stored depend on the number of ranks.
-// PA-4: between steps gradients() is zero; meanwhile replicas that share their moments pass on values and moments
-//       there, each in the range whose moments it keeps.
+// PA-1 (order in the buffers): decayed parameters lie before the others, so AdamW is two calls on contiguous ranges. In
+//       each range sharded parameters lie before replicated parameters, so that either kind is two spans at most.
+// PA-2 (fresh packs): a packed form is never older than the values it came from.
+// PA-3 (values independent of ranks): a sharded parameter begins with exactly the values that its part of the whole
+//       parameter would have: neither initial nor stored values depend on the number of ranks.
+// PA-4 (gradient buffer reuse): gradients() is zero between steps, except while replicas with sharded optimizer state
+//       exchange values and moments through it, each in the range whose moments it keeps.
 //
-// A section that is cut over a tensor group holds some parameters in parts ("sharded": every element is on one rank,
-// its gradient whole there) and the rest on every rank ("replicated": a rank's gradient is its share of a sum over the
-// group). Which is which, ParameterSpec::slice tells.
+// A section that is cut over a tensor group holds some parameters in parts ("sharded": every element is on a single
+// rank, its gradient whole there) and the rest on every rank ("replicated": a rank's gradient is its share of a sum
+// over the group). ParameterSpec::slice distinguishes them.
 //
-// Replicas that share their moments (Rajbhandari et al. 2020, ZeRO stage 1) keep those of a range of elements each. A
-// replica steps its range alone, offers the new values to the others and takes theirs.
+// Each replica with sharded optimizer state (Rajbhandari et al. 2020, ZeRO stage 1) keeps the moments of a range of
+// elements. A replica steps its range alone, sends the new values to the others and receives theirs.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@
 
 namespace maestro {
 
-/// What a rank holds of a parameter: some of the whole one's rows (first dimension), or some of a matrix' columns.
+/// The part of a parameter that a rank holds: some rows (first dimension) of the whole, or some columns of a matrix.
 struct ParameterSlice {
   struct Range {
     std::int64_t first = 0;
     std::int64_t count = 0;
     friend bool operator==(const Range&, const Range&) = default;
   };
-  std::vector<Range> rows;  ///< held one after another in this order, without overlap; empty: all
+  std::vector<Range> rows;  ///< held consecutively in this order, without overlap; empty: all
   Range columns;            ///< count 0: all
   [[nodiscard]] bool cut() const { return !rows.empty() || columns.count > 0; }
 };
@@ -50,17 +50,17 @@ enum class ParameterBuffer : std::uint8_t { values, gradients, first_moments, se
 
 class Parameters;
 
-/// One named tensor of a section, or this rank's part of it; lives as long as its Parameters.
+/// A named tensor of a section, or this rank's part of it; lives as long as its Parameters.
 class Parameter {
  public:
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const Tensor& value() const { return value_; }        ///< f32; undefined before allocate()
   [[nodiscard]] const Tensor& gradient() const { return gradient_; }  ///< f32; undefined when frozen
   [[nodiscard]] bool trained() const { return gradient_.defined(); }
-  [[nodiscard]] const Shape& shape() const { return shape_; }  ///< of what is held here
-  /// Shape of the whole parameter: shape() unless it is sharded.
+  [[nodiscard]] const Shape& shape() const { return shape_; }  ///< of the part held here
+  /// Returns the shape of the whole parameter: shape() unless it is sharded.
   [[nodiscard]] const Shape& whole_shape() const { return whole_shape_; }
-  /// Held in parts by the ranks of a tensor group.
+  /// Returns true when the ranks of a tensor group hold parts of the parameter.
   [[nodiscard]] bool sharded() const { return slice_.cut(); }
   /// Consecutive rows: `row` here is `whole_row` of the whole parameter.
   struct Run {
@@ -68,17 +68,17 @@ class Parameter {
     std::int64_t whole_row = 0;
     std::int64_t rows = 0;
   };
-  /// The rows held, in the order in which they are held.
+  /// Returns the rows held, in the order in which they are held.
   [[nodiscard]] std::vector<Run> runs() const;
-  /// The columns held (elements of a row, dimensions behind the first folded), of the whole parameter's.
+  /// Returns the columns held (elements of a row, dimensions behind the first folded), of the whole parameter's.
   [[nodiscard]] ParameterSlice::Range columns() const;
-  /// The packed form for products in `compute`, packed now if the values changed since. Device thread only. Of more
-  /// than two dimensions, all but the first are folded into columns.
+  /// Returns the packed form for products in `compute`; packs again if the values changed since. Device thread only. Of
+  /// more than two dimensions, all but the first are folded into columns.
   const PackedWeight& packed(const OperatorTable& ops, DType compute, PackFor use);
 
  private:
   friend class Parameters;
-  /// Fills the values of a fresh model: PA-3.
+  /// Fills the values of a fresh model (PA-3, values independent of ranks).
   void initialise();
   void initialise_held(std::span<float> held_values);
   struct Pack {
@@ -105,7 +105,7 @@ struct ParameterSpec {
   Shape shape;                                       ///< of the whole parameter
   bool decayed = false;                              ///< weight decay applies (matrices)
   std::function<void(std::span<float>)> initialise;  ///< fills the whole parameter's values in a fresh model
-  ParameterSlice slice = {};                         ///< of a sharded parameter: what this rank holds
+  ParameterSlice slice = {};                         ///< of a sharded parameter: the part that this rank holds
 };
 
 /// Not thread-safe: used on the section's device thread, or by the owner while no work is queued.
@@ -121,12 +121,12 @@ class Parameters {
   /// values only.
   void allocate(bool trained, MemorySpace& memory = host_memory());
   [[nodiscard]] MemorySpace& memory() const { return *memory_; }
-  /// Moments of `range` alone are kept here, zeros to begin with; other replicas keep the rest. Once, behind allocate()
-  /// and before anything is in them; memory that was not touched costs nothing. A frozen section has none to share.
+  /// Keeps moments of `range` alone, initially zero; other replicas keep the rest. To be called once, after allocate()
+  /// and before any moment is written; untouched memory costs nothing. A frozen section has no moments to shard.
   void shard_optimizer_state(ShardRange range);
-  /// To be called after values were written from outside (loading, optimizer): packed forms are out of date.
+  /// Marks packed forms as out of date; called after values were written from outside (loading, optimizer).
   void values_changed();
-  /// Frozen sections: packs `matrices` for `compute` once and gives the f32 memory of those values back to the system.
+  /// For frozen sections: packs `matrices` for `compute` once and returns the f32 memory of those values to the system.
   /// With `passes_gradient` their forms for backward_input are packed too.
   void freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices,
                      bool passes_gradient = false);
@@ -138,40 +138,41 @@ class Parameters {
   [[nodiscard]] bool trained() const { return gradients_.size() != 0; }
   /// This and the other flat buffers lie in memory(). Empty once a frozen section has dropped them.
   [[nodiscard]] std::span<float> values() const { return flat(values_); }
-  /// Where the bf16 copies of values() are that products take, if there are any: whoever writes values [first, first +
-  /// count) writes them along and says rounded_along() when all are there.
+  /// Returns the bf16 copies of values() that products read; empty if there are none. A writer of values [first, first
+  /// + count) also writes their copies, and calls rounded_along() after the last copy.
   [[nodiscard]] std::span<bfloat16> rounded_values() const;
   void rounded_along() {
     if (rounded_.size() > 0) rounded_version_ = version_;
   }
   [[nodiscard]] std::span<float> gradients() const { return flat(gradients_); }
-  /// Of the elements kept_moments().
+  /// Returns the moments of the elements kept_moments().
   [[nodiscard]] std::span<float> first_moments() const { return kept(first_moments_); }
   [[nodiscard]] std::span<float> second_moments() const { return kept(second_moments_); }
-  /// The elements whose moments are here: all, unless replicas share them.
+  /// Returns the elements whose moments are kept here: all, unless the optimizer state is sharded.
   [[nodiscard]] ShardRange kept_moments() const;
   [[nodiscard]] bool optimizer_sharded() const { return shares_moments_; }
-  /// Of replicas that share their moments: writes what is here of `which`, values or moments of the kept range, to its
-  /// place in gradients(), from where the others get it.
+  /// With sharded optimizer state: writes the kept range of `which`, values or moments, to its place in gradients(),
+  /// from where the other replicas receive it.
   void stage_shard(const OperatorTable& ops, ParameterBuffer which);
   /// Takes the values of all other ranges out of gradients(), which are zero afterwards; packed forms are out of date.
   void load_gathered_values(const OperatorTable& ops);
-  /// Takes the kept range of `which`, moments, out of gradients(), which are zero afterwards. For setting up: done when
-  /// it returns (MS-2).
+  /// Takes the kept range of `which`, moments, out of gradients(), which are zero afterwards. For set-up: the copy is
+  /// complete on return (MS-2).
   void load_gathered_moments(ParameterBuffer which);
   void clear_gradients(const OperatorTable& ops);
-  /// One of the four by name. Empty when it is not there.
+  /// Returns the named flat buffer; empty if it is not allocated.
   [[nodiscard]] std::span<float> buffer(ParameterBuffer which) const;
-  /// The parts of gradients() that belong to sharded and to replicated parameters, at most two spans each, none empty;
-  /// together they are all of it, zeros of alignment included. At the end of a step replicated ones are summed over the
-  /// tensor group and everything over the context group; then the sum of squares of a model cut over a tensor group is
-  /// that of the sharded spans of every tensor rank and of the replicated spans of one.
+  /// Return the parts of gradients() that belong to sharded and to replicated parameters, at most two spans each, none
+  /// empty; together they are all of it, zeros of alignment included. At the end of a step replicated parts are summed
+  /// over the tensor group and all parts over the context group; then the sum of squares of a model cut over a tensor
+  /// group is that of the sharded spans of every tensor rank and of the replicated spans of a single rank.
   [[nodiscard]] std::vector<std::span<float>> sharded_gradients() const;
   [[nodiscard]] std::vector<std::span<float>> replicated_gradients() const;
-  /// Optimizer steps so far, for AdamW's bias corrections: steps in which the section had no work do not count.
+  /// Returns the optimizer steps so far, for AdamW's bias corrections: steps in which the section had no work do not
+  /// count.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
-  /// View of `parameter`'s part of one of the flat buffers above.
+  /// Returns a view of `parameter`'s part of `flat_buffer`, a flat buffer above.
   [[nodiscard]] Tensor part(std::span<float> flat_buffer, const Parameter& parameter) const;
 
  private:
@@ -179,7 +180,7 @@ class Parameters {
   [[nodiscard]] std::span<float> flat(const SpaceMemory& memory) const;
   [[nodiscard]] std::span<float> kept(const SpaceMemory& memory) const;
   [[nodiscard]] Tensor rounded(const OperatorTable& ops, const Parameter& parameter);
-  /// Ways to be rid of the f32 values of packed matrices: on a CPU and on other devices.
+  /// Release the f32 values of packed matrices: on a CPU and on other devices.
   static void drop_pages(std::span<Parameter* const> matrices);
   void keep_all_but(std::span<Parameter* const> matrices);
   void lay_out();
@@ -190,14 +191,14 @@ class Parameters {
   std::size_t decayed_sharded_end_ = 0;  // PA-1: decayed sharded, decayed replicated, other sharded, other replicated
   std::size_t other_sharded_end_ = 0;
   std::int64_t updates_ = 0;
-  ShardRange kept_;  // of moments, when they are shared
+  ShardRange kept_;  // of moments, when the optimizer state is sharded
   bool shares_moments_ = false;
   MemorySpace* memory_ = &host_memory();
   SpaceMemory values_;
   SpaceMemory gradients_;
   SpaceMemory first_moments_;
   SpaceMemory second_moments_;
-  SpaceMemory rounded_;  // all values in bf16, for tables that take plain weights; made when first asked for
+  SpaceMemory rounded_;  // all values in bf16, for tables that take plain weights; created on first use
   std::uint64_t version_ = 1;
   std::uint64_t rounded_version_ = 0;
   SpaceMemory left_;  // values of a frozen section that are not in packed form alone, on devices

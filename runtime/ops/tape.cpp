@@ -132,7 +132,7 @@ void Tape::add_gradient(const Var& var, const Block& gradient) {
 }
 
 void Tape::seed(const Var& var, const Tensor& gradient) {
-  // Without rows there need not be memory, but backward steps must run all the same: other ranks may wait in theirs.
+  // A gradient without rows may have no memory, but its backward step must run: other ranks may wait in theirs.
   const bool nothing = gradient.raw() == nullptr && gradient.bytes() == 0;
   add_gradient(var, nothing ? scratch(gradient.shape(), gradient.dtype()) : make_block(gradient, false));
 }
@@ -151,7 +151,7 @@ void Tape::backward() {
   while (!entries_.empty()) {
     Entry entry = std::move(entries_.back());
     entries_.pop_back();
-    struct Destroyed {  // also when it throws: a rank that is woken from a collective does
+    struct Destroyed {  // also when the closure throws, for example because its collective is aborted
       Tape& tape;
       Closure& closure;
       ~Destroyed() { tape.destroy(closure); }

@@ -2,13 +2,15 @@
 // Autograd: operators of the forward pass are recorded with their backward closures, which run in reverse order.
 // A section author writes only the forward pass, with the functions of functions.hpp.
 //
-// TP-1: a value lives while a Var handle or a recorded closure refers to it, and not longer; its memory returns to the
-//       arena at once. In a forward-only tape that is as soon as the author's handle goes.
-// TP-2: a gradient block that is shared between two Vars is never written in place.
-// TP-3: after backward() or clear() the arena holds nothing of this tape, except through handles still held outside.
-// TP-4: once shapes have been seen, a pass allocates nothing from the system.
+// TP-1 (lifetime of values): a value lives while a Var handle or a recorded closure refers to it, and not longer; its
+//       memory returns to the arena at once. In a forward-only tape that happens as soon as the author's handle is
+//       destroyed.
+// TP-2 (no writes to shared gradients): a gradient block that is shared between two Vars is never written in place.
+// TP-3 (arena empty after a pass): after backward() or clear() the arena holds nothing of this tape, except through
+//       handles still held outside.
+// TP-4 (no allocation for repeated shapes): a pass whose shapes have occurred before allocates nothing from the system.
 //
-// Not thread-safe; a tape belongs to one device thread at a time. Vars must not outlive their tape.
+// Not thread-safe; a tape belongs to a single device thread at a time. Vars must not outlive their tape.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +43,7 @@ class Block {
   ~Block() { drop(); }
   [[nodiscard]] const Tensor& tensor() const;
   [[nodiscard]] bool defined() const { return state_ != nullptr; }
-  /// True when writing here would be seen by another holder; borrowed memory always counts as shared.
+  /// Returns true when another holder would observe a write; borrowed memory always counts as shared.
   [[nodiscard]] bool shared() const;
 
  private:
@@ -73,7 +75,7 @@ class Var {
   [[nodiscard]] bool defined() const { return node_ != nullptr; }
   [[nodiscard]] const Tensor& value() const;
   [[nodiscard]] bool needs_gradient() const;
-  /// The gradient so far; undefined when nothing has flowed back.
+  /// Returns the gradient so far; undefined before the first contribution.
   [[nodiscard]] const Tensor& gradient() const;
 
  private:
@@ -93,7 +95,7 @@ class Var {
 
 class Tape {
  public:
-  /// `record` false: a forward-only pass that keeps nothing.
+  /// Creates a tape; with `record` false for a forward-only pass, which keeps nothing.
   Tape(const OperatorTable& ops, Arena& arena, DType compute, bool record);
   ~Tape();
   Tape(const Tape&) = delete;
@@ -101,22 +103,22 @@ class Tape {
 
   [[nodiscard]] const OperatorTable& ops() const { return *ops_; }
   [[nodiscard]] Arena& arena() { return *arena_; }
-  /// dtype of activations between matrix products ("act").
+  /// Returns the dtype of activations between matrix products ("act").
   [[nodiscard]] DType compute() const { return compute_; }
   [[nodiscard]] bool recording() const { return record_; }
 
-  /// A value in memory that the caller keeps alive until backward() or clear().
+  /// Returns a value in memory that the caller keeps alive until backward() or clear().
   Var input(const Tensor& value, bool needs_gradient = false);
-  /// A fresh uninitialised value, of a shape without elements too; it needs a gradient when the tape records and any of
-  /// `sources` does.
+  /// Returns a fresh uninitialised value; `shape` may have no elements. The value needs a gradient when the tape
+  /// records and `needs_gradient` is set.
   Var output(Shape shape, DType dtype, bool needs_gradient);
-  /// Scratch that lives as long as its handle.
+  /// Returns scratch memory that lives as long as its handle.
   Block scratch(Shape shape, DType dtype);
-  /// (N) i32 with values that the CPU knows; they may change when this has returned.
+  /// Returns a block (N) i32 with a copy of `values`, host memory that may change after the call.
   Block indices(std::span<const std::int32_t> values);
 
   /// Records the backward step of the operator that made `of`; the closure runs once, when `of` has its gradient
-  /// (skipped if nothing flowed back), and keeps alive what it captures until then.
+  /// (skipped if no gradient reached `of`), and keeps its captures alive until then.
   template <class Backward>
   void record(const Var& of, Backward backward) {
     if (record_) push(of, erase(std::move(backward)));
@@ -128,12 +130,13 @@ class Tape {
   }
 
   struct Target {
-    Tensor tensor;            ///< where the gradient goes, of the Var's dtype and shape
-    bool accumulate = false;  ///< add to what is there
+    Tensor tensor;            ///< destination of the gradient, of the Var's dtype and shape
+    bool accumulate = false;  ///< add to the present values
   };
-  /// Where an operator's backward pass writes the gradient of `var` (allocated on first use, unshared: TP-2).
+  /// Returns the destination of `var`'s gradient for an operator's backward pass: allocated on first use, unshared
+  /// (TP-2).
   Target gradient_target(const Var& var);
-  /// The gradient of `var` as a block that can be passed on without a copy.
+  /// Returns the gradient of `var` as a block that can be passed on without a copy.
   Block gradient_block(const Var& var);
   /// Adds `gradient` to var's gradient: shares the block when it is the first contribution of the same dtype.
   void add_gradient(const Var& var, const Block& gradient);

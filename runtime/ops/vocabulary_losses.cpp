@@ -11,14 +11,15 @@ namespace maestro {
 
 namespace {
 
-// Here are the losses of functions.hpp as well: a whole vocabulary is a part without a group.
+// This file also implements the losses of functions.hpp: a whole vocabulary is a part without a group.
 
-/// The packed form of a part's rows; null when it has none.
+/// Returns the packed form of a part's rows; null when it has none.
 const PackedWeight* packed_part(Parameter& head, const OperatorTable& ops, DType compute, PackFor use) {
   return head.shape()[0] == 0 ? nullptr : &head.packed(ops, compute, use);
 }
 
-/// The student's side of a loss call; gradients only when the tape records and something wants them.
+/// Returns the student's side of a loss call; with gradients only when the tape records and hidden states or head need
+/// them.
 CrossEntropyHead student_call(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss, Block& dhidden) {
   CrossEntropyHead call;
   call.hidden = hidden.value();
@@ -41,13 +42,13 @@ void record_loss(Tape& tape, const Var& hidden, const Block& dhidden) {
   tape.record_root([&tape, hidden, dhidden] { tape.add_gradient(hidden, dhidden); });
 }
 
-/// What a rank has of the tokens below the shared vocabulary.
+/// A rank's part of the tokens below the shared vocabulary.
 struct SharedTokens {
   RankPart student;
   RankPart teacher;
 };
 
-/// Vocabularies of different sizes over the ranks of one group.
+/// Vocabularies of different sizes over the ranks of a group.
 class TwoVocabularies {
  public:
   TwoVocabularies(const VocabularyPart& student, const VocabularyPart& teacher, std::int64_t shared)
@@ -62,7 +63,7 @@ class TwoVocabularies {
             below_shared(rank_part(teacher_, group_->size(), rank))};
   }
   [[nodiscard]] SharedTokens own() const { return of(group_->rank()); }
-  /// Every rank has the same tokens of both; the answer is the same on all ranks.
+  /// Returns true when every rank has the same tokens of both; the result is the same on all ranks.
   [[nodiscard]] bool line_up() const {
     for (std::int64_t rank = 0; rank < group_->size(); ++rank) {
       const SharedTokens tokens = of(rank);
@@ -70,15 +71,15 @@ class TwoVocabularies {
     }
     return true;
   }
-  /// Rows for which every rank may hold all its logits of either vocabulary.
+  /// Returns the rows of a block, for which every rank may hold all its logits of either vocabulary.
   [[nodiscard]] std::int64_t block_rows() const {
     constexpr std::int64_t block_bytes = std::int64_t{8} << 20;
     constexpr std::int64_t fewest = 128;  // fewer make matrix products slow
     const std::int64_t widest = (std::max(student_, teacher_) + group_->size() - 1) / group_->size();
     return std::max(fewest, block_bytes / (widest * static_cast<std::int64_t>(sizeof(float))));
   }
-  /// The teacher's logits of the student's tokens, of `rows` rows: own (rows, teacher tokens of this rank) of every
-  /// rank -> moved (rows, own().student.count).
+  /// Moves `rows` rows of the teacher's logits to the ranks of the student's tokens: own (rows, teacher tokens of this
+  /// rank) of every rank -> moved (rows, own().student.count).
   void move(std::int64_t rows, const Tensor& logits, const Tensor& moved) const {
     const SharedTokens mine = own();
     const std::int64_t first = rank_part(teacher_, *group_).first;
@@ -110,20 +111,21 @@ class TwoVocabularies {
   std::int64_t shared_;
 };
 
-/// Rows [first, first + count) of a tensor that may be undefined or have no columns, and then no rows to count.
+/// Returns rows [first, first + count) of a tensor, or the tensor itself if it is undefined or has no elements.
 Tensor slice(const Tensor& rows, std::int64_t first, std::int64_t count) {
   return rows.elements() > 0 && rows.defined() ? rows.row_slice(first, count) : rows;
 }
 
-/// False: a block of rows has nothing to learn, and its losses need no logits. The same on all ranks, each of which has
-/// all targets. Those in memory of a device are not looked at: that would have to wait for it.
+/// Returns false only if a block of rows has no target, so that its losses need no logits. The result is the same on
+/// all ranks, because each has all targets. Targets in memory of a device are not read: a read would wait for the
+/// device.
 bool may_have_targets(const OperatorTable& ops, const Tensor& targets) {
   if (!ops.memory().host()) return true;
   const std::span<const std::int32_t> values = targets.span<std::int32_t>();
   return std::any_of(values.begin(), values.end(), [](std::int32_t target) { return target >= 0; });
 }
 
-/// `call` block by block of rows, with the teacher's logits moved to the ranks that have the student's.
+/// Runs `call` block by block of rows, with the teacher's logits moved to the ranks that have the student's.
 Pending<LossSums> distillation_of_moved_logits(Tape& tape, const DistillationHead& call, const VocabularyPart& student,
                                                const TwoVocabularies& vocabularies) {
   const OperatorTable& ops = tape.ops();
@@ -225,8 +227,8 @@ void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor&
     const RankPart whole = rank_part(part.vocabulary, group.size(), rank);
     return std::clamp<std::int64_t>(among - whole.first, 0, whole.count);
   };
-  // Each rank's best, then the best of those. Ranks and their best stand side by side in the order of tokens among
-  // equals, so that the first of equals is the lowest token here too.
+  // The k best of each rank, then the k best of those. The candidates lie in rank order and, among equals, in the order
+  // of tokens, so that the first of equals is the lowest token here too.
   const std::int64_t own = std::min(k, own_tokens(group.rank()));
   std::vector<BlockTransfer> sends;
   std::vector<BlockTransfer> receives;

@@ -25,15 +25,15 @@ struct VocabularyParts {
 /// As distillation_loss(), with `head` cut by `parts.student` and the teacher by `parts.teacher`, in the same group:
 /// teacher.head holds the rows, or teacher.logits (M, columns) the columns, of row_part(Vt, size, rank), while
 /// teacher.hidden, and values and indices of the top k (tokens of the whole vocabulary), are whole on every rank.
-/// teacher.vocabulary is Vt. `parts.teacher` is not looked at for top_k. Where the two vocabularies differ in size,
-/// their parts below shared_vocabulary do not line up; then the ranks exchange the teacher's logits at the edges, a
+/// teacher.vocabulary is Vt. `parts.teacher` is ignored for top_k. Where the two vocabularies differ in size, their
+/// parts below shared_vocabulary do not line up; then the ranks exchange the teacher's logits at the edges, a
 /// block of rows at a time, in f32 for teacher.head and as they are for teacher.logits.
 Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
                                     const DistillationTerms& terms, const HeadLoss& loss, const VocabularyParts& parts);
 
-/// The k largest logits of each row among the first `tokens` (0: all) of the whole vocabulary, from each rank's logits
-/// (M, tokens of the part) f32. All ranks get values (M, k) f32, descending, and indices (M, k) i32 of the whole
-/// vocabulary; ties: lower index first. k <= tokens. What it needs beside them is scratch of the tape.
+/// Finds the k largest logits of each row among the first `tokens` (0: all) of the whole vocabulary, from each rank's
+/// logits (M, tokens of the part) f32. All ranks receive values (M, k) f32, descending, and indices (M, k) i32 of the
+/// whole vocabulary; ties: lower index first. k <= tokens. Working memory is scratch of the tape.
 void top_k(Tape& tape, const Tensor& logits, const Tensor& values, const Tensor& indices, const VocabularyPart& part,
            std::int64_t tokens = 0);
 

@@ -9,7 +9,7 @@ namespace maestro {
 class Communicator;
 
 /// Rank r of `group` holds the tokens row_part(vocabulary, size, r) (runtime/graph/layout.hpp): of a table (V, C) those
-/// rows, of logits (M, V) those columns. Without a group the table is whole and the other members are not looked at.
+/// rows, of logits (M, V) those columns. Without a group the table is whole and the other members are ignored.
 struct VocabularyPart {
   Communicator* group = nullptr;
   std::int64_t vocabulary = 0;  ///< V of the whole table

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tolerances: f32 results differ from double-precision ones by rounding of sums of up to a few hundred terms, 2e-5 of
-// the largest value; bf16 storage rounds each result once (2^-9) and, backward, sees an `out` rounded once: 1e-2.
+// Tolerances: f32 results differ from double-precision results by rounding of sums of up to a few hundred terms, 2e-5
+// of the largest value; bf16 storage rounds each result once (2^-9) and, backward, sees an `out` rounded once: 1e-2.
 #include "runtime/ops/cpu/attention/attention.hpp"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ Answer compute(const Problem& problem, Isa isa, DType act) {
   return {out.values(), lse.values(), dqkv.values()};
 }
 
-/// One head of one sequence, straight from the formulas in double precision.
+/// Attention of a single head and sequence, straight from the formulas in double precision.
 struct Reference {
   const Problem& problem;
   Answer answer;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backends that operator tests run against: each is a name and a way to make its operator table.
+// The backends that operator tests run against: each is a name and a factory of its operator table.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 namespace maestro::testing {
 
 struct Backend {
-  std::string name;  ///< fit for a test name
+  std::string name;  ///< valid as a test name
   std::function<std::unique_ptr<OperatorTable>()> make;
 };
 
@@ -22,7 +22,7 @@ inline void PrintTo(const Backend& backend, std::ostream* out) {
   *out << backend.name;
 }
 
-/// Every way in which this machine can run operators.
+/// Returns every backend that this machine can run.
 std::vector<Backend> backends();
 
 }  // namespace maestro::testing

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fails when an object compiled for one instruction set offers the linker a symbol outside that set's namespace: an inline
+# Fails when an object compiled for an instruction set offers the linker a symbol outside that set's namespace: an inline
 # function or template from a shared header, which could replace the portable copy in the whole program.
 # cmake -DNM=nm -DISA=avx512 "-DOBJECTS=a.o,b.o" -P check_isa_symbols.cmake
 string(REPLACE "," ";" objects "${OBJECTS}")

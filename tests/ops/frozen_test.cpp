@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients through parameters that are not trained: every function hands back to its input exactly what it does when
-// its parameters are, and writes no parameter gradient.
+// Gradients through frozen parameters: every function passes to its input exactly the gradient that it passes when its
+// parameters are trained, and writes no parameter gradient.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -10,7 +10,7 @@
 namespace maestro::cpu {
 namespace {
 
-/// Sets the variable for one test and puts the former value back.
+/// Sets the variable for a test and restores the former value.
 class IsaChoice : public ::testing::Test {
  protected:
   IsaChoice() {

@@ -103,7 +103,7 @@ inline LossAnswer compute(const LossProblem& p, const LossRun& run) {
   return {loss.distillation(call), dhidden.values(), dhead.values()};
 }
 
-/// Random inputs that both precisions hold; every fifth row has no target.
+/// Returns random inputs that both precisions hold; every fifth row has no target.
 inline LossProblem random_loss_problem(LossProblem sizes, unsigned seed) {
   LossProblem p = std::move(sizes);
   std::mt19937 generator(seed);
@@ -116,7 +116,7 @@ inline LossProblem random_loss_problem(LossProblem sizes, unsigned seed) {
     p.targets.push_back(r % 5 == 2 ? -1.0 : static_cast<double>(token(generator)));
   p.derive_boundaries();
   std::uniform_real_distribution<double> start(0, 1);
-  for (std::int64_t r = 0; r < p.rows; ++r) {  // k distinct columns, not only large ones
+  for (std::int64_t r = 0; r < p.rows; ++r) {  // k distinct columns, not only the largest
     const auto step = std::max<std::int64_t>(1, p.shared / std::max<std::int64_t>(1, p.k));
     for (std::int64_t i = 0; i < p.k; ++i) {
       const std::int64_t column = i * step + static_cast<std::int64_t>(start(generator) * static_cast<double>(step));

@@ -18,7 +18,7 @@ using testing::Recorded;
 using testing::Values;
 using testing::worst_error;
 
-/// No logits are kept, in blocks of a few rows.
+/// Limits that keep no logits, in blocks of a few rows.
 constexpr LossLimits computing_again{.logits_bytes = 0, .rows = 7};
 
 Divergence divergence_named(const std::string& name) {
@@ -139,7 +139,7 @@ TEST_P(LossOnIsa, agrees_with_pytorch) {
   }
 }
 
-TEST_P(LossOnIsa, kept_and_recomputed_logits_give_the_same_losses_over_several_panels) {
+TEST_P(LossOnIsa, kept_and_recomputed_logits_give_the_same_losses_over_several_panels) {  // DL-4
   for (const auto& [boundary, divergence] : combinations()) {
     LossProblem problem = wide_problem();
     problem.boundary = boundary;
@@ -155,7 +155,7 @@ TEST_P(LossOnIsa, kept_and_recomputed_logits_give_the_same_losses_over_several_p
   }
 }
 
-TEST_P(LossOnIsa, two_runs_are_bitwise_equal) {
+TEST_P(LossOnIsa, two_runs_are_bitwise_equal) {  // DL-4
   for (const auto& [boundary, divergence] : combinations()) {
     for (const LossLimits& limits : {LossLimits{}, computing_again}) {
       LossProblem problem = wide_problem();
@@ -485,7 +485,7 @@ DistillationSettings valid_settings() {
   return settings;
 }
 
-/// The message of the JobError, or "accepted".
+/// Returns the message of the JobError, or "accepted".
 std::string verdict(const DistillationSettings& settings) {
   try {
     validate(settings);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of the CPU backend beyond what operators_test.cpp checks: panels, odd row counts, epilogues,
-// repacking.
+// Products of the CPU backend beyond the checks of operators_test.cpp: panels, odd row counts, epilogues, repacking.
 #include "runtime/ops/cpu/products/matmul.hpp"
 
 #include <gtest/gtest.h>
@@ -38,7 +37,7 @@ void PrintTo(const Engine& engine, std::ostream* out) {
   *out << engine.name;
 }
 
-/// (rows, inner) times (inner, columns), with any strides, in f64.
+/// Returns (rows, inner) times (inner, columns), with any strides, in f64.
 struct Product {
   const Values& a;
   std::size_t a_row, a_step;
@@ -66,7 +65,7 @@ class Products : public ::testing::TestWithParam<Engine> {
   std::unique_ptr<PackedWeight> pack(const Tensor& w, PackFor use, std::unique_ptr<PackedWeight> reuse = nullptr) {
     return products_.pack(w, GetParam().act, use, std::move(reuse));
   }
-  /// f32 sums of some hundred terms, or one rounding to bf16; see operators_test.cpp.
+  /// Allows for f32 sums of some hundred terms, or a rounding to bf16; see operators_test.cpp.
   double tolerance(const Tensor& result) const { return result.dtype() == DType::bf16 ? 1.0 / 256 : 2e-5; }
 
   std::mt19937 generator_{11};

@@ -149,7 +149,7 @@ TEST_P(ThroughTheTape, the_gradient_of_rotary_attention_agrees_with_finite_diffe
   const Var x = tape.input(in, true);
   tape.seed(attention(tape, x, options, layout), seed);
   tape.backward();
-  // h^2 times a third derivative of order one is 1e-4; f32 rounding of the objective over 2 h is 1e-4 as well.
+  // h^2 times a third derivative of order 1 is 1e-4; f32 rounding of the objective over 2 h is 1e-4 as well.
   constexpr double h = 1e-2;
   for (std::size_t i = 0; i < values.size(); i += 7) {
     Values moved = values;

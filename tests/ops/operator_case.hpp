@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a test knows about one operator: its operands, what it computes in double precision, and how to call a backend's
-// forward and backward pass. A new operator is one struct in operator_cases.cpp and one line in its list; every test of
+// Description of an operator for tests: its operands, its result in double precision, and the calls of a backend's
+// forward and backward pass. A new operator is a struct in operator_cases.cpp and a line in its list; every test of
 // operators_test.cpp then runs on it, for every backend, precision and size.
 #pragma once
 
@@ -28,13 +28,13 @@ struct Operand {
   bool parameter = false;  ///< its gradient always accumulates
 };
 
-/// Operands, result and gradients of one call. `saved` is for what the forward pass keeps for the backward pass.
+/// Operands, result and gradients of a call. `saved` holds tensors that the forward pass keeps for the backward pass.
 struct Call {
   const OperatorTable& ops;
   Size size;
   DType act;
   std::vector<OwnedTensor> operands;
-  std::vector<OwnedTensor> gradients;  ///< one for each operand, of its dtype
+  std::vector<OwnedTensor> gradients;  ///< for each operand, of its dtype
   OwnedTensor result;
   OwnedTensor dresult;
   std::vector<OwnedTensor> saved;
@@ -47,17 +47,18 @@ class OperatorCase {
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual std::vector<Operand> operands(Size size) const = 0;
   [[nodiscard]] virtual Operand result(Size size) const = 0;
-  /// The result in f64, from the operands' values.
+  /// Returns the result in f64, from the operands' values.
   [[nodiscard]] virtual Values reference(Size size, const std::vector<Values>& operands) const = 0;
   virtual void forward(Call& call) const = 0;
   virtual void backward(Call& call) const = 0;
-  /// Size of the largest terms whose difference the gradients are, after both passes: rounding is relative to those.
+  /// Returns the size of the largest terms whose difference the gradients are, after both passes: rounding is relative
+  /// to those.
   [[nodiscard]] virtual double largest_term(const Call&) const { return 0; }
-  /// Whether the backward pass can add to gradients that are not of parameters.
+  /// Returns whether the backward pass can add to gradients that are not of parameters.
   [[nodiscard]] virtual bool accumulates() const { return false; }
 };
 
-/// One object per operator.
+/// Returns an object per operator.
 std::vector<std::shared_ptr<const OperatorCase>> operator_cases();
 
 }  // namespace maestro::testing

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double epsilon = 1e-5;
 
-/// Norms: dx is a difference of terms of the size of dy weight rstd; with one column almost nothing is left of it.
+/// Norms: dx is a difference of terms of the size of dy weight rstd; with a single column almost nothing of it remains.
 double largest_norm_term(const Call& c, const OwnedTensor& rstd) {
   const auto columns = c.size.columns;
   double largest = 0;
@@ -59,7 +59,7 @@ struct LinearCase final : OperatorCase {
   bool accumulates() const override { return true; }
 };
 
-/// x is f32 in both precisions for one variant (the residual stream), of the precision under test in the other.
+/// x is f32 in both precisions for a variant (the residual stream), of the precision under test in the other.
 struct LayerNorm : OperatorCase {
   explicit LayerNorm(Storage x_storage) : x(x_storage) {}
   Storage x;
@@ -309,7 +309,7 @@ struct AddRows final : OperatorCase {
   }
 };
 
-/// Two query heads, one key and one value head; the value head must stay as it is.
+/// Two query heads, a key and a value head; the value head must stay as it is.
 struct RotaryCase final : OperatorCase {
   static std::int64_t head_size(Size size) { return size.columns + size.columns % 2; }
   static AttentionShape heads(Size size) { return {.heads = 2, .kv_heads = 1, .head_size = head_size(size)}; }

@@ -118,8 +118,8 @@ TEST_P(Operator, agrees_with_double_precision_at_odd_sizes) {
   }
 }
 
-/// d(sum of dresult * result) / d(operand[i]) along `direction`, by central differences in f64: the error is h^2 times
-/// a third derivative of order one, about 1e-8, plus rounding 1e-16 / h.
+/// Returns d(sum of dresult * result) / d(operand[i]) along `direction`, by central differences in f64: the error is
+/// h^2 times a third derivative of order 1, about 1e-8, plus rounding 1e-16 / h.
 double slope(const OperatorCase& subject, const Call& c, std::vector<Values> at, std::size_t i,
              const Values& direction) {
   constexpr double h = 1e-4;

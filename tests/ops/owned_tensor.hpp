@@ -46,7 +46,7 @@ class OwnedTensor {
   Tensor tensor_;
 };
 
-/// Normal numbers that bf16 holds exactly, so that both precisions see the same inputs.
+/// Returns normal numbers that bf16 holds exactly, so that both precisions see the same inputs.
 inline Values exact_normals(std::mt19937& generator, std::int64_t count, double deviation = 1) {
   std::normal_distribution<double> normal(0, deviation);
   Values values(static_cast<std::size_t>(count));
@@ -54,7 +54,7 @@ inline Values exact_normals(std::mt19937& generator, std::int64_t count, double 
   return values;
 }
 
-/// Largest |a - b| divided by the largest |b|, but at least by `floor`; NaN anywhere or unequal sizes give infinity.
+/// Returns the largest |a - b| divided by the largest |b|, but at least by `floor`; infinity for NaN or unequal sizes.
 inline double worst_error(const Values& a, const Values& b, double floor = 1e-30) {
   double worst = 0;
   double size = floor;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads are independent of each other, so attention over context parts computes the same bits as on one rank.
+// Heads are independent of each other, so attention over context parts computes the same bits as on a single rank.
 #include <gtest/gtest.h>
 
 #include <optional>

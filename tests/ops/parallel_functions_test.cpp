@@ -117,7 +117,7 @@ TEST_P(ParallelFunctions, an_input_shared_by_ranks_gets_the_sum_of_what_each_giv
     Values wanted = sum_of(seeds);
     for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += before.values()[i];
     EXPECT_EQ(values_of(x.gradient()), wanted);
-    for (const OwnedTensor* given : {&seed, &own_seed}) {  // TP-2: what was seeded is not written to
+    for (const OwnedTensor* given : {&seed, &own_seed}) {  // TP-2: the seed is not written to
       EXPECT_EQ(given->values(),
                 given == &seed ? seeds[static_cast<std::size_t>(group.rank())].values() : before.values());
     }
@@ -138,7 +138,7 @@ TEST_P(ParallelFunctions, forward_only_tapes_hold_nothing_of_them) {  // TP-1
   });
 }
 
-/// A table of tokens and one of positions, or rows of them.
+/// Tables of tokens and of positions, or rows of them.
 struct Tables {
   Tables(const OwnedTensor& tokens_from, RowRange range, const OwnedTensor& positions_from) {
     const auto of = [](const OwnedTensor& values) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses over a vocabulary that ranks have in parts: one problem, solved by any table on any number of ranks, and what
-// the answers have in common.
+// Losses over a vocabulary that ranks hold in parts: a problem, solved by any table on any number of ranks, and checks
+// that the answers agree.
 #pragma once
 
 #include <functional>
@@ -15,23 +15,23 @@ namespace maestro::testing {
 
 using cpu::LossProblem;
 
-/// Where a rank computes, and with whom.
+/// A rank's place: its operator table and its group.
 struct RankPlace {
   const OperatorTable& ops;
   Communicator* group = nullptr;         ///< null: alone, with everything
-  std::function<void()> settle = [] {};  ///< waits for what the table has queued
+  std::function<void()> settle = [] {};  ///< waits for the work that the table has queued
 };
 
 inline constexpr std::size_t arena_bytes = std::size_t{1} << 20;
 
-/// A copy of `host` in memory of the tape's table; `host` stays as it is until the work is complete.
+/// Returns a copy of `host` in memory of the tape's table; `host` stays as it is until the work is complete.
 inline Block given(Tape& tape, const Tensor& host) {
   Block block = tape.scratch(host.shape(), host.dtype());
   tape.ops().upload(host, block.tensor());
   return block;
 }
 
-/// The values of `tensor`, once its work is done.
+/// Returns the values of `tensor` after its work is complete.
 inline Values fetched(const RankPlace& at, const Tensor& tensor) {
   const OwnedTensor copy(tensor.dtype(), tensor.shape());
   at.ops.download(tensor, copy);
@@ -172,10 +172,10 @@ inline void expect_same_bits(const LossSums& got, const LossSums& wanted) {
 struct Tolerances {
   double sums = 1e-5;
   double gradients = 1e-5;
-  double least_gradient = 1e-30;  ///< what the largest value of a gradient counts for at least
+  double least_gradient = 1e-30;  ///< lower bound of the largest value of a gradient, for relative errors
 };
 
-/// What the ranks have together against what one rank has.
+/// Compares the ranks' combined answers with the answer of a single rank; the sums have the same bits on every rank.
 inline void expect_agreement(const std::vector<Answer>& parts, const Answer& whole, const Tolerances& within) {
   Values dhidden(whole.dhidden.size());
   Values dhead;
@@ -190,7 +190,7 @@ inline void expect_agreement(const std::vector<Answer>& parts, const Answer& who
   EXPECT_LE(worst_error(dhead, whole.dhead, within.least_gradient), within.gradients);
 }
 
-/// By rank: what a pass that records gives, one that does not, and one whose head is frozen.
+/// Compares, by rank, a pass that records with a pass that does not and with a pass whose head is frozen.
 inline void expect_same_losses(const std::vector<Answer>& recorded, const std::vector<Answer>& forward,
                                const std::vector<Answer>& frozen) {
   for (std::size_t rank = 0; rank < recorded.size(); ++rank) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses over a cut vocabulary against the same losses on one rank.
+// Losses over a cut vocabulary against the same losses on a single rank.
 //
 // Tolerances, relative to the largest value: f32 partial sums are only grouped otherwise, 1e-5 for sums and gradients;
 // bf16 rounds dlogits and each rank's dhidden (2^-9 each), 1.5e-2.
@@ -29,7 +29,7 @@ class LossOverRanks : public ::testing::TestWithParam<std::tuple<std::int64_t, S
   [[nodiscard]] LossProblem problem() const { return problem_of(std::get<1>(GetParam())); }
 };
 
-TEST_P(LossOverRanks, of_every_divergence_and_boundary_is_that_of_one_rank) {
+TEST_P(LossOverRanks, of_every_divergence_and_boundary_is_that_of_one_rank) {  // DL-5
   LossProblem p = problem();
   for (const auto& [boundary, divergence] : every_terms) {
     for (const double temperature : {1.0, 2.5}) {
@@ -119,7 +119,7 @@ TEST(LossOfNoRows, is_nothing) {
   }
 }
 
-TEST(LossOverManyBlocks, is_that_of_one_rank) {
+TEST(LossOverManyBlocks, is_that_of_one_rank) {  // DL-5
   LossProblem p = problem_of({"", 300, 33000, 33100, 32990, 1}, 4);
   std::fill_n(p.targets.begin(), 130, -1.0);  // a whole block of the moved logits among them
   for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits}) {
@@ -130,7 +130,7 @@ TEST(LossOverManyBlocks, is_that_of_one_rank) {
   }
 }
 
-/// A part's logits of a dozen rows exceed what is kept: every pass computes them again.
+/// A part's logits of a dozen rows exceed the limit on kept logits: every pass computes them again.
 TEST(LossOverAHugeVocabulary, is_that_of_one_rank) {
   for (const bool line_up : {true, false}) {
     LossProblem p = problem_of({"", 13, 360001, line_up ? 360001 : 360200, 360000, 1}, 4);

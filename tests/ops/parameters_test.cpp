@@ -160,7 +160,7 @@ TEST(Parameters, a_replica_offers_its_range_and_takes_the_values_of_the_others) 
   for (std::size_t at = 0; at < 64; ++at) {
     const bool own = at >= 16 && at < 48;
     EXPECT_EQ(parameters.gradients()[at], own ? static_cast<float>(at) : 0.0F) << at;
-    parameters.gradients()[at] = 100.0F + static_cast<float>(at);  // of the others; one's own is known
+    parameters.gradients()[at] = 100.0F + static_cast<float>(at);  // of the others; the own range is not read
   }
   parameters.load_gathered_values(host_table());
   for (std::size_t at = 0; at < 64; ++at) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records what PyTorch computes for attention and for the output-layer losses, in double precision.
+"""Records PyTorch's results for attention and for the output-layer losses, in double precision.
 
     python tests/ops/record_loss_references.py
 
@@ -100,7 +100,7 @@ def loss_case(inputs, note):
     active = inputs["targets"] >= 0
     targets = inputs["targets"][active].long()
     z = (hidden @ head.T)[active]
-    ce = F.cross_entropy(z, targets, reduction="sum")  # over all columns of the student; the divergence over shared ones
+    ce = F.cross_entropy(z, targets, reduction="sum")  # over all student columns; the divergence over shared columns
     kl = teacher_ce = torch.zeros((), dtype=torch.float64)
     total, temperature = ce, note.get("temperature", 1)
     if note["boundary"] != "none":

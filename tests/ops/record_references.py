@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records what PyTorch computes for the dense operators and for a small network, in double precision.
+"""Records PyTorch's results for the dense operators and for a small network, in double precision.
 
     python tests/ops/record_references.py
 
@@ -74,7 +74,7 @@ def add_rows(g, rows, columns):
 
 
 def rotary(g, rows, columns):
-    """Two query heads and one key/value head of even size, the half-split rotation of Hugging Face's Llama."""
+    """Two query heads and a key/value head of even size, the half-split rotation of Hugging Face's Llama."""
     size = columns + columns % 2
     positions = torch.arange(rows) * 7 % 300
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what record_loss_references.py wrote: a safetensors file whose metadata lists the cases as JSON.
+// Reads the output of record_loss_references.py: a safetensors file whose metadata lists the cases as JSON.
 #pragma once
 
 #include <cstring>

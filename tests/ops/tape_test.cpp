@@ -130,7 +130,7 @@ TEST_F(TapeTest, gradients_of_a_residual_fan_out_add_up_and_the_seed_stays_whole
   const Var a = tape.input(in_a, true);
   const Var b = tape.input(in_b, true);
   const Var sum = add(tape, a, b);
-  const Var total = add(tape, sum, a);  // total = 2 a + b; one block is the gradient of sum, b, and at first of a
+  const Var total = add(tape, sum, a);  // total = 2 a + b; sum, b, and at first a share a gradient block
   tape.seed(total, seed);
   tape.backward();
   Values doubled = before;
@@ -147,7 +147,7 @@ TEST_F(TapeTest, an_operator_that_works_in_place_copies_a_shared_gradient_first)
   const OwnedTensor seed = random(shape_);
   const Values before = seed.values();
   const Var x = tape.input(in, true);
-  const Var branch = gelu(tape, x);  // its backward pass overwrites the gradient that it was given
+  const Var branch = gelu(tape, x);  // its backward pass overwrites the gradient that it received
   const Var sum = add(tape, x, branch);
   tape.seed(sum, seed);
   tape.backward();

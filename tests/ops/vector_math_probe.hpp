@@ -14,7 +14,7 @@ struct VectorMathProbe {
   void (*tanh)(const float* x, float* y, std::int64_t count);
   void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t count);
   void (*from_bf16)(const std::uint16_t* x, float* y, std::int64_t count);
-  float (*sum)(const float* x);  ///< of one vector
+  float (*sum)(const float* x);  ///< of a vector
   float (*max)(const float* x);
   /// Transposes (width, width).
   void (*transpose)(const float* x, float* y);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operator on one CPU core: matrix products by oneDNN, everything else by own kernels of one instruction
-// set.
+// Every operator on a single CPU core: oneDNN computes matrix products, maestro's kernels of an instruction set compute
+// everything else.
 //
-// Thread-safety: as OperatorTable. Results are the same bit for bit from run to run for one instruction set and one
-// kind of bf16 products; they differ between those in rounding.
+// Thread-safety: as OperatorTable. Results are bitwise equal from run to run for the same instruction set and kind of
+// bf16 products; another instruction set or kind rounds differently.
 #pragma once
 
 #include "runtime/ops/cpu/attention/attention.hpp"
@@ -18,7 +18,7 @@ namespace maestro::cpu {
 
 class CpuOperatorTable final : public OperatorTable {
  public:
-  /// The CPU must support `isa` and, for native products, have bf16 dot products; throws JobError otherwise.
+  /// Throws JobError unless the CPU supports `isa` and, for native products, has bf16 dot products.
   explicit CpuOperatorTable(Isa isa = best_isa(), Bf16Products bf16 = best_bf16_products());
   CpuOperatorTable(const CpuOperatorTable&) = delete;
   CpuOperatorTable& operator=(const CpuOperatorTable&) = delete;

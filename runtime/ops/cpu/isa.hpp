@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instruction set the own kernels run with. Each kernel source is compiled once per set (see isa_kernels.cmake)
-// into a namespace of that name; a table picks one set when it is made.
+// Choice of the instruction set of maestro's kernels. Each kernel source is compiled once per set
+// (maestro_isa_sources() in CMakeLists.txt) into a namespace of that name; a table chooses its set at construction.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@ enum class Isa : std::uint8_t {
 };
 
 [[nodiscard]] std::string_view name_of(Isa isa);
-/// True when this CPU and system can run kernels of `isa`.
+/// Returns true when this CPU and system can run kernels of `isa`.
 [[nodiscard]] bool supported(Isa isa);
-/// Every supported set, weakest first.
+/// Returns every supported set, weakest first.
 [[nodiscard]] std::vector<Isa> supported_isas();
-/// The widest supported set, or the one named by the environment variable MAESTRO_CPU_ISA (generic, avx2, avx512).
+/// Returns the widest supported set, or the set that the environment variable MAESTRO_CPU_ISA names (generic, avx2,
+/// avx512).
 /// Throws JobError when that name is unknown or the CPU lacks the set. Start-up only.
 [[nodiscard]] Isa best_isa();
 
@@ -29,10 +30,10 @@ enum class Bf16Products : std::uint8_t {
   converted,  ///< operands widened to f32, f32 products
   native      ///< the CPU's bf16 dot products
 };
-/// `native` where bf16 dot products are faster than f32 ones: with AMX, or AVX512_BF16 on AMD. Intel's AVX512_BF16
+/// Returns `native` where bf16 dot products are faster than f32: with AMX, or AVX512_BF16 on AMD. Intel's AVX512_BF16
 /// alone runs at half the f32 rate (105 against 228 GFLOP/s a core on Sapphire Rapids), so `converted` is chosen there.
 [[nodiscard]] Bf16Products best_bf16_products();
-/// True when the CPU has bf16 dot products at all, fast or not.
+/// Returns true when the CPU has bf16 dot products at all, fast or not.
 [[nodiscard]] bool native_bf16_supported();
 
 }  // namespace maestro::cpu

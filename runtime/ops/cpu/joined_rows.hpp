@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a vocabulary group tell each other of a block of rows, each having scanned its own tokens. A
-// working part of LossBlock (distillation_block.hpp).
+// Exchange of row states within a vocabulary group: after each rank has scanned its own tokens of a block of rows, the
+// ranks combine their states. A working part of LossBlock (distillation_block.hpp).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@
 
 namespace maestro::cpu {
 
-/// Makes rows' states, as each rank has them from its own tokens, those of the whole vocabulary: the same bits on every
-/// rank, so that all go on alike. Without a group the states are whole already and nothing is done.
+/// Combines the row states that each rank computed from its own tokens into the states of the whole vocabulary, with
+/// the same bits on every rank, so that all ranks continue alike. Without a group the states are complete already and
+/// the calls do nothing.
 class JoinedRows {
  public:
   struct Size {
@@ -29,9 +30,9 @@ class JoinedRows {
   /// `own`: the shared tokens that this rank scans. `group` may be null; `loss` must outlive this.
   JoinedRows(Communicator* group, const RowLoss& loss, Tokens own, Size size, ScratchPool::Lease& lease);
 
-  /// After RowLoss::scan() of all own segments, before normalise(). Two collectives.
+  /// Follows RowLoss::scan() of all own segments and precedes normalise(). Runs two collectives.
   void join_scans(std::span<RowState> rows) const;
-  /// After RowLoss::mix() of all own segments, before finish(). One collective.
+  /// Follows RowLoss::mix() of all own segments and precedes finish(). Runs a single collective.
   void join_mixtures(std::span<RowState> rows) const;
 
  private:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the kernels compiled for each instruction set to the one that a table uses.
+// Selection of the kernels that a table uses, from those compiled for each instruction set.
 #pragma once
 
 #include "runtime/ops/cpu/isa.hpp"
 
-/// For `struct Kernels` of function pointers: declares the constant `name` that the kernel source defines in each
-/// instruction set's namespace, and the function name(Isa) that picks one. Use inside namespace maestro::cpu.
+/// Declares, for `struct Kernels` of function pointers, the constant `name` that the kernel source defines in each
+/// instruction set's namespace, and the function name(Isa) that selects among them. Use inside namespace maestro::cpu.
 #define MAESTRO_KERNELS(Kernels, name)                    \
   namespace generic {                                     \
   extern const Kernels name;                              \

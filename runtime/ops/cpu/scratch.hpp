@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Working memory of operator calls: a call leases an arena for its duration, so that calls of several device threads
-// never share one and none maps memory once its sizes have been seen.
+// never share an arena, and a call whose sizes have occurred before maps no memory.
 //
-// SC-1: an arena is leased to one call at a time.
+// SC-1 (exclusive lease): an arena is leased to a single call at a time.
 #pragma once
 
 #include <memory>
@@ -21,13 +21,13 @@ class ScratchPool {
   };
 
  public:
-  /// Memory of one call; everything allocated from it is given back when the lease ends.
+  /// Memory of a call; everything allocated from it is released when the lease ends.
   class Lease {
    public:
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
     ~Lease();
-    /// Uninitialised, 64-byte aligned, valid until the lease ends.
+    /// Returns uninitialised memory, 64-byte aligned, valid until the lease ends.
     [[nodiscard]] Tensor tensor(Shape shape, DType dtype);
     [[nodiscard]] float* floats(std::int64_t count) { return tensor(Shape{count}, DType::f32).data<float>(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the run-time storage type of kernel operands into a static one. For kernel sources only.
+// Turns the run-time storage type of kernel operands into a static type. For kernel sources only.
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"

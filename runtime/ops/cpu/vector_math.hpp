@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One f32 vector of the instruction set that the including kernel is compiled for, and elementary functions on it.
+// An f32 vector of the instruction set that the including kernel is compiled for, and elementary functions on it.
 //
 // Only for kernel sources (maestro_isa_sources): each is compiled once per instruction set with MAESTRO_ISA_NAMESPACE
 // set, and everything here lives in that namespace. A function template of the standard library, or any inline function
 // outside that namespace, would be emitted with this set's instructions and could be linked into code meant for weaker
-// CPUs; a test looks at the objects' symbols for that.
+// CPUs; tests/ops/check_isa_symbols.cmake checks the objects' symbols for that.
 //
 // Storage types: float, and std::uint16_t for bf16 (the upper half of a binary32; stores round to nearest even).
 #pragma once
@@ -99,7 +99,7 @@ MAESTRO_INLINE void store(std::uint16_t* to, Vec value) {
   store_bf16(to, value);
 }
 
-/// The first `count` elements (0 < count < vector_width), the others zero.
+/// Returns the first `count` elements (0 < count < vector_width), the others zero.
 template <class T>
 MAESTRO_INLINE Vec load_part(const T* from, std::int64_t count) {
   T padded[vector_width] = {};
@@ -124,7 +124,7 @@ struct Whole {
   MAESTRO_INLINE void store(T* to, Vec value) const {
     MAESTRO_ISA_NAMESPACE::store(to, value);
   }
-  /// `value` with the lanes past the end set to zero.
+  /// Returns `value` with the lanes past the end set to zero.
   MAESTRO_INLINE Vec masked(Vec value) const { return value; }
 };
 struct Part {
@@ -171,7 +171,7 @@ MAESTRO_INLINE Vec maximum(Vec a, Vec b) {
 #endif
 }
 
-/// The second operand where either is NaN.
+/// Returns the smaller operand, and the second operand where either is NaN.
 MAESTRO_INLINE Vec minimum(Vec a, Vec b) {
 #if defined(__AVX512F__)
   return _mm512_maskz_min_ps(0xffff, a, b);  // unlike the plain form, no false warning of gcc 12 (PR 105593)
@@ -195,7 +195,7 @@ MAESTRO_INLINE float square_root(float value) {
   return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(value)));
 }
 
-/// Sum and maximum over lanes, always paired in the same order.
+/// Reduce over lanes, to the sum and to the maximum, always paired in the same order.
 MAESTRO_INLINE float reduce_sum(Vec value) {
   float lanes[vector_width];
   store(lanes, value);
@@ -232,7 +232,7 @@ MAESTRO_INLINE Vec interleave_high(Vec a, Vec b) {
 #endif
 }
 /// Transposes a square of vector_width rows: each round interleaves the lower half of the rows with the upper half,
-/// which rotates the bits of (row, column) by one, so log2(vector_width) rounds swap row and column.
+/// which rotates the bits of (row, column) by 1, so log2(vector_width) rounds swap row and column.
 MAESTRO_INLINE void transpose(Vec* rows) {
   for (int round = 1; round < vector_width; round *= 2) {
     Vec mixed[vector_width];
@@ -245,8 +245,8 @@ MAESTRO_INLINE void transpose(Vec* rows) {
 }
 
 // ---- elementary functions ----
-/// e^x with relative error below 2e-7 where the result is normal; 0 below -87.33 (results would be subnormal), infinity
-/// above 88.72, NaN for NaN. Cody-Waite reduction and the minimax polynomial of Cephes `expf` (Moshier 1992).
+/// Returns e^x with relative error below 2e-7 where the result is normal; 0 below -87.33 (results would be subnormal),
+/// infinity above 88.72, NaN for NaN. Cody-Waite reduction and the minimax polynomial of Cephes `expf` (Moshier 1992).
 MAESTRO_INLINE Vec exp(Vec unbounded) {
   const Vec x = minimum(broadcast(89.0F), unbounded);  // in this order a NaN passes
   constexpr float round_to_int = 12582912.0F;  // 1.5 * 2^23: adding it leaves the rounded integer in the low bits
@@ -273,11 +273,11 @@ MAESTRO_INLINE Vec exp(Vec unbounded) {
 MAESTRO_INLINE float exp_scalar(float x) {
   return exp(broadcast(x))[0];
 }
-/// 1 / (1 + e^-x), relative error below 4e-7 where the result is normal.
+/// Returns 1 / (1 + e^-x), relative error below 4e-7 where the result is normal.
 MAESTRO_INLINE Vec sigmoid(Vec x) {
   const Vec d = 1.0F + exp(-x);
 #if defined(__AVX512F__)
-  // A reciprocal of 14 bits and one Newton step take half the time of a division. An infinite d would give 0 *
+  // A reciprocal of 14 bits and a Newton step take half the time of a division. An infinite d would yield 0 *
   // infinity.
   const Vec bounded = minimum(broadcast(3e38F), d);
   const Vec y = _mm512_maskz_rcp14_ps(0xffff, bounded);
@@ -286,13 +286,13 @@ MAESTRO_INLINE Vec sigmoid(Vec x) {
   return 1.0F / d;
 #endif
 }
-/// Absolute error below 4e-7.
+/// Returns tanh(x) with absolute error below 4e-7.
 MAESTRO_INLINE Vec tanh(Vec x) {
   return 2.0F * sigmoid(2.0F * x) - 1.0F;
 }
 
-/// Natural logarithm of positive normal numbers with relative error below 2e-7: mantissa reduced to [sqrt(1/2),
-/// sqrt(2)), minimax polynomial of Cephes `logf` (Moshier 1992).
+/// Returns the natural logarithm of positive normal numbers with relative error below 2e-7: mantissa reduced to
+/// [sqrt(1/2), sqrt(2)), minimax polynomial of Cephes `logf` (Moshier 1992).
 MAESTRO_INLINE Vec log_positive(Vec x) {
   const IVec bits = float_to_bits(x);
   const IVec reduced = bits - 0x3f3504f3;  // sqrt(1/2)
@@ -311,7 +311,7 @@ MAESTRO_INLINE Vec log_positive(Vec x) {
   return m + p + exponent * 0.693359375F;
 }
 
-/// What the formulas of element_math.hpp are made of here.
+/// The primitives of element_math.hpp's formulas, on vectors.
 struct VectorMath {
   using Value = Vec;
   MAESTRO_INLINE static Vec exponential(Vec x) { return exp(x); }

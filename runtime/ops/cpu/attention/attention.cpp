@@ -59,7 +59,7 @@ AttentionCall base_call(const AttentionTensors& tensors, const AttentionShape& s
   return call;
 }
 
-/// Address of the first element of `row`, or null for a tensor that this pass does not use.
+/// Returns the address of the first element of `row`, or null for a tensor that this pass does not use.
 void* row_of(const Tensor& tensor, std::int64_t row) {
   if (!tensor.defined()) return nullptr;
   return tensor.raw() + static_cast<std::size_t>(row * tensor.columns()) * size_of(tensor.dtype());

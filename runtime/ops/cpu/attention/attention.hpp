@@ -6,8 +6,8 @@
 //   s_ij = scale q_i . k_j (j <= i when causal), p = softmax(s), o_i = sum_j p_ij v_j, lse_i = log sum_j exp(s_ij)
 //   dv_j = sum_i p_ij do_i, ds_ij = p_ij (do_i . v_j - do_i . o_i)
 //   dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i
-// Storage is f32 or bf16, arithmetic is f32. Results do not depend on how sequences are packed together and are the
-// same bit for bit from run to run on one instruction set.
+// Storage is f32 or bf16, arithmetic is f32. Results do not depend on how sequences are packed together and are
+// bitwise equal from run to run on the same instruction set.
 #pragma once
 
 #include "runtime/ops/cpu/isa.hpp"
@@ -35,7 +35,7 @@ class AttentionEngine {
   AttentionEngine(Isa isa, ScratchPool& scratch);
   /// Writes out and lse.
   void forward(const AttentionTensors& tensors, const AttentionShape& shape, const SequenceLayout& layout) const;
-  /// Overwrites dqkv, from dout and what forward() left in `tensors`.
+  /// Overwrites dqkv, from dout and the results of forward() in `tensors`.
   void backward(const AttentionTensors& tensors, const AttentionGradients& gradients, const AttentionShape& shape,
                 const SequenceLayout& layout) const;
 

@@ -14,7 +14,7 @@ struct Square {
   std::int64_t strip = 0;
 };
 
-/// scores becomes p = exp(s - lse), dscores becomes ds = p (dp - delta); both zero at or above `visible`.
+/// Turns scores into p = exp(s - lse) and dscores into ds = p (dp - delta); both zero at or above `visible`.
 inline void differentiate_row(float* scores, float* dscores, std::int64_t visible, std::int64_t vectors, float lse,
                               float delta) {
   const IVec lane = lane_numbers();
@@ -29,7 +29,7 @@ inline void differentiate_row(float* scores, float* dscores, std::int64_t visibl
   }
 }
 
-/// p and ds of the square, and dq (queries, D) += ds k.
+/// Computes p and ds of the square, and dq (queries, D) += ds k.
 void differentiate_scores(const AttentionCall& call, const Square& square) {
   const AttentionScratch& t = call.tiles;
   const std::int64_t padded = round_up(call.head_size, attention_padding);
@@ -71,7 +71,7 @@ void differentiate_scores(const AttentionCall& call, const Square& square) {
   }
 }
 
-/// dv (keys, D) += p^T do and dk (keys, D) += ds^T q.
+/// Computes dv (keys, D) += p^T do and dk (keys, D) += ds^T q.
 void add_key_gradients(const AttentionCall& call, const Square& square) {
   const AttentionScratch& t = call.tiles;
   const std::int64_t padded = round_up(call.head_size, attention_padding);
@@ -98,7 +98,7 @@ void add_key_gradients(const AttentionCall& call, const Square& square) {
   }
 }
 
-/// Query and output gradient rows of the tile, their log-sum-exp, and delta = do . o.
+/// Reads query and output gradient rows of the tile, their log-sum-exp, and delta = do . o.
 void read_query_tile(const AttentionCall& call, std::int64_t head, std::int64_t q0, std::int64_t rows) {
   const AttentionScratch& t = call.tiles;
   const std::int64_t size = call.head_size;

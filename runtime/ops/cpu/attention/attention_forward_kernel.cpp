@@ -7,25 +7,25 @@ namespace {
 
 constexpr float lowest = -3.0e38F;
 
-/// Queries [q0 + r, + rows) against the keys of one tile; at most vector_width rows.
+/// Queries [q0 + r, + rows) against the keys of a tile; at most vector_width rows.
 struct RowGroup {
   std::int64_t q0 = 0;
   std::int64_t r = 0;
   std::int64_t rows = 0;
   std::int64_t k0 = 0;
   std::int64_t keys = 0;
-  std::int64_t vectors = 0;  ///< of scores that were computed, masked ones included
+  std::int64_t vectors = 0;  ///< of computed scores, including masked scores
 };
 
-/// Scores with what lies at or above `visible` replaced, so that its exponential is exactly zero.
+/// Returns the scores, with those of keys at or above `visible` replaced so that their exponential is exactly zero.
 MAESTRO_INLINE Vec masked_scores(const float* scores, std::int64_t at, std::int64_t visible) {
   if (at + vector_width <= visible) return load(scores + at);
   const IVec column = lane_numbers() + static_cast<std::int32_t>(at);
   return select(column < static_cast<std::int32_t>(visible), load(scores + at), broadcast(lowest));
 }
 
-/// Moves row_max to the maxima including this tile and writes what earlier sums must be multiplied with to `factors`.
-/// The maxima of all rows are found together: a transposed square costs less than one reduction per row.
+/// Raises row_max to the maxima including this tile and writes to `factors` the multipliers that earlier sums need.
+/// Finds the maxima of all rows together: transposing a square costs less than a reduction per row.
 inline void update_maxima(const AttentionCall& call, const RowGroup& group, float* factors) {
   float* row_max = call.tiles.row_max + group.r;
   Vec tops[vector_width];
@@ -64,7 +64,8 @@ inline void scale_row(float* row, std::int64_t size, float factor) {
   for (std::int64_t i = 0; i < size; i += vector_width) store(row + i, load(row + i) * broadcast(factor));
 }
 
-/// Online softmax of a group of rows: scores become exponentials, sums and results so far are scaled to the new maxima.
+/// Computes the online softmax of a group of rows: scores become exponentials, sums and results so far are scaled to
+/// the new maxima.
 inline void softmax_group(const AttentionCall& call, const RowGroup& group) {
   const std::int64_t padded = round_up(call.head_size, attention_padding);
   float factors[vector_width];
@@ -76,7 +77,7 @@ inline void softmax_group(const AttentionCall& call, const RowGroup& group) {
   }
 }
 
-/// Adds the keys of one tile to the queries [q0, q0 + rows).
+/// Adds the keys of a tile to the queries [q0, q0 + rows).
 void add_key_tile(const AttentionCall& call, std::int64_t q0, std::int64_t rows, std::int64_t k0) {
   const AttentionScratch& t = call.tiles;
   const std::int64_t padded = round_up(call.head_size, attention_padding);

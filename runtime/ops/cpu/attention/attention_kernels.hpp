@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention.cpp hands to the kernels of one instruction set: plain pointers, so that nothing of the standard
-// library is compiled with that instruction set's options.
+// Arguments that attention.cpp passes to the kernels of an instruction set: plain pointers, so that no part of the
+// standard library is compiled with that instruction set's options.
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"
@@ -12,7 +12,7 @@ inline constexpr std::int64_t attention_query_tile = 64;
 inline constexpr std::int64_t attention_key_tile = 64;
 inline constexpr std::int64_t attention_padding = 16;
 
-/// Where the f32 tiles of one call lie in its scratch, for sequences of up to `longest` tokens.
+/// Offsets of the f32 tiles of a call in its scratch, for sequences of up to `longest` tokens.
 struct AttentionScratch {
   float* keys = nullptr;          ///< (T, padded D)
   float* values = nullptr;        ///< (T, padded D)
@@ -29,7 +29,7 @@ struct AttentionScratch {
   float* row_sum = nullptr;  ///< (query tile, attention_padding) partial sums; backward: do . o in the first of each
 };
 
-/// One kv head of one sequence of length `length` and the query heads that share it. Pointers are to the sequence's
+/// A single kv head of a sequence of length `length` and the query heads that share it. Pointers are to the sequence's
 /// first row.
 struct AttentionCall {
   const void* qkv = nullptr;   ///< (T, (H + 2G) D)

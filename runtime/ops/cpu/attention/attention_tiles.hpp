@@ -18,7 +18,7 @@ namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
   return (value + step - 1) / step * step;
 }
 
-/// How many of the keys [first_key, first_key + keys) a query sees.
+/// Returns how many of the keys [first_key, first_key + keys) a query attends to.
 [[nodiscard]] inline std::int64_t visible_keys(const AttentionCall& call, std::int64_t query, std::int64_t first_key,
                                                std::int64_t keys) {
   return call.causal ? larger(0, smaller(query + 1 - first_key, keys)) : keys;
@@ -30,7 +30,7 @@ namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
   return visible_keys(call, first_query, first_key, keys) == keys ? attention_query_tile : attention_padding;
 }
 
-/// Rows of one head inside a packed activation, of either storage type; `Void` is void where they are written.
+/// Rows of a head inside a packed activation, of either storage type; `Void` is void where they are written.
 template <class Void>
 struct HeadRows {
   Void* base = nullptr;
@@ -39,7 +39,7 @@ struct HeadRows {
   bool bf16 = false;
 };
 
-/// to[i] = scale * row[i] for i < size.
+/// Sets to[i] = scale * row[i] for i < size.
 template <class Void>
 MAESTRO_INLINE void read_row(const HeadRows<Void>& rows, std::int64_t row, std::int64_t size, float scale, float* to) {
   const std::int64_t at = row * rows.stride + rows.first;
@@ -56,7 +56,7 @@ MAESTRO_INLINE void read_row(const HeadRows<Void>& rows, std::int64_t row, std::
   }
 }
 
-/// row[i] = scale * from[i] for i < size, rounded to the storage type.
+/// Sets row[i] = scale * from[i] for i < size, rounded to the storage type.
 inline void write_row(const HeadRows<void>& rows, std::int64_t row, std::int64_t size, float scale, const float* from) {
   const std::int64_t at = row * rows.stride + rows.first;
   const Vec factor = broadcast(scale);
@@ -72,7 +72,7 @@ inline void write_row(const HeadRows<void>& rows, std::int64_t row, std::int64_t
   }
 }
 
-/// (length, padded) f32, columns at or above D zero.
+/// Packs rows to (length, padded) f32; columns at or above D are zero.
 inline void pack_rows(const HeadRows<const void>& rows, std::int64_t length, std::int64_t size, float* to) {
   const std::int64_t padded = round_up(size, attention_padding);
   for (std::int64_t r = 0; r < length; ++r, to += padded) {
@@ -89,7 +89,8 @@ inline void transpose_square(const float* from, std::int64_t stride, float* to) 
   for (int r = 0; r < vector_width; ++r) store(to + r * attention_key_tile, square[r]);
 }
 
-/// From packed rows (length, padded) to tiles [length / key_tile][padded][key_tile]; keys at or above length are zero.
+/// Transposes packed rows (length, padded) to tiles [length / key_tile][padded][key_tile]; keys at or above length are
+/// zero.
 inline void pack_transposed(float* packed, std::int64_t length, std::int64_t size, float* to) {
   const std::int64_t padded = round_up(size, attention_padding);
   const std::int64_t end = round_up(length, attention_padding);

@@ -11,10 +11,10 @@ namespace maestro::cpu {
 
 namespace {
 
-/// Fewer rows than this make products slow; rather than that, logits are computed again.
+/// Products of fewer rows are slow; logits are then computed again instead.
 constexpr std::int64_t fewest_kept_rows = 128;
 
-/// Row numbers with a target, in order.
+/// Returns the numbers of the rows with a target, in order.
 std::span<std::int32_t> rows_with_target(const Tensor& targets, ScratchPool::Lease& lease) {
   const std::span<std::int32_t> all = lease.tensor(Shape{targets.elements()}, DType::i32).span<std::int32_t>();
   const std::span<const std::int32_t> values = targets.span<std::int32_t>();
@@ -35,7 +35,7 @@ void choose_columns(LossCall& call, const VocabularyPart& part) {
   call.rest = call.shared < (part.group == nullptr ? own : part.vocabulary);
 }
 
-/// The most logits of a row that any rank computes, of one model.
+/// Returns the largest number of logits of a row that any rank computes for either model.
 std::int64_t widest_logits(const LossCall& call, const VocabularyPart& part) {
   const DistillationHead& head = *call.head;
   const bool computed_teacher = call.teacher == LossTerms::Teacher::dense && head.boundary == TeacherOutput::hidden;
@@ -44,7 +44,8 @@ std::int64_t widest_logits(const LossCall& call, const VocabularyPart& part) {
   return (std::max(student, computed_teacher ? head.teacher_vocabulary : 0) + ranks - 1) / ranks;
 }
 
-/// Sets keep_logits and most_rows, in blocks of nearly equal size; of a group, the same on all ranks (DL-5).
+/// Sets keep_logits and most_rows for blocks of nearly equal size, the same on all ranks of a group (DL-5, same sums on
+/// all ranks).
 void choose_blocks(LossCall& call, const LossLimits& limits, const VocabularyPart& part, std::int64_t active) {
   const std::int64_t row_bytes = widest_logits(call, part) * static_cast<std::int64_t>(sizeof(float));
   const std::int64_t fitting = limits.logits_bytes / row_bytes;

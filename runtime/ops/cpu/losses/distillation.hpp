@@ -3,16 +3,17 @@
 // and their gradients, in blocks of rows and panels of the vocabulary. Values and formulas: distillation_options.hpp
 // and, per row, distillation_row.hpp.
 //
-// DL-1: working memory is O(rows of a block x (panel width + C)) when logits do not fit LossLimits, else at most twice
-//       LossLimits::logits_bytes more; it never grows with M x V.
-// DL-2: rows whose target is negative cost no product, add nothing to any sum, and get a zero dhidden.
-// DL-3: columns at or above shared_vocabulary are in the softmax of the cross-entropy, and in no divergence.
-// DL-4: results are the same bit for bit from run to run. Keeping logits or computing them again changes only how
-// products
-//       and f32 partial sums are grouped.
+// Working memory is O(rows of a block x (panel width + C)) when logits do not fit LossLimits, else at most twice
+// LossLimits::logits_bytes more; it never grows with M x V.
 //
-// DL-5: of a head that is cut over a group, every rank walks its own tokens only; what ranks exchange is a few numbers
-//       per row of a block (joined_rows.hpp). All ranks cut the same blocks and get the same bits of every sum.
+// DL-2 (ignored rows): rows whose target is negative cost no product, add nothing to any sum, and get a zero dhidden.
+// DL-3 (rest outside the divergence): columns at or above shared_vocabulary are in the softmax of the cross-entropy,
+//       and in no divergence.
+// DL-4 (bitwise repeatable): results are bitwise equal from run to run. Keeping or recomputing logits changes only the
+//       grouping of products and f32 partial sums.
+// DL-5 (same sums on all ranks): all ranks of a group that a head is cut over cut the same blocks and compute the same
+//       bits of every sum. Every rank walks its own tokens only; ranks exchange a few numbers per row of a block
+//       (joined_rows.hpp).
 //
 // Cost in matrix products: logits kept: student 3, teacher 1. Computed again: student 4, teacher 2; with js 5 and 3.
 #pragma once
@@ -31,10 +32,10 @@ struct LossLimits {
 };
 
 /// Thread-safe. `products` and `scratch` must outlive this. Contracts on top of the option structs:
-/// hidden, dhidden and the student's packs have one act dtype; teacher_hidden has that of teacher_head. Logits are f32;
+/// hidden, dhidden and the student's packs share an act dtype; teacher_hidden has that of teacher_head. Logits are f32;
 /// their gradient is rounded to act for the products. targets < shared_vocabulary. top_k: teacher_indices of a row are
 /// distinct; those outside [0, shared_vocabulary) are left out of p, and a row without any other makes kl and the
-/// gradients NaN. Settings are to be checked once at start with validate() of distillation_settings.hpp.
+/// gradients NaN. The caller checks settings once at start with validate() of distillation_settings.hpp.
 class OutputLoss {
  public:
   OutputLoss(Isa isa, const MatrixProducts& products, ScratchPool& scratch, const LossLimits& limits = {});

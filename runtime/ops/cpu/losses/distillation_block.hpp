@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One block of rows of a fused output-layer loss: gathers the rows, walks the vocabulary, and writes their gradients.
+// A block of rows of a fused output-layer loss: gathers the rows, walks the vocabulary, and writes their gradients.
 // A working part of OutputLoss (distillation.hpp).
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace maestro::cpu {
 
-/// A run of vocabulary columns inside one student panel and, where the teacher's logits are computed, one teacher
-/// panel; all of them shared, or all of the rest.
+/// A run of vocabulary columns inside a single student panel and, where the teacher's logits are computed, a single
+/// teacher panel; all of them shared, or all of the rest.
 struct ColumnRun {
   bool shared = true;
   int student_panel = 0;
@@ -23,7 +23,7 @@ struct ColumnRun {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
-/// Columns of one rank, counted from its first.
+/// Columns of a rank, counted from its first.
 struct OwnColumns {
   std::int64_t shared = 0;  ///< below the shared vocabulary; may be none in a group
   std::int64_t all = 0;     ///< those and the rest
@@ -32,7 +32,7 @@ struct OwnColumns {
 [[nodiscard]] std::vector<ColumnRun> column_runs(const PackedWeight& student, const PackedWeight* teacher,
                                                  const OwnColumns& columns);
 
-/// What all blocks of a call share.
+/// Arguments that all blocks of a call share.
 struct LossCall {
   const DistillationHead* head = nullptr;
   const MatrixProducts* products = nullptr;
@@ -48,17 +48,17 @@ struct LossCall {
   bool keep_logits = false;
 };
 
-/// Logits of one model for the rows of a block: all panels at once, or one at a time.
+/// Logits of a model for the rows of a block: all panels at once, or panel by panel.
 class PanelLogits {
  public:
   PanelLogits() = default;
   /// Takes memory for a block's rows of the panels that cover [0, columns).
   PanelLogits(const PackedWeight& weight, std::int64_t columns, const LossCall& call, ScratchPool::Lease& lease);
-  /// The next block has `rows` rows; nothing is computed yet.
+  /// Starts the next block, of `rows` rows; computes no logits.
   void restart(std::int64_t rows);
-  /// Fills the panel from hidden (rows, C) unless it is what is held already.
+  /// Fills the panel from hidden (rows, C) unless its logits are held already.
   void compute(const MatrixProducts& products, const Tensor& hidden, int index);
-  /// (rows, panel count)
+  /// Returns the logits of a panel, (rows, panel count).
   [[nodiscard]] Tensor tensor(int index) const;
   [[nodiscard]] float* at(int index, std::int64_t row, std::int64_t column) const;
   [[nodiscard]] int used_panels() const { return used_panels_; }
@@ -78,7 +78,7 @@ class PanelLogits {
 class LossBlock {
  public:
   LossBlock(const LossCall& call, ScratchPool::Lease& lease);
-  /// `rows` are ascending row numbers of the call, at most call.most_rows.
+  /// Computes losses and gradients of `rows`: ascending row numbers of the call, at most call.most_rows.
   void run(std::span<const std::int32_t> rows, LossSums& sums);
 
  private:

@@ -8,7 +8,7 @@ namespace {
 
 constexpr float lowest = -3.402823466e38F;
 
-/// The lanes that hold elements; the others become `otherwise`.
+/// Returns the lanes that hold elements; the others become `otherwise`.
 MAESTRO_INLINE Vec keep(Whole, Vec value, float) {
   return value;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise work of the output-layer losses on one row segment: a run of vocabulary columns of the student's logits z
+// Elementwise work of the output-layer losses on a row segment: a run of vocabulary columns of the student's logits z
 // and the teacher's logits u, both f32. Compiled once per instruction set; plain types only (see isa.hpp).
 //
 // Notation: e_t(x) = exp((x - max) / T), S_t its sum over the vocabulary, q = e_t(z) / S_t, p likewise from u,
@@ -67,7 +67,7 @@ struct SegmentMixture {
 struct LossKernels {
   float (*maximum)(const float* values, std::int64_t count);
   SegmentSums (*scan)(const SegmentScan& scan);
-  /// The two terms of the Jensen-Shannon divergence; uses segment, z, u, inverse_t and beta of the call.
+  /// Returns the two terms of the Jensen-Shannon divergence; uses segment, z, u, inverse_t and beta of the call.
   SegmentMixture (*mixture)(const SegmentGradient& call);
   void (*gradient)(const SegmentGradient& call);
 };

@@ -12,7 +12,7 @@ namespace {
 constexpr float unseen = std::numeric_limits<float>::lowest();
 constexpr float impossible = -std::numeric_limits<float>::infinity();
 
-/// log(e^a + e^b).
+/// Returns log(e^a + e^b).
 double log_of_sum(double a, double b) {
   return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses of one row (token), scanned in segments of the vocabulary: pure arithmetic, no matrix products, no memory.
+// The losses of a row (token), scanned in segments of the vocabulary: pure arithmetic, no matrix products, no memory.
 //
 // Order of calls per row: begin, scan every segment, normalise, then (if needs_mixture()) mix every segment, then
 // finish, then gradient of any segment. How a row is cut into segments changes only the grouping of f32 partial sums.
@@ -14,8 +14,8 @@
 //
 // Top-k teacher (boundary = top_k): p is the softmax of the k values / T and zero elsewhere; q spans the vocabulary.
 //   forward_kl  sums over the k tokens. js: tokens outside contribute q log(1 / (1 - beta)) to KL(q || m).
-//   reverse_kl  is infinite, since p is zero outside; validate() rejects it. teacher_ce is not known and stays 0.
-// Without any of the k tokens in the shared vocabulary the divergence and the gradient are no numbers.
+//   reverse_kl  is infinite, since p is zero outside; validate() rejects it. teacher_ce cannot be computed and stays 0.
+// Without any of the k tokens in the shared vocabulary the divergence and the gradient are NaN.
 #pragma once
 
 #include <span>
@@ -43,7 +43,7 @@ struct SupportToken {
   float z = 0;  ///< the student's logit, gathered while scanning
 };
 
-/// What is known of a row; trivially copyable, so that a block of rows lives in scratch memory.
+/// Accumulated state of a row; trivially copyable, so that a block of rows lives in scratch memory.
 struct RowState {
   std::int32_t target = 0;
   float z_max = 0;
@@ -79,21 +79,21 @@ class RowLoss {
   };
 
   [[nodiscard]] bool needs_mixture() const { return dense() && mixing_; }
-  /// `support` (top_k only) has its columns set; values[i] is the teacher's logit of support[i].
+  /// Starts a row. `support` (top_k only) has its columns set; values[i] is the teacher's logit of support[i].
   void begin(RowState& row, std::int32_t target, std::span<SupportToken> support, const float* values) const;
   void scan(RowState& row, const Columns& columns) const;
-  /// `segment` is of the rest; its u is not looked at.
+  /// Scans a segment of the rest; does not read its u.
   void scan_rest(RowState& row, const RowSegment& segment) const;
-  /// Moves what was scanned so far to maxima that are no smaller, such as those of other ranks' tokens too.
+  /// Rescales the sums scanned so far to maxima that are no smaller, such as the maxima over all ranks' tokens.
   void move_maxima(RowState& row, float z_max, float u_max) const;
   static void move_rest(RowState& row, float rest_max);
   void normalise(RowState& row) const;
   void mix(RowState& row, const Columns& columns) const;
   /// Adds the row to ce, kl, teacher_ce and tokens of `sums`; total is the caller's.
   void finish(RowState& row, LossSums& sums) const;
-  /// d(scale * total) / dz of the columns, overwriting dz, which may be columns.segment.z.
+  /// Computes d(scale * total) / dz of the columns, overwriting dz, which may be columns.segment.z.
   void gradient(const RowState& row, const Columns& columns, float* dz) const;
-  /// The same of columns of the rest.
+  /// Computes the same of columns of the rest.
   void rest_gradient(const RowState& row, const RowSegment& segment, float* dz) const;
 
  private:

@@ -36,7 +36,7 @@ class WorstFirstHeap {
     for (std::int64_t i = size_ / 2; i-- > 0;) sink(i, get(i));
   }
   void replace_worst(Entry entry) { sink(0, entry); }
-  /// Takes the worst out again and again, each to the end: what remains is sorted, best first.
+  /// Moves the worst entry behind the heap until the heap is empty; the entries are then sorted, best first.
   void sort() {
     while (size_ > 1) {
       const Entry last = get(--size_);

@@ -7,9 +7,9 @@
 
 namespace maestro::cpu {
 
-/// The first `columns` (0: all) of logits (M, V) f32 -> values (M, k) f32 descending and indices (M, k) i32,
-/// 1 <= k <= columns; of equal values the lower index comes first. A NaN counts as larger than any number, so that it
-/// is seen rather than hidden. Thread-safe.
+/// Finds the k largest of the first `columns` (0: all) of each row of logits (M, V) f32: values (M, k) f32 descending
+/// and indices (M, k) i32, 1 <= k <= columns; of equal values the lower index comes first. A NaN counts as larger than
+/// any number, so that it is seen rather than hidden. Thread-safe.
 void top_k(Isa isa, const Tensor& logits, const Tensor& values, const Tensor& indices, std::int64_t columns = 0);
 
 }  // namespace maestro::cpu

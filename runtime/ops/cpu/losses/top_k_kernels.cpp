@@ -9,7 +9,7 @@ namespace {
 constexpr int vectors_at_once = 4;
 constexpr std::int64_t step = vectors_at_once * vector_width;
 
-/// True when some of `step` values is not <= threshold.
+/// Returns true when some of `step` values is not <= threshold.
 MAESTRO_INLINE bool any_above(const float* values, Vec threshold) {
   IVec found{};
   for (int v = 0; v < vectors_at_once; ++v) found |= ~(load(values + v * vector_width) <= threshold);

@@ -21,7 +21,7 @@ void adamw(const AdamWCall& call) {
 
 using DVec = double __attribute__((vector_size(8 * vector_width)));
 
-/// By reference: a vector wider than the CPU's has no fixed way to be returned.
+/// Adds through a reference: the ABI does not define how a vector wider than the CPU's is returned.
 MAESTRO_INLINE void add_squares(DVec& sum, Vec value) {
   const DVec wide = __builtin_convertvector(value, DVec);
   sum += wide * wide;

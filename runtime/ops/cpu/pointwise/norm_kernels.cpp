@@ -6,8 +6,8 @@
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
 
-/// Sum of term(i, part) over a row, in four running sums so that additions overlap; elements past the end must add
-/// zero.
+/// Returns the sum of term(i, part) over a row, in four running sums so that additions overlap; elements past the end
+/// must add zero.
 template <class Term>
 MAESTRO_INLINE float sum_row(std::int64_t columns, Term term) {
   Vec sum[4] = {};
@@ -20,7 +20,7 @@ MAESTRO_INLINE float sum_row(std::int64_t columns, Term term) {
   return reduce_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/// Two passes: the variance of a row with a large mean would cancel in one.
+/// Takes two passes: in a single pass the variance of a row with a large mean would cancel.
 template <class X, class Y>
 void layer_norm_row(const NormCall& call, std::int64_t row, const X* x, Y* y) {
   const std::int64_t columns = call.columns;
@@ -54,7 +54,7 @@ void rms_norm_row(const NormCall& call, std::int64_t row, const X* x, Y* y) {
               [=](std::int64_t i, auto part) { part.store(y + i, part.load(x + i) * rstd * part.load(weight + i)); });
 }
 
-/// One row. With xhat = (x - mean) rstd and g = dy weight:
+/// Processes a row. With xhat = (x - mean) rstd and g = dy weight:
 ///   dx = rstd (g - sum(g) / C - xhat sum(g xhat) / C), dweight += dy xhat, dbias += dy;
 /// RMS norm has mean 0 and no sum(g) term.
 template <bool Centred, class Y, class X, class D>

@@ -11,7 +11,7 @@ struct PointwiseKernels {
   void (*add)(In a, In b, Out out, std::int64_t count);
   void (*gelu)(In x, Out y, std::int64_t count);
   void (*gelu_backward)(In dy, In x, Out dx, std::int64_t count);
-  /// x (rows, 2 features) = [gate | up], y (rows, features).
+  /// Computes y (rows, features) of x (rows, 2 features) = [gate | up].
   void (*swiglu)(In x, Out y, std::int64_t rows, std::int64_t features);
   void (*swiglu_backward)(In dy, In x, Out dx, std::int64_t rows, std::int64_t features);
 };

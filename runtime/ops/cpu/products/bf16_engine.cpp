@@ -135,7 +135,7 @@ std::unique_ptr<PackedPanel> Bf16Engine::pack(const Tensor& w, PackFor use, std:
   stay_on_this_thread();
   try {
     if (reuse == nullptr) {
-      // The layout that oneDNN likes for a full block; products of other sizes are compiled for this one too.
+      // The layout that oneDNN prefers for a full block; products of other sizes are compiled for it, too.
       const Key usual{.m = full_block, .n = width, .k = depth, .in_stride = depth, .out_stride = width};
       const Product preferred = compile(usual, Description({depth, width}, Type::bf16, Tag::any));
       reuse = std::make_unique<Bf16Panel>(depth, width, preferred.description.weights_desc());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of bf16 operands by the CPU's own bf16 dot products, through oneDNN's matmul primitive.
 //
-// A primitive is compiled for one set of sizes. So that a varying number of rows does not compile ever new ones,
-// products are cut into blocks of 512 rows, one of a smaller multiple of 64, and a last one padded with zero rows to a
-// multiple of 16: at most eleven primitives per weight and use, after which nothing is compiled any more.
+// A primitive is compiled for a fixed set of sizes. So that varying numbers of rows do not compile ever new primitives,
+// products are cut into blocks of 512 rows, a block of a smaller multiple of 64 rows, and a last block padded with zero
+// rows to a multiple of 16: at most eleven primitives are compiled per weight and use.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ class Bf16Engine final : public ProductEngine {
   void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out, const Epilogue& epilogue) const override;
   void add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const override;
 
-  /// Sizes and finish of one compiled product.
+  /// Sizes and epilogue of a compiled product.
   struct Key {
     enum class Kind : std::uint8_t { packed, outer };
     Kind kind = Kind::packed;
@@ -40,7 +40,7 @@ class Bf16Engine final : public ProductEngine {
     bool accumulate = false;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
-  /// Compiled products so far.
+  /// Returns the number of products compiled so far.
   [[nodiscard]] std::size_t primitives() const;
 
  private:
@@ -55,8 +55,8 @@ class Bf16Engine final : public ProductEngine {
     dnnl::matmul primitive;
   };
   [[nodiscard]] Product compile(const Key& key, const dnnl::memory::desc& right) const;
-  /// The compiled product, from the cache or new; `right` is a function of the sizes. References stay valid: the cache
-  /// only grows.
+  /// Returns the compiled product, from the cache or new; `right` is a function of the sizes. References stay valid:
+  /// the cache only grows.
   [[nodiscard]] const Product& product(const Key& key, const dnnl::memory::desc& right) const;
   void run(const Key& key, const dnnl::memory::desc& right, const Operands& operands,
            ScratchPool::Lease& scratch) const;

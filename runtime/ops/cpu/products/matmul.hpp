@@ -4,16 +4,15 @@
 //
 // Two engines:
 // - f32 arithmetic by oneDNN's sgemm, for f32 and, with operands widened block by block, for bf16. Measured on a
-// Sapphire
-//   Rapids core whose fused multiply-adds peak at 228 GFLOP/s: 195-224 GFLOP/s for y and dx, 170-220 for dw, at any M
-//   from 64 up. oneDNN's matmul primitive with its own blocked weights reached 190-215, and 57-87 for dw where rows of
-//   x lie a multiple of 4 KiB apart; it also needs one compiled primitive per M, and M changes with every packed
+//   Sapphire Rapids core whose fused multiply-adds peak at 228 GFLOP/s: 195-224 GFLOP/s for y and dx, 170-220 for dw,
+//   at any M from 64 up. oneDNN's matmul primitive with its own blocked weights reached 190-215, and 57-87 for dw where
+//   rows of x lie a multiple of 4 KiB apart; it also needs a compiled primitive per M, and M changes with every packed
 //   micro-batch.
 // - bf16 dot products by oneDNN's matmul primitive, where they are faster (Bf16Products::native).
 // Both round operands to bf16 in bf16 products and accumulate in f32.
 //
 // A weight is cut along N into panels of at most `widest_panel` rows, so that the fused losses can walk a vocabulary in
-// chunks; most weights have one panel.
+// chunks; most weights have a single panel.
 //
 // Thread-safety: all functions may be called from several threads at once.
 // Errors: shapes and dtypes are asserted. A refusal by oneDNN itself throws JobError(internal) naming the product.
@@ -50,7 +49,7 @@ class CpuPackedWeight final : public PackedWeight {
   [[nodiscard]] int panels() const { return static_cast<int>(panels_.size()); }
   [[nodiscard]] PanelRange range(int panel) const;
   [[nodiscard]] const PackedPanel& panel(int index) const { return *panels_[static_cast<std::size_t>(index)]; }
-  /// The engine's part of a panel, to be replaced on repacking.
+  /// Returns the engine's part of a panel, to be replaced on repacking.
   [[nodiscard]] std::unique_ptr<PackedPanel>& slot(int index) { return panels_[static_cast<std::size_t>(index)]; }
 
  private:
@@ -71,16 +70,16 @@ class MatrixProducts {
   /// `scratch` must outlive this object.
   MatrixProducts(Isa isa, Bf16Products bf16, ScratchPool& scratch);
 
-  /// See OperatorTable. `reuse` is taken over when shape, compute and use agree.
+  /// As OperatorTable::pack(). Takes over `reuse` when shape, compute and use agree.
   [[nodiscard]] std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                                    std::unique_ptr<PackedWeight> reuse) const;
   void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y, Activation activation) const;
   void linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx, bool accumulate) const;
   void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) const;
 
-  /// y (M, count) f32 or act = x (M, K) * w[panel]^T; `w` packed forward.
+  /// Computes y (M, count) f32 or act = x (M, K) * w[panel]^T; `w` packed forward.
   void linear_panel(const Tensor& x, const PackedWeight& w, int panel, const Tensor& y) const;
-  /// dx (M, K) (+)= dy (M, count) act * w[panel]; `w` packed for backward_input.
+  /// Computes dx (M, K) (+)= dy (M, count) act * w[panel]; `w` packed for backward_input.
   void linear_backward_input_panel(const Tensor& dy, const PackedWeight& w, int panel, const Tensor& dx,
                                    bool accumulate) const;
   // The weight gradient of a panel is linear_backward_weight into dw.row_slice(range.first, range.count).

@@ -77,7 +77,7 @@ void epilogue(const EpilogueCall& call) {
   });
 }
 
-/// One strip of up to four vectors of columns, so that its sums stay in registers over all rows.
+/// Processes a strip of up to four vectors of columns, so that its sums stay in registers over all rows.
 template <int Vectors, class T>
 void sum_strip(const T* x, std::int64_t rows, std::int64_t stride, float* sums) {
   Vec total[Vectors];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What surrounds the library's products: rearranging weights, the epilogue of a block of results, sums of columns.
+// Kernels around the library's products: rearranging weights, the epilogue of a block of results, sums of columns.
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"
@@ -14,7 +14,7 @@ struct TransposeCall {
   std::int64_t to_stride;
   std::int64_t rows;
   std::int64_t columns;
-  bool round_to_bf16;  ///< values are rounded to what bf16 holds
+  bool round_to_bf16;  ///< rounds values to bf16 precision
 };
 
 /// to (rows, columns) = activation(from + bias); `to` may be `from`.
@@ -27,15 +27,15 @@ struct EpilogueCall {
   std::int64_t columns;
   const float* bias;  ///< (columns), or null
   bool gelu;
-  bool accumulate;  ///< adds to what `to` holds
+  bool accumulate;  ///< adds to the values of `to`
 };
 
 struct MatrixKernels {
   void (*transpose)(const TransposeCall& call);
-  /// Rounds each value to what bf16 holds and keeps it f32.
+  /// Rounds each value to bf16 precision and stores it as f32.
   void (*round_to_bf16)(const float* from, float* to, std::int64_t count);
   void (*epilogue)(const EpilogueCall& call);
-  /// sums (columns) += column sums of x (rows, columns), rows in order.
+  /// Computes sums (columns) += column sums of x (rows, columns), rows in order.
   void (*add_column_sums)(In x, std::int64_t rows, std::int64_t columns, float* sums);
 };
 MAESTRO_KERNELS(MatrixKernels, matrix_kernels)

@@ -33,21 +33,21 @@ struct Matrix {
   }
 };
 
-/// One panel of a weight, arranged by an engine as the right operand (depth, columns) of its products.
+/// A panel of a weight, arranged by an engine as the right operand (depth, columns) of its products.
 class PackedPanel {
  public:
   virtual ~PackedPanel() = default;
   [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
 
-/// How a product is finished. An activation and accumulation exclude each other.
+/// The operations after a product. An activation and accumulation exclude each other.
 struct Epilogue {
   const float* bias = nullptr;  ///< (columns) or null
   Activation activation = Activation::none;
-  bool accumulate = false;  ///< adds to what the result holds
+  bool accumulate = false;  ///< adds to the values of the result
 };
 
-/// Thread-safe. Operands have at least one row.
+/// Thread-safe. Operands have at least 1 row.
 class ProductEngine {
  public:
   virtual ~ProductEngine() = default;
@@ -55,10 +55,10 @@ class ProductEngine {
   /// came from this engine for the same shape and use.
   [[nodiscard]] virtual std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
                                                           std::unique_ptr<PackedPanel> reuse) const = 0;
-  /// out (M, columns) = activation(in (M, depth) * right + bias) (+ out).
+  /// Computes out (M, columns) = activation(in (M, depth) * right + bias) (+ out).
   virtual void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
                         const Epilogue& epilogue) const = 0;
-  /// dw (N, K) f32 += dy (M, N)^T x (M, K).
+  /// Computes dw (N, K) f32 += dy (M, N)^T x (M, K).
   virtual void add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const = 0;
 };
 

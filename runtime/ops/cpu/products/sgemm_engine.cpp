@@ -68,7 +68,7 @@ void run(const Gemm& g) {
                  ErrorCode::internal);
 }
 
-/// Blocks of nearly equal size, so that no small one is left over. Calls body(first, count).
+/// Calls body(first, count) for blocks of nearly equal size, so that no small block is left over.
 template <class Body>
 void for_row_blocks(std::int64_t rows, std::int64_t most, Body body) {
   const std::int64_t blocks = (rows + most - 1) / most;
@@ -76,7 +76,7 @@ void for_row_blocks(std::int64_t rows, std::int64_t most, Body body) {
   for (std::int64_t first = 0; first < rows; first += step) body(first, std::min(step, rows - first));
 }
 
-/// `m` as f32: itself, or widened into `to` (rows, columns).
+/// Returns `m` as f32: itself, or widened into `to` (rows, columns).
 Matrix widened(const PointwiseKernels& kernels, const Matrix& m, float* to) {
   if (m.dtype == DType::f32) return m;
   const Matrix wide{to, DType::f32, m.rows, m.columns, m.columns};

@@ -11,7 +11,7 @@ namespace maestro::cpu {
 
 class SgemmEngine final : public ProductEngine {
  public:
-  /// With `round_weights` packs hold what bf16 can represent. `scratch` must outlive the engine.
+  /// With `round_weights` packs hold values rounded to bf16 precision. `scratch` must outlive the engine.
   SgemmEngine(Isa isa, bool round_weights, ScratchPool& scratch);
 
   [[nodiscard]] std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
