@@ -45,7 +45,7 @@ class ReductionRound {
 
   /// Returns whether all parts of the own shard have arrived and are not added yet.
   [[nodiscard]] bool may_sum() const { return local_ready_ && !summed_ && parts_ == expected_parts_; }
-  /// RD-5: returns whether the sum is formed and not yet released.
+  /// Returns whether the sum is formed and not yet released (RD-5).
   [[nodiscard]] bool holds_sum() const { return summed_ && !released_; }
   /// Returns whether the sums of all other shards have arrived and are not in place yet.
   [[nodiscard]] bool may_copy() const { return released_ && !copied_ && sums_ == expected_sums_; }

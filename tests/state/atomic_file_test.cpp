@@ -58,7 +58,7 @@ TEST(AtomicFile, commit_replaces_the_old_content_and_reports_size_and_checksum) 
   EXPECT_THAT(entries_of(folder.path()), testing::ElementsAre("a.txt"));
 }
 
-TEST(AtomicFile, the_old_content_stays_until_commit_AF1) {
+TEST(AtomicFile, the_old_content_stays_until_commit_AF1) {  // AF-1
   const TempFolder folder;
   const auto target = folder.write("a.txt", "old");
   Result<AtomicFile> file = AtomicFile::create(target);
@@ -69,7 +69,7 @@ TEST(AtomicFile, the_old_content_stays_until_commit_AF1) {
   EXPECT_EQ(contents_of(target), "new");
 }
 
-TEST(AtomicFile, without_commit_nothing_is_left_AF2) {
+TEST(AtomicFile, without_commit_nothing_is_left_AF2) {  // AF-2
   const TempFolder folder;
   {
     Result<AtomicFile> file = AtomicFile::create(folder.path() / "a.txt");
@@ -125,7 +125,7 @@ TEST(AtomicFile, a_target_that_is_a_folder_is_refused_and_nothing_is_left) {
   EXPECT_THAT(entries_of(folder.path()), testing::ElementsAre("target"));
 }
 
-TEST(AtomicFile, a_pipe_is_written_through_and_stays_a_pipe_AF3) {
+TEST(AtomicFile, a_pipe_is_written_through_and_stays_a_pipe_AF3) {  // AF-3
   const TempFolder folder;
   const auto pipe = folder.path() / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -140,7 +140,7 @@ TEST(AtomicFile, a_pipe_is_written_through_and_stays_a_pipe_AF3) {
   EXPECT_THAT(entries_of(folder.path()), testing::ElementsAre("pipe"));
 }
 
-TEST(AtomicFile, a_pipe_that_no_process_reads_from_is_an_error_and_not_a_wait_AF3) {
+TEST(AtomicFile, a_pipe_that_no_process_reads_from_is_an_error_and_not_a_wait_AF3) {  // AF-3
   const TempFolder folder;
   const auto pipe = folder.path() / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -150,7 +150,7 @@ TEST(AtomicFile, a_pipe_that_no_process_reads_from_is_an_error_and_not_a_wait_AF
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
-TEST(AtomicFile, a_device_is_written_through_and_stays_a_device_AF3) {
+TEST(AtomicFile, a_device_is_written_through_and_stays_a_device_AF3) {  // AF-3
   const TempFolder folder;
   const auto device = folder.path() / "null";
   // A device of the test's own: a program that replaces it must not replace the machine's.
@@ -161,7 +161,7 @@ TEST(AtomicFile, a_device_is_written_through_and_stays_a_device_AF3) {
   EXPECT_TRUE(std::filesystem::is_character_file(device));
 }
 
-TEST(AtomicFile, a_symbolic_link_stays_and_its_target_is_replaced_AF3) {
+TEST(AtomicFile, a_symbolic_link_stays_and_its_target_is_replaced_AF3) {  // AF-3
   const TempFolder folder;
   const auto target = folder.write("there/report.json", "old");
   const auto near = folder.path() / "there" / "near";
@@ -179,7 +179,7 @@ TEST(AtomicFile, a_symbolic_link_stays_and_its_target_is_replaced_AF3) {
   EXPECT_THAT(entries_of(folder.path() / "there"), testing::UnorderedElementsAre("report.json", "near"));
 }
 
-TEST(AtomicFile, a_link_to_nothing_gets_its_target_and_one_to_itself_or_a_folder_is_refused_AF3) {
+TEST(AtomicFile, a_link_to_nothing_gets_its_target_and_one_to_itself_or_a_folder_is_refused_AF3) {  // AF-3
   const TempFolder folder;
   std::filesystem::create_symlink("later.txt", folder.path() / "link");
   ASSERT_TRUE(write_file(folder.path() / "link", "x").ok());
@@ -191,7 +191,7 @@ TEST(AtomicFile, a_link_to_nothing_gets_its_target_and_one_to_itself_or_a_folder
               AllOf(HasSubstr((folder.path() / "folder").string()), HasSubstr("Is a directory")));
 }
 
-TEST(AtomicFile, an_open_descriptor_of_the_process_is_written_where_it_stands_AF3) {
+TEST(AtomicFile, an_open_descriptor_of_the_process_is_written_where_it_stands_AF3) {  // AF-3
   const TempFolder folder;
   const auto log = folder.path() / "log";
   const FileDescriptor standing(open(log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));

@@ -69,7 +69,7 @@ void PrintTo(const CrashCase& one, std::ostream* out) {
 
 class CheckpointCrash : public testing::TestWithParam<CrashCase> {};
 
-TEST_P(CheckpointCrash, after_any_operation_the_old_or_the_new_checkpoint_loads_CK1_CK2_CK4) {
+TEST_P(CheckpointCrash, after_any_operation_the_old_or_the_new_checkpoint_loads_CK1_CK2_CK4) {  // CK-1, CK-2, CK-4
   constexpr std::uint64_t old_contents = 1000, new_contents = 2000;
   int operations = 0;
   std::vector<std::uint64_t> found;

@@ -91,7 +91,7 @@ void expect_same(const std::vector<NamedTensor>& found, const std::vector<NamedT
   }
 }
 
-TEST_F(CheckpointParts, read_back_as_one_section_bit_for_bit_SF1) {
+TEST_F(CheckpointParts, read_back_as_one_section_bit_for_bit_SF1) {  // SF-1
   for (const std::uint32_t count : {2u, 3u}) {
     SCOPED_TRACE(std::to_string(count) + " parts");
     staging_ = store_.begin(StepId(step)).value_or_throw();
@@ -167,7 +167,7 @@ TEST_F(CheckpointParts, the_index_tells_every_tensors_file_and_the_bytes_of_all)
   EXPECT_EQ(manifest.files.back().path, "deep/model.safetensors.index.json");
 }
 
-TEST_F(CheckpointParts, the_index_is_durable_before_the_manifest_and_after_every_part_CK1) {
+TEST_F(CheckpointParts, the_index_is_durable_before_the_manifest_and_after_every_part_CK1) {  // CK-1
   std::vector<std::string> operations;
   const CheckpointStoreOptions options{
       .after = [&](std::string_view operation) { operations.emplace_back(operation); }};
@@ -224,7 +224,7 @@ TEST_F(CheckpointParts, a_second_checkpoint_in_other_parts_leaves_no_file_of_the
               ElementsAre("config.json", "model.safetensors", "optimizer.safetensors"));
 }
 
-TEST_F(CheckpointParts, a_missing_part_is_named_SF1) {
+TEST_F(CheckpointParts, a_missing_part_is_named_SF1) {  // SF-1
   const char* const parts[] = {"1 of 3, model-00001", "2 of 3, model-00002", "3 of 3, model-00003"};
   for (std::uint32_t missing = 0; missing < 3; ++missing) {
     manifest_.files.clear();
@@ -235,7 +235,7 @@ TEST_F(CheckpointParts, a_missing_part_is_named_SF1) {
   }
 }
 
-TEST_F(CheckpointParts, a_missing_optimizer_file_is_named_SF1) {
+TEST_F(CheckpointParts, a_missing_optimizer_file_is_named_SF1) {  // SF-1
   stage_all(2);
   forget("optimizer-00002-of-00002.safetensors");
   EXPECT_THAT(refusal(), HasSubstr("lacks part 2 of 2, optimizer-00002-of-00002.safetensors"));
@@ -243,7 +243,7 @@ TEST_F(CheckpointParts, a_missing_optimizer_file_is_named_SF1) {
   EXPECT_THAT(refusal(), HasSubstr("lacks optimizer.safetensors or its parts"));
 }
 
-TEST_F(CheckpointParts, files_that_were_not_written_together_are_refused_SF1) {
+TEST_F(CheckpointParts, files_that_were_not_written_together_are_refused_SF1) {  // SF-1
   stage(write(StatePart{0, 2}));
   stage(write(StatePart{1, 3}));
   EXPECT_THAT(refusal(), HasSubstr("both model-00001-of-00002.safetensors and model-00002-of-00003.safetensors"));
@@ -260,14 +260,14 @@ TEST_F(CheckpointParts, files_that_were_not_written_together_are_refused_SF1) {
   EXPECT_THAT(refusal(), HasSubstr("2 model and 1 optimizer files"));
 }
 
-TEST_F(CheckpointParts, a_part_reported_twice_is_named_SF1) {
+TEST_F(CheckpointParts, a_part_reported_twice_is_named_SF1) {  // SF-1
   stage_all(2);
   const auto again = write(StatePart{1, 2});
   stage(again);
   EXPECT_THAT(refusal(), HasSubstr("two records of model-00002-of-00002.safetensors"));
 }
 
-TEST_F(CheckpointParts, a_tensor_in_two_parts_is_named_with_both_SF2) {
+TEST_F(CheckpointParts, a_tensor_in_two_parts_is_named_with_both_SF2) {  // SF-2
   SmallSection first(step, {0, 3}), second(step, {1, 3}), third(step, {2, 3});
   stage(write(first.state()));
   stage(write(second.state()));
@@ -286,7 +286,7 @@ TEST_F(CheckpointParts, a_tensor_in_two_parts_is_named_with_both_SF2) {
                                    "optimizer-00003-of-00003.safetensors"));
 }
 
-TEST_F(CheckpointParts, of_different_steps_are_refused_naming_the_files_SF2) {
+TEST_F(CheckpointParts, of_different_steps_are_refused_naming_the_files_SF2) {  // SF-2
   stage(write(StatePart{0, 2}));
   SmallSection second(step, {1, 2});
   SectionState state = second.state();

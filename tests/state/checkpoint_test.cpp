@@ -79,14 +79,14 @@ TEST(Checkpoint, the_manifest_carries_the_state_of_the_run) {
   EXPECT_FALSE(back.maestro_version.empty());
 }
 
-TEST(Checkpoint, only_the_last_ones_are_kept_CK3) {
+TEST(Checkpoint, only_the_last_ones_are_kept_CK3) {  // CK-3
   const TempFolder folder;
   const CheckpointStore store = store_in(folder.path(), 2);
   for (const std::uint64_t step : {10u, 20u, 30u, 40u}) ASSERT_TRUE(write_checkpoint(store, step).ok());
   EXPECT_THAT(names_in(folder.path()), ElementsAre("step-00000030", "step-00000040"));
 }
 
-TEST(Checkpoint, after_going_back_the_last_committed_one_counts_whatever_its_step_CK3) {
+TEST(Checkpoint, after_going_back_the_last_committed_one_counts_whatever_its_step_CK3) {  // CK-3
   const TempFolder folder;
   const CheckpointStore store = store_in(folder.path(), 2);
   for (const std::uint64_t step : {30u, 40u, 35u}) ASSERT_TRUE(write_checkpoint(store, step).ok());
@@ -94,7 +94,7 @@ TEST(Checkpoint, after_going_back_the_last_committed_one_counts_whatever_its_ste
   EXPECT_EQ(store.latest().value_or_throw().filename(), "step-00000035");
 }
 
-TEST(Checkpoint, sequence_numbers_go_on_rising_after_going_back_CK3) {
+TEST(Checkpoint, sequence_numbers_go_on_rising_after_going_back_CK3) {  // CK-3
   const TempFolder folder;
   const CheckpointStore store = store_in(folder.path(), 2);
   for (const std::uint64_t step : {30u, 40u, 35u, 36u}) ASSERT_TRUE(write_checkpoint(store, step).ok());
@@ -102,7 +102,7 @@ TEST(Checkpoint, sequence_numbers_go_on_rising_after_going_back_CK3) {
   EXPECT_EQ(store.latest().value_or_throw().filename(), "step-00000036");
 }
 
-TEST(Checkpoint, what_a_crash_left_in_the_staging_folder_of_a_step_is_not_in_its_checkpoint_CK4) {
+TEST(Checkpoint, what_a_crash_left_in_the_staging_folder_of_a_step_is_not_in_its_checkpoint_CK4) {  // CK-4
   const TempFolder folder;
   const CheckpointStore store = store_in(folder.path());
   SmallSection section(5);
@@ -117,7 +117,7 @@ TEST(Checkpoint, what_a_crash_left_in_the_staging_folder_of_a_step_is_not_in_its
   EXPECT_THAT(names_in(folder.path()), ElementsAre("step-00000005", "step-00000006"));
 }
 
-TEST(Checkpoint, nothing_of_another_run_is_counted_replaced_or_removed_CK5) {
+TEST(Checkpoint, nothing_of_another_run_is_counted_replaced_or_removed_CK5) {  // CK-5
   const TempFolder folder;
   const CheckpointStore store = store_in(folder.path(), 1);
   ASSERT_TRUE(write_checkpoint(store, 9, 9).ok());

@@ -33,7 +33,7 @@ class RunFolderTest : public testing::Test {
   RunFolder folder_{out_};
 };
 
-TEST_F(RunFolderTest, is_locked_by_one_run_at_a_time_and_the_second_learns_by_which_RF1) {
+TEST_F(RunFolderTest, is_locked_by_one_run_at_a_time_and_the_second_learns_by_which_RF1) {  // RF-1
   {
     const Result<RunLock> lock = folder_.lock("real");
     ASSERT_TRUE(lock.ok()) << lock.error().message;
@@ -50,7 +50,7 @@ TEST_F(RunFolderTest, is_locked_by_one_run_at_a_time_and_the_second_learns_by_wh
   EXPECT_TRUE(folder_.lock("second").ok()) << "what the first has written does not hold";
 }
 
-TEST_F(RunFolderTest, is_free_when_the_process_that_locked_it_is_dead_RF1) {
+TEST_F(RunFolderTest, is_free_when_the_process_that_locked_it_is_dead_RF1) {  // RF-1
   const pid_t child = fork();
   if (child == 0) {
     const Result<RunLock> lock = folder_.lock("real");
@@ -76,7 +76,7 @@ TEST_F(RunFolderTest, looking_makes_nothing) {
   EXPECT_FALSE(fs::exists(out_));
 }
 
-TEST_F(RunFolderTest, with_another_runs_checkpoints_is_refused_with_the_three_ways_on_RF2) {
+TEST_F(RunFolderTest, with_another_runs_checkpoints_is_refused_with_the_three_ways_on_RF2) {  // RF-2
   write(5, real);
   write(9, real);
   EXPECT_TRUE(folder_.check_holds_only(real.id, true).ok());
@@ -88,7 +88,7 @@ TEST_F(RunFolderTest, with_another_runs_checkpoints_is_refused_with_the_three_wa
               AllOf(HasSubstr("holds a run of job 'real' (step 9)"), HasSubstr("another folder"), IsOneLine()));
 }
 
-TEST_F(RunFolderTest, checkpoints_without_id_are_another_runs_and_damaged_ones_are_the_resumed_runs_RF2) {
+TEST_F(RunFolderTest, checkpoints_without_id_are_another_runs_and_damaged_ones_are_the_resumed_runs_RF2) {  // RF-2
   write(7, {});
   EXPECT_THAT(folder_.check_holds_only(real.id, false).error().message, HasSubstr("holds a run (step 7)"));
   EXPECT_TRUE(folder_.check_holds_only("", true).ok());
@@ -97,7 +97,7 @@ TEST_F(RunFolderTest, checkpoints_without_id_are_another_runs_and_damaged_ones_a
   EXPECT_TRUE(folder_.check_holds_only(real.id, true).ok());
 }
 
-TEST_F(RunFolderTest, is_set_aside_whole_and_under_a_name_of_its_own_RF3) {
+TEST_F(RunFolderTest, is_set_aside_whole_and_under_a_name_of_its_own_RF3) {  // RF-3
   EXPECT_EQ(folder_.set_aside().value_or_throw(), std::nullopt) << "nothing is there";
   write(9, real);
   ASSERT_TRUE(folder_.record(real).ok());

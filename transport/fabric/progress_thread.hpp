@@ -2,9 +2,9 @@
 // The thread of an endpoint that calls libfabric: posts writes, reads completions, keeps deadlines. Internal.
 //
 // Only this thread posts writes and reads completions; other threads leave requests in the inbox and wake it. The
-// thread looks at the inbox under its lock before every rest, so that no request is slept over.
+// thread looks at the inbox under its lock before every rest, so that no request is slept over. The thread holds no
+// lock while the handler runs.
 //
-// PT-2 (no lock in the handler): no lock is held while the handler runs.
 // PT-3 (single end per write): every write left in the inbox ends exactly once, as WriteDone or as WriteFailed, also
 //       across stop(). The only exception is PT-5: then EndpointFailed stands for all writes not reported yet.
 // PT-5 (stuck library): if a call into libfabric never returns, a watchdog reports EndpointFailed; the thread is then

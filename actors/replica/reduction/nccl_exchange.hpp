@@ -69,7 +69,7 @@ class NcclExchange final : public Exchange {
   enum class State : std::uint8_t { idle, announced, queued };
   [[nodiscard]] std::string name_of(const ReplicaAddress& member) const;
   void join(const std::vector<std::uint8_t>& id, std::function<void(const std::string&)> broken) const;
-  /// DG-2: returns whether the operation that was announced last may be queued.
+  /// Returns whether the operation that was announced last may be queued (DG-2).
   [[nodiscard]] bool all_announced() const;
   /// Returns the work that queues the operation's collective.
   [[nodiscard]] RankJob job() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA device, or a share of one, as a section sees it: a thread that queues work, a stream that runs it in order, a
+// A CUDA device, or a part of it, as a section sees it: a thread that queues work, a stream that runs it in order, a
 // second stream for copies, memory, and completions from the process' poller.
 //
 // CD-1 (one stream): operators of the table queue on the device's main stream only; nothing waits for it in the steady

@@ -119,7 +119,7 @@ void GraphCache::retire(GraphKey key) {
 void GraphCache::destroy_retired() {
   if (retired_.empty()) return;
   std::erase_if(retired_, [](const Retired& each) { return cudaEventQuery(each.last_use.get()) != cudaErrorNotReady; });
-  static_cast<void>(cudaGetLastError());  // that one is not ready is no error of this thread's next call
+  static_cast<void>(cudaGetLastError());  // a use that is not ready is no error of this thread's next call
 }
 
 }  // namespace maestro::cuda

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded graphs of work that repeats, replayed with one call of the host.
+// Recorded graphs of work that repeats. A replay is a single call of the host.
 //
-// GR-1: run() queues the same work whether it issues, records or replays it.
-// GR-2: a recording that fails leaves nothing queued; the work is issued plainly, then and later, and that is said
-//       once.
-// GR-3: a graph that has to go is destroyed when its last replay is complete, and what it keeps with it.
-// GR-4: nothing waits for the device: times that a decision needs are asked for when the work comes again.
+// GR-1 (same work): run() queues the same work whether it issues, records or replays it.
+// GR-2 (failed recordings): a recording that fails leaves nothing queued; the work is issued plainly, then and later,
+//       and the failure is reported once.
+// GR-3 (delayed destruction): an evicted graph is destroyed, with everything that it keeps, when its last replay is
+//       complete.
+// GR-4 (no waiting): run() never waits for the device: it reads the times that a decision needs when the work comes
+//       again.
 #pragma once
 
 #include <chrono>
@@ -21,36 +23,36 @@
 
 namespace maestro::cuda {
 
-/// What a graph may be made of.
+/// Work that a graph can be made of.
 class GraphWork {
  public:
   virtual ~GraphWork() = default;
   /// Queues it.
   virtual void issue() = 0;
-  /// Does what a recording does not allow, such as taking memory from the system.
+  /// Does the part that a recording does not allow, such as taking memory from the system.
   virtual void prepare() {}
-  /// Queues it where it is recorded, on the stream and on no other. What it returns lives as long as the graph.
+  /// Queues the work where it is recorded, on the stream and on no other. The result lives as long as the graph.
   [[nodiscard]] virtual std::shared_ptr<void> record() {
     issue();
     return {};
   }
   /// Returns whether this work equals the work that was recorded with `kept`; if not, its graph is not replayed.
   [[nodiscard]] virtual bool equals(const void* /*kept*/) const { return true; }
-  /// Its graph was queued, for the first time or again; `kept` is what record() returned.
+  /// Called when its graph was queued, for the first time or again; `kept` is the result of record().
   virtual void replayed(void* /*kept*/) {}
 };
 
 /// Belongs to the device's thread.
 class GraphCache {
  public:
-  /// `say` gets the one line of GR-2. `work` outlives the cache. Events of `timed` tell times.
+  /// `say` receives the line of GR-2 (failed recordings). `work` outlives the cache. Events of `timed` measure times.
   GraphCache(WorkStream& work, std::shared_ptr<EventPool> events, std::shared_ptr<EventPool> timed,
              std::function<void(const std::string&)> say, const GraphPolicyOptions& options = {});
   ~GraphCache();
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  /// Equal work has equal keys; GraphWork::equals() tells different work of one key apart. The calls use no memory
+  /// Equal work has equal keys; GraphWork::equals() separates different work of the same key. The calls use no memory
   /// spaces. An exception that they throw while they are issued plainly is passed on. Returns the action taken.
   GraphAction run(GraphKey key, GraphWork& work);
   [[nodiscard]] std::size_t graphs() const { return graphs_.size(); }
@@ -76,7 +78,7 @@ class GraphCache {
 
   void issue_plainly(GraphKey key, GraphWork& work);
   [[nodiscard]] PooledEvent mark();
-  /// Tells the policy what has been measured, if the device has come so far.
+  /// Passes the measured times to the policy, if the device has come so far.
   void settle_timing();
   /// Null and a text in `why` where it failed.
   [[nodiscard]] Graph record(GraphWork& work, std::string& why);
@@ -89,7 +91,7 @@ class GraphCache {
   std::function<void(const std::string&)> say_;
   GraphPolicy policy_;
   bool failure_said_ = false;
-  std::optional<Timing> timing_;  // one at a time
+  std::optional<Timing> timing_;  // at most a single measurement at a time
   std::unordered_map<GraphKey, Graph> graphs_;
   std::vector<Retired> retired_;
 };

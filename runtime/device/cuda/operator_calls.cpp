@@ -13,7 +13,7 @@ namespace maestro::cuda {
 
 // ---- a pass as a value ----
 
-/// Replaces a reference to host memory by one to a copy in this pass.
+/// Replaces a reference to host memory by a reference to a copy in this pass.
 template <class T>
 void OperatorPass::hold(T& member) {
   if constexpr (std::is_same_v<T, const PackedWeight*>) {

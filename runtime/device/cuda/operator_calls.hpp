@@ -31,7 +31,7 @@ struct VariantOf<OperatorList<Ops...>> {
 };
 using AnyOperator = VariantOf<Operators>::Type;
 
-/// The calls of one pass, with the host memory that they refer to (OC-2).
+/// The calls of a pass, with the host memory that they refer to (OC-2).
 class OperatorPass {
  public:
   OperatorPass() = default;
@@ -53,7 +53,7 @@ class OperatorPass {
   void write_contents(std::span<const std::byte> bytes);
 
   std::vector<AnyOperator> calls_;
-  std::vector<std::uint64_t> words_;  // the calls, one after the other: different calls have different words
+  std::vector<std::uint64_t> words_;  // the calls in order: different calls have different words
   std::deque<PlainWeight> weights_;
   std::deque<std::vector<std::int32_t>> offsets_;
   std::deque<std::vector<std::byte>> lists_;

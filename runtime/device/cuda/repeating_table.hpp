@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table of operators that replays the passes which repeat.
 //
-// RT-1: a pass (OperatorTable::repeat) queues the same work in the same order as its calls would one by one.
-// RT-2: a call that cannot wait until the pass has made all of them ends the collecting: what was collected is issued,
-//       and everything behind it at once.
-// RT-3: where nothing repeats, or graphs do not pay, calls are issued as they come (GP-1, GP-4).
+// RT-1 (same work): a pass (OperatorTable::repeat) queues the same work in the same order as its calls would if
+//       they were issued separately.
+// RT-2 (calls that cannot wait): a call that cannot wait until the pass has made all of its calls ends the collecting:
+//       the collected calls are issued, and every later call at once.
+// RT-3 (plain calls): where nothing repeats, or graphs do not pay, calls are issued as they come (GP-1, GP-4).
 #pragma once
 
 #include <functional>

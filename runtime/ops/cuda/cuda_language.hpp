@@ -6,8 +6,9 @@
 // In it: __global__, __device__, __forceinline__, __launch_bounds__; threadIdx, blockIdx, blockDim, gridDim;
 // __syncthreads, __syncwarp; __shfl_sync, __shfl_xor_sync, __shfl_down_sync, __shfl_up_sync, __ballot_sync, __any_sync,
 // __all_sync; __ldg; integer atomicAdd, atomicMax, atomicMin, atomicExch, atomicCAS; __threadfence; __expf, __logf,
-// __fdividef, rsqrtf, __uint_as_float, __float_as_uint, __popc, __ffs, __clz; and what this header defines. Not in it:
-// `__shared__` (use MAESTRO_SHARED), textures, inline PTX, atomics on floats (results would depend on timing).
+// __fdividef, rsqrtf, __uint_as_float, __float_as_uint, __popc, __ffs, __clz; and the names that this header defines.
+// Not in it: `__shared__` (use MAESTRO_SHARED), textures, inline PTX, atomics on floats (results would depend on
+// timing).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,9 +42,9 @@ namespace maestro::cuda {
 inline constexpr unsigned all_lanes = 0xffffffffU;
 inline constexpr int warp_size = 32;
 inline constexpr int most_warps = 32;  ///< of a block
-/// Of a block; more has to be asked for per kernel. Static and dynamic shared memory count together.
+/// The limit of a block; a kernel that needs more must request it. Static and dynamic shared memory count together.
 inline constexpr std::size_t shared_bytes_without_asking = std::size_t{48} * 1024;
-/// Of kernels that have dynamic shared memory beside it: what reductions over a block keep.
+/// The limit of kernels that have dynamic shared memory beside it: the memory of reductions over a block.
 inline constexpr std::size_t most_static_shared_bytes = std::size_t{2} * 1024;
 
 /// The block's dynamic shared memory, 16-byte aligned and uninitialised.
@@ -89,7 +90,7 @@ __device__ __forceinline__ bfloat16 from_float<bfloat16>(float value) {
 template <class T>
 inline constexpr int pack_width = static_cast<int>(16 / sizeof(T));
 
-/// N elements of T that move in one access; T* used with it is aligned to sizeof(Pack).
+/// N elements of T that move in a single access; T* used with it is aligned to sizeof(Pack).
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T values[N];
@@ -116,7 +117,7 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, N>& pack) {
 #endif
 }
 
-// ---- warps and blocks; blocks are of whole warps in one dimension ----
+// ---- warps and blocks; blocks are one-dimensional and of whole warps ----
 
 __device__ __forceinline__ int lane_index() {
   return static_cast<int>(threadIdx.x % warp_size);
@@ -190,7 +191,7 @@ struct LaunchShape {
   cudaStream_t stream = nullptr;
 };
 
-/// Puts the kernel on the stream. Throws DeviceError, with the kernel's name, when the launch is refused; what fails
+/// Puts the kernel on the stream. Throws DeviceError, with the kernel's name, when the launch is refused; a failure
 /// while the kernel runs shows in a later call.
 template <class... Parameters, class... Arguments>
 void launch(const LaunchShape& shape, void (*kernel)(Parameters...), Arguments... arguments) {

@@ -17,7 +17,7 @@ std::span<std::byte> bytes_of(const SpaceMemory& memory) {
   return {memory.data(), memory.size()};
 }
 
-/// What products are planned for: 0, all of the device, unless the stream has a part of it only.
+/// Returns the multiprocessors that products are planned for: 0, all of the device, unless the stream has only a part.
 int planned_multiprocessors(int of_stream) {
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
@@ -192,7 +192,7 @@ bool CudaOperatorTable::by_cudnn(const AttentionShape& shape, DType act, const S
 }
 
 std::string CudaOperatorTable::attention_refusal(const AttentionShape& shape) const {
-  return flash_refusal(shape);  // what cuDNN takes, own kernels take too
+  return flash_refusal(shape);  // own kernels take every shape that cuDNN takes
 }
 
 void CudaOperatorTable::run(const Attention& op) const {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operator on one CUDA device: matrix products by cuBLASLt, attention by cuDNN or own kernels, everything else by
-// own kernels, all queued on one stream.
+// Every operator on a CUDA device: matrix products by cuBLASLt, attention by cuDNN or own kernels, everything else by
+// own kernels, all queued on a single stream. The same backend computes the attention of a forward pass and that of its
+// backward pass.
 //
-// GT-1: nothing waits for the device, except that a product of a new shape may be timed the first time (Options::tune)
-//       and that cuDNN builds plans of new shapes.
-// GT-2: with Options::deterministic equal calls give equal bits.
-// GT-3: attention of a forward pass and its backward pass are done by the same backend.
-// GT-4: an output layer that is cut over ranks is done in blocks of as many rows on all of them, whatever tokens each
-//       has: a block is a sequence of collectives.
+// GT-1 (no waiting): no operator waits for the device, except that a product of a new shape may be timed the first time
+//       (Options::tune) and that cuDNN builds plans of new shapes.
+// GT-2 (determinism): with Options::deterministic equal calls give equal bits.
+// GT-4 (equal blocks): an output layer that is cut over ranks is done in blocks of as many rows on all of them,
+//       whatever tokens each has: a block is a sequence of collectives.
 //
 // Products take weights as they lie: pack() makes a view. Logits of output layers live in row blocks of at most
 // Options::logits_bytes, in the dtype of the hidden states, as in PyTorch under autocast; sums are in f32 and f64.
@@ -37,8 +37,7 @@ struct CudaTableOptions {
   bool deterministic = true;
   bool tf32 = false;  ///< products of f32 may round their operands to TF32
   std::size_t logits_bytes = std::size_t{512} << 20;
-  /// Says once, in one line, what a person may want to know: why attention is not done by cuDNN, or a product not by
-  /// cuBLASLt.
+  /// Receives a line for people, at most once each: why cuDNN does not compute attention, or cuBLASLt a product.
   std::function<void(const std::string&)> say;
 };
 
@@ -92,7 +91,7 @@ class CudaOperatorTable final : public OperatorTable {
 
  private:
   Pending<LossSums> output_loss(const DistillationHead& head, const VocabularyPart& part, bool with_teacher) const;
-  /// What may be changed by calls that the interface has as const: scratch, plans, staging.
+  /// State that calls which are const in the interface may change: scratch, plans, staging.
   struct Engines {
     explicit Engines(const CudaTableOptions& options);
     Workspace workspace;
@@ -104,7 +103,7 @@ class CudaOperatorTable final : public OperatorTable {
     std::set<std::string> refusals_said;
   };
   [[nodiscard]] const Launch& at() const { return engines_->launch; }
-  /// GT-3: of the arguments alone.
+  /// Returns whether cuDNN computes the call. Depends on the arguments alone: the backward pass uses the same backend.
   [[nodiscard]] bool by_cudnn(const AttentionShape& shape, DType act, const SequenceSummary& summary) const;
   void say_once(const std::string& refusal) const;
 

@@ -9,7 +9,7 @@
 
 namespace maestro::cuda {
 
-/// A device call that failed; what() names the call, what it was called for, and the library's own text.
+/// A device call that failed; what() names the call, its purpose, and the library's own text.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

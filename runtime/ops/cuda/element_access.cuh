@@ -16,11 +16,11 @@
 
 namespace maestro::cuda {
 
-/// Elements of one access when N are wanted.
+/// Elements of an access when N are wanted.
 template <class T, int N>
 inline constexpr int access_width = N < pack_width<T> ? N : pack_width<T>;
 
-/// N elements from `from`, which is aligned to one access.
+/// N elements from `from`, which is aligned to an access.
 template <int N, class T>
 __device__ __forceinline__ void load_floats(const T* from, float (&to)[N]) {
   constexpr int width = access_width<T, N>;

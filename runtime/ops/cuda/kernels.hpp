@@ -7,7 +7,7 @@
 // and written 16 bytes at a time.
 // Determinism: the same call on the same device gives the same bits; no sum depends on the order of threads.
 // Errors: DeviceError when a launch is refused. Shapes and dtypes are the caller's contract (asserted).
-// Threads: any, one at a time per stream and workspace; the current device is the stream's.
+// Threads: any, but a single thread at a time per stream and workspace; the current device is the stream's.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -49,7 +49,7 @@ void embedding_backward(const Launch& at, const EmbeddingBackward& op);
 void shift_ids(const Launch& at, const Tensor& ids, std::int64_t by, std::int64_t limit, const Tensor& out);
 void pick_columns(const Launch& at, const Tensor& from, const Tensor& columns, const Tensor& to);
 void index_select(const Launch& at, const Tensor& from, std::span<const std::int32_t> index, const Tensor& to);
-/// Rows of one index are added up in f32 before they are added to `to`.
+/// Adds up the rows of an index in f32 before it adds them to `to`.
 void index_add(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to);
 void rotary(const Launch& at, const Rotary& op);
 
@@ -58,7 +58,7 @@ void rotary(const Launch& at, const Rotary& op);
 void add_column_sums(const Launch& at, const Tensor& values, const Tensor& into);
 
 // ---- output-layer losses of a block of rows, and top k ----
-/// What comes of each row, (R) f32; 0 where the target is -1. kl and teacher_ce may be undefined.
+/// The results of each row, (R) f32; 0 where the target is -1. kl and teacher_ce may be undefined.
 struct RowLosses {
   Tensor ce;
   Tensor kl;
@@ -93,7 +93,7 @@ struct DistillationWeights {
 void distillation_rows(const Launch& at, const LossRows& rows, const TeacherRows& teacher,
                        const DistillationWeights& weights);
 /// *sums (device, or pinned host memory that the device sees) = the sums over rows with a target, in f64 and a fixed
-/// order; with `accumulate` added to what it holds.
+/// order; with `accumulate` added to the value that it holds.
 void sum_rows(const Launch& at, const Tensor& targets, const RowLosses& losses, const DistillationWeights& weights,
               LossSums* sums, bool accumulate);
 /// Of the first `columns` (0: all) of logits f32 or bf16; k <= 256. NaN comes first, as on the CPU.
@@ -112,7 +112,7 @@ struct AdamWVectors {
 };
 void adamw(const Launch& at, const AdamWVectors& vectors, const AdamWStep& step);
 /// *sum (device, or pinned host memory that the device sees) = the sum of squares in f64 and a fixed order; with
-/// `accumulate` added to what it holds.
+/// `accumulate` added to the value that it holds.
 void sum_of_squares(const Launch& at, const float* values, std::int64_t count, double* sum, bool accumulate);
 
 }  // namespace maestro::cuda

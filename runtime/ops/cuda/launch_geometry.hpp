@@ -14,19 +14,19 @@ namespace maestro::cuda {
   return (a + b - 1) / b;
 }
 
-/// Whether rows of `columns` elements of `bytes` bytes each, one after another from `memory`, all begin at a multiple
+/// Returns whether rows of `columns` elements of `bytes` bytes each, adjacent from `memory` on, all begin at a multiple
 /// of `width` elements.
 [[nodiscard]] inline bool aligned(const void* memory, std::int64_t columns, std::size_t bytes, int width) {
   const std::size_t step = bytes * static_cast<std::size_t>(width);
   return memory == nullptr || (reinterpret_cast<std::uintptr_t>(memory) % step == 0 && columns % width == 0);
 }
 
-// ---- flat vectors: each block takes tiles, one after another ----
+// ---- flat vectors: each block takes tiles in turn ----
 
 inline constexpr int flat_threads = 256;
-inline constexpr int flat_width = 8;  ///< elements of one thread's access
+inline constexpr int flat_width = 8;  ///< elements of a thread's access
 inline constexpr int flat_steps = 2;  ///< accesses in flight
-/// Blocks per multiprocessor of kernels that walk over their data; several times what is resident, for balance.
+/// Blocks per multiprocessor of kernels that walk over their data; several times the resident blocks, for balance.
 inline constexpr int waves_of_blocks = 16;
 
 [[nodiscard]] constexpr unsigned flat_blocks(std::int64_t count, std::int64_t tile, int multiprocessors) {
@@ -51,12 +51,12 @@ struct RowTiles {
   return tiles;
 }
 
-// ---- normalisation: a row lives in the registers of one warp, or of the warps of a block ----
+// ---- normalisation: a row lives in the registers of a warp, or of all warps of a block ----
 
-inline constexpr int norm_width = 4;       ///< elements of one access
+inline constexpr int norm_width = 4;       ///< elements of an access
 inline constexpr int norm_packs = 8;       ///< accesses of a thread that hold its part of the row
 inline constexpr int norm_rows_block = 4;  ///< warps of a block, where each has a row
-inline constexpr int norm_most_warps = 8;  ///< of one row
+inline constexpr int norm_most_warps = 8;  ///< of a row
 
 struct NormTiles {
   enum class Kind : std::uint8_t {
@@ -97,11 +97,12 @@ struct LossTiles {
   int threads = loss_most_threads;
   std::size_t shared_bytes = 0;  ///< 0: the row is read again
 };
-/// Of a row's copy: whole accesses, and so many that what lies behind it is aligned for every type and access.
+/// Returns the columns of a row's copy: whole accesses, and so many that memory behind it is aligned for every type and
+/// access.
 [[nodiscard]] constexpr std::int64_t loss_copy_columns(std::int64_t vocabulary) {
   return ceil_divide(vocabulary, flat_width) * flat_width;
 }
-/// `bytes`: of one column, student and teacher; `width`: columns of one access.
+/// `bytes`: of a column, student and teacher; `width`: columns of an access.
 [[nodiscard]] constexpr LossTiles loss_tiles(std::int64_t vocabulary, std::size_t bytes, int width, int k) {
   LossTiles tiles;
   const auto accesses = static_cast<std::uint64_t>(ceil_divide(vocabulary, width));

@@ -2,9 +2,9 @@
 // Pinned memory between host and device: figures that kernels write for the host to read later, and small lists
 // that the host writes for the device to read later.
 //
-// PS-1: a figure's memory is given back when the last holder of the figure lets go of it; whoever drops a figure before
-//       its work is complete has given up on the run.
-// PS-2: a list's memory is used again only when the stream has read it; nothing waits for that.
+// PS-1 (figures held): a figure's memory is released with the figure's last holder. A holder releases a figure whose
+//       work is not complete only when the run has failed.
+// PS-2 (lists read): a list's memory is used again only when the stream has read it; no thread waits for that.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@
 
 namespace maestro::cuda {
 
-/// Of one stream. put() on the device's thread; figures may be dropped on any.
+/// Serves a single stream. put() runs on the device's thread; any thread may release figures.
 class PinnedStaging {
  public:
   /// `pinned`: pinned memory that devices see under the same addresses; it outlives every figure.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory on a device for the operators of one stream.
+// Scratch memory on a device for the operators of a stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 namespace maestro::cuda {
 
 /// Grows and never shrinks or moves, so that a captured graph may keep addresses. Memory is handed out as from a stack
-/// (Scope); work of one stream is in order, so an operator may be given what the one before still uses. Not
+/// (Scope); work of a stream is in order, so an operator may receive memory that an earlier operator still uses. Not
 /// thread-safe; belongs to the device that is current when it grows.
 class Workspace {
  public:
@@ -23,7 +23,7 @@ class Workspace {
   }
   [[nodiscard]] std::size_t reserved_bytes() const;
 
-  /// What is taken while it lives is returned when it ends.
+  /// Returns, when it ends, the memory that was taken while it lived.
   class Scope {
    public:
     explicit Scope(Workspace& workspace) : workspace_(&workspace), chunk_(workspace.chunk_), used_(workspace.used_) {}

@@ -161,7 +161,7 @@ SectionGraph graph_of_many_replicas(std::uint64_t seed, Generator& random, const
   return with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
 }
 
-TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_whole) {  // HX-1..3, RD-5, PA-4, CR-3
+TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_whole) {  // HX-1..HX-3, RD-5, PA-4, CR-3
   TempFolder folder;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Generator random(seed);

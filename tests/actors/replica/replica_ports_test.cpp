@@ -104,7 +104,7 @@ TEST_F(ReplicaPortsTest,
   EXPECT_EQ(credits_, (Credits{{2, 1}, {3, 2}, {1, 3}, {1, 4}}));
 }
 
-TEST_F(ReplicaPortsTest, a_slot_that_is_free_before_the_token_comes_is_told_when_it_does) {  // RB-3
+TEST_F(ReplicaPortsTest, a_slot_that_is_free_before_the_token_comes_is_told_when_it_does) {  // RB-2, RB-3
   ReplicaPorts ports = receiver();
   expect(ports, token(0, 0));
   expect(ports, token(1, 1));

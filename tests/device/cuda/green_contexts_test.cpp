@@ -18,7 +18,7 @@ constexpr unsigned group_count = 15;  // fewer than 132 / 8: of 18 on a cluster 
 struct Told {
   unsigned described = 0;  // multiprocessors of the latest description
   int contexts = 0;        // that exist
-  bool refuses = false;    // to create one
+  bool refuses = false;    // to create a context
   bool captures = false;   // streams, so that waiting for their work fails
 };
 Told told;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by tests of the CUDA device. They run on a device if there is one, and over the fake of the runtime anywhere;
+// Shared by tests of the CUDA device. They run on a device if there is any, and over the fake of the runtime anywhere;
 // so they look at device memory through the runtime's calls only.
 #pragma once
 

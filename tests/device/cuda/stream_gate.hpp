@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream that stands still until a test lets it go on.
+// A stream that stands still until a test releases it.
 #pragma once
 
 #include <cuda_runtime_api.h>

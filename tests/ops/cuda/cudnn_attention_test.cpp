@@ -52,7 +52,7 @@ class CudnnAttentionOnDevice : public KernelTest {
   }
   static constexpr std::int64_t behind = 256;  // rows; kernels take up to 128 at a time
 
-  /// What lies behind the last row is NaN, as memory of others may be: no kernel may let it into a result, or write it.
+  /// Memory behind the last row is NaN, as memory of others may be: no kernel may use it in a result, or write it.
   Tensor before_nans(DType dtype, Shape shape, const Values& values) {
     const OwnedTensor whole(dtype, Shape{shape[0] + behind, shape[1]});
     whole.fill(std::numeric_limits<double>::quiet_NaN());
@@ -149,7 +149,7 @@ TEST_F(CudnnAttentionOnDevice, gradients_are_finite_where_every_score_is_far_bel
   }
 }
 
-TEST_F(CudnnAttentionOnDevice, two_runs_are_bitwise_equal_CA_3) {
+TEST_F(CudnnAttentionOnDevice, two_runs_are_bitwise_equal_CA_3) {  // CA-3
   CudnnAttention attention(at_);
   for (const Case& problem : cases) {
     if (!attention.refusal(problem.shape, DType::bf16, summarize(offsets_of(problem.lengths))).empty()) continue;
@@ -160,7 +160,7 @@ TEST_F(CudnnAttentionOnDevice, two_runs_are_bitwise_equal_CA_3) {
   }
 }
 
-TEST_F(CudnnAttentionOnDevice, lengths_of_about_the_same_size_share_a_plan) {
+TEST_F(CudnnAttentionOnDevice, lengths_of_about_the_same_size_share_a_plan) {  // CA-1
   CudnnAttention attention(at_);
   const AttentionShape shape{4, 4, 64, true};
   for (const std::int32_t length : {70, 80, 90, 100}) {

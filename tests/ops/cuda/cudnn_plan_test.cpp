@@ -58,7 +58,7 @@ TEST(CudnnPlan, micro_batches_of_about_the_same_size_share_a_ragged_plan) {
   EXPECT_GE(a.batch, 4);
 }
 
-/// Element (b, h, s, d) of a view, which must be the row-major packed one.
+/// Element (b, h, s, d) of a view, which must be the row-major packed view.
 std::int64_t place(const HeadView& view, std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t d) {
   return view.first + b * view.strides[0] + h * view.strides[1] + s * view.strides[2] + d * view.strides[3];
 }

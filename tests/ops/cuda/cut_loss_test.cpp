@@ -49,7 +49,7 @@ class CutLoss : public KernelTest {
       OnStream on_stream(group, stream);
       cut_loss_rows({stream, at_.multiprocessors, &workspace}, parts[static_cast<std::size_t>(group.rank())],
                     on_stream);
-      check(cudaStreamDestroy(stream), "stream");  // does what is left on it
+      check(cudaStreamDestroy(stream), "stream");  // does the work left on it
     });
     const Values gradient = download(rows.logits);
     for (const LossPart& part : parts) {

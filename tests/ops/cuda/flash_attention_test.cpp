@@ -121,7 +121,7 @@ TEST_P(FlashAttention, query_heads_use_the_key_head_of_their_group) {
   }
 }
 
-TEST_P(FlashAttention, the_order_of_threads_does_not_matter_FA_2) {
+TEST_P(FlashAttention, the_order_of_threads_does_not_matter_FA_2) {  // FA-2
   for (const std::int64_t size : {40, 72, 136}) {
     const Problem problem({70, 3}, {2, 1, size, true});
     const OnDevice memory = put(problem);
@@ -129,7 +129,7 @@ TEST_P(FlashAttention, the_order_of_threads_does_not_matter_FA_2) {
   }
 }
 
-TEST_P(FlashAttention, two_runs_are_bitwise_equal_FA_2) {
+TEST_P(FlashAttention, two_runs_are_bitwise_equal_FA_2) {  // FA-2
   const Problem problem({130, 5}, {4, 2, 32, true});
   const Answer first = on_device(problem);
   const Answer second = on_device(problem);
@@ -138,7 +138,7 @@ TEST_P(FlashAttention, two_runs_are_bitwise_equal_FA_2) {
   EXPECT_EQ(first.dqkv, second.dqkv);
 }
 
-TEST_P(FlashAttention, a_sequence_does_not_feel_its_neighbours_FA_2) {
+TEST_P(FlashAttention, a_sequence_does_not_feel_its_neighbours_FA_2) {  // FA-2
   const AttentionShape shape{2, 1, 24, false};
   const Problem packed({40, 77, 9}, shape);
   Problem alone({77}, shape);

@@ -116,7 +116,7 @@ class LossParts : public KernelTest {
     return part;
   }
 
-  /// What a collective of the ranks would do.
+  /// Does the work of a collective of the ranks.
   template <class Combine>
   Tensor joined(const std::vector<Rank>& ranks, Tensor PartSums::*member, Combine combine) {
     const Tensor& first = ranks.front().own.*member;

@@ -33,7 +33,7 @@ class LtCalls : public KernelTest {
   Tensor library_ = empty(DType::u8, Shape{library_bytes});
 };
 
-TEST_F(LtCalls, a_product_is_planned_once_LE_1) {
+TEST_F(LtCalls, a_product_is_planned_once_LE_1) {  // LE-1
   LtProducts lt = products();
   for (int i = 0; i < 3; ++i) lt.linear(x_, w_, bias_, y_);
   EXPECT_EQ(lt_double().heuristic_calls, 1);
@@ -53,7 +53,7 @@ TEST_F(LtCalls, memory_of_less_alignment_is_another_plan) {
   EXPECT_EQ(lt_double().heuristic_calls, 2);
 }
 
-TEST_F(LtCalls, epilogues_are_fused_and_nothing_reduces_in_the_output_LE_2) {
+TEST_F(LtCalls, epilogues_are_fused_and_nothing_reduces_in_the_output_LE_2) {  // LE-2
   LtProducts lt = products({.tf32 = true, .multiprocessors = 66});
   lt.linear_gelu(x_, w_, bias_, pre_, y_);
   ASSERT_EQ(lt_double().runs.size(), 1U);

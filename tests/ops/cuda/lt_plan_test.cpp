@@ -21,7 +21,7 @@ double tolerance_of(DType dtype) {
   return dtype == DType::f32 ? 1e-6 : 0x1p-8;
 }
 
-/// Row-major matrices of one linear layer, by their names in the operator table.
+/// Row-major matrices of a linear layer, by their names in the operator table.
 struct Layer {
   Layer(std::int64_t m_, std::int64_t n_, std::int64_t k_, unsigned seed) : m(m_), n(n_), k(k_) {
     std::mt19937 generator(seed);
@@ -56,10 +56,10 @@ struct Layer {
   Values w;
   Values dy;
   Values bias;
-  Values held;  // what the result, or the input of gelu, holds before
+  Values held;  // the values of the result, or of the input of gelu, before
 };
 
-/// Runs the plan of one request and compares everything it writes with row-major loops.
+/// Runs the plan of a request and compares everything it writes with row-major loops.
 void check(const Layer& layer, ProductKind kind, DType operands, DType result, ProductEpilogue epilogue,
            bool accumulate) {
   const ProductRequest request{kind, layer.m, layer.n, layer.k, operands, result, epilogue, accumulate};

@@ -24,7 +24,7 @@ struct Sizes {
 };
 const std::vector<Sizes> all_sizes = {{1, 1, 1}, {5, 7, 3}, {33, 65, 17}, {64, 48, 32}, {40, 16, 150}};
 
-/// Inputs of a layer, and what the CPU makes of them.
+/// Inputs of a layer, and the results of the CPU.
 struct Layer {
   Layer(const Sizes& sizes, DType type) : m(sizes.m), n(sizes.n), k(sizes.k), act(type) {
     std::mt19937 generator(static_cast<unsigned>(m * 10000 + n * 100 + k));
@@ -78,7 +78,7 @@ constexpr Library libraries[] = {Library::willing, Library::refuses_epilogues, L
 constexpr Library libraries[] = {Library::willing};
 #endif
 
-/// Over dtypes and what the library is willing to do.
+/// Runs over dtypes and the refusals of the library.
 class LtProductsOn : public KernelTest, public ::testing::WithParamInterface<std::tuple<DType, Library>> {
  protected:
   LtProductsOn() {
@@ -149,7 +149,7 @@ TEST_P(LtProductsOn, linear_gelu_agrees_with_the_processor) {
       lt.linear_gelu(x, w, with_bias ? bias : Tensor{}, pre, y);
       finish();
       const Values wanted = layer.forward(DType::f32, with_bias);
-      double largest = 0;  // gelu passes on what its input was rounded by, also where it is itself small
+      double largest = 0;  // gelu passes on its input's rounding error, also where it is itself small
       for (const double value : wanted) largest = std::max(largest, std::abs(value));
       EXPECT_LT(worst_error(download(pre), wanted), tolerance(act()));
       const OwnedTensor before(DType::f32, Shape{layer.m, layer.n}, wanted);
@@ -238,7 +238,7 @@ TEST_P(LtProductsOn, longer_rows_give_what_packed_rows_give_and_what_is_behind_s
   EXPECT_LT(worst_error(download(dw), download(wanted)), 1e-5);
 }
 
-TEST_P(LtProductsOn, no_rows_are_allowed_LP_3) {
+TEST_P(LtProductsOn, no_rows_are_allowed_LP_3) {  // LP-3
   LtProducts lt = products();
   const Tensor none = empty(act(), Shape{0, 8});
   const Tensor w = device(act(), Shape{8, 8}, Values(64, 1));

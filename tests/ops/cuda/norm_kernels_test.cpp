@@ -6,7 +6,7 @@ namespace maestro::cuda {
 namespace {
 
 constexpr double epsilon = 1e-5;
-/// One warp, several, and rows that do not fit; norm_tiles().
+/// Rows of a single warp, of several, and rows that do not fit; norm_tiles().
 constexpr std::int64_t columns_of_all_kinds[] = {1, 7, 64, 65, 768, 1023, 1028, 2052};
 
 class NormKernels : public KernelTest {

@@ -9,7 +9,7 @@
 
 namespace maestro::cuda {
 
-/// As NcclCommunicator: what was put on the stream before a call is seen by it.
+/// As NcclCommunicator: a call sees work that was put on the stream before it.
 class OnStream final : public Communicator {
  public:
   OnStream(Communicator& ranks, cudaStream_t stream) : ranks_(ranks), stream_(stream) {}

@@ -146,7 +146,7 @@ TEST_P(TokensOverDevices, have_the_top_k_of_a_processor_also_among_equals) {
   }
 }
 
-/// What a rank has of the embedding and of its gradients.
+/// A rank's part of the embedding and of its gradients.
 struct Embedded {
   Values y, dtable, dpositions;
 };

@@ -96,7 +96,7 @@ TEST_P(DeviceTraining, a_teacher_and_a_student_share_a_device_and_distil_as_on_a
   }
 }
 
-TEST_P(DeviceTraining, the_same_run_twice_has_the_same_bits_when_that_is_asked_for) {
+TEST_P(DeviceTraining, the_same_run_twice_has_the_same_bits_when_that_is_asked_for) {  // GT-2, LP-2
   const TrainingSettings settings = settings_of(trials[2], 10);
   std::vector<double> losses[2];
   for (std::vector<double>& found : losses) {

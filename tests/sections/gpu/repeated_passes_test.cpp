@@ -196,7 +196,7 @@ class ManyShapes {
   std::vector<Text> texts_ = {{{9, 4}, 0}, {{7}, 1}, {{7}, 2}, {{4, 9}, 3}};
 };
 
-TEST(RepeatedPasses, of_several_shapes_and_in_flight_at_once_leave_the_same_bits) {
+TEST(RepeatedPasses, of_several_shapes_and_in_flight_at_once_leave_the_same_bits) {  // PS-2, RT-1
   const Left issued = ManyShapes(GraphUse::never).run();
   const Left replayed = ManyShapes(GraphUse::always).run();
   const Left chosen = ManyShapes(GraphUse::where_they_pay).run();

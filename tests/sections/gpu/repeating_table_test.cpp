@@ -62,7 +62,7 @@ class RepeatingTableTest : public ::testing::Test {
   SpaceMemory memory_;
 };
 
-TEST_F(RepeatingTableTest, does_in_the_order_of_the_calls_what_they_do_and_queues_a_graph_once) {  // RT-1
+TEST_F(RepeatingTableTest, does_in_the_order_of_the_calls_what_they_do_and_queues_a_graph_once) {  // RT-1, RT-3
   const Tensor a = tensor(0, {rows, width}), b = tensor(1, {rows, width});
   const auto calls = [&] {
     ops().run(Add{.a = a, .b = b, .out = b});
@@ -119,7 +119,7 @@ TEST_F(RepeatingTableTest, lists_of_the_host_are_part_of_what_repeats_and_may_ch
   EXPECT_EQ(graphs(), 2u);
 }
 
-TEST_F(RepeatingTableTest, figures_of_replays_keep_their_values_when_others_follow) {  // OC-3
+TEST_F(RepeatingTableTest, figures_of_replays_keep_their_values_when_others_follow) {  // OC-3, PS-1
   const Tensor hidden = tensor(0, {rows, width}), weight = tensor(1, {vocabulary, width});
   const Tensor targets = tensor(2, {rows}, DType::i32);
   const std::vector<std::int32_t> wanted = {1, 2, 3, -1};

@@ -25,7 +25,7 @@ std::vector<std::size_t> waits_of_steps(const TrainingSettings& settings) {
   return waits;
 }
 
-TEST(SteadyState, no_call_of_a_step_waits_for_the_device_once_its_shapes_are_known) {  // CD-1, RU-5
+TEST(SteadyState, no_call_of_a_step_waits_for_the_device_once_its_shapes_are_known) {  // CD-1, RU-5, GR-4, GT-1, LP-1
   for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
     for (const char* precision : {"bf16", "fp32"}) {
       SCOPED_TRACE(std::string(model) + " " + precision);

@@ -26,7 +26,7 @@ std::vector<std::int64_t> list(const std::array<std::int64_t, 4>& values) {
   return {values.begin(), values.end()};
 }
 
-/// A graph of one attention call and its plan, while it is described and built.
+/// A graph of an attention call and its plan, while it is described and built.
 class Sketch {
  public:
   explicit Sketch(const CudnnKey& key) : key_(key), graph_(std::make_shared<fe::graph::Graph>()) {
@@ -238,7 +238,7 @@ class CudnnAttention::Library {
     pointers[q_lengths] = arrays.lengths;
     pointers[k_lengths] = arrays.lengths;
   }
-  /// What a ragged plan wants beside its tensors.
+  /// Adds the pointers that a ragged plan needs beside its tensors.
   void add_ragged(const CudnnKey& key, const CudnnSequences& sequences, Pointers& pointers) {
     const RaggedArrays arrays = make_arrays(key, sequences);
     Pointers added;

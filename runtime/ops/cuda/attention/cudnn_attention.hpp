@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN's fused kernels, for bf16. Where it refuses, flash_attention.hpp does the work: ask refusal()
-// first, with the same arguments forward and backward, and use one of the two for both.
+// Attention by cuDNN's fused kernels, for bf16. Where it refuses, flash_attention.hpp does the work: callers query
+// refusal() first, with the same arguments forward and backward, and use the same implementation for both. Calls only
+// enqueue. Memory that they need beside their tensors is taken from the workspace of the stream.
 //
-// CA-1: a refusal depends only on device, library, options and what it is asked for; it is decided when asked first,
-//       which builds plans (some tenths of a second), and kept.
-// CA-2: calls only enqueue. What they need beside their tensors is taken from the workspace of the stream.
-// CA-3: with Options::deterministic equal calls give the same bits, backward too.
+// CA-1 (cached refusals): a refusal depends only on device, library, options and the arguments of refusal(). The first
+//       query decides it, which builds plans (some tenths of a second), and the cache keeps it.
+// CA-3 (determinism): with Options::deterministic equal calls give the same bits, backward too.
 // Lengths: sequences that are all equally long have plans of exactly their shape, up to most_dense_plans shapes; all
 // others share plans by rounded sizes (cudnn_plan.hpp).
 #pragma once
@@ -44,7 +44,7 @@ struct CudnnSequences {
   const std::int32_t* offsets = nullptr;  ///< device memory, S + 1
 };
 
-/// Of one stream; not thread-safe; the device must be current.
+/// Serves a single stream; not thread-safe; the device must be current.
 class CudnnAttention {
  public:
   static constexpr std::size_t most_dense_plans = 16;
@@ -58,12 +58,12 @@ class CudnnAttention {
   /// Why cuDNN is not to be used for this, forward or backward, in words for a log; empty: it is.
   [[nodiscard]] std::string refusal(const AttentionShape& shape, DType act, const SequenceSummary& summary);
 
-  /// Both throw DeviceError, naming the shape, for what refusal() refuses and when cuDNN fails. M = 0 is legal.
+  /// Both throw DeviceError, naming the shape, if refusal() refuses the call or cuDNN fails. M = 0 is legal.
   void forward(const CudnnForward& tensors, const AttentionShape& shape, const CudnnSequences& sequences);
   void backward(const CudnnForward& tensors, const CudnnBackward& gradients, const AttentionShape& shape,
                 const CudnnSequences& sequences);
 
-  /// Shapes that were asked for, refused ones among them.
+  /// Returns the number of shapes that were requested, refused shapes among them.
   [[nodiscard]] std::size_t plans() const;
 
  private:

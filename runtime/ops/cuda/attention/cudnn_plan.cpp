@@ -14,7 +14,7 @@ constexpr std::int64_t key_step = 128;  // keys that a kernel for Hopper takes a
 // Ragged statistics came with 9.6 and offsets of 64 bits with 9.5; until 9.18 ragged backward passes on Hopper read
 // workspace that nothing had written.
 constexpr std::size_t least_ragged_version = 91800;
-// Versions whose attention has known faults.
+// Versions whose attention has documented faults.
 constexpr std::array<std::size_t, 2> faulty_versions = {91000, 91001};
 
 std::string version_text(std::size_t version) {
@@ -117,7 +117,7 @@ HeadView view_of_out(const CudnnKey& key) {
 
 HeadView view_of_stats(const CudnnKey& key) {
   HeadView stats{.sizes = {key.batch, key.heads, key.length, 1}};
-  // A dense backward pass reads (B, H, S) only; a ragged one finds its rows by offsets.
+  // A dense backward pass reads (B, H, S) only; a ragged pass finds its rows by offsets.
   stats.strides = key.dense ? std::array<std::int64_t, 4>{key.heads * key.length, key.length, 1, 1}
                             : std::array<std::int64_t, 4>{key.heads * key.length, 1, key.heads, 1};
   return stats;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How packed attention is said to cuDNN: sizes, strides and which calls share a plan. Pure.
+// The description of packed attention for cuDNN: sizes, strides and which calls share a plan. Pure.
 //
-// Tensors are (B, heads, S, D) over packed memory: a row holds [q | k | v], so that one step in S is one row.
+// Tensors are (B, heads, S, D) over packed memory: a row holds [q | k | v], so that a step of 1 in S is a row.
 //   dense:   all sequences are equally long; sequence b begins at row b S.
-//   ragged:  sequence b begins where an array of offsets says, has the length that another says, and S is a bound.
+//   ragged:  an array of offsets holds where sequence b begins, another its length, and S is a bound.
 //            B, S and the number of rows are rounded up, so that most micro-batches share a plan: sequences added to B
 //            are empty.
-// cuDNN's log-sum-exps ("stats") are (B, H, S) for dense plans and (rows, H) for ragged ones: M H numbers either way.
+// cuDNN's log-sum-exps ("stats") are (B, H, S) for dense plans and (rows, H) for ragged plans: M H numbers either way.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace maestro::cuda {
 
-/// What the host has to know of a micro-batch's sequences.
+/// The figures of a micro-batch's sequences that the host needs.
 struct SequenceSummary {
   std::int64_t sequences = 0;
   std::int64_t rows = 0;
@@ -49,12 +49,12 @@ struct CudnnKey {
 [[nodiscard]] CudnnKey ragged_key(const AttentionShape& shape, const SequenceSummary& summary);
 [[nodiscard]] std::string describe(const CudnnKey& key);
 
-/// Why a cuDNN of this version (9.18.1 is 91801) is not asked for a plan, in words; empty: it is.
+/// Returns why a cuDNN of this version (9.18.1 is 91801) is not used for a plan, in words; empty: it is used.
 [[nodiscard]] std::string version_refusal(const CudnnKey& key, std::size_t version);
 
-/// Whether the backward pass is told how long each sequence is although its plan has just that length. Kernels for
-/// Hopper step over keys 128 at a time and before cuDNN 9.26 mask what is behind the last one in steps of 64 only: with
-/// log-sum-exps below -88.7 = -ln(FLT_MAX) gradients became NaN. A causal mask covers those keys anyway.
+/// Returns whether the backward pass receives the length of each sequence although its plan has just that length.
+/// Kernels for Hopper step over keys 128 at a time and before cuDNN 9.26 mask keys behind the last in steps of 64 only:
+/// with log-sum-exps below -88.7 = -ln(FLT_MAX) gradients became NaN. A causal mask covers those keys anyway.
 [[nodiscard]] bool masks_last_keys(const CudnnKey& key);
 
 /// The smallest of least, 1.5 least, 2 least, 3 least, 4 least, ... that is not below `value`. least is even.

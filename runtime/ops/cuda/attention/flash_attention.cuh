@@ -11,7 +11,7 @@
 
 namespace maestro::cuda {
 
-/// What a call is about, beside its tensors.
+/// The arguments of a call beside its tensors.
 struct FlashCall {
   const Launch& at;
   FlashProblem problem;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention over packed sequences by own kernels (FlashAttention-2, Dao 2023): for f32, and where cuDNN has no plan.
 //
-// FA-1: never holds T x T; beside the arguments only (M, H) f32 of the workspace, backward.
-// FA-2: results do not depend on how sequences are packed together and are the same bit for bit from run to run: no
-//       sum is made in an order that timing decides.
+// FA-2 (fixed results): results do not depend on how sequences are packed together and are the same bit for bit from
+//       run to run: no sum is made in an order that timing decides.
+// The kernels never hold T x T numbers; beside the arguments only the backward pass uses memory: (M, H) f32 of the
+// workspace.
 // Products of bf16 tensors are rounded as operands only and summed in f32; probabilities and their gradients are
 // rounded to bf16 before they meet v, k, q and dout. f32 tensors are multiplied in f32.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention backward (FlashAttention-2, Dao 2023, algorithm 2) without additions between blocks: one kernel owns
-// queries and makes dq, another owns keys and makes dk and dv. Scores are recomputed in both, which costs two products
-// in seven and makes every sum's order fixed. Formulas: runtime/ops/cpu/attention/attention.hpp.
+// Attention backward (FlashAttention-2, Dao 2023, algorithm 2) without additions between blocks: the first kernel owns
+// queries and makes dq, the second owns keys and makes dk and dv. Scores are recomputed in both, which costs two
+// products in seven and makes every sum's order fixed. Formulas: runtime/ops/cpu/attention/attention.hpp.
 #pragma once
 
 #include "runtime/ops/cuda/attention/flash_forward.cuh"
@@ -19,7 +19,7 @@ struct FlashDelta {
 
 inline constexpr int delta_threads = 128;
 
-/// delta = sum over a head's columns of dout * out; a warp per row and head, which lie one after another in out.
+/// delta = sum over a head's columns of dout * out; a warp per row and head, which are adjacent in out.
 template <class T>
 __global__ void __launch_bounds__(delta_threads) flash_delta_kernel(FlashDelta<T> p) {
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * warp_count() + warp_index();
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
   store_rows(dq, factor, problem.query(p.dqkv, head), first_query, tile.end, problem.head_size);
 }
 
-/// lse (times log2 e) and delta of rows [first, first + Rows) of one head, zeros from `stop` on.
+/// lse (times log2 e) and delta of rows [first, first + Rows) of a head, zeros from `stop` on.
 template <int Rows>
 __device__ __forceinline__ void load_row_values(float* lse_log2, float* delta, const float* all_lse,
                                                 const float* all_delta, const FlashProblem& problem, int head,

@@ -13,7 +13,7 @@ struct PendingCopy {
   void* to;
   const void* from;
 };
-/// Of one thread of the block that runs on this host thread.
+/// Returns the pending copies of the block's thread that now runs on this host thread.
 inline std::vector<PendingCopy>& pending_copies() {
   thread_local std::vector<std::vector<PendingCopy>> of_threads;
   if (of_threads.size() <= threadIdx.x) of_threads.resize(threadIdx.x + 1);
@@ -48,8 +48,8 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 
 /// Walks [begin, end) in steps: load(first, stage) begins to fill the stage's shared memory, compute(first, stage) uses
-/// it. With two stages a step is loaded while the one before is computed. Called by all threads of the block with equal
-/// arguments; ends with a barrier, after which the memory may be used again.
+/// it. With two stages a step is loaded while the previous step is computed. Called by all threads of the block with
+/// equal arguments; ends with a barrier, after which the memory may be used again.
 template <int Stages, class Load, class Compute>
 __device__ __forceinline__ void stream_tiles(std::int64_t begin, std::int64_t end, int step, Load load,
                                              Compute compute) {
@@ -59,7 +59,7 @@ __device__ __forceinline__ void stream_tiles(std::int64_t begin, std::int64_t en
   int stage = 0;
   for (std::int64_t first = begin; first < end; first += step) {
     wait_for_copies();
-    __syncthreads();  // this stage is filled, and nobody computes with the other one any more
+    __syncthreads();  // this stage is filled, and no thread computes with the other any more
     if (Stages == 2 && first + step < end) load(first + step, 1 - stage);
     compute(first, stage);
     if constexpr (Stages == 2) {

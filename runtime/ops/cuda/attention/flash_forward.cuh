@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_forwar
   constexpr int streamed = Geometry::streamed_forward;
   constexpr int stride = Geometry::stride;
   const FlashProblem& problem = p.problem;
-  // With a causal mask the last tiles have the most keys; they begin first, so that the short ones fill the end.
+  // With a causal mask the last tiles have the most keys; they begin first, so that the short tiles fill the end.
   const auto number = static_cast<std::int32_t>(problem.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
   const FlashTile tile = flash_tile(problem.offsets, problem.sequences, Geometry::own_rows, number);
   if (tile.first == tile.end) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of one warp over tiles in shared memory, for the attention kernels: bf16 by tensor cores, f32 by
+// Products of a warp over tiles in shared memory, for the attention kernels: bf16 by tensor cores, f32 by
 // multiply-add. A warp owns 16 rows; its accumulators have the layout of mma.m16n8k16 for both types: with
 // lane = 4 g + t, acc[n][0], acc[n][1] are (row g, columns 8 n + 2t, + 1), acc[n][2], acc[n][3] the same of row g + 8.
 #pragma once
@@ -7,7 +7,7 @@
 #include "runtime/ops/cuda/cuda_language.hpp"
 #include "runtime/ops/cuda/tensor_core.hpp"
 
-/// Before a loop over registers, whose indices must be known when it is compiled.
+/// Stands before a loop over registers, whose indices must be constants when it is compiled.
 #if defined(MAESTRO_FAKE_CUDA)
 #define MAESTRO_UNROLL
 #else
@@ -17,7 +17,7 @@
 namespace maestro::cuda {
 
 inline constexpr int warp_rows = 16;   ///< of an accumulator
-inline constexpr int mma_columns = 8;  ///< of one accumulator fragment
+inline constexpr int mma_columns = 8;  ///< of an accumulator fragment
 inline constexpr int mma_inner = 16;
 inline constexpr int quad_lanes = 4;  ///< lanes that share a row
 
@@ -67,7 +67,7 @@ __device__ __forceinline__ void load_matrices(std::uint32_t r[4], const bfloat16
 #endif
 }
 
-/// Two numbers as bf16 in one register, `low` in the lower half.
+/// Packs two numbers as bf16 into a register, `low` in the lower half.
 __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
   return static_cast<std::uint32_t>(from_float<bfloat16>(low).bits) |
          static_cast<std::uint32_t>(from_float<bfloat16>(high).bits) << 16;

@@ -27,7 +27,7 @@ struct FlashGeometry {
   /// Elements of each warp's strip, which only f32 has.
   template <int Streamed>
   static constexpr int strip = sizeof(T) == 4 ? warp_rows* strip_stride<Streamed / mma_columns> : 0;
-  /// Bytes of a block with `own` own tiles, and in each stage two streamed ones of `Streamed` rows.
+  /// Bytes of a block with `own` own tiles, and in each stage two streamed tiles of `Streamed` rows.
   template <int Streamed>
   static constexpr std::size_t shared_bytes(int own) {
     return sizeof(T) *
@@ -40,7 +40,7 @@ __device__ __forceinline__ int padded_columns(int head_size) {
   return (head_size + mma_inner - 1) / mma_inner * mma_inner;
 }
 
-/// One head's rows in packed memory: row r begins at data + r * stride.
+/// The rows of a head in packed memory: row r begins at data + r * stride.
 template <class T>
 struct HeadRows {
   T* data;
@@ -48,7 +48,7 @@ struct HeadRows {
   __device__ __forceinline__ T* row(std::int64_t index) const { return data + index * stride; }
 };
 
-/// Begins to load rows [first, end) of one head into `tile`, zeros where it has more rows or columns; copy_later().
+/// Begins to load rows [first, end) of a head into `tile`, zeros where it has more rows or columns; copy_later().
 /// Called by all threads.
 template <class T, int Rows, int Stride>
 __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from, std::int64_t first, std::int64_t end,
@@ -67,7 +67,7 @@ __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from
   }
 }
 
-/// The warp's accumulator times `factor` of each row to rows [first, end) of one head.
+/// Writes the warp's accumulator times `factor` of each row to rows [first, end) of a head.
 template <class T, int N>
 __device__ __forceinline__ void store_rows(const float (&acc)[N][4], const float (&factor)[2], const HeadRows<T>& to,
                                            std::int64_t first, std::int64_t end, int head_size) {

@@ -3,9 +3,10 @@
 //
 // Sequences of a packed micro-batch are cut into tiles of R rows. Numbering tiles densely would need a prefix sum over
 // the sequences' tile counts; instead sequence s begins at tile number floor(offsets[s] / R) + s.
-// FW-1: these beginnings leave room for every sequence's ceil(length / R) tiles, since
+// FW-1 (enough numbers): these beginnings leave room for every sequence's ceil(length / R) tiles, since
 //       floor((o + n) / R) + 1 >= floor(o / R) + ceil(n / R).
-// FW-2: so every row belongs to exactly one of flash_tiles(...) numbers, and at most S numbers have no rows.
+// FW-2 (unique tiles): so every row belongs to exactly one of flash_tiles(...) numbers, and at most S numbers have no
+//       rows.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 
 namespace maestro::cuda {
 
-/// One row of a call while its block works on it.
+/// A row of a call while its block works on it.
 template <LossForm Form, int V, class Z, class U>
 struct LossRow {
   static constexpr bool dense = has_dense_teacher(Form);
@@ -146,7 +146,7 @@ struct LossRow {
   }
 };
 
-/// The divergence of a dense teacher, and what its gradient needs.
+/// The divergence of a dense teacher, and the terms of its gradient.
 struct DenseDivergence {
   float value = 0;
   float of_student = 0;  ///< KL(q || p) or KL(q || m)
@@ -169,7 +169,7 @@ __device__ __forceinline__ DenseDivergence dense_divergence(const RowScan& scan,
   }
 }
 
-/// Losses and gradient of a row from what is known of it over the whole vocabulary. Where mixture is null, the row is
+/// Computes losses and gradient of a row from its figures over the whole vocabulary. Where mixture is null, the row is
 /// read for it.
 template <LossForm Form, class Row>
 __device__ __forceinline__ void finish_row(const Row& work, std::int64_t row, const RowScan& scan,

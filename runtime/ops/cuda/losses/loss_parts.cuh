@@ -6,10 +6,10 @@
 
 namespace maestro::cuda {
 
-/// What ranks exchange, by row.
+/// The values that ranks exchange, by row.
 struct PartRows {
   float* maxima;    // (R, maxima_stride): of z, of u and, where that is 3, of the rest
-  float* sums;      // (R, stride); the last of the rest, where there is one
+  float* sums;      // (R, stride); the last of the rest, where there is a rest
   float* mixtures;  // (R, 2)
   int stride;
   int maxima_stride;

@@ -3,7 +3,7 @@
 //
 // Formulas and their derivatives: distillation_options.hpp, element_math.hpp. A row is read once while running maxima
 // and sums of exponentials are kept (Milakov & Gimelshein 2018), with a copy in shared memory where it fits, and is
-// then overwritten by its gradient; js has one more pass between.
+// then overwritten by its gradient; js has another pass between.
 //
 // Cross terms, from which divergences follow without another pass: forward sum e_t(u) ((u - u0) - (z - z0)), reverse
 // sum e_t(z) ((z - z0) - (u - u0)), e_t(x) = exp((x - max) / T); z0 and u0 are the target's logits, so that logits far
@@ -91,12 +91,12 @@ struct RunningSums {
   }
 };
 
-/// What is known of a row after its scan.
+/// The results of a row's scan.
 struct RowScan {
   RunningSums z;
   RunningSums u;
   float cross = 0;
-  float z0 = 0;  ///< what cross subtracts from logits
+  float z0 = 0;  ///< cross subtracts it from logits
   float u0 = 0;
   RunningSums rest;  ///< at temperature 1, of the columns of the cross-entropy alone; nothing without any
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The k tokens that a top-k teacher names, one per thread of the row's block. For kernel sources.
+// The k tokens that a top-k teacher names, each held by a thread of the row's block. For kernel sources.
 //
 // p is the softmax of the k values / T and zero elsewhere; q spans the vocabulary. Tokens outside contribute
 // q log(1 / (1 - beta)) to KL(q || m) of js; reverse_kl is infinite, since p is zero outside.
@@ -42,7 +42,7 @@ struct SupportToken {
 struct SupportLoss {
   float divergence = 0;
   float weight = 0;      // of q in the gradient of all columns
-  float correction = 0;  // what the gradient of this thread's token has more
+  float correction = 0;  // the additional term of the gradient of this thread's token
 };
 
 __device__ inline SupportLoss js_of_support(const SupportToken& token, float log_q, const LossNumbers& numbers) {

@@ -57,7 +57,7 @@ RowLosses part_of(const RowLosses& losses, std::int64_t first, std::int64_t coun
   return {part_of(losses.ce, first, count), part_of(losses.kl, first, count), part_of(losses.teacher_ce, first, count)};
 }
 
-/// Which columns of the output layer are this rank's work. Of a whole vocabulary a group of one.
+/// The columns of the output layer that are this rank's work. A whole vocabulary is a group of one rank.
 class Columns {
  public:
   Columns(const DistillationHead& head, const VocabularyPart& part, bool computed_teacher)
@@ -105,7 +105,7 @@ class TeacherBlocks {
     if (head.boundary == TeacherOutput::hidden) {
       logits_.emplace(workspace, rows, columns.teacher(), head.teacher_hidden.dtype());
     } else if (head.boundary == TeacherOutput::logits && columns.shared() == 0) {
-      logits_.emplace(workspace, rows, 0, head.teacher_logits.dtype());  // what is given may be undefined
+      logits_.emplace(workspace, rows, 0, head.teacher_logits.dtype());  // the teacher's own logits may be undefined
     }
     computed_ = head.boundary == TeacherOutput::hidden && columns.shared() > 0;
   }
@@ -154,7 +154,7 @@ class StudentBlocks {
   bool some_;
 };
 
-/// Rows of a block, from figures that all ranks share: GT-4.
+/// Returns the rows of a block, from figures that all ranks share (GT-4, equal blocks).
 std::int64_t rows_of_block(const DistillationHead& head, const Columns& columns, std::size_t logits_bytes) {
   std::int64_t bytes_of_row = row_bytes(columns.widest_student(), head.student.hidden.dtype());
   if (columns.widest_teacher() > 0) bytes_of_row += row_bytes(columns.widest_teacher(), head.teacher_hidden.dtype());

@@ -2,7 +2,7 @@
 // The k largest of each row, by radix selection (Alabi et al. 2012). For kernel sources.
 //
 // Each element has a key of 64 bits, no two of a row alike: its value's order above its index's, lower indices higher.
-// Digit by digit from the top a histogram tells in which digit the k-th largest key lies, until as many keys are left
+// Digit by digit from the top a histogram shows in which digit the k-th largest key lies, until as many keys are left
 // as are wanted; those at or above it are sorted. The order in which threads count and collect makes no difference.
 #pragma once
 
@@ -39,7 +39,7 @@ struct TopKCall {
   int k;
 };
 
-/// Of one digit position, in shared memory.
+/// The choice at a digit position, in shared memory.
 struct DigitChoice {
   int digit;
   int above;  // keys with a larger digit

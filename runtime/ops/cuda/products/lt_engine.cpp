@@ -9,7 +9,7 @@
 namespace maestro::cuda {
 namespace {
 
-constexpr int most_candidates = 8;  // the heuristic's order is good: later ones are seldom the fastest
+constexpr int most_candidates = 8;  // the heuristic's order is good: later candidates are seldom the fastest
 constexpr int timed_runs = 5;
 
 /// Whether a status means that the library does not have this product, rather than a fault. An epilogue

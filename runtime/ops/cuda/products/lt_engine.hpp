@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products by cuBLASLt: one description of a product, its algorithm found once and kept.
+// Products by cuBLASLt: the description of a product, its algorithm found once and kept.
 //
-// LE-1: equal requests on equally aligned memory run the same algorithm from the first time on, so that results are the
-//       same bit for bit within a process; without tuning also from run to run on one device and library.
-// LE-2: no algorithm reduces parts of a sum in the output's own memory, and none uses atomic additions.
+// LE-1 (kept algorithms): equal requests on equally aligned memory run the same algorithm from the first time on, so
+//       that results are the same bit for bit within a process; without tuning also from run to run on the same device
+//       and library.
+// LE-2 (reduction order): no algorithm reduces parts of a sum in the output's own memory, and none uses atomic
+//       additions.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +20,7 @@
 
 namespace maestro::cuda {
 
-/// For one stream; not thread-safe. The device must be current wherever a member is called.
+/// Serves a single stream; not thread-safe. The device must be current wherever a member is called.
 class LtEngine {
  public:
   /// `workspace`: device memory (32 MiB or more for the best algorithms), 256-byte aligned; outlives the engine.
@@ -35,7 +37,7 @@ class LtEngine {
 
   [[nodiscard]] std::size_t plans() const { return plans_.size(); }
   [[nodiscard]] std::size_t tuned() const { return tuned_; }
-  /// The products that were asked for and have no algorithm, in words.
+  /// Returns the requested products that have no algorithm, in words.
   [[nodiscard]] std::vector<std::string> refused() const;
 
   static constexpr std::size_t most_tuned = 256;

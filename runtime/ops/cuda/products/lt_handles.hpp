@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt's objects with owners. An object that exists is valid; what the library refuses throws DeviceError.
+// cuBLASLt's objects with owners. An object that exists is valid; a refusal of the library throws DeviceError.
 #pragma once
 
 #include <cublasLt.h>
@@ -21,7 +21,7 @@ void check_lt(cublasStatus_t status, std::string_view call, std::string_view wha
 template <class Object, cublasStatus_t (*Destroy)(Object)>
 struct LtDelete {
   using pointer = Object;
-  // An object that the library cannot destroy is lost with its context; there is nobody to be told.
+  // An object that the library cannot destroy is lost with its context; no caller can handle the error.
   void operator()(Object object) const { static_cast<void>(Destroy(object)); }
 };
 template <class Object, cublasStatus_t (*Destroy)(Object)>

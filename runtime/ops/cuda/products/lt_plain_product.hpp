@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What needs nothing from cuBLASLt: products for shapes and alignments that the library has no algorithm for.
+// Products without cuBLASLt, for shapes and alignments that the library has no algorithm for.
 #pragma once
 
 #include "runtime/ops/cuda/kernels.hpp"
@@ -7,9 +7,9 @@
 
 namespace maestro::cuda {
 
-/// What the plan describes, for epilogues `none` and `bias` (asserted) and operands of equal dtype; any alignment that
-/// the dtypes have, any size. Sums run over the inner side in order, in f32. Correct rather than fast: 32 x 32 tiles
-/// through shared memory without tensor cores.
+/// Computes the plan's product, for epilogues `none` and `bias` (asserted) and operands of equal dtype; any alignment
+/// that the dtypes have, any size. Sums run over the inner side in order, in f32. Correct rather than fast: 32 x 32
+/// tiles through shared memory without tensor cores.
 void plain_product(const Launch& at, const ProductPlan& plan, const ProductPointers& pointers);
 
 /// D += the vector along its rows, for a product that the library does without its bias.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the three products of a linear layer are said to cuBLASLt, which knows column-major matrices only. Pure: no call
-// of the library is made here.
+// The description of the three products of a linear layer for cuBLASLt, which has column-major matrices only. Pure: no
+// call of the library is made here.
 //
-// Row-major (R, C) memory is a column-major (C, R) matrix with leading dimension C, so a row-major result is asked for
+// Row-major (R, C) memory is a column-major (C, R) matrix with leading dimension C, so a row-major result is requested
 // as its transpose, D = op(A) op(B):
 //   forward          y^T  (N x M) = w x^T     A = w  as K x N, transposed    B = x  as K x M
 //   backward_input   dx^T (K x M) = w^T dy^T  A = w  as K x N                B = dy as N x M
@@ -30,7 +30,7 @@ enum class ProductEpilogue : std::uint8_t {
   column_sums     ///< vector = sums of B over the inner side, beside the product; backward_weight
 };
 
-/// One product of x (M, K), w (N, K) and y (M, N). Every member is part of a plan's identity.
+/// A product of x (M, K), w (N, K) and y (M, N). Every member is part of a plan's identity.
 struct ProductRequest {
   ProductKind kind = ProductKind::forward;
   std::int64_t m = 0;
@@ -39,7 +39,7 @@ struct ProductRequest {
   DType operands = DType::f32;  ///< of both factors
   DType result = DType::f32;
   ProductEpilogue epilogue = ProductEpilogue::none;
-  bool accumulate = false;  ///< adds to what the result holds
+  bool accumulate = false;  ///< adds to the result's old values
   std::int64_t pitch = 0;   ///< elements from a row of y or dy to the next; 0: n. Without gelu
   auto operator<=>(const ProductRequest&) const = default;
 };
@@ -78,7 +78,7 @@ struct ProductPointers {
 
 [[nodiscard]] ProductPlan product_plan(const ProductRequest& request);
 
-/// Why the library's documented demands forbid this request, so that it need not be asked; empty: they do not.
+/// Returns why the library's documented demands forbid this request, before any call of it; empty: they do not.
 [[nodiscard]] std::string product_refusal(const ProductRequest& request);
 
 /// Whether the epilogue reads or writes a bias, or column sums.
@@ -89,7 +89,7 @@ struct ProductPointers {
 /// "y (33, 65) bf16 = x (33, 48) bf16 w^T + bias": for messages.
 [[nodiscard]] std::string describe(const ProductRequest& request);
 
-/// The largest power of two, at most 256, that divides an address: what the library's kernels may rely on.
+/// The largest power of two, at most 256, that divides an address; the library's kernels may rely on it.
 [[nodiscard]] std::uint32_t alignment_of(const void* memory);
 
 }  // namespace maestro::cuda

@@ -18,7 +18,7 @@ std::int64_t pitch_of(const Tensor& rows, std::int64_t n) {
   return rows.columns() == n ? 0 : rows.columns();
 }
 
-/// The same product without what is fused to it.
+/// Returns the same product without its fused epilogue.
 ProductRequest without_epilogue(ProductRequest request) {
   request.epilogue = ProductEpilogue::none;
   return request;

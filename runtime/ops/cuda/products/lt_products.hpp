@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix products of a linear layer on one device stream: by cuBLASLt with bias, GELU and bias-gradient epilogues,
+// The matrix products of a linear layer on a device stream: by cuBLASLt with bias, GELU and bias-gradient epilogues,
 // by own kernels where the library refuses. Shapes as in operator_table.hpp: x (M, K), w (N, K), y (M, N); tensors are
 // row-major and in device memory. Operands are both f32 or both bf16; sums are in f32.
 //
-// LP-1: every call only enqueues; nothing waits for the device unless tune(true) meets a new product.
-// LP-2: results are the same bit for bit for equal calls (LE-1, LE-2; no atomic additions).
-// LP-3: M = 0 is legal: gradients of parameters stay as they are.
+// LP-1 (no waiting): every call only enqueues; no call waits for the device unless tune(true) meets a new product.
+// LP-2 (determinism): results are the same bit for bit for equal calls (LE-1, LE-2; no atomic additions).
+// LP-3 (no rows): M = 0 is legal: gradients of parameters stay as they are.
 // cuBLASLt's GELU is the tanh form (Hendrycks & Gimpel 2016). Fused, it sees its input before that is rounded to bf16;
 // else after. Results of a call must not overlap its operands.
 // Errors: shapes and dtypes are the caller's contract (asserted). DeviceError names the failed call and the product.
@@ -31,19 +31,20 @@ class LtProducts {
 
   /// See LtEngine::tune. Where GELU or column sums can be fused, also chooses between that and own kernels.
   void tune(bool on);
-  /// Gets one line, once, when a product falls to own kernels, which do not use tensor cores and are slow.
+  /// Sets the receiver of a line, at most once, when a product falls to own kernels, which do not use tensor cores and
+  /// are slow.
   void say_slow(std::function<void(const std::string&)> say) { say_slow_ = std::move(say); }
 
-  /// In the three plain products rows of y or dy may be longer than N: what is behind N is neither read nor written.
+  /// In the three plain products rows of y or dy may be longer than N: columns behind N are neither read nor written.
   /// y act or f32 = x w^T + bias; bias (N) f32, bf16 or undefined. A bias in the dtype of y costs nothing; another is
-  /// rounded to it first, by one small kernel.
+  /// rounded to it first, by a small kernel.
   void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
-  /// pre = x w^T + bias, y = gelu(pre); pre and y (M, N) of one dtype.
+  /// pre = x w^T + bias, y = gelu(pre); pre and y (M, N) of the same dtype.
   void linear_gelu(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& pre, const Tensor& y);
   /// dx (M, K) act or f32 (+)= dy w.
   void linear_backward_input(const Tensor& dy, const Tensor& w, const Tensor& dx, bool accumulate);
   /// dpre (M, K) = (dy w) gelu'(pre), the gradient before a GELU whose result was this layer's input. Its column sums
-  /// are what linear_backward_weight(dpre, ...) of the layer before makes anyway, in f32.
+  /// follow from linear_backward_weight(dpre, ...) of the layer before, which makes them anyway, in f32.
   void linear_backward_input_gelu(const Tensor& dy, const Tensor& w, const Tensor& pre, const Tensor& dpre);
   /// dw (N, K) f32 += dy^T x; dbias (N) f32 += column sums of dy, or undefined.
   void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias);
@@ -56,29 +57,29 @@ class LtProducts {
     const Tensor& b;  ///< x or dy
     const Tensor& result;
   };
-  /// The bias in the dtype that the library wants; a rounded one lies in the workspace.
+  /// Returns the bias in the dtype that the library wants; a rounded bias lies in the workspace.
   [[nodiscard]] Tensor bias_for(const Tensor& bias, DType wanted) const;
   /// By the library, with the bias or before it, else by plain_product; epilogues `none` and `bias`.
   void run_plain(const ProductRequest& request, const Factors& factors, const Tensor& bias);
   void run_gelu_apart(const ProductRequest& request, const Factors& factors, const Tensor& bias, const Tensor& pre);
   void run_gelu_gradient_apart(const ProductRequest& request, const Factors& factors, const Tensor& pre);
-  /// Product and column sums in one, into dbias too; false when the library refuses.
+  /// Runs product and column sums as a single call, into dbias too; returns false when the library refuses.
   [[nodiscard]] bool run_with_sums(const ProductRequest& request, const Factors& factors, const Tensor& dbias);
   void run_sums_apart(const ProductRequest& request, const Factors& factors, const Tensor& dbias);
-  /// fused_pays() of run_with_sums(), on memory of its own: both add to what they find.
+  /// Returns fused_pays() of run_with_sums(), measured on memory of its own: both add to their results.
   [[nodiscard]] bool sums_pay(const ProductRequest& request, const Factors& factors, const Tensor& dbias);
-  /// Whether the fused product is to be asked for: unless tuning found it slower.
+  /// Returns whether the fused product is to be used: unless tuning found it slower.
   template <class Fused, class Apart>
   [[nodiscard]] bool fused_pays(const ProductRequest& request, Fused fused, Apart apart);
-  /// What fused_pays() answers without measuring; nothing when it would measure.
+  /// Returns the result of fused_pays() if it is there without measuring; else nothing.
   [[nodiscard]] std::optional<bool> known_choice(const ProductRequest& request) const;
   [[nodiscard]] static ProductPointers pointers_of(const Factors& factors);
 
   Launch at_;
   LtEngine engine_;
   bool tune_ = false;
-  std::function<void(const std::string&)> say_slow_;  // empty when there is nothing more to say
-  std::map<ProductRequest, bool> fused_pays_;         // of what was timed
+  std::function<void(const std::string&)> say_slow_;  // empty when no line is left to report
+  std::map<ProductRequest, bool> fused_pays_;         // of timed products
 };
 
 }  // namespace maestro::cuda

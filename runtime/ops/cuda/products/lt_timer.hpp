@@ -10,7 +10,7 @@
 
 namespace maestro::cuda {
 
-/// Starts when made; one measurement each.
+/// Starts when made; each makes a single measurement.
 class EventTimer {
  public:
   explicit EventTimer(cudaStream_t stream) : stream_(stream) {

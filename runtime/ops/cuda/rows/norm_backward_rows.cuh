@@ -4,7 +4,7 @@
 // With xhat = (x - mean) rstd and g = dy weight:
 //   dx = rstd (g - sum(g) / C - xhat sum(g xhat) / C), dweight = sum over rows of dy xhat, dbias of dy;
 // RMS norm has mean 0 and no sum(g) term. A thread has the same columns of all rows of its block, so that it adds up
-// their dweight and dbias in registers, in the order of rows; each block leaves one row of sums.
+// their dweight and dbias in registers, in the order of rows; each block leaves a row of sums.
 #pragma once
 
 #include "runtime/ops/cuda/rows/norm_rows.cuh"
@@ -26,7 +26,7 @@ struct NormBackwardCall {
   bool accumulate;
 };
 
-/// What a thread holds of all its columns.
+/// A thread's values of all its columns.
 using NormRegisters = float[norm_packs][norm_width];
 
 /// Writes the block's sums (row blockIdx.x of `to`) from those of its threads.

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(warp_size* norm_most_warps) norm_wide_kernel(N
   const auto first = static_cast<int>(threadIdx.x);
   const auto step = static_cast<int>(blockDim.x);
   const float scale = 1.0F / static_cast<float>(call.columns);
-  const auto value = [&](int column) {  // a thread reads only what it has written itself
+  const auto value = [&](int column) {  // a thread reads only its own writes
     if constexpr (Add) return call.sum[start + column];
     return to_float(call.x[start + column]);
   };

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(flat_threads)
   if (threadIdx.x == 0) of_blocks[blockIdx.x] = sum;
 }
 
-/// One block: *to = (add ? *to : 0) + the sum of `of_blocks`.
+/// Runs in a single block: *to = (add ? *to : 0) + the sum of `of_blocks`.
 __global__ void __launch_bounds__(flat_threads)
     square_total_kernel(const double* of_blocks, int count, double* to, bool add) {
   double sum = 0;

@@ -31,7 +31,7 @@ struct EmbeddingRows {
   }
 };
 
-/// A row is one id.
+/// A row is an id.
 struct ShiftedIds {
   const std::int32_t* ids;
   std::int32_t* out;
@@ -41,7 +41,7 @@ struct ShiftedIds {
   __device__ void operator()(std::int64_t row, int) const { out[row] = element::shifted_id(ids[row], by, limit); }
 };
 
-/// An item is one picked column.
+/// An item is a picked column.
 struct PickedColumns {
   const std::int32_t* from;     // (M, width)
   const std::int32_t* columns;  // (M, picked)
@@ -68,7 +68,7 @@ struct GatheredRows {
   }
 };
 
-/// angle(p, i) = p theta^(-2i / D) (Su et al. 2021, section 3.2.2) in f64, rounded once; an item is one i.
+/// angle(p, i) = p theta^(-2i / D) (Su et al. 2021, section 3.2.2) in f64, rounded once; an item is a value of i.
 struct RotaryAngleRows {
   const std::int32_t* positions;
   float* cosines;  // (M, half)
@@ -85,7 +85,7 @@ struct RotaryAngleRows {
   }
 };
 
-/// Rotates the first heads of each row in place; an item is V pairs of one head.
+/// Rotates the first heads of each row in place; an item is V pairs of a head.
 template <int V, class T>
 struct RotatedRows {
   T* qkv;  // (M, stride)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stable sort of rows by key, and sums of rows of equal keys. For kernel sources.
 //
-// Least significant digit first: in each pass a tile counts its keys by digit, a scan over (digit, tile) tells where
+// Least significant digit first: in each pass a tile counts its keys by digit, a scan over (digit, tile) gives where
 // each tile's keys of a digit go, and each key's rank among the equal digits before it in its tile gives its place. No
 // atomics: the order is that of the rows.
 #pragma once
@@ -12,11 +12,11 @@ namespace maestro::cuda {
 
 inline constexpr int digit_bits = 8;
 inline constexpr int digits = 1 << digit_bits;
-inline constexpr int sort_tile = 256;  ///< keys of a block; as many as digits, a thread is one of both
+inline constexpr int sort_tile = 256;  ///< keys of a block; as many as digits: a thread serves a key and a digit
 inline constexpr int scan_threads = 1024;
 static_assert(sort_tile == digits);
 
-/// A row and its key; rows without a key have one above all others.
+/// A row and its key; rows without a key have a key above all others.
 struct KeyedRow {
   std::uint32_t key;
   std::int32_t row;
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(sort_tile)
   counts[thread * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)] = equal;
 }
 
-/// One block: each value becomes the sum of those before it.
+/// Runs in a single block: each value becomes the sum of those before it.
 __global__ void __launch_bounds__(scan_threads) scan_kernel(int* values, int count) {
   MAESTRO_SHARED(int, of_warps, most_warps);
   const auto thread = static_cast<int>(threadIdx.x);
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(sort_tile)
   to[offsets[digit * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)] + rank] = own;
 }
 
-// ---- sums of runs: sorted rows of one key. A block adds up the rows of a chunk; a run that crosses a chunk's edge
+// ---- sums of runs: sorted rows of equal key. A block adds up the rows of a chunk; a run that crosses a chunk's edge
 // leaves a partial sum of each chunk, which the block of the chunk that it begins in adds up afterwards ----
 
 inline constexpr int run_chunk = 32;
