@@ -65,12 +65,12 @@ endfunction()
 
 # maestro_test(NAME SOURCES ... DEPENDS ... [LABEL unit|system|gpu] [TIMEOUT seconds] [DEVICE_CHECKED FILTER])
 # A GoogleTest program; each test case is a ctest test of its own, or, where MAESTRO_TESTS=programs is set when ctest
-# starts, the whole program is one: thousands of processes cost minutes. EACH_ALONE programs always run case by case,
-# because their cases change their process. Sanitizers cost time: their limit is ten times longer.
+# starts, the whole program is one: thousands of processes cost minutes. Sanitizers cost time: their limit is ten times
+# longer.
 # Programs of label gpu need a device, skip without it, and are built by the target gpu_tests. `./run gpu-test` repeats
 # those of their tests that FILTER (of GoogleTest) names under compute-sanitizer.
 function(maestro_test name)
-  cmake_parse_arguments(ARG "EACH_ALONE" "LABEL;TIMEOUT;DEVICE_CHECKED" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;DEVICE_CHECKED" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -88,7 +88,7 @@ function(maestro_test name)
   # Tests are listed by the program itself, which with CUDA's libraries takes long to load the first time.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
-  if(NOT ARG_EACH_ALONE AND NOT ARG_LABEL STREQUAL "gpu")
+  if(NOT ARG_LABEL STREQUAL "gpu")
     maestro_test_as_program(${name} ${ARG_LABEL})
   endif()
   if(ARG_LABEL STREQUAL "gpu")

@@ -64,13 +64,4 @@ void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std:
   if (!parameters.optimizer_sharded()) parameters.rounded_along();
 }
 
-Result<OptimizerStep> AdamWOptimizer::clipped_step(const OperatorTable& ops, Parameters& parameters,
-                                                   std::int64_t number) const {
-  const double norm = gradient_norm(ops, parameters);
-  const auto factor = clip_factor(norm);
-  if (!factor) return factor.error();
-  step(ops, parameters, number, *factor);
-  return OptimizerStep{learning_rate(number), norm};
-}
-
 }  // namespace maestro

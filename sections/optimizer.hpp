@@ -17,7 +17,7 @@ struct OptimizerStep {
   double norm = 0;  ///< of the gradient, before clipping
 };
 
-/// Holds settings only: moments live in Parameters, the step count with the caller. Thread-safe.
+/// Holds settings only: Parameters holds the moments, the caller the step count. Thread-safe.
 class AdamWOptimizer {
  public:
   /// `total_steps` is the length of the schedule. Throws JobError when it is unknown. A warm-up longer than the
@@ -47,9 +47,6 @@ class AdamWOptimizer {
   /// zero afterwards, packed weights out of date (PA-2). Only elements whose moments are here are changed
   /// (Parameters::kept_moments), and their new values are the same as in an update of all.
   void step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor) const;
-  /// Norm, clipping by the section's own norm, and step in a single call; as gradient_norm().
-  [[nodiscard]] Result<OptimizerStep> clipped_step(const OperatorTable& ops, Parameters& parameters,
-                                                   std::int64_t number) const;
 
  private:
   OptimizerConfig config_;

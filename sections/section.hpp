@@ -50,7 +50,7 @@ class Inputs {
   /// The samples of the micro-batch, in row order; of the training or the validation split by pass().
   [[nodiscard]] std::span<const SampleId> samples() const { return samples_; }
   /// Where each sample's rows begin on an axis and each row's position in its sample: of the whole micro-batch, also
-  /// where a rank holds a part of its rows (Port::spread). A sample may have no patches.
+  /// where a rank holds a part of its rows (Port::sharding). A sample may have no patches.
   [[nodiscard]] const SequenceLayout& layout(Axis axis = Axis::tokens) const {
     return axis == Axis::tokens ? tokens_ : patches_;
   }
@@ -214,8 +214,9 @@ struct SectionContext {
   /// Not trained itself, but gradients pass through it to sections before it: forward() is recorded, inputs may need a
   /// gradient, parameters have none.
   bool passes_gradient = false;
-  /// Only ports, cost, notes and config will be used: check the settings, but allocate and load nothing.
-  bool prototype = false;
+  /// A section on the meta device: only ports, cost, notes and config will be used; check the settings, but allocate
+  /// and load nothing.
+  bool meta = false;
   const OperatorTable* ops = nullptr;
   /// Of a meta section: the section itself will work on a CUDA device, whose limits are checked without a device.
   bool for_cuda = false;

@@ -67,10 +67,10 @@ class SectionRunner {
   virtual void add_over_ranks();
   /// Returns this rank's share: over the ranks and pipeline stages of a section's replica the results add up to that of
   /// the whole section. The first stage counts parameters that the first and the last stage both hold (Section::tied).
-  /// Replicas that share their moments count the kept range each.
+  /// Replicas with sharded optimizer state count the kept range each.
   [[nodiscard]] virtual PendingSum gradient_sum_of_squares() const;
-  /// Clips by `norm` (of the section, or of all sections) and steps the optimizer. Replicas that share their moments
-  /// have then offered the new values of the kept range (Parameters::stage_shard).
+  /// Clips by `norm` (of the section, or of all sections) and steps the optimizer. Replicas with sharded optimizer
+  /// state have then offered the new values of the kept range (Parameters::stage_shard).
   virtual Result<OptimizerStep> step(StepId step, double norm);
 
  private:

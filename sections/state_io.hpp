@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A section's tensors under their Hugging Face names, in and out: for checkpoints (values and moments) and for weights
-// exchanged with other tools.
+// A section's tensors under their Hugging Face names, in and out: for checkpoints (values and optimizer state) and for
+// weights exchanged with other tools.
 //
 // Stored files are independent of the number of ranks and pipeline stages of a section: whole tensors go out and in,
 // those of a stage are a part of the model's, and a copy of a tensor that another stage stores (StateEntry::copy) only
@@ -34,8 +34,8 @@ struct TensorSnapshot {
 /// Exports every tensor of `section` out of `flat`, a flat buffer of its Parameters (values, first or second moments),
 /// named prefix + Hugging Face name and laid out as stored. invalid_argument when the buffer is not there: moments of a
 /// section that is not trained, values of a frozen section. Reads on the caller's thread, which must be the thread that
-/// may use the section's Parameters. Moments that replicas share (Parameters::shard_optimizer_state) are gathered in
-/// gradients() first, and go in and out as that buffer.
+/// may use the section's Parameters. Sharded optimizer state (Parameters::shard_optimizer_state) is gathered in
+/// gradients() first, and goes in and out as that buffer.
 [[nodiscard]] Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat,
                                                     std::string_view prefix = "");
 

@@ -67,11 +67,11 @@ struct ControlClient::State {
     return options;
   }
   template <class Answer, class Call>
-  Answer ask(milliseconds patience, Call&& call) {
+  Answer query(milliseconds patience, Call&& call) {
     connection.set_answer_patience(patience);
     Answer answer;
     try {
-      connection.ask([&] { call(answer); });
+      connection.invoke([&] { call(answer); });
     } catch (const control::Refused& refused) {
       throw JobError("the run at " + options.address + " refuses: " + refused.reason, ErrorCode::unavailable);
     }
@@ -81,7 +81,7 @@ struct ControlClient::State {
   /// Throws JobError when the run does not answer. Without this check a call sent to a stopped process would take
   /// effect when the process continues, long after its client has left.
   void check_answers() {
-    (void)ask<control::Status>(usual_patience, [&](auto& to) { client.status(to, token); });
+    (void)query<control::Status>(usual_patience, [&](auto& to) { client.status(to, token); });
   }
 
   std::string token;
@@ -99,17 +99,17 @@ std::string ControlClient::call(const std::string& name, Form form) {
   control::ControlClient& client = state.client;
   const auto shown = [&](const auto& answer) { return form == Form::json ? json_text(answer) : plain_text(answer); };
   if (name == "status") {
-    return shown(state.ask<control::Status>(usual_patience, [&](auto& to) { client.status(to, state.token); }));
+    return shown(state.query<control::Status>(usual_patience, [&](auto& to) { client.status(to, state.token); }));
   }
   if (name == "plan") {
-    return shown(state.ask<control::Plan>(usual_patience, [&](auto& to) { client.plan(to, state.token); }));
+    return shown(state.query<control::Plan>(usual_patience, [&](auto& to) { client.plan(to, state.token); }));
   }
   state.check_answers();
   if (name == "checkpoint") {
     return shown(
-        state.ask<control::Checkpoint>(checkpoint_patience, [&](auto& to) { client.checkpoint(to, state.token); }));
+        state.query<control::Checkpoint>(checkpoint_patience, [&](auto& to) { client.checkpoint(to, state.token); }));
   }
-  return shown(state.ask<control::Standing>(pause_patience, [&](auto& to) {
+  return shown(state.query<control::Standing>(pause_patience, [&](auto& to) {
     if (name == "pause") return client.pause(to, state.token);
     if (name == "resume") return client.resume(to, state.token);
     client.stop(to, state.token);

@@ -18,7 +18,7 @@ namespace maestro {
 namespace {
 
 constexpr std::int32_t most_rows = 10000;
-constexpr int most_refusals_told = 20;
+constexpr int most_refusals_printed = 20;
 
 [[noreturn]] void refuse(const std::string& reason) {
   control::Refused refused;
@@ -49,7 +49,7 @@ struct ControlService::State {
   explicit State(ControlServiceOptions given);
   void prepare_token();
   void check_token(Visitor& client, const std::string& given);
-  void tell_refusal(const std::string& peer, const std::string& reason);
+  void report_refusal(const std::string& peer, const std::string& reason);
   void stop();
 
   ControlServiceOptions options;
@@ -58,7 +58,7 @@ struct ControlService::State {
   std::string token;               // empty on a local socket
   std::filesystem::path token_at;  // written by this service; else empty
   std::atomic<int> refusals = 0;
-  std::unique_ptr<RpcServer> door;  // last: its threads use all above
+  std::unique_ptr<RpcServer> server;  // last: its threads use all above
 };
 
 namespace {
@@ -127,12 +127,14 @@ ControlService::State::State(ControlServiceOptions given)
   if (!here && !options.keys) {
     throw JobError("--control " + address.text() + ": other hosts reach it, so it needs --keys (see `maestro keys`)");
   }
-  DoorOptions door_options;
-  door_options.address = address.text();
-  if (!here) door_options.keys = options.keys;
-  door_options.refused = [this](const std::string& peer, const std::string& reason) { tell_refusal(peer, reason); };
+  AcceptorOptions acceptor_options;
+  acceptor_options.address = address.text();
+  if (!here) acceptor_options.keys = options.keys;
+  acceptor_options.refused = [this](const std::string& peer, const std::string& reason) {
+    report_refusal(peer, reason);
+  };
   if (!address.local()) token = options.keys ? options.keys->token : random_token();
-  door = std::make_unique<RpcServer>(std::move(door_options), [this](Visitor& client) {
+  server = std::make_unique<RpcServer>(std::move(acceptor_options), [this](Visitor& client) {
     return std::make_shared<control::ControlProcessor>(std::make_shared<ControlHandler<State>>(*this, client));
   });
   if (!address.local() && here) prepare_token();
@@ -140,7 +142,7 @@ ControlService::State::State(ControlServiceOptions given)
 
 /// Writes the token file for clients of this user on this host.
 void ControlService::State::prepare_token() {
-  token_at = token_file(door->address());
+  token_at = token_file(server->address());
   write_file(token_at, token + "\n").value_or_throw();
   std::filesystem::permissions(token_at, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
@@ -148,21 +150,21 @@ void ControlService::State::prepare_token() {
 void ControlService::State::check_token(Visitor& client, const std::string& given) {
   const bool right = given.size() == token.size() && CRYPTO_memcmp(given.data(), token.data(), token.size()) == 0;
   if (address.local() || right) return client.admit();
-  tell_refusal(client.name(), "wrong token");
+  report_refusal(client.name(), "wrong token");
   refuse("wrong token");
 }
 
-void ControlService::State::tell_refusal(const std::string& peer, const std::string& reason) {
+void ControlService::State::report_refusal(const std::string& peer, const std::string& reason) {
   if (options.console == nullptr) return;
-  const int told = ++refusals;
-  if (told > most_refusals_told) return;
+  const int count = ++refusals;
+  if (count > most_refusals_printed) return;
   options.console->note("control: " + peer + " was refused: " + reason +
-                        (told == most_refusals_told ? " (further refusals are not printed)" : ""));
+                        (count == most_refusals_printed ? " (further refusals are not printed)" : ""));
 }
 
 void ControlService::State::stop() {
   questions.close();
-  door->stop();
+  server->stop();
   std::error_code gone_already;
   if (!token_at.empty()) std::filesystem::remove(token_at, gone_already);
 }
@@ -174,7 +176,7 @@ ControlService::~ControlService() {
 }
 
 std::string ControlService::address() const {
-  return state_->door->address();
+  return state_->server->address();
 }
 
 void ControlService::stop() {

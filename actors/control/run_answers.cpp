@@ -22,7 +22,7 @@ struct Places {
   explicit Places(const JobPlan& job, const Directory* directory) {
     for (const ReplicaPlacement& place : job.places) places[{place.section, place.replica}] = &place;
     if (directory == nullptr) return;
-    for (const ProcessInfo& process : directory->processes) processes[process.rank] = &process;
+    for (const ProcessInfo& info : directory->processes) processes[info.process] = &info;
   }
   std::map<Lane, const ReplicaPlacement*> places;
   std::map<ProcessId, const ProcessInfo*> processes;
@@ -49,7 +49,7 @@ control::Wait wait_of(const WaitingFor& waiting, const Places& places, const Sec
   for (const ReplicaIndex peer : waiting.peers) {
     wait.replicas.push_back(number(peer.value()));
     const auto place = places.places.find({waiting.peer, peer});
-    if (place != places.places.end()) processes.insert(number(place->second->rank.value()));
+    if (place != places.places.end()) processes.insert(number(place->second->process.value()));
   }
   wait.processes.assign(processes.begin(), processes.end());
   return wait;
@@ -60,11 +60,11 @@ control::ReplicaFigures replica_figures(const ReplicaPlacement& place, const Wai
   control::ReplicaFigures figures;
   figures.section = graph.node(place.section).name;
   figures.replica = number(place.replica.value());
-  figures.process = number(place.rank.value());
-  figures.devices = place.devices;
-  if (const auto process = places.processes.find(place.rank); process != places.processes.end()) {
+  figures.process = number(place.process.value());
+  figures.devices = texts_of(place.devices);
+  if (const auto process = places.processes.find(place.process); process != places.processes.end()) {
     figures.host = process->second->host;
-    figures.pid = process->second->process.pid;
+    figures.pid = process->second->identity.pid;
   }
   figures.state = control::ReplicaState::NO_ANSWER;
   if (answer == nullptr) return figures;
@@ -108,16 +108,11 @@ control::SectionFigures section_figures(const GraphNode& node, const JobPlan& jo
   return figures;
 }
 
-const char* name_of(Mode mode) {
-  if (mode == Mode::source) return "source";
-  return mode == Mode::forward_only ? "forward_only" : "forward_backward";
-}
-
 control::PlannedSection planned_section(SectionId id, const JobPlan& job, const Places& places) {
   const GraphNode& node = job.graph.node(id);
   control::PlannedSection planned;
   planned.name = node.name;
-  planned.mode = name_of(node.mode);
+  planned.mode = std::string(mode_name(node.role));
   planned.trained = node.trained();
   planned.tensor = number(static_cast<std::uint64_t>(node.layout.tensor));
   planned.context = number(static_cast<std::uint64_t>(node.layout.context));
@@ -130,9 +125,9 @@ control::PlannedSection planned_section(SectionId id, const JobPlan& job, const 
     if (place.section != id) continue;
     control::PlannedReplica replica;
     replica.replica = number(place.replica.value());
-    replica.process = number(place.rank.value());
-    replica.devices = place.devices;
-    if (const auto process = places.processes.find(place.rank); process != places.processes.end()) {
+    replica.process = number(place.process.value());
+    replica.devices = texts_of(place.devices);
+    if (const auto process = places.processes.find(place.process); process != places.processes.end()) {
       replica.host = process->second->host;
     }
     planned.replicas.push_back(std::move(replica));

@@ -62,7 +62,7 @@ RunQuestions::RunQuestions(caf::actor_system& system, caf::actor coordinator)
     : system_(system), coordinator_(std::move(coordinator)) {}
 
 template <class Answer, class Request>
-std::optional<Answer> RunQuestions::ask(Request request, milliseconds patience) {
+std::optional<Answer> RunQuestions::query(Request request, milliseconds patience) {
   Mailbox mailbox(*this);
   mailbox.self()->send(mailbox.coordinator(), std::move(request));
   std::optional<Answer> answer;
@@ -71,8 +71,8 @@ std::optional<Answer> RunQuestions::ask(Request request, milliseconds patience) 
 }
 
 template <class Answer, class Request>
-Answer RunQuestions::ask_or_throw(Request request, milliseconds patience) {
-  auto answer = ask<Answer>(std::move(request), patience);
+Answer RunQuestions::query_or_throw(Request request, milliseconds patience) {
+  auto answer = query<Answer>(std::move(request), patience);
   if (!answer) throw JobError("the run does not answer, or is at its end", ErrorCode::timeout);
   return *std::move(answer);
 }
@@ -81,58 +81,56 @@ RunQuestions::View RunQuestions::view(milliseconds patience) {
   const auto deadline = Clock::now() + patience;
   Mailbox mailbox(*this);
   View view;
-  std::size_t asked = 0;
-  bool told = false;
-  const auto ask_replicas = [&](const RunStatus& run) {
-    if (!run.directory || asked > 0) return;
-    for (const ProcessInfo& process : run.directory->processes) {
-      for (const ReplicaAddress& replica : process.replicas) {
-        mailbox.self()->send(replica.actor, StatusRequest{});
-        ++asked;
-      }
+  std::size_t queried = 0;
+  bool answered = false;
+  const auto query_replicas = [&](const RunStatus& run) {
+    if (!run.directory || queried > 0) return;
+    for (const ReplicaAddress& replica : run.directory->replicas()) {
+      mailbox.self()->send(replica.actor, StatusRequest{});
+      ++queried;
     }
   };
   mailbox.self()->send(mailbox.coordinator(), RunStatusRequest{});
   if (const auto known = last()) {
     view.run = *known;
-    ask_replicas(*known);
+    query_replicas(*known);
   }
   const auto on_run = [&](RunStatus& run) {
-    told = true;
+    answered = true;
     view.run = std::move(run);
-    ask_replicas(view.run);
+    query_replicas(view.run);
   };
   const auto on_replica = [&](WaitingFor& answer) { view.replicas.push_back(std::move(answer)); };
-  const auto awaits_more = [&] { return !told || view.replicas.size() < asked; };
+  const auto awaits_more = [&] { return !answered || view.replicas.size() < queried; };
   // Thousands of answers may come without a gap: the deadline bounds the whole loop.
   while (awaits_more() && mailbox.receive(deadline, on_run, on_replica) && Clock::now() < deadline) {
   }
-  if (!told && !last()) view.run = status();
+  if (!answered && !last()) view.run = status();
   remember(view.run);
-  view.fresh = told;
+  view.fresh = answered;
   return view;
 }
 
 RunStatus RunQuestions::status() {
-  return ask_or_throw<RunStatus>(RunStatusRequest{}, answer_patience);
+  return query_or_throw<RunStatus>(RunStatusRequest{}, answer_patience);
 }
 
 MetricsRows RunQuestions::metrics(const MetricsRequest& request) {
-  return ask_or_throw<MetricsRows>(request, answer_patience);
+  return query_or_throw<MetricsRows>(request, answer_patience);
 }
 
 CheckpointAnswer RunQuestions::checkpoint() {
-  return ask_or_throw<CheckpointAnswer>(CheckpointRequest{}, checkpoint_patience);
+  return query_or_throw<CheckpointAnswer>(CheckpointRequest{}, checkpoint_patience);
 }
 
 PauseAnswer RunQuestions::pause() {
-  if (auto answer = ask<PauseAnswer>(PauseRequest{true}, pause_patience)) return *answer;
+  if (auto answer = query<PauseAnswer>(PauseRequest{true}, pause_patience)) return *answer;
   const RunStatus run = status();
   return {run.state, StepId(run.last_step)};
 }
 
 PauseAnswer RunQuestions::resume() {
-  return ask_or_throw<PauseAnswer>(PauseRequest{false}, answer_patience);
+  return query_or_throw<PauseAnswer>(PauseRequest{false}, answer_patience);
 }
 
 std::optional<RunStatus> RunQuestions::last() const {

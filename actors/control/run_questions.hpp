@@ -44,9 +44,9 @@ class RunQuestions {
  private:
   class Mailbox;
   template <class Answer, class Request>
-  std::optional<Answer> ask(Request request, std::chrono::milliseconds patience);
+  std::optional<Answer> query(Request request, std::chrono::milliseconds patience);
   template <class Answer, class Request>
-  Answer ask_or_throw(Request request, std::chrono::milliseconds patience);
+  Answer query_or_throw(Request request, std::chrono::milliseconds patience);
   [[nodiscard]] std::optional<RunStatus> last() const;
   void remember(const RunStatus& run);
 

@@ -217,7 +217,7 @@ void Launcher::started(Child child) {
   } catch (const std::system_error& problem) {
     kill(child.pid, SIGKILL);
     (void)reap(child);
-    throw JobError("cannot watch process " + std::to_string(child.rank.value()) + ": no thread: " + problem.what(),
+    throw JobError("cannot watch process " + std::to_string(child.process.value()) + ": no thread: " + problem.what(),
                    ErrorCode::unavailable);
   }
 }
@@ -234,7 +234,7 @@ int Launcher::reap(const Child& child) {
     const bool stopped = change.si_code == CLD_STOPPED;
     if (!stopped && change.si_code != CLD_CONTINUED) break;
     (void)waitid(P_PID, id, &change, (stopped ? WSTOPPED : WCONTINUED) | WNOHANG);  // this change is consumed
-    if (stopped_) stopped_(child.rank, stopped);
+    if (stopped_) stopped_(child.process, stopped);
   }
   {
     const std::lock_guard lock(mutex_);
@@ -256,7 +256,7 @@ void Launcher::watch(const Child& child) {
     const std::lock_guard lock(mutex_);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) clean_ = false;
   }
-  if (ended_) ended_(child.rank, how);
+  if (ended_) ended_(child.process, how);
 }
 
 void Launcher::wait(std::chrono::milliseconds patience) const {

@@ -86,7 +86,7 @@ class Launcher {
   /// A started child. Descriptors of a remote child are this side's ends of its standard streams.
   struct Child {
     pid_t pid = 0;
-    ProcessId rank;
+    ProcessId process;
     std::string host;
     int input = -1;
     int errors = -1;

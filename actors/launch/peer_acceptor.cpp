@@ -24,8 +24,8 @@ std::string gate_address(const std::string& host, std::uint16_t port) {
   return host.starts_with("unix:") ? host : host + ":" + std::to_string(port);
 }
 
-DoorOptions door_options(const std::string& address, const GateKeys& keys) {
-  DoorOptions options;
+AcceptorOptions acceptor_options(const std::string& address, const GateKeys& keys) {
+  AcceptorOptions options;
   options.address = address;
   options.keys = keys.keys;
   options.most_strangers = strangers;
@@ -44,7 +44,7 @@ bool shows(RpcSocket& stream, const std::string& secret) {
 
 PeerAcceptor::PeerAcceptor(const std::string& host, std::uint16_t port, const GateKeys& keys,
                            std::function<void(PeerSocket)> admitted)
-    : door_(door_options(gate_address(host, port), keys),
+    : door_(acceptor_options(gate_address(host, port), keys),
             [secret = keys.secret, admitted = std::move(admitted)](Visitor& visitor) {
               RpcSocket& stream = *visitor.stream();
               if (!shows(stream, secret)) return;

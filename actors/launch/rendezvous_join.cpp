@@ -67,7 +67,7 @@ class RootConnection {
       : options_(options), connection_(connection_options(options)), client_(connection_.protocol()) {}
 
   void join() {
-    ask([&] { client_.join(answer_, wire_form(options_.request)); });
+    invoke([&] { client_.join(answer_, wire_form(options_.request)); });
   }
 
   /// Polls until all processes have joined.
@@ -86,7 +86,7 @@ class RootConnection {
   }
 
   void withdraw(const std::string& reason) {
-    ask([&] { client_.withdraw(wire_form(options_.request), reason); });
+    invoke([&] { client_.withdraw(wire_form(options_.request), reason); });
   }
 
  private:
@@ -101,9 +101,9 @@ class RootConnection {
   }
 
   template <class Call>
-  void ask(Call&& call) {
+  void invoke(Call&& call) {
     try {
-      connection_.ask(call);
+      connection_.invoke(call);
     } catch (const rendezvous::Refused& refused) {
       if (refused.for_all) throw JobError(refused.reason, ErrorCode::cancelled);
       throw JobError("rank 0 at " + root_address(options_) + " refused this process: " + refused.reason);
@@ -114,7 +114,7 @@ class RootConnection {
   template <class Call>
   void ask_root(Call&& call) {
     try {
-      ask(call);
+      invoke(call);
     } catch (const JobError& error) {
       const bool silent = error.code() == ErrorCode::timeout;
       if (error.code() != ErrorCode::peer_lost && !silent) throw;

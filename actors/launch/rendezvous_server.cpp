@@ -85,7 +85,7 @@ struct RendezvousServer::State {
   [[nodiscard]] bool decided() const { return reason_not_to_begin || join_check.complete(); }
   [[nodiscard]] Answer answer(std::int64_t rank);
   [[nodiscard]] bool all_told() const {
-    const bool everybody = std::ssize(told) + 1 == options.own.processes;
+    const bool everybody = std::ssize(informed) + 1 == options.own.processes;
     return members == 0 && (!reason_not_to_begin || everybody);
   }
 
@@ -97,15 +97,15 @@ struct RendezvousServer::State {
   std::optional<std::string> reason_not_to_begin;
   ErrorCode code_not_to_begin = ErrorCode::invalid_argument;
   std::atomic<int> refusals = 0;
-  std::set<std::int64_t> told;  ///< ranks that received the outcome
-  std::int64_t members = 0;     ///< connections of processes that have joined
+  std::set<std::int64_t> informed;  ///< ranks that received the outcome
+  std::int64_t members = 0;         ///< connections of processes that have joined
 };
 
 /// Under the lock: returns the outcome; an empty answer when it is undecided.
 Answer RendezvousServer::State::answer(std::int64_t rank) {
   Answer answer;
   if (!decided()) return answer;
-  told.insert(rank);
+  informed.insert(rank);
   if (reason_not_to_begin) refuse(*reason_not_to_begin, true);
   rendezvous::JoinAccepted accepted;
   accepted.epoch = options.accepted.epoch;
@@ -163,7 +163,7 @@ class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
     if (!state_.join_check.knows_token(request)) refuse("its job token differs", false);
     state_.fail(reason + " (rank " + std::to_string(request.rank) + " on " + request.host + ")",
                 ErrorCode::invalid_argument);
-    state_.told.insert(request.rank);
+    state_.informed.insert(request.rank);
   }
 
  private:
@@ -187,20 +187,20 @@ class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
 
 RendezvousServer::RendezvousServer(RendezvousOptions options) : state_(std::make_unique<State>(std::move(options))) {
   State& state = *state_;
-  DoorOptions door;
-  door.address = state.options.address;
-  door.keys = state.options.keys;
-  door.most_clients = static_cast<std::size_t>(state.options.own.processes);
-  door.most_strangers = strangers;
-  door.stranger_patience = stranger_patience;
-  door.largest_message = largest_message;
-  door.refused = [&state](const std::string& peer, const std::string& reason) {
+  AcceptorOptions acceptor;
+  acceptor.address = state.options.address;
+  acceptor.keys = state.options.keys;
+  acceptor.most_clients = static_cast<std::size_t>(state.options.own.processes);
+  acceptor.most_strangers = strangers;
+  acceptor.stranger_patience = stranger_patience;
+  acceptor.largest_message = largest_message;
+  acceptor.refused = [&state](const std::string& peer, const std::string& reason) {
     state.note_refusal("refused " + one_line(peer) + " at the rendezvous: " + one_line(reason));
   };
   const auto serve = [&state](Visitor& visitor) {
     return std::make_shared<rendezvous::RendezvousProcessor>(std::make_shared<State::Member>(state, visitor));
   };
-  server_ = std::make_unique<RpcServer>(std::move(door), serve);
+  server_ = std::make_unique<RpcServer>(std::move(acceptor), serve);
 }
 
 RendezvousServer::~RendezvousServer() {

@@ -17,30 +17,30 @@ namespace maestro {
 struct ReplicaAddress {
   SectionId section;
   ReplicaIndex replica;
-  ProcessId rank;
+  ProcessId process;
   caf::actor actor;
   std::vector<RingAddress> rings;            ///< of all ranks of the replica
   std::vector<ReductionAddress> reductions;  ///< by rank, in it by ReductionKind
 
-  [[nodiscard]] const ReductionAddress& reduction(std::uint32_t layout_rank, ReductionKind kind) const {
-    return reductions.at(layout_rank * reduction_kinds + static_cast<std::size_t>(kind));
+  [[nodiscard]] const ReductionAddress& reduction(LayoutRank layout_rank, ReductionKind kind) const {
+    return reductions.at(layout_rank.value() * reduction_kinds + static_cast<std::size_t>(kind));
   }
 };
 
 /// A process has started: rank 0 watches it from now on, while it builds its sections.
 struct ProcessJoined {
-  ProcessId rank;
-  ProcessIdentity process;
+  ProcessId process;
+  ProcessIdentity identity;
   std::string host;  ///< as named by the user; empty in a job on a single host
   caf::actor supervisor;
 };
 /// Sent to rank 0 by a process that is built.
 struct ProcessInfo {
-  ProcessId rank;
-  ProcessIdentity process;  ///< pid 0: not yet received
-  std::string host;         ///< as in ProcessJoined
-  std::string build;        ///< version and job; all processes must agree
-  std::string endpoint;     ///< opaque address; empty without a network
+  ProcessId process;
+  ProcessIdentity identity;  ///< pid 0: not yet received
+  std::string host;          ///< as in ProcessJoined
+  std::string build;         ///< version and job; all processes must agree
+  std::string endpoint;      ///< opaque address; empty without a network
   std::string actors_host;
   std::uint16_t actors_port = 0;  ///< where its supervisor is published
   caf::actor supervisor;
@@ -49,7 +49,7 @@ struct ProcessInfo {
 
 /// Where a process's supervisor is published.
 struct PeerAddress {
-  ProcessId rank;
+  ProcessId process;
   std::string host;
   std::uint16_t port = 0;
 };
@@ -60,16 +60,16 @@ struct PeerList {
 };
 /// First message on a new connection, and its answer: after both the connection is established.
 struct Ping {
-  ProcessId rank;
+  ProcessId process;
 };
 /// A process is connected to all others.
 struct PeersConnected {
-  ProcessId rank;
+  ProcessId process;
 };
 
 /// Between supervisors, several times in each `peer_timeout`: the sender is alive.
 struct Heartbeat {
-  ProcessId rank;
+  ProcessId process;
 };
 
 /// Sent by rank 0 to every process: the addresses of all processes.
@@ -85,7 +85,7 @@ struct Directory {
 
 /// A process has connected its network and its replicas.
 struct ProcessReady {
-  ProcessId rank;
+  ProcessId process;
 };
 
 }  // namespace maestro

@@ -52,7 +52,7 @@ auto inspect(Inspector& f, Id<Tag, Integer>& id) {
 }
 
 template <class Self, class Receiver, class... Message>
-void tell(Self* self, const Receiver& receiver, Message&&... message) {
+void send_to(Self* self, const Receiver& receiver, Message&&... message) {
 #if CAF_VERSION >= 10000
   self->mail(std::forward<Message>(message)...).send(receiver);
 #else
@@ -88,7 +88,7 @@ void report_every_end(caf::event_based_actor* self, Report report) {
 
 /// Sends from outside any actor: device threads, the progress thread, signal handling.
 template <class Receiver, class... Message>
-void tell_from_outside(const Receiver& receiver, Message&&... message) {
+void send_from_outside(const Receiver& receiver, Message&&... message) {
 #if CAF_VERSION >= 10000
   caf::anon_mail(std::forward<Message>(message)...).send(receiver);
 #else

@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/graph/channel.hpp"
 #include "transport/region.hpp"
 
 namespace maestro {
 
 /// A ring of slots that a rank of a replica receives into.
 struct RingAddress {
-  EdgeId edge;
-  bool gradient = false;
+  Channel channel;
   ReplicaIndex receiver;
-  std::uint32_t layout_rank = 0;
+  LayoutRank layout_rank;
   std::uint32_t ring = 0;  ///< number inside the receiving process: the immediate's edge bits
   std::uint32_t slots = 1;
   std::uint32_t max_pieces = 1;

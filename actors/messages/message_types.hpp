@@ -9,11 +9,12 @@
 
 namespace maestro {
 
-MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.images, x.place)
-MAESTRO_INSPECT(PieceOut, x.edge, x.gradient, x.receiver, x.sequence, x.index, x.source_row, x.target_row, x.rows,
-                x.source_rank, x.target_rank)
+MAESTRO_INSPECT(Channel, x.edge, x.direction)
+MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.images, x.index_in_step)
+MAESTRO_INSPECT(PieceOut, x.channel, x.receiver, x.sequence, x.index, x.source_row, x.target_row, x.rows, x.source_rank,
+                x.target_rank)
 MAESTRO_INSPECT(ArrivalPiece, x.rows, x.sender, x.sender_rank)
-MAESTRO_INSPECT(ArrivalPlan, x.edge, x.gradient, x.sequence, x.pieces, x.rank)
+MAESTRO_INSPECT(ArrivalPlan, x.channel, x.sequence, x.pieces, x.rank)
 MAESTRO_INSPECT(MicroBatchPlan, x.section, x.step, x.pass, x.index, x.replica, x.loss_scale, x.samples, x.arrivals,
                 x.pieces, x.backward_order, x.backward_after, x.phased, x.group, x.forward_phase, x.backward_phase)
 MAESTRO_INSPECT(StepBoundary, x.kind, x.step, x.pass, x.staging, x.active)
@@ -27,7 +28,7 @@ MAESTRO_INSPECT(MicroBatchDone, x.section, x.replica, x.step, x.pass, x.index, x
 MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm, x.lr)
 MAESTRO_INSPECT(NormReport, x.section, x.replica, x.reporters, x.step, x.sum_of_squares)
 MAESTRO_INSPECT(NormTotal, x.step, x.sum_of_squares, x.sum_of_squares_of_section)
-MAESTRO_INSPECT(Credit, x.edge, x.gradient, x.receiver, x.layout_rank, x.epoch, x.released)
+MAESTRO_INSPECT(Credit, x.channel, x.receiver, x.layout_rank, x.epoch, x.released)
 MAESTRO_INSPECT(ReductionReady, x.kind, x.layout_rank, x.member)
 MAESTRO_INSPECT(BatchRequest, x.step, x.pass)
 MAESTRO_INSPECT(BatchMetadata, x.step, x.pass, x.samples, x.target_tokens, x.left_out)
@@ -36,7 +37,7 @@ MAESTRO_INSPECT(SnapshotWritten, x.section, x.step, x.files)
 MAESTRO_INSPECT(CheckpointCommitted, x.step, x.path)
 MAESTRO_INSPECT(Failure, x.message)
 MAESTRO_INSPECT(TransferBroken, x.message)
-MAESTRO_INSPECT(ProcessSummary, x.rank, x.max_rss_mb, x.provider, x.bytes, x.writes)
+MAESTRO_INSPECT(ProcessSummary, x.process, x.max_rss_mb, x.provider, x.bytes, x.writes)
 MAESTRO_INSPECT(WaitingFor, x.section, x.replica, x.kind, x.doing, x.step, x.micro_batch, x.sample, x.port, x.peer,
                 x.peers, x.events)
 MAESTRO_INSPECT(WriteFinished, x.cookie)
@@ -44,20 +45,20 @@ MAESTRO_INSPECT(WriteBroken, x.cookie, x.message)
 MAESTRO_INSPECT(RingEvent, x.immediate)
 MAESTRO_INSPECT(ProcessIdentity, x.pid_namespace, x.pid, x.started)
 MAESTRO_INSPECT(RemoteRegion, x.key, x.base, x.bytes)
-MAESTRO_INSPECT(RingAddress, x.edge, x.gradient, x.receiver, x.layout_rank, x.ring, x.slots, x.max_pieces,
-                x.payload_bytes, x.region, x.device_ring, x.device_memory, x.device_region)
+MAESTRO_INSPECT(RingAddress, x.channel, x.receiver, x.layout_rank, x.ring, x.slots, x.max_pieces, x.payload_bytes,
+                x.region, x.device_ring, x.device_memory, x.device_region)
 MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients, x.group)
-MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.rank, x.actor, x.rings, x.reductions)
-MAESTRO_INSPECT(ProcessJoined, x.rank, x.process, x.host, x.supervisor)
-MAESTRO_INSPECT(ProcessInfo, x.rank, x.process, x.host, x.build, x.endpoint, x.actors_host, x.actors_port, x.supervisor,
-                x.replicas)
+MAESTRO_INSPECT(ReplicaAddress, x.section, x.replica, x.process, x.actor, x.rings, x.reductions)
+MAESTRO_INSPECT(ProcessJoined, x.process, x.identity, x.host, x.supervisor)
+MAESTRO_INSPECT(ProcessInfo, x.process, x.identity, x.host, x.build, x.endpoint, x.actors_host, x.actors_port,
+                x.supervisor, x.replicas)
 MAESTRO_INSPECT(Directory, x.processes, x.coordinator)
-MAESTRO_INSPECT(PeerAddress, x.rank, x.host, x.port)
+MAESTRO_INSPECT(PeerAddress, x.process, x.host, x.port)
 MAESTRO_INSPECT(PeerList, x.all)
-MAESTRO_INSPECT(Ping, x.rank)
-MAESTRO_INSPECT(PeersConnected, x.rank)
-MAESTRO_INSPECT(Heartbeat, x.rank)
-MAESTRO_INSPECT(ProcessReady, x.rank)
+MAESTRO_INSPECT(Ping, x.process)
+MAESTRO_INSPECT(PeersConnected, x.process)
+MAESTRO_INSPECT(Heartbeat, x.process)
+MAESTRO_INSPECT(ProcessReady, x.process)
 
 #define MAESTRO_INSPECT_EMPTY(Type)   \
   template <class Inspector>          \

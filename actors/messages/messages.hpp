@@ -23,7 +23,7 @@ namespace maestro {
 struct StartTimeout {};
 /// To the supervisor of rank 0: a process that the launcher of this host started has ended.
 struct ChildEnded {
-  ProcessId rank;
+  ProcessId process;
   std::string how;  ///< "exit status 1", "signal 9"
 };
 /// To the coordinator: all processes are connected, training begins.
@@ -90,10 +90,9 @@ struct NormTotal {
 };
 /// Cumulative: the receiver has released `released` sequences of its ring.
 struct Credit {
-  EdgeId edge;
-  bool gradient = false;
+  Channel channel;
   ReplicaIndex receiver;
-  std::uint32_t layout_rank = 0;  ///< of the receiver
+  LayoutRank layout_rank;  ///< of the receiver
   std::uint32_t epoch = 0;
   std::uint64_t released = 0;
 };
@@ -113,8 +112,8 @@ struct BatchMetadata {
 /// The sender, a member of a reduction by NCCL, is ready for the next exchange.
 struct ReductionReady {
   ReductionKind kind = ReductionKind::replicas;
-  std::uint32_t layout_rank = 0;  ///< of sender and receiver
-  std::uint32_t member = 0;       ///< the sender
+  LayoutRank layout_rank;    ///< of sender and receiver
+  std::uint32_t member = 0;  ///< the sender
 };
 
 // ---- checkpoints ----
@@ -153,7 +152,7 @@ struct Finish {};
 /// Rank 0 has all summaries: every process may exit.
 struct Shutdown {};
 struct ProcessSummary {
-  ProcessId rank;
+  ProcessId process;
   double max_rss_mb = 0;
   std::string provider;
   std::uint64_t bytes = 0;
@@ -205,14 +204,13 @@ struct StepPlanned {
 
 /// Rows passed by reference inside a process.
 struct PieceHandOver {
-  EdgeId edge;
-  bool gradient = false;
+  Channel channel;
   std::uint64_t sequence = 0;
   std::uint32_t index = 0;
   std::int64_t target_row = 0;
   std::int64_t rows = 0;
   ReplicaIndex sender;
-  std::uint32_t layout_rank = 0;  ///< of the receiver
+  LayoutRank layout_rank;  ///< of the receiver
   Buffer buffer;
   std::size_t offset = 0;  ///< bytes into the buffer
 };
@@ -222,14 +220,14 @@ struct ShardHandOver {
   ReductionKind kind = ReductionKind::replicas;
   std::uint64_t round = 0;
   bool sum = false;
-  std::uint32_t sender = 0;       ///< among the members of the reduction
-  std::uint32_t layout_rank = 0;  ///< of sender and receiver
+  std::uint32_t sender = 0;  ///< among the members of the reduction
+  LayoutRank layout_rank;    ///< of sender and receiver
   std::span<const float> values;
 };
 struct ShardRead {
   ReductionKind kind = ReductionKind::replicas;
   std::uint64_t round = 0;
-  std::uint32_t layout_rank = 0;
+  LayoutRank layout_rank;
 };
 /// A remote write has completed in a ring of this replica.
 struct RingEvent {
@@ -251,7 +249,7 @@ struct CopyFinished {
 struct BufferFree {};
 /// The device thread has finished a work item of the lane.
 struct WorkDone {
-  std::uint32_t layout_rank = 0;
+  LayoutRank layout_rank;
   std::vector<Metric> metrics;
   double sum_of_squares = 0;
   double lr = 0;

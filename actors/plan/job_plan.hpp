@@ -34,10 +34,10 @@ struct JobPlan {
   std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
   SampleRef largest{SampleId(0), 1};     ///< largest number of rows of a sample, by axis
   std::int64_t max_bad_samples = 0;
-  std::int64_t validation_samples = 0;                     ///< of a validation pass
-  std::shared_ptr<const OperatorTable> prototype_ops;      ///< referenced by prototypes
-  std::vector<std::shared_ptr<const Section>> prototypes;  ///< by SectionId: ports and costs only
-  std::vector<std::int64_t> rank_parameters;               ///< by SectionId: elements held by a rank
+  std::int64_t validation_samples = 0;                        ///< of a validation pass
+  std::shared_ptr<const OperatorTable> meta_ops;              ///< referenced by meta_sections
+  std::vector<std::shared_ptr<const Section>> meta_sections;  ///< by SectionId: ports and costs only
+  std::vector<std::int64_t> rank_parameters;                  ///< by SectionId: elements held by a rank
   SectionGraph graph;
   std::vector<PlannedSection> sections;  ///< by SectionId
   std::vector<ReplicaPlacement> places;

@@ -29,7 +29,7 @@ void check_in_flight(const JobPlan& plan) {
   const std::vector<std::int64_t> bounds = in_flight_bounds(plan.graph, plan.train.global_batch);
   for (std::size_t index = 0; index < bounds.size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
-    if (node.max_in_flight >= bounds[index] || node.mode != Mode::forward_backward) continue;
+    if (node.max_in_flight >= bounds[index] || !node.runs_backward()) continue;
     const std::string needed = std::to_string(bounds[index]);
     throw JobError(node.section_name() + ".max_in_flight = " + std::to_string(node.max_in_flight) +
                    ": a section behind it takes samples of " + needed + " of its micro-batches of " +
@@ -76,12 +76,13 @@ void check_memory(const JobPlan& plan) {
     const SectionConfig& config = plan.sections[index].config;
     const GraphNode& node = plan.graph.nodes()[index];
     if (config.memory_mib == 0 || config.emulated()) continue;
-    const Cost largest = plan.prototypes[index]->cost({plan.largest.tokens, plan.largest.patches, plan.largest.images});
+    const Cost largest =
+        plan.meta_sections[index]->cost({plan.largest.tokens, plan.largest.patches, plan.largest.images});
     MemoryDemand demand;
     demand.parameters = plan.rank_parameters[index];
     demand.trained = node.trained();
     if (config.zero) demand.moment_shards = config.replicas;
-    demand.keeps_activations = node.mode == Mode::forward_backward;
+    demand.keeps_activations = node.runs_backward();
     demand.precision = config.precision;
     demand.sample_bytes = largest.bytes / static_cast<double>(node.layout.ranks());
     demand.micro_batch = node.micro_batch;
@@ -110,11 +111,11 @@ namespace {
 /// Sections without a share of their own use the time that the others leave idle; they do not count.
 void check_shares(const JobPlan& plan) {
   constexpr double rounding = 1e-9;  // of ten tenths, for instance
-  std::map<std::string, std::vector<const SectionConfig*>> sharers;
+  std::map<DeviceId, std::vector<const SectionConfig*>> sharers;
   for (const PlannedSection& section : plan.sections) {
     const SectionConfig& config = section.config;
-    const std::set<std::string> devices(config.devices.begin(), config.devices.end());  // replicas share their part
-    for (const std::string& device : devices) {
+    const std::set<DeviceId> devices(config.devices.begin(), config.devices.end());  // replicas share their part
+    for (const DeviceId& device : devices) {
       if (config.share < 1) sharers[device].push_back(&config);
     }
   }
@@ -126,18 +127,18 @@ void check_shares(const JobPlan& plan) {
       keys += (keys.empty() ? "" : " + ") + section->name + ".share";
     }
     if (sum <= 1 + rounding) continue;
-    throw JobError(keys + " = " + number_text(sum) + " of " + device + ": shares of a device add up to at most 1");
+    throw JobError(keys + " = " + number_text(sum) + " of " + text_of(device) +
+                   ": shares of a device add up to at most 1");
   }
 }
 
 /// A group is over host memory, or over that of GPUs.
 void check_one_kind(const SectionConfig& config, const ReplicaPlacement& place) {
-  const auto other = std::ranges::find_if(place.devices, [&](const std::string& device) {
-    return is_cuda_device(device) != is_cuda_device(place.devices.front());
-  });
+  const auto other = std::ranges::find_if(
+      place.devices, [&](const DeviceId& device) { return device.is_cuda() != place.devices.front().is_cuda(); });
   if (other == place.devices.end()) return;
   throw JobError(config.name + ".devices: the ranks of replica " + std::to_string(place.replica.value()) + " are on " +
-                 place.devices.front() + " and " + *other +
+                 text_of(place.devices.front()) + " and " + text_of(*other) +
                  "; name cores for all ranks of a replica, or GPUs for all of them");
 }
 
@@ -146,7 +147,7 @@ void check_one_kind(const SectionConfig& config, const ReplicaPlacement& place) 
 void check_cuda(const JobPlan& plan) {
   for (const PlannedSection& section : plan.sections) {
     const SectionConfig& config = section.config;
-    if (config.share == 1 || std::ranges::any_of(config.devices, is_cuda_device)) continue;
+    if (config.share == 1 || std::ranges::any_of(config.devices, &DeviceId::is_cuda)) continue;
     throw JobError(config.name +
                    ".share is of a CUDA device's multiprocessors, and the section has none; leave it out");
   }
@@ -158,7 +159,7 @@ void check_trained(const JobPlan& plan) {
   if (std::ranges::any_of(plan.graph.nodes(), [](const GraphNode& node) { return node.trained(); })) return;
   std::string names;
   for (const GraphNode& node : plan.graph.nodes()) {
-    if (node.mode != Mode::source) names += (names.empty() ? "" : ", ") + node.name;
+    if (node.role != Role::source) names += (names.empty() ? "" : ", ") + node.name;
   }
   throw JobError("no section is trained; set trained = true in one of " + names);
 }

@@ -31,7 +31,7 @@ StepPlannerOptions planner_options(const JobPlan& plan) {
   options.costs = has_emulated(plan) ? CostModel(plan.cost, plan.unit_per_ms) : CostModel(plan.cost);
   options.limits = flow_limits(plan);
   options.devices.resize(plan.graph.nodes().size());
-  std::map<std::pair<std::uint32_t, std::string>, int> numbers;  // by host and name
+  std::map<std::pair<std::uint32_t, DeviceId>, int> numbers;  // by host and device
   for (const ReplicaPlacement& place : plan.places) {
     const int number =
         numbers.try_emplace({place.host, place.devices.front()}, static_cast<int>(numbers.size())).first->second;

@@ -20,13 +20,13 @@ std::vector<ReductionMember> end_stages_of(const SectionGraph& graph, SectionId 
 }
 
 bool on_devices_of_their_own(const std::vector<ReplicaPlacement>& places, std::span<const ReductionMember> members,
-                             std::uint32_t layout_rank) {
-  std::set<std::pair<std::uint32_t, std::string>> taken;  // (host, device name)
+                             LayoutRank layout_rank) {
+  std::set<std::pair<std::uint32_t, DeviceId>> taken;  // (host, device)
   for (const ReductionMember& member : members) {
     const ReplicaPlacement* place = find_place(places, member.section, member.replica);
-    if (place == nullptr || layout_rank >= place->devices.size()) return false;
-    const std::string& device = place->devices[layout_rank];
-    if (!is_cuda_device(device) || !taken.emplace(place->host, device).second) return false;
+    if (place == nullptr || layout_rank.value() >= place->devices.size()) return false;
+    const DeviceId& device = place->devices[layout_rank.value()];
+    if (!device.is_cuda() || !taken.emplace(place->host, device).second) return false;
   }
   return !members.empty();
 }
@@ -41,7 +41,7 @@ std::vector<std::string> describe_reductions(const SectionGraph& graph, const st
     const std::vector<ReductionMember> members = replicas_of(graph, section);
     std::int64_t in_groups = 0;
     for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(node.layout.ranks()); ++rank) {
-      in_groups += !by_host && on_devices_of_their_own(places, members, rank) ? 1 : 0;
+      in_groups += !by_host && on_devices_of_their_own(places, members, LayoutRank(rank)) ? 1 : 0;
     }
     std::string way = in_groups > 0 ? "by NCCL" : "in host memory";
     if (in_groups > 0 && in_groups < node.layout.ranks()) way += " and, of some ranks, in host memory";

@@ -31,7 +31,7 @@ struct ReductionMember {
 /// Whether rank `layout_rank` of every member is on a CUDA device of its own among the members: then the devices can
 /// form a group.
 [[nodiscard]] bool on_devices_of_their_own(const std::vector<ReplicaPlacement>& places,
-                                           std::span<const ReductionMember> members, std::uint32_t layout_rank);
+                                           std::span<const ReductionMember> members, LayoutRank layout_rank);
 
 /// Returns a line per trained section of several replicas that touches a CUDA device: "student: gradients of 2 replicas
 /// by NCCL", or "in host memory". `by_host`: groups of devices are disabled.

@@ -7,7 +7,7 @@ namespace maestro {
 
 namespace {
 
-/// Whether a tensor that leaves from host memory changes a way that begins in a device's.
+/// Returns the path of a tensor that leaves from host memory instead of a device's.
 TransferPath by_processor(TransferPath path) {
   switch (path) {
     case TransferPath::same_device:
@@ -28,11 +28,9 @@ TransferPath between_processes(bool from_device, bool to_device, bool by_ipc) {
   return to_device ? TransferPath::staged_rma : TransferPath::rma;
 }
 
-TransferPath in_process(const std::string& from, const std::string& to) {
-  const bool from_device = is_cuda_device(from);
-  const bool to_device = is_cuda_device(to);
-  if (!from_device && !to_device) return TransferPath::hand_over;
-  if (!from_device || !to_device) return TransferPath::by_host;
+TransferPath within_process(const DeviceId& from, const DeviceId& to) {
+  if (!from.is_cuda() && !to.is_cuda()) return TransferPath::in_process;
+  if (!from.is_cuda() || !to.is_cuda()) return TransferPath::by_host;
   return from == to ? TransferPath::same_device : TransferPath::between_gpus;
 }
 
@@ -40,7 +38,7 @@ TransferPath in_process(const std::string& from, const std::string& to) {
 
 std::string_view text_of(TransferPath path) {
   switch (path) {
-    case TransferPath::hand_over:
+    case TransferPath::in_process:
       return "in-process, zero-copy";
     case TransferPath::same_device:
       return "in memory of the device";
@@ -65,106 +63,86 @@ std::string_view text_of(TransferPath path) {
 const ReplicaPlacement* TransferPaths::place(const EdgeEnd& end) const {
   if (places_ == nullptr) return nullptr;
   const ReplicaPlacement* found = find_place(*places_, end.section, end.replica);
-  return found != nullptr && end.rank < found->devices.size() ? found : nullptr;
+  return found != nullptr && end.rank.value() < found->devices.size() ? found : nullptr;
 }
 
 bool TransferPaths::on_device(const EdgeEnd& end) const {
   const ReplicaPlacement* at = place(end);
-  return at != nullptr && is_cuda_device(at->devices[end.rank]);
+  return at != nullptr && at->devices[end.rank.value()].is_cuda();
 }
 
 std::vector<EdgeEnd> TransferPaths::ends(SectionId section) const {
   std::vector<EdgeEnd> all;
   for (const ReplicaPlacement& each : *places_) {
     if (each.section != section) continue;
-    for (std::uint32_t rank = 0; rank < each.devices.size(); ++rank) all.push_back({section, each.replica, rank});
+    for (std::uint32_t rank = 0; rank < each.devices.size(); ++rank)
+      all.push_back({section, each.replica, LayoutRank(rank)});
   }
   return all;
 }
 
-SectionId TransferPaths::sender(const EdgeWay& way) const {
-  const GraphEdge& edge = graph_->edge(way.edge);
-  return way.gradient ? edge.to : edge.from;
-}
-
-SectionId TransferPaths::receiver(const EdgeWay& way) const {
-  return sender({way.edge, !way.gradient});
-}
-
 bool TransferPaths::read_by_processor(SectionId section, ProcessId process) const {
   return std::ranges::any_of(*places_, [&](const ReplicaPlacement& each) {
-    return each.section == section && each.rank == process && !std::ranges::all_of(each.devices, is_cuda_device);
+    return each.section == section && each.process == process && !std::ranges::all_of(each.devices, &DeviceId::is_cuda);
   });
 }
 
-bool TransferPaths::leaves_by_host(const EdgeWay& way, const EdgeEnd& from) const {
+bool TransferPaths::leaves_by_host(Channel channel, const EdgeEnd& from) const {
   if (!on_device(from)) return true;
   if (force_rma_) return false;
-  const ProcessId process = place(from)->rank;
-  const GraphEdge& sent = graph_->edge(way.edge);
-  if (way.gradient) return read_by_processor(sent.from, process);
+  const ProcessId process = place(from)->process;
+  const GraphEdge& sent = graph_->edge(channel.edge);
+  if (channel.gradient()) return read_by_processor(sent.from, process);
   return std::ranges::any_of(graph_->edges(), [&](const GraphEdge& other) {
     return other.from == sent.from && other.from_port == sent.from_port && read_by_processor(other.to, process);
   });
 }
 
-TransferPath TransferPaths::path(const EdgeWay& way, const EdgeEnd& from, const EdgeEnd& to) const {
+TransferPath TransferPaths::path(Channel channel, const EdgeEnd& from, const EdgeEnd& to) const {
   const ReplicaPlacement* sending = place(from);
   const ReplicaPlacement* receiving = place(to);
-  if (sending == nullptr || receiving == nullptr) return TransferPath::hand_over;
-  const bool apart = sending->rank != receiving->rank || force_rma_;
+  if (sending == nullptr || receiving == nullptr) return TransferPath::in_process;
+  const bool apart = sending->process != receiving->process || force_rma_;
   const TransferPath planned =
       apart ? between_processes(on_device(from), on_device(to), !force_rma_ && sending->host == receiving->host)
-            : in_process(sending->devices[from.rank], receiving->devices[to.rank]);
-  return on_device(from) && leaves_by_host(way, from) ? by_processor(planned) : planned;
+            : within_process(sending->devices[from.rank.value()], receiving->devices[to.rank.value()]);
+  return on_device(from) && leaves_by_host(channel, from) ? by_processor(planned) : planned;
 }
 
-std::set<TransferPath> TransferPaths::leaving(const EdgeWay& way, const EdgeEnd& from) const {
+std::set<TransferPath> TransferPaths::leaving(Channel channel, const EdgeEnd& from) const {
   std::set<TransferPath> paths;
   if (places_ == nullptr) return paths;
-  for (const EdgeEnd& to : ends(receiver(way))) paths.insert(path(way, from, to));
+  for (const EdgeEnd& to : ends(graph_->receiver(channel))) paths.insert(path(channel, from, to));
   return paths;
 }
 
-std::set<TransferPath> TransferPaths::arriving(const EdgeWay& way, const EdgeEnd& to) const {
+std::set<TransferPath> TransferPaths::arriving(Channel channel, const EdgeEnd& to) const {
   std::set<TransferPath> paths;
   if (places_ == nullptr) return paths;
-  for (const EdgeEnd& from : ends(sender(way))) paths.insert(path(way, from, to));
+  for (const EdgeEnd& from : ends(graph_->sender(channel))) paths.insert(path(channel, from, to));
   return paths;
 }
 
 bool TransferPaths::may_take(TransferPath wanted) const {
-  for (std::uint32_t index = 0; places_ != nullptr && index < graph_->edges().size(); ++index) {
-    if (!touches_device(graph_->edge(EdgeId(index)))) continue;
-    for (const bool gradient : {false, true}) {
-      const EdgeWay way{EdgeId(index), gradient};
-      if (all(way).contains(wanted)) return true;
-    }
-  }
-  return false;
+  if (places_ == nullptr) return false;
+  return std::ranges::any_of(graph_->channels(),
+                             [&](Channel channel) { return touches_device(channel) && all(channel).contains(wanted); });
 }
 
-bool TransferPaths::touches_device(const GraphEdge& edge) const {
-  return touches_cuda(*places_, edge.from) || touches_cuda(*places_, edge.to);
+bool TransferPaths::touches_device(Channel channel) const {
+  return touches_cuda(*places_, graph_->sender(channel)) || touches_cuda(*places_, graph_->receiver(channel));
 }
 
-std::string TransferPaths::name_of(const EdgeWay& way) const {
-  const GraphEdge& edge = graph_->edge(way.edge);
-  const std::string from = graph_->node(edge.from).name + "." + edge.from_port;
-  const std::string to = graph_->node(edge.to).name + "." + edge.to_port;
-  return way.gradient ? "gradient of " + to + " -> " + from : from + " -> " + to;
-}
-
-std::set<TransferPath> TransferPaths::all(const EdgeWay& way) const {
+std::set<TransferPath> TransferPaths::all(Channel channel) const {
   std::set<TransferPath> paths;
-  for (const EdgeEnd& to : ends(receiver(way))) paths.merge(arriving(way, to));
+  for (const EdgeEnd& to : ends(graph_->receiver(channel))) paths.merge(arriving(channel, to));
   return paths;
 }
 
-std::string TransferPaths::line_of(const EdgeWay& way) const {
-  std::string line = name_of(way) + ":";
+std::string TransferPaths::line_of(Channel channel) const {
+  std::string line = graph_->name_of(channel) + ":";
   const char* separator = " ";
-  for (const TransferPath path : all(way)) {
+  for (const TransferPath path : all(channel)) {
     line += separator + std::string(text_of(path));
     separator = ", ";
   }
@@ -174,12 +152,11 @@ std::string TransferPaths::line_of(const EdgeWay& way) const {
 std::vector<std::string> TransferPaths::describe() const {
   std::vector<std::string> lines;
   for (std::uint32_t index = 0; index < graph_->edges().size(); ++index) {
-    const EdgeWay values{EdgeId(index), false};
-    const EdgeWay gradients{EdgeId(index), true};
-    const GraphEdge& edge = graph_->edge(values.edge);
-    if (!touches_device(edge)) continue;
+    const Channel values{EdgeId(index), Direction::forward};
+    const Channel gradients = values.reversed();
+    if (!touches_device(values)) continue;
     lines.push_back(line_of(values));
-    if (edge.gradient && all(gradients) != all(values)) lines.push_back(line_of(gradients));
+    if (graph_->edge(values.edge).gradient && all(gradients) != all(values)) lines.push_back(line_of(gradients));
   }
   return lines;
 }

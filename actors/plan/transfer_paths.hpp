@@ -13,7 +13,7 @@
 namespace maestro {
 
 enum class TransferPath : std::uint8_t {
-  hand_over,     ///< inside a process, by reference
+  in_process,    ///< inside a process, by reference
   same_device,   ///< in a device's memory, by reference
   between_gpus,  ///< from device memory to another device's, by peer copy where the driver supports it
   by_host,       ///< a device and a CPU of the same process, by pinned memory
@@ -31,50 +31,40 @@ enum class TransferPath : std::uint8_t {
 struct EdgeEnd {
   SectionId section;
   ReplicaIndex replica;
-  std::uint32_t rank = 0;  ///< of the section's layout
+  LayoutRank rank = {};
 };
 
-/// An edge in a direction: its values, or the gradients of its values, which return.
-struct EdgeWay {
-  EdgeId edge;
-  bool gradient = false;
-};
-
-/// The paths of all edges of a job. A value; graph and places outlive it. Without places no end is on a device.
+/// The paths of all channels of a job. A value; graph and places outlive it. Without places no end is on a device.
 class TransferPaths {
  public:
   TransferPaths() = default;
   TransferPaths(const SectionGraph& graph, const std::vector<ReplicaPlacement>& places, bool force_rma)
       : graph_(&graph), places_(&places), force_rma_(force_rma) {}
 
-  [[nodiscard]] TransferPath path(const EdgeWay& way, const EdgeEnd& sender, const EdgeEnd& receiver) const;
-  /// Whether the sender's tensor lies in host memory: the sender computes on a CPU, or a CPU of its process reads the
-  /// tensor, by this edge or by another edge of the same port.
-  [[nodiscard]] bool leaves_by_host(const EdgeWay& way, const EdgeEnd& sender) const;
+  [[nodiscard]] TransferPath path(Channel channel, const EdgeEnd& sender, const EdgeEnd& receiver) const;
+  /// Returns whether the sender's tensor lies in host memory: the sender computes on a CPU, or a CPU of its process
+  /// reads the tensor, by this edge or by another edge of the same port.
+  [[nodiscard]] bool leaves_by_host(Channel channel, const EdgeEnd& sender) const;
   /// Returns the paths to all receivers.
-  [[nodiscard]] std::set<TransferPath> leaving(const EdgeWay& way, const EdgeEnd& sender) const;
+  [[nodiscard]] std::set<TransferPath> leaving(Channel channel, const EdgeEnd& sender) const;
   /// Returns the paths from all senders.
-  [[nodiscard]] std::set<TransferPath> arriving(const EdgeWay& way, const EdgeEnd& receiver) const;
-  /// Whether some edge, or its gradients, may take that path.
+  [[nodiscard]] std::set<TransferPath> arriving(Channel channel, const EdgeEnd& receiver) const;
+  /// Returns whether some channel may take that path.
   [[nodiscard]] bool may_take(TransferPath path) const;
   /// Returns a line per edge that touches a device with its own memory, with each of its paths:
   /// "teacher.hidden -> student.teacher: in memory of the device". A second line if gradients return on other paths.
   [[nodiscard]] std::vector<std::string> describe() const;
-  /// Returns "teacher.hidden -> student.teacher", or "gradient of student.teacher -> teacher.hidden".
-  [[nodiscard]] std::string name_of(const EdgeWay& way) const;
 
  private:
   [[nodiscard]] const ReplicaPlacement* place(const EdgeEnd& end) const;
   [[nodiscard]] bool on_device(const EdgeEnd& end) const;
   [[nodiscard]] std::vector<EdgeEnd> ends(SectionId section) const;
-  [[nodiscard]] SectionId sender(const EdgeWay& way) const;
-  [[nodiscard]] SectionId receiver(const EdgeWay& way) const;
   /// Whether some rank of the section runs on a CPU of that process.
   [[nodiscard]] bool read_by_processor(SectionId section, ProcessId process) const;
-  [[nodiscard]] bool touches_device(const GraphEdge& edge) const;
+  [[nodiscard]] bool touches_device(Channel channel) const;
   /// Returns the paths between all ends.
-  [[nodiscard]] std::set<TransferPath> all(const EdgeWay& way) const;
-  [[nodiscard]] std::string line_of(const EdgeWay& way) const;
+  [[nodiscard]] std::set<TransferPath> all(Channel channel) const;
+  [[nodiscard]] std::string line_of(Channel channel) const;
 
   const SectionGraph* graph_ = nullptr;
   const std::vector<ReplicaPlacement>* places_ = nullptr;

@@ -26,7 +26,7 @@ App::App(JobDocument job, RunOptions options, Console& console)
 SectionBuilder& App::source(std::string name) {
   SectionBuilder& builder = composed_.builders.emplace_back();
   builder.name_ = std::move(name);
-  builder.mode_ = Mode::source;
+  builder.role_ = Role::source;
   return builder;
 }
 

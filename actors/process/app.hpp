@@ -43,7 +43,7 @@ class SectionBuilder {
  public:
   /// The section is frozen: no backward passes, no optimizer; it runs ahead as far as credits allow.
   SectionBuilder& forward_only() {
-    mode_ = Mode::forward_only;
+    role_ = Role::frozen;
     return *this;
   }
   SectionBuilder& replicas(std::int64_t count) {
@@ -67,7 +67,7 @@ class SectionBuilder {
   std::string name_;
   std::string type_;  // in the registry; empty when `factory_` is given
   SectionFactory factory_;
-  Mode mode_ = Mode::forward_backward;
+  Role role_ = Role::trained;  // unless the job freezes it
   SectionConfig defaults_;
 };
 

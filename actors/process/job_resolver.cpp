@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "actors/plan/corpus_section.hpp"
 #include "actors/plan/plan_checks.hpp"
@@ -14,6 +15,7 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/schedule/stage_cut.hpp"
+#include "runtime/state/hf_tokenizer.hpp"
 
 namespace maestro {
 
@@ -22,7 +24,7 @@ namespace {
 /// Looks for the driver only when a section names a CUDA device (DB-1). Hosts are assumed to be alike.
 CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
   const bool named = std::ranges::any_of(sections, [&](const PlannedSection& section) {
-    return std::ranges::any_of(section.config.devices, is_cuda_device);
+    return std::ranges::any_of(section.config.devices, &DeviceId::is_cuda);
   });
   if (!named) return {};
   return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
@@ -33,7 +35,7 @@ void check_frozen(const JobPlan& plan, const JobTable& root) {
   for (std::size_t at = 0; at < plan.sections.size(); ++at) {
     const GraphNode& node = plan.graph.nodes()[at];
     const SectionConfig& config = plan.sections[at].config;
-    const bool keeps_random = node.frozen && config.weights.empty() && plan.rank_parameters[at] > 0;
+    const bool keeps_random = node.frozen() && config.weights.empty() && plan.rank_parameters[at] > 0;
     if (!keeps_random || config.random || config.emulated()) continue;
     root.table(node.section_name())
         .fail("weights", "is not given, and the section is frozen: it would keep random values; name a folder of " +
@@ -52,8 +54,8 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
 }
 
 /// Returns the devices of a stage; a section lists devices by replica, and within a replica by stage.
-std::vector<std::string> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
-  std::vector<std::string> devices;
+std::vector<DeviceId> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
+  std::vector<DeviceId> devices;
   const std::int64_t ranks = config.tensor * config.context;
   for (std::size_t at = 0; at < config.devices.size(); ++at) {
     if (static_cast<std::int64_t>(at) / ranks % config.pipeline == stage) devices.push_back(config.devices[at]);
@@ -78,15 +80,15 @@ constexpr double flops_per_ms_of_a_gflops = 1e6;
 
 /// Returns FLOPs of a sample, from the sections' own models; a backward pass counts twice the forward pass, or once
 /// where the section's parameters are frozen.
-SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<const Section>> prototypes) {
+SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<const Section>> meta_sections) {
   std::vector<double> backward;
   std::vector<std::int64_t> ranks;
   for (const GraphNode& node : graph.nodes()) {
     ranks.push_back(node.layout.ranks());
-    backward.push_back(node.mode != Mode::forward_backward ? 0.0 : node.frozen ? 1.0 : 2.0);
+    backward.push_back(node.trained() ? 2.0 : node.runs_backward() ? 1.0 : 0.0);
   }
-  return [backward, ranks, prototypes = std::move(prototypes)](SectionId section, const SampleRef& sample) {
-    double flops = prototypes[section.value()]->cost({sample.tokens, sample.patches, sample.images}).flops;
+  return [backward, ranks, meta_sections = std::move(meta_sections)](SectionId section, const SampleRef& sample) {
+    double flops = meta_sections[section.value()]->cost({sample.tokens, sample.patches, sample.images}).flops;
     flops /= static_cast<double>(ranks[section.value()]);  // the ranks share the work evenly
     return PassCost{flops, flops * backward[section.value()]};
   };
@@ -101,23 +103,14 @@ class JobResolver {
   [[nodiscard]] JobPlan resolve() &&;
 
  private:
-  /// The directions in which a section's parameters and gradients flow.
-  struct Passes {
-    bool trained = false;
-    bool backward = false;  ///< trained, or gradients pass through
-  };
-  struct StageRequest {
-    Passes passes;
-    bool in_flight_given = false;  ///< the job file sets max_in_flight
-  };
   [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
   DataShape read_tables();
-  [[nodiscard]] std::map<std::string, Passes> passes_by_section() const;
-  void resolve_section(const SectionBuilder& builder, const DataShape& data, Passes passes);
-  [[nodiscard]] SectionContext prototype_context(const PlannedSection& planned, const GraphNode& node,
-                                                 Passes passes) const;
-  void add_node(PlannedSection planned, GraphNode node, Passes passes);
-  void add_stages(const PlannedSection& section, const GraphNode& node, const StageRequest& request);
+  [[nodiscard]] std::optional<std::string> tokenizer_of_weights() const;
+  [[nodiscard]] std::map<std::string, Role> roles_by_section() const;
+  void resolve_section(const SectionBuilder& builder, const DataShape& data, Role role);
+  [[nodiscard]] SectionContext meta_context(const PlannedSection& planned, const GraphNode& node) const;
+  void add_node(PlannedSection planned, GraphNode node);
+  void add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given);
   void connect_all();
   void set_costs();
   void place_sections();
@@ -126,45 +119,43 @@ class JobResolver {
   JobPlan plan_;
 };
 
-std::map<std::string, JobResolver::Passes> JobResolver::passes_by_section() const {
-  std::map<std::string, Passes> passes;
+std::map<std::string, Role> JobResolver::roles_by_section() const {
+  std::map<std::string, Role> roles;
   for (const SectionBuilder& builder : composed_.builders) {
-    const bool learns =
-        builder.mode_ == Mode::forward_backward && table(builder.name_).flag("trained", builder.defaults_.trained);
-    passes[builder.name_] = {learns, learns};
+    const bool frozen =
+        builder.role_ == Role::trained && !table(builder.name_).flag("trained", builder.defaults_.trained);
+    roles[builder.name_] = frozen ? Role::frozen : builder.role_;
   }
   // Gradients pass through a frozen section when a section before it is trained.
   for (std::size_t round = 0; round < composed_.builders.size(); ++round) {
     for (const auto& [from, to] : composed_.edges) {
-      const auto producer = passes.find(from.section);
+      const auto producer = roles.find(from.section);
       const auto consumer =
           std::ranges::find(composed_.builders, to.section, [](const auto& builder) { return builder.name_; });
-      if (producer == passes.end() || consumer == composed_.builders.end() || consumer->mode_ != Mode::forward_backward)
-        continue;
-      passes[to.section].backward |= producer->second.backward;
+      if (producer == roles.end() || consumer == composed_.builders.end() || consumer->role_ != Role::trained) continue;
+      const bool gradients = producer->second == Role::passing || producer->second == Role::trained;
+      if (Role& role = roles[to.section]; gradients && role == Role::frozen) role = Role::passing;
     }
   }
-  return passes;
+  return roles;
 }
 
-void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape& data, Passes passes) {
+void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape& data, Role role) {
   PlannedSection planned;
   GraphNode node;
   node.name = builder.name_;
-  node.mode = builder.mode_;
-  if (builder.mode_ == Mode::forward_backward && !passes.backward) node.mode = Mode::forward_only;
-  node.frozen = builder.mode_ != Mode::source && !passes.trained;
-  if (builder.mode_ == Mode::source) {
+  node.role = role;
+  if (role == Role::source) {
     planned.config.name = builder.name_;
     planned.factory = [corpus = plan_.corpus](const SectionContext&) {
       return std::make_unique<CorpusSection>(corpus);
     };
     node.micro_batch = plan_.train.global_batch;
     node.max_in_flight = plan_.train.ahead;
-    return add_node(std::move(planned), std::move(node), passes);
+    return add_node(std::move(planned), std::move(node));
   }
   const JobTable settings = table(builder.name_);
-  const Training training = builder.mode_ == Mode::forward_backward ? Training::optimized : Training::none;
+  const Training training = builder.role_ == Role::trained ? Training::optimized : Training::none;
   planned.config = read_section(settings, builder.name_, builder.defaults_, training);
   planned.factory = builder.factory_;
   if (!planned.factory) {
@@ -176,48 +167,47 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   node.micro_batch = std::min(planned.config.micro_batch, std::max(plan_.train.global_batch, plan_.validation_samples));
   node.micro_batch_rows = planned.config.micro_batch_tokens;
   node.max_in_flight = planned.config.max_in_flight;
-  if (planned.config.pipeline == 1) return add_node(std::move(planned), std::move(node), passes);
-  add_stages(planned, node, {passes, settings.has("max_in_flight")});
+  if (planned.config.pipeline == 1) return add_node(std::move(planned), std::move(node));
+  add_stages(planned, node, settings.has("max_in_flight"));
 }
 
-SectionContext JobResolver::prototype_context(const PlannedSection& planned, const GraphNode& node,
-                                              Passes passes) const {
+SectionContext JobResolver::meta_context(const PlannedSection& planned, const GraphNode& node) const {
   SectionContext context;
   context.name = planned.config.name;
   context.seed = static_cast<std::uint64_t>(plan_.train.seed);
   context.precision = planned.config.precision;
-  context.trained = passes.trained;
-  context.passes_gradient = passes.backward && !passes.trained;
-  context.prototype = true;
-  context.ops = plan_.prototype_ops.get();
-  context.for_cuda = std::ranges::any_of(planned.config.devices, is_cuda_device);
+  context.trained = node.trained();
+  context.passes_gradient = node.role == Role::passing;
+  context.meta = true;
+  context.ops = plan_.meta_ops.get();
+  context.for_cuda = std::ranges::any_of(planned.config.devices, &DeviceId::is_cuda);
   context.parallel.layout = node.layout;
   context.stage = planned.stage;
   return context;
 }
 
-void JobResolver::add_node(PlannedSection planned, GraphNode node, Passes passes) {
-  // A prototype, for ports, costs and errors; replicas are built where they run.
-  const std::shared_ptr<Section> prototype = planned.factory(prototype_context(planned, node, passes));
-  if (node.layout.ranks() > 1 && !prototype->spreads_over_ranks()) {
+void JobResolver::add_node(PlannedSection planned, GraphNode node) {
+  // For ports, costs and errors; replicas are built where they run.
+  const std::shared_ptr<Section> meta_section = planned.factory(meta_context(planned, node));
+  if (node.layout.ranks() > 1 && !meta_section->spreads_over_ranks()) {
     const bool tensor = node.layout.tensor > 1;
     throw JobError(node.section_name() + (tensor ? ".tensor = " : ".context = ") +
                    std::to_string(tensor ? node.layout.tensor : node.layout.context) +
                    ": a section of this type works on one device; leave tensor and context at 1, and use replicas");
   }
-  node.ports = prototype->ports();
+  node.ports = meta_section->ports();
   std::int64_t parameters = 0;
-  for (const Parameter& parameter : prototype->parameters().all()) parameters += parameter.shape().elements();
+  for (const Parameter& parameter : meta_section->parameters().all()) parameters += parameter.shape().elements();
   plan_.rank_parameters.push_back(parameters);
-  for (const std::string& note : prototype->notes()) plan_.notes.push_back(node.section_name() + ": " + note);
-  plan_.prototypes.push_back(prototype);
+  for (const std::string& note : meta_section->notes()) plan_.notes.push_back(node.section_name() + ": " + note);
+  plan_.meta_sections.push_back(meta_section);
   plan_.graph.add(std::move(node));
   plan_.sections.push_back(std::move(planned));
 }
 
-void JobResolver::add_stages(const PlannedSection& section, const GraphNode& node, const StageRequest& request) {
+void JobResolver::add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given) {
   const SectionConfig& config = section.config;
-  const std::unique_ptr<Section> whole = section.factory(prototype_context(section, node, request.passes));
+  const std::unique_ptr<Section> whole = section.factory(meta_context(section, node));
   const LayerCosts costs = whole->layer_costs({plan_.largest.tokens, plan_.largest.patches, plan_.largest.images});
   const auto layers = static_cast<std::int64_t>(costs.layers.size());
   if (config.pipeline > std::max<std::int64_t>(layers, 1)) {
@@ -226,9 +216,9 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
                                 : "it has " + std::to_string(layers) +
                                       " layers; nearest that fits: pipeline = " + std::to_string(layers)));
   }
-  for (const std::string& device : config.devices) {
+  for (const DeviceId& device : config.devices) {
     if (std::ranges::count(config.devices, device) == 1) continue;
-    throw JobError(config.name + ".devices: \"" + device +
+    throw JobError(config.name + ".devices: \"" + text_of(device) +
                    "\" is named twice; the stages and ranks of a section need devices of their own");
   }
   std::string cut;
@@ -244,10 +234,10 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
     part.stage = stage;
     part.stages = config.pipeline;
     // 1F1B: a stage continues while its first micro-batch passes through the stages behind it.
-    if (!request.in_flight_given) part.max_in_flight = std::max(part.max_in_flight, config.pipeline - stage);
+    if (!in_flight_given) part.max_in_flight = std::max(part.max_in_flight, config.pipeline - stage);
     first += planned.stage.layers;
     cut += (cut.empty() ? "" : ", ") + std::to_string(planned.stage.layers);
-    add_node(std::move(planned), std::move(part), request.passes);
+    add_node(std::move(planned), std::move(part));
   }
   plan_.notes.push_back(config.name + ": stages of " + cut + " layers");
 }
@@ -268,8 +258,8 @@ void JobResolver::connect_all() {
 
 JobPlan JobResolver::resolve() && {
   const DataShape shape = read_tables();
-  const std::map<std::string, Passes> passes = passes_by_section();
-  for (const SectionBuilder& builder : composed_.builders) resolve_section(builder, shape, passes.at(builder.name_));
+  const std::map<std::string, Role> roles = roles_by_section();
+  for (const SectionBuilder& builder : composed_.builders) resolve_section(builder, shape, roles.at(builder.name_));
   connect_all();
   composed_.document.finish();
   plan_.graph.validate();
@@ -288,15 +278,27 @@ JobPlan JobResolver::resolve() && {
   return std::move(plan_);
 }
 
+/// Returns the folder of the first section whose weights have a tokenizer; check_tokens() compares it with the others'.
+std::optional<std::string> JobResolver::tokenizer_of_weights() const {
+  for (const SectionBuilder& builder : composed_.builders) {
+    if (builder.role_ == Role::source) continue;  // it has no table
+    const JobTable section = table(builder.name_);
+    const std::string folder = section.text("weights", "");
+    if (!folder.empty() && find_tokenizer(folder) && !section.flag("foreign_tokens", false)) return folder;
+  }
+  return std::nullopt;
+}
+
 DataShape JobResolver::read_tables() {
   plan_.options = composed_.options;
-  plan_.prototype_ops = std::make_shared<cpu::CpuOperatorTable>();
+  plan_.meta_ops = std::make_shared<cpu::CpuOperatorTable>();
   plan_.name = read_name(composed_.document.root());
   plan_.train = read_train(table("train"));
   plan_.transport = resolve_transport(composed_);
   plan_.schedule = read_schedule(table("schedule"));
   plan_.unit_per_ms = read_emulation(table("emulation")).gflops * flops_per_ms_of_a_gflops;
-  const DataConfig data = composed_.corpus ? DataConfig() : read_data(table("data"));
+  DataConfig data = composed_.corpus ? DataConfig() : read_data(table("data"));
+  if (data.tokenizer.empty()) data.tokenizer = tokenizer_of_weights().value_or("bytes");
   plan_.corpus = composed_.corpus ? composed_.corpus : open_corpus(data, static_cast<std::uint64_t>(plan_.train.seed));
   plan_.max_bad_samples = data.max_bad_samples;
   plan_.largest = {SampleId(0), plan_.corpus->max_length(), plan_.corpus->max_patches(), 1};
@@ -307,14 +309,14 @@ DataShape JobResolver::read_tables() {
 }
 
 void JobResolver::set_costs() {
-  plan_.cost = sample_cost(plan_.graph, plan_.prototypes);
+  plan_.cost = sample_cost(plan_.graph, plan_.meta_sections);
   if (composed_.costs) {
     plan_.unit_per_ms = 1;
     plan_.cost = [names = plan_.graph.nodes(), costs = composed_.costs](SectionId section, const SampleRef& sample) {
       return costs(names[section.value()].name, sample);
     };
   }
-  for (std::uint32_t index = 0; index < plan_.prototypes.size(); ++index) {
+  for (std::uint32_t index = 0; index < plan_.meta_sections.size(); ++index) {
     const PassCost cost = plan_.cost(SectionId(index), plan_.largest);
     plan_.flops_per_token.push_back((cost.forward + cost.backward) / static_cast<double>(plan_.largest.tokens));
   }

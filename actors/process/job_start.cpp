@@ -130,8 +130,9 @@ void JobStart::check_first_host() const {
 
 void JobStart::choose_listen_address() {
   std::string wanted = options_.transport.listen;
-  if (const char* told = std::getenv("MAESTRO_LISTEN"); told != nullptr && options_.run.place.launcher == "maestro") {
-    wanted = told;
+  if (const char* preset = std::getenv("MAESTRO_LISTEN");
+      preset != nullptr && options_.run.place.launcher == "maestro") {
+    wanted = preset;
   }
   const bool ours = options_.run.place.launcher == "none" || options_.run.place.launcher == "maestro";
   if (several_hosts() && !ours && loopback(wanted)) {
@@ -341,37 +342,37 @@ void JobStart::withdraw(const std::string& reason) noexcept {
   }
 }
 
-void JobStart::child_ended(ProcessId rank, const std::string& how) {
+void JobStart::child_ended(ProcessId process, const std::string& how) {
   const std::lock_guard lock(mutex_);
-  if (route_) return route_(rank, how);
+  if (route_) return route_(process, how);
   if (!server_) return;
   const std::string where =
-      several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[rank.value()]] : "";
-  const bool here = options_.run.place.hosts[rank.value()] == 0;
+      several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[process.value()]] : "";
+  const bool here = options_.run.place.hosts[process.value()] == 0;
   const bool refused =
       how.starts_with("exit status") && !how.starts_with("exit status 1");  // invalid input, also of ssh
   if (here && prints_itself(how)) child_printed_ = true;
-  server_->fail("process " + std::to_string(rank.value()) + where + " ended before the job began: " + how,
+  server_->fail("process " + std::to_string(process.value()) + where + " ended before the job began: " + how,
                 child_printed_ ? ErrorCode::cancelled
                 : refused      ? ErrorCode::invalid_argument
                                : ErrorCode::peer_lost);
 }
 
-void JobStart::child_stopped(ProcessId rank, bool stopped) {
+void JobStart::child_stopped(ProcessId process, bool stopped) {
   const std::lock_guard lock(mutex_);
   if (stopped) {
-    stopped_[rank] = 0;
+    stopped_[process] = 0;
   } else {
-    stopped_.erase(rank);
+    stopped_.erase(process);
   }
 }
 
 /// Runs four times a second; time in which this process itself was stopped, as by Ctrl-Z, does not count.
 void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
   const std::lock_guard lock(mutex_);
-  for (auto& [rank, looks] : stopped_) {
+  for (auto& [process, looks] : stopped_) {
     if (++looks * 250 < silence.count()) continue;
-    server_->fail("process " + std::to_string(rank.value()) + " was stopped by a signal before the job began",
+    server_->fail("process " + std::to_string(process.value()) + " was stopped by a signal before the job began",
                   ErrorCode::peer_lost);
   }
 }

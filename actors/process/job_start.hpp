@@ -104,9 +104,9 @@ class JobStart {
   [[noreturn]] void leave(const std::string& line);
 
   /// A child of the launcher has ended. Thread-safe.
-  void child_ended(ProcessId rank, const std::string& how);
+  void child_ended(ProcessId process, const std::string& how);
   /// A child of the launcher was stopped by a signal, or continues. Thread-safe.
-  void child_stopped(ProcessId rank, bool stopped);
+  void child_stopped(ProcessId process, bool stopped);
   /// Sets the receiver of child ends after the rendezvous; empty: none.
   void route_child_ends(std::function<void(ProcessId, const std::string& how)> route);
 

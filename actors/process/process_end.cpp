@@ -40,9 +40,9 @@ bool appears(const fs::path& file, Clock::time_point deadline) {
 void ProcessRun::State::stop() {  // PR-1: in this order
   if (questions) questions->close();
   control.reset();
-  groups_end->give("the run has ended");  // before devices stop: their streams may wait for a peer
+  groups_end->set("the run has ended");  // before devices stop: their streams may wait for a peer
   for (const BuiltReplica& replica : replicas) replica.abort("the run has ended");
-  for (auto& [name, made] : devices) {
+  for (auto& [id, made] : devices) {
     if (made) made->stop();  // null: it could not be opened
   }
   opened.close_all();
@@ -111,7 +111,7 @@ int ProcessRun::State::fail(const RunOutcome& ended) {
   emergency_exit.lost = ended.lost;
   emergency_exit.close = [this] {
     if (network) network->stop();  // null when building failed
-    groups_end->give("the run has failed");
+    groups_end->set("the run has failed");
   };
   exit_now(*launcher, emergency_exit);
 }
@@ -133,7 +133,7 @@ void ProcessRun::State::stop_in_order(const std::string& reason) {
     console.note((reason.empty() ? "" : reason + ": ") + "stopping after this step" +
                  (has_emulated(plan) ? "" : "; a checkpoint is being written") + " (Ctrl-C again to leave at once)");
   }
-  tell_from_outside(coordinator, Interrupt{});
+  send_from_outside(coordinator, Interrupt{});
 }
 
 void ProcessRun::State::leave(int status) {
@@ -151,9 +151,9 @@ void ProcessRun::State::leave(int status) {
 /// Removes files of this process, and sockets of the processes it has ended.
 void ProcessRun::State::tidy_up(const std::vector<ProcessIdentity>& lost) const {
   if (job_start) job_start->tidy();
-  for (const ProcessIdentity& process : lost) {
+  for (const ProcessIdentity& gone : lost) {
     // In another PID namespace the number may be that of a living process here (PI-1).
-    if (process.pid_namespace == own_identity().pid_namespace) remove_sockets_of(process.pid);
+    if (gone.pid_namespace == own_identity().pid_namespace) remove_sockets_of(gone.pid);
   }
   for (const std::int64_t child : launcher->pids()) remove_sockets_of(child);
   remove_sockets_of(own_identity().pid);
@@ -170,7 +170,7 @@ void ProcessRun::State::leave_before_the_start(const std::string& cause) {
 void ProcessRun::State::signalled(int signal) {
   const StopRequests::Wish wish = stop_requests.signalled(signal, Clock::now());
   const bool repeated = wish == StopRequests::Wish::leave_at_once;
-  if (!is_root() && supervised) return tell_from_outside(supervisor, Interrupt{});  // rank 0 ends all in order
+  if (!is_root() && supervised) return send_from_outside(supervisor, Interrupt{});  // rank 0 ends all in order
   if (!begun) leave_before_the_start(signal_name(signal));
   if (!repeated) return stop_in_order(signal == SIGINT ? "" : signal_name(signal));
   console.finish();
@@ -185,7 +185,7 @@ void ProcessRun::State::watch_progress() {
   progress.look = [this] { return look(); };
   progress.report = [this](const std::string& line) { note(line); };
   progress.stalled = [this](const std::string& line) {
-    tell_from_outside(supervisor, Failure{line});
+    send_from_outside(supervisor, Failure{line});
     bound(line + "; the end of the failed run", departure_limit);  // the supervisor may hang, too
   };
   if (progress.limit.count() > 0) watchdog->watch(std::move(progress));
@@ -213,12 +213,10 @@ StallLook ProcessRun::State::look() {
     }
   }
   if (!view.run.directory) return look;
-  for (const ProcessInfo& process : view.run.directory->processes) {
-    for (const ReplicaAddress& replica : process.replicas) {
-      if (answered.contains({replica.section, replica.replica})) continue;
-      look.silent.push_back(label_of(replica.section, replica.replica) + " on process " +
-                            std::to_string(process.rank.value()));
-    }
+  for (const ReplicaAddress& replica : view.run.directory->replicas()) {
+    if (answered.contains({replica.section, replica.replica})) continue;
+    look.silent.push_back(label_of(replica.section, replica.replica) + " on process " +
+                          std::to_string(replica.process.value()));
   }
   return look;
 }

@@ -22,18 +22,18 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds closing_limit(30000);
 
-std::string listed(const std::vector<std::string>& names) {
+std::string listed(const std::vector<DeviceId>& devices) {
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  for (const DeviceId& device : devices) text += (text.empty() ? "" : ", ") + text_of(device);
   return text;
 }
 }  // namespace
 
 void ProcessRun::State::check_surroundings() const {
   // Threads: CAF, a device each, their writers and watchers. Descriptors: connections to the other processes.
-  std::set<std::string> devices_here;
+  std::set<DeviceId> devices_here;
   for (const ReplicaPlacement& at : plan.places) {
-    if (at.rank == rank) devices_here.insert(at.devices.begin(), at.devices.end());
+    if (at.process == process) devices_here.insert(at.devices.begin(), at.devices.end());
   }
   // Rank 0 requires more: where all processes have the same limits, a single process reports it.
   const std::size_t files = (is_root() ? 32 : 24) + 4 * static_cast<std::size_t>(place.processes);
@@ -65,7 +65,7 @@ void ProcessRun::State::join_job() {
                                           return actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
                                         });
     job_start->route_child_ends([to = supervisor](ProcessId child, const std::string& how) {
-      tell_from_outside(to, ChildEnded{child, how});
+      send_from_outside(to, ChildEnded{child, how});
     });
     root.root = supervisor;
   } else {
@@ -73,10 +73,10 @@ void ProcessRun::State::join_job() {
     open_actors();
     root.root = supervisor;
   }
-  tell_from_outside(supervisor, root);
+  send_from_outside(supervisor, root);
 }
 
-/// Returns rank 0's supervisor, over a connection that has carried a message in each direction (Supervisor::greet).
+/// Returns rank 0's supervisor, over a connection that has carried a message in each direction (Supervisor::ping).
 caf::actor ProcessRun::State::find_root() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   caf::scoped_actor self(actors->system());
@@ -84,7 +84,7 @@ caf::actor ProcessRun::State::find_root() {
   while (std::chrono::steady_clock::now() < deadline) {
     const caf::actor found = actors->find(rendezvous_info.root_address, rendezvous_info.root_port);
     bool answered = false;
-    self->request(found, std::chrono::seconds(5), Ping{rank})
+    self->request(found, std::chrono::seconds(5), Ping{process})
         .receive([&](const Ping&) { answered = true; },
                  [&](const caf::error& error) { problem = actors->system().render(error); });
     if (answered) return found;
@@ -108,7 +108,7 @@ JobText ProcessRun::State::job_text() const {
   text.job += "\n[places]\n";
   for (const ReplicaPlacement& at : plan.places) {
     text.job += plan.graph.node(at.section).name + ".replica" + std::to_string(at.replica.value()) + " = \"" +
-                listed(at.devices) + " of process " + std::to_string(at.rank.value()) + "\"\n";
+                listed(at.devices) + " of process " + std::to_string(at.process.value()) + "\"\n";
   }
   const bool stores = plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0;
   if (stores) text.shared_folder = plan.train.out;
@@ -136,9 +136,9 @@ void ProcessRun::State::print_header() const {
   console.note("  corpus    " + plan.corpus->describe());
   for (const auto& at : plan.places) {
     const GraphNode& node = plan.graph.node(at.section);
-    if (node.mode == Mode::source) continue;
+    if (node.role == Role::source) continue;
     console.note("  " + node.name + " replica " + std::to_string(at.replica.value()) + " on " + listed(at.devices) +
-                 " of process " + std::to_string(at.rank.value()) + on_host(at.host) + ", " +
+                 " of process " + std::to_string(at.process.value()) + on_host(at.host) + ", " +
                  std::string(name_of(plan.sections[at.section.value()].config.precision)) +
                  (node.trained() ? ", trained" : ", frozen"));
   }
@@ -169,13 +169,13 @@ void ProcessRun::prepare() {
     SectionContext context;
     context.name = config.name;
     context.precision = config.precision;
-    context.prototype = true;
+    context.meta = true;
     context.ops = &state.ops;
     check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
   }
   state.check_surroundings();
   if (!state.is_root()) return;
-  state.builder.try_stored_states(state.rank);
+  state.builder.try_stored_states(state.process);
   state.claim = claim_run(state.plan, state.start);
   if (!state.plan.options.check_only) return;
   for (const std::string& note : state.claim.notes) state.note(note);
@@ -197,8 +197,8 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
       lost.status = 1;
       return lost;
     }
-    const bool told_to_all = job_start != nullptr && problem.code() == ErrorCode::cancelled;
-    if (!told_to_all || job_start->prints_refusals()) throw;
+    const bool reported_to_all = job_start != nullptr && problem.code() == ErrorCode::cancelled;
+    if (!reported_to_all || job_start->prints_refusals()) throw;
     RunResult refused;
     refused.status = 2;
     return refused;
@@ -220,15 +220,15 @@ void ProcessRun::State::begin() {
       throw reported;
     }
     const std::string whose = is_root() ? std::string() : job_start->own_name() + ": ";
-    tell_from_outside(supervisor, Failure{whose + describe(std::current_exception())});
+    send_from_outside(supervisor, Failure{whose + describe(std::current_exception())});
   }
 }
 
 RunResult ProcessRun::run() {
   State& state = *state_;
   std::future<RunOutcome> future = state.outcome->future();
-  Launcher launcher([&state](ProcessId rank, const std::string& how) { state.job_start->child_ended(rank, how); },
-                    [&state](ProcessId rank, bool stopped) { state.job_start->child_stopped(rank, stopped); });
+  Launcher launcher([&state](ProcessId process, const std::string& how) { state.job_start->child_ended(process, how); },
+                    [&state](ProcessId process, bool stopped) { state.job_start->child_stopped(process, stopped); });
   Watchdog watchdog([&](const std::string& line) {
     state.console.error(line);
     state.leave(1);

@@ -53,31 +53,31 @@ void ProcessRun::State::note(const std::string& line) {
   if (!plan.options.quiet) console.note("  note: " + line);
 }
 
-Device* ProcessRun::State::device(const ReplicaPlacement& at, std::size_t layout_rank) {
-  const std::string& name = at.devices[layout_rank];
-  const bool cuda = is_cuda_device(name);
+Device* ProcessRun::State::device(const ReplicaPlacement& at, LayoutRank of_rank) {
+  const DeviceId& id = at.devices[of_rank.value()];
+  const std::string name = text_of(id);
   // Sections that share a GPU have separate streams, so that either section computes while the other waits for a
   // message.
-  auto& found = devices[cuda ? name + " of " + std::to_string(at.section.value()) : name];
-  if (found == nullptr && name.starts_with("emulated:")) {
+  auto& found = devices[{id, id.is_cuda() ? at.section : SectionId()}];
+  if (found == nullptr && id.kind == DeviceId::Kind::emulated) {
     if (!emulated_clock) emulated_clock = std::make_shared<EmulatedClock>();
     found = std::make_unique<EmulatedDevice>(name, ops, emulated_clock);
   }
-  if (found == nullptr && cuda) {
-    const bool forward_only = plan.graph.node(at.section).mode == Mode::forward_only;
+  if (found == nullptr && id.is_cuda()) {
+    const bool forward_only = plan.graph.node(at.section).role == Role::frozen;
     DeviceOptions options;
     options.priority = forward_only ? Priority::background : Priority::critical;
     options.deterministic = plan.train.deterministic;
     options.graphs = graph_use(plan.train.cuda_graphs);
     options.log = [this](const std::string& line) { note(line); };
     options.share = plan.sections[at.section.value()].config.share;
-    options.index = std::stoul(name.substr(5));  // place() has checked that it exists
+    options.index = static_cast<std::size_t>(id.index);  // place() has checked that it exists
     options.name = name;
     found = cuda_status().backend->open(options);
   }
   if (found == nullptr) {
-    const bool pinned = name.starts_with("cpu:");  // several devices share a core with --cpu-devices
-    const int core = pinned ? std::stoi(name.substr(4)) % static_cast<int>(usable_cores().size()) : -1;
+    const bool pinned = id.kind == DeviceId::Kind::cpu;  // several devices share a core with --cpu-devices
+    const int core = pinned ? id.index % static_cast<int>(usable_cores().size()) : -1;
     found = std::make_unique<CpuDevice>(name, core, ops);
   }
   return found.get();
@@ -115,7 +115,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
 
 ProcessSummary ProcessRun::State::summary() const {
   const Network::Written written = network->written();
-  return {rank, max_rss_mb(), network->provider(), written.bytes, written.writes};
+  return {process, max_rss_mb(), network->provider(), written.bytes, written.writes};
 }
 
 void ProcessRun::State::open_actors() {
@@ -132,8 +132,7 @@ void ProcessRun::State::open_actors() {
 
   SupervisorOptions supervision;
   supervision.graph = &plan.graph;
-  supervision.rank = rank;
-  supervision.processes = place.processes;
+  supervision.process = process;
   supervision.hosts = place.hosts;
   if (job_start) {
     supervision.host = job_start->host();
@@ -148,8 +147,8 @@ void ProcessRun::State::open_actors() {
   supervision.build = build_name();
   supervision.connect = [this](caf::event_based_actor* self, const std::string& host, std::uint16_t port, auto done,
                                auto failed) { actors->connect(self, host, port, std::move(done), std::move(failed)); };
-  supervision.connect_transport = [this](const ProcessInfo& process) {
-    network->connect(process.rank, process.endpoint, process_label(process, plan.graph));
+  supervision.connect_transport = [this](const ProcessInfo& peer) {
+    network->connect(peer.process, peer.endpoint, process_label(peer, plan.graph));
   };
   supervision.outcome = outcome;
   supervision.current_step = &current_step;
@@ -168,7 +167,7 @@ void ProcessRun::State::open_actors() {
 }
 
 void ProcessRun::State::build() {
-  replicas = builder.build_all(rank);
+  replicas = builder.build_all(process);
   const std::string listen = job_start ? job_start->listen_address() : plan.transport.listen;
   NetworkOptions options = network_options(plan.transport, listen);
   options.device_memory =
@@ -202,7 +201,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.graph = &plan.graph;
     spec.section = at.section;
     spec.replica = at.replica;
-    spec.rank = rank;
+    spec.process = process;
     spec.largest = plan.largest;
     spec.limits = flow_limits(plan);
     if (plan.sections[at.section.value()].config.emulated()) {
@@ -215,10 +214,10 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     spec.opened = &opened;
     spec.log = [this](const std::string& line) { note(line); };
     spec.global_clip = plan.train.clip == ClipScope::global;
-    for (std::size_t index = 0; index < built.runners.size(); ++index) {
-      spec.ranks.push_back({built.runners[index], device(at, index)});
+    for (std::uint32_t index = 0; index < built.runners.size(); ++index) {
+      spec.ranks.push_back({built.runners[index], device(at, LayoutRank(index)), at.devices[index]});
     }
-    if (std::ranges::any_of(at.devices, is_cuda_device)) {
+    if (std::ranges::any_of(at.devices, &DeviceId::is_cuda)) {
       spec.backend = cuda_status().backend;
       spec.groups = {&plan.places, groups_end};
     }
@@ -233,7 +232,7 @@ void ProcessRun::State::spawn_replicas(LocalActors& local) {
     local.own.push_back({replica, label_of(at.section, at.replica)});
     spawned.push_back(replica);
     self->request(replica, std::chrono::seconds(30), AddressRequest{})
-        .receive([&](const ReplicaAddress& address) { local.hello.replicas.push_back(address); },
+        .receive([&](const ReplicaAddress& address) { local.info.replicas.push_back(address); },
                  [&](const caf::error& problem) { throw JobError("start-up: " + system.render(problem)); });
   }
 }
@@ -244,20 +243,20 @@ void ProcessRun::State::introduce() {
   network->route_failures(supervisor);
   if (is_root()) spawn_coordinator(local);
   spawn_replicas(local);
-  local.hello.rank = rank;
-  local.hello.process = own_identity();
-  local.hello.build = build_name();
-  local.hello.endpoint = network->address();
-  local.hello.supervisor = supervisor;
+  local.info.process = process;
+  local.info.identity = own_identity();
+  local.info.build = build_name();
+  local.info.endpoint = network->address();
+  local.info.supervisor = supervisor;
   if (job_start) {
-    local.hello.host = job_start->host();
-    local.hello.actors_host = is_root() ? rendezvous_info.root_address : job_start->gate_host();
-    local.hello.actors_port =
-        is_root() ? rendezvous_info.root_port : actors->publish(supervisor, local.hello.actors_host, 0);
+    local.info.host = job_start->host();
+    local.info.actors_host = is_root() ? rendezvous_info.root_address : job_start->gate_host();
+    local.info.actors_port =
+        is_root() ? rendezvous_info.root_port : actors->publish(supervisor, local.info.actors_host, 0);
   }
   open_control();
   begun = true;
-  tell_from_outside(supervisor, local);
+  send_from_outside(supervisor, local);
   if (is_root()) watch_progress();
 }
 

@@ -39,8 +39,8 @@ struct ProcessRun::State {
         console(terminal),
         job_start(start_of_job),
         place(job.options.launch_info.place),
-        rank(static_cast<std::uint32_t>(place.rank)),
-        trace(rank, "process " + std::to_string(place.rank), trace_options(job)),
+        process(static_cast<std::uint32_t>(place.rank)),
+        trace(process, "process " + std::to_string(place.rank), trace_options(job)),
         snapshots(
             CheckpointStore(std::filesystem::path(job.train.out) / "checkpoints", {job.train.keep_checkpoints, {}})),
         record(std::make_shared<RunRecord>()) {}
@@ -63,7 +63,7 @@ struct ProcessRun::State {
   Console& console;
   JobStart* job_start;  // null: this process is alone
   ProcessEnv place;
-  ProcessId rank;
+  ProcessId process;
   TraceRecorder trace;
   SnapshotWriter snapshots;
   std::shared_ptr<RunRecord> record;
@@ -72,7 +72,8 @@ struct ProcessRun::State {
   std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();
   cpu::CpuOperatorTable ops;
   std::shared_ptr<EmulatedClock> emulated_clock;  // made with the first emulated device
-  std::map<std::string, std::unique_ptr<Device>> devices;
+  /// By section for GPUs, whose sections have separate streams; section 0 stands for all on other devices.
+  std::map<std::pair<DeviceId, SectionId>, std::unique_ptr<Device>> devices;
   std::mutex collective_submit_mutex;  // ReplicaSpec::collective_submit_mutex
   /// Triggered when the run ends, before devices stop: no queued work waits for other ranks any more.
   std::shared_ptr<AbortReason> groups_end = std::make_shared<AbortReason>();
@@ -82,7 +83,7 @@ struct ProcessRun::State {
   RendezvousInfo rendezvous_info;
   ReplicaBuilder builder{
       plan, ops, start, groups_end,
-      [this](const ReplicaPlacement& at, std::size_t layout_rank) -> Device& { return *device(at, layout_rank); }};
+      [this](const ReplicaPlacement& at, LayoutRank of_rank) -> Device& { return *device(at, of_rank); }};
   std::vector<BuiltReplica> replicas;
   std::unique_ptr<Network> network;
   std::unique_ptr<ActorEnvironment> actors;  // below all members that actors use: destroyed first (PR-1)
@@ -104,7 +105,7 @@ struct ProcessRun::State {
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
   void open_control();
   /// Returns the device of a rank of a replica, opened at the first call.
-  Device* device(const ReplicaPlacement& at, std::size_t layout_rank);
+  Device* device(const ReplicaPlacement& at, LayoutRank of_rank);
   void open_actors();
   void join_job();
   [[nodiscard]] std::optional<RunResult> try_to_join();

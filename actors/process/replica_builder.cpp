@@ -30,7 +30,7 @@ SectionContext ReplicaBuilder::context(const ReplicaPlacement& place, const Para
   context.seed = static_cast<std::uint64_t>(plan_->train.seed);
   context.precision = plan_->sections[place.section.value()].config.precision;
   context.trained = node.trained();
-  context.passes_gradient = node.mode == Mode::forward_backward && node.frozen;
+  context.passes_gradient = node.role == Role::passing;
   context.ops = &ops;
   context.parallel = parallel;
   context.stage = plan_->sections[place.section.value()].stage;
@@ -62,10 +62,10 @@ void ReplicaBuilder::share_moments(const ReplicaPlacement& place, Parameters& pa
 
 std::vector<std::unique_ptr<Communicator>> ReplicaBuilder::make_group(const ReplicaPlacement& place, std::int64_t first,
                                                                       std::int64_t stride, std::int64_t size) const {
-  if (!is_cuda_device(place.devices[static_cast<std::size_t>(first)])) return make_thread_group(size);
+  if (!place.devices[static_cast<std::size_t>(first)].is_cuda()) return make_thread_group(size);
   std::vector<Device*> devices;
   for (std::int64_t member = 0; member < size; ++member) {
-    devices.push_back(&device_of_(place, static_cast<std::size_t>(first + member * stride)));
+    devices.push_back(&device_of_(place, LayoutRank(static_cast<std::uint32_t>(first + member * stride))));
   }
   try {
     return join_devices(*cuda_status().backend, devices, groups_end_);
@@ -105,11 +105,11 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
   const PlannedSection& planned = plan_->sections[place.section.value()];
   const std::vector<ParallelContext> ranks = ranks_of(place, replica.groups);
   for (const ParallelContext& rank : ranks) {
-    Device& device = device_of_(place, static_cast<std::size_t>(rank.rank));
+    Device& device = device_of_(place, LayoutRank(static_cast<std::uint32_t>(rank.rank)));
     const OperatorTable& ops = device.ops();
     SectionContext made_from = context(place, rank, ops);
     if (planned.config.emulated()) {
-      made_from.prototype = true;
+      made_from.meta = true;
       replica.runners.push_back(std::make_shared<EmulatedRunner>(planned.factory(made_from), made_from));
       continue;
     }
@@ -129,10 +129,10 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
   }
 }
 
-std::vector<BuiltReplica> ReplicaBuilder::build_all(ProcessId rank) const {
+std::vector<BuiltReplica> ReplicaBuilder::build_all(ProcessId process) const {
   std::vector<BuiltReplica> built;
   for (const ReplicaPlacement& place : plan_->places) {
-    if (place.rank != rank) continue;
+    if (place.process != process) continue;
     BuiltReplica replica;
     replica.place = place;
     build(replica, built);
@@ -141,12 +141,12 @@ std::vector<BuiltReplica> ReplicaBuilder::build_all(ProcessId rank) const {
   return built;
 }
 
-void ReplicaBuilder::try_stored_states(ProcessId rank) const {
+void ReplicaBuilder::try_stored_states(ProcessId process) const {
   for (const ReplicaPlacement& place : plan_->places) {
     const bool trained = plan_->graph.node(place.section).trained();
     const bool stored =
         !plan_->sections[place.section.value()].config.weights.empty() || (trained && !start_->checkpoint.empty());
-    const bool loaded_later = place.rank == rank && !plan_->options.check_only;
+    const bool loaded_later = place.process == process && !plan_->options.check_only;
     if (stored && !loaded_later && place.replica == ReplicaIndex(0)) (void)load(place, context(place, {}, *host_ops_));
   }
 }

@@ -31,7 +31,7 @@ struct BuiltReplica {
 class ReplicaBuilder {
  public:
   /// Returns the device that a rank of a replica is built for and will run on.
-  using DeviceOf = std::function<Device&(const ReplicaPlacement&, std::size_t rank)>;
+  using DeviceOf = std::function<Device&(const ReplicaPlacement&, LayoutRank)>;
   /// `host_ops`: for state that is loaded only as a check. `groups_end` ends groups of devices.
   ReplicaBuilder(const JobPlan& plan, const OperatorTable& host_ops, const StartPoint& start,
                  std::shared_ptr<AbortReason> groups_end, DeviceOf device_of)
@@ -43,10 +43,10 @@ class ReplicaBuilder {
 
   /// Builds the replicas of a process, with weights or checkpointed state in place; replicas of a frozen section that
   /// is shareable() share it. Throws JobError for state that cannot be loaded.
-  [[nodiscard]] std::vector<BuiltReplica> build_all(ProcessId rank) const;
+  [[nodiscard]] std::vector<BuiltReplica> build_all(ProcessId process) const;
   /// Loads and discards every stored state that `rank` itself will not load: damage is reported once, before any
   /// process starts. Throws JobError.
-  void try_stored_states(ProcessId rank) const;
+  void try_stored_states(ProcessId process) const;
 
  private:
   [[nodiscard]] SectionContext context(const ReplicaPlacement& place, const ParallelContext& parallel,

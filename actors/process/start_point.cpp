@@ -109,7 +109,7 @@ std::map<std::string, std::string> data_fingerprint(const JobPlan& plan) {
   for (std::size_t index = 0; index < plan.sections.size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
     const std::string& weights = plan.sections[index].config.weights;
-    if (!node.frozen || node.stage > 0 || !fs::is_directory(weights)) continue;
+    if (!node.frozen() || node.stage > 0 || !fs::is_directory(weights)) continue;
     data["weights of section '" + node.section_name() + "'"] = weights_fingerprint(weights).value_or_throw();
   }
   return data;

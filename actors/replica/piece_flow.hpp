@@ -8,23 +8,23 @@
 #include <cstdint>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/graph/channel.hpp"
 
 namespace maestro {
 
 struct PieceKey {
-  EdgeId edge;
-  bool gradient = false;
+  Channel channel;
   ReplicaIndex receiver;
-  std::uint32_t layout_rank = 0;  ///< of the receiver
-  std::uint64_t sequence = 0;     ///< of the receiver's ring; its low 23 bits count
-  std::uint32_t index = 0;        ///< of the piece in its micro-batch
+  LayoutRank layout_rank;      ///< of the receiver
+  std::uint64_t sequence = 0;  ///< of the receiver's ring; its low 23 bits count
+  std::uint32_t index = 0;     ///< of the piece in its micro-batch
 };
 
 [[nodiscard]] constexpr std::uint64_t piece_flow(const PieceKey& key) {
-  std::uint64_t number = key.edge.value() & 0x3ff;
-  number = number << 1 | (key.gradient ? 1 : 0);
+  std::uint64_t number = key.channel.edge.value() & 0x3ff;
+  number = number << 1 | (key.channel.gradient() ? 1 : 0);
   number = number << 12 | (key.receiver.value() & 0xfff);
-  number = number << 6 | (key.layout_rank & 0x3f);
+  number = number << 6 | (key.layout_rank.value() & 0x3f);
   number = number << 12 | (key.index & 0xfff);
   return number << 23 | (key.sequence & 0x7fffff);
 }

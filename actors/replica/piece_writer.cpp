@@ -5,8 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/ring/immediate.hpp"
-
 namespace maestro {
 
 std::size_t PieceWriter::staging_block_bytes(std::size_t largest_piece) const {
@@ -22,28 +20,25 @@ void PieceWriter::use_staging(BufferPool* blocks, const Region* region) {
 PieceWriter::SharedPiece PieceWriter::make(const PieceTarget& target, const PieceSource& source,
                                            OutgoingPiece outgoing) const {
   const RingAddress& ring = target.ring;
-  const Transfer transfer{outgoing.piece, outgoing.step, true, std::chrono::steady_clock::now()};
-  const std::size_t bytes = static_cast<std::size_t>(outgoing.piece.rows) * source.row_bytes;
-  const ChunkPlan chunks(bytes, options_.chunk_bytes);
-  Piece piece{&target,
-              source,
-              std::move(outgoing),
-              SlotLayout::make(ring.slots, ring.max_pieces, ring.payload_bytes).value_or_throw(),
-              chunks,
-              transfer};
-  if (target.way == SendMethod::shared) {
-    piece.copies_left = bytes > 0 ? 1 : 0;
-  } else {
-    piece.writes_left += chunks.size();
-    if (target.way == SendMethod::in_chunks) piece.copies_left = chunks.size();
-  }
+  const PieceOut& out = outgoing.piece;
+  const SlotLayout layout = SlotLayout::make(ring.slots, ring.max_pieces, ring.payload_bytes).value_or_throw();
+  const Transfer transfer{out, outgoing.step, true, std::chrono::steady_clock::now()};
+  const std::uint32_t slot = layout.slot_of(out.sequence);
+  const bool whole = target.method == SendMethod::shared;
+  const Immediate immediate = whole ? Immediate{EdgeId(ring.device_ring), slot, static_cast<std::uint16_t>(out.index)}
+                                    : Immediate{EdgeId(ring.ring), slot, wrap_sequence(out.sequence)};
+  const std::size_t bytes = static_cast<std::size_t>(out.rows) * source.row_bytes;
+  const ChunkPlan chunks(bytes, whole ? 0 : options_.chunk_bytes);
+  Piece piece{&target, source, std::move(outgoing), layout, immediate, chunks, transfer};
+  if (!whole) piece.writes_left += chunks.size();
+  if (target.method != SendMethod::from_pool) piece.copies_left = chunks.size();
   return std::make_shared<Piece>(std::move(piece));
 }
 
 PieceHeader PieceWriter::header_of(const Piece& piece) const {
   const PieceOut& out = piece.outgoing.piece;
   PieceInfo info{options_.epoch,
-                 out.edge,
+                 out.channel.edge,
                  out.sequence,
                  piece.outgoing.step,
                  options_.replica,
@@ -51,17 +46,17 @@ PieceHeader PieceWriter::header_of(const Piece& piece) const {
                  static_cast<std::uint64_t>(out.rows),
                  static_cast<std::uint32_t>(piece.source.row_bytes),
                  piece.source.dtype,
-                 piece.target->way == SendMethod::shared ? SlotMemory::device : piece.target->place};
+                 piece.target->place};
   return make_header(info);
 }
 
 void PieceWriter::leave(const PieceTarget& target, const PieceSource& source, OutgoingPiece outgoing) {
   const SharedPiece piece = make(target, source, std::move(outgoing));
-  if (target.way == SendMethod::from_pool) return write_from_pool(piece);
+  if (target.method == SendMethod::from_pool) return write_from_pool(piece);
   if (piece->copies_left == 0) {
     piece->outgoing.buffer.reset();
     headers_.push_back(piece);
-  } else if (target.way == SendMethod::shared) {
+  } else if (target.method == SendMethod::shared) {
     return copy_to_shared(piece);
   } else {
     chunked_.push_back(piece);
@@ -97,7 +92,7 @@ void PieceWriter::copy_to_shared(const SharedPiece& piece) {
   std::shared_ptr<ImportedMemory> shared = piece->target->shared.lock();
   std::byte* to = nullptr;
   if (shared) to = shared->data() + piece->layout.device_offset(piece->slot(), piece->target_byte());
-  copy(piece, {0, piece->bytes()}, {to, {}, std::move(shared)});
+  copy(piece, piece->chunks[0], {to, {}, std::move(shared)});
 }
 
 void PieceWriter::advance() {
@@ -144,7 +139,7 @@ Status PieceWriter::copied(std::uint64_t cookie, const std::string& failure) {
                                              std::to_string(piece.outgoing.step.value()) + ": " + failure};
   }
   if (--piece.copies_left == 0) piece.outgoing.buffer.reset();
-  if (piece.target->way == SendMethod::in_chunks) {
+  if (piece.target->method == SendMethod::in_chunks) {
     write_chunk(ended);
     return {};
   }
@@ -170,20 +165,16 @@ void PieceWriter::write_header(const SharedPiece& piece, const Buffer& block) {
 
 void PieceWriter::write(const SharedPiece& piece, const Buffer& source, const LocalBytes& from, const RemoteRegion& to,
                         std::size_t to_offset) {
-  const PieceTarget& target = *piece->target;
-  const PieceOut& out = piece->outgoing.piece;
-  const bool whole = target.way == SendMethod::shared;
   WriteRequest request;
   request.local = from.region;
   request.local_offset = from.offset;
   request.bytes = from.bytes;
   request.remote = to;
   request.remote_offset = to_offset;
-  request.immediate = pack({EdgeId(whole ? target.ring.device_ring : target.ring.ring), piece->slot(),
-                            whole ? static_cast<std::uint16_t>(out.index) : wrap_sequence(out.sequence)});
+  request.immediate = pack(piece->immediate);
   request.cookie = next_cookie();
   writes_[request.cookie] = {piece, source};
-  options_.write(target.rank, request);
+  options_.write(piece->target->process, request);
 }
 
 void PieceWriter::write_finished(std::uint64_t cookie) {

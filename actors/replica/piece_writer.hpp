@@ -21,9 +21,11 @@
 #include <vector>
 
 #include "actors/messages/messages.hpp"
+#include "actors/services/write_cookie.hpp"
 #include "runtime/core/buffer.hpp"
 #include "runtime/device/backend.hpp"
 #include "transport/ring/chunk_plan.hpp"
+#include "transport/ring/immediate.hpp"
 #include "transport/ring/output_link.hpp"
 #include "transport/ring/slot_layout.hpp"
 #include "transport/transfer_types.hpp"
@@ -46,10 +48,10 @@ enum class SendMethod : std::uint8_t {
 
 /// The destination of a link's pieces.
 struct PieceTarget {
-  ProcessId rank;
+  ProcessId process;
   RingAddress ring;
-  SendMethod way = SendMethod::from_pool;
-  SlotMemory place = SlotMemory::host;   ///< from_pool: which payload is written
+  SendMethod method = SendMethod::from_pool;
+  SlotMemory place = SlotMemory::host;   ///< the payload that is written; of `shared` the device's
   std::weak_ptr<ImportedMemory> shared;  ///< shared: the ring's payloads in memory of its device (OM-1)
   std::string name;                      ///< for errors: "teacher.hidden to student.teacher, replica 1"
 };
@@ -66,8 +68,8 @@ struct PieceWriterOptions {
   Epoch epoch;
   ReplicaIndex replica;  ///< the sender
   std::size_t chunk_bytes = 0;
-  std::uint64_t first_cookie = 0;  ///< of copies and writes, counted up from it
-  Device* device = nullptr;        ///< of copies; null where no pool lies in memory of a device
+  std::uint32_t client = 0;  ///< of the cookies of copies and writes
+  Device* device = nullptr;  ///< of copies; null where no pool lies in memory of a device
   std::function<void(ProcessId to, const WriteRequest& request)> write;
   /// A copy has ended; called from any thread, and must only enqueue.
   std::function<void(std::uint64_t cookie, const std::string& failure)> copied;
@@ -104,16 +106,16 @@ class PieceWriter {
     PieceSource source;
     OutgoingPiece outgoing;
     SlotLayout layout;
+    Immediate immediate;  // of all its writes
     ChunkPlan chunks;
     Transfer transfer;
     std::size_t next_chunk = 0;   // to be copied
     std::size_t copies_left = 0;  // until the buffer is free
     std::size_t writes_left = 1;  // until the piece has left
-    [[nodiscard]] std::uint32_t slot() const { return layout.slot_of(outgoing.piece.sequence); }
+    [[nodiscard]] std::uint32_t slot() const { return immediate.slot; }
     [[nodiscard]] std::size_t target_byte() const {
       return static_cast<std::size_t>(outgoing.piece.target_row) * source.row_bytes;
     }
-    [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(outgoing.piece.rows) * source.row_bytes; }
   };
   using SharedPiece = std::shared_ptr<Piece>;
   struct Copy {
@@ -132,7 +134,7 @@ class PieceWriter {
   };
   [[nodiscard]] SharedPiece make(const PieceTarget& target, const PieceSource& source, OutgoingPiece outgoing) const;
   [[nodiscard]] PieceHeader header_of(const Piece& piece) const;
-  [[nodiscard]] std::uint64_t next_cookie() { return options_.first_cookie + next_cookie_++; }
+  [[nodiscard]] std::uint64_t next_cookie() { return pack_cookie({options_.client, std::nullopt, next_number_++}); }
   void write_from_pool(const SharedPiece& piece);
   void copy_to_shared(const SharedPiece& piece);
   /// Starts copies while blocks are free.
@@ -151,7 +153,7 @@ class PieceWriter {
              std::size_t to_offset);
 
   PieceWriterOptions options_;
-  std::uint64_t next_cookie_ = 0;
+  std::uint64_t next_number_ = 0;
   BufferPool* blocks_ = nullptr;
   const Region* block_region_ = nullptr;
   std::deque<SharedPiece> headers_;  // pieces that need only a block for their header: first

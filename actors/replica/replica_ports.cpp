@@ -20,55 +20,48 @@ ReplicaPorts::ReplicaPorts(const ReplicaPortsOptions& options, Network& network,
   writing.epoch = options.epoch;
   writing.replica = options.replica;
   writing.chunk_bytes = network.options().chunk_bytes;
-  writing.first_cookie = std::uint64_t{client_} << Network::client_shift;
+  writing.client = client_;
   writing.device = options.device.device;
   writing.write = [&network](ProcessId to, const WriteRequest& request) { network.write(to, request); };
   writing.copied = std::move(events.copied);
   writer_ = std::make_unique<PieceWriter>(std::move(writing));
-  for (const EdgeId edge : options_.graph->inputs(options_.section)) {
-    add_ring(edge, false);
-    if (options_.graph->edge(edge).gradient) add_pool(edge, true);
-  }
-  for (const EdgeId edge : options_.graph->outputs(options_.section)) {
-    add_pool(edge, false);
-    if (options_.graph->edge(edge).gradient) add_ring(edge, true);
-  }
+  for (const Channel channel : options_.graph->received(options_.section)) add_ring(channel);
+  for (const Channel channel : options_.graph->sent(options_.section)) add_pool(channel);
   add_staging();
 }
 
-void ReplicaPorts::add_ring(EdgeId edge, bool gradient) {
-  const GraphNode& node = options_.graph->node(options_.section);
-  const GraphEdge& joined = options_.graph->edge(edge);
+void ReplicaPorts::add_ring(Channel channel) {
+  const SectionGraph& graph = *options_.graph;
+  const GraphNode& node = graph.node(options_.section);
+  const GraphEdge& joined = graph.edge(channel.edge);
   InputRingSpec spec;
-  spec.edge = edge;
-  spec.gradient = gradient;
+  spec.channel = channel;
   spec.receiver = options_.replica;
   spec.ring = network_->next_ring();
   // Gradients come back for every micro-batch in flight, so their ring needs no other bound.
-  spec.slots = static_cast<std::uint32_t>(gradient ? node.max_in_flight
-                                                   : input_window(*options_.graph, options_.section, options_.limits));
-  const ReshardEnd sender{options_.graph->node(gradient ? joined.to : joined.from).layout,
-                          gradient ? joined.to_spread : joined.from_spread};
+  spec.slots = static_cast<std::uint32_t>(channel.gradient() ? node.max_in_flight
+                                                             : input_window(graph, options_.section, options_.limits));
+  const ReshardEnd sender{graph.node(graph.sender(channel)).layout, graph.sender_sharding(channel)};
   spec.max_pieces =
       static_cast<std::uint32_t>(max_pieces_of(sender, node.micro_batch, options_.largest.rows(joined.axis)));
-  spec.max_rows = most_own_rows(edge);
-  spec.columns = own_columns(edge);
+  spec.max_rows = most_own_rows(channel.edge);
+  spec.columns = own_columns(channel.edge);
   spec.dtype = joined.dtype;
   spec.chunk_bytes = network_->options().chunk_bytes;
   spec.epoch = options_.epoch;
-  if (offers_device_memory({edge, gradient}) && spec.max_pieces <= max_immediate_pieces) {
+  if (offers_device_memory(channel) && spec.max_pieces <= max_immediate_pieces) {
     spec.device = options_.device.memory;
     spec.device_ring = network_->next_ring();
   }
   const std::uint32_t last = std::max(spec.ring, spec.device_ring);
   if (options_.remote) check_immediate_limits(std::uint64_t{last} + 1, spec.slots).or_throw();
-  Ring& made = rings_[{edge, gradient}];
+  Ring& made = rings_[channel];
   made.slots = std::make_unique<InputRing>(spec);
   if (options_.remote) made.region = network_->register_memory(made.slots->memory(), made.slots->memory_bytes());
   ring_index_[spec.ring] = made.slots.get();
   if (spec.device == nullptr) return;
   ring_index_[spec.device_ring] = made.slots.get();
-  offer_device_memory(made, {edge, gradient});
+  offer_device_memory(made, channel);
 }
 
 std::int64_t ReplicaPorts::max_rows(Axis axis) const {
@@ -80,45 +73,42 @@ std::int64_t ReplicaPorts::max_rows(Axis axis) const {
   return axis == node.axis() || axis == Axis::patches ? std::min(by_count, bound) : by_count;
 }
 
-Sharding ReplicaPorts::spread(EdgeId edge) const {
+Sharding ReplicaPorts::sharding(EdgeId edge) const {
   const GraphEdge& joined = options_.graph->edge(edge);
-  return joined.to == options_.section ? joined.to_spread : joined.from_spread;
+  return joined.to == options_.section ? joined.to_sharding : joined.from_sharding;
 }
 
 std::int64_t ReplicaPorts::own_rows(EdgeId edge, std::int64_t rows) const {
-  return layout().rows(spread(edge), rows, options_.layout_rank).count;
+  return layout().rows(sharding(edge), rows, options_.layout_rank.value()).count;
 }
 
 std::int64_t ReplicaPorts::most_own_rows(EdgeId edge) const {
   const std::int64_t rows = max_rows(options_.graph->edge(edge).axis);
   const auto up = [](std::int64_t value, std::int64_t by) { return (value + by - 1) / by; };
-  if (spread(edge) == Sharding::replicated) return rows;
+  if (sharding(edge) == Sharding::replicated) return rows;
   const std::int64_t part = up(rows, layout().context);
-  return spread(edge) == Sharding::rank_rows ? up(part, layout().tensor) : part;
+  return sharding(edge) == Sharding::rank_rows ? up(part, layout().tensor) : part;
 }
 
 std::int64_t ReplicaPorts::own_columns(EdgeId edge) const {
-  return layout().columns(spread(edge), options_.graph->edge(edge).columns, options_.layout_rank).count;
+  return layout().columns(sharding(edge), options_.graph->edge(edge).columns, options_.layout_rank.value()).count;
 }
 
 std::size_t ReplicaPorts::most_pieces_sent() const {
   std::int64_t pieces = 0;
-  const std::int64_t samples = options_.graph->node(options_.section).micro_batch;
-  for (const GraphEdge& edge : options_.graph->edges()) {
-    const bool sends = edge.from == options_.section;
-    if (!sends && edge.to != options_.section) continue;
-    const Layout receiver = options_.graph->node(sends ? edge.to : edge.from).layout;
-    pieces += max_pieces_from({receiver, sends ? edge.to_spread : edge.from_spread}, samples);
+  const SectionGraph& graph = *options_.graph;
+  for (const Channel channel : graph.sent(options_.section)) {
+    pieces += max_pieces_from({graph.node(graph.receiver(channel)).layout, graph.receiver_sharding(channel)},
+                              graph.node(options_.section).micro_batch);
   }
   return static_cast<std::size_t>(pieces);
 }
 
-void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
-  const PortKey key{port_of(edge, gradient), gradient};
-  std::vector<Pool*>& of_edge = pool_of_[gradient ? 1 : 0];
-  of_edge.resize(options_.graph->edges().size());
+void ReplicaPorts::add_pool(Channel channel) {
+  const EdgeId edge = channel.edge;
+  const PortKey key{options_.graph->sender_port(channel), channel.direction};
   if (const auto known = pools_.find(key); known != pools_.end()) {
-    of_edge[edge.value()] = known->second.get();
+    pool_of_[channel] = known->second.get();
     return;
   }
   const GraphEdge& joined = options_.graph->edge(edge);
@@ -127,9 +117,9 @@ void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   const std::size_t payload = static_cast<std::size_t>(most_own_rows(edge)) * row_bytes;
   const std::size_t aligned = (payload + 63) / 64 * 64;
   const auto blocks =
-      static_cast<std::size_t>(gradient ? gradient_blocks(*options_.graph, edge, options_.limits)
-                                        : send_blocks(*options_.graph, options_.section, options_.limits));
-  const bool by_host = !options_.device.apart() || options_.device.paths.leaves_by_host({edge, gradient}, self());
+      static_cast<std::size_t>(channel.gradient() ? gradient_blocks(*options_.graph, edge, options_.limits)
+                                                  : send_blocks(*options_.graph, options_.section, options_.limits));
+  const bool by_host = !options_.device.apart() || options_.device.paths.leaves_by_host(channel, self());
   MemorySpace& memory = by_host ? host_memory() : *options_.device.memory;
   const std::size_t headers = by_host ? pieces * PieceWriter::header_bytes : 0;
   auto made = std::make_unique<Pool>(Pool{BufferPool(aligned + headers, blocks, on_buffer_free_, memory),
@@ -141,22 +131,17 @@ void ReplicaPorts::add_pool(EdgeId edge, bool gradient) {
   if (options_.remote && memory.host()) {
     made->region = network_->register_memory(made->buffers.memory(), made->buffers.memory_bytes());
   } else if (options_.remote) {
-    register_on_device(*made, {edge, gradient});
+    register_on_device(*made, channel);
   }
-  of_edge[edge.value()] = made.get();
+  pool_of_[channel] = made.get();
   pools_[key] = std::move(made);
-}
-
-const std::string& ReplicaPorts::port_of(EdgeId edge, bool gradient) const {
-  const GraphEdge& joined = options_.graph->edge(edge);
-  return gradient ? joined.to_port : joined.from_port;
 }
 
 BuffersFree ReplicaPorts::buffers_free() const {
   BuffersFree free;
   for (const auto& [key, made] : pools_) {
     if (made->buffers.available() > 0) continue;
-    (key.second ? free.gradients : free.outputs) = false;
+    (key.second == Direction::gradient ? free.gradients : free.outputs) = false;
   }
   return free;
 }
@@ -172,14 +157,14 @@ std::vector<std::span<std::byte>> ReplicaPorts::memory() const {
 }
 
 Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> ReplicaPorts::open(
-    const MicroBatchPlan& plan, bool gradients) {
+    const MicroBatchPlan& plan, Direction direction) {
   std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>> tensors;
   for (const ArrivalPlan& arrival : plan.arrivals) {
-    if (arrival.gradient != gradients || arrival.rank != options_.layout_rank) continue;
-    Result<ArrivedTensor> arrived = ring(arrival.edge, gradients).open(arrival.sequence);
+    if (arrival.channel.direction != direction || arrival.rank != options_.layout_rank) continue;
+    Result<ArrivedTensor> arrived = ring(arrival.channel).open(arrival.sequence);
     if (!arrived) return arrived.error();
-    const GraphEdge& joined = options_.graph->edge(arrival.edge);
-    PortTensor tensor{gradients ? joined.from_port : joined.to_port, arrived->tensor, joined.gradient};
+    PortTensor tensor{options_.graph->receiver_port(arrival.channel), arrived->tensor,
+                      options_.graph->edge(arrival.channel.edge).gradient};
     if (!arrived->space->host()) {
       const bool here = options_.device.memory->reaches(*arrived->space);
       tensor.memory = here ? MemoryKind::device : MemoryKind::peer_device;
@@ -192,7 +177,7 @@ Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> Rep
 Status ReplicaPorts::release(const MicroBatchPlan& plan) {
   for (const ArrivalPlan& arrival : plan.arrivals) {
     if (arrival.rank != options_.layout_rank) continue;
-    InputRing& from = ring(arrival.edge, arrival.gradient);
+    InputRing& from = ring(arrival.channel);
     const std::uint64_t window_end = from.window_end();
     const Result<bool> grew = from.release(arrival.sequence);
     if (!grew) return grew.error();
@@ -203,9 +188,8 @@ Status ReplicaPorts::release(const MicroBatchPlan& plan) {
 
 void ReplicaPorts::grant(const InputRing& ring, std::uint64_t first, std::uint64_t end) {
   const InputRingSpec& spec = ring.spec();
-  const std::vector<caf::actor>& all = senders_[{spec.edge, spec.gradient}];
-  const Credit credit{spec.edge,      spec.gradient, options_.replica, options_.layout_rank, options_.epoch.value(),
-                      ring.released()};
+  const std::vector<caf::actor>& all = senders_[spec.channel];
+  const Credit credit{spec.channel, options_.replica, options_.layout_rank, options_.epoch.value(), ring.released()};
   std::vector<ReplicaIndex> granted;
   if (all.size() == 1) granted.emplace_back(0);  // the only sender, without a work item
   for (std::uint64_t sequence = first; all.size() > 1 && sequence < end; ++sequence) {
@@ -221,14 +205,14 @@ void ReplicaPorts::grant(const InputRing& ring, std::uint64_t first, std::uint64
 Status ReplicaPorts::expect(const MicroBatchPlan& plan, const Arrived& arrived) {
   for (const ArrivalPlan& arrival : plan.arrivals) {
     if (arrival.rank != options_.layout_rank) continue;
-    InputRing& into = ring(arrival.edge, arrival.gradient);
+    InputRing& into = ring(arrival.channel);
     const Result<bool> complete = into.expect(arrival, plan.step);
     if (!complete) return complete.error();
     const bool let_in = arrival.sequence >= into.spec().slots && arrival.sequence < into.window_end();
-    if (let_in && senders_[{arrival.edge, arrival.gradient}].size() > 1) {
+    if (let_in && senders_[arrival.channel].size() > 1) {
       grant(into, arrival.sequence, arrival.sequence + 1);
     }
-    if (*complete) arrived(arrival.edge, arrival.gradient, arrival.sequence);
+    if (*complete) arrived(arrival.channel, arrival.sequence);
   }
   return {};
 }
@@ -238,15 +222,15 @@ Status ReplicaPorts::landed(std::uint32_t immediate, const Arrived& arrived) {
   std::uint64_t sequence = 0;
   const Result<bool> complete = into.landed(immediate, sequence);
   if (!complete) return complete.error();
-  if (*complete) arrived(into.spec().edge, into.spec().gradient, sequence);
+  if (*complete) arrived(into.spec().channel, sequence);
   return {};
 }
 
 Status ReplicaPorts::handed_over(const PieceHandOver& piece, const Arrived& arrived) {
   HandedRows rows{piece.buffer, piece.offset, piece.index, piece.target_row, piece.rows};
-  const Result<bool> complete = ring(piece.edge, piece.gradient).handed_over(piece.sequence, std::move(rows));
+  const Result<bool> complete = ring(piece.channel).handed_over(piece.sequence, std::move(rows));
   if (!complete) return complete.error();
-  if (*complete) arrived(piece.edge, piece.gradient, piece.sequence);
+  if (*complete) arrived(piece.channel, piece.sequence);
   return {};
 }
 

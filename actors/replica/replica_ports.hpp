@@ -12,7 +12,6 @@
 //       go to host memory.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -58,8 +57,8 @@ struct ReplicaPortsOptions {
   const SectionGraph* graph = nullptr;
   SectionId section;
   ReplicaIndex replica;
-  std::uint32_t layout_rank = 0;
-  ProcessId rank;
+  LayoutRank layout_rank;
+  ProcessId process;
   SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
   FlowLimits limits;
   Epoch epoch;
@@ -76,8 +75,7 @@ struct Outbox {
 
 /// A tensor of a pass in a buffer of its own.
 struct SendBuffer {
-  EdgeId edge;  ///< any edge of the port
-  bool gradient = false;
+  Channel channel;  ///< any of the port
   Buffer buffer;
   Tensor tensor;
   [[nodiscard]] MemoryKind memory_kind() const { return buffer.space().host() ? MemoryKind::host : MemoryKind::device; }
@@ -101,16 +99,16 @@ class ReplicaPorts {
   [[nodiscard]] BuffersFree buffers_free() const;
   /// Returns the tensors that arrived for a micro-batch: inputs, or gradients of outputs.
   Result<std::vector<std::pair<PortTensor, std::vector<ArrivedTensor::Copy>>>> open(const MicroBatchPlan& plan,
-                                                                                    bool gradients);
+                                                                                    Direction direction);
   /// Returns buffers for the tensors that a pass sends: outputs, or gradients of inputs.
-  std::vector<SendBuffer> acquire(const MicroBatchPlan& plan, bool gradients);
+  std::vector<SendBuffer> acquire(const MicroBatchPlan& plan, Direction direction);
   /// The pass is done: its pieces leave as credits allow.
   Status send(const MicroBatchPlan& plan, std::vector<SendBuffer> buffers);
   /// The micro-batch has retired: slots become credits.
   Status release(const MicroBatchPlan& plan);
 
   /// Completed sequences are reported through `arrived`.
-  using Arrived = std::function<void(EdgeId, bool gradient, std::uint64_t sequence)>;
+  using Arrived = std::function<void(Channel, std::uint64_t sequence)>;
   Status expect(const MicroBatchPlan& plan, const Arrived& arrived);
   Status landed(std::uint32_t immediate, const Arrived& arrived);
   Status handed_over(const PieceHandOver& piece, const Arrived& arrived);
@@ -150,17 +148,17 @@ class ReplicaPorts {
     std::int64_t columns = 1;
     DType dtype = DType::f32;
   };
-  using PortKey = std::pair<std::string, bool>;                           // port, gradient
-  using LinkKey = std::tuple<EdgeId, bool, ReplicaIndex, std::uint32_t>;  // ..., of the receiver, and its rank
-  void add_ring(EdgeId edge, bool gradient);
-  void add_pool(EdgeId edge, bool gradient);
+  using PortKey = std::pair<std::string, Direction>;
+  using LinkKey = std::tuple<Channel, ReplicaIndex, LayoutRank>;  // ..., of the receiver, and its rank
+  void add_ring(Channel channel);
+  void add_pool(Channel channel);
   /// Registers the pool with the network, if some receiver can be reached by RMA from memory of the device.
-  void register_on_device(Pool& made, const EdgeWay& way) const;
+  void register_on_device(Pool& made, Channel channel) const;
   void add_staging();
   [[nodiscard]] EdgeEnd self() const { return {options_.section, options_.replica, options_.layout_rank}; }
   /// Returns whether other processes may be able to write pieces into memory of this device.
-  [[nodiscard]] bool offers_device_memory(const EdgeWay& way) const;
-  void offer_device_memory(Ring& ring, const EdgeWay& way) const;
+  [[nodiscard]] bool offers_device_memory(Channel channel) const;
+  void offer_device_memory(Ring& ring, Channel channel) const;
   [[nodiscard]] Link link_to(const ReplicaAddress& peer, const RingAddress& address);
   /// Chooses how pieces of a pool in memory of the device are sent, and logs the choice where the plan left it open or
   /// could not be kept.
@@ -169,16 +167,15 @@ class ReplicaPorts {
   /// Returns the most rows of an axis in a micro-batch.
   [[nodiscard]] std::int64_t max_rows(Axis axis) const;
   /// Return the sharding of this section's end of an edge, and the rows and columns that this rank holds there.
-  [[nodiscard]] Sharding spread(EdgeId edge) const;
+  [[nodiscard]] Sharding sharding(EdgeId edge) const;
   [[nodiscard]] std::int64_t own_rows(EdgeId edge, std::int64_t rows) const;
   [[nodiscard]] std::int64_t most_own_rows(EdgeId edge) const;
   [[nodiscard]] std::int64_t own_columns(EdgeId edge) const;
   /// Returns the most pieces of a micro-batch, over all edges.
   [[nodiscard]] std::size_t most_pieces_sent() const;
   [[nodiscard]] const Layout& layout() const { return options_.graph->node(options_.section).layout; }
-  InputRing& ring(EdgeId edge, bool gradient) { return *rings_.at({edge, gradient}).slots; }
-  [[nodiscard]] const std::string& port_of(EdgeId edge, bool gradient) const;
-  Pool& pool(EdgeId edge, bool gradient) { return *pool_of_[gradient ? 1 : 0].at(edge.value()); }
+  InputRing& ring(Channel channel) { return *rings_.at(channel).slots; }
+  Pool& pool(Channel channel) { return *pool_of_.at(channel); }
   Status flush(Link& link);
   /// Sends credits to the senders of these sequences, which have entered the window (RB-3).
   void grant(const InputRing& ring, std::uint64_t first, std::uint64_t end);
@@ -187,12 +184,12 @@ class ReplicaPorts {
   std::function<void()> on_buffer_free_;
   Outbox outbox_;
   std::uint32_t client_;
-  std::map<std::pair<EdgeId, bool>, Ring> rings_;
+  std::map<Channel, Ring> rings_;
   std::map<std::uint32_t, InputRing*> ring_index_;  // by both numbers of a ring
   std::map<PortKey, std::unique_ptr<Pool>> pools_;
-  std::array<std::vector<Pool*>, 2> pool_of_;  // by gradient and edge
+  std::map<Channel, Pool*> pool_of_;
   std::map<LinkKey, Link> links_;
-  std::map<std::pair<EdgeId, bool>, std::vector<caf::actor>> senders_;  // into this ring, by replica
+  std::map<Channel, std::vector<caf::actor>> senders_;  // into this ring, by replica
   std::set<std::string> logged_;
   std::unique_ptr<BufferPool> staging_;  // of the writer; null if no pool lies in memory of a device
   std::unique_ptr<Region> staging_region_;

@@ -6,28 +6,28 @@
 
 namespace maestro {
 
-bool ReplicaPorts::offers_device_memory(const EdgeWay& way) const {
+bool ReplicaPorts::offers_device_memory(Channel channel) const {
   if (!options_.remote || !options_.device.apart()) return false;
-  const std::set<TransferPath> ways = options_.device.paths.arriving(way, self());
-  return ways.contains(TransferPath::ipc) || ways.contains(TransferPath::device_rma);
+  const std::set<TransferPath> paths = options_.device.paths.arriving(channel, self());
+  return paths.contains(TransferPath::ipc) || paths.contains(TransferPath::device_rma);
 }
 
-void ReplicaPorts::offer_device_memory(Ring& ring, const EdgeWay& way) const {
+void ReplicaPorts::offer_device_memory(Ring& ring, Channel channel) const {
   const PortDevice& device = options_.device;
-  const std::set<TransferPath> ways = device.paths.arriving(way, self());
+  const std::set<TransferPath> paths = device.paths.arriving(channel, self());
   InputRing& slots = *ring.slots;
-  if (ways.contains(TransferPath::ipc) && device.export_memory)
+  if (paths.contains(TransferPath::ipc) && device.export_memory)
     ring.exported = device.export_memory(slots.device_memory());
-  if (ways.contains(TransferPath::device_rma) && device.register_memory) {
+  if (paths.contains(TransferPath::device_rma) && device.register_memory) {
     auto region = device.register_memory(slots.device_memory(), slots.device_bytes());
     if (region) ring.device_region = *std::move(region);  // else its address is empty
   }
   if (ring.exported.empty() && !ring.device_region) slots.drop_device_memory();
 }
 
-void ReplicaPorts::register_on_device(Pool& made, const EdgeWay& way) const {
+void ReplicaPorts::register_on_device(Pool& made, Channel channel) const {
   const PortDevice& device = options_.device;
-  if (!device.register_memory || !device.paths.leaving(way, self()).contains(TransferPath::device_rma)) return;
+  if (!device.register_memory || !device.paths.leaving(channel, self()).contains(TransferPath::device_rma)) return;
   auto region = device.register_memory(made.buffers.memory(), made.buffers.memory_bytes());
   if (region) {
     made.region = *std::move(region);
@@ -40,15 +40,12 @@ void ReplicaPorts::add_staging() {
   constexpr std::array leaves_device = {TransferPath::ipc, TransferPath::device_rma, TransferPath::chunked_rma};
   std::size_t largest = 0;
   bool needed = false;
-  for (std::uint32_t index = 0; index < options_.graph->edges().size(); ++index) {
-    for (const bool gradient : {false, true}) {
-      const std::vector<Pool*>& pools = pool_of_[gradient ? 1 : 0];
-      if (index >= pools.size() || pools[index] == nullptr || pools[index]->buffers.space().host()) continue;
-      const std::set<TransferPath> ways = options_.device.paths.leaving({EdgeId(index), gradient}, self());
-      if (std::ranges::none_of(leaves_device, [&](TransferPath path) { return ways.contains(path); })) continue;
-      largest = std::max(largest, pools[index]->payload_bytes);
-      needed = true;
-    }
+  for (const auto& [channel, pool] : pool_of_) {
+    if (pool->buffers.space().host()) continue;
+    const std::set<TransferPath> paths = options_.device.paths.leaving(channel, self());
+    if (std::ranges::none_of(leaves_device, [&](TransferPath path) { return paths.contains(path); })) continue;
+    largest = std::max(largest, pool->payload_bytes);
+    needed = true;
   }
   if (!needed || !options_.remote) return;
   staging_ = std::make_unique<BufferPool>(writer_->staging_block_bytes(largest), PieceWriter::staging_blocks);
@@ -58,11 +55,10 @@ void ReplicaPorts::add_staging() {
 
 std::vector<RingAddress> ReplicaPorts::rings() const {
   std::vector<RingAddress> addresses;
-  for (const auto& [key, made] : rings_) {
+  for (const auto& [channel, made] : rings_) {
     const InputRing& slots = *made.slots;
     RingAddress address;
-    address.edge = key.first;
-    address.gradient = key.second;
+    address.channel = channel;
     address.receiver = options_.replica;
     address.layout_rank = options_.layout_rank;
     address.ring = slots.spec().ring;
@@ -94,15 +90,12 @@ void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
   writer_->on_transferred(outbox_.transferred);
   for (const ReplicaAddress& peer : directory.replicas()) {
     for (const RingAddress& address : peer.rings) {
-      const GraphEdge& joined = options_.graph->edge(address.edge);
-      if ((address.gradient ? joined.to : joined.from) != options_.section) continue;
-      links_.insert_or_assign(LinkKey{address.edge, address.gradient, address.receiver, address.layout_rank},
-                              link_to(peer, address));
+      if (options_.graph->sender(address.channel) != options_.section) continue;
+      links_.insert_or_assign(LinkKey{address.channel, address.receiver, address.layout_rank}, link_to(peer, address));
     }
-    for (const auto& [key, made] : rings_) {
-      const GraphEdge& joined = options_.graph->edge(key.first);
-      if (peer.section != (key.second ? joined.to : joined.from)) continue;
-      auto& senders = senders_[key];
+    for (const auto& [channel, made] : rings_) {
+      if (peer.section != options_.graph->sender(channel)) continue;
+      auto& senders = senders_[channel];
       senders.resize(std::max<std::size_t>(senders.size(), peer.replica.value() + 1));
       senders[peer.replica.value()] = peer.actor;
     }
@@ -114,37 +107,37 @@ ReplicaPorts::Link ReplicaPorts::link_to(const ReplicaAddress& peer, const RingA
   const std::int64_t senders =
       sending.replicas * sending.layout.ranks() * options_.graph->node(peer.section).layout.ranks();
   Link link{OutputLink(options_.epoch, address.slots, senders), peer.section, peer.actor};
-  link.local = peer.rank == options_.rank && !network_->options().force_rma;
-  link.target.rank = peer.rank;
+  link.local = peer.process == options_.process && !network_->options().force_rma;
+  link.target.process = peer.process;
   link.target.ring = address;
-  const Pool& from = pool(address.edge, address.gradient);
+  const Pool& from = pool(address.channel);
   if (!link.local && !from.buffers.space().host()) {
-    const EdgeWay way{address.edge, address.gradient};
-    const TransferPaths& paths = options_.device.paths;
-    link.target.name = paths.name_of(way) + ", replica " + std::to_string(peer.replica.value());
-    choose_method(link, from, paths.path(way, self(), {peer.section, peer.replica, address.layout_rank}));
+    const EdgeEnd receiver{peer.section, peer.replica, address.layout_rank};
+    link.target.name = options_.graph->name_of(address.channel) + ", replica " + std::to_string(peer.replica.value());
+    choose_method(link, from, options_.device.paths.path(address.channel, self(), receiver));
   }
   return link;
 }
 
 void ReplicaPorts::choose_method(Link& link, const Pool& from, TransferPath planned) {
   PieceTarget& target = link.target;
-  const std::string edge = options_.device.paths.name_of({target.ring.edge, target.ring.gradient});
+  const std::string edge = options_.graph->name_of(target.ring.channel);
   const std::string chunks(text_of(TransferPath::chunked_rma));
-  target.way = SendMethod::in_chunks;
+  target.method = SendMethod::in_chunks;
   if (planned == TransferPath::ipc) {
     std::string why_not = "the receiver does not share its memory";
     const bool offered = !target.ring.device_memory.empty() && options_.device.import_memory;
     if (offered) target.shared = options_.device.import_memory(target.ring.device_memory, why_not);
     if (target.shared.expired()) return log(edge + ": not by CUDA IPC (" + why_not + "), " + chunks);
-    target.way = SendMethod::shared;
+    target.method = SendMethod::shared;
+    target.place = SlotMemory::device;
   }
   if (planned == TransferPath::device_rma) {
     if (from.region == nullptr) return log(edge + ": " + chunks + " (" + from.why_not + ")");
     if (target.ring.device_region.bytes == 0) {
       return log(edge + ": " + chunks + " (memory of the receiver's device does not register)");
     }
-    target.way = SendMethod::from_pool;
+    target.method = SendMethod::from_pool;
     target.place = SlotMemory::device;
     log(edge + ": from device to device by RMA");
   }

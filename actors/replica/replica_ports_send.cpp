@@ -6,19 +6,18 @@
 
 namespace maestro {
 
-std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, bool gradients) {
+std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, Direction direction) {
   std::vector<SendBuffer> buffers;
   std::vector<const Pool*> taken;
   for (const PieceOut& piece : plan.pieces) {
-    if (piece.gradient != gradients || piece.source_rank != options_.layout_rank) continue;
-    Pool& from = pool(piece.edge, gradients);
+    if (piece.channel.direction != direction || piece.source_rank != options_.layout_rank) continue;
+    Pool& from = pool(piece.channel);
     if (std::ranges::find(taken, &from) != taken.end()) continue;
     taken.push_back(&from);
     SendBuffer send;
-    send.edge = piece.edge;
-    send.gradient = gradients;
+    send.channel = piece.channel;
     send.buffer = from.buffers.acquire();
-    const std::int64_t rows = own_rows(piece.edge, plan.rows(options_.graph->edge(piece.edge).axis));
+    const std::int64_t rows = own_rows(piece.channel.edge, plan.rows(options_.graph->edge(piece.channel.edge).axis));
     send.tensor = Tensor(send.buffer.data(), from.dtype, Shape{rows, from.columns});
     buffers.push_back(std::move(send));
   }
@@ -28,11 +27,10 @@ std::vector<SendBuffer> ReplicaPorts::acquire(const MicroBatchPlan& plan, bool g
 Status ReplicaPorts::send(const MicroBatchPlan& plan, std::vector<SendBuffer> buffers) {
   std::vector<Link*> used;  // pieces of other links wait for credits, and leave with those
   for (const SendBuffer& ready : buffers) {
-    Pool& from = pool(ready.edge, ready.gradient);
+    Pool& from = pool(ready.channel);
     std::size_t header = from.payload_bytes;
     for (const PieceOut& piece : plan.pieces) {
-      if (piece.source_rank != options_.layout_rank || piece.gradient != ready.gradient) continue;
-      if (&pool(piece.edge, piece.gradient) != &from) continue;
+      if (piece.source_rank != options_.layout_rank || &pool(piece.channel) != &from) continue;
       OutgoingPiece outgoing;
       outgoing.piece = piece;
       outgoing.step = plan.step;
@@ -40,7 +38,7 @@ Status ReplicaPorts::send(const MicroBatchPlan& plan, std::vector<SendBuffer> bu
       outgoing.offset = static_cast<std::size_t>(piece.source_row * from.columns) * size_of(from.dtype);
       outgoing.header_offset = header;
       header += PieceWriter::header_bytes;
-      used.push_back(&links_.at({piece.edge, piece.gradient, piece.receiver, piece.target_rank}));
+      used.push_back(&links_.at({piece.channel, piece.receiver, piece.target_rank}));
       used.back()->credits.queue(std::move(outgoing));
     }
   }
@@ -57,15 +55,14 @@ Status ReplicaPorts::flush(Link& link) {
     if (!next->has_value()) return {};
     OutgoingPiece& outgoing = **next;
     if (!link.local) {
-      const Pool& from = pool(outgoing.piece.edge, outgoing.piece.gradient);
+      const Pool& from = pool(outgoing.piece.channel);
       const std::size_t row_bytes = static_cast<std::size_t>(from.columns) * size_of(from.dtype);
       writer_->leave(link.target, {from.region.get(), row_bytes, from.dtype, from.buffers.space().host()},
                      std::move(outgoing));
       continue;
     }
     PieceHandOver hand;
-    hand.edge = outgoing.piece.edge;
-    hand.gradient = outgoing.piece.gradient;
+    hand.channel = outgoing.piece.channel;
     hand.sequence = outgoing.piece.sequence;
     hand.index = outgoing.piece.index;
     hand.target_row = outgoing.piece.target_row;
@@ -81,7 +78,7 @@ Status ReplicaPorts::flush(Link& link) {
 }
 
 Status ReplicaPorts::credit(const Credit& credit) {
-  const auto found = links_.find({credit.edge, credit.gradient, credit.receiver, credit.layout_rank});
+  const auto found = links_.find({credit.channel, credit.receiver, credit.layout_rank});
   if (found == links_.end()) return {};
   if (Status granted = found->second.credits.grant(Epoch(credit.epoch), credit.released); !granted) return granted;
   return flush(found->second);

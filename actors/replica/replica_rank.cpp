@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <future>
+#include <iterator>
 #include <utility>
 
 namespace maestro {
@@ -12,26 +13,27 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Registers memory on the device's own thread, where the device is current, and waits for it.
-Result<std::unique_ptr<Region>> register_on(Device& device, Network& network, std::byte* block, std::size_t bytes) {
-  constexpr std::string_view kind = "cuda:";
-  const int index = std::stoi(device.name().substr(kind.size()));
+/// Registers memory on the thread of the rank's device, where the device is current, and waits for it.
+Result<std::unique_ptr<Region>> register_on(const RankSpec& rank, Network& network, std::byte* block,
+                                            std::size_t bytes) {
   std::promise<Result<std::unique_ptr<Region>>> registered;
-  device.submit(Priority::critical, [&] { registered.set_value(network.register_device_memory(block, bytes, index)); });
+  rank.device->submit(Priority::critical, [&] {
+    registered.set_value(network.register_device_memory(block, bytes, rank.device_id.index));
+  });
   return registered.get_future().get();
 }
 
 /// Returns the rank's device with the functions that share its memory with other processes of the host, as far as its
 /// backend has them.
-PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
+PortDevice port_device(const ReplicaSpec& spec, LayoutRank rank) {
   PortDevice made;
-  made.device = spec.ranks[rank].device;
+  made.device = spec.ranks[rank.value()].device;
   made.memory = &made.device->ops().memory();
   made.paths = spec.paths;
   made.log = spec.log;
   if (spec.backend == nullptr || !made.apart()) return made;
-  made.register_memory = [network = spec.network, device = made.device](std::byte* block, std::size_t bytes) {
-    return register_on(*device, *network, block, bytes);
+  made.register_memory = [network = spec.network, on = &spec.ranks[rank.value()]](std::byte* block, std::size_t bytes) {
+    return register_on(*on, *network, block, bytes);
   };
   made.export_memory = [backend = spec.backend, device = made.device](const std::byte* block) {
     const std::vector<std::byte> exported = backend->export_memory(*device, block);
@@ -46,13 +48,13 @@ PortDevice port_device(const ReplicaSpec& spec, std::uint32_t rank) {
   return made;
 }
 
-ReplicaPortsOptions ports_options(const ReplicaSpec& spec, std::uint32_t rank) {
+ReplicaPortsOptions ports_options(const ReplicaSpec& spec, LayoutRank rank) {
   ReplicaPortsOptions options;
   options.graph = spec.graph;
   options.section = spec.section;
   options.replica = spec.replica;
   options.layout_rank = rank;
-  options.rank = spec.rank;
+  options.process = spec.process;
   options.largest = spec.largest;
   options.limits = spec.limits;
   options.epoch = spec.epoch;
@@ -96,18 +98,18 @@ void gather(const OperatorTable& ops, const ArrivedTensor::Copy& copy) {
 
 }  // namespace
 
-ReplicaRank::ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, PortEvents events)
+ReplicaRank::ReplicaRank(const ReplicaSpec& spec, LayoutRank rank, PortEvents events)
     : spec_(&spec),
-      index_(index),
-      ports_(ports_options(spec, index), *spec.network, std::move(events)),
-      reductions_(spec, index, ports_.client()),
-      trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, index}) {
-  MemorySpace& memory = spec.ranks[index].device->ops().memory();
+      rank_(rank),
+      ports_(ports_options(spec, rank), *spec.network, std::move(events)),
+      reductions_(spec, rank, ports_.client()),
+      trace_(*spec.trace, *spec.graph, {spec.section, spec.replica, rank}) {
+  MemorySpace& memory = spec.ranks[rank.value()].device->ops().memory();
   for (const std::span<std::byte> block : ports_.memory()) memory.pin(block.data(), block.size());
 }
 
 ReplicaRank::~ReplicaRank() {
-  MemorySpace& memory = spec_->ranks[index_].device->ops().memory();
+  MemorySpace& memory = spec_->ranks[rank_.value()].device->ops().memory();
   for (const std::span<std::byte> block : ports_.memory()) memory.unpin(block.data());
 }
 
@@ -119,20 +121,17 @@ void ReplicaRank::route(const caf::actor& self) const {
 
 Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool forward, bool backward) {
   const MicroBatchPlan& plan = *batch;
-  auto arrived = ports_.open(plan, !forward);
+  auto arrived = ports_.open(plan, forward ? Direction::forward : Direction::gradient);
   if (!arrived) return arrived.error();
-  sending_ = forward ? ports_.acquire(plan, false) : std::vector<SendBuffer>();
-  if (backward) {
-    for (SendBuffer& buffer : ports_.acquire(plan, true)) sending_.push_back(std::move(buffer));
-  }
+  sending_ = forward ? ports_.acquire(plan, Direction::forward) : std::vector<SendBuffer>();
+  if (backward) std::ranges::move(ports_.acquire(plan, Direction::gradient), std::back_inserter(sending_));
   std::vector<PortTensor> outputs;
   std::vector<PortTensor> gradients;
   for (const SendBuffer& send : sending_) {
-    const GraphEdge& edge = spec_->graph->edge(send.edge);
-    (send.gradient ? gradients : outputs)
-        .push_back({send.gradient ? edge.to_port : edge.from_port, send.tensor, false, send.memory_kind()});
+    (send.channel.gradient() ? gradients : outputs)
+        .push_back({spec_->graph->sender_port(send.channel), send.tensor, false, send.memory_kind()});
   }
-  return Job([runner = runner(), device = spec_->ranks[index_].device, batch, arrived = std::move(*arrived),
+  return Job([runner = runner(), device = spec_->ranks[rank_.value()].device, batch, arrived = std::move(*arrived),
               outputs = std::move(outputs), gradients = std::move(gradients), forward, backward]() -> WorkResult {
     const std::shared_ptr<WorkTimer> timer = device->timer();
     timer->mark();
@@ -158,7 +157,7 @@ Result<ReplicaRank::Job> ReplicaRank::pass(const SharedMicroBatch& batch, bool f
 }
 
 TracedWork ReplicaRank::traced_pass(const MicroBatchPlan& plan, bool forward, bool backward) const {
-  const bool source = node().mode == Mode::source;
+  const bool source = node().role == Role::source;
   const TraceCategory category = source    ? TraceCategory::source
                                  : forward ? TraceCategory::forward
                                            : TraceCategory::backward;
@@ -179,34 +178,34 @@ Status ReplicaRank::send(const MicroBatchPlan& plan) {
 
 void ReplicaRank::submit(TracedWork traced, Job job, std::chrono::nanoseconds lasts, const caf::actor& self) const {
   // Collectives need the same order on all devices of the replica, and priorities would break it.
-  const bool first = node().mode == Mode::forward_backward || spec_->ranks.size() > 1;
-  Device* const device = spec_->ranks[index_].device;
-  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), index = index_, device,
+  const bool first = node().runs_backward() || spec_->ranks.size() > 1;
+  Device* const device = spec_->ranks[rank_.value()].device;
+  auto work = [self, traced = std::move(traced), job = std::move(job), runner = runner(), rank = rank_, device,
                groups_end = spec_->groups.end] {
     const auto begin = Clock::now();
     const auto fail = [&](const std::string& problem) {
-      tell_from_outside(self, Failure{problem});
+      send_from_outside(self, Failure{problem});
       abort_groups(runner->context().parallel, problem);
     };
     try {
       Result<WorkResult> made = job();
       if (!made) return fail(made.error().message);
       device->finish(
-          [self, traced, begin, index, runner, groups_end, result = std::move(*made)](const std::string& failure) {
+          [self, traced, begin, rank, runner, groups_end, result = std::move(*made)](const std::string& failure) {
             traced.finished(begin);
             const std::string broken = failure_of(result, runner->context().parallel);
-            if (!broken.empty()) return tell_from_outside(self, TransferBroken{broken});
-            const bool ended = groups_end != nullptr && groups_end->given();  // then devices fail in consequence
-            if (!failure.empty() && ended) return tell_from_outside(self, TransferBroken{failure});
-            if (!failure.empty()) return tell_from_outside(self, Failure{failure});
+            if (!broken.empty()) return send_from_outside(self, TransferBroken{broken});
+            const bool ended = groups_end != nullptr && groups_end->is_set();  // then devices fail in consequence
+            if (!failure.empty() && ended) return send_from_outside(self, TransferBroken{failure});
+            if (!failure.empty()) return send_from_outside(self, Failure{failure});
             WorkDone done = result.get();
-            done.layout_rank = index;
-            tell_from_outside(self, std::move(done));
+            done.layout_rank = rank;
+            send_from_outside(self, std::move(done));
           });
     } catch (const CommunicatorAborted& aborted) {
       abort_groups(runner->context().parallel, aborted.what());  // RJ-1; the rank that failed first has reported
     } catch (const ExchangeBroken& broken) {
-      tell_from_outside(self, TransferBroken{broken.what()});
+      send_from_outside(self, TransferBroken{broken.what()});
     } catch (const std::exception& problem) {
       fail(problem.what());
     }

@@ -31,7 +31,7 @@ class ReplicaRank {
  public:
   using Job = RankJob;
   /// `spec` and the objects that it refers to outlive the rank.
-  ReplicaRank(const ReplicaSpec& spec, std::uint32_t index, PortEvents events);
+  ReplicaRank(const ReplicaSpec& spec, LayoutRank rank, PortEvents events);
   ~ReplicaRank();
   ReplicaRank(const ReplicaRank&) = delete;
   ReplicaRank& operator=(const ReplicaRank&) = delete;
@@ -41,7 +41,7 @@ class ReplicaRank {
   [[nodiscard]] RankExchanges& reductions() { return reductions_; }
   [[nodiscard]] const RankExchanges& reductions() const { return reductions_; }
   [[nodiscard]] ReplicaTrace& trace() { return trace_; }
-  [[nodiscard]] const std::shared_ptr<SectionRunner>& runner() const { return spec_->ranks[index_].runner; }
+  [[nodiscard]] const std::shared_ptr<SectionRunner>& runner() const { return spec_->ranks[rank_.value()].runner; }
   /// Sends events of this rank's rings and writes to `self`.
   void route(const caf::actor& self) const;
 
@@ -58,7 +58,7 @@ class ReplicaRank {
   [[nodiscard]] const GraphNode& node() const { return spec_->graph->node(spec_->section); }
 
   const ReplicaSpec* spec_;
-  std::uint32_t index_;
+  LayoutRank rank_;
   ReplicaPorts ports_;
   RankExchanges reductions_;
   ReplicaTrace trace_;

@@ -15,7 +15,7 @@ struct ReplicaSnapshot::Capture {
   SnapshotWriter* writer = nullptr;
   caf::actor replica;
   caf::actor coordinator;
-  SectionSnapshot moments;  // those that replicas share
+  SectionSnapshot moments;  // of sharded optimizer state
 };
 
 ReplicaSnapshot::ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& mark, caf::actor replica,
@@ -54,10 +54,10 @@ ReplicaRank::Job ReplicaSnapshot::write() const {
     snapshot->part = capture->part;
     const auto written = [replica = capture->replica, coordinator = capture->coordinator, section = capture->section,
                           step = capture->mark.step](Result<std::vector<FileRecord>> files) {
-      if (!files) return tell_from_outside(replica, Failure{"checkpoint: " + files.error().message});
+      if (!files) return send_from_outside(replica, Failure{"checkpoint: " + files.error().message});
       SnapshotWritten message{section, step, {}};
       for (const FileRecord& file : *files) message.files.push_back({file.path, file.bytes, file.checksum});
-      tell_from_outside(coordinator, std::move(message));
+      send_from_outside(coordinator, std::move(message));
     };
     capture->writer->write(capture->mark.staging, std::move(*snapshot), written);
     return WorkResult();

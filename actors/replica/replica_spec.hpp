@@ -27,6 +27,7 @@ namespace maestro {
 struct RankSpec {
   std::shared_ptr<SectionRunner> runner;  ///< shared with work on the device thread
   Device* device = nullptr;
+  DeviceId device_id = {};
 };
 
 /// The groups that devices form for reductions.
@@ -40,7 +41,7 @@ struct ReplicaSpec {
   const SectionGraph* graph = nullptr;
   SectionId section;
   ReplicaIndex replica;
-  ProcessId rank;
+  ProcessId process;
   SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
   FlowLimits limits;
   /// Returns the time of a micro-batch's passes on an emulated device; empty on a real device.

@@ -16,7 +16,7 @@ constexpr std::chrono::nanoseconds tick(1);  // a slice encloses times before it
 std::string label_of(const SectionGraph& graph, const TracedRank& rank) {
   const GraphNode& node = graph.node(rank.section);
   const std::string replica = node.name + "/" + std::to_string(rank.replica.value());
-  return node.layout.ranks() == 1 ? replica : replica + "." + std::to_string(rank.layout_rank);
+  return node.layout.ranks() == 1 ? replica : replica + "." + std::to_string(rank.layout_rank.value());
 }
 
 }  // namespace
@@ -41,19 +41,19 @@ TracedWork ReplicaTrace::work(std::string_view label, TraceCategory category, St
 
 void ReplicaTrace::add_arrows(TracedWork& work, const MicroBatchPlan& plan, bool forward, bool backward) const {
   if (!on()) return;
-  const auto name = [this](EdgeId edge) -> std::string_view { return graph_->edge(edge).from_port; };
+  const auto name = [this](Channel channel) -> std::string_view { return graph_->edge(channel.edge).from_port; };
   for (const ArrivalPlan& arrival : plan.arrivals) {
     if (arrival.rank != rank_.layout_rank) continue;
-    if (arrival.gradient == forward) continue;  // forward passes read inputs, backward passes read gradients
+    if (arrival.channel.gradient() == forward) continue;  // forward passes read inputs, backward passes read gradients
     for (std::uint32_t index = 0; index < arrival.pieces.size(); ++index) {
-      const PieceKey key{arrival.edge, arrival.gradient, rank_.replica, rank_.layout_rank, arrival.sequence, index};
-      work.in.emplace_back(piece_flow(key), name(arrival.edge));
+      const PieceKey key{arrival.channel, rank_.replica, rank_.layout_rank, arrival.sequence, index};
+      work.in.emplace_back(piece_flow(key), name(arrival.channel));
     }
   }
   for (const PieceOut& piece : plan.pieces) {
-    if (piece.source_rank != rank_.layout_rank || (piece.gradient ? !backward : !forward)) continue;
-    const PieceKey key{piece.edge, piece.gradient, piece.receiver, piece.target_rank, piece.sequence, piece.index};
-    work.out.emplace_back(piece_flow(key), name(piece.edge));
+    if (piece.source_rank != rank_.layout_rank || (piece.channel.gradient() ? !backward : !forward)) continue;
+    const PieceKey key{piece.channel, piece.receiver, piece.target_rank, piece.sequence, piece.index};
+    work.out.emplace_back(piece_flow(key), name(piece.channel));
   }
 }
 
@@ -65,12 +65,10 @@ void ReplicaTrace::transferred(const Transfer& transfer) {
   if (!on()) return;
   const TraceTime begin = std::max(transfer.begin, transfers_end_);
   transfers_end_ = std::max(Clock::now(), begin + tick);
-  const GraphEdge& edge = graph_->edge(transfer.piece.edge);
-  const std::string& to = graph_->node(transfer.piece.gradient ? edge.from : edge.to).name;
   recorder_->slice(
       {transfers_, transfer.remote ? "write" : "hand over", TraceCategory::transfer, begin, transfers_end_},
-      {{"port", edge.from_port},
-       {"to", to},
+      {{"port", graph_->edge(transfer.piece.channel.edge).from_port},
+       {"to", graph_->node(graph_->receiver(transfer.piece.channel)).name},
        {"replica", transfer.piece.receiver.value()},
        {"rows", transfer.piece.rows},
        {"step", transfer.step.value()}});

@@ -34,7 +34,7 @@ struct TracedWork {
 struct TracedRank {
   SectionId section;
   ReplicaIndex replica;
-  std::uint32_t layout_rank = 0;
+  LayoutRank layout_rank;
 };
 
 /// Not thread-safe; belongs to the replica's actor. Recorder and graph outlive it and all TracedWork.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "actors/messages/wait_text.hpp"
+#include "actors/services/write_cookie.hpp"
 #include "transport/ring/immediate.hpp"
 
 namespace maestro {
@@ -12,7 +13,7 @@ namespace {
 
 LaneOptions lane_options(const ReplicaSpec& spec) {
   const GraphNode& node = spec.graph->node(spec.section);
-  return {node.mode == Mode::forward_backward, spec.graph->awaits_gradient(spec.section), node.max_in_flight};
+  return {node.runs_backward(), spec.graph->awaits_gradient(spec.section), node.max_in_flight};
 }
 
 /// Metrics of ranks add up; a pass takes as long as its slowest rank.
@@ -42,12 +43,12 @@ SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
     const auto weak = caf::actor_cast<caf::actor_addr>(this);
     PortEvents events;
     events.buffer_free = [weak] {
-      if (const auto alive = caf::actor_cast<caf::actor>(weak)) tell_from_outside(alive, BufferFree{});
+      if (const auto alive = caf::actor_cast<caf::actor>(weak)) send_from_outside(alive, BufferFree{});
     };
     events.copied = [weak](std::uint64_t cookie, const std::string& failure) {
-      if (const auto alive = caf::actor_cast<caf::actor>(weak)) tell_from_outside(alive, CopyFinished{cookie, failure});
+      if (const auto alive = caf::actor_cast<caf::actor>(weak)) send_from_outside(alive, CopyFinished{cookie, failure});
     };
-    ranks_.push_back(std::make_unique<ReplicaRank>(spec_, rank, std::move(events)));
+    ranks_.push_back(std::make_unique<ReplicaRank>(spec_, LayoutRank(rank), std::move(events)));
     ranks_.back()->route(self);
   }
 }
@@ -56,7 +57,7 @@ ReplicaAddress SectionReplica::address() {
   ReplicaAddress address;
   address.section = spec_.section;
   address.replica = spec_.replica;
-  address.rank = spec_.rank;
+  address.process = spec_.process;
   address.actor = caf::actor_cast<caf::actor>(this);
   for (const auto& rank : ranks_) {
     std::ranges::copy(rank->ports().rings(), std::back_inserter(address.rings));
@@ -81,7 +82,7 @@ caf::behavior SectionReplica::make_behavior() {
       [this](const Directory& directory) { connect(directory); },
       [this](MicroBatchOrder& token) {
         for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-          check(ranks_[rank]->ports().expect(token.plan, arrived(rank)));
+          check(ranks_[rank]->ports().expect(token.plan, arrived(LayoutRank(rank))));
         }
         lane_.enqueue(std::move(token.plan));
         pump();
@@ -91,7 +92,7 @@ caf::behavior SectionReplica::make_behavior() {
         pump();
       },
       [this](const PieceHandOver& piece) {
-        check(ranks_[piece.layout_rank]->ports().handed_over(piece, arrived(piece.layout_rank)));
+        check(ranks_[piece.layout_rank.value()]->ports().handed_over(piece, arrived(piece.layout_rank)));
         pump();
       },
       [this](const RingEvent& event) {
@@ -114,21 +115,21 @@ caf::behavior SectionReplica::make_behavior() {
         pump();
       },
       [this](const WriteBroken& broken) {
-        tell(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
+        send_to(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
       },
       [this](const TransferBroken& broken) {
-        tell(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
+        send_to(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
       },
       [this](const ShardHandOver& shard) {
-        ranks_[shard.layout_rank]->reductions().handed_over(shard);
+        ranks_[shard.layout_rank.value()]->reductions().handed_over(shard);
         pump();
       },
       [this](const ShardRead& read) {
-        ranks_[read.layout_rank]->reductions().shard_read(read);
+        ranks_[read.layout_rank.value()]->reductions().shard_read(read);
         pump();
       },
       [this](const ReductionReady& ready) {
-        ranks_[ready.layout_rank]->reductions().ready(ready);
+        ranks_[ready.layout_rank.value()]->reductions().ready(ready);
         pump();
       },
       [this](const PhaseOpen& open) {
@@ -148,40 +149,40 @@ caf::behavior SectionReplica::make_behavior() {
 void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
   ExchangeOutbox reductions;
-  reductions.hand_over = [this](const caf::actor& to, ShardHandOver shard) { tell(this, to, shard); };
-  reductions.shard_read = [this](const caf::actor& to, ShardRead read) { tell(this, to, read); };
-  reductions.ready = [this](const caf::actor& to, ReductionReady ready) { tell(this, to, ready); };
+  reductions.hand_over = [this](const caf::actor& to, ShardHandOver shard) { send_to(this, to, shard); };
+  reductions.shard_read = [this](const caf::actor& to, ShardRead read) { send_to(this, to, read); };
+  reductions.ready = [this](const caf::actor& to, ReductionReady ready) { send_to(this, to, ready); };
   reductions.broken = [self = caf::actor_cast<caf::actor>(this)](const std::string& message) {
-    tell_from_outside(self, TransferBroken{message});
+    send_from_outside(self, TransferBroken{message});
   };
   for (const auto& rank : ranks_) {
     Outbox outbox;
-    outbox.hand_over = [this](const caf::actor& to, PieceHandOver piece) { tell(this, to, std::move(piece)); };
+    outbox.hand_over = [this](const caf::actor& to, PieceHandOver piece) { send_to(this, to, std::move(piece)); };
     if (rank->trace().on()) {
       outbox.transferred = [&trace = rank->trace()](const Transfer& transfer) { trace.transferred(transfer); };
     }
-    outbox.credit = [this](const caf::actor& to, Credit credit) { tell(this, to, std::move(credit)); };
+    outbox.credit = [this](const caf::actor& to, Credit credit) { send_to(this, to, std::move(credit)); };
     rank->ports().connect(directory, std::move(outbox));
     rank->reductions().connect(directory, reductions);
   }
 }
 
-ReplicaPorts::Arrived SectionReplica::arrived(std::uint32_t layout_rank) {
-  return [this, layout_rank](EdgeId edge, bool gradient, std::uint64_t sequence) {
-    lane_.arrived(edge, gradient, sequence, layout_rank);
-  };
+ReplicaPorts::Arrived SectionReplica::arrived(LayoutRank layout_rank) {
+  return
+      [this, layout_rank](Channel channel, std::uint64_t sequence) { lane_.arrived(channel, sequence, layout_rank); };
 }
 
 void SectionReplica::ring_event(std::uint32_t immediate) {
   const std::uint32_t ring = unpack_immediate(immediate).edge.value();
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank]->reductions().landed(immediate)) return;
-    if (ranks_[rank]->ports().owns_ring(ring)) return check(ranks_[rank]->ports().landed(immediate, arrived(rank)));
+    if (ranks_[rank]->ports().owns_ring(ring))
+      return check(ranks_[rank]->ports().landed(immediate, arrived(LayoutRank(rank))));
   }
 }
 
 bool SectionReplica::owns(const ReplicaRank& rank, std::uint64_t cookie) {
-  return cookie >> Network::client_shift == rank.ports().client();
+  return unpack_cookie(cookie).client == rank.ports().client();
 }
 
 void SectionReplica::write_finished(std::uint64_t cookie) {
@@ -281,7 +282,7 @@ void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, st
 void SectionReplica::rank_done(WorkDone result) {
   ++events_;
   if (exchanging()) {
-    ranks_[result.layout_rank]->reductions().job_done();
+    ranks_[result.layout_rank.value()]->reductions().job_done();
     return continue_exchange();
   }
   if (working_ == 0) return fail("work finished that was never started");
@@ -313,7 +314,7 @@ void SectionReplica::pass_done() {
     passes_.keep(plan.index);
   } else {
     for (const auto& rank : ranks_) check(rank->ports().release(plan));
-    tell(this, coordinator_, passes_.retire(plan, Clock::now()));
+    send_to(this, coordinator_, passes_.retire(plan, Clock::now()));
   }
   busy_ = false;
   pump();
@@ -322,7 +323,8 @@ void SectionReplica::pass_done() {
 void SectionReplica::phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Kind kind) {
   if (!plan.phased) return;
   const bool backward = kind == ReplicaLane::Kind::backward;
-  tell(this, coordinator_, PhasePassDone{plan.step, plan.group, backward ? plan.backward_phase : plan.forward_phase});
+  send_to(this, coordinator_,
+          PhasePassDone{plan.step, plan.group, backward ? plan.backward_phase : plan.forward_phase});
 }
 
 std::string SectionReplica::where() const {

@@ -62,7 +62,7 @@ class SectionReplica : public RunActor {
   void rank_done(WorkDone result);
   void done();
   void pass_done();
-  ReplicaPorts::Arrived arrived(std::uint32_t layout_rank);
+  ReplicaPorts::Arrived arrived(LayoutRank layout_rank);
   void ring_event(std::uint32_t immediate);
   /// Returns whether a write or copy with this cookie is the rank's.
   [[nodiscard]] static bool owns(const ReplicaRank& rank, std::uint64_t cookie);

@@ -139,7 +139,7 @@ void SectionReplica::report_norm() {
   const bool sharded = step_end_.contains(StepAction::sum_to_shards);
   if (!sharded && spec_.replica != ReplicaIndex(0)) return;  // all replicas have the same sum
   const auto reporters = static_cast<std::uint32_t>(sharded ? node().replicas : 1);
-  tell(this, coordinator_, NormReport{spec_.section, spec_.replica, reporters, step_, sum_of_squares_});
+  send_to(this, coordinator_, NormReport{spec_.section, spec_.replica, reporters, step_, sum_of_squares_});
 }
 
 void SectionReplica::take_total() {
@@ -151,8 +151,8 @@ void SectionReplica::take_total() {
 }
 
 void SectionReplica::report_step() {
-  tell(this, coordinator_,
-       StepDone{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_), lr_});
+  send_to(this, coordinator_,
+          StepDone{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_), lr_});
   action_done();
 }
 

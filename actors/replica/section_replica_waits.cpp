@@ -97,10 +97,9 @@ WaitingFor SectionReplica::idle_waits_for() const {
   answer.micro_batch = batch->index;
   answer.sample = batch->samples.front().id.value();
   if (const ArrivalPlan* missing = lane_.missing_arrival()) {
-    const GraphEdge& edge = spec_.graph->edge(missing->edge);
-    answer.kind = missing->gradient ? WaitKind::gradient : WaitKind::input;
-    answer.port = missing->gradient ? edge.from_port : edge.to_port;
-    answer.peer = missing->gradient ? edge.to : edge.from;
+    answer.kind = missing->channel.gradient() ? WaitKind::gradient : WaitKind::input;
+    answer.port = spec_.graph->receiver_port(missing->channel);
+    answer.peer = spec_.graph->sender(missing->channel);
     answer.peers = senders(*missing);
     return answer;
   }

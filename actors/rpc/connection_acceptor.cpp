@@ -34,7 +34,7 @@ FileDescriptor new_event() {
 }  // namespace
 
 struct ConnectionAcceptor::State {
-  State(DoorOptions given, Serve server)
+  State(AcceptorOptions given, Serve server)
       : options(std::move(given)), serve_client(std::move(server)), address(parse_socket_address(options.address)) {
     if (options.keys) tls.emplace(*options.keys, TlsContext::Side::server);
     wake = new_event();
@@ -68,7 +68,7 @@ struct ConnectionAcceptor::State {
   }
   void stop();
 
-  DoorOptions options;
+  AcceptorOptions options;
   Serve serve_client;
   SocketAddress address;
   std::optional<TlsContext> tls;
@@ -85,17 +85,17 @@ struct ConnectionAcceptor::State {
 /// State of a seat; the acceptor's lock guards all members that change except the stream.
 class ConnectionAcceptor::State::Client final : public Visitor {
  public:
-  Client(State& door, std::string peer, std::shared_ptr<RpcSocket> stream)
-      : door_(door), name_(std::move(peer)), stream_(std::move(stream)) {}
+  Client(State& acceptor, std::string peer, std::shared_ptr<RpcSocket> stream)
+      : acceptor_(acceptor), name_(std::move(peer)), stream_(std::move(stream)) {}
 
   [[nodiscard]] const std::string& name() const override { return name_; }
   [[nodiscard]] const std::shared_ptr<RpcSocket>& stream() const override { return stream_; }
   void admit() override {
-    const std::lock_guard lock(door_.mutex);
-    if (!std::exchange(admitted, true)) stream_->set_patience(door_.options.patience);
+    const std::lock_guard lock(acceptor_.mutex);
+    if (!std::exchange(admitted, true)) stream_->set_patience(acceptor_.options.patience);
   }
   [[nodiscard]] PeerSocket release() override {
-    const std::lock_guard lock(door_.mutex);  // against shut_down()
+    const std::lock_guard lock(acceptor_.mutex);  // against shut_down()
     return stream_->release();
   }
 
@@ -105,7 +105,7 @@ class ConnectionAcceptor::State::Client final : public Visitor {
   bool gone = false;   ///< its thread is about to end
 
  private:
-  State& door_;
+  State& acceptor_;
   std::string name_;
   std::shared_ptr<RpcSocket> stream_;  // shared with the protocol of a service, as Thrift wants it
 };
@@ -233,7 +233,7 @@ void ConnectionAcceptor::State::stop() {
   close_listener();
 }
 
-ConnectionAcceptor::ConnectionAcceptor(DoorOptions options, Serve serve)
+ConnectionAcceptor::ConnectionAcceptor(AcceptorOptions options, Serve serve)
     : state_(std::make_unique<State>(std::move(options), std::move(serve))) {}
 
 ConnectionAcceptor::~ConnectionAcceptor() {

@@ -23,7 +23,7 @@ namespace maestro {
 class RpcSocket;
 struct PeerSocket;
 
-struct DoorOptions {
+struct AcceptorOptions {
   std::string address;                 ///< "unix:/path", or "host:port" with an IPv4 address; port 0: any free port
   std::shared_ptr<const KeySet> keys;  ///< TLS with mutual certificates; null: plain
   std::size_t most_clients = 32;       ///< admitted; further clients are closed at once
@@ -42,7 +42,7 @@ class Visitor {
   virtual ~Visitor() = default;
   [[nodiscard]] virtual const std::string& name() const = 0;
   [[nodiscard]] virtual const std::shared_ptr<RpcSocket>& stream() const = 0;
-  /// The client is authorized (CN-1); from now on it has the patience of DoorOptions. Idempotent.
+  /// The client is authorized (CN-1); from now on it has the patience of AcceptorOptions. Idempotent.
   virtual void admit() = 0;
   /// Takes the socket from the acceptor; the stream is unusable afterwards.
   [[nodiscard]] virtual PeerSocket release() = 0;
@@ -54,7 +54,7 @@ class ConnectionAcceptor {
   using Serve = std::function<void(Visitor&)>;
 
   /// Listens at once. Throws JobError: busy port, bad address, unusable keys, no descriptor or thread available.
-  ConnectionAcceptor(DoorOptions options, Serve serve);
+  ConnectionAcceptor(AcceptorOptions options, Serve serve);
   ~ConnectionAcceptor();
   ConnectionAcceptor(const ConnectionAcceptor&) = delete;
   ConnectionAcceptor& operator=(const ConnectionAcceptor&) = delete;

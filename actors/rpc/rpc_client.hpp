@@ -43,10 +43,10 @@ class RpcClient {
   /// Sets the patience of later calls.
   void set_answer_patience(std::chrono::milliseconds patience);
 
-  /// Makes a call, `connection.ask([&] { client.status(answer); })`: connection errors become a JobError; exceptions
+  /// Makes a call, `connection.invoke([&] { client.status(answer); })`: connection errors become a JobError; exceptions
   /// that the service declares pass through. With TLS 1.3 a refusal of our certificate arrives only here.
   template <class Call>
-  auto ask(Call&& call) -> decltype(call()) {
+  auto invoke(Call&& call) -> decltype(call()) {
     try {
       return std::forward<Call>(call)();
     } catch (...) {

@@ -16,14 +16,14 @@ using apache::thrift::TConfiguration;
 using apache::thrift::protocol::TBinaryProtocol;
 using apache::thrift::transport::TFramedTransport;
 
-RpcServer::RpcServer(DoorOptions options, std::shared_ptr<TProcessor> processor)
+RpcServer::RpcServer(AcceptorOptions options, std::shared_ptr<TProcessor> processor)
     : RpcServer(
           options, [processor = std::move(processor)](Visitor&) { return processor; }, true) {}
 
-RpcServer::RpcServer(DoorOptions options, MakeProcessor make_processor)
+RpcServer::RpcServer(AcceptorOptions options, MakeProcessor make_processor)
     : RpcServer(options, std::move(make_processor), false) {}
 
-RpcServer::RpcServer(const DoorOptions& options, MakeProcessor make_processor, bool any_message_admits)
+RpcServer::RpcServer(const AcceptorOptions& options, MakeProcessor make_processor, bool any_message_admits)
     : server_(options, [make = std::move(make_processor), any_message_admits, bytes = options.largest_message,
                         limits = std::make_shared<TConfiguration>(options.largest_message, options.largest_message)](
                            Visitor& visitor) {

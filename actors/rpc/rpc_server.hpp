@@ -29,9 +29,9 @@ class RpcServer {
 
   /// Listens and serves. The threads of all clients share the processor, and the first message admits a client. Throws
   /// JobError: busy port, bad address, unusable keys, no descriptor or thread available.
-  RpcServer(DoorOptions options, std::shared_ptr<TProcessor> processor);
+  RpcServer(AcceptorOptions options, std::shared_ptr<TProcessor> processor);
   /// Creates a processor for each client, for services that identify the caller.
-  RpcServer(DoorOptions options, MakeProcessor make_processor);
+  RpcServer(AcceptorOptions options, MakeProcessor make_processor);
 
   /// Returns the address with the chosen port.
   [[nodiscard]] std::string address() const { return server_.address(); }
@@ -39,7 +39,7 @@ class RpcServer {
   void stop() { server_.stop(); }
 
  private:
-  RpcServer(const DoorOptions& options, MakeProcessor make_processor, bool any_message_admits);
+  RpcServer(const AcceptorOptions& options, MakeProcessor make_processor, bool any_message_admits);
 
   ConnectionAcceptor server_;
 };

@@ -35,8 +35,8 @@ caf::behavior Coordinator::make_behavior() {
       },
       [this](RunStatusRequest) { return status(); },
       [this](const MetricsRequest& request) { return metrics(request); },
-      [this](CheckpointRequest) { return checkpoint_asked(); },
-      [this](const PauseRequest& request) { return pause_asked(request); },
+      [this](CheckpointRequest) { return checkpoint_requested(); },
+      [this](const PauseRequest& request) { return pause_requested(request); },
   };
 }
 
@@ -91,7 +91,7 @@ SectionId Coordinator::watched_section() const {
   const auto& nodes = options_.graph->nodes();
   for (std::uint32_t index = 0; index < nodes.size(); ++index) {
     // A section that awaits gradients has no loss of its own.
-    if (nodes[index].mode != Mode::forward_backward || options_.graph->awaits_gradient(SectionId(index))) continue;
+    if (!nodes[index].runs_backward() || options_.graph->awaits_gradient(SectionId(index))) continue;
     return SectionId(index);
   }
   return SectionId(0);
@@ -110,7 +110,7 @@ void Coordinator::announce() {
     }
     awaiting_batch_ = true;
     const Pass pass = unit->kind == RunUnit::Kind::train ? Pass::train : Pass::evaluate;
-    tell(this, options_.data_source, BatchRequest{unit->step, pass});
+    send_to(this, options_.data_source, BatchRequest{unit->step, pass});
   }
   finish_if_done();
 }
@@ -125,9 +125,9 @@ bool Coordinator::leave_out(const BatchMetadata& batch) {
   if (static_cast<std::int64_t>(all.size()) <= options_.max_left_out) return true;
   std::string list;
   for (const std::string& reason : all) list += (list.empty() ? "" : "; ") + reason;
-  tell(this, supervisor(),
-       Failure{std::to_string(all.size()) + " samples cannot be read and data.max_bad_samples = " +
-               std::to_string(options_.max_left_out) + ": " + list});
+  send_to(this, supervisor(),
+          Failure{std::to_string(all.size()) + " samples cannot be read and data.max_bad_samples = " +
+                  std::to_string(options_.max_left_out) + ": " + list});
   return false;
 }
 
@@ -139,10 +139,10 @@ bool Coordinator::trains_something(const BatchMetadata& batch) {
                        steps * static_cast<std::uint64_t>(options_.global_batch) >= options_.epoch_samples;
   if (any_kept_ || !all_met) return true;
   const auto& reasons = options_.record->left_out;
-  tell(this, options_.supervisor,
-       Failure{"step " + std::to_string(batch.step.value()) +
-               ": every training sample so far was left out, so there is nothing to train on; the first: " +
-               (reasons.empty() ? "?" : reasons.front())});
+  send_to(this, options_.supervisor,
+          Failure{"step " + std::to_string(batch.step.value()) +
+                  ": every training sample so far was left out, so there is nothing to train on; the first: " +
+                  (reasons.empty() ? "?" : reasons.front())});
   return false;
 }
 
@@ -150,7 +150,7 @@ void Coordinator::plan(const BatchMetadata& batch) {
   if (!leave_out(batch) || !trains_something(batch)) return;
   const bool train = batch.pass == Pass::train;
   open_[{batch.step.value(), train ? RunUnit::Kind::train : RunUnit::Kind::validate}].samples = batch.samples;
-  tell(this, options_.planner, PlanStep{batch, std::exchange(measured_, {})});
+  send_to(this, options_.planner, PlanStep{batch, std::exchange(measured_, {})});
 }
 
 void Coordinator::announce_step(const StepPlanned& message) {
@@ -162,7 +162,7 @@ void Coordinator::announce_step(const StepPlanned& message) {
   for (MicroBatchPlan& micro_batch : plan.micro_batches) {
     const caf::actor& lane = replicas_.at(micro_batch.section)[micro_batch.replica.value()];
     // Its samples are used again for measured passes only.
-    tell(this, lane, MicroBatchOrder{options_.measure ? micro_batch : std::move(micro_batch)});
+    send_to(this, lane, MicroBatchOrder{options_.measure ? micro_batch : std::move(micro_batch)});
   }
   send_end_marks(open, plan.pass);
   for (const StepWatch::Opening& opening : open.watch.first_phases()) open_phase(opening);
@@ -172,7 +172,7 @@ void Coordinator::announce_step(const StepPlanned& message) {
 
 void Coordinator::open_phase(const StepWatch::Opening& opening) {
   for (const auto& [section, replica] : opening.lanes) {
-    tell(this, replicas_.at(section)[replica.value()], opening.open);
+    send_to(this, replicas_.at(section)[replica.value()], opening.open);
   }
 }
 
@@ -184,7 +184,7 @@ void Coordinator::phase_pass_done(const PhasePassDone& message) {
 void Coordinator::send_end_marks(const Open& open, Pass pass) {
   for (const auto& [section, actors] : replicas_) {
     StepBoundary mark{StepBoundary::Kind::end_step, open.unit.step, pass, {}, open.watch.active(section)};
-    for (const caf::actor& lane : actors) tell(this, lane, BoundaryOrder{mark});
+    for (const caf::actor& lane : actors) send_to(this, lane, BoundaryOrder{mark});
   }
 }
 
@@ -192,8 +192,8 @@ void Coordinator::announce_checkpoint(StepId step) {
   // Creating a folder is the only file work here; lanes must receive the boundary before work of the next step (CR-1).
   const Result<std::filesystem::path> staging = options_.snapshots->store().begin(step, options_.origin.run.id);
   if (!staging) {
-    tell(this, supervisor(),
-         Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + staging.error().message});
+    send_to(this, supervisor(),
+            Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + staging.error().message});
     return;
   }
   open_[{step.value(), RunUnit::Kind::checkpoint}].staging = staging->string();
@@ -203,7 +203,7 @@ void Coordinator::announce_checkpoint(StepId step) {
 
 void Coordinator::send_marks(const StepBoundary& mark) {
   for (const auto& [section, actors] : replicas_) {
-    for (const caf::actor& lane : actors) tell(this, lane, BoundaryOrder{mark});
+    for (const caf::actor& lane : actors) send_to(this, lane, BoundaryOrder{mark});
   }
 }
 
@@ -242,7 +242,7 @@ void Coordinator::section_finished(Open& open, SectionId section) {
   }
   const double step_ms = std::chrono::duration<double, std::milli>(now - last_step_end_[section]).count();
   last_step_end_[section] = now;
-  if (node.mode != Mode::forward_backward || !open.watch.active(section)) return;
+  if (!node.runs_backward() || !open.watch.active(section)) return;
   if (node.stage + 1 < node.stages) return;  // the last stage has the losses, and reports for the section
   if (node.trained()) {
     row.metrics["grad_norm"] = open.norm_and_lr[section].first;
@@ -266,7 +266,7 @@ void Coordinator::norm_reported(const NormReport& report) {
   const Open& open = open_.at({report.step.value(), RunUnit::Kind::train});
   const auto active = [&open](SectionId section) { return open.watch.active(section); };
   for (const auto& [section, total] : norms_.add(report, active)) {
-    for (const caf::actor& lane : replicas_.at(section)) tell(this, lane, total);
+    for (const caf::actor& lane : replicas_.at(section)) send_to(this, lane, total);
   }
 }
 
@@ -287,7 +287,7 @@ void Coordinator::commit(Open& open) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
   const caf::actor supervisor = RunActor::supervisor();
   const auto failed = [supervisor, step = open.unit.step](const std::string& problem) {
-    tell_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + problem});
+    send_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + problem});
   };
   const auto commit = [writer = options_.snapshots, staging = open.staging, manifest, self, failed,
                        step = open.unit.step]() -> SnapshotWriter::Report {
@@ -296,7 +296,7 @@ void Coordinator::commit(Open& open) {
     }
     const Result<std::filesystem::path> latest = latest_checkpoint(writer->store().root(), manifest.run.id);
     return [self, done = CheckpointCommitted{step, latest ? latest->string() : std::string()}] {
-      tell_from_outside(self, done);
+      send_from_outside(self, done);
     };
   };
   options_.snapshots->run(commit, failed);
@@ -329,7 +329,7 @@ void Coordinator::finish_if_done() {
   if (!schedule_.complete()) return answer_pauses();
   finished_ = true;
   answer_pauses();
-  tell(this, supervisor(), Finish{});
+  send_to(this, supervisor(), Finish{});
 }
 
 }  // namespace maestro

@@ -110,9 +110,9 @@ class Coordinator : public RunActor {
   [[nodiscard]] RunStatus status() const;
   [[nodiscard]] double recent_samples_per_s() const;
   [[nodiscard]] MetricsRows metrics(const MetricsRequest& request) const;
-  caf::result<CheckpointAnswer> checkpoint_asked();
+  caf::result<CheckpointAnswer> checkpoint_requested();
   void checkpoint_committed(const CheckpointCommitted& committed);
-  caf::result<PauseAnswer> pause_asked(const PauseRequest& request);
+  caf::result<PauseAnswer> pause_requested(const PauseRequest& request);
   void resume();
   void answer_pauses();
   [[nodiscard]] std::size_t replicas_in_all() const;
@@ -127,7 +127,7 @@ class Coordinator : public RunActor {
   bool any_kept_ = false;  // of the training samples drawn so far
   bool finished_ = false;
   NormTotals norms_;
-  std::vector<MeasuredPass> measured_;  // since the last plan was asked for
+  std::vector<MeasuredPass> measured_;  // since the last request for a plan
   std::map<SectionId, std::chrono::steady_clock::time_point> last_step_end_;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point unit_started_;
@@ -137,8 +137,8 @@ class Coordinator : public RunActor {
   std::shared_ptr<const Directory> directory_;  // shared with answers to the control service
   std::map<std::string, StepRow> latest_;       // by section
   std::optional<StepId> committed_;             // of RunRecord::checkpoint, when this run wrote it
-  std::vector<std::pair<StepId, caf::response_promise>> checkpoints_asked_;
-  std::vector<caf::response_promise> pauses_asked_;
+  std::vector<std::pair<StepId, caf::response_promise>> checkpoint_requests_;
+  std::vector<caf::response_promise> pause_requests_;
 };
 
 }  // namespace maestro

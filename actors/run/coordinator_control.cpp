@@ -68,7 +68,7 @@ MetricsRows Coordinator::metrics(const MetricsRequest& request) const {
   return answer;
 }
 
-caf::result<CheckpointAnswer> Coordinator::checkpoint_asked() {
+caf::result<CheckpointAnswer> Coordinator::checkpoint_requested() {
   if (!options_.schedule.keeps_state) {
     return CheckpointAnswer{{}, {}, "emulated devices train nothing: there is no state to store"};
   }
@@ -77,20 +77,20 @@ caf::result<CheckpointAnswer> Coordinator::checkpoint_asked() {
   if (!step) return CheckpointAnswer{{}, {}, "no step has been trained yet"};
   if (committed_ == step) return CheckpointAnswer{*step, options_.record->checkpoint, {}};
   caf::response_promise promise = make_response_promise();
-  checkpoints_asked_.emplace_back(*step, promise);
+  checkpoint_requests_.emplace_back(*step, promise);
   announce();
   return promise;
 }
 
 void Coordinator::checkpoint_committed(const CheckpointCommitted& committed) {
   committed_ = committed.step;
-  for (auto& [step, promise] : checkpoints_asked_) {
+  for (auto& [step, promise] : checkpoint_requests_) {
     if (step == committed.step) promise.deliver(CheckpointAnswer{step, committed.path, {}});
   }
-  std::erase_if(checkpoints_asked_, [&](const auto& asked) { return asked.first == committed.step; });
+  std::erase_if(checkpoint_requests_, [&](const auto& request) { return request.first == committed.step; });
 }
 
-caf::result<PauseAnswer> Coordinator::pause_asked(const PauseRequest& request) {
+caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& request) {
   if (request.pause) {
     schedule_.pause();
   } else {
@@ -98,7 +98,7 @@ caf::result<PauseAnswer> Coordinator::pause_asked(const PauseRequest& request) {
   }
   if (state() != RunState::pausing) return PauseAnswer{state(), last_step()};
   caf::response_promise promise = make_response_promise();
-  pauses_asked_.push_back(promise);
+  pause_requests_.push_back(promise);
   return promise;
 }
 
@@ -116,7 +116,7 @@ void Coordinator::resume() {
 
 void Coordinator::answer_pauses() {
   if (state() == RunState::pausing) return;
-  for (caf::response_promise& promise : std::exchange(pauses_asked_, {})) {
+  for (caf::response_promise& promise : std::exchange(pause_requests_, {})) {
     promise.deliver(PauseAnswer{state(), last_step()});
   }
 }

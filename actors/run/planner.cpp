@@ -20,13 +20,13 @@ void Planner::plan(const PlanStep& request) {
   const double scale = batch.target_tokens > 0 ? 1.0 / static_cast<double>(batch.target_tokens) : 0.0;
   Result<PlannedStep> planned = planner_.plan(batch.step, batch.pass, batch.samples, scale);
   if (!planned) {
-    return tell(this, supervisor(),
-                Failure{"planning step " + std::to_string(batch.step.value()) + ": " + planned.error().message});
+    return send_to(this, supervisor(),
+                   Failure{"planning step " + std::to_string(batch.step.value()) + ": " + planned.error().message});
   }
   StepPlanned answer;
   answer.planned = std::make_shared<PlannedStep>(std::move(*planned));
   answer.planning_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  tell(this, caf::actor_cast<caf::actor>(current_sender()), std::move(answer));
+  send_to(this, caf::actor_cast<caf::actor>(current_sender()), std::move(answer));
 }
 
 }  // namespace maestro

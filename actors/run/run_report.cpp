@@ -9,18 +9,6 @@ double per_second(std::uint64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
 }
 
-std::string mode_name(Mode mode) {
-  switch (mode) {
-    case Mode::source:
-      return "source";
-    case Mode::forward_only:
-      return "forward_only";
-    case Mode::forward_backward:
-      return "forward_backward";
-  }
-  return "?";
-}
-
 void describe_plan(const JobPlan& plan, Report& report) {
   report.set("plan.job", plan.name);
   report.set("plan.steps", plan.train.steps);
@@ -34,11 +22,11 @@ void describe_plan(const JobPlan& plan, Report& report) {
     const GraphNode& node = plan.graph.node(place.section);
     const SectionConfig& config = plan.sections[place.section.value()].config;
     report.add_row("plan.lanes", {{"section", node.name},
-                                  {"mode", mode_name(node.mode)},
+                                  {"mode", std::string(mode_name(node.role))},
                                   {"replica", place.replica.value()},
-                                  {"process", place.rank.value()},
-                                  {"device", place.devices.front()},
-                                  {"devices", place.devices},
+                                  {"process", place.process.value()},
+                                  {"device", text_of(place.devices.front())},
+                                  {"devices", texts_of(place.devices)},
                                   {"tensor", node.layout.tensor},
                                   {"context", node.layout.context},
                                   {"precision", std::string(name_of(config.precision))},

@@ -23,12 +23,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "actors/messages/message_types.hpp"
 #include "actors/run/peer_watch.hpp"
+#include "actors/run/run_membership.hpp"
 #include "runtime/graph/section_graph.hpp"
 
 namespace maestro {
@@ -54,13 +54,12 @@ class OutcomePromise {
 };
 
 /// Returns "process 2 (pid 4711, section 'student' replica 0)"; with ", host node3" in jobs on several hosts.
-[[nodiscard]] std::string process_label(const ProcessInfo& process, const SectionGraph& graph);
+[[nodiscard]] std::string process_label(const ProcessInfo& peer, const SectionGraph& graph);
 
 struct SupervisorOptions {
   const SectionGraph* graph = nullptr;
-  ProcessId rank;
-  std::int64_t processes = 1;
-  std::vector<std::uint32_t> hosts = {0};  ///< by rank
+  ProcessId process;
+  std::vector<std::uint32_t> hosts = {0};  ///< of each process of the job
   std::string host;                        ///< of this process, as named by the user; empty in a job on a single host
   std::chrono::milliseconds start_timeout{60000};
   std::chrono::milliseconds join_timeout{
@@ -94,84 +93,17 @@ struct OwnActor {
 
 /// The process's own actors, sent after they were spawned.
 struct LocalActors {
-  ProcessInfo hello;
+  ProcessInfo info;
   caf::actor coordinator;     ///< rank 0 only
   std::vector<OwnActor> own;  ///< all actors of the process
 };
 
 /// A lost process, and the waits of the survivors.
 struct Loss {
-  ProcessId rank;
-  ProcessIdentity process;
+  ProcessIdentity identity;
   std::string peer;
   std::string step;
   std::vector<std::string> waiting;
-};
-
-class Supervisor : public caf::event_based_actor {
- public:
-  Supervisor(caf::actor_config& config, SupervisorOptions options);
-  caf::behavior make_behavior() override;
-  const char* name() const override { return "maestro.supervisor"; }
-  void on_exit() override;
-
- private:
-  [[nodiscard]] bool is_root() const { return options_.rank == ProcessId(0); }
-  /// Whether this process prints the error (SV-3), with these processes lost.
-  [[nodiscard]] bool prints(const std::set<ProcessId>& lost) const;
-  [[nodiscard]] bool on_this_host(ProcessId rank) const;
-  void join(const JoinRoot& message);
-  void joined(const ProcessJoined& process);
-  void introduced(const ProcessInfo& hello);
-  void watch(const ProcessInfo& process);
-  void meet(const PeerList& neighbours);
-  void connect_to(const PeerAddress& neighbour);
-  void greet(const PeerAddress& neighbour, const caf::actor& supervisor);
-  void cannot_connect(const PeerAddress& neighbour, const std::string& problem);
-  void met(ProcessId rank, const caf::actor& supervisor);
-  void check_met();
-  void neighbours_met();
-  void start_timed_out();
-  void wiring_timed_out();
-  void wire(const Directory& directory);
-  void connect_transport();
-  void ready(const ProcessReady& ready);
-  void down(const caf::down_msg& down);
-  void own_ended(const std::string& label, const caf::error& reason);
-  void beat();
-  void lost(const ProcessInfo& process);
-  void lost_neighbour(const ProcessInfo& process);
-  void note_loss(const ProcessInfo& process);
-  void ask_survivors();
-  void survivor_waits(const WaitingFor& answer);
-  [[nodiscard]] std::string how_lost() const;
-  void report_loss();
-  void child_ended(const ChildEnded& child);
-  void fail(const std::string& message, bool print, bool root_knows = false);
-  void finish();
-  void summarised(const ProcessSummary& summary);
-
-  SupervisorOptions options_;
-  LocalActors local_;
-  Directory directory_;
-  caf::actor root_;
-  std::map<caf::actor_addr, ProcessInfo> watched_;
-  std::map<caf::actor_addr, std::string> own_;  // labels of the process's own actors
-  PeerWatch peers_;
-  std::size_t joined_ = 0;   // on rank 0
-  bool introduced_ = false;  // the list of processes has arrived
-  std::set<ProcessId> met_;
-  bool all_told_ = false;  // reported to rank 0: connected to all others
-  std::chrono::steady_clock::time_point meet_until_;
-  std::size_t all_met_ = 0;  // on rank 0: processes connected to all others
-  std::size_t ready_ = 0;
-  bool wired_ = false;
-  bool finishing_ = false;
-  bool ended_ = false;
-  std::vector<ProcessSummary> summaries_;
-  std::set<ProcessId> summarised_;
-  std::map<ProcessId, std::string> how_ended_;  // of children, from their parent's wait
-  std::optional<Loss> loss_;                    // while the survivors are queried
 };
 
 /// To the supervisor itself: the time to collect reports about a loss is over.
@@ -183,6 +115,60 @@ struct BeatDue {};
 /// To the supervisor itself: rank 0 has had the time to notice this loss itself.
 struct NeighbourLost {
   std::string peer;
+};
+
+class Supervisor : public caf::event_based_actor {
+ public:
+  Supervisor(caf::actor_config& config, SupervisorOptions options);
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "maestro.supervisor"; }
+  void on_exit() override;
+
+ private:
+  void join(const JoinRoot& message);
+  void joined(const ProcessJoined& peer);
+  void start(const LocalActors& local);
+  void introduced(const ProcessInfo& info);
+  void watch(const ProcessInfo& peer);
+  void connect_neighbours(const PeerList& neighbours);
+  void connect_to(const PeerAddress& neighbour);
+  void ping(const PeerAddress& neighbour, const caf::actor& supervisor);
+  void cannot_connect(const PeerAddress& neighbour, const std::string& problem);
+  void pinged(ProcessId process, const caf::actor& supervisor);
+  void connected(const PeersConnected& from);
+  void start_timed_out();
+  void wiring_timed_out();
+  void wire(const Directory& directory);
+  void connect_transport();
+  void ready(const ProcessReady& ready);
+  void down(const caf::down_msg& down);
+  void own_ended(const std::string& label, const caf::error& reason);
+  void beat();
+  void lost(const ProcessInfo& peer);
+  void note_loss(const ProcessInfo& peer);
+  void query_survivors();
+  void survivor_waits(const WaitingFor& answer);
+  [[nodiscard]] std::string loss_text() const;
+  void report_loss();
+  void neighbour_lost(const NeighbourLost& loss);
+  void child_ended(const ChildEnded& child);
+  void fail(const std::string& message, bool print, bool from_root = false);
+  void interrupt();
+  void finish();
+  void summarised(const ProcessSummary& summary);
+  void end_in_order(std::vector<ProcessSummary> summaries = {});
+
+  SupervisorOptions options_;
+  RunMembership membership_;
+  LocalActors local_;
+  Directory directory_;
+  caf::actor root_;
+  std::map<caf::actor_addr, ProcessInfo> watched_;
+  std::map<caf::actor_addr, std::string> own_;  // labels of the process's own actors
+  PeerWatch peers_;
+  std::chrono::steady_clock::time_point connect_until_;
+  std::vector<ProcessSummary> summaries_;  // on rank 0
+  Loss loss_;                              // while the survivors are queried
 };
 
 }  // namespace maestro

@@ -34,7 +34,7 @@ std::vector<std::unique_ptr<Communicator>> join_devices(const DeviceBackend& bac
       try {
         made = backend.join(device, member);
       } catch (const std::exception& failed) {
-        member.abort->give(failed.what());
+        member.abort->set(failed.what());
         throw;
       }
     }));

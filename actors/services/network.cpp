@@ -2,6 +2,7 @@
 #include "actors/services/network.hpp"
 
 #include "actors/messages/message_types.hpp"
+#include "actors/services/write_cookie.hpp"
 #include "transport/ring/immediate.hpp"
 
 namespace maestro {
@@ -54,10 +55,10 @@ void Network::route_failures(const caf::actor& supervisor) {
   supervisor_ = supervisor;
 }
 
-void Network::connect(ProcessId rank, const std::string& address, const std::string& name) {
+void Network::connect(ProcessId process, const std::string& address, const std::string& name) {
   if (!open()) return;
-  if (peers_.size() <= rank.value()) peers_.resize(rank.value() + 1);
-  peers_[rank.value()] = endpoint_->connect(address, name).value_or_throw();
+  if (peers_.size() <= process.value()) peers_.resize(process.value() + 1);
+  peers_[process.value()] = endpoint_->connect(address, name).value_or_throw();
 }
 
 void Network::write(ProcessId to, WriteRequest request) {
@@ -67,8 +68,8 @@ void Network::write(ProcessId to, WriteRequest request) {
   endpoint_->write(request);
 }
 
-void Network::abandon(ProcessId rank) {
-  if (open() && rank.value() < peers_.size()) endpoint_->abandon(peers_[rank.value()]);
+void Network::abandon(ProcessId process) {
+  if (open() && process.value() < peers_.size()) endpoint_->abandon(peers_[process.value()]);
 }
 
 void Network::stop() {
@@ -79,15 +80,17 @@ void Network::stop() {
 }
 
 void Network::handle(const EndpointEvent& event) const {
-  const auto client = [this](std::uint64_t cookie) -> const caf::actor& { return clients_[cookie >> client_shift]; };
+  const auto client = [this](std::uint64_t cookie) -> const caf::actor& {
+    return clients_[unpack_cookie(cookie).client];
+  };
   if (const auto* landed = std::get_if<RemoteWrite>(&event)) {
-    tell_from_outside(rings_[unpack_immediate(landed->immediate).edge.value()], RingEvent{landed->immediate});
+    send_from_outside(rings_[unpack_immediate(landed->immediate).edge.value()], RingEvent{landed->immediate});
   } else if (const auto* done = std::get_if<WriteDone>(&event)) {
-    tell_from_outside(client(done->cookie), WriteFinished{done->cookie});
+    send_from_outside(client(done->cookie), WriteFinished{done->cookie});
   } else if (const auto* failed = std::get_if<WriteFailed>(&event)) {
-    tell_from_outside(client(failed->cookie), WriteBroken{failed->cookie, failed->error.message});
+    send_from_outside(client(failed->cookie), WriteBroken{failed->cookie, failed->error.message});
   } else if (const auto* broken = std::get_if<EndpointFailed>(&event)) {
-    tell_from_outside(supervisor_, Failure{"transport: " + broken->error.message});
+    send_from_outside(supervisor_, Failure{"transport: " + broken->error.message});
   }
 }
 

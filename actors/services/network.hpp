@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network state shared by a process's actors: the endpoint, its peers by rank, and the table that routes
+// The network state shared by a process's actors: the endpoint, its peers by process, and the table that routes
 // completions to replicas. Built before any actor runs and constant afterwards, so that it needs no lock.
 //
 // The progress thread routes completions by table lookups alone; handlers only enqueue messages.
@@ -54,19 +54,19 @@ class Network {
   Result<std::unique_ptr<Region>> register_device_memory(std::byte* data, std::size_t bytes, int cuda_device);
   /// Returns an unused number for a ring of this process.
   std::uint32_t next_ring() { return next_ring_++; }
-  /// Returns an unused number for a replica of this process; the upper bits of its cookies.
+  /// Returns an unused number for a rank of a replica of this process (WriteCookie::client).
   std::uint32_t next_client() { return next_client_++; }
   void route_ring(std::uint32_t ring, const caf::actor& receiver);
   void route_client(std::uint32_t client, const caf::actor& receiver);
   void route_failures(const caf::actor& supervisor);
   /// Makes a process reachable. Throws JobError.
-  void connect(ProcessId rank, const std::string& address, const std::string& name);
+  void connect(ProcessId process, const std::string& address, const std::string& name);
 
-  static constexpr int client_shift = 40;
-  /// Queues a write to a process; WriteFinished or WriteBroken to the client of the cookie reports its end.
+  /// Queues a write to a process, whose cookie is a WriteCookie; WriteFinished or WriteBroken to its client reports its
+  /// end.
   void write(ProcessId to, WriteRequest request);
   /// Called for a dead process.
-  void abandon(ProcessId rank);
+  void abandon(ProcessId process);
   void stop();
 
  private:
@@ -80,7 +80,7 @@ class Network {
   std::vector<caf::actor> rings_;
   std::vector<caf::actor> clients_;
   caf::actor supervisor_;
-  std::vector<PeerHandle> peers_;       // by rank
+  std::vector<PeerHandle> peers_;       // by process
   std::unique_ptr<Endpoint> endpoint_;  // last: its thread uses everything above
 };
 

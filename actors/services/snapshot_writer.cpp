@@ -59,7 +59,7 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
     (tensor.name.rfind(second_prefix, 0) == 0 ? second : first).push_back(tensor);
   }
   const auto import_moments = [&](ParameterBuffer which, const std::vector<NamedTensor>& tensors, const char* prefix) {
-    // Gradients have room for the moments of other replicas, and are still empty.
+    // Gradients have room for the optimizer state of other replicas, and are still empty.
     const bool shared = parameters.optimizer_sharded();
     const std::span<float> into = shared ? parameters.gradients() : parameters.buffer(which);
     Status status = import_tensors(section, into, tensors, optimizer, prefix);

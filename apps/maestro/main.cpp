@@ -13,6 +13,7 @@
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
+#include "apps/maestro/tokenize_command.hpp"
 #include "apps/maestro/train_command.hpp"
 #include "apps/maestro/usage_error.hpp"
 #include "apps/maestro/vlm_command.hpp"
@@ -55,6 +56,7 @@ int run(int argc, char** argv, Console& console) {
   SimulateCommand simulate(app);
   EmulateCommand emulate(app);
   KeysCommand keys(app);
+  TokenizeCommand tokenize(app);
   ControlCommands control(app);
   HelpCommand help(app);
   try {
@@ -64,7 +66,7 @@ int run(int argc, char** argv, Console& console) {
     console.error(usage_error(app, problem, std::vector<std::string>(argv + 1, argv + argc)));
     return 2;
   }
-  return run_given(console, train, check, distill, vlm, simulate, emulate, keys, control, help);
+  return run_given(console, train, check, distill, vlm, simulate, emulate, keys, tokenize, control, help);
 }
 
 }  // namespace

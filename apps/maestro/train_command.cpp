@@ -26,11 +26,15 @@ RunResult train(const TrainArguments& arguments, Console& console) {
   return app.run();
 }
 
-TrainCommand::TrainCommand(CLI::App& app) : command_(app.add_subcommand("train", "train the job of a file")) {
-  arguments_.run.joins = true;
+JobCommand::JobCommand(CLI::App& app, const std::string& name, const std::string& help, const std::string& help_of_set)
+    : command_(app.add_subcommand(name, help)) {
   command_->add_option("job", arguments_.job, "job file (TOML)")->required();
-  command_->add_option("--set", arguments_.overrides, "override a key: --set student.micro_batch=4")
-      ->allow_extra_args(false);
+  command_->add_option("--set", arguments_.overrides, help_of_set)->allow_extra_args(false);
+}
+
+TrainCommand::TrainCommand(CLI::App& app)
+    : JobCommand(app, "train", "train the job of a file", "override a key: --set student.micro_batch=4") {
+  arguments_.run.joins = true;
   add_start_options(*command_, arguments_.run);
   add_run_options(*command_, arguments_.run);
 }
@@ -40,11 +44,9 @@ int TrainCommand::run(Console& console) const {
 }
 
 CheckCommand::CheckCommand(CLI::App& app)
-    : command_(app.add_subcommand("check", "validate a job file without running it")) {
+    : JobCommand(app, "check", "validate a job file without running it", "override a key") {
   RunOptions& run = arguments_.run;
   run.check_only = true;
-  command_->add_option("job", arguments_.job, "job file (TOML)")->required();
-  command_->add_option("--set", arguments_.overrides, "override a key")->allow_extra_args(false);
   command_->add_option("--processes", run.processes, "processes to plan for")->check(CLI::Range(1, 64));
   command_->add_option("--cpu-devices", run.cpu_devices, "devices to lay over the host's cores")
       ->check(CLI::Range(1, 4096));

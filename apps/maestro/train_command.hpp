@@ -22,32 +22,32 @@ struct TrainArguments {
 /// Runs, or with check_only validates, the job file with its app. Throws JobError.
 RunResult train(const TrainArguments& arguments, Console& console);
 
-/// Trains the job of a file.
-class TrainCommand {
+/// A command on a job file.
+class JobCommand {
  public:
-  explicit TrainCommand(CLI::App& app);
-
   [[nodiscard]] bool given() const { return command_->parsed(); }
-  /// Returns the exit status. Throws JobError.
-  int run(Console& console) const;
 
- private:
+ protected:
+  JobCommand(CLI::App& app, const std::string& name, const std::string& help, const std::string& help_of_set);
+
   CLI::App* command_;  // belongs to the CLI::App
   TrainArguments arguments_;
 };
 
-/// Validates a job file without a run.
-class CheckCommand {
+/// Trains the job of a file.
+class TrainCommand : public JobCommand {
  public:
-  explicit CheckCommand(CLI::App& app);
-
-  [[nodiscard]] bool given() const { return command_->parsed(); }
+  explicit TrainCommand(CLI::App& app);
   /// Returns the exit status. Throws JobError.
   int run(Console& console) const;
+};
 
- private:
-  CLI::App* command_;  // belongs to the CLI::App
-  TrainArguments arguments_;
+/// Validates a job file without a run.
+class CheckCommand : public JobCommand {
+ public:
+  explicit CheckCommand(CLI::App& app);
+  /// Returns the exit status. Throws JobError.
+  int run(Console& console) const;
 };
 
 }  // namespace maestro

@@ -163,10 +163,10 @@ int VisionLanguageCommand::run(Console& console) const {
   console.note("[3/3] generating answers, and writing the page");
   const RunFigures figures = read_run_figures(training.run.report, model_section).value_or_throw();
   Timeline timeline = read_timeline(training.run.trace, figures.lanes, timeline_steps).value_or_throw();
-  AnswerOptions asked;
-  asked.with_pictures = arguments_.shown;
-  asked.without = std::min<std::int64_t>(std::max<std::int64_t>(arguments_.shown / 6, 0), 500);
-  std::vector<PageAnswer> answers = answer_samples(job, result.weights, asked);
+  AnswerOptions options;
+  options.with_pictures = arguments_.shown;
+  options.without = std::min<std::int64_t>(std::max<std::int64_t>(arguments_.shown / 6, 0), 500);
+  std::vector<PageAnswer> answers = answer_samples(job, result.weights, options);
   const fs::path page = folder / "page.html";
   write_output(page, page_of(page_content(figures, timeline, std::move(answers), arguments_))).or_throw();
   print_figures(figures, result, page, console);

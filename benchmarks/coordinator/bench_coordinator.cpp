@@ -78,10 +78,10 @@ caf::behavior stand_in_replica(caf::event_based_actor* self, SectionId section, 
         done.pass = order.plan.pass;
         done.index = order.plan.index;
         done.samples = static_cast<std::int64_t>(order.plan.samples.size());
-        tell(self, *coordinator, std::move(done));
+        send_to(self, *coordinator, std::move(done));
       },
       [=](const BoundaryOrder& order) {
-        tell(self, *coordinator, StepDone{section, replica, order.mark.step, order.mark.pass, 0, 0});
+        send_to(self, *coordinator, StepDone{section, replica, order.mark.step, order.mark.pass, 0, 0});
       },
   };
 }
@@ -137,9 +137,9 @@ class Bench {
       directory.processes.front().replicas.push_back(address);
     }
     const caf::message shared = caf::make_message(directory);
-    for (const ReplicaAddress& address : directory.processes.front().replicas) tell_from_outside(address.actor, shared);
-    tell_from_outside(directory.coordinator, shared);
-    tell_from_outside(directory.coordinator, Begin{});
+    for (const ReplicaAddress& address : directory.processes.front().replicas) send_from_outside(address.actor, shared);
+    send_from_outside(directory.coordinator, shared);
+    send_from_outside(directory.coordinator, Begin{});
     if (const std::string failed = ended_.get_future().get(); !failed.empty()) throw std::runtime_error(failed);
     return row();
   }

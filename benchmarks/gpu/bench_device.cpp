@@ -6,6 +6,7 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "runtime/core/device_id.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cpu_device.hpp"
@@ -16,17 +17,17 @@ namespace maestro::bench {
 
 BenchDevice::BenchDevice(const std::string& name, double share, Priority priority, bool deterministic,
                          GraphUse graphs) {
-  constexpr std::string_view cuda = "cuda:";
   if (name == "cpu") {
     cpu_ops_ = std::make_unique<cpu::CpuOperatorTable>();
     device_ = std::make_unique<CpuDevice>("cpu:0", 0, *cpu_ops_);
     return;
   }
-  if (!name.starts_with(cuda)) throw JobError("\"" + name + "\" is no device; use cuda:0, or cpu");
+  const std::optional<DeviceId> device = parse_device(name);
+  if (!device || !device->is_cuda()) throw JobError("\"" + name + "\" is no device; use cuda:0, or cpu");
   const CudaStatus& status = cuda_status();
   if (status.backend == nullptr) throw JobError(name + ": " + status.missing, ErrorCode::unavailable);
   DeviceOptions options;
-  options.index = std::stoul(name.substr(cuda.size()));
+  options.index = static_cast<std::size_t>(device->index);
   options.name = name;
   options.share = share;
   options.deterministic = deterministic;

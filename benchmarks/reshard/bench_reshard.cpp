@@ -7,7 +7,7 @@
 //   resharding_us   planning the pieces of this edge, median; planning_us: planning the whole step, once
 // "reshard_move", per pair, direction and way: moving those bytes
 //   gb_per_s        10^9 bytes a second; memcpy_gb_per_s: a copy of as many bytes, in turn with it; ratio: of the two
-//   copied_share    of the bytes, gathered at the receiver after a hand-over; 0: read in place, so there is no
+//   copied_share    of the bytes, gathered at the receiver in the same process; 0: read in place, so there is no
 //   bandwidth
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* hand_over_name = "hand-over";
+constexpr const char* in_process_name = "hand-over";
 
 const std::vector<LayoutPair>& layout_pairs() {
   static const std::vector<LayoutPair> pairs{
@@ -40,7 +40,9 @@ json described(const SectionLayout& section) {
 }
 
 json named(const char* benchmark, const EdgeStep& step) {
-  return {{"benchmark", benchmark}, {"pair", step.pair.name}, {"tensors", step.gradient ? "gradients" : "activations"}};
+  return {{"benchmark", benchmark},
+          {"pair", step.pair.name},
+          {"tensors", step.channel.gradient() ? "gradients" : "activations"}};
 }
 
 void say_plan(const EdgeStep& step) {
@@ -54,8 +56,8 @@ void say_plan(const EdgeStep& step) {
   };
   const auto row_bytes = static_cast<std::int64_t>(step.row_bytes());
   json line = named("reshard_plan", step);
-  line["from"] = described(step.gradient ? step.pair.to : step.pair.from);
-  line["to"] = described(step.gradient ? step.pair.from : step.pair.to);
+  line["from"] = described(step.channel.gradient() ? step.pair.to : step.pair.from);
+  line["to"] = described(step.channel.gradient() ? step.pair.from : step.pair.to);
   line["bytes"] = moved * row_bytes;
   line["least_bytes"] = step.least_rows * row_bytes;
   line["over_least"] = static_cast<double>(moved) / static_cast<double>(step.least_rows);
@@ -79,8 +81,8 @@ void say_transfer(const EdgeStep& step, const std::string& way, const TransferFi
   line["way"] = way;
   line["step_us"] = figures.step_us;
   line["memcpy_us"] = figures.memcpy_us;
-  if (way == hand_over_name) line["copied_share"] = figures.copied_share;
-  if (way != hand_over_name || figures.copied_share > 0) {
+  if (way == in_process_name) line["copied_share"] = figures.copied_share;
+  if (way != in_process_name || figures.copied_share > 0) {
     line["gb_per_s"] = bytes / figures.step_us * 1e-3;
     line["memcpy_gb_per_s"] = bytes / figures.memcpy_us * 1e-3;
     line["ratio"] = figures.ratio;
@@ -91,21 +93,21 @@ void say_transfer(const EdgeStep& step, const std::string& way, const TransferFi
 struct Arguments {
   StepSize size;
   TransferOptions transfer;
-  std::vector<std::string> ways{hand_over_name, "shm", "tcp"};
+  std::vector<std::string> ways{in_process_name, "shm", "tcp"};
   std::vector<std::string> pairs;
   std::vector<std::int64_t> from;
   std::vector<std::int64_t> to;
   bool plan_only = false;
 };
 
-void measure(const LayoutPair& pair, bool gradient, const Arguments& arguments) {
-  const EdgeStep step = plan_edge_step(pair, arguments.size, gradient);
+void measure(const LayoutPair& pair, Direction direction, const Arguments& arguments) {
+  const EdgeStep step = plan_edge_step(pair, arguments.size, direction);
   say_plan(step);
   if (arguments.plan_only) return;
   for (const std::string& way : arguments.ways) {
     say_transfer(step, way,
-                 way == hand_over_name ? hand_over(step, arguments.transfer)
-                                       : write_between_processes(step, way, arguments.transfer));
+                 way == in_process_name ? in_process(step, arguments.transfer)
+                                        : write_between_processes(step, way, arguments.transfer));
   }
 }
 
@@ -161,7 +163,7 @@ int run(int argc, char** argv) {
   }
   arguments.transfer.chunk_bytes = chunk_kib * 1024;
   for (const LayoutPair& pair : wanted_pairs(arguments)) {
-    for (const bool gradient : {false, true}) measure(pair, gradient, arguments);
+    for (const Direction direction : directions) measure(pair, direction, arguments);
   }
   return 0;
 }

@@ -15,13 +15,14 @@ std::uint32_t mark_of(const SampleRef& sample, std::int64_t position) {
 }
 
 /// Returns the marker of a row that a rank holds.
-std::vector<std::uint32_t> marks_of(const EdgeStep& step, SectionId section, Sharding spread,
-                                    const MicroBatchPlan& batch, std::uint32_t rank) {
+std::vector<std::uint32_t> marks_of(const EdgeStep& step, SectionId section, Sharding sharding,
+                                    const MicroBatchPlan& batch, LayoutRank rank) {
   std::vector<std::uint32_t> marks;
   for (const SampleRef& sample : batch.samples) {
     for (std::int64_t position = 0; position < sample.tokens; ++position) marks.push_back(mark_of(sample, position));
   }
-  const RowRange held = step.graph.node(section).layout.rows(spread, static_cast<std::int64_t>(marks.size()), rank);
+  const RowRange held =
+      step.graph.node(section).layout.rows(sharding, static_cast<std::int64_t>(marks.size()), rank.value());
   return {marks.begin() + held.first, marks.begin() + held.end()};
 }
 
@@ -30,19 +31,19 @@ std::size_t aligned(std::size_t bytes) {
 }
 
 /// Returns the most rows of a micro-batch that a rank holds, at least 1.
-std::int64_t most_rows(const EdgeStep& step, SectionId section, Sharding spread) {
+std::int64_t most_rows(const EdgeStep& step, SectionId section, Sharding sharding) {
   const Layout& layout = step.graph.node(section).layout;
   std::int64_t most = 1;
   for (const MicroBatchPlan* batch : step.micro_batches(section)) {
     for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
-      most = std::max(most, layout.rows(spread, batch->rows(), rank).count);
+      most = std::max(most, layout.rows(sharding, batch->rows(), rank).count);
     }
   }
   return most;
 }
 
 std::size_t payload_bytes(const EdgeStep& step) {
-  const std::int64_t rows = most_rows(step, step.sender(), step.sender_spread());
+  const std::int64_t rows = most_rows(step, step.sender(), step.graph.sender_sharding(step.channel));
   return aligned(static_cast<std::size_t>(rows) * step.row_bytes());
 }
 
@@ -59,28 +60,29 @@ std::size_t blocks(const EdgeStep& step) {
 
 }  // namespace
 
-std::uint32_t ring_of(const EdgeStep& step, ReplicaIndex replica, std::uint32_t rank) {
-  return replica.value() * static_cast<std::uint32_t>(step.graph.node(step.receiver()).layout.ranks()) + rank;
+std::uint32_t ring_of(const EdgeStep& step, ReplicaIndex replica, LayoutRank rank) {
+  return replica.value() * static_cast<std::uint32_t>(step.graph.node(step.receiver()).layout.ranks()) + rank.value();
 }
 
 SendingEnd::SendingEnd(const EdgeStep& step)
     : step_(&step), pool_(payload_bytes(step) + most_pieces(step) * header_bytes, blocks(step)) {
   const auto ranks = static_cast<std::uint32_t>(step.graph.node(step.sender()).layout.ranks());
   for (const MicroBatchPlan* batch : step.micro_batches(step.sender())) {
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) add(*batch, rank, payload_bytes(step));
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) add(*batch, LayoutRank(rank), payload_bytes(step));
   }
 }
 
-void SendingEnd::add(const MicroBatchPlan& batch, std::uint32_t rank, std::size_t payload_bytes) {
+void SendingEnd::add(const MicroBatchPlan& batch, LayoutRank rank, std::size_t payload_bytes) {
   const Buffer buffer = pool_.acquire();
   const std::size_t row_bytes = step_->row_bytes();
   auto* word = reinterpret_cast<std::uint32_t*>(buffer.data());
-  for (const std::uint32_t mark : marks_of(*step_, step_->sender(), step_->sender_spread(), batch, rank)) {
+  for (const std::uint32_t mark :
+       marks_of(*step_, step_->sender(), step_->graph.sender_sharding(step_->channel), batch, rank)) {
     word = std::fill_n(word, row_bytes / sizeof mark, mark);
   }
   std::size_t header = payload_bytes;
   for (const PieceOut& piece : batch.pieces) {
-    if (piece.edge != step_->edge || piece.gradient != step_->gradient || piece.source_rank != rank) continue;
+    if (piece.channel != step_->channel || piece.source_rank != rank) continue;
     pieces_.push_back({piece, batch.replica, buffer, static_cast<std::size_t>(piece.source_row) * row_bytes, header});
     header += header_bytes;
   }
@@ -89,7 +91,7 @@ void SendingEnd::add(const MicroBatchPlan& batch, std::uint32_t rank, std::size_
 ReceivingEnd::ReceivingEnd(const EdgeStep& step, std::size_t chunk_bytes) : step_(&step), chunk_bytes_(chunk_bytes) {
   for (const MicroBatchPlan* batch : step.micro_batches(step.receiver())) {
     for (const ArrivalPlan& arrival : batch->arrivals) {
-      if (arrival.edge != step.edge || arrival.gradient != step.gradient) continue;
+      if (arrival.channel != step.channel) continue;
       arrivals_.push_back({batch, arrival, ring_of(step, batch->replica, arrival.rank)});
     }
   }
@@ -103,12 +105,11 @@ ReceivingEnd::ReceivingEnd(const EdgeStep& step, std::size_t chunk_bytes) : step
   }
   for (std::uint32_t ring = 0; ring < specs.size(); ++ring) {
     InputRingSpec& spec = specs[ring];
-    spec.edge = step.edge;
-    spec.gradient = step.gradient;
+    spec.channel = step.channel;
     spec.ring = ring;
-    spec.max_rows = most_rows(step, step.receiver(), step.receiver_spread());
-    spec.columns = step.graph.edge(step.edge).columns;
-    spec.dtype = step.graph.edge(step.edge).dtype;
+    spec.max_rows = most_rows(step, step.receiver(), step.graph.receiver_sharding(step.channel));
+    spec.columns = step.edge().columns;
+    spec.dtype = step.edge().dtype;
     spec.chunk_bytes = chunk_bytes;
     rings_.push_back(std::make_unique<InputRing>(spec));
   }
@@ -160,8 +161,8 @@ void ReceivingEnd::check(std::uint64_t repetition) {
   for (const Arrival& arrival : arrivals_) {
     const Tensor tensor = open(arrival, repetition).first.tensor;
     const auto* word = reinterpret_cast<const std::uint32_t*>(tensor.raw());
-    const std::vector<std::uint32_t> marks =
-        marks_of(*step_, step_->receiver(), step_->receiver_spread(), *arrival.batch, arrival.plan.rank);
+    const std::vector<std::uint32_t> marks = marks_of(
+        *step_, step_->receiver(), step_->graph.receiver_sharding(step_->channel), *arrival.batch, arrival.plan.rank);
     if (tensor.shape()[0] != static_cast<std::int64_t>(marks.size())) throw JobError("rows are missing at a rank");
     for (const std::uint32_t mark : marks) {
       const bool same = std::all_of(word, word + row_words, [mark](std::uint32_t value) { return value == mark; });

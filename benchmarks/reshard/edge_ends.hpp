@@ -15,7 +15,7 @@
 namespace maestro::bench {
 
 /// Numbers the receiving ranks over all replicas.
-[[nodiscard]] std::uint32_t ring_of(const EdgeStep& step, ReplicaIndex replica, std::uint32_t rank);
+[[nodiscard]] std::uint32_t ring_of(const EdgeStep& step, ReplicaIndex replica, LayoutRank rank);
 
 /// A piece and where it lies in the memory of the senders.
 struct PlacedPiece {
@@ -35,7 +35,7 @@ class SendingEnd {
   [[nodiscard]] std::size_t memory_bytes() const { return pool_.memory_bytes(); }
 
  private:
-  void add(const MicroBatchPlan& batch, std::uint32_t rank, std::size_t payload_bytes);
+  void add(const MicroBatchPlan& batch, LayoutRank rank, std::size_t payload_bytes);
 
   const EdgeStep* step_;
   BufferPool pool_;

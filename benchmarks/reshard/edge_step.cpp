@@ -35,7 +35,7 @@ SectionGraph graph_of(const LayoutPair& pair, const StepSize& size) {
   const Port hidden{"hidden", DType::f32, size.columns, true, false, Axis::tokens, Sharding::rank_rows};
   SectionGraph graph;
   GraphNode corpus = node_of("corpus", {1, {}, size.samples}, size.samples);
-  corpus.mode = Mode::source;
+  corpus.role = Role::source;
   corpus.ports.outputs = {tokens, targets};
   GraphNode producer = node_of("producer", pair.from, size.samples);
   producer.ports = {{tokens}, {hidden}};
@@ -79,9 +79,9 @@ StepPlannerOptions planner_options(const SectionGraph& graph, const StepSize& si
 /// Plans the edge by itself: the planning time, and the least bytes of any plan.
 void measure_resharding(EdgeStep& step) {
   ReshardRequest request;
-  request.axis = step.graph.edge(step.edge).axis;
-  request.sender = {step.graph.node(step.sender()).layout, step.sender_spread()};
-  request.receiver = {step.graph.node(step.receiver()).layout, step.receiver_spread()};
+  request.axis = step.edge().axis;
+  request.sender = {step.graph.node(step.sender()).layout, step.graph.sender_sharding(step.channel)};
+  request.receiver = {step.graph.node(step.receiver()).layout, step.graph.receiver_sharding(step.channel)};
   for (const MicroBatchPlan* batch : step.micro_batches(step.sender())) request.senders.emplace_back(batch->samples);
   for (const MicroBatchPlan* batch : step.micro_batches(step.receiver())) {
     request.receivers.emplace_back(batch->samples);
@@ -100,13 +100,6 @@ void measure_resharding(EdgeStep& step) {
 
 }  // namespace
 
-Sharding EdgeStep::sender_spread() const {
-  return gradient ? graph.edge(edge).to_spread : graph.edge(edge).from_spread;
-}
-Sharding EdgeStep::receiver_spread() const {
-  return gradient ? graph.edge(edge).from_spread : graph.edge(edge).to_spread;
-}
-
 std::vector<const MicroBatchPlan*> EdgeStep::micro_batches(SectionId section) const {
   std::vector<const MicroBatchPlan*> result;
   for (const MicroBatchPlan& batch : plan.micro_batches) {
@@ -119,19 +112,18 @@ std::vector<PieceOut> EdgeStep::pieces() const {
   std::vector<PieceOut> result;
   for (const MicroBatchPlan* batch : micro_batches(sender())) {
     for (const PieceOut& piece : batch->pieces) {
-      if (piece.edge == edge && piece.gradient == gradient) result.push_back(piece);
+      if (piece.channel == channel) result.push_back(piece);
     }
   }
   return result;
 }
 
-EdgeStep plan_edge_step(const LayoutPair& pair, const StepSize& size, bool gradient) {
+EdgeStep plan_edge_step(const LayoutPair& pair, const StepSize& size, Direction direction) {
   EdgeStep step;
   step.pair = pair;
   step.size = size;
-  step.gradient = gradient;
   step.graph = graph_of(pair, size);
-  step.edge = step.graph.inputs(*step.graph.find("consumer")).front();
+  step.channel = {step.graph.inputs(*step.graph.find("consumer")).front(), direction};
   StepPlanner planner(planner_options(step.graph, size));
   const std::vector<SampleRef> samples = samples_of(size);
   const auto start = Clock::now();
@@ -145,7 +137,7 @@ StepTraffic traffic_of(const EdgeStep& step) {
   StepTraffic traffic;
   for (const MicroBatchPlan& batch : step.plan.micro_batches) {
     for (const PieceOut& piece : batch.pieces) {
-      const auto row_bytes = static_cast<std::int64_t>(step.graph.edge(piece.edge).row_bytes());
+      const auto row_bytes = static_cast<std::int64_t>(step.graph.edge(piece.channel.edge).row_bytes());
       traffic.bytes += piece.rows * row_bytes + static_cast<std::int64_t>(sizeof(PieceHeader));
       ++traffic.pieces;
     }

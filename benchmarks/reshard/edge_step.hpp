@@ -32,26 +32,24 @@ struct StepSize {
   std::int64_t columns = 1024;  ///< of the activations, f32
 };
 
-/// The pieces of a direction of the edge.
+/// The pieces of a channel.
 struct EdgeStep {
   LayoutPair pair;
   StepSize size;
   SectionGraph graph;
   StepPlan plan;
-  EdgeId edge;
-  bool gradient = false;     ///< from the consumer to the producer
+  Channel channel;           ///< from the producer to the consumer, or gradients back
   double planning_us = 0;    ///< of the whole step by the planner: cut, schedule and the pieces of every edge
   double resharding_us = 0;  ///< of the pieces of this edge alone, median
   std::int64_t least_rows = 0;
 
-  [[nodiscard]] SectionId sender() const { return gradient ? graph.edge(edge).to : graph.edge(edge).from; }
-  [[nodiscard]] SectionId receiver() const { return gradient ? graph.edge(edge).from : graph.edge(edge).to; }
-  [[nodiscard]] Sharding sender_spread() const;
-  [[nodiscard]] Sharding receiver_spread() const;
-  [[nodiscard]] std::size_t row_bytes() const { return graph.edge(edge).row_bytes(); }
+  [[nodiscard]] SectionId sender() const { return graph.sender(channel); }
+  [[nodiscard]] SectionId receiver() const { return graph.receiver(channel); }
+  [[nodiscard]] const GraphEdge& edge() const { return graph.edge(channel.edge); }
+  [[nodiscard]] std::size_t row_bytes() const { return edge().row_bytes(); }
   /// Micro-batches of a section, in the order of the plan.
   [[nodiscard]] std::vector<const MicroBatchPlan*> micro_batches(SectionId section) const;
-  /// Of this edge and direction, in the order of the plan.
+  /// Of this channel, in the order of the plan.
   [[nodiscard]] std::vector<PieceOut> pieces() const;
 };
 
@@ -63,7 +61,7 @@ struct StepTraffic {
 };
 
 /// Throws JobError when the planner finds no plan.
-EdgeStep plan_edge_step(const LayoutPair& pair, const StepSize& size, bool gradient);
+EdgeStep plan_edge_step(const LayoutPair& pair, const StepSize& size, Direction direction);
 StepTraffic traffic_of(const EdgeStep& step);
 
 }  // namespace maestro::bench

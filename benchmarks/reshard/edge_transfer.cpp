@@ -80,7 +80,7 @@ class SenderProcess {
         memory_(station_.register_memory(from_.memory(), from_.memory_bytes())),
         word_region_(station_.register_memory(word_.data(), word_bytes)) {}
 
-  void meet(const Channel& other) {
+  void meet(const Connection& other) {
     other.send(station_.address());
     other.send(packed({word_region_->remote()}));
     station_.connect(other.receive());
@@ -108,7 +108,7 @@ class SenderProcess {
     const std::uint64_t sequence = piece.sequence + repetition * ring.slots;
     const std::uint32_t slot = layout.slot_of(sequence);
     PieceInfo info{ring.epoch,
-                   ring.edge,
+                   ring.channel.edge,
                    sequence,
                    step_->plan.step,
                    placed.sender,
@@ -146,7 +146,8 @@ class SenderProcess {
 };
 
 /// Runs the process that has all receiving ranks: `repetitions` times the step.
-void receive(const EdgeStep& step, const std::string& provider, const TransferOptions& options, const Channel& other) {
+void receive(const EdgeStep& step, const std::string& provider, const TransferOptions& options,
+             const Connection& other) {
   ReceivingEnd into(step, options.chunk_bytes);
   AlignedMemory word(word_bytes);
   Station station(provider);
@@ -181,7 +182,7 @@ void receive(const EdgeStep& step, const std::string& provider, const TransferOp
 
 }  // namespace
 
-TransferFigures hand_over(const EdgeStep& step, const TransferOptions& options) {
+TransferFigures in_process(const EdgeStep& step, const TransferOptions& options) {
   const SendingEnd from(step);
   ReceivingEnd into(step, options.chunk_bytes);
   Stopwatch stopwatch(step);
@@ -206,7 +207,7 @@ TransferFigures hand_over(const EdgeStep& step, const TransferOptions& options) 
 
 TransferFigures write_between_processes(const EdgeStep& step, const std::string& provider,
                                         const TransferOptions& options) {
-  const auto first = [&](const Channel& other) {
+  const auto first = [&](const Connection& other) {
     SenderProcess sender(step, provider, options.chunk_bytes);
     sender.meet(other);
     Stopwatch stopwatch(step);
@@ -218,7 +219,7 @@ TransferFigures write_between_processes(const EdgeStep& step, const std::string&
     return std::string(reinterpret_cast<const char*>(&figures), sizeof figures);
   };
   const std::string answer =
-      run_in_two_processes(first, [&](const Channel& other) { receive(step, provider, options, other); });
+      run_in_two_processes(first, [&](const Connection& other) { receive(step, provider, options, other); });
   TransferFigures figures;
   std::memcpy(&figures, answer.data(), sizeof figures);
   return figures;

@@ -22,7 +22,7 @@ struct TransferFigures {
 };
 
 /// Moves by reference, on the calling thread: the cost of the receivers' rings and of gathering rows.
-TransferFigures hand_over(const EdgeStep& step, const TransferOptions& options);
+TransferFigures in_process(const EdgeStep& step, const TransferOptions& options);
 /// Moves by RMA writes between two processes made for it, the first with all senders, the second with all receivers:
 /// from the first write until the confirmation that all tensors were opened. Every row is checked once. The calling
 /// process must have no other threads. Throws JobError.

@@ -24,7 +24,7 @@ std::array<int, 2> connected() {
 }
 
 /// In the child: never returns to the caller's code. The first byte of its message reports whether it succeeded.
-[[noreturn]] void become(const std::function<std::string()>& work, const Channel& result) {
+[[noreturn]] void become(const std::function<std::string()>& work, const Connection& result) {
   try {
     result.send("+" + work());
     _exit(0);
@@ -34,7 +34,7 @@ std::array<int, 2> connected() {
   }
 }
 
-pid_t start(const std::function<std::string()>& work, const Channel& result) {
+pid_t start(const std::function<std::string()>& work, const Connection& result) {
   const pid_t pid = fork();
   if (pid < 0) throw JobError("cannot start a process", ErrorCode::unavailable);
   if (pid == 0) become(work, result);
@@ -43,11 +43,11 @@ pid_t start(const std::function<std::string()>& work, const Channel& result) {
 
 }  // namespace
 
-Channel::~Channel() {
+Connection::~Connection() {
   close(file_);
 }
 
-void Channel::send(const std::string& bytes) const {
+void Connection::send(const std::string& bytes) const {
   const auto all = [this](const char* from, std::size_t count) {
     while (count > 0) {
       const ssize_t sent = ::send(file_, from, count, MSG_NOSIGNAL);
@@ -61,7 +61,7 @@ void Channel::send(const std::string& bytes) const {
   all(bytes.data(), bytes.size());
 }
 
-std::string Channel::receive() const {
+std::string Connection::receive() const {
   const auto all = [this](char* to, std::size_t count) {
     while (count > 0) {
       const ssize_t received = read(file_, to, count);
@@ -77,15 +77,15 @@ std::string Channel::receive() const {
   return bytes;
 }
 
-std::string run_in_two_processes(const std::function<std::string(const Channel&)>& first,
-                                 const std::function<void(const Channel&)>& second) {
+std::string run_in_two_processes(const std::function<std::string(const Connection&)>& first,
+                                 const std::function<void(const Connection&)>& second) {
   const auto between = connected();
-  const Channel own(between[0]);
-  const Channel other(between[1]);
+  const Connection own(between[0]);
+  const Connection other(between[1]);
   const auto first_result = connected();
   const auto second_result = connected();
-  const Channel answers(first_result[0]), answering(first_result[1]);
-  const Channel endings(second_result[0]), ending(second_result[1]);
+  const Connection answers(first_result[0]), answering(first_result[1]);
+  const Connection endings(second_result[0]), ending(second_result[1]);
   const auto run_second = [&] {
     second(other);
     return std::string();

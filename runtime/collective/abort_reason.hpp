@@ -36,18 +36,18 @@ class AbortReason {
     Call call_;
   };
 
-  void give(const std::string& why) {
+  void set(const std::string& why) {
     {
       const std::lock_guard lock(mutex_);
-      if (given_.load(std::memory_order_relaxed)) return;
+      if (is_set_.load(std::memory_order_relaxed)) return;
       why_ = why.empty() ? "no reason was given" : why;
-      given_.store(true, std::memory_order_release);
+      is_set_.store(true, std::memory_order_release);
     }
     const std::lock_guard lock(listeners_mutex_);
     for (const Listener* listener : std::exchange(listeners_, {})) listener->call_();
   }
   /// Returns whether a reason is set; cheap, for waiting loops.
-  [[nodiscard]] bool given() const { return given_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool is_set() const { return is_set_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string why() const {
     const std::lock_guard lock(mutex_);
     return why_;
@@ -56,8 +56,8 @@ class AbortReason {
  private:
   void add(const Listener& listener) {
     const std::lock_guard lock(listeners_mutex_);
-    // give() sets the reason first: either it is seen here, or give() sees the listener.
-    if (given()) return listener.call_();
+    // set() sets the reason first: either it is seen here, or set() sees the listener.
+    if (is_set()) return listener.call_();
     listeners_.push_back(&listener);
   }
   void remove(const Listener& listener) {
@@ -67,7 +67,7 @@ class AbortReason {
 
   mutable std::mutex mutex_;
   std::string why_;
-  std::atomic<bool> given_ = false;
+  std::atomic<bool> is_set_ = false;
   std::mutex listeners_mutex_;
   std::list<const Listener*> listeners_;  // not called yet
 };

@@ -42,10 +42,10 @@ class ThreadGroup {
   }
 
   void abort(const std::string& why) {
-    reason_.give(why);
+    reason_.set(why);
     barrier_.abort();
   }
-  [[nodiscard]] std::string failure() const { return reason_.given() ? reason_.why() : std::string(); }
+  [[nodiscard]] std::string failure() const { return reason_.is_set() ? reason_.why() : std::string(); }
 
  private:
   /// noexcept: a rank that left here would let its peers wait for ever (GB-3).

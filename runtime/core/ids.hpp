@@ -25,6 +25,7 @@ class Id {
 
 using SectionId = Id<struct SectionTag>;               ///< index of a section in the graph, sources included
 using ReplicaIndex = Id<struct ReplicaTag>;            ///< data-parallel rank inside a section
+using LayoutRank = Id<struct LayoutRankTag>;           ///< device of a replica, counted in its layout
 using EdgeId = Id<struct EdgeTag>;                     ///< index of an edge in the graph
 using ProcessId = Id<struct ProcessTag>;               ///< process of the job; rank 0 hosts the coordinator
 using SampleId = Id<struct SampleTag, std::uint64_t>;  ///< position in the corpus, the same in every epoch

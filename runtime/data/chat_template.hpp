@@ -12,7 +12,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/data/conversations.hpp"
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
 

@@ -17,7 +17,7 @@
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/patches.hpp"
 #include "runtime/data/picture_cache.hpp"
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
 

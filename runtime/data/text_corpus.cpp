@@ -48,7 +48,8 @@ DataFingerprint TextCorpus::fingerprint() const {
   Checksum content;
   content.add(tokens_.bytes());
   made.insert({{"data.kind", "text"},
-               {"data.tokenizer", std::string(tokenizer_->name())},
+               {"data.tokenizer",
+                tokenizer_->name() == "bytes" ? "bytes" : std::to_string(tokenizer_->vocabulary()) + " tokens"},
                {"data.sequence", std::to_string(config_.sequence)},
                {"data.validation_fraction", std::to_string(config_.validation_fraction)},
                {"folder", found_.folder ? "yes" : "no"},

@@ -7,7 +7,7 @@
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/data/token_store.hpp"
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
 

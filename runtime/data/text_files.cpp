@@ -12,7 +12,7 @@
 
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/data/utf8.hpp"
+#include "runtime/core/utf8.hpp"
 
 namespace maestro {
 

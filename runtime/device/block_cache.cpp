@@ -11,8 +11,8 @@ std::size_t BlockCache::rounded(std::size_t bytes) {
 }
 
 void BlockCache::count(std::size_t size) {
-  taken_ += size;
-  peak_ = std::max(peak_, taken_);
+  used_ += size;
+  peak_ = std::max(peak_, used_);
 }
 
 std::byte* BlockCache::take(std::size_t bytes) {
@@ -33,7 +33,7 @@ void BlockCache::add(std::size_t bytes) {
 void BlockCache::release(std::byte* block, std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   free_[size].push_back(block);
-  taken_ -= size;
+  used_ -= size;
   cached_ += size;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of device memory that are kept for reuse, by rounded size. Pure: addresses are only compared.
 //
-// BC-1 (balance): taken + cached == reserved bytes, in rounded sizes.
+// BC-1 (balance): used + cached == reserved bytes, in rounded sizes.
 // BC-2 (exact size): a block is handed out for its own rounded size only, the block that was released last first.
 // BC-3 (rounding): rounding adds less than `small_step` to a block below `large_step`, and less than `large_step` to
 //       others.
@@ -29,15 +29,15 @@ class BlockCache {
   /// All cached blocks, which the caller gives back to the system.
   [[nodiscard]] std::vector<std::byte*> drain();
 
-  [[nodiscard]] std::size_t taken_bytes() const { return taken_; }
+  [[nodiscard]] std::size_t used_bytes() const { return used_; }
   [[nodiscard]] std::size_t peak_bytes() const { return peak_; }
-  [[nodiscard]] std::size_t reserved_bytes() const { return taken_ + cached_; }
+  [[nodiscard]] std::size_t reserved_bytes() const { return used_ + cached_; }
 
  private:
   void count(std::size_t size);
 
   std::map<std::size_t, std::vector<std::byte*>> free_;  // by rounded size
-  std::size_t taken_ = 0;
+  std::size_t used_ = 0;
   std::size_t peak_ = 0;
   std::size_t cached_ = 0;
 };

@@ -13,28 +13,28 @@ MultiprocessorLedger::MultiprocessorLedger(int total, int granularity)
     : MultiprocessorLedger(total, std::clamp(granularity, 1, total), total / std::clamp(granularity, 1, total)) {}
 
 MultiprocessorLedger::MultiprocessorLedger(int total, int granularity, int groups)
-    : total_(total), granularity_(granularity), taken_(static_cast<std::size_t>(groups)) {}
+    : total_(total), granularity_(granularity), in_use_(static_cast<std::size_t>(groups)) {}
 
 std::vector<int> MultiprocessorLedger::take(double share) {
   if (!(share > 0 && share <= 1)) {
     throw JobError("a share of a device is above 0 and at most 1, not " + std::to_string(share));
   }
-  const auto wanted = static_cast<std::size_t>(std::max(1L, std::lround(share * static_cast<double>(taken_.size()))));
+  const auto wanted = static_cast<std::size_t>(std::max(1L, std::lround(share * static_cast<double>(in_use_.size()))));
   std::vector<int> found;
   for (int group = 0; group < groups() && found.size() < wanted; ++group) {
-    if (!taken_[static_cast<std::size_t>(group)]) found.push_back(group);
+    if (!in_use_[static_cast<std::size_t>(group)]) found.push_back(group);
   }
   if (found.empty()) {
     throw JobError("no multiprocessors are left for a share of " + std::to_string(share) +
                        "; the shares of a device add up to at most 1",
                    ErrorCode::unavailable);
   }
-  for (const int group : found) taken_[static_cast<std::size_t>(group)] = true;
+  for (const int group : found) in_use_[static_cast<std::size_t>(group)] = true;
   return found;
 }
 
 void MultiprocessorLedger::give_back(std::span<const int> groups) {
-  for (const int group : groups) taken_[static_cast<std::size_t>(group)] = false;
+  for (const int group : groups) in_use_[static_cast<std::size_t>(group)] = false;
 }
 
 int MultiprocessorLedger::multiprocessors(std::span<const int> groups) const {

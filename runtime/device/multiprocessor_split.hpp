@@ -24,12 +24,12 @@ class MultiprocessorLedger {
   void give_back(std::span<const int> groups);
   /// Of these groups (MP-3).
   [[nodiscard]] int multiprocessors(std::span<const int> groups) const;
-  [[nodiscard]] int groups() const { return static_cast<int>(taken_.size()); }
+  [[nodiscard]] int groups() const { return static_cast<int>(in_use_.size()); }
 
  private:
   int total_;
   int granularity_;
-  std::vector<bool> taken_;  // by group
+  std::vector<bool> in_use_;  // by group
 };
 
 /// Returns the groups of each share when all are taken in this order; errors as take().

@@ -29,17 +29,17 @@ struct Layout {
   [[nodiscard]] constexpr std::int64_t ranks() const { return tensor * context; }
   [[nodiscard]] constexpr std::int64_t tensor_of(std::int64_t rank) const { return rank % tensor; }
   [[nodiscard]] constexpr std::int64_t context_of(std::int64_t rank) const { return rank / tensor; }
-  /// Returns the rows of a micro-batch of `rows` rows that `rank` holds under `spread`.
-  [[nodiscard]] constexpr RowRange rows(Sharding spread, std::int64_t rows, std::int64_t rank) const {
-    if (spread == Sharding::replicated) return {0, rows};
+  /// Returns the rows of a micro-batch of `rows` rows that `rank` holds under `sharding`.
+  [[nodiscard]] constexpr RowRange rows(Sharding sharding, std::int64_t rows, std::int64_t rank) const {
+    if (sharding == Sharding::replicated) return {0, rows};
     const RowRange part = row_part(rows, context, context_of(rank));
-    if (spread != Sharding::rank_rows) return part;
+    if (sharding != Sharding::rank_rows) return part;
     const RowRange own = row_part(part.count, tensor, tensor_of(rank));
     return {part.first + own.first, own.count};
   }
-  /// Returns the columns of a tensor of `columns` columns that `rank` holds under `spread`.
-  [[nodiscard]] constexpr RowRange columns(Sharding spread, std::int64_t columns, std::int64_t rank) const {
-    return spread == Sharding::vocabulary ? row_part(columns, tensor, tensor_of(rank)) : RowRange{0, columns};
+  /// Returns the columns of a tensor of `columns` columns that `rank` holds under `sharding`.
+  [[nodiscard]] constexpr RowRange columns(Sharding sharding, std::int64_t columns, std::int64_t rank) const {
+    return sharding == Sharding::vocabulary ? row_part(columns, tensor, tensor_of(rank)) : RowRange{0, columns};
   }
   friend bool operator==(const Layout&, const Layout&) = default;
 };

@@ -2,7 +2,6 @@
 #include "runtime/graph/placement.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
@@ -12,9 +11,6 @@ namespace maestro {
 
 namespace {
 
-constexpr std::string_view cpu_kind = "cpu:";
-constexpr std::string_view cuda_kind = "cuda:";
-
 std::int64_t largest_divisor(std::int64_t degree, std::int64_t most) {
   std::int64_t divisor = std::clamp<std::int64_t>(most, 1, degree);
   while (degree % divisor != 0) --divisor;
@@ -22,32 +18,22 @@ std::int64_t largest_divisor(std::int64_t degree, std::int64_t most) {
 }
 
 /// "cpu:0 to cpu:3"
-std::string range_text(std::string_view kind, std::int64_t count) {
-  const std::string first = std::string(kind) + "0";
-  return count == 1 ? first : first + " to " + std::string(kind) + std::to_string(count - 1);
+std::string range_text(DeviceId::Kind kind, std::int64_t count) {
+  const std::string first = text_of({kind, 0});
+  return count == 1 ? first : first + " to " + text_of({kind, static_cast<int>(count - 1)});
 }
 
-/// K of "cpu:K" or "cuda:K", or -1.
-std::int64_t number_of(std::string_view device, std::string_view kind) {
-  std::int64_t number = -1;
-  if (!device.starts_with(kind)) return -1;
-  const char* end = device.data() + device.size();
-  const auto parsed = std::from_chars(device.data() + kind.size(), end, number);
-  return parsed.ec == std::errc() && parsed.ptr == end ? number : -1;
-}
-
-void check_device(const GraphNode& node, const std::string& device, const PlacementRequest& request) {
-  const std::string where = node.name + ".devices: \"" + device + "\"";
-  const bool cuda = is_cuda_device(device);
-  const std::string_view kind = cuda ? cuda_kind : cpu_kind;
+void check_device(const GraphNode& node, const DeviceId& device, const PlacementRequest& request) {
+  const std::string where = node.name + ".devices: \"" + text_of(device) + "\"";
+  const bool cuda = device.is_cuda();
+  const DeviceId::Kind kind = cuda ? DeviceId::Kind::cuda : DeviceId::Kind::cpu;
   if (cuda && request.cuda.of_host == 0) {
-    throw JobError(where + ": " + request.cuda.missing + "; use " + range_text(cpu_kind, request.cores),
+    throw JobError(where + ": " + request.cuda.missing + "; use " + range_text(DeviceId::Kind::cpu, request.cores),
                    ErrorCode::unavailable);
   }
   const std::int64_t there = cuda ? request.cuda.of_host : request.cores;
-  const std::int64_t number = number_of(device, kind);
-  if (number < 0) throw JobError(where + " is not a device; use " + range_text(kind, there));
-  if (number < there) return;
+  if (device.kind != kind) throw JobError(where + " is not a device; use " + range_text(kind, there));
+  if (device.index < there) return;
   const std::string what = cuda ? "CUDA device" : "device";
   throw JobError(where +
                      (there == 1 ? ": there is 1 " + what : ": there are " + std::to_string(there) + " " + what + "s") +
@@ -72,8 +58,8 @@ class Hosts {
     if (count_ == 1) return all;
     return all + ", " + std::to_string(request_.cores) + " on each of " + std::to_string(count_) + " hosts";
   }
-  [[nodiscard]] std::string next_device(std::uint32_t host) {
-    return "cpu:" + std::to_string(next_device_[host]++ % request_.cores);
+  [[nodiscard]] DeviceId next_device(std::uint32_t host) {
+    return {DeviceId::Kind::cpu, static_cast<int>(next_device_[host]++ % request_.cores)};
   }
 
  private:
@@ -97,7 +83,7 @@ void refuse(const GraphNode& node, const Hosts& hosts) {
                  ErrorCode::unavailable);
 }
 
-void check_named(const GraphNode& node, const std::vector<std::string>& devices, const PlacementRequest& request) {
+void check_named(const GraphNode& node, const std::vector<DeviceId>& devices, const PlacementRequest& request) {
   const std::int64_t needed = node.replicas * node.layout.ranks();
   if (static_cast<std::int64_t>(devices.size()) != needed) {
     const bool ranks = node.layout.ranks() > 1;
@@ -105,7 +91,7 @@ void check_named(const GraphNode& node, const std::vector<std::string>& devices,
                    std::to_string(needed) +
                    (ranks ? " ranks; name one for each rank of each replica" : " replicas; name one for each replica"));
   }
-  for (const std::string& device : devices) check_device(node, device, request);
+  for (const DeviceId& device : devices) check_device(node, device, request);
 }
 
 /// Places the replicas of sections, section by section.
@@ -115,20 +101,20 @@ class Placer {
       : request_(request), hosts_(request), first_rank_(first_rank) {}
 
   [[nodiscard]] std::vector<ReplicaPlacement> section(SectionId id, const GraphNode& node) {
-    if (node.mode == Mode::source) return {{id, ReplicaIndex(0), ProcessId(0), {"host"}, hosts_.of(0)}};
-    const std::vector<std::string>& wanted = request_.devices[id.value()];
-    const bool emulated = wanted.size() == 1 && wanted[0] == "emulated";
+    if (node.role == Role::source) return {{id, ReplicaIndex(0), ProcessId(0), {DeviceId()}, hosts_.of(0)}};
+    const std::vector<DeviceId>& wanted = request_.devices[id.value()];
+    const bool emulated = wanted.size() == 1 && wanted[0].kind == DeviceId::Kind::emulated;
     if (wanted.empty() && node.replicas * node.layout.ranks() > hosts_.devices()) refuse(node, hosts_);
     if (!emulated && !wanted.empty()) check_named(node, wanted, request_);
     per_host_ = request_.cores + (wanted.empty() ? 0 : request_.cuda.of_host);
     std::vector<ReplicaPlacement> places;
     std::map<std::uint32_t, std::int64_t> taken;  // devices of this section, by host
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
-      const std::int64_t rank = next_process(node, emulated, taken);
+      const std::int64_t process = next_process(node, emulated, taken);
       ReplicaPlacement place{
-          id, ReplicaIndex(replica), ProcessId(static_cast<std::uint32_t>(rank)), {}, hosts_.of(rank)};
-      place.devices = emulated ? std::vector<std::string>{"emulated:" + node.name + "/" + std::to_string(replica)}
-                               : devices_of(node, wanted, place);
+          id, ReplicaIndex(replica), ProcessId(static_cast<std::uint32_t>(process)), {}, hosts_.of(process)};
+      const DeviceId own{DeviceId::Kind::emulated, static_cast<int>(replica), node.name};
+      place.devices = emulated ? std::vector{own} : devices_of(node, wanted, place);
       places.push_back(std::move(place));
     }
     check_distinct(node, places);
@@ -141,30 +127,30 @@ class Placer {
     const std::int64_t ranks = request_.processes - first_rank_;
     if (ranks <= 0) return 0;
     for (std::int64_t tried = 0; tried < ranks; ++tried) {
-      const std::int64_t rank = first_rank_ + next_rank_++ % ranks;
-      std::int64_t& used = taken[hosts_.of(rank)];
+      const std::int64_t process = first_rank_ + next_rank_++ % ranks;
+      std::int64_t& used = taken[hosts_.of(process)];
       if (!emulated && used + node.layout.ranks() > per_host_) continue;
       used += node.layout.ranks();
-      return rank;
+      return process;
     }
     refuse(node, hosts_);
     return 0;
   }
-  std::vector<std::string> devices_of(const GraphNode& node, const std::vector<std::string>& wanted,
-                                      const ReplicaPlacement& place) {
+  std::vector<DeviceId> devices_of(const GraphNode& node, const std::vector<DeviceId>& wanted,
+                                   const ReplicaPlacement& place) {
     const auto ranks = static_cast<std::size_t>(node.layout.ranks());
-    std::vector<std::string> devices;
+    std::vector<DeviceId> devices;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       devices.push_back(wanted.empty() ? hosts_.next_device(place.host) : wanted[place.replica.value() * ranks + rank]);
     }
     return devices;
   }
   static void check_distinct(const GraphNode& node, const std::vector<ReplicaPlacement>& places) {
-    std::set<std::pair<std::uint32_t, std::string>> taken;
+    std::set<std::pair<std::uint32_t, DeviceId>> taken;
     for (const ReplicaPlacement& place : places) {
-      for (const std::string& device : place.devices) {
+      for (const DeviceId& device : place.devices) {
         if (taken.emplace(place.host, device).second) continue;
-        throw JobError(node.name + ".devices: \"" + device +
+        throw JobError(node.name + ".devices: \"" + text_of(device) +
                        "\" is named twice; the ranks of a section need devices of their own");
       }
     }
@@ -188,7 +174,7 @@ const ReplicaPlacement* find_place(const std::vector<ReplicaPlacement>& places, 
 
 bool touches_cuda(const std::vector<ReplicaPlacement>& places, SectionId section) {
   return std::ranges::any_of(places, [&](const ReplicaPlacement& each) {
-    return each.section == section && std::ranges::any_of(each.devices, is_cuda_device);
+    return each.section == section && std::ranges::any_of(each.devices, &DeviceId::is_cuda);
   });
 }
 
@@ -209,7 +195,7 @@ std::string text_of(const Degrees& degrees) {
 
 std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRequest& request) {
   std::int64_t computing = 0;
-  for (const GraphNode& node : graph.nodes()) computing += node.mode == Mode::source ? 0 : node.replicas;
+  for (const GraphNode& node : graph.nodes()) computing += node.role == Role::source ? 0 : node.replicas;
   const std::int64_t first_rank = request.processes > computing ? 1 : 0;  // PL-2
   Placer placer(request, first_rank);
   std::vector<ReplicaPlacement> places;

@@ -7,9 +7,9 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "runtime/core/device_id.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/graph/section_graph.hpp"
 
@@ -18,15 +18,10 @@ namespace maestro {
 struct ReplicaPlacement {
   SectionId section;
   ReplicaIndex replica;
-  ProcessId rank;
-  std::vector<std::string> devices;  ///< by rank: "cpu:K", "cuda:K", "emulated:section/replica" or, of a source, "host"
-  std::uint32_t host = 0;            ///< of the process: devices of two hosts may have the same name
+  ProcessId process;
+  std::vector<DeviceId> devices;  ///< by rank; of a source, the host
+  std::uint32_t host = 0;         ///< of the process: devices of two hosts may be equal
 };
-
-/// Returns whether the device is a GPU of a process, "cuda:K".
-[[nodiscard]] inline bool is_cuda_device(std::string_view device) {
-  return device.starts_with("cuda:");
-}
 
 /// Returns null if there is none.
 [[nodiscard]] const ReplicaPlacement* find_place(const std::vector<ReplicaPlacement>& places, SectionId section,
@@ -34,7 +29,7 @@ struct ReplicaPlacement {
 /// Returns whether some rank of the section runs on a GPU.
 [[nodiscard]] bool touches_cuda(const std::vector<ReplicaPlacement>& places, SectionId section);
 
-/// The devices that "cuda:K" may name in a job.
+/// The GPUs that a job may name.
 struct CudaDevices {
   std::int64_t of_host = 0;                                ///< on each host
   std::string missing = "this build has no CUDA backend";  ///< why there are none
@@ -45,8 +40,8 @@ struct PlacementRequest {
   std::int64_t cores = 1;            ///< devices of each host
   CudaDevices cuda;                  ///< for sections that name theirs; others are placed on cores only
   std::vector<std::uint32_t> hosts;  ///< by process: its host, counted from 0; empty: all on the same
-  std::vector<std::vector<std::string>>
-      devices;  ///< per section: replica by replica, by rank; empty: automatic; {"emulated"}: a device for each replica
+  std::vector<std::vector<DeviceId>>
+      devices;  ///< per section: replica by replica, by rank; empty: automatic; one emulated: a device for each replica
 };
 
 /// The devices that a section needs.
@@ -62,8 +57,8 @@ struct Degrees {
 /// "replicas x pipeline x context x tensor = 2 x 1 x 1 x 4"
 [[nodiscard]] std::string text_of(const Degrees& degrees);
 
-/// Returns all replicas in order of section and replica. Throws JobError: an unknown device name, a missing core or
-/// CUDA device, two ranks of a section on the same device, more ranks than devices.
+/// Returns all replicas in order of section and replica. Throws JobError: a device that is neither core nor GPU, a
+/// missing core or CUDA device, two ranks of a section on the same device, more ranks than devices.
 std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRequest& request);
 
 }  // namespace maestro

@@ -27,7 +27,7 @@ struct Port {
   Axis axis = Axis::tokens;
   /// The part that each rank of a replica holds. A gradient is sharded as its value and complete on each rank: ranks
   /// that hold the same rows hold the same gradient.
-  Sharding spread = Sharding::context_rows;
+  Sharding sharding = Sharding::context_rows;
 };
 
 struct Ports {

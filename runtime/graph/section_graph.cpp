@@ -38,6 +38,11 @@ std::string port_text(const GraphNode& node, const Port& port) {
 
 }  // namespace
 
+std::string_view mode_name(Role role) {
+  if (role == Role::source) return "source";
+  return role == Role::frozen ? "forward_only" : "forward_backward";
+}
+
 Axis GraphNode::axis() const {
   for (const Port& port : ports.inputs) {
     if (!port.optional) return port.axis;
@@ -68,8 +73,10 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   if (out.dtype != in.dtype || out.columns != in.columns || out.axis != in.axis) {
     throw JobError("ports do not fit: " + port_text(producer, out) + " -> " + port_text(consumer, in));
   }
-  const bool by_vocabulary = out.spread == Sharding::vocabulary || in.spread == Sharding::vocabulary;
-  const auto cut_alike = [&] { return out.spread == in.spread && producer.layout.tensor == consumer.layout.tensor; };
+  const bool by_vocabulary = out.sharding == Sharding::vocabulary || in.sharding == Sharding::vocabulary;
+  const auto cut_alike = [&] {
+    return out.sharding == in.sharding && producer.layout.tensor == consumer.layout.tensor;
+  };
   if (by_vocabulary && std::max(producer.layout.tensor, consumer.layout.tensor) > 1 && !cut_alike()) {
     throw JobError(port_text(producer, out) + " and " + port_text(consumer, in) +
                    " are sharded by vocabulary, which needs equal tensor degrees on both sides: " + producer.name +
@@ -86,10 +93,9 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   edge.dtype = out.dtype;
   edge.columns = out.columns;
   edge.axis = out.axis;
-  edge.from_spread = out.spread;
-  edge.to_spread = in.spread;
-  edge.gradient = out.differentiable && in.differentiable && producer.mode == Mode::forward_backward &&
-                  consumer.mode == Mode::forward_backward;
+  edge.from_sharding = out.sharding;
+  edge.to_sharding = in.sharding;
+  edge.gradient = out.differentiable && in.differentiable && producer.runs_backward() && consumer.runs_backward();
   edges_.push_back(std::move(edge));
   return EdgeId(static_cast<std::uint32_t>(edges_.size() - 1));
 }
@@ -172,6 +178,41 @@ std::vector<EdgeId> SectionGraph::outputs(SectionId id) const {
     if (edges_[index].from == id) found.emplace_back(static_cast<std::uint32_t>(index));
   }
   return found;
+}
+
+std::vector<Channel> SectionGraph::channels() const {
+  std::vector<Channel> found;
+  for (const Direction direction : directions) {
+    for (std::uint32_t index = 0; index < edges_.size(); ++index) {
+      if (direction == Direction::forward || edges_[index].gradient) found.push_back({EdgeId(index), direction});
+    }
+  }
+  return found;
+}
+
+std::vector<Channel> SectionGraph::received(SectionId id) const {
+  std::vector<Channel> found = channels();
+  std::erase_if(found, [&](Channel at) { return receiver(at) != id; });
+  return found;
+}
+
+std::vector<Channel> SectionGraph::sent(SectionId id) const {
+  std::vector<Channel> found = channels();
+  std::erase_if(found, [&](Channel at) { return sender(at) != id; });
+  return found;
+}
+
+const std::string& SectionGraph::sender_port(Channel at) const {
+  return at.gradient() ? edge(at.edge).to_port : edge(at.edge).from_port;
+}
+
+Sharding SectionGraph::sender_sharding(Channel at) const {
+  return at.gradient() ? edge(at.edge).to_sharding : edge(at.edge).from_sharding;
+}
+
+std::string SectionGraph::name_of(Channel at) const {
+  return (at.gradient() ? "gradient of " : "") + node(sender(at)).name + "." + sender_port(at) + " -> " +
+         node(receiver(at)).name + "." + receiver_port(at);
 }
 
 bool SectionGraph::awaits_gradient(SectionId id) const {

@@ -14,20 +14,28 @@
 #include <vector>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/graph/channel.hpp"
 #include "runtime/graph/port.hpp"
 
 namespace maestro {
 
-enum class Mode : std::uint8_t { source, forward_only, forward_backward };
+/// The part that a section has in training.
+enum class Role : std::uint8_t {
+  source,   ///< reads samples
+  frozen,   ///< forward passes only
+  passing,  ///< frozen, but gradients pass through it to sections before it
+  trained
+};
+/// Returns the passes of the role as reports name them: "source", "forward_only" or "forward_backward".
+[[nodiscard]] std::string_view mode_name(Role role);
 
 struct GraphNode {
   std::string name;
   std::string section;     ///< the section that this node is a stage of; empty: the node itself is the section
   std::int64_t stage = 0;  ///< of `stages` pipeline stages
   std::int64_t stages = 1;
-  Mode mode = Mode::forward_backward;
+  Role role = Role::trained;
   Ports ports;
-  bool frozen = false;  ///< forward_backward only: gradients pass through, the section's own parameters stay
   std::int64_t replicas = 1;
   Layout layout;                      ///< of each replica
   std::int64_t micro_batch = 1;       ///< samples at most
@@ -37,7 +45,10 @@ struct GraphNode {
   /// Returns its name in the job file.
   [[nodiscard]] const std::string& section_name() const { return section.empty() ? name : section; }
   /// Returns whether it has an optimizer.
-  [[nodiscard]] bool trained() const { return mode == Mode::forward_backward && !frozen; }
+  [[nodiscard]] bool trained() const { return role == Role::trained; }
+  /// Returns whether its parameters stay as they are.
+  [[nodiscard]] bool frozen() const { return role == Role::frozen || role == Role::passing; }
+  [[nodiscard]] bool runs_backward() const { return role == Role::passing || role == Role::trained; }
   /// Returns the axis of its required inputs; a source and a section without inputs count tokens.
   [[nodiscard]] Axis axis() const;
   /// Returns whether micro-batches follow those of the consumer, filled up to the limits (MC-4), instead of counting
@@ -54,8 +65,8 @@ struct GraphEdge {
   std::int64_t columns = 1;
   Axis axis = Axis::tokens;
   bool gradient = false;  ///< a gradient travels back
-  Sharding from_spread = Sharding::context_rows;
-  Sharding to_spread = Sharding::context_rows;
+  Sharding from_sharding = Sharding::context_rows;
+  Sharding to_sharding = Sharding::context_rows;
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
 };
 
@@ -80,6 +91,20 @@ class SectionGraph {
   /// Return the edges into or out of a section, in order of addition.
   [[nodiscard]] std::vector<EdgeId> inputs(SectionId id) const;
   [[nodiscard]] std::vector<EdgeId> outputs(SectionId id) const;
+  /// Return all channels that carry a tensor, and those that a section receives or sends: values by edge, then
+  /// gradients.
+  [[nodiscard]] std::vector<Channel> channels() const;
+  [[nodiscard]] std::vector<Channel> received(SectionId id) const;
+  [[nodiscard]] std::vector<Channel> sent(SectionId id) const;
+  /// Return an end of a channel: the section, its port and the sharding there.
+  [[nodiscard]] SectionId sender(Channel at) const { return at.gradient() ? edge(at.edge).to : edge(at.edge).from; }
+  [[nodiscard]] SectionId receiver(Channel at) const { return sender(at.reversed()); }
+  [[nodiscard]] const std::string& sender_port(Channel at) const;
+  [[nodiscard]] const std::string& receiver_port(Channel at) const { return sender_port(at.reversed()); }
+  [[nodiscard]] Sharding sender_sharding(Channel at) const;
+  [[nodiscard]] Sharding receiver_sharding(Channel at) const { return sender_sharding(at.reversed()); }
+  /// Returns "teacher.hidden -> student.teacher", or "gradient of student.teacher -> teacher.hidden".
+  [[nodiscard]] std::string name_of(Channel at) const;
   /// Returns true if a trained section's gradient returns over an edge, so that its backward pass runs apart from the
   /// forward pass.
   [[nodiscard]] bool awaits_gradient(SectionId id) const;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/device_id.hpp"
 #include "runtime/core/dtype.hpp"
 
 // clang-format off
@@ -61,7 +62,7 @@ inline constexpr std::array<std::string_view, 4> data_kind_names{"text", "llava"
 struct DataConfig {
   std::string path;                     ///< text file or folder; empty for generated data
   DataKind kind = DataKind::text;
-  std::string tokenizer = "bytes";
+  std::string tokenizer;                ///< "bytes", a folder or a file; empty: that of the sections' weights, else bytes
   std::int64_t sequence = 128;          ///< tokens per sample
   std::int64_t vocabulary = 256;        ///< of the synthetic corpus; bytes have 256
   double max_file_mb = 4;               ///< larger text files of a folder are left out; 10^6 bytes
@@ -137,8 +138,8 @@ struct SectionConfig {
   bool random = false;                  ///< weights = "random": random values are intended, also in a frozen section
   std::int64_t micro_batch = 8;         ///< samples; with micro_batch_tokens alone: as many as fit
   std::int64_t micro_batch_tokens = 0;  ///< tokens (patches, for a vision section) at most; 0: no bound
-  std::vector<std::string> devices;     ///< "cpu:K", "cuda:K": per replica, in it per stage, in it per rank (context-major);
-                                        ///< {"emulated"}: a device per replica; empty: placed automatically
+  std::vector<DeviceId> devices;        ///< cores and GPUs: per replica, in it per stage, in it per rank (context-major);
+                                        ///< one emulated: a device per replica; empty: placed automatically
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
   std::int64_t max_in_flight = 2;       ///< micro-batches between forward and backward, per replica
@@ -147,7 +148,7 @@ struct SectionConfig {
   OptimizerConfig optimizer;
   /// Returns the devices of a replica: stages x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }
-  [[nodiscard]] bool emulated() const { return devices.size() == 1 && devices[0] == "emulated"; }
+  [[nodiscard]] bool emulated() const { return devices.size() == 1 && devices[0].kind == DeviceId::Kind::emulated; }
 };
 
 }  // namespace maestro

@@ -167,9 +167,13 @@ DataConfig read_data(const JobTable& data) {
                           "synthetic_images"});
   out.path = data.text("path", out.path,
                        {"text: a file or folder; llava: the JSON file of conversations; generated data have no path"});
-  out.tokenizer = nonempty(
-      data, "tokenizer", data.text("tokenizer", out.tokenizer, {"the tokenizer of text; \"bytes\": a token per byte"}),
-      "\"bytes\"");
+  out.tokenizer = data.text("tokenizer", out.tokenizer,
+                            {"the tokenizer of text: \"bytes\" (a token per byte), a model's folder, or its tokenizer "
+                             "file; without it, the tokenizer beside the sections' weights, else bytes"});
+  if (out.kind != DataKind::text && !out.tokenizer.empty() && out.tokenizer != "bytes") {
+    data.fail("tokenizer",
+              "\"" + printable(out.tokenizer) + "\" is for kind = \"text\"; conversations are sent as bytes");
+  }
   out.sequence = data.integer("sequence", out.sequence, {.min = 1, .max = most_tokens_of_a_sample},
                               {"the length of a sample", "tokens"});
   out.vocabulary = data.integer("vocabulary", out.vocabulary, {.min = 2, .max = std::int64_t{1} << 31},

@@ -38,14 +38,20 @@ std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
   return best;
 }
 
-/// "cpu:K" or "cuda:K"; the placement checks whether the device exists.
-bool is_device(std::string_view device) {
-  constexpr std::size_t most_digits = 4;
-  const std::string_view kind = device.starts_with("cuda:") ? "cuda:" : "cpu:";
-  if (!device.starts_with(kind)) return false;
-  device.remove_prefix(kind.size());
-  const bool digits = std::all_of(device.begin(), device.end(), [](char c) { return c >= '0' && c <= '9'; });
-  return digits && !device.empty() && device.size() <= most_digits;
+/// Returns the devices that the names denote; the placement checks whether they exist.
+std::vector<DeviceId> devices_named(const JobTable& section, const std::vector<std::string>& names) {
+  constexpr DeviceId::Kind emulated = DeviceId::Kind::emulated;
+  if (names.size() == 1 && names.front() == text_of({emulated})) return {{emulated}};
+  std::vector<DeviceId> devices;
+  for (const std::string& name : names) {
+    std::optional<DeviceId> device = parse_device(name);
+    if (!device) {
+      section.fail("devices", "\"" + printable(name) +
+                                  "\" is no device; expected cpu:K or cuda:K, for example cpu:0, or emulated alone");
+    }
+    devices.push_back(*std::move(device));
+  }
+  return devices;
 }
 
 void check_devices(const JobTable& section, const SectionConfig& config) {
@@ -55,11 +61,6 @@ void check_devices(const JobTable& section, const SectionConfig& config) {
                            std::string("let emulation.gflops stand for all its devices"));
   }
   if (config.emulated()) return;
-  for (const auto& device : config.devices) {
-    if (is_device(device)) continue;
-    section.fail("devices", "\"" + printable(device) +
-                                "\" is no device; expected cpu:K or cuda:K, for example cpu:0, or emulated alone");
-  }
   const auto named = static_cast<std::int64_t>(config.devices.size());
   const std::int64_t needed = config.replicas * config.devices_of_replica();
   if (named == 0 || named == needed) return;
@@ -176,8 +177,8 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   out.name = std::move(name);
   read_layout(section, out);
   read_micro_batches(section, out);
-  out.devices = section.texts(
-      "devices", out.devices,
+  const std::vector<std::string> devices = section.texts(
+      "devices", texts_of(out.devices),
       {"cpu:K or cuda:K: replica by replica, in it stage by stage, in it by context part and then tensor part; "
        "\"emulated\" alone: an emulated device per replica, with timed waits as passes; empty: placed automatically"});
   out.precision = read_precision(section, out.precision);
@@ -198,6 +199,7 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
     out.zero = section.flag("zero", out.zero, {"optimizer state is sharded over the replicas"});
     out.optimizer = read_optimizer(section, out.optimizer);
   }
+  out.devices = devices_named(section, devices);
   check_devices(section, out);
   return out;
 }

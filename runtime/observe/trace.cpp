@@ -55,8 +55,8 @@ TraceClock this_trace_clock() {
   return clock;
 }
 
-TraceRecorder::TraceRecorder(ProcessId rank, std::string process_name, TraceOptions options)
-    : rank_(rank),
+TraceRecorder::TraceRecorder(ProcessId process, std::string process_name, TraceOptions options)
+    : process_(process),
       process_name_(std::move(process_name)),
       on_(options.on),
       max_events_(options.max_events),
@@ -173,7 +173,7 @@ std::string TraceRecorder::line_of(const Event& event) {
 }
 
 Status TraceRecorder::write_part(const std::filesystem::path& path) const {
-  Json header{{"rank", rank_.value()},
+  Json header{{"rank", process_.value()},
               {"process", process_name_},
               {"host", clock_.host},
               {"system_minus_steady_ns", clock_.system_minus_steady.count()}};

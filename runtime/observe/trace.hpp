@@ -69,7 +69,7 @@ struct TraceOptions {
 /// Thread-safe: any thread may record on any track. Recording takes a short lock; if off, it costs a branch.
 class TraceRecorder {
  public:
-  TraceRecorder(ProcessId rank, std::string process_name, TraceOptions options = {});
+  TraceRecorder(ProcessId process, std::string process_name, TraceOptions options = {});
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
@@ -110,7 +110,7 @@ class TraceRecorder {
   static std::string line_of(const Event& event);
   void record(Event event);
 
-  const ProcessId rank_;
+  const ProcessId process_;
   const std::string process_name_;
   const bool on_;
   const std::size_t max_events_;

@@ -121,8 +121,9 @@ class Parameters {
   /// values only.
   void allocate(bool trained, MemorySpace& memory = host_memory());
   [[nodiscard]] MemorySpace& memory() const { return *memory_; }
-  /// Keeps moments of `range` alone, initially zero; other replicas keep the rest. To be called once, after allocate()
-  /// and before any moment is written; untouched memory costs nothing. A frozen section has no moments to shard.
+  /// Keeps the optimizer state of `range` alone, initially zero; other replicas keep the rest. To be called once, after
+  /// allocate() and before any moment is written; untouched memory costs nothing. A frozen section has no state to
+  /// shard.
   void shard_optimizer_state(ShardRange range);
   /// Marks packed forms as out of date; called after values were written from outside (loading, optimizer).
   void values_changed();

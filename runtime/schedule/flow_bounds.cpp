@@ -132,7 +132,7 @@ std::int64_t input_window(const SectionGraph& graph, SectionId section, const Fl
 std::int64_t send_blocks(const SectionGraph& graph, SectionId section, const FlowLimits& limits) {
   const GraphNode& node = graph.node(section);
   const std::int64_t all = most_batches(node, limits);
-  if (node.mode == Mode::source) return all + 1;  // sources are in no plan
+  if (node.role == Role::source) return all + 1;  // sources are in no plan
   std::int64_t held = 0;
   for (const EdgeId edge : graph.outputs(section)) {
     const SectionId to = graph.edge(edge).to;

@@ -13,9 +13,9 @@ void ReplicaLane::enqueue(StepBoundary mark) {
   items_.push_back({{}, std::move(mark), State::waiting});
 }
 
-bool ReplicaLane::here(const MicroBatchPlan& batch, bool gradients) const {
+bool ReplicaLane::here(const MicroBatchPlan& batch, Direction direction) const {
   for (const ArrivalPlan& arrival : batch.arrivals) {
-    if (arrival.gradient == gradients && !here(arrival)) return false;
+    if (arrival.channel.direction == direction && !here(arrival)) return false;
   }
   return true;
 }
@@ -40,7 +40,7 @@ ReplicaLane::Item* ReplicaLane::next_forward(BuffersFree free) {
     const MicroBatchPlan& batch = *item.batch;
     const bool together = options_.runs_backward && batch.pass == Pass::train && !splits(batch);
     const bool buffers = free.outputs && (!together || free.gradients);
-    const bool may = room && buffers && here(batch, false) && open(batch, batch.forward_phase);
+    const bool may = room && buffers && here(batch, Direction::forward) && open(batch, batch.forward_phase);
     return may ? &item : nullptr;  // RL-1, RL-2
   }
   return nullptr;
@@ -57,8 +57,8 @@ const ReplicaLane::Item* ReplicaLane::backward_turn() const {
 
 ReplicaLane::Item* ReplicaLane::next_backward(BuffersFree free) {
   auto* item = const_cast<Item*>(backward_turn());
-  const bool may =
-      item != nullptr && free.gradients && here(*item->batch, true) && open(*item->batch, item->batch->backward_phase);
+  const bool may = item != nullptr && free.gradients && here(*item->batch, Direction::gradient) &&
+                   open(*item->batch, item->batch->backward_phase);
   return may ? item : nullptr;  // RL-3
 }
 
@@ -107,7 +107,8 @@ void ReplicaLane::retire_front() {
 
 const MicroBatchPlan* ReplicaLane::waiting_batch() const {
   if (busy()) return nullptr;
-  if (const Item* turn = backward_turn(); turn != nullptr && !here(*turn->batch, true)) return turn->batch.get();
+  if (const Item* turn = backward_turn(); turn != nullptr && !here(*turn->batch, Direction::gradient))
+    return turn->batch.get();
   for (const Item& item : items_) {
     if (item.mark) return nullptr;
     if (item.state == State::waiting) return item.batch.get();

@@ -72,8 +72,8 @@ class ReplicaLane {
   void enqueue(StepBoundary mark);
   /// Records that all pieces of a sequence are at a rank; may precede the work item that needs them. Due for every
   /// arrival of a plan, also for an arrival without pieces.
-  void arrived(EdgeId edge, bool gradient, std::uint64_t sequence, std::uint32_t rank = 0) {
-    arrived_.emplace(edge, gradient, sequence, rank);
+  void arrived(Channel channel, std::uint64_t sequence, LayoutRank rank = {}) {
+    arrived_.emplace(channel, sequence, rank);
   }
   /// Opens a phase: from now on passes of this phase of the group may run. Phase 0 is always open.
   void open_phase(StepId step, std::uint32_t group, std::uint32_t phase) { phases_[{step.value(), group}] = phase; }
@@ -92,10 +92,8 @@ class ReplicaLane {
   [[nodiscard]] const ArrivalPlan* missing_arrival() const;
 
  private:
-  using ArrivalKey = std::tuple<EdgeId, bool, std::uint64_t, std::uint32_t>;  // edge, gradient, sequence, rank
-  static ArrivalKey key_of(const ArrivalPlan& arrival) {
-    return {arrival.edge, arrival.gradient, arrival.sequence, arrival.rank};
-  }
+  using ArrivalKey = std::tuple<Channel, std::uint64_t, LayoutRank>;  // channel, sequence, rank
+  static ArrivalKey key_of(const ArrivalPlan& arrival) { return {arrival.channel, arrival.sequence, arrival.rank}; }
   enum class State : std::uint8_t { waiting, forwarded, retired };
   struct Item {
     SharedMicroBatch batch;  // of a mark: none
@@ -103,7 +101,7 @@ class ReplicaLane {
     State state = State::waiting;
   };
   [[nodiscard]] bool here(const ArrivalPlan& arrival) const { return arrived_.count(key_of(arrival)) != 0; }
-  [[nodiscard]] bool here(const MicroBatchPlan& batch, bool gradients) const;
+  [[nodiscard]] bool here(const MicroBatchPlan& batch, Direction direction) const;
   [[nodiscard]] bool open(const MicroBatchPlan& batch, std::uint32_t phase) const;
   [[nodiscard]] bool splits(const MicroBatchPlan& batch) const {
     return options_.runs_backward && options_.awaits_gradient && batch.pass == Pass::train;

@@ -33,11 +33,11 @@ struct Holder {
 /// Sharding::vocabulary the tensor degrees are equal, so that taking them in turn is RE-4.
 Holder sender_of(const ReshardEnd& end, std::int64_t rows, std::int64_t row, std::int64_t receiver_rank) {
   const Layout& layout = end.layout;
-  if (end.spread == Sharding::replicated) return {receiver_rank % layout.ranks(), {0, rows}};
+  if (end.sharding == Sharding::replicated) return {receiver_rank % layout.ranks(), {0, rows}};
   const std::int64_t context = part_at(rows, layout.context, row);
   const RowRange part = row_part(rows, layout.context, context);
   const std::int64_t first_rank = context * layout.tensor;
-  if (end.spread != Sharding::rank_rows) return {first_rank + receiver_rank % layout.tensor, part};
+  if (end.sharding != Sharding::rank_rows) return {first_rank + receiver_rank % layout.tensor, part};
   const std::int64_t tensor = part_at(part.count, layout.tensor, row - part.first);
   const RowRange own = row_part(part.count, layout.tensor, tensor);
   return {first_rank + tensor, {part.first + own.first, own.count}};
@@ -71,7 +71,7 @@ class ReshardPlan::Maker {
     for (const std::span<const SampleRef> receiver : request_->receivers) {
       const std::int64_t rows = find_runs(receiver);
       for (std::int64_t rank = 0; rank < request_->receiver.layout.ranks(); ++rank) {
-        add_pieces(request_->receiver.layout.rows(request_->receiver.spread, rows, rank), rank);
+        add_pieces(request_->receiver.layout.rows(request_->receiver.sharding, rows, rank), rank);
         plan_.ends_.push_back(plan_.pieces_.size());
       }
     }
@@ -83,8 +83,8 @@ class ReshardPlan::Maker {
     for (std::uint32_t at = 0; at < request_->senders.size(); ++at) {
       std::int64_t row = 0;
       for (const SampleRef& sample : request_->senders[at]) {
-        if (sample.place >= places_.size()) places_.resize(sample.place + std::size_t{1});
-        places_[sample.place] = {at, row};
+        if (sample.index_in_step >= places_.size()) places_.resize(sample.index_in_step + std::size_t{1});
+        places_[sample.index_in_step] = {at, row};
         row += sample.rows(request_->axis);
       }
       sender_rows_.push_back(row);
@@ -98,8 +98,8 @@ class ReshardPlan::Maker {
     for (const SampleRef& sample : receiver) {
       const std::int64_t rows = sample.rows(request_->axis);
       if (rows == 0) continue;
-      assert(sample.place < places_.size() && places_[sample.place].sender != nowhere);
-      const SamplePlace source = places_[sample.place];
+      assert(sample.index_in_step < places_.size() && places_[sample.index_in_step].sender != nowhere);
+      const SamplePlace source = places_[sample.index_in_step];
       const bool follows = !runs_.empty() && runs_.back().sender == source.sender &&
                            runs_.back().source_row + runs_.back().rows == source.row;
       if (follows) {
@@ -139,9 +139,9 @@ class ReshardPlan::Maker {
 };
 
 ReshardPlan ReshardPlan::make(const ReshardRequest& request) {
-  assert((request.sender.spread != Sharding::vocabulary && request.receiver.spread != Sharding::vocabulary) ||
+  assert((request.sender.sharding != Sharding::vocabulary && request.receiver.sharding != Sharding::vocabulary) ||
          (request.sender.layout.tensor == request.receiver.layout.tensor &&
-          (request.sender.layout.tensor == 1 || request.sender.spread == request.receiver.spread)));
+          (request.sender.layout.tensor == 1 || request.sender.sharding == request.receiver.sharding)));
   return Maker(request).make();
 }
 
@@ -169,7 +169,7 @@ std::int64_t least_rows(const ReshardRequest& request) {
   for (const std::span<const SampleRef> receiver : request.receivers) {
     const std::int64_t rows = rows_of(receiver, request.axis);
     for (std::int64_t rank = 0; rank < end.layout.ranks(); ++rank) {
-      least += end.layout.rows(end.spread, rows, rank).count;
+      least += end.layout.rows(end.sharding, rows, rank).count;
     }
   }
   return least;
@@ -180,10 +180,10 @@ std::int64_t least_rows(const ReshardRequest& request) {
 // parts, and each piece has a row. Holding some of the rows only leaves pieces out, and joining samples reduces their
 // number.
 std::int64_t max_pieces_of(const ReshardEnd& sender, std::int64_t samples, std::int64_t most_rows) {
-  const bool by_rank = sender.spread == Sharding::rank_rows;
-  const std::int64_t parts = sender.spread == Sharding::replicated ? 1
-                             : by_rank                             ? sender.layout.ranks()
-                                                                   : sender.layout.context;
+  const bool by_rank = sender.sharding == Sharding::rank_rows;
+  const std::int64_t parts = sender.sharding == Sharding::replicated ? 1
+                             : by_rank                               ? sender.layout.ranks()
+                                                                     : sender.layout.context;
   return std::max<std::int64_t>(1, samples * std::min(parts, most_rows));
 }
 

@@ -2,7 +2,7 @@
 // Maps rows of an edge from ranks of the sending section to ranks of the receiving section, when the two partition the
 // samples of a step into micro-batches of their own and shard each micro-batch over ranks of their own. Pure. For a
 // gradient the consumer is the sender and the producer the receiver.
-// Pieces depend on samples, micro-batches, layouts and spreads alone, not on replicas or processes.
+// Pieces depend on samples, micro-batches, layouts and shardings alone, not on replicas or processes.
 //
 // RE-1 (each row once, in order): the pieces of a receiving rank are in row order and cover every row that it holds
 //       once. Two neighbours never come from the same rank with rows that follow each other there: such rows form a
@@ -28,7 +28,7 @@ namespace maestro {
 /// Layout and sharding at one end of an edge.
 struct ReshardEnd {
   Layout layout;
-  Sharding spread = Sharding::context_rows;
+  Sharding sharding = Sharding::context_rows;
 };
 
 struct ReshardRequest {

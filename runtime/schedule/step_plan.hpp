@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/graph/channel.hpp"
 #include "runtime/graph/pass.hpp"
 #include "runtime/graph/port.hpp"
 
@@ -20,38 +21,36 @@ struct SampleRef {
   std::int64_t tokens = 0;
   std::int64_t patches = 0;  ///< 0: a sample without images
   std::int64_t images = 0;
-  std::uint32_t place = 0;  ///< in its step, set by the planner: a sample may be in a batch twice
+  std::uint32_t index_in_step = 0;  ///< set by the planner: a sample may be in a batch twice
   [[nodiscard]] std::int64_t rows(Axis axis) const { return axis == Axis::tokens ? tokens : patches; }
 };
 
 /// Rows of a rank's tensor that go to a receiving rank's slot. Rows count within the tensors that the two ranks hold.
 struct PieceOut {
-  EdgeId edge;
-  bool gradient = false;
-  ReplicaIndex receiver;       ///< replica of the edge's consumer, or of its producer for gradients
+  Channel channel;
+  ReplicaIndex receiver;       ///< replica of the channel's receiver
   std::uint64_t sequence = 0;  ///< the receiver's
   std::uint32_t index = 0;     ///< among the pieces of this sequence at the receiving rank
   std::int64_t source_row = 0;
   std::int64_t target_row = 0;
   std::int64_t rows = 0;
-  std::uint32_t source_rank = 0;
-  std::uint32_t target_rank = 0;
+  LayoutRank source_rank = {};
+  LayoutRank target_rank = {};
 };
 
 struct ArrivalPiece {
   std::int64_t rows = 0;
   ReplicaIndex sender;  ///< replica of the section at the other end of the edge
-  std::uint32_t sender_rank = 0;
+  LayoutRank sender_rank = {};
 };
 
 /// The pieces that a rank of a receiver waits for before it may use a sequence of an edge. The ranks of a replica share
 /// the sequences of an edge; a rank that holds no row of a micro-batch has an arrival without pieces.
 struct ArrivalPlan {
-  EdgeId edge;
-  bool gradient = false;
+  Channel channel;
   std::uint64_t sequence = 0;
   std::vector<ArrivalPiece> pieces;  ///< in row order; piece i carries index i
-  std::uint32_t rank = 0;
+  LayoutRank rank = {};
 };
 
 struct MicroBatchPlan {

@@ -39,13 +39,9 @@ std::vector<SampleRef> chosen(std::span<const SampleRef> samples, const CutBatch
 StepPlanner::StepPlanner(StepPlannerOptions options)
     : options_(std::move(options)), fallback_(make_policy("arrival")), workload_index_(options_.graph->nodes().size()) {
   const SectionGraph& graph = *options_.graph;
-  for (const GraphEdge& edge : graph.edges()) {
-    next_sequence_.emplace_back(static_cast<std::size_t>(graph.node(edge.to).replicas), 0);
-    next_gradient_sequence_.emplace_back(static_cast<std::size_t>(graph.node(edge.from).replicas), 0);
-  }
   std::ranges::fill(workload_index_, npos);
   for (const SectionId section : graph.topological()) {
-    if (graph.node(section).mode == Mode::source) continue;
+    if (graph.node(section).role == Role::source) continue;
     workload_index_[section.value()] = order_.size();
     order_.push_back(section);
   }
@@ -76,7 +72,7 @@ WorkloadTask StepPlanner::task_of(const Workload& workload, std::size_t at, std:
   task.forward_ms = cost.forward;
   if (workload.sections[at].has_backward) {
     task.backward_ms = cost.backward;
-  } else if (pass == Pass::train && options_.graph->node(order_[at]).mode == Mode::forward_backward) {
+  } else if (pass == Pass::train && options_.graph->node(order_[at]).runs_backward()) {
     task.forward_ms += cost.backward;
   }
   return task;
@@ -119,7 +115,7 @@ void StepPlanner::add_tasks(PlannedStep& planned, const StepCut& cut, std::span<
   std::vector<std::size_t> edge_index(graph.edges().size(), npos);
   for (std::size_t index = 0; index < graph.edges().size(); ++index) {
     const GraphEdge& edge = graph.edges()[index];
-    if (graph.node(edge.from).mode == Mode::source) continue;
+    if (graph.node(edge.from).role == Role::source) continue;
     edge_index[index] = workload.edges.size();
     const bool kept =
         workload.sections[workload_index_[edge.from.value()]].has_backward;  // bounded by in-flight limits
@@ -216,7 +212,7 @@ void StepPlanner::place(PlannedStep& planned, const StepCut& cut, std::span<cons
     batch.forward_phase = static_cast<std::uint32_t>(pass.phase);
   }
   for (std::uint32_t section = 0; section < cut.size(); ++section) {
-    if (options_.graph->node(SectionId(section)).mode != Mode::source) continue;
+    if (options_.graph->node(SectionId(section)).role != Role::source) continue;
     for (std::uint32_t index = 0; index < cut[section].size(); ++index) {
       MicroBatchPlan batch;
       batch.section = SectionId(section);
@@ -232,48 +228,47 @@ void StepPlanner::place(PlannedStep& planned, const StepCut& cut, std::span<cons
   }
   const bool phased = std::ranges::any_of(planned.schedule.passes, [](const auto& pass) { return pass.phase > 0; });
   for (MicroBatchPlan& batch : plan.micro_batches) {
-    batch.phased = phased && options_.graph->node(batch.section).mode != Mode::source;
+    batch.phased = phased && options_.graph->node(batch.section).role != Role::source;
     batch.step = plan.step;
     batch.pass = plan.pass;
     batch.loss_scale = loss_scale;
   }
 }
 
-void StepPlanner::join(StepPlan& plan, EdgeId id, bool gradient) {
+void StepPlanner::join(StepPlan& plan, Channel channel) {
   const SectionGraph& graph = *options_.graph;
-  const GraphEdge& edge = graph.edge(id);
-  const SectionId from = gradient ? edge.to : edge.from;
-  const SectionId to = gradient ? edge.from : edge.to;
+  const SectionId from = graph.sender(channel);
+  const SectionId to = graph.receiver(channel);
   ReshardRequest request;
-  request.axis = edge.axis;
-  request.sender = {graph.node(from).layout, gradient ? edge.to_spread : edge.from_spread};
-  request.receiver = {graph.node(to).layout, gradient ? edge.from_spread : edge.to_spread};
+  request.axis = graph.edge(channel.edge).axis;
+  request.sender = {graph.node(from).layout, graph.sender_sharding(channel)};
+  request.receiver = {graph.node(to).layout, graph.receiver_sharding(channel)};
   std::vector<MicroBatchPlan*> senders;
   std::vector<MicroBatchPlan*> receivers;
   for (MicroBatchPlan& batch : plan.micro_batches) {
     if (batch.section == from) senders.push_back(&batch);
-    if (batch.section == to && batch.rows(edge.axis) > 0) receivers.push_back(&batch);
+    if (batch.section == to && batch.rows(request.axis) > 0) receivers.push_back(&batch);
   }
-  if (gradient) {
+  if (channel.gradient()) {
     std::ranges::stable_sort(receivers, {}, [](const MicroBatchPlan* batch) { return batch->backward_order; });
   }
   for (const MicroBatchPlan* batch : senders) request.senders.emplace_back(batch->samples);
   for (const MicroBatchPlan* batch : receivers) request.receivers.emplace_back(batch->samples);
   const ReshardPlan resharded = ReshardPlan::make(request);
 
-  auto& counters = gradient ? next_gradient_sequence_[id.value()] : next_sequence_[id.value()];
   const auto ranks = static_cast<std::uint32_t>(request.receiver.layout.ranks());
   for (std::size_t at = 0; at < receivers.size(); ++at) {
     MicroBatchPlan& receiver = *receivers[at];
-    const std::uint64_t sequence = counters[receiver.replica.value()]++;
+    const std::uint64_t sequence = next_sequence_[{channel, receiver.replica}]++;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      ArrivalPlan arrival{id, gradient, sequence, {}, rank};
+      ArrivalPlan arrival{channel, sequence, {}, LayoutRank(rank)};
       for (const ReshardPiece& piece : resharded.pieces(at, rank)) {
         MicroBatchPlan& sender = *senders[piece.sender];
         const auto index = static_cast<std::uint32_t>(arrival.pieces.size());
-        sender.pieces.push_back({id, gradient, receiver.replica, sequence, index, piece.source_row, piece.target_row,
-                                 piece.rows, piece.sender_rank, rank});
-        arrival.pieces.push_back({piece.rows, sender.replica, piece.sender_rank});
+        const LayoutRank sender_rank(piece.sender_rank);
+        sender.pieces.push_back({channel, receiver.replica, sequence, index, piece.source_row, piece.target_row,
+                                 piece.rows, sender_rank, arrival.rank});
+        arrival.pieces.push_back({piece.rows, sender.replica, sender_rank});
       }
       receiver.arrivals.push_back(std::move(arrival));
     }
@@ -285,7 +280,7 @@ Result<PlannedStep> StepPlanner::plan(StepId step, Pass pass, std::span<const Sa
   planned.plan.step = step;
   planned.plan.pass = pass;
   std::vector<SampleRef> samples = packed(pass, given);
-  for (std::uint32_t place = 0; place < samples.size(); ++place) samples[place].place = place;
+  for (std::uint32_t index = 0; index < samples.size(); ++index) samples[index].index_in_step = index;
   const StepCut cut = cut_step(*options_.graph, samples);
   add_tasks(planned, cut, samples, pass);
   if (!planned.workload.tasks.empty()) {
@@ -294,10 +289,8 @@ Result<PlannedStep> StepPlanner::plan(StepId step, Pass pass, std::span<const Sa
     planned.schedule = std::move(*made);
   }
   place(planned, cut, samples, loss_scale);
-  const auto edges = static_cast<std::uint32_t>(options_.graph->edges().size());
-  for (std::uint32_t edge = 0; edge < edges; ++edge) join(planned.plan, EdgeId(edge), false);
-  for (std::uint32_t edge = 0; edge < edges; ++edge) {
-    if (options_.graph->edges()[edge].gradient && pass == Pass::train) join(planned.plan, EdgeId(edge), true);
+  for (const Channel channel : options_.graph->channels()) {
+    if (!channel.gradient() || pass == Pass::train) join(planned.plan, channel);
   }
   return planned;
 }

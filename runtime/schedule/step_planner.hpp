@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -66,14 +67,13 @@ class StepPlanner {
   Result<Schedule> schedule(const Workload& workload);
   [[nodiscard]] bool within_window(const Workload& workload, const Schedule& schedule) const;
   void place(PlannedStep& planned, const StepCut& cut, std::span<const SampleRef> samples, double loss_scale) const;
-  void join(StepPlan& plan, EdgeId edge, bool gradient);
+  void join(StepPlan& plan, Channel channel);
 
   StepPlannerOptions options_;
   std::shared_ptr<const SchedulingPolicy> fallback_;
-  std::vector<SectionId> order_;                                    // topological, without sources
-  std::vector<std::size_t> workload_index_;                         // by section; of sources: npos
-  std::vector<std::vector<std::uint64_t>> next_sequence_;           // [edge][consumer replica]
-  std::vector<std::vector<std::uint64_t>> next_gradient_sequence_;  // [edge][producer replica]
+  std::vector<SectionId> order_;                                             // topological, without sources
+  std::vector<std::size_t> workload_index_;                                  // by section; of sources: npos
+  std::map<std::pair<Channel, ReplicaIndex>, std::uint64_t> next_sequence_;  // of a receiver
   Workload last_workload_;
   Schedule last_schedule_;
 };

@@ -7,6 +7,7 @@
 
 #include "runtime/state/hf_keys.hpp"
 #include "runtime/state/posix_file.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
 
@@ -41,7 +42,18 @@ Tokens tokens_of(const json& object, std::string_view where) {
   }
 }
 
+/// The tokens of another kind of file than tokenizer.json.
+Result<Tokens> opened_tokens(const fs::path& file) {
+  const auto tokenizer = open_tokenizer(file);
+  if (!tokenizer) return tokenizer.error();
+  Tokens tokens;
+  const auto count = static_cast<std::int32_t>((*tokenizer)->vocabulary());
+  for (std::int32_t id = 0; id < count; ++id) tokens[id] = (*tokenizer)->piece(id);
+  return tokens;
+}
+
 Result<Tokens> read_tokens(const fs::path& file) {
+  if (file.extension() != ".json" || file.filename() == "vocab.json") return opened_tokens(file);
   const Result<std::string> text = read_text(file);
   if (!text) return text.error();
   return parse_hf_keys(*text, file.string(), tokens_of);

@@ -30,7 +30,7 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
   head_ = add_output_layer(ParameterInit(context.seed, context.name));
   check_attention(context, stack_.attention_shape());
   if (context.stage.count > 1) names_of_model_ = body_names(this->decoder());
-  if (!context.prototype) parameters_.allocate(context.trained, context.memory());
+  if (!context.meta) parameters_.allocate(context.trained, context.memory());
 }
 
 Parameter* DecoderSection::add_output_layer(const ParameterInit& init) {

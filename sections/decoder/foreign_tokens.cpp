@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sections/decoder/foreign_tokens.hpp"
 
+#include <filesystem>
 #include <string>
 
 #include "runtime/state/hf_tokenizer.hpp"
@@ -8,12 +9,27 @@
 
 namespace maestro {
 
+namespace fs = std::filesystem;
+
 namespace {
 
-/// The setting by which the corpus sends bytes as tokens; empty: it does not, or sends nothing that means something.
-std::string bytes_setting(const DataShape& data) {
-  if (data.tokenizer == "bytes") return "data.tokenizer = \"bytes\"";
-  return data.tokenizer == "llava" ? "data.kind = \"llava\" sends bytes" : "";
+/// The setting by which the corpus sends its tokens; empty: they mean nothing, or an app's own corpus makes them.
+std::string tokens_setting(const DataShape& data) {
+  if (data.tokenizer.empty() || data.tokenizer.starts_with("synthetic")) return "";
+  if (data.tokenizer == "llava") return "data.kind = \"llava\" sends bytes";
+  return "data.tokenizer = \"" + data.tokenizer + "\"";
+}
+
+bool sends_bytes(const DataShape& data) {
+  return data.tokenizer == "bytes" || data.tokenizer == "llava";
+}
+
+/// Returns the reason why the tokenizer beside weights has other tokens than the corpus sends; empty: it has not.
+std::string difference(const fs::path& own, const DataShape& data) {
+  if (sends_bytes(data)) return own.string() + " is the tokenizer of these weights";
+  const fs::path file = find_tokenizer(data.tokenizer).value_or(data.tokenizer);
+  const Status same = check_same_tokens(own, file, data.vocabulary);
+  return same.ok() ? "" : same.error().message;
 }
 
 }  // namespace
@@ -21,19 +37,24 @@ std::string bytes_setting(const DataShape& data) {
 void check_tokens(const JobTable& section, std::int64_t rows, const DataShape& data) {
   const bool meant = section.flag(
       "foreign_tokens", false,
-      {"true: `weights` receive the corpus' bytes although they have a tokenizer of their own, or over 1,024 rows more "
-       "than the corpus has tokens; otherwise both are errors"});
-  const std::string folder = read_weights_folder(section);
-  const std::string bytes = bytes_setting(data);
-  if (meant || folder.empty() || bytes.empty()) return;
-  const std::string way_out = "; use weights that were trained on bytes, or set foreign_tokens = true in [" +
-                              section.name() + "] if you mean it";
-  if (const auto tokenizer = find_tokenizer(folder)) {
-    section.fail("weights", tokenizer->string() + " is the tokenizer of these weights, but " + bytes + way_out);
+      {"true: `weights` receive the corpus' tokens although they have a tokenizer of their own with others, or over "
+       "1,024 rows more than the corpus has tokens; otherwise both are errors"});
+  const fs::path folder = read_weights_folder(section);
+  const std::string setting = tokens_setting(data);
+  if (meant || folder.empty() || setting.empty()) return;
+  const std::string way_out = ", or set foreign_tokens = true in [" + section.name() + "] if you mean it";
+  if (const auto own = find_tokenizer(folder)) {
+    const std::string problem = difference(*own, data);
+    if (problem.empty()) return;
+    const bool text = data.tokenizer != "llava";
+    section.fail("weights",
+                 problem + ", but " + setting +
+                     (text ? "; leave data.tokenizer out to use it" : "; use weights that were trained on bytes") +
+                     way_out);
   }
   if (rows - data.vocabulary <= most_rows_beyond_tokens) return;
-  section.fail("weights", folder + " has " + std::to_string(rows) + " rows of tokens, but " + bytes +
-                              ", of which there are " + std::to_string(data.vocabulary) + way_out);
+  section.fail("weights", folder.string() + " has " + std::to_string(rows) + " rows of tokens, but " + setting +
+                              " has " + std::to_string(data.vocabulary) + "; use weights of these tokens" + way_out);
 }
 
 }  // namespace maestro

@@ -13,9 +13,9 @@ namespace maestro {
 /// round numbers, by a few hundred rows at most.
 inline constexpr std::int64_t most_rows_beyond_tokens = 1024;
 
-/// For a corpus of bytes: throws JobError when the folder at `weights` of a decoder's table holds a tokenizer, or when
-/// its output layer of `rows` has more than most_rows_beyond_tokens rows beyond the corpus' tokens, unless the table
-/// has foreign_tokens = true. Weights that maestro stored have neither.
+/// Throws JobError when the folder at `weights` of a decoder's table holds a tokenizer of other tokens than the
+/// corpus', or holds none and its output layer of `rows` has more than most_rows_beyond_tokens rows beyond the corpus'
+/// tokens, unless the table has foreign_tokens = true.
 void check_tokens(const JobTable& section, std::int64_t rows, const DataShape& data);
 
 }  // namespace maestro

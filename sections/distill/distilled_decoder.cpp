@@ -90,7 +90,7 @@ DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options&
                          .vocabulary_name = "the teacher's vocabulary"};
     check_parallel_fit(context.name, sizes, context.parallel.layout);
   }
-  if (options.boundary == TeacherOutput::hidden && last_stage() && !context.prototype) {
+  if (options.boundary == TeacherOutput::hidden && last_stage() && !context.meta) {
     teacher_head_.emplace(context, options_.teacher);
   }
 }

@@ -88,7 +88,7 @@ VisionLanguageDecoder::VisionLanguageDecoder(const SectionContext& context, cons
 
 Ports VisionLanguageDecoder::ports() const {
   Port tokens = tokens_port, targets = targets_port;
-  tokens.spread = targets.spread = Sharding::replicated;  // VD-5; 8 bytes a row
+  tokens.sharding = targets.sharding = Sharding::replicated;  // VD-5; 8 bytes a row
   const Port visual{"visual", visual_, decoder().width, true, true, Axis::patches, Sharding::replicated};
   Ports ports = stage_ports({tokens}, {{targets}, {}});
   if (first_stage()) ports.inputs.push_back(visual);

@@ -393,12 +393,14 @@ class WrongState(Refusals):
     def test_weights_with_a_tokenizer_are_refused_unless_foreign_tokens_are_meant(self):
         weights = self.folder / "weights"
         shutil.copytree(self.checkpoint / "teacher", weights)
-        given = {"teacher.weights": "weights"}
+        given = {"teacher.weights": "weights", "data.tokenizer": "bytes"}
         (weights / "tokenizer.json").write_text("{}")
         self.refuse_job(language_model(), "teacher.weights: weights/tokenizer.json is the tokenizer of these weights",
                         'data.tokenizer = "bytes"', "foreign_tokens = true in [teacher]", settings=given)
         meant = self.call("check", "job.toml", "--fresh", *options_of(given | {"teacher.foreign_tokens": True}))
         self.assertEqual(meant.status, 0, meant.describe())
+        self.refuse_job(language_model(), "weights/tokenizer.json: model is missing",
+                        settings={"teacher.weights": "weights"})
         (weights / "tokenizer.json").unlink()
         self.assertEqual(self.call("check", "job.toml", "--fresh", *options_of(given)).status, 0)
 

@@ -68,7 +68,7 @@ def setUpModule():
 
 
 class WithDevices:
-    """The program finds the backend over the doubles."""
+    """The program finds the backend over the fakes."""
 
     def setUp(self):
         super().setUp()

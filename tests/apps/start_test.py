@@ -207,16 +207,17 @@ class Deaths(StartTest):
         sockets = lambda kind: [path for path in (self.folder / "maestro").glob(f"*.{kind}")]
         moments = {
             "a child is there": lambda: 1 in run.members(),
+            "the last child is there": lambda: 2 in run.members(),
             "all are there": lambda: len(run.members()) == 3,
             "rank 0 takes connections": lambda: sockets("peers"),
             "all take connections": lambda: len(sockets("peers")) == 3,
         }
         return run.wait_for(lambda: moments[moment]() or "step " in run.text["err"]) and "step " not in run.text["err"]
 
-    def caught(self, moment):
+    def caught(self, moment, **settings):
         """A run whose start has come so far; a run that already trains is ended and replaced by another."""
         for _ in range(20):
-            run = self.start(distillation(), "--processes", 3)
+            run = self.start(distillation(**settings), "--processes", 3)
             if self.reached(run, moment):
                 return run
             run.end()
@@ -235,8 +236,7 @@ class Deaths(StartTest):
                 self.assertLessEqual(len(run.wait().error_lines()), 1, run.text)
 
     def test_a_process_that_is_killed_ends_the_start_with_status_1(self):
-        run = self.start(distillation(), "--processes", 3)
-        self.assertTrue(run.wait_for(lambda: 2 in run.members()))
+        run = self.caught("the last child is there")
         os.kill(run.members()[2], signal.SIGKILL)
         finished = run.wait()
         self.assertEqual((finished.status, len(finished.error_lines())), (1, 1), finished.describe())
@@ -247,8 +247,7 @@ class Deaths(StartTest):
     def test_a_process_that_is_stopped_is_named_within_its_time(self):
         for rank in (1, 2):
             with self.subTest(rank=rank):
-                run = self.start(distillation(peer_timeout_s=1), "--processes", 3)
-                self.assertTrue(run.wait_for(lambda: rank in run.members()))
+                run = self.caught("a child is there" if rank == 1 else "the last child is there", peer_timeout_s=1)
                 os.kill(run.members()[rank], signal.SIGSTOP)
                 begin = time.monotonic()
                 finished = run.wait()

@@ -28,6 +28,7 @@ LAYERS = {
 ROOMS = {
     "runtime": [
         ("core", "results and errors, ids, files, shared buffers, processes", None),
+        ("tokenizer", "text to token ids and back", None),
         ("job", "job files: values, ranges, complaints", None),
         ("state", "safetensors, checkpoints, Hugging Face layouts", None),
         ("observe", "console, report, trace", None),
@@ -56,6 +57,9 @@ ROOMS = {
 CUDA_HEADERS = r"(cuda|cublas|cudnn|curand|nvtx|nvToolsExt|device_launch_parameters)[\w./-]*|nccl[\w.-]*|cub/.*|thrust/.*"
 LIBRARIES = [
     ("CAF", re.compile(r"caf/.*"), re.compile(r"actors/(messages|replica|run|control|process)/"), "rooms of actors/ that hold actors"),
+    ("Oniguruma", re.compile(r"onig.*"), re.compile(r"runtime/tokenizer/"), "runtime/tokenizer/"),
+    ("utf8proc", re.compile(r"utf8proc.*"), re.compile(r"runtime/tokenizer/"), "runtime/tokenizer/"),
+    ("SentencePiece", re.compile(r"sentencepiece.*"), re.compile(r"runtime/tokenizer/"), "runtime/tokenizer/"),
     ("libfabric", re.compile(r"rdma/.*"), re.compile(r"transport/"), "transport/"),
     ("Thrift", re.compile(r"thrift/.*"), re.compile(r"actors/(control|launch|rpc)/"), "actors/control/, actors/launch/ and actors/rpc/"),
     ("OpenSSL", re.compile(r"openssl/.*"), re.compile(r"actors/(control|launch|rpc)/"), "actors/control/, actors/launch/ and actors/rpc/"),

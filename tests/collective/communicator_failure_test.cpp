@@ -330,8 +330,8 @@ TEST(AbortReason, listeners_are_called_once_whenever_they_come) {  // AB-1
     const AbortReason::Listener ended(reason, [&] { ++gone; });
   }
   EXPECT_EQ(early, 0);
-  reason.give("the first");
-  reason.give("the second");
+  reason.set("the first");
+  reason.set("the second");
   const AbortReason::Listener after(reason, [&] {
     EXPECT_EQ(reason.why(), "the first");
     ++late;

@@ -85,7 +85,7 @@ std::vector<std::string> on_devices(int ranks, const Work& work, const std::shar
         NcclCommunicator communicator({.id = id, .size = ranks, .rank = rank, .stream = stream.get(), .abort = reason});
         work(communicator, stream.get());
       } catch (const std::exception& error) {
-        reason->give(error.what());
+        reason->set(error.what());
         errors[static_cast<std::size_t>(rank)] = error.what();
       }
     });
@@ -258,7 +258,7 @@ TEST_F(OnDevices, abort_ends_a_rank_that_waits_for_the_others_to_join) {  // NQ-
       error = aborted.what();
     }
   });
-  reason->give("the other has failed");
+  reason->set("the other has failed");
   first.join();
   EXPECT_EQ(error, "ncclCommInitRankConfig on rank 0 of 2: the group was aborted: the other has failed");
 }

@@ -93,6 +93,7 @@ TEST(Conversations, every_other_fault_is_named) {
   EXPECT_THAT(fault("", question + "," + question), HasSubstr("conversations[1] is from \"human\", but"));
   EXPECT_THAT(fault("", turn("system", "Be kind.")), HasSubstr("valid are human, user, gpt and assistant"));
   EXPECT_EQ(fault("", question + "," + turn("gpt", "")), "x: conversations[1] is an empty answer");
+  EXPECT_EQ(fault("", turn("human", "") + "," + answer), "0 bad") << "a question may be empty";
   EXPECT_THAT(fault("", question + "," + turn("gpt", "<image>")), HasSubstr("<image> in an answer"));
   EXPECT_THAT(fault("", "3"), HasSubstr("needs the strings \"from\" and \"value\""));
   EXPECT_THAT(fault("", R"({"from": "human", "value": 3})"), HasSubstr("needs the strings"));

@@ -71,12 +71,12 @@ TEST(BlockCache, blocks_are_reused_for_their_own_size_and_the_books_balance) {  
     }
     std::size_t bytes = 0;
     for (const auto& [block, size] : taken) bytes += BlockCache::rounded(size);
-    ASSERT_EQ(cache.taken_bytes(), bytes);
+    ASSERT_EQ(cache.used_bytes(), bytes);
     ASSERT_EQ(cache.reserved_bytes(), reserved);
   }
-  EXPECT_GE(cache.peak_bytes(), cache.taken_bytes());
+  EXPECT_GE(cache.peak_bytes(), cache.used_bytes());
   EXPECT_LE(cache.peak_bytes(), reserved);
-  const std::size_t still = cache.taken_bytes();
+  const std::size_t still = cache.used_bytes();
   EXPECT_FALSE(cache.drain().empty());
   EXPECT_EQ(cache.reserved_bytes(), still);
   EXPECT_EQ(cache.take(1), nullptr);
@@ -89,7 +89,7 @@ TEST(BlockCache, the_block_that_was_released_last_is_handed_out_first) {  // BC-
     cache.release(address(block), 100);
   }
   for (const std::size_t block : {3u, 2u, 1u}) EXPECT_EQ(cache.take(100), address(block));
-  const std::size_t most = cache.taken_bytes();
+  const std::size_t most = cache.used_bytes();
   for (const std::size_t block : {1u, 2u, 3u}) cache.release(address(block), 100);
   EXPECT_EQ(cache.take(100), address(3));
   EXPECT_EQ(cache.peak_bytes(), most);

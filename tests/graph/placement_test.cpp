@@ -13,16 +13,16 @@ namespace {
 
 SectionGraph graph_of(std::int64_t teachers, std::int64_t students) {
   SectionGraph graph;
-  const auto add = [&](const char* name, Mode mode, std::int64_t replicas) {
+  const auto add = [&](const char* name, Role role, std::int64_t replicas) {
     GraphNode node;
     node.name = name;
-    node.mode = mode;
+    node.role = role;
     node.replicas = replicas;
     graph.add(node);
   };
-  add("data", Mode::source, 1);
-  add("teacher", Mode::forward_only, teachers);
-  add("student", Mode::forward_backward, students);
+  add("data", Role::source, 1);
+  add("teacher", Role::frozen, teachers);
+  add("student", Role::trained, students);
   return graph;
 }
 
@@ -34,12 +34,18 @@ PlacementRequest request_of(std::int64_t processes, std::int64_t cores) {
   return request;
 }
 
+std::vector<DeviceId> devices_of(std::initializer_list<const char*> names) {
+  std::vector<DeviceId> devices;
+  for (const char* name : names) devices.push_back(parse_device(name).value());
+  return devices;
+}
+
 TEST(Placement, every_replica_of_an_emulated_section_has_a_device_of_its_own_however_few_cores_there_are) {
   PlacementRequest request = request_of(1, 1);
-  request.devices[1] = {"emulated"};
+  request.devices[1] = {{DeviceId::Kind::emulated}};
   std::set<std::string> devices;
   for (const ReplicaPlacement& place : place(graph_of(40, 1), request)) {
-    if (place.section == SectionId(1)) devices.insert(place.devices.at(0));
+    if (place.section == SectionId(1)) devices.insert(text_of(place.devices.at(0)));
   }
   EXPECT_EQ(devices.size(), 40u);
   EXPECT_EQ(devices.count("emulated:teacher/39"), 1u);
@@ -47,7 +53,7 @@ TEST(Placement, every_replica_of_an_emulated_section_has_a_device_of_its_own_how
 
 std::vector<std::uint32_t> ranks(const std::vector<ReplicaPlacement>& places) {
   std::vector<std::uint32_t> found;
-  for (const ReplicaPlacement& place : places) found.push_back(place.rank.value());
+  for (const ReplicaPlacement& place : places) found.push_back(place.process.value());
   return found;
 }
 
@@ -69,10 +75,10 @@ TEST(Placement, one_process_hosts_everything_and_replicas_take_the_cores_in_turn
   const auto places = place(graph_of(1, 2), request_of(1, 2));
   ASSERT_EQ(places.size(), 4u);
   EXPECT_EQ(ranks(places), (std::vector<std::uint32_t>{0, 0, 0, 0}));
-  EXPECT_EQ(places[0].devices.at(0), "host");
-  EXPECT_EQ(places[1].devices.at(0), "cpu:0");
-  EXPECT_EQ(places[2].devices.at(0), "cpu:1");
-  EXPECT_EQ(places[3].devices.at(0), "cpu:0");
+  EXPECT_EQ(text_of(places[0].devices.at(0)), "host");
+  EXPECT_EQ(text_of(places[1].devices.at(0)), "cpu:0");
+  EXPECT_EQ(text_of(places[2].devices.at(0)), "cpu:1");
+  EXPECT_EQ(text_of(places[3].devices.at(0)), "cpu:0");
   EXPECT_EQ(places[3].section, SectionId(2));
   EXPECT_EQ(places[3].replica, ReplicaIndex(1));
 }
@@ -87,10 +93,10 @@ TEST(Placement, replicas_of_one_section_never_share_a_device) {  // PL-1
   for (std::int64_t cores = 1; cores <= 5; ++cores) {
     for (std::int64_t teachers = 1; teachers <= cores; ++teachers) {
       for (std::int64_t students = 1; students <= cores; ++students) {
-        std::set<std::pair<std::uint32_t, std::string>> taken;
+        std::set<std::pair<std::uint32_t, DeviceId>> taken;
         for (const ReplicaPlacement& at : place(graph_of(teachers, students), request_of(1, cores))) {
           EXPECT_TRUE(taken.emplace(at.section.value(), at.devices.at(0)).second)
-              << at.devices.at(0) << " of " << cores;
+              << text_of(at.devices.at(0)) << " of " << cores;
         }
       }
     }
@@ -99,19 +105,19 @@ TEST(Placement, replicas_of_one_section_never_share_a_device) {  // PL-1
 
 TEST(Placement, named_devices_are_used_as_named) {
   PlacementRequest request = request_of(1, 4);
-  request.devices[2] = {"cpu:3", "cpu:1"};
+  request.devices[2] = devices_of({"cpu:3", "cpu:1"});
   const auto places = place(graph_of(1, 2), request);
-  EXPECT_EQ(places[2].devices.at(0), "cpu:3");
-  EXPECT_EQ(places[3].devices.at(0), "cpu:1");
+  EXPECT_EQ(text_of(places[2].devices.at(0)), "cpu:3");
+  EXPECT_EQ(text_of(places[3].devices.at(0)), "cpu:1");
 }
 
 TEST(Placement, what_this_machine_lacks_is_refused_as_unavailable) {
   PlacementRequest request = request_of(1, 2);
-  request.devices[1] = {"cpu:2"};
+  request.devices[1] = devices_of({"cpu:2"});
   Refusal refusal = refusal_of(graph_of(1, 1), request);
   EXPECT_EQ(refusal.code, ErrorCode::unavailable);
   EXPECT_EQ(refusal.message, "teacher.devices: \"cpu:2\": there are 2 devices, cpu:0 to cpu:1");
-  request.devices[1] = {"cuda:0"};
+  request.devices[1] = devices_of({"cuda:0"});
   refusal = refusal_of(graph_of(1, 1), request);
   EXPECT_EQ(refusal.code, ErrorCode::unavailable);
   EXPECT_NE(refusal.message.find("no CUDA backend; use cpu:0 to cpu:1"), std::string::npos) << refusal.message;
@@ -122,7 +128,7 @@ TEST(Placement, what_this_machine_lacks_is_refused_as_unavailable) {
 
 TEST(Placement, a_cuda_device_that_is_missing_is_refused_with_what_is_missing) {
   PlacementRequest request = request_of(1, 2);
-  request.devices[1] = {"cuda:0"};
+  request.devices[1] = devices_of({"cuda:0"});
   request.cuda.missing = "no NVIDIA driver: libcuda.so.1 cannot be opened";
   const Refusal refusal = refusal_of(graph_of(1, 1), request);
   EXPECT_EQ(refusal.code, ErrorCode::unavailable);
@@ -133,20 +139,17 @@ TEST(Placement, a_cuda_device_that_is_missing_is_refused_with_what_is_missing) {
 TEST(Placement, cuda_devices_that_are_there_are_used_as_named_and_no_others) {
   PlacementRequest request = request_of(1, 1);
   request.cuda.of_host = 2;
-  request.devices[1] = {"cuda:1"};
-  request.devices[2] = {"cuda:0", "cuda:1"};  // more than there are cores
+  request.devices[1] = devices_of({"cuda:1"});
+  request.devices[2] = devices_of({"cuda:0", "cuda:1"});  // more than there are cores
   const auto places = place(graph_of(1, 2), request);
-  EXPECT_EQ(places[1].devices.at(0), "cuda:1");
-  EXPECT_EQ(places[2].devices.at(0), "cuda:0");
-  EXPECT_EQ(places[3].devices.at(0), "cuda:1");
-  request.devices[2] = {"cuda:0", "cuda:0"};  // PL-1
+  EXPECT_EQ(text_of(places[1].devices.at(0)), "cuda:1");
+  EXPECT_EQ(text_of(places[2].devices.at(0)), "cuda:0");
+  EXPECT_EQ(text_of(places[3].devices.at(0)), "cuda:1");
+  request.devices[2] = devices_of({"cuda:0", "cuda:0"});  // PL-1
   EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("is named twice"), std::string::npos);
-  request.devices[2] = {"cuda:0", "cuda:2"};
+  request.devices[2] = devices_of({"cuda:0", "cuda:2"});
   EXPECT_EQ(refusal_of(graph_of(1, 2), request).message,
             "student.devices: \"cuda:2\": there are 2 CUDA devices, cuda:0 to cuda:1");
-  request.devices[2] = {"cuda:0", "cuda:x"};
-  EXPECT_EQ(refusal_of(graph_of(1, 2), request).message,
-            "student.devices: \"cuda:x\" is not a device; use cuda:0 to cuda:1");
   request.devices[2] = {};  // places are chosen among cores
   EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("there is 1 device"), std::string::npos);
 }
@@ -154,30 +157,30 @@ TEST(Placement, cuda_devices_that_are_there_are_used_as_named_and_no_others) {
 TEST(Placement, a_section_that_names_its_devices_may_take_cores_and_gpus_of_a_host) {
   PlacementRequest request = request_of(1, 2);
   request.cuda.of_host = 2;
-  request.devices[2] = {"cpu:0", "cpu:1", "cuda:0", "cuda:1"};
+  request.devices[2] = devices_of({"cpu:0", "cpu:1", "cuda:0", "cuda:1"});
   const auto places = place(graph_of(1, 4), request);
-  EXPECT_EQ(places.back().devices.at(0), "cuda:1");
+  EXPECT_EQ(text_of(places.back().devices.at(0)), "cuda:1");
   EXPECT_TRUE(touches_cuda(places, SectionId(2)));
   EXPECT_FALSE(touches_cuda(places, SectionId(1)));
-  EXPECT_EQ(find_place(places, SectionId(2), ReplicaIndex(1))->devices.at(0), "cpu:1");
+  EXPECT_EQ(text_of(find_place(places, SectionId(2), ReplicaIndex(1))->devices.at(0)), "cpu:1");
   EXPECT_EQ(find_place(places, SectionId(2), ReplicaIndex(4)), nullptr);
 }
 
-TEST(Placement, names_that_are_no_devices_are_refused) {
-  for (const char* name : {"", "cpu", "cpu:", "cpu:x", "cpu:1x", "cpu:-1", "gpu:0", "cpu:99999999999999999999"}) {
+TEST(Placement, devices_that_are_neither_cores_nor_gpus_are_refused) {
+  for (const DeviceId& device : {DeviceId(), DeviceId{DeviceId::Kind::emulated, 0, "teacher"}}) {
     PlacementRequest request = request_of(1, 2);
-    request.devices[1] = {name};
-    const Refusal refusal = refusal_of(graph_of(1, 1), request);
-    EXPECT_EQ(refusal.code, ErrorCode::invalid_argument) << name;
-    EXPECT_NE(refusal.message.find("is not a device; use cpu:0 to cpu:1"), std::string::npos) << refusal.message;
+    request.devices[2] = {device, {DeviceId::Kind::cpu, 0}};
+    const Refusal refusal = refusal_of(graph_of(1, 2), request);
+    EXPECT_EQ(refusal.code, ErrorCode::invalid_argument) << text_of(device);
+    EXPECT_EQ(refusal.message, "student.devices: \"" + text_of(device) + "\" is not a device; use cpu:0 to cpu:1");
   }
 }
 
 TEST(Placement, a_device_for_each_replica_and_none_twice) {  // PL-1
   PlacementRequest request = request_of(1, 4);
-  request.devices[2] = {"cpu:0"};
+  request.devices[2] = devices_of({"cpu:0"});
   EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("names 1 devices for 2 replicas"), std::string::npos);
-  request.devices[2] = {"cpu:1", "cpu:1"};
+  request.devices[2] = devices_of({"cpu:1", "cpu:1"});
   EXPECT_NE(refusal_of(graph_of(1, 2), request).message.find("\"cpu:1\" is named twice"), std::string::npos);
 }
 
@@ -194,7 +197,7 @@ TEST(Placement, every_rank_of_every_replica_has_a_device_of_its_own_and_a_replic
   request.devices.resize(1);
   const auto places = place(graph, request);
   ASSERT_EQ(places.size(), 2u);
-  std::set<std::string> devices;
+  std::set<DeviceId> devices;
   for (const ReplicaPlacement& each : places) devices.insert(each.devices.begin(), each.devices.end());
   EXPECT_EQ(places[0].devices.size(), 6u);
   EXPECT_EQ(devices.size(), 12u);
@@ -206,9 +209,9 @@ TEST(Placement, replicas_spread_over_hosts_and_each_takes_devices_of_its_own) { 
   const auto places = place(graph_of(1, 4), request);
   ASSERT_EQ(places.size(), 6u);
   EXPECT_EQ(ranks(places), (std::vector<std::uint32_t>{0, 0, 1, 2, 0, 1}));
-  std::set<std::pair<std::uint32_t, std::string>> taken;
+  std::set<std::pair<std::uint32_t, DeviceId>> taken;
   for (const ReplicaPlacement& at : places) {
-    EXPECT_EQ(at.host, at.rank.value());
+    EXPECT_EQ(at.host, at.process.value());
     if (at.section != SectionId(2)) continue;
     EXPECT_TRUE(taken.emplace(at.host, at.devices.at(0)).second);
   }
@@ -227,10 +230,19 @@ TEST(Placement, a_host_whose_devices_are_taken_is_passed_over) {  // PL-1
             "cores with --cpu-devices 5");
 }
 
+TEST(Placement, the_gpus_of_a_host_make_no_room_for_a_section_that_names_no_devices) {  // PL-1
+  PlacementRequest request = request_of(5, 1);
+  request.hosts = {0, 0, 0, 0, 1};
+  request.cuda.of_host = 8;
+  const auto places = place(graph_of(1, 2), request);
+  EXPECT_EQ(places[2].host, 0u);
+  EXPECT_EQ(places[3].host, 1u) << "the only core of the first host is taken";
+}
+
 TEST(Placement, one_device_name_may_stand_for_devices_of_two_hosts) {  // PL-1
   PlacementRequest request = request_of(2, 2);
   request.hosts = {0, 1};
-  request.devices[2] = {"cpu:1", "cpu:1"};
+  request.devices[2] = devices_of({"cpu:1", "cpu:1"});
   const auto places = place(graph_of(1, 2), request);
   EXPECT_NE(places[2].host, places[3].host);
   EXPECT_EQ(places[2].devices, places[3].devices);

@@ -27,20 +27,20 @@ Port port(std::string name, bool differentiable = false, bool optional = false) 
   return {std::move(name), DType::f32, 8, differentiable, optional};
 }
 
-GraphNode node(std::string name, Mode mode, Ports ports) {
+GraphNode node(std::string name, Role role, Ports ports) {
   GraphNode made;
   made.name = std::move(name);
-  made.mode = mode;
+  made.role = role;
   made.ports = std::move(ports);
   return made;
 }
 
 SectionGraph teacher_and_student() {
   SectionGraph graph;
-  graph.add(node("data", Mode::source, {{}, {{"tokens", DType::i32, 1}}}));
-  graph.add(node("teacher", Mode::forward_only, {{{"tokens", DType::i32, 1}}, {port("hidden")}}));
-  graph.add(node("student", Mode::forward_backward,
-                 {{{"tokens", DType::i32, 1}, port("hidden"), port("extra", false, true)}, {}}));
+  graph.add(node("data", Role::source, {{}, {{"tokens", DType::i32, 1}}}));
+  graph.add(node("teacher", Role::frozen, {{{"tokens", DType::i32, 1}}, {port("hidden")}}));
+  graph.add(
+      node("student", Role::trained, {{{"tokens", DType::i32, 1}, port("hidden"), port("extra", false, true)}, {}}));
   return graph;
 }
 
@@ -66,7 +66,7 @@ TEST(SectionGraph, ids_are_dense_in_order_of_addition) {  // SG-2
 
 TEST(SectionGraph, a_name_can_be_given_once) {
   SectionGraph graph = teacher_and_student();
-  expect_mentions(error_of([&] { graph.add(node("student", Mode::source, {})); }), {"two sections", "'student'"});
+  expect_mentions(error_of([&] { graph.add(node("student", Role::source, {})); }), {"two sections", "'student'"});
 }
 
 TEST(SectionGraph, an_unknown_section_or_port_is_answered_with_the_nearest_name) {
@@ -85,7 +85,7 @@ TEST(SectionGraph, ports_of_other_type_or_width_are_refused_naming_both) {  // S
   SectionGraph graph = teacher_and_student();
   expect_mentions(error_of([&] { graph.connect("data", "tokens", "student", "hidden"); }),
                   {"data.tokens (i32, 1 columns)", "student.hidden (fp32, 8 columns)"});
-  graph.add(node("wide", Mode::forward_only, {{}, {{"hidden", DType::f32, 16}}}));
+  graph.add(node("wide", Role::frozen, {{}, {{"hidden", DType::f32, 16}}}));
   expect_mentions(error_of([&] { graph.connect("wide", "hidden", "student", "hidden"); }), {"16 columns", "8 columns"});
 }
 
@@ -93,8 +93,8 @@ TEST(SectionGraph, ports_by_other_axes_are_refused) {  // SG-1
   SectionGraph graph;
   Port patches = port("out");
   patches.axis = Axis::patches;
-  graph.add(node("vision", Mode::forward_only, {{}, {patches}}));
-  graph.add(node("llm", Mode::forward_backward, {{port("in")}, {}}));
+  graph.add(node("vision", Role::frozen, {{}, {patches}}));
+  graph.add(node("llm", Role::trained, {{port("in")}, {}}));
   expect_mentions(error_of([&] { graph.connect("vision", "out", "llm", "in"); }),
                   {"vision.out (fp32, 8 columns, by patches)", "llm.in (fp32, 8 columns)"});
 }
@@ -104,11 +104,11 @@ TEST(SectionGraph, ports_sharded_by_vocabulary_need_equal_tensor_degrees) {
     for (const Sharding in : {Sharding::vocabulary, Sharding::context_rows}) {
       SectionGraph graph;
       Port from = port("out"), to = port("in");
-      from.spread = Sharding::vocabulary;
-      to.spread = in;
-      GraphNode teacher = node("teacher", Mode::forward_only, {{}, {from}});
+      from.sharding = Sharding::vocabulary;
+      to.sharding = in;
+      GraphNode teacher = node("teacher", Role::frozen, {{}, {from}});
       teacher.layout.tensor = 2;
-      GraphNode student = node("student", Mode::forward_backward, {{to}, {}});
+      GraphNode student = node("student", Role::trained, {{to}, {}});
       student.layout.tensor = degree;
       graph.add(teacher);
       graph.add(student);
@@ -126,28 +126,40 @@ TEST(SectionGraph, a_section_that_runs_for_images_only_may_not_make_tokens) {  /
   SectionGraph graph;
   Port pixels = port("pixels");
   pixels.axis = Axis::patches;
-  graph.add(node("data", Mode::source, {{}, {pixels, port("tokens")}}));
-  graph.add(node("vision", Mode::forward_only, {{pixels}, {port("out")}}));
-  graph.add(node("llm", Mode::forward_backward, {{port("in")}, {}}));
+  graph.add(node("data", Role::source, {{}, {pixels, port("tokens")}}));
+  graph.add(node("vision", Role::frozen, {{pixels}, {port("out")}}));
+  graph.add(node("llm", Role::trained, {{port("in")}, {}}));
   graph.connect("data", "pixels", "vision", "pixels");
   graph.connect("vision", "out", "llm", "in");
   expect_mentions(error_of([&] { graph.validate(); }), {"'vision' runs only for samples with images", "'out'"});
 }
 
+TEST(SectionGraph, a_section_that_runs_for_images_only_may_make_patches) {  // SG-1
+  SectionGraph graph;
+  Port patches = port("patches");
+  patches.axis = Axis::patches;
+  graph.add(node("data", Role::source, {{}, {patches}}));
+  graph.add(node("vision", Role::frozen, {{patches}, {patches}}));
+  graph.add(node("projector", Role::trained, {{patches}, {}}));
+  graph.connect("data", "patches", "vision", "patches");
+  graph.connect("vision", "patches", "projector", "patches");
+  EXPECT_NO_THROW(graph.validate());
+}
+
 TEST(SectionGraph, the_axis_of_a_section_is_that_of_its_required_inputs) {
   Port pixels = port("pixels", false, true);
   pixels.axis = Axis::patches;
-  EXPECT_EQ(node("llm", Mode::forward_backward, {{pixels, port("tokens")}, {}}).axis(), Axis::tokens);
+  EXPECT_EQ(node("llm", Role::trained, {{pixels, port("tokens")}, {}}).axis(), Axis::tokens);
   pixels.optional = false;
-  EXPECT_EQ(node("vision", Mode::forward_backward, {{pixels}, {}}).axis(), Axis::patches);
-  EXPECT_EQ(node("data", Mode::source, {{}, {pixels}}).axis(), Axis::tokens);
+  EXPECT_EQ(node("vision", Role::trained, {{pixels}, {}}).axis(), Axis::patches);
+  EXPECT_EQ(node("data", Role::source, {{}, {pixels}}).axis(), Axis::tokens);
 }
 
 TEST(SectionGraph, the_stages_of_a_section_are_found_by_its_name) {
   SectionGraph graph;
-  graph.add(node("teacher", Mode::forward_only, {}));
+  graph.add(node("teacher", Role::frozen, {}));
   for (std::int64_t stage = 0; stage < 2; ++stage) {
-    GraphNode part = node("student/" + std::to_string(stage), Mode::forward_backward, {});
+    GraphNode part = node("student/" + std::to_string(stage), Role::trained, {});
     part.section = "student";
     part.stage = stage;
     part.stages = 2;
@@ -174,9 +186,9 @@ TEST(SectionGraph, a_required_input_without_connection_is_named) {  // SG-1
 
 TEST(SectionGraph, a_cycle_is_named_without_the_sections_before_it) {  // SG-1
   SectionGraph graph;
-  graph.add(node("first", Mode::forward_only, {{}, {port("out")}}));
-  graph.add(node("left", Mode::forward_only, {{port("start"), port("in")}, {port("out")}}));
-  graph.add(node("right", Mode::forward_only, {{port("in")}, {port("out")}}));
+  graph.add(node("first", Role::frozen, {{}, {port("out")}}));
+  graph.add(node("left", Role::frozen, {{port("start"), port("in")}, {port("out")}}));
+  graph.add(node("right", Role::frozen, {{port("in")}, {port("out")}}));
   graph.connect("first", "out", "left", "start");
   graph.connect("left", "out", "right", "in");
   graph.connect("right", "out", "left", "in");
@@ -185,15 +197,71 @@ TEST(SectionGraph, a_cycle_is_named_without_the_sections_before_it) {  // SG-1
   EXPECT_EQ(error.find("first"), std::string::npos);
 }
 
+TEST(SectionGraph, a_role_decides_passes_and_gradients) {
+  const auto in_role = [](Role role) { return node("section", role, {}); };
+  for (const Role role : {Role::source, Role::frozen, Role::passing, Role::trained}) {
+    EXPECT_EQ(in_role(role).trained(), role == Role::trained);
+    EXPECT_EQ(in_role(role).frozen(), role == Role::frozen || role == Role::passing);
+    EXPECT_EQ(in_role(role).runs_backward(), role == Role::passing || role == Role::trained);
+  }
+  EXPECT_EQ(mode_name(Role::source), "source");
+  EXPECT_EQ(mode_name(Role::frozen), "forward_only");
+  EXPECT_EQ(mode_name(Role::passing), "forward_backward");
+  EXPECT_EQ(mode_name(Role::trained), "forward_backward");
+  SectionGraph graph;
+  graph.add(node("encoder", Role::trained, {{}, {port("out", true)}}));
+  graph.add(node("adapter", Role::passing, {{port("in", true)}, {port("out", true)}}));
+  graph.add(node("decoder", Role::trained, {{port("in", true)}, {}}));
+  EXPECT_TRUE(graph.edge(graph.connect("encoder", "out", "adapter", "in")).gradient);
+  EXPECT_TRUE(graph.edge(graph.connect("adapter", "out", "decoder", "in")).gradient);
+}
+
+TEST(SectionGraph, a_channel_has_the_ends_of_its_edge_and_its_gradient_has_them_the_other_way_round) {
+  Port out = port("hidden", true);
+  Port in = port("teacher", true);
+  out.sharding = Sharding::rank_rows;
+  in.sharding = Sharding::replicated;
+  SectionGraph graph;
+  const SectionId data = graph.add(node("data", Role::source, {{}, {port("tokens")}}));
+  const SectionId teacher = graph.add(node("teacher", Role::trained, {{port("tokens")}, {out}}));
+  const SectionId student = graph.add(node("student", Role::trained, {{port("tokens"), in}, {}}));
+  const Channel tokens{graph.connect("data", "tokens", "teacher", "tokens")};
+  const Channel values{graph.connect("teacher", "hidden", "student", "teacher")};
+  const Channel copied{graph.connect("data", "tokens", "student", "tokens")};
+  const Channel gradients = values.reversed();
+  EXPECT_EQ(gradients, (Channel{values.edge, Direction::gradient}));
+  EXPECT_EQ(gradients.reversed(), values);
+  for (const Channel channel : {values, gradients}) {
+    const bool forward = channel == values;
+    EXPECT_EQ(graph.sender(channel), forward ? teacher : student);
+    EXPECT_EQ(graph.receiver(channel), forward ? student : teacher);
+    EXPECT_EQ(graph.sender_port(channel), forward ? "hidden" : "teacher");
+    EXPECT_EQ(graph.receiver_port(channel), forward ? "teacher" : "hidden");
+    EXPECT_EQ(graph.sender_sharding(channel), forward ? Sharding::rank_rows : Sharding::replicated);
+    EXPECT_EQ(graph.receiver_sharding(channel), forward ? Sharding::replicated : Sharding::rank_rows);
+  }
+  EXPECT_EQ(graph.name_of(values), "teacher.hidden -> student.teacher");
+  EXPECT_EQ(graph.name_of(gradients), "gradient of student.teacher -> teacher.hidden");
+
+  using Channels = std::vector<Channel>;
+  EXPECT_EQ(graph.channels(), (Channels{tokens, values, copied, gradients}));
+  EXPECT_EQ(graph.received(data), Channels());
+  EXPECT_EQ(graph.received(teacher), (Channels{tokens, gradients}));
+  EXPECT_EQ(graph.received(student), (Channels{values, copied}));
+  EXPECT_EQ(graph.sent(data), (Channels{tokens, copied}));
+  EXPECT_EQ(graph.sent(teacher), Channels{values});
+  EXPECT_EQ(graph.sent(student), Channels{gradients});
+}
+
 TEST(SectionGraph, a_gradient_travels_back_only_between_trained_sections_with_differentiable_ports) {
   for (const bool producer_trained : {false, true}) {
     for (const bool consumer_trained : {false, true}) {
       for (const bool out : {false, true}) {
         for (const bool in : {false, true}) {
-          const auto mode = [](bool trained) { return trained ? Mode::forward_backward : Mode::forward_only; };
+          const auto role = [](bool trained) { return trained ? Role::trained : Role::frozen; };
           SectionGraph graph;
-          const SectionId trunk = graph.add(node("trunk", mode(producer_trained), {{}, {port("hidden", out)}}));
-          const SectionId head = graph.add(node("head", mode(consumer_trained), {{port("hidden", in)}, {}}));
+          const SectionId trunk = graph.add(node("trunk", role(producer_trained), {{}, {port("hidden", out)}}));
+          const SectionId head = graph.add(node("head", role(consumer_trained), {{port("hidden", in)}, {}}));
           const EdgeId edge = graph.connect("trunk", "hidden", "head", "hidden");
           const bool wanted = producer_trained && consumer_trained && out && in;
           EXPECT_EQ(graph.edge(edge).gradient, wanted);

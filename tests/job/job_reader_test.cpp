@@ -236,10 +236,12 @@ TEST(JobReader, refuses_impossible_transport_settings) {
 }
 
 TEST(JobReader, a_process_listens_on_an_address_an_interface_or_what_leads_to_rank_0) {
-  for (const std::string place : {"127.0.0.1", "::1", "10.0.0.7", "eth0", "ib0.1", "auto"}) {
+  for (const std::string place : {"127.0.0.1", "::1", "10.0.0.7", "eth0", "ib0.1", "fifteenletters1", "auto"}) {
     EXPECT_NO_THROW((void)read_transport(root_of("[transport]\nlisten = \"" + place + "\"").table("transport")))
         << place;
   }
+  EXPECT_THROW((void)read_transport(root_of("[transport]\nlisten = \"sixteenletters12\"").table("transport")),
+               JobError);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ clip_norm = 0
   EXPECT_EQ(section.name, "student");
   EXPECT_EQ(section.replicas, 2);
   EXPECT_EQ(section.micro_batch, 4);
-  EXPECT_THAT(section.devices, ElementsAre("cpu:0", "cpu:1"));
+  EXPECT_THAT(texts_of(section.devices), ElementsAre("cpu:0", "cpu:1"));
   EXPECT_EQ(section.precision, DType::bf16);
   EXPECT_EQ(section.weights, "models/gpt2");
   EXPECT_FALSE(section.random);
@@ -121,6 +121,8 @@ TEST(SectionReader, devices_are_one_cpu_per_replica) {
   }
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\"]"), "(no error)");
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"cuda:0\", \"cpu:1\"]"), "(no error)");
+  EXPECT_EQ(section_error("devices = [\"cpu:1000\"]"), "(no error)");
+  EXPECT_NE(section_error("devices = [\"cpu:10000\"]"), "(no error)");
   EXPECT_EQ(section_error("replicas = 2\ndevices = [\"emulated\", \"cpu:0\"]"),
             "job.toml:3: student.devices: \"emulated\" is no device; expected cpu:K or cuda:K, for example cpu:0, or "
             "emulated alone");

@@ -39,6 +39,9 @@ TEST(CostModel, a_pass_that_took_no_time_or_had_no_work_teaches_nothing) {
   costs.measured({SectionId(0), false, two, 0});
   costs.measured({SectionId(0), false, {}, 5});
   EXPECT_DOUBLE_EQ(costs.of(SectionId(0), two).forward, 4);
+  costs.measured({SectionId(0), false, two, 40});
+  costs.measured({SectionId(0), false, two, 0});
+  EXPECT_DOUBLE_EQ(costs.of(SectionId(0), two).forward, 40);
 }
 
 }  // namespace

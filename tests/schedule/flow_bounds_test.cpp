@@ -8,7 +8,7 @@ namespace {
 
 struct Part {
   const char* name;
-  Mode mode;
+  Role role;
   std::int64_t micro_batch;
   std::int64_t replicas = 1;
   std::int64_t micro_batch_rows = 0;
@@ -20,7 +20,7 @@ SectionGraph chain(const std::vector<Part>& parts) {
   for (std::size_t at = 0; at < parts.size(); ++at) {
     GraphNode node;
     node.name = parts[at].name;
-    node.mode = parts[at].mode;
+    node.role = parts[at].role;
     node.micro_batch = parts[at].micro_batch;
     node.replicas = parts[at].replicas;
     node.micro_batch_rows = parts[at].micro_batch_rows;
@@ -32,8 +32,8 @@ SectionGraph chain(const std::vector<Part>& parts) {
   return graph;
 }
 
-constexpr Mode frozen = Mode::forward_only;
-constexpr Mode trained = Mode::forward_backward;
+constexpr Role frozen = Role::frozen;
+constexpr Role trained = Role::trained;
 
 std::int64_t in_flight(const std::vector<Part>& parts, std::int64_t samples) {
   return in_flight_bounds(chain(parts), samples)[0];
@@ -100,6 +100,12 @@ TEST(FlowBounds, send_blocks_cover_waiting_and_taken_outputs_and_never_exceed_a_
   EXPECT_EQ(blocks({{"teacher", frozen, 8}, {"student", trained, 8, 2}}, {1, 800, 0}), 2 * (1 + 2) + 1);
 }
 
+TEST(FlowBounds, send_blocks_cover_the_outputs_that_a_consumer_holds_until_its_gradients_come) {  // FB-2
+  SectionGraph graph = chain({{"teacher", frozen, 8}, {"encoder", trained, 8}, {"decoder", trained, 8}});
+  graph.set_max_in_flight(SectionId(1), 5);
+  EXPECT_EQ(send_blocks(graph, SectionId(0), {1, 800, 0}), 1 + 5 * 2 + 1);
+}
+
 TEST(FlowBounds, a_section_that_awaits_gradients_has_slots_for_backward_passes_out_of_order) {
   SectionGraph graph = chain({{"encoder", trained, 4}, {"decoder", trained, 4}});
   graph.set_max_in_flight(SectionId(0), 3);
@@ -110,7 +116,7 @@ TEST(FlowBounds, a_section_that_awaits_gradients_has_slots_for_backward_passes_o
 }
 
 TEST(FlowBounds, blocks_and_slots_cover_a_validation_pass_and_sources_have_a_step_and_a_spare) {  // FB-2
-  const std::vector<Part> parts{{"data", Mode::source, 4}, {"student", trained, 4}};
+  const std::vector<Part> parts{{"data", Role::source, 4}, {"student", trained, 4}};
   EXPECT_EQ(send_blocks(chain(parts), SectionId(0), {1, 16, 0}), 4 + 1);
   EXPECT_EQ(send_blocks(chain(parts), SectionId(0), {1, 16, 32}), 8 + 1);
 }

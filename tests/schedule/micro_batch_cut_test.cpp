@@ -20,7 +20,7 @@ SectionGraph vision_language(std::int64_t patches, std::int64_t samples) {
   SectionGraph graph;
   GraphNode source;
   source.name = "data";
-  source.mode = Mode::source;
+  source.role = Role::source;
   source.micro_batch = 64;
   source.ports.outputs = {{"tokens", DType::i32, 1, false, false},
                           {"pixels", DType::f32, 4, false, false, Axis::patches}};
@@ -85,6 +85,16 @@ TEST(MicroBatchCut, images_of_one_consumer_micro_batch_may_take_several_but_shar
 TEST(MicroBatchCut, the_rest_of_a_consumer_micro_batch_that_was_cut_takes_nothing_of_the_next) {  // MC-4
   const StepCut cut = cut_step(vision_language(10, 2), with_patches({6, 6, 2, 2}));
   EXPECT_EQ(cut[projector], (std::vector<CutBatch>{{0}, {1}, {2, 3}}));  // the llm has {0, 1} and {2, 3}
+}
+
+TEST(MicroBatchCut, a_consumer_micro_batch_needs_two_of_its_producers_for_each_bound_of_rows_less_one) {
+  const auto most = [](std::int64_t patches, std::int64_t samples, std::int64_t largest) {
+    return most_needed_at_once(vision_language(patches, samples), SectionId(projector), {SampleId(0), 1, largest, 1});
+  };
+  EXPECT_EQ(most(10, 4, 5), 2 * 2 - 1);  // 20 patches: of three neighbours, two hold more than 10
+  EXPECT_EQ(most(10, 4, 6), 4);          // no more than there are samples
+  EXPECT_EQ(most(30, 4, 5), 1);
+  EXPECT_EQ(most_needed_at_once(vision_language(10, 4), SectionId(llm), {SampleId(0), 1, 5, 1}), 1);
 }
 
 TEST(MicroBatchCut, random_cuts_keep_order_limits_and_nesting_and_need_no_more_at_once_than_said) {  // MC-1..4

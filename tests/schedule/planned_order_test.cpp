@@ -144,11 +144,11 @@ TEST(StepPlanner, the_policy_sees_devices_and_slots_and_chooses_the_packing_orde
   SectionGraph graph;
   GraphNode teacher;
   teacher.name = "teacher";
-  teacher.mode = Mode::forward_only;
+  teacher.role = Role::frozen;
   teacher.ports.outputs.push_back({"out", DType::f32, 1, true, false});
   GraphNode encoder = teacher;
   encoder.name = "encoder";
-  encoder.mode = Mode::forward_backward;
+  encoder.role = Role::trained;
   encoder.max_in_flight = 2;
   GraphNode decoder;
   decoder.name = "decoder";
@@ -171,7 +171,7 @@ TEST(StepPlanner, the_policy_sees_devices_and_slots_and_chooses_the_packing_orde
   EXPECT_EQ(seen.edges[0].slots, planned_slots(graph, EdgeId(0), {3, 4, 0}));
   EXPECT_EQ(seen.edges[1].slots, no_limit) << "the encoder's limit in flight bounds them";
   for (const MicroBatchPlan& batch : planned->plan.micro_batches) {
-    for (const SampleRef& sample : batch.samples) EXPECT_EQ(sample.id.value(), 13 - sample.place);
+    for (const SampleRef& sample : batch.samples) EXPECT_EQ(sample.id.value(), 13 - sample.index_in_step);
   }
 }
 
@@ -179,12 +179,12 @@ TEST(StepPlanner, a_micro_batch_needs_no_pass_of_a_producer_that_has_no_rows_for
   SectionGraph graph;
   GraphNode source;
   source.name = "data";
-  source.mode = Mode::source;
+  source.role = Role::source;
   source.micro_batch = 8;
   source.ports.outputs.push_back({"tokens", DType::f32, 1, false, false});
   GraphNode reader;
   reader.name = "reader";
-  reader.mode = Mode::forward_only;
+  reader.role = Role::frozen;
   reader.ports.inputs.push_back({"tokens", DType::f32, 1, false, false});
   reader.ports.outputs.push_back({"out", DType::f32, 1, false, false, Axis::patches});
   GraphNode llm;
@@ -207,7 +207,7 @@ TEST(StepPlanner, the_passes_of_a_source_wait_for_no_phase) {
   SectionGraph graph;
   GraphNode source;
   source.name = "data";
-  source.mode = Mode::source;
+  source.role = Role::source;
   source.micro_batch = 8;
   source.ports.outputs.push_back({"out", DType::f32, 1, true, false});
   graph.add(source);

@@ -26,15 +26,15 @@ struct GraphLimits {
   std::int64_t max_in_flight = 3;
   bool patches = true;      ///< some sections run for some samples only
   bool frozen = true;       ///< some pass gradients on and are not trained
-  std::int64_t tensor = 1;  ///< degrees of a replica; beyond 1, ports have random spreads
+  std::int64_t tensor = 1;  ///< degrees of a replica; beyond 1, ports have random shardings
   std::int64_t context = 1;
 };
 
-/// Spreads of ports, by section. Vocabulary needs equal tensor degrees at both ends: all sections have it, or no port
-/// is spread so.
-class RandomSpreads {
+/// Shardings of ports, by section. Vocabulary needs equal tensor degrees at both ends: all sections have it, or no port
+/// is sharded so.
+class RandomShardings {
  public:
-  RandomSpreads(Generator& random, const GraphLimits& limits)
+  RandomShardings(Generator& random, const GraphLimits& limits)
       : random_(&random), limits_(&limits), cut_(limits.tensor > 1 || limits.context > 1) {
     if (cut_ && random() % 3 == 0) equal_tensor_ = draw(random, 1, limits.tensor);
   }
@@ -46,15 +46,15 @@ class RandomSpreads {
   Sharding output() {
     if (!cut_) return Sharding::context_rows;
     if (equal_tensor_ > 0 && (*random_)() % 2 == 0) return Sharding::vocabulary;
-    return row_spread();
+    return row_sharding();
   }
   Sharding input(Sharding output) {
     if (!cut_ || output == Sharding::vocabulary) return output;
-    return row_spread();
+    return row_sharding();
   }
 
  private:
-  Sharding row_spread() {
+  Sharding row_sharding() {
     constexpr std::array kinds{Sharding::replicated, Sharding::context_rows, Sharding::rank_rows};
     return kinds[(*random_)() % kinds.size()];
   }
@@ -72,17 +72,18 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
   SectionGraph graph;
   const std::int64_t count = draw(random, 1, limits.sections);
   std::vector<Axis> axes{Axis::tokens};
-  RandomSpreads spreads(random, limits);
+  RandomShardings shardings(random, limits);
   for (std::int64_t index = 0; index <= count; ++index) {
     GraphNode node;
     node.name = "s" + std::to_string(index);
-    node.mode = index == 0 ? Mode::source : random() % 2 == 0 ? Mode::forward_only : Mode::forward_backward;
-    if (index == count) node.mode = Mode::forward_backward;
-    node.frozen = node.mode == Mode::forward_backward && index != count && limits.frozen && random() % 4 == 0;
+    node.role = index == 0 ? Role::source : random() % 2 == 0 ? Role::frozen : Role::trained;
+    if (index == count) node.role = Role::trained;
+    const bool may_pass = node.trained() && index != count && limits.frozen;
+    if (may_pass && random() % 4 == 0) node.role = Role::passing;
     node.replicas = index == 0 ? 1 : draw(random, 1, limits.replicas);
     node.micro_batch = index == 0 ? source_batch : draw(random, 1, limits.micro_batch);
     node.max_in_flight = draw(random, 1, limits.max_in_flight);
-    node.layout = spreads.layout();
+    node.layout = shardings.layout();
     const bool by_patches = limits.patches && index > 0 && index < count && random() % 3 == 0;
     const Axis axis = by_patches ? Axis::patches : Axis::tokens;
     if (by_patches && random() % 2 == 0) node.micro_batch_rows = draw(random, 1, 9);
@@ -99,12 +100,12 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
       const Axis from = producer == 0 ? axis : axes[static_cast<std::size_t>(producer)];
       const bool patches = producer == 0 && by_patches;
       const GraphNode& sender = graph.nodes()[static_cast<std::size_t>(producer)];
-      const Sharding spread = spreads.input(sender.ports.outputs[patches ? 1 : 0].spread);
-      node.ports.inputs.push_back({"i" + std::to_string(producer), DType::f32, 1, true, from != axis, from, spread});
+      const Sharding sharding = shardings.input(sender.ports.outputs[patches ? 1 : 0].sharding);
+      node.ports.inputs.push_back({"i" + std::to_string(producer), DType::f32, 1, true, from != axis, from, sharding});
     }
-    node.ports.outputs.push_back({"out", DType::f32, 1, true, false, axis, spreads.output()});
+    node.ports.outputs.push_back({"out", DType::f32, 1, true, false, axis, shardings.output()});
     if (index == 0) {
-      node.ports.outputs.push_back({"patches", DType::f32, 1, true, false, Axis::patches, spreads.output()});
+      node.ports.outputs.push_back({"patches", DType::f32, 1, true, false, Axis::patches, shardings.output()});
     }
     const std::string name = node.name;
     graph.add(std::move(node));

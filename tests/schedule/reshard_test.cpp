@@ -18,7 +18,7 @@ using testing::draw;
 using testing::Generator;
 
 using Batches = std::vector<std::vector<SampleRef>>;
-constexpr std::array spreads{Sharding::replicated, Sharding::context_rows, Sharding::rank_rows, Sharding::vocabulary};
+constexpr std::array shardings{Sharding::replicated, Sharding::context_rows, Sharding::rank_rows, Sharding::vocabulary};
 
 /// Origin of a row of a rank's tensor, and its columns.
 struct RowIdentity {
@@ -30,14 +30,14 @@ struct RowIdentity {
 
 std::vector<RowIdentity> held_by(std::span<const SampleRef> batch, Axis axis, const ReshardEnd& end,
                                  std::int64_t rank) {
-  const std::int64_t columns = end.spread == Sharding::vocabulary ? end.layout.tensor_of(rank) : 0;
+  const std::int64_t columns = end.sharding == Sharding::vocabulary ? end.layout.tensor_of(rank) : 0;
   std::vector<RowIdentity> all;
   for (const SampleRef& sample : batch) {
     for (std::int64_t position = 0; position < sample.rows(axis); ++position) {
-      all.push_back({sample.place, position, columns});
+      all.push_back({sample.index_in_step, position, columns});
     }
   }
-  const RowRange held = end.layout.rows(end.spread, static_cast<std::int64_t>(all.size()), rank);
+  const RowRange held = end.layout.rows(end.sharding, static_cast<std::int64_t>(all.size()), rank);
   return {all.begin() + held.first, all.begin() + held.end()};
 }
 
@@ -118,11 +118,11 @@ struct RandomEdge {
     request.sender = random_end(random);
     request.receiver = random_end(random);
     const bool by_vocabulary =
-        request.sender.spread == Sharding::vocabulary || request.receiver.spread == Sharding::vocabulary;
+        request.sender.sharding == Sharding::vocabulary || request.receiver.sharding == Sharding::vocabulary;
     if (by_vocabulary && random() % 2 == 0) {
       request.sender.layout.tensor = request.receiver.layout.tensor = 1;
     } else if (by_vocabulary) {
-      request.sender.spread = request.receiver.spread = Sharding::vocabulary;
+      request.sender.sharding = request.receiver.sharding = Sharding::vocabulary;
       request.receiver.layout.tensor = request.sender.layout.tensor;
     }
     request.senders.assign(senders.begin(), senders.end());
@@ -159,7 +159,7 @@ struct RandomEdge {
   }
 
   static ReshardEnd random_end(Generator& random) {
-    return {{draw(random, 1, 4), draw(random, 1, 4)}, spreads[random() % spreads.size()]};
+    return {{draw(random, 1, 4), draw(random, 1, 4)}, shardings[random() % shardings.size()]};
   }
 };
 
@@ -174,10 +174,10 @@ TEST(Reshard, every_row_reaches_the_ranks_that_hold_it_once_under_random_layouts
     const ReshardPlan plan = ReshardPlan::make(edge.request);
     Carried(edge.request, plan).check();
     EXPECT_EQ(plan.traffic().moved, least_rows(edge.request));
-    pairs.emplace(edge.request.sender.spread, edge.request.receiver.spread);
+    pairs.emplace(edge.request.sender.sharding, edge.request.receiver.sharding);
     if (HasFailure()) return;
   }
-  EXPECT_EQ(pairs.size(), spreads.size() * spreads.size());
+  EXPECT_EQ(pairs.size(), shardings.size() * shardings.size());
 }
 
 /// Expected pieces with a single rank at each end: every receiving row is looked up by itself, neighbours are joined.

@@ -24,20 +24,20 @@ using testing::roomy;
 using Row = std::tuple<std::uint32_t, std::int64_t, std::int64_t>;
 
 /// Returns the rows that a rank of the section's replica holds.
-std::vector<Row> rows_of(const MicroBatchPlan& batch, Axis axis, const Layout& layout, Sharding spread,
+std::vector<Row> rows_of(const MicroBatchPlan& batch, Axis axis, const Layout& layout, Sharding sharding,
                          std::int64_t rank) {
-  const std::int64_t columns = spread == Sharding::vocabulary ? layout.tensor_of(rank) : 0;
+  const std::int64_t columns = sharding == Sharding::vocabulary ? layout.tensor_of(rank) : 0;
   std::vector<Row> rows;
   for (const SampleRef& sample : batch.samples) {
     for (std::int64_t position = 0; position < sample.rows(axis); ++position) {
-      rows.emplace_back(sample.place, position, columns);
+      rows.emplace_back(sample.index_in_step, position, columns);
     }
   }
-  const RowRange held = layout.rows(spread, static_cast<std::int64_t>(rows.size()), rank);
+  const RowRange held = layout.rows(sharding, static_cast<std::int64_t>(rows.size()), rank);
   return {rows.begin() + held.first, rows.begin() + held.end()};
 }
 
-using Counters = std::map<std::tuple<EdgeId, bool, ReplicaIndex>, std::uint64_t>;
+using Counters = std::map<std::pair<Channel, ReplicaIndex>, std::uint64_t>;
 
 class PlanCheck {
  public:
@@ -71,14 +71,14 @@ class PlanCheck {
   }
 
   /// Returns the rows of an edge that a rank of the section at either end holds.
-  [[nodiscard]] std::vector<Row> rows_at(const MicroBatchPlan& batch, EdgeId id, std::uint32_t rank) const {
+  [[nodiscard]] std::vector<Row> rows_at(const MicroBatchPlan& batch, EdgeId id, LayoutRank rank) const {
     const GraphEdge& edge = graph_->edge(id);
-    const Sharding spread = batch.section == edge.from ? edge.from_spread : edge.to_spread;
-    return rows_of(batch, edge.axis, graph_->node(batch.section).layout, spread, rank);
+    const Sharding sharding = batch.section == edge.from ? edge.from_sharding : edge.to_sharding;
+    return rows_of(batch, edge.axis, graph_->node(batch.section).layout, sharding, rank.value());
   }
 
   void pieces_cover_arrivals(const StepPlan& plan) {
-    using Key = std::tuple<EdgeId, bool, ReplicaIndex, std::uint64_t, std::uint32_t>;
+    using Key = std::tuple<Channel, ReplicaIndex, std::uint64_t, LayoutRank>;
     struct Receiver {
       const ArrivalPlan* arrival = nullptr;
       std::vector<Row> wanted;
@@ -88,21 +88,18 @@ class PlanCheck {
     std::map<Key, Receiver> receivers;
     for (const MicroBatchPlan& batch : plan.micro_batches) {
       for (const ArrivalPlan& arrival : batch.arrivals) {
-        const GraphEdge& edge = graph_->edge(arrival.edge);
-        EXPECT_EQ(batch.section, arrival.gradient ? edge.from : edge.to);
-        ASSERT_LT(arrival.rank, graph_->node(batch.section).layout.ranks());
-        Receiver& receiver = receivers[{arrival.edge, arrival.gradient, batch.replica, arrival.sequence, arrival.rank}];
-        receiver = {&arrival, rows_at(batch, arrival.edge, arrival.rank), {}, {}};
+        EXPECT_EQ(batch.section, graph_->receiver(arrival.channel));
+        ASSERT_LT(arrival.rank.value(), graph_->node(batch.section).layout.ranks());
+        Receiver& receiver = receivers[{arrival.channel, batch.replica, arrival.sequence, arrival.rank}];
+        receiver = {&arrival, rows_at(batch, arrival.channel.edge, arrival.rank), {}, {}};
         receiver.written.resize(receiver.wanted.size());
       }
     }
     for (const MicroBatchPlan& sender : plan.micro_batches) {
       for (const PieceOut& piece : sender.pieces) {
-        const GraphEdge& edge = graph_->edge(piece.edge);
-        EXPECT_EQ(sender.section, piece.gradient ? edge.to : edge.from);
-        ASSERT_LT(piece.source_rank, graph_->node(sender.section).layout.ranks());
-        const auto found =
-            receivers.find({piece.edge, piece.gradient, piece.receiver, piece.sequence, piece.target_rank});
+        EXPECT_EQ(sender.section, graph_->sender(piece.channel));
+        ASSERT_LT(piece.source_rank.value(), graph_->node(sender.section).layout.ranks());
+        const auto found = receivers.find({piece.channel, piece.receiver, piece.sequence, piece.target_rank});
         ASSERT_NE(found, receivers.end());
         Receiver& receiver = found->second;
         ASSERT_LT(piece.index, receiver.arrival->pieces.size());
@@ -111,7 +108,7 @@ class PlanCheck {
         EXPECT_EQ(awaited.rows, piece.rows);
         EXPECT_EQ(awaited.sender, sender.replica);
         EXPECT_EQ(awaited.sender_rank, piece.source_rank);
-        const std::vector<Row> sent = rows_at(sender, piece.edge, piece.source_rank);
+        const std::vector<Row> sent = rows_at(sender, piece.channel.edge, piece.source_rank);
         for (std::int64_t row = 0; row < piece.rows; ++row) {
           const auto from = static_cast<std::size_t>(piece.source_row + row);
           const auto to = static_cast<std::size_t>(piece.target_row + row);
@@ -130,27 +127,24 @@ class PlanCheck {
 
   /// Expects an arrival for every rank, all with the next sequence; the counters advance at the last rank.
   void sequence_is_next(const MicroBatchPlan& batch, const ArrivalPlan& arrival, Counters& counters) {
-    std::uint64_t& next = counters[{arrival.edge, arrival.gradient, batch.replica}];
+    std::uint64_t& next = counters[{arrival.channel, batch.replica}];
     EXPECT_EQ(arrival.sequence, next);
-    if (arrival.rank + 1 == graph_->node(batch.section).layout.ranks()) ++next;
+    if (arrival.rank.value() + 1 == graph_->node(batch.section).layout.ranks()) ++next;
   }
 
   void sequences_have_no_gaps(const StepPlan& plan, Counters& counters) {
     std::vector<const MicroBatchPlan*> backward;
     for (const MicroBatchPlan& batch : plan.micro_batches) {
-      std::set<std::tuple<EdgeId, bool, std::uint32_t>> expected;
-      const auto expect = [&](EdgeId edge, bool gradient) {
-        if (batch.rows(graph_->edge(edge).axis) == 0) return;
-        const auto ranks = static_cast<std::uint32_t>(graph_->node(batch.section).layout.ranks());
-        for (std::uint32_t rank = 0; rank < ranks; ++rank) expected.emplace(edge, gradient, rank);
-      };
-      for (const EdgeId edge : graph_->inputs(batch.section)) expect(edge, false);
-      for (const EdgeId edge : graph_->outputs(batch.section)) {
-        if (graph_->edge(edge).gradient && plan.pass == Pass::train) expect(edge, true);
+      std::set<std::pair<Channel, LayoutRank>> expected;
+      const auto ranks = static_cast<std::uint32_t>(graph_->node(batch.section).layout.ranks());
+      for (const Channel channel : graph_->received(batch.section)) {
+        if (channel.gradient() && plan.pass != Pass::train) continue;
+        if (batch.rows(graph_->edge(channel.edge).axis) == 0) continue;
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) expected.emplace(channel, LayoutRank(rank));
       }
       for (const ArrivalPlan& arrival : batch.arrivals) {
-        EXPECT_EQ(expected.erase({arrival.edge, arrival.gradient, arrival.rank}), 1u);
-        if (!arrival.gradient) sequence_is_next(batch, arrival, counters);
+        EXPECT_EQ(expected.erase({arrival.channel, arrival.rank}), 1u);
+        if (!arrival.channel.gradient()) sequence_is_next(batch, arrival, counters);
       }
       EXPECT_TRUE(expected.empty());
       backward.push_back(&batch);
@@ -159,7 +153,7 @@ class PlanCheck {
                      [](const auto* a, const auto* b) { return a->backward_order < b->backward_order; });
     for (const MicroBatchPlan* batch : backward) {
       for (const ArrivalPlan& arrival : batch->arrivals) {
-        if (arrival.gradient) sequence_is_next(*batch, arrival, counters);
+        if (arrival.channel.gradient()) sequence_is_next(*batch, arrival, counters);
       }
     }
   }
@@ -234,14 +228,14 @@ TEST_P(StepPlannerTest, micro_batches_are_the_same_under_every_number_of_replica
     Generator random(seed);
     const std::vector<SampleRef> samples = random_samples(random, 11);
     Generator first(seed);
-    const SectionGraph spread = roomy(testing::random_graph(first, {}, 4));
+    const SectionGraph sharded = roomy(testing::random_graph(first, {}, 4));
     SectionGraph single;
-    for (GraphNode node : spread.nodes()) {
+    for (GraphNode node : sharded.nodes()) {
       node.replicas = 1;
       single.add(node);
     }
-    for (const GraphEdge& edge : spread.edges()) {
-      single.connect(spread.node(edge.from).name, edge.from_port, spread.node(edge.to).name, edge.to_port);
+    for (const GraphEdge& edge : sharded.edges()) {
+      single.connect(sharded.node(edge.from).name, edge.from_port, sharded.node(edge.to).name, edge.to_port);
     }
     const FlowLimits limits{2, 11, 0};
     using Cut = std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint64_t>>;
@@ -258,7 +252,7 @@ TEST_P(StepPlannerTest, micro_batches_are_the_same_under_every_number_of_replica
       }
       return cut;
     };
-    EXPECT_EQ(cut_of(spread), cut_of(single));
+    EXPECT_EQ(cut_of(sharded), cut_of(single));
   }
 }
 
@@ -269,7 +263,7 @@ struct Side {
   std::int64_t replicas = 1;
   std::int64_t micro_batch = 1;
   Layout layout = {};
-  Sharding spread = Sharding::rank_rows;
+  Sharding sharding = Sharding::rank_rows;
 };
 
 struct NamedEdge {
@@ -293,9 +287,9 @@ SectionGraph graph_of(const NamedEdge& edge) {
   };
   SectionGraph graph;
   GraphNode from = node_of("from", edge.from);
-  from.ports.outputs.push_back({"out", DType::f32, 1, true, false, Axis::tokens, edge.from.spread});
+  from.ports.outputs.push_back({"out", DType::f32, 1, true, false, Axis::tokens, edge.from.sharding});
   GraphNode to = node_of("to", edge.to);
-  to.ports.inputs.push_back({"in", DType::f32, 1, true, false, Axis::tokens, edge.to.spread});
+  to.ports.inputs.push_back({"in", DType::f32, 1, true, false, Axis::tokens, edge.to.sharding});
   graph.add(std::move(from));
   graph.add(std::move(to));
   graph.connect("from", "out", "to", "in");
@@ -314,7 +308,7 @@ TEST_P(NamedEdgeTest, values_and_gradients_reach_every_rank_of_every_replica) { 
     const Result<PlannedStep> planned = planner.plan(StepId(step), Pass::train, samples, 1);
     ASSERT_TRUE(planned) << planned.error().message;
     PlanCheck(graph, samples).check(planned->plan, counters);
-    using Place = std::tuple<SectionId, ReplicaIndex, std::uint32_t>;
+    using Place = std::tuple<SectionId, ReplicaIndex, LayoutRank>;
     std::set<Place> senders;
     std::set<Place> receivers;
     for (const MicroBatchPlan& batch : planned->plan.micro_batches) {

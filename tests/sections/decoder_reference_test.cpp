@@ -108,7 +108,7 @@ TEST_P(DecoderReference, fifty_adamw_steps_track_those_of_pytorch) {
   const AdamWOptimizer optimizer(settings, 50);
   for (std::int64_t step = 1; step <= 50; ++step) {
     const double loss = differentiate(bench, model, training_batch((step - 1) % 4));
-    const auto done = optimizer.clipped_step(*bench.ops, model.parameters(), step);
+    const auto done = clipped_step(optimizer, bench, model, step);
     ASSERT_TRUE(done.ok());
     // Rounding differences of the first step are amplified by the steps after it, to some 1e-5 here.
     EXPECT_NEAR(loss, recorded("train.loss", step - 1), 1e-4) << step;

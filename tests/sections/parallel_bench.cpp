@@ -22,9 +22,9 @@ Tensor borrowed(const std::vector<std::int32_t>& values) {
 }
 
 /// The rectangle of a whole tensor that a rank holds.
-TensorBlock block_of(const Layout& layout, Sharding spread, const Tensor& whole, std::int64_t rank) {
-  const RowRange rows = layout.rows(spread, whole.rows(), rank);
-  const RowRange columns = layout.columns(spread, whole.columns(), rank);
+TensorBlock block_of(const Layout& layout, Sharding sharding, const Tensor& whole, std::int64_t rank) {
+  const RowRange rows = layout.rows(sharding, whole.rows(), rank);
+  const RowRange columns = layout.columns(sharding, whole.columns(), rank);
   return {rows.first, rows.count, columns.first, columns.count};
 }
 
@@ -183,7 +183,7 @@ void ParallelBench::run_rank(Rank& rank, Work& work) {
   Inputs inputs(work.pass, work.batch->samples, work.batch->layout(), 1.0 / work.batch->target_tokens(),
                 work.batch->patches());
   for (const Feed& feed : work.feeds) {
-    const TensorBlock block = block_of(layout_, port_of(ports.inputs, feed.port).spread, feed.whole, number);
+    const TensorBlock block = block_of(layout_, port_of(ports.inputs, feed.port).sharding, feed.whole, number);
     held.push_back(cut(feed.whole, block));
     inputs.set(feed.port, tape.input(held.back(), feed.differentiable));
   }
@@ -192,17 +192,17 @@ void ParallelBench::run_rank(Rank& rank, Work& work) {
   for (const Port& port : ports.outputs) {
     const Tensor whole(nullptr, port.dtype, {work.batch->layout_of(port.axis).rows(), port.columns});
     const Var& value = *outputs.find(port.name);
-    work.put(work.outputs, port.name, value.value(), whole, block_of(layout_, port.spread, whole, number));
+    work.put(work.outputs, port.name, value.value(), whole, block_of(layout_, port.sharding, whole, number));
     const auto gradient = work.output_gradients->find(port.name);
     if (!train || gradient == work.output_gradients->end()) continue;
-    held.push_back(cut(gradient->second, block_of(layout_, port.spread, gradient->second, number)));
+    held.push_back(cut(gradient->second, block_of(layout_, port.sharding, gradient->second, number)));
     tape.seed(value, held.back());
   }
   if (!train) return;
   tape.backward();
   for (const Feed& feed : work.feeds) {
     if (!feed.differentiable) continue;
-    const TensorBlock block = block_of(layout_, port_of(ports.inputs, feed.port).spread, feed.whole, number);
+    const TensorBlock block = block_of(layout_, port_of(ports.inputs, feed.port).sharding, feed.whole, number);
     const OwnedTensor zero(feed.whole.dtype(), {block.rows, block.columns});
     const Tensor& gradient = inputs[feed.port].gradient();
     work.put(work.input_gradients, feed.port, gradient.defined() ? gradient : zero.tensor(), feed.whole, block);

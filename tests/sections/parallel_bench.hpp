@@ -2,8 +2,8 @@
 // Runs a section on all ranks of a replica, each on a thread of its own, and puts the ranks' parts together: for
 // comparing any layout with a single rank.
 //
-// Whole tensors go in, every rank gets its part by the spread of its port. Whole tensors come out; where several ranks
-// hold the same element they must hold the same bits, which is checked on the way.
+// Whole tensors go in, every rank gets its part by the sharding of its port. Whole tensors come out; where several
+// ranks hold the same element they must hold the same bits, which is checked on the way.
 #pragma once
 
 #include <functional>

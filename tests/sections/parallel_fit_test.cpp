@@ -33,6 +33,10 @@ TEST(ParallelFit, a_degree_that_does_not_divide_is_named_with_the_nearest_layout
   EXPECT_EQ(refusal({.heads = 4}, {4, 2}),
             "student.context = 2: 4 heads cannot be cut in tensor * context = 8; nearest that fits: tensor = 4, "
             "context = 1");
+  EXPECT_EQ(refusal({.heads = 12}, {2, 4}),
+            "student.context = 4: 12 heads cannot be cut in tensor * context = 8; nearest that fits: tensor = 1, "
+            "context = 4")
+      << "as near as tensor = 2, context = 3, with fewer ranks";
   EXPECT_EQ(refusal({.heads = 8, .kv_heads = 2}, {4, 1}),
             "student.tensor = 4: 2 kv_heads cannot be cut in 4; nearest that fits: tensor = 2");
   EXPECT_EQ(refusal({.heads = 12, .ffn = 30}, {4, 1}),
@@ -41,7 +45,7 @@ TEST(ParallelFit, a_degree_that_does_not_divide_is_named_with_the_nearest_layout
             "student.tensor = 8: a vocabulary of 5 cannot be cut in 8; nearest that fits: tensor = 5");
 }
 
-TEST(ParallelFit, sections_check_as_prototypes_too) {
+TEST(ParallelFit, sections_check_on_the_meta_device_too) {
   Bench bench;
   DecoderConfig config;
   config.layers = 1;
@@ -51,7 +55,7 @@ TEST(ParallelFit, sections_check_as_prototypes_too) {
   config.vocabulary = 37;
   config.positions = 12;
   SectionContext context = bench.context("student", true);
-  context.prototype = true;
+  context.meta = true;
   context.parallel.layout = {3, 1};
   try {
     DecoderLm(context, {config, {}});

@@ -210,7 +210,7 @@ TEST(DecoderStages, only_the_ends_have_the_ports_of_the_section) {  // SE-2
     const Port& stream = index == 0 ? ports.outputs[0] : ports.inputs[0];
     EXPECT_EQ(stream.dtype, DType::f32);
     EXPECT_EQ(stream.columns, 32);
-    EXPECT_EQ(stream.spread, Sharding::rank_rows);
+    EXPECT_EQ(stream.sharding, Sharding::rank_rows);
     EXPECT_TRUE(stream.differentiable);
     EXPECT_FALSE(stream.optional);
   }
@@ -220,7 +220,7 @@ TEST(DecoderStages, the_work_of_all_stages_is_that_of_the_uncut_section) {
   Bench bench;
   const SampleShape sample{11, 0, 0};
   SectionContext context = bench.context("lm", true, DType::bf16);
-  context.prototype = true;
+  context.meta = true;
   const DecoderConfig config = model("llama", true);
   const DecoderLm uncut(context, {config, {}});
   const LayerCosts costs = uncut.layer_costs(sample);
@@ -248,7 +248,7 @@ TEST(DecoderStages, the_work_of_all_stages_is_that_of_the_uncut_section) {
 template <class Made>
 std::string refusal(const Bench& bench, std::int64_t stages) {
   SectionContext context = bench.context("lm", true);
-  context.prototype = true;
+  context.meta = true;
   context.stage = {0, stages, 0, 1};
   try {
     typename Made::Options options;

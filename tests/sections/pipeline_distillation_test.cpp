@@ -98,7 +98,7 @@ TEST(StudentStages, the_teachers_output_layer_and_notes_belong_to_the_last_stage
   settings.decoder.vocabulary = 53;  // more rows than tokens: worth a note
   const SampleShape sample{11, 0, 0};
   SectionContext context = bench.context("student", true);
-  context.prototype = true;
+  context.meta = true;
   const DistilledDecoder uncut(context, settings);
   const double teacher = head_flops(11, 24, tokens), student = head_flops(11, 32, 53);
   EXPECT_EQ(uncut.layer_costs(sample).after, student + teacher);

@@ -124,7 +124,7 @@ TEST(VisionStages, the_work_of_all_stages_is_that_of_the_uncut_section_and_the_l
   const SampleShape sample{.tokens = 20, .patches = 8, .images = 1};
   for (const Layout layout : {Layout{1, 1}, Layout{2, 1}}) {
     SectionContext context = bench.context("decoder", true);
-    context.prototype = true;
+    context.meta = true;
     context.parallel.layout = layout;
     const auto uncut = decoder_of("llama")(context);
     const LayerCosts costs = uncut->layer_costs(sample);
@@ -144,7 +144,7 @@ TEST(VisionStages, the_work_of_all_stages_is_that_of_the_uncut_section_and_the_l
 template <class Made>
 std::string refusal(const Bench& bench, const typename Made::Options& options, std::int64_t stages) {
   SectionContext context = bench.context("part", true);
-  context.prototype = true;
+  context.meta = true;
   context.stage = {0, stages, 0, 1};
   try {
     Made made(context, options);

@@ -153,7 +153,7 @@ std::string vision_error(const std::string& type, const std::string& name, const
     Bench bench;
     const JobDocument document = JobDocument::parse(vision_job, "job.toml", {change});
     SectionContext context = bench.context(name, true);
-    context.prototype = true;
+    context.meta = true;
     (void)builtin_sections().build(type, vision_section(document, name))(context);
   } catch (const JobError& error) {
     return error.what();
@@ -208,7 +208,7 @@ TEST(SectionRegistry, weights_of_another_tokenizer_than_the_corpus_are_refused_u
     EXPECT_EQ(tokens_error(folder.path(), "", "bytes"),
               "job.toml:2: lm.weights: " + path +
                   " is the tokenizer of these weights, but data.tokenizer = \"bytes\"; " +
-                  "use weights that were trained on bytes, or set foreign_tokens = true in [lm] if you mean it");
+                  "leave data.tokenizer out to use it, or set foreign_tokens = true in [lm] if you mean it");
     EXPECT_NE(tokens_error(folder.path(), "", "llava").find("data.kind = \"llava\" sends bytes"), std::string::npos);
     EXPECT_EQ(tokens_error(folder.path(), "foreign_tokens = true\n", "bytes"), "no error");
     EXPECT_EQ(tokens_error(folder.path(), "", "synthetic"), "no error");
@@ -226,8 +226,7 @@ TEST(SectionRegistry, weights_of_many_more_rows_than_the_corpus_has_tokens_are_r
   EXPECT_EQ(tokens_error(folder.path(), "", "bytes"), "no error");
   of_rows(38 + most_rows_beyond_tokens);
   EXPECT_NE(tokens_error(folder.path(), "", "bytes")
-                .find(" has 1062 rows of tokens, but data.tokenizer = \"bytes\", of "
-                      "which there are 37"),
+                .find(" has 1062 rows of tokens, but data.tokenizer = \"bytes\" has 37; use weights of these tokens"),
             std::string::npos);
   EXPECT_EQ(tokens_error(folder.path(), "foreign_tokens = true\n", "bytes"), "no error");
 }

@@ -185,6 +185,15 @@ void randomise(Section& section, std::uint64_t seed) {
   section.parameters().values_changed();
 }
 
+Result<OptimizerStep> clipped_step(const AdamWOptimizer& optimizer, Bench& bench, Section& section,
+                                   std::int64_t number) {
+  const double norm = AdamWOptimizer::gradient_norm(*bench.ops, section.parameters());
+  const auto factor = optimizer.clip_factor(norm);
+  if (!factor) return factor.error();
+  optimizer.step(*bench.ops, section.parameters(), number, *factor);
+  return OptimizerStep{optimizer.learning_rate(number), norm};
+}
+
 double largest_difference(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.elements(), b.elements());
   double largest = 0;

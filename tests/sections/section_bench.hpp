@@ -13,6 +13,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/ops/operator_table.hpp"
 #include "runtime/state/safetensors.hpp"
+#include "sections/optimizer.hpp"
 #include "sections/section.hpp"
 
 namespace maestro::testing {
@@ -84,6 +85,10 @@ void expect_gradients_match_differences(Bench& bench, Section& section, const Ba
 
 /// Fills the values with normal deviates large enough that every term matters to the loss.
 void randomise(Section& section, std::uint64_t seed);
+
+/// Norm, clipping by the section's own norm, and step `number` in a single call; fails where the norm is not finite.
+Result<OptimizerStep> clipped_step(const AdamWOptimizer& optimizer, Bench& bench, Section& section,
+                                   std::int64_t number);
 
 /// Largest absolute difference of two f32 tensors of equal shape.
 double largest_difference(const Tensor& a, const Tensor& b);

@@ -156,6 +156,32 @@ TEST(SectionRunner, outputs_are_copied_and_gradients_from_downstream_are_seeded)
   for (std::size_t at = 0; at < once.size(); ++at) ASSERT_EQ(twice[at], 2 * once[at]) << at;
 }
 
+/// Has an input whose gradient nothing contributes to.
+class UnusedInput final : public Section {
+ public:
+  [[nodiscard]] Ports ports() const override { return {{{"in", DType::f32, 2, true, false}}, {}}; }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& /*tape*/, const Inputs& /*inputs*/, Outputs& /*outputs*/) override {}
+  [[nodiscard]] Cost cost(const SampleShape& /*sample*/) const override { return {}; }
+  [[nodiscard]] std::vector<StateEntry> state() override { return {}; }
+  [[nodiscard]] std::string config_json() const override { return "{}"; }
+
+ private:
+  Parameters parameters_;
+};
+
+TEST(SectionRunner, the_gradient_of_an_input_that_took_no_part_is_zero) {
+  const Bench bench;
+  SectionRunner runner(std::make_shared<UnusedInput>(), bench.context("unused", true), constant_rate(1e-3, 0), 100);
+  MicroBatchPlan plan;
+  plan.samples = {{SampleId(0), 3}};
+  std::vector<float> in(6, 1.0f);
+  std::vector<float> gradient(6, std::nanf(""));
+  (void)runner.forward(plan, std::vector<PortTensor>{{"in", Tensor(in.data(), DType::f32, {3, 2}), true}}, {});
+  runner.backward(plan, {}, std::vector<PortTensor>{{"in", Tensor(gradient.data(), DType::f32, {3, 2}), true}});
+  EXPECT_EQ(gradient, std::vector<float>(6, 0.0f));
+}
+
 TEST(SectionRunner, an_output_the_section_does_not_give_or_of_another_size_is_a_bug_that_is_named) {
   const Bench bench;
   Batch batch = Batch::random(1, {7, 3}, 20);

@@ -117,6 +117,21 @@ TEST(Checkpoint, what_a_crash_left_in_the_staging_folder_of_a_step_is_not_in_its
   EXPECT_THAT(names_in(folder.path()), ElementsAre("step-00000005", "step-00000006"));
 }
 
+TEST(Checkpoint, the_staging_folder_of_a_later_step_stays_for_its_commit) {
+  const TempFolder folder;
+  const CheckpointStore store = store_in(folder.path());
+  const fs::path later = store.begin(StepId(6)).value_or_throw();
+  SmallSection section(6);
+  Manifest manifest;
+  manifest.step = 6;
+  manifest.files = store.write_section(later, "student", section.state()).value_or_throw();
+  ASSERT_TRUE(write_checkpoint(store, 5).ok());
+  EXPECT_EQ(store.latest().value_or_throw().filename(), "step-00000005");
+  ASSERT_TRUE(store.commit(later, manifest).ok());
+  EXPECT_EQ(store.latest().value_or_throw().filename(), "step-00000006");
+  EXPECT_TRUE(verify_checkpoint(store.latest().value_or_throw()).ok());
+}
+
 TEST(Checkpoint, nothing_of_another_run_is_counted_replaced_or_removed_CK5) {  // CK-5
   const TempFolder folder;
   const CheckpointStore store = store_in(folder.path(), 1);
@@ -130,6 +145,19 @@ TEST(Checkpoint, nothing_of_another_run_is_counted_replaced_or_removed_CK5) {  /
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message, AllOf(HasSubstr("step-00000009"), HasSubstr("another run"), IsOneLine()));
   EXPECT_EQ(load_checkpoint(folder.path() / "step-00000009").value_or_throw().data_position, 9u);
+}
+
+TEST(Checkpoint, a_replaced_checkpoint_of_another_run_bars_its_step_CK5) {  // CK-5
+  const TempFolder folder;
+  const CheckpointStore store = store_in(folder.path());
+  ASSERT_TRUE(write_checkpoint(store, 9, 9, other).ok());
+  fs::rename(folder.path() / "step-00000009", folder.path() / "step-00000009.old");
+  ASSERT_TRUE(write_checkpoint(store, 9, 1, one).ok()) << "nothing has to step aside";
+  const Status refused = write_checkpoint(store, 9, 2, one);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("step-00000009.old"), HasSubstr("another run"), IsOneLine()));
+  EXPECT_EQ(load_checkpoint(folder.path() / "step-00000009.old").value_or_throw().data_position, 9u);
+  EXPECT_EQ(load_checkpoint(folder.path() / "step-00000009").value_or_throw().data_position, 1u);
 }
 
 TEST(Checkpoint, the_latest_one_is_asked_for_by_run_where_there_are_several) {
@@ -286,6 +314,10 @@ TEST(ResolveCheckpoint, what_holds_no_checkpoint_is_told_what_was_looked_for) {
   EXPECT_THAT(refusal(folder.path() / "rum"),
               AllOf(HasSubstr("does not exist"), HasSubstr("nearest is " + run.string())));
   EXPECT_THAT(refusal(run / "checkpoints" / "step-00000007.tmp"), HasSubstr("unfinished"));
+  ASSERT_TRUE(write_checkpoint(store_in(folder.path() / "other"), 8).ok());
+  const fs::path removed = folder.path() / "other" / checkpoint_folder_name(8, CheckpointKind::removed);
+  fs::rename(folder.path() / "other" / "step-00000008", removed);  // with its manifest, as a crash leaves it
+  EXPECT_THAT(refusal(removed), HasSubstr("unfinished"));
   EXPECT_THAT(refusal(folder.write("file", "")), HasSubstr("not a folder"));
 }
 

@@ -36,6 +36,8 @@ TEST(Manifest, reads_back_what_was_written) {
   EXPECT_EQ(back.step, 123u);
   EXPECT_EQ(back.seed, 0xffffffffffffffffu);
   EXPECT_EQ(back.data_position, 1968u);
+  EXPECT_EQ(back.epoch, example().epoch);
+  EXPECT_EQ(back.sequence, 4u);
   EXPECT_EQ(back.random_state, example().random_state);
   EXPECT_EQ(back.files, example().files);
   EXPECT_THAT(back.sections(), testing::ElementsAre("student", "teacher"));

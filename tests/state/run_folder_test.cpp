@@ -124,6 +124,15 @@ TEST_F(RunFolderTest, is_set_aside_beside_itself_however_it_is_written) {
   }
 }
 
+TEST_F(RunFolderTest, is_set_aside_beside_itself_where_it_is_the_folder_above) {
+  write(9, real);
+  const fs::path before = fs::current_path();
+  fs::current_path(out_ / "checkpoints");
+  Result<std::optional<fs::path>> aside = RunFolder("..").set_aside();
+  fs::current_path(before);
+  EXPECT_EQ(std::move(aside).value_or_throw().value(), fs::path(out_.string() + ".1"));
+}
+
 TEST(RunIdentity, of_every_new_run_is_another) {
   std::set<std::string> ids;
   for (int run = 0; run < 100; ++run) {

@@ -49,6 +49,29 @@ TEST(WeightsFingerprint, of_a_large_file_sees_its_header_and_a_change_all_over_i
   EXPECT_NE(fingerprint_of(at), before);
 }
 
+TEST(WeightsFingerprint, of_a_large_file_sees_a_change_in_its_last_sampled_piece_alone) {
+  const TempFolder folder;
+  std::string content(std::size_t{8} << 20, 'w');
+  const auto at = folder.write("large/model.safetensors", content).parent_path();
+  const std::string before = fingerprint_of(at);
+  content[content.size() - 256] = 'x';  // an even spread ends fewer than 256 bytes before the end of the file
+  folder.write("large/model.safetensors", content);
+  EXPECT_NE(fingerprint_of(at), before);
+}
+
+TEST(WeightsFingerprint, of_a_file_of_up_to_two_mebibytes_sees_every_byte) {
+  const TempFolder folder;
+  std::string content(std::size_t{3} << 19, 'w');
+  const auto at = folder.write("small/model.safetensors", content).parent_path();
+  const std::string before = fingerprint_of(at);
+  for (const std::size_t byte : {std::size_t{0}, std::size_t{1} << 20, content.size() - 4097, content.size() - 1}) {
+    content[byte] = 'x';
+    folder.write("small/model.safetensors", content);
+    EXPECT_NE(fingerprint_of(at), before) << byte;
+    content[byte] = 'w';
+  }
+}
+
 TEST(WeightsFingerprint, of_a_folder_that_is_missing_names_it) {
   EXPECT_NE(weights_fingerprint("/nowhere/at/all").error().message.find("/nowhere/at/all"), std::string::npos);
 }

@@ -86,6 +86,18 @@ TEST(Admission, takes_the_promised_slots_of_all_consumers) {  // AD-1
   EXPECT_FALSE(bench.admission.may_start(2));
 }
 
+TEST(Admission, outputs_wait_up_to_the_depth_of_their_edge_beside_a_filled_slot) {
+  Bench bench(encoder_and_llm({9, 4, 3, 1, 1}, 2), Binding::late);
+  for (const int depth : {0, 1}) {
+    bench.rules.depth = {static_cast<double>(depth)};
+    bench.admission.reset(bench.rules);
+    const int most = depth * 2 + 2 - 1;  // lanes, slots
+    for (int task = 0; task < most; ++task) EXPECT_TRUE(bench.admission.admit(task)) << depth << ", " << task;
+    EXPECT_FALSE(bench.admission.admit(most)) << depth;
+    EXPECT_GT(bench.admission.ledger(0).spare(), 0);
+  }
+}
+
 TEST(Admission, a_consumer_is_bound_to_the_lane_with_the_least_bound_work) {  // AD-2
   Bench bench(encoder_and_llm({9, 4, 3, 1, 1}, 2), Binding::early);
   ASSERT_TRUE(bench.admission.admit(0));
@@ -134,6 +146,9 @@ TEST(Admission, an_early_task_moves_to_a_lane_that_has_slots_of_its_own) {
   bench.admission.take_inputs(2, 3, 1);
   EXPECT_EQ(bench.admission.lane_of(3), 2);
   EXPECT_EQ(bench.admission.ledger(0).spare(), 2);
+  bench.admission.reset(bench.rules);
+  EXPECT_FALSE(bench.admission.take_slots_freed()) << "of the simulation before";
+  EXPECT_EQ(bench.admission.lane_of(3), -1);
 }
 
 }  // namespace

@@ -169,65 +169,6 @@ TEST(Arrival, deals_tasks_round_robin_and_runs_them_in_order) {
   }
 }
 
-TEST(BulkSynchronous, runs_one_section_at_a_time_within_a_group) {  // BS-1, BS-2
-  for (const WorkloadKind kind : workload_kinds()) {
-    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-      const GeneratedWorkload generated = generate_workload(kind, seed);
-      const Schedule schedule = plan("bulk_synchronous", generated.workload);
-      std::map<std::pair<std::int64_t, std::int64_t>, std::pair<double, double>> phases;  // start, end
-      std::map<std::pair<std::int64_t, std::int64_t>, std::set<std::size_t>> sections;
-      for (const PlannedPass& pass : schedule.passes) {
-        const std::pair key(pass.group, pass.phase);
-        auto [entry, fresh] = phases.try_emplace(key, pass.start_ms, pass.end_ms);
-        entry->second.first = std::min(entry->second.first, pass.start_ms);
-        entry->second.second = std::max(entry->second.second, pass.end_ms);
-        sections[key].insert(generated.workload.tasks[pass.task].section);
-      }
-      const std::pair<const std::pair<std::int64_t, std::int64_t>, std::pair<double, double>>* before = nullptr;
-      for (const auto& phase : phases) {
-        if (before && before->first.first == phase.first.first) {
-          EXPECT_LE(before->second.second, phase.second.first + 1e-9) << generated.name;
-        }
-        EXPECT_EQ(sections[phase.first].size(), 1U) << generated.name;
-        before = &phase;
-      }
-    }
-  }
-}
-
-TEST(BulkSynchronous, a_share_without_limits_goes_through_in_one_round) {
-  // Two replicas each: samples 0 and 1 to the first group, 2 and 3 to the second.
-  Workload workload;
-  workload.sections = {{"vision", true, 2, no_limit, {}}, {"llm", true, 2, no_limit, {}}};
-  workload.edges = {{0, 1, no_limit, 0}};
-  for (std::int64_t sample = 0; sample < 4; ++sample) {
-    workload.tasks.push_back(task(0, sample, 1, 2));
-    workload.tasks.push_back(task(1, sample, 3, 6, {{0, workload.tasks.size() - 1}}));
-  }
-  const Schedule schedule = plan("bulk_synchronous", workload);
-  EXPECT_TRUE(check_schedule(workload, schedule).ok());
-  EXPECT_DOUBLE_EQ(schedule.makespan_ms, 2 * (1 + 3 + 6 + 2));
-  for (const PlannedPass& pass : schedule.passes) {
-    EXPECT_EQ(pass.group, workload.tasks[pass.task].sample / 2);
-    EXPECT_LE(pass.phase, 2);
-  }
-}
-
-TEST(BulkSynchronous, slots_split_a_share_into_rounds) {  // BS-3
-  Workload workload;
-  workload.sections = {{"vision", false, 1, no_limit, {}}, {"llm", true, 1, no_limit, {}}};
-  workload.edges = {{0, 1, 2, 0}};
-  for (std::int64_t sample = 0; sample < 5; ++sample) {
-    workload.tasks.push_back(task(0, sample, 1, 0));
-    workload.tasks.push_back(task(1, sample, 3, 6, {{0, workload.tasks.size() - 1}}));
-  }
-  const Schedule schedule = plan("bulk_synchronous", workload);
-  EXPECT_TRUE(check_schedule(workload, schedule).ok());
-  std::int64_t last_phase = 0;
-  for (const PlannedPass& pass : schedule.passes) last_phase = std::max(last_phase, pass.phase);
-  EXPECT_EQ(last_phase, 5);  // rounds of 2, 2 and 1 samples, two phases each
-}
-
 /// Johnson 1954: with min(a_i, b_j) <= min(a_j, b_i) sample i goes before j.
 double johnson_ms(std::vector<std::pair<double, double>> samples) {
   std::sort(samples.begin(), samples.end(), [](const auto& x, const auto& y) {

@@ -15,6 +15,7 @@
 namespace maestro {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 
@@ -77,6 +78,12 @@ TEST(AnchorOrders, hold_johnsons_order_of_the_critical_section_and_the_section_b
 TEST(AnchorOrders, hold_johnsons_order_of_the_critical_section_and_the_section_behind_it) {
   EXPECT_THAT(orders_of(flow_shop({{9, 7}, {3, 8}, {15, 2}, {1, 6}, {20, 4}, {2, 9}})),
               Contains(ElementsAre(3, 5, 1, 0, 4, 2)));
+}
+
+TEST(AnchorOrders, rise_to_the_longest_and_fall_again) {
+  EXPECT_THAT(orders_of(flow_shop({{2, 9}, {2, 3}, {2, 5}, {2, 8}, {2, 4}, {2, 7}, {2, 6}, {2, 10}})),
+              AllOf(Contains(ElementsAre(1, 2, 5, 0, 7, 3, 6, 4)),    // every second on the way up
+                    Contains(ElementsAre(1, 5, 7, 0, 3, 6, 2, 4))));  // every fourth
 }
 
 TEST(AnchorOrders, are_permutations) {

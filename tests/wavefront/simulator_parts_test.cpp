@@ -148,8 +148,8 @@ TEST(Lanes, have_room_below_their_in_flight_limit) {
 
 /// A Dispatch with all that it refers to.
 struct Bench {
-  explicit Bench(const Workload& workload)
-      : graph(workload, Binding::late),
+  explicit Bench(const Workload& workload, Binding binding = Binding::late)
+      : graph(workload, binding),
         events(graph.lanes.size(), 2 * graph.edges.size()),
         lanes(graph, events),
         admission(graph, lanes),
@@ -190,6 +190,41 @@ TEST(Dispatch, a_withdrawn_task_is_ready_again) {  // DI-1
   bench.dispatch.start(0, 2);
   bench.dispatch.withdraw(2);
   EXPECT_EQ(bench.dispatch.pick(0).task, 2);
+}
+
+TEST(Dispatch, a_withdrawn_task_has_neither_taken_its_input_nor_made_its_output) {
+  Bench bench(flow_shop({{3, 1}, {2, 1}}));
+  DispatchRules rules = list_rules(bench.graph, {0, 2, 1, 3});
+  rules.theta = {1, 1};
+  bench.reset(rules);
+  bench.dispatch.start(0, 0);
+  EXPECT_FALSE(bench.dispatch.prefers_forward(0)) << "an output is ahead of the only consumer lane";
+  bench.dispatch.add_input(1);
+  bench.dispatch.start(1, 1);
+  EXPECT_TRUE(bench.dispatch.prefers_forward(0));
+  bench.dispatch.withdraw(1);
+  EXPECT_FALSE(bench.dispatch.prefers_forward(0)) << "the output waits again";
+  bench.dispatch.withdraw(0);
+  EXPECT_TRUE(bench.dispatch.prefers_forward(0));
+}
+
+TEST(Dispatch, passes_over_a_task_that_its_lane_may_not_take_for_the_next_most_urgent_of_any_class) {  // DI-1
+  // A slot on each of two lanes; the first two tasks of the llm have inputs, the third has none.
+  Workload workload;
+  workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", true, 2, no_limit, {}}};
+  workload.edges = {{0, 1, 1, 0}};
+  workload.tasks = {{0, 0, 1, 2, {}},       {0, 1, 1, 2, {}},       {0, 2, 1, 2, {}}, {1, 0, 9, 0, {{0, 0}}},
+                    {1, 1, 4, 0, {{0, 1}}}, {1, 2, 1, 0, {{0, 2}}}, {1, 3, 1, 0, {}}};
+  Bench bench(workload, Binding::early);
+  bench.reset(list_rules(bench.graph, {0, 1, 2, 3, 6, 4, 5}));
+  for (const int task : {0, 1}) {
+    ASSERT_TRUE(bench.admission.admit(task));
+    bench.admission.input_made({0, 3 + task}, task);
+    bench.dispatch.add_input(3 + task);
+  }
+  ASSERT_FALSE(bench.admission.may_take(2, 3)) << "the slot of the lane is reserved for the other task";
+  ASSERT_TRUE(bench.admission.may_take(2, 4));
+  EXPECT_EQ(bench.dispatch.pick(2).task, 6) << "more urgent than the task that may be taken";
 }
 
 TEST(Dispatch, an_order_waits_for_its_next_task) {  // DI-2
@@ -237,6 +272,16 @@ TEST(Dispatch, theta_is_the_share_of_consumer_lanes_below_which_forward_passes_g
   EXPECT_FALSE(bench.dispatch.prefers_forward(0)) << "two outputs are ahead of one consumer lane";
   bench.dispatch.start(1, 1);
   EXPECT_TRUE(bench.dispatch.prefers_forward(0));
+}
+
+TEST(PlanningGraph, the_consumer_lanes_of_a_section_are_those_of_all_sections_that_it_feeds) {
+  Workload workload;
+  workload.sections = {
+      {"vision", true, 1, no_limit, {}}, {"llm", true, 3, no_limit, {}}, {"audio", true, 2, no_limit, {}}};
+  workload.edges = {{0, 1, no_limit, 0}, {0, 2, no_limit, 0}};
+  const PlanningGraph graph(workload, Binding::late);
+  EXPECT_EQ(graph.sections[0].consumer_lanes, 3 + 2);
+  EXPECT_EQ(graph.sections[1].consumer_lanes, 0);
 }
 
 TEST(Dispatch, sections_start_passes_in_the_order_of_the_devices) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -180,6 +181,29 @@ TEST(Simulator, theta_decides_between_a_forward_pass_and_a_gradient) {
   };
   EXPECT_DOUBLE_EQ(last_forward_ms(1), 4);          // after the two passes before it
   EXPECT_DOUBLE_EQ(last_forward_ms(0), 4 + 2 * 4);  // after their gradients as well
+}
+
+TEST(Simulator, a_pass_that_waits_at_its_end_for_a_slot_gives_way_to_a_gradient) {
+  // The third picture ends at 40, when the llm takes the second, and lies in the only slot until 140. The fourth ends
+  // at 50 without a slot; the gradient of the first, which arrived at 44, takes its lane.
+  Workload workload;
+  workload.sections = {{"vision", true, 1, no_limit, {}}, {"llm", true, 1, no_limit, {}}};
+  workload.edges = {{0, 1, 1, 4}};
+  const std::array<double, 4> llm_ms{13, 50, 2.5, 2.5};
+  for (std::size_t n = 0; n < llm_ms.size(); ++n) {
+    workload.tasks.push_back({0, static_cast<std::int64_t>(n), 10, 20, {}});
+    workload.tasks.push_back({1, static_cast<std::int64_t>(n), llm_ms[n], llm_ms[n], {{0, 2 * n}}});
+  }
+  const PlanningGraph graph(workload, Binding::late);
+  Simulator simulator(graph);
+  DispatchRules rules = list_rules(graph, {0, 2, 4, 6, 1, 3, 5, 7});
+  rules.theta = {forward_first, 0};
+  rules.foresee_slots = rules.whole_tasks = true;
+  const Schedule schedule = simulator.schedule(rules);
+  ASSERT_TRUE(check_schedule(workload, schedule).ok());
+  const auto gradient =
+      std::ranges::find_if(schedule.passes, [](const PlannedPass& pass) { return pass.task == 0 && pass.backward; });
+  EXPECT_DOUBLE_EQ(gradient->start_ms, 50);
 }
 
 TEST(Simulator, reports_how_long_lanes_wait_and_how_much_of_their_work_is_late) {

@@ -73,6 +73,16 @@ TEST(SlotLedger, reserved_slots_come_back_as_they_were) {
   EXPECT_TRUE(ledger.can_claim(0, 0));
 }
 
+TEST(SlotLedger, the_only_slot_that_the_last_input_can_have_lain_in_is_not_reserved) {  // LG-2
+  SlotLedger ledger;
+  ledger.reset(2, 1);
+  make(ledger, 1);
+  make(ledger, 5);
+  ledger.claim(0, 1, 10);  // lane 0 is free since 10: the input of 5 can lie in lane 1 only
+  EXPECT_FALSE(ledger.can_reserve(1, 1));
+  EXPECT_TRUE(ledger.can_reserve(0, 1));
+}
+
 TEST(SlotLedger, a_unit_that_is_set_aside_is_open_to_no_other_input_until_its_consumer_has_started) {  // LG-2, LG-3
   SlotLedger ledger;
   ledger.reset(1, 1);

@@ -25,19 +25,21 @@ std::size_t InputRing::writes_of(std::int64_t rows) const {
   return writes_per_piece(static_cast<std::size_t>(rows) * spec_.row_bytes(), spec_.chunk_bytes);
 }
 
-Result<bool> InputRing::count(const Expected& expected) {
+Result<bool> InputRing::count(const Incoming& incoming) {
   std::size_t writes = 0;
-  for (const ArrivalPiece& piece : expected.arrival.pieces) writes += writes_of(piece.rows);
-  return counter_.expect(expected.arrival.sequence, writes);
+  for (const ArrivalPiece& piece : incoming.arrival.pieces) writes += writes_of(piece.rows);
+  return counter_.expect(incoming.arrival.sequence, writes);
 }
 
 Result<bool> InputRing::expect(const ArrivalPlan& arrival, StepId step) {
-  const Expected& expected = expected_[arrival.sequence] = {arrival, step};
+  Incoming& incoming = incoming_[arrival.sequence];
+  incoming.is_expected = true;
+  incoming.arrival = arrival;
+  incoming.step = step;
   if (!in_window(arrival.sequence)) return arrival.pieces.empty();  // no arrival would report it complete later
-  Result<bool> complete = count(expected);
-  const auto early = whole_.find(arrival.sequence);
-  for (std::size_t at = 0; complete && early != whole_.end() && at < early->second.size(); ++at) {
-    complete = count_whole(expected, early->second[at]);
+  Result<bool> complete = count(incoming);
+  for (std::size_t at = 0; complete && at < incoming.whole.size(); ++at) {
+    complete = count_whole(incoming, incoming.whole[at]);
   }
   return complete;
 }
@@ -71,15 +73,14 @@ Result<bool> InputRing::device_landed(const Immediate& where, std::uint64_t sequ
     return Error{ErrorCode::corrupt,
                  "a piece arrived for slot " + std::to_string(where.slot) + " of " + std::to_string(spec_.slots)};
   }
-  whole_[sequence].push_back(where.sequence);
-  const auto expected = expected_.find(sequence);
-  return expected == expected_.end() ? Result<bool>(false) : count_whole(expected->second, where.sequence);
+  Incoming& incoming = incoming_[sequence];
+  incoming.whole.push_back(where.sequence);
+  return incoming.is_expected ? count_whole(incoming, where.sequence) : Result<bool>(false);
 }
 
-Result<bool> InputRing::count_whole(const Expected& expected, std::uint32_t piece) {
-  const ArrivalPlan& arrival = expected.arrival;
-  const std::vector<std::uint32_t>& came = whole_[arrival.sequence];
-  if (piece < arrival.pieces.size() && std::ranges::count(came, piece) == 1) {
+Result<bool> InputRing::count_whole(const Incoming& incoming, std::uint32_t piece) {
+  const ArrivalPlan& arrival = incoming.arrival;
+  if (piece < arrival.pieces.size() && std::ranges::count(incoming.whole, piece) == 1) {
     switch (counter_.arrived(immediate_of(arrival.sequence), writes_of(arrival.pieces[piece].rows))) {
       case Arrival::complete:
         return true;
@@ -97,7 +98,7 @@ Result<bool> InputRing::count_whole(const Expected& expected, std::uint32_t piec
 
 Result<bool> InputRing::handed_over(std::uint64_t sequence, HandedRows rows) {
   const std::size_t writes = writes_of(rows.rows);
-  handed_[sequence].push_back(std::move(rows));
+  incoming_[sequence].handed.push_back(std::move(rows));
   switch (counter_.arrived(immediate_of(sequence), writes)) {
     case Arrival::complete:
       return true;
@@ -111,23 +112,21 @@ Result<bool> InputRing::handed_over(std::uint64_t sequence, HandedRows rows) {
                                         ", which is outside the window or full"};
 }
 
-Result<SlotMemory> InputRing::check_header(const Expected& expected, std::uint32_t piece,
+Result<SlotMemory> InputRing::check_header(const Incoming& incoming, std::uint32_t piece,
                                            std::int64_t target_row) const {
   PieceHeader header;
-  const std::uint64_t sequence = expected.arrival.sequence;
+  const std::uint64_t sequence = incoming.arrival.sequence;
   std::memcpy(&header, memory_.data() + layout_.header_offset(layout_.slot_of(sequence), piece), sizeof header);
-  const auto came_whole = whole_.find(sequence);
-  const bool whole =
-      came_whole != whole_.end() && std::ranges::find(came_whole->second, piece) != came_whole->second.end();
+  const bool whole = std::ranges::find(incoming.whole, piece) != incoming.whole.end();
   const bool may_be_there = device_memory() != nullptr && header.place == static_cast<std::uint8_t>(SlotMemory::device);
   PieceInfo info;
   info.epoch = spec_.epoch;
-  info.edge = spec_.edge;
+  info.edge = spec_.channel.edge;
   info.seq = sequence;
-  info.step = expected.step;
-  info.source_replica = expected.arrival.pieces[piece].sender;
+  info.step = incoming.step;
+  info.source_replica = incoming.arrival.pieces[piece].sender;
   info.row_offset = static_cast<std::uint64_t>(target_row);
-  info.rows = static_cast<std::uint64_t>(expected.arrival.pieces[piece].rows);
+  info.rows = static_cast<std::uint64_t>(incoming.arrival.pieces[piece].rows);
   info.row_bytes = static_cast<std::uint32_t>(spec_.row_bytes());
   info.dtype = spec_.dtype;
   info.place = whole || may_be_there ? SlotMemory::device : SlotMemory::host;
@@ -135,20 +134,20 @@ Result<SlotMemory> InputRing::check_header(const Expected& expected, std::uint32
   return info.place;
 }
 
-Result<std::vector<InputRing::Written>> InputRing::written(const Expected& expected,
-                                                           const std::vector<HandedRows>& handed) const {
+Result<std::vector<InputRing::Written>> InputRing::written(const Incoming& incoming) const {
+  const std::vector<HandedRows>& handed = incoming.handed;
   std::vector<Written> pieces;
   std::int64_t rows = 0;
   auto next_handed = handed.begin();
-  for (std::uint32_t piece = 0; piece < expected.arrival.pieces.size(); ++piece) {
+  for (std::uint32_t piece = 0; piece < incoming.arrival.pieces.size(); ++piece) {
     if (next_handed != handed.end() && next_handed->index == piece) {
       ++next_handed;
     } else {
-      const Result<SlotMemory> place = check_header(expected, piece, rows);
+      const Result<SlotMemory> place = check_header(incoming, piece, rows);
       if (!place) return place.error();
       pieces.push_back({piece, *place, rows});
     }
-    rows += expected.arrival.pieces[piece].rows;
+    rows += incoming.arrival.pieces[piece].rows;
   }
   return pieces;
 }
@@ -171,13 +170,13 @@ bool InputRing::in_one_row(const std::vector<HandedRows>& handed) const {
 }
 
 Result<ArrivedTensor> InputRing::open(std::uint64_t sequence) {
-  const Expected& expected = expected_.at(sequence);
-  auto& handed = handed_[sequence];
+  Incoming& incoming = incoming_.at(sequence);
+  auto& handed = incoming.handed;
   std::sort(handed.begin(), handed.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
-  const Result<std::vector<Written>> pieces = written(expected, handed);
+  const Result<std::vector<Written>> pieces = written(incoming);
   if (!pieces) return pieces.error();
   std::int64_t rows = 0;
-  for (const ArrivalPiece& piece : expected.arrival.pieces) rows += piece.rows;
+  for (const ArrivalPiece& piece : incoming.arrival.pieces) rows += piece.rows;
   const Shape shape{rows, spec_.columns};
   ArrivedTensor arrived;
   if (pieces->empty() && in_one_row(handed)) {  // IR-2
@@ -191,7 +190,7 @@ Result<ArrivedTensor> InputRing::open(std::uint64_t sequence) {
   const bool to_host = into == SlotMemory::host;
   for (const Written& piece : *pieces) {
     if (piece.place == into) continue;
-    const std::int64_t piece_rows = expected.arrival.pieces[piece.piece].rows;
+    const std::int64_t piece_rows = incoming.arrival.pieces[piece.piece].rows;
     arrived.copies.push_back(
         {payload(piece.place, sequence, piece.target_row), payload(into, sequence, piece.target_row),
          static_cast<std::size_t>(piece_rows) * spec_.row_bytes(), piece.place == SlotMemory::host, to_host});
@@ -209,13 +208,11 @@ Result<ArrivedTensor> InputRing::open(std::uint64_t sequence) {
 Result<bool> InputRing::release(std::uint64_t sequence) {
   const std::uint64_t before = window_end();
   if (Status freed = counter_.release(sequence); !freed) return freed.error();
-  expected_.erase(sequence);
-  handed_.erase(sequence);
-  whole_.erase(sequence);
+  incoming_.erase(sequence);
   // Nothing can have arrived for the sequences that enter the window now: their credit is yet to be sent.
   for (std::uint64_t entered = before; entered < window_end(); ++entered) {
-    const auto found = expected_.find(entered);
-    if (found == expected_.end()) continue;
+    const auto found = incoming_.find(entered);
+    if (found == incoming_.end() || !found->second.is_expected) continue;
     if (const Result<bool> counted = count(found->second); !counted) return counted.error();
   }
   return window_end() > before;

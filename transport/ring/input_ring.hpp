@@ -27,8 +27,7 @@
 namespace maestro {
 
 struct InputRingSpec {
-  EdgeId edge;
-  bool gradient = false;
+  Channel channel;
   ReplicaIndex receiver;
   std::uint32_t ring = 0;         ///< number inside this process
   std::uint32_t device_ring = 0;  ///< its second number, of whole pieces in the device's payload
@@ -99,25 +98,29 @@ class InputRing {
   [[nodiscard]] std::uint64_t window_end() const { return released() + spec_.slots; }
   /// The expectation of a sequence that is not released; nullptr before its work item has come.
   [[nodiscard]] const ArrivalPlan* expected(std::uint64_t sequence) const {
-    const auto found = expected_.find(sequence);
-    return found == expected_.end() ? nullptr : &found->second.arrival;
+    const auto found = incoming_.find(sequence);
+    return found == incoming_.end() || !found->second.is_expected ? nullptr : &found->second.arrival;
   }
 
  private:
-  struct Expected {
+  /// Everything about a sequence that is not released.
+  struct Incoming {
+    bool is_expected = false;  ///< its work item has come: arrival and step are set
     ArrivalPlan arrival;
     StepId step;
+    std::vector<HandedRows> handed;
+    std::vector<std::uint32_t> whole;  ///< indices of pieces that came as a whole (IR-4)
   };
   [[nodiscard]] Immediate immediate_of(std::uint64_t sequence) const;
   [[nodiscard]] std::size_t writes_of(std::int64_t rows) const;
   [[nodiscard]] bool in_window(std::uint64_t sequence) const { return sequence < window_end(); }
-  Result<bool> count(const Expected& expected);
+  Result<bool> count(const Incoming& incoming);
   Result<bool> device_landed(const Immediate& where, std::uint64_t sequence);
   /// Counts a whole piece (IR-4) of a sequence that is expected.
-  Result<bool> count_whole(const Expected& expected, std::uint32_t piece);
+  Result<bool> count_whole(const Incoming& incoming, std::uint32_t piece);
   [[nodiscard]] std::uint64_t sequence_in(std::uint32_t slot) const;
   /// Which payload a piece's header names, once that is checked.
-  [[nodiscard]] Result<SlotMemory> check_header(const Expected& expected, std::uint32_t piece,
+  [[nodiscard]] Result<SlotMemory> check_header(const Incoming& incoming, std::uint32_t piece,
                                                 std::int64_t target_row) const;
   /// Where the pieces are that were written, in their order.
   struct Written {
@@ -125,8 +128,7 @@ class InputRing {
     SlotMemory place = SlotMemory::host;
     std::int64_t target_row = 0;
   };
-  [[nodiscard]] Result<std::vector<Written>> written(const Expected& expected,
-                                                     const std::vector<HandedRows>& handed) const;
+  [[nodiscard]] Result<std::vector<Written>> written(const Incoming& incoming) const;
   [[nodiscard]] std::byte* payload(SlotMemory place, std::uint64_t sequence, std::int64_t row = 0) const;
   [[nodiscard]] bool in_one_row(const std::vector<HandedRows>& handed) const;
 
@@ -134,10 +136,8 @@ class InputRing {
   SlotLayout layout_;
   CompletionCounter counter_;
   AlignedMemory memory_;                        // untouched pages cost nothing
-  std::map<std::uint64_t, Expected> expected_;  // the counter does not yet have those beyond the window
-  std::map<std::uint64_t, std::vector<HandedRows>> handed_;
+  std::map<std::uint64_t, Incoming> incoming_;  // the counter does not yet have the sequences beyond the window
   SpaceMemory device_memory_;
-  std::map<std::uint64_t, std::vector<std::uint32_t>> whole_;  // pieces that came so (IR-4)
 };
 
 }  // namespace maestro

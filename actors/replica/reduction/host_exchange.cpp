@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "actors/services/write_cookie.hpp"
 #include "transport/ring/chunk_plan.hpp"
 #include "transport/ring/immediate.hpp"
 
@@ -13,9 +14,7 @@ HostExchange::HostExchange(HostExchangeOptions options, Network& network)
     : options_(std::move(options)),
       values_(options_.staging->values_of(options_.gradients)),
       network_(&network),
-      peers_(options_.members.size()),
-      // Apart from the ports' cookies of the same client, and from those of the rank's other exchanges.
-      next_cookie_(std::uint64_t{2} << 38 | static_cast<std::uint64_t>(options_.kind) << 36) {
+      peers_(options_.members.size()) {
   address_.parts_ring = network.next_ring();
   address_.sums_ring = network.next_ring();
   if (!options_.remote) return;
@@ -41,9 +40,9 @@ void HostExchange::connect(const Directory& directory, const ExchangeOutbox& out
   for (const ReplicaAddress& peer : directory.replicas()) {
     const auto member = std::ranges::find(options_.members, ReductionMember{peer.section, peer.replica});
     if (member == options_.members.end()) continue;
-    const bool local = peer.rank == options_.process && !network_->options().force_rma;
+    const bool local = peer.process == options_.process && !network_->options().force_rma;
     peers_[static_cast<std::size_t>(member - options_.members.begin())] = {
-        peer.actor, peer.reduction(options_.layout_rank, options_.kind), peer.rank, local};
+        peer.actor, peer.reduction(options_.layout_rank, options_.kind), peer.process, local};
   }
 }
 
@@ -179,7 +178,7 @@ void HostExchange::write(const Peer& peer, bool sum, WriteRequest request) {
     request.bytes = chunk.bytes;
     request.immediate = pack({EdgeId(sum ? peer.address.sums_ring : peer.address.parts_ring),
                               static_cast<std::uint32_t>(self()), wrap_sequence(round_)});
-    request.cookie = std::uint64_t{options_.client} << Network::client_shift | next_cookie_++;
+    request.cookie = pack_cookie({options_.client, options_.kind, next_number_++});
     writes_[request.cookie] = round_;
     round(round_).send_started();
     network_->write(peer.process, request);

@@ -4,8 +4,8 @@
 // back behind it (GradientStaging). Plain class; the actor passes messages in.
 //
 // Members are all replicas of a section, or the first and the last stage of a pipeline, which share a tied parameter.
-// For a checkpoint member 0 collects moments: it sends the others an empty part when its gradients may be written, and
-// each sends its shard to member 0 alone.
+// For a checkpoint member 0 collects the optimizer state: it sends the others an empty part when its gradients may be
+// written, and each sends its shard to member 0 alone.
 //
 // HX-1 (in-place reads): a member of the same process reads this member's gradients in place only between begin() and
 //       its ShardRead or the arrival of the sum; in that time only the own shard changes.
@@ -34,7 +34,7 @@ struct HostExchangeOptions {
   std::vector<ReductionMember> members;  ///< two or more, in the order in which gradients are added
   std::size_t self = 0;                  ///< index in members
   ReductionKind kind = ReductionKind::replicas;
-  std::uint32_t layout_rank = 0;
+  LayoutRank layout_rank;
   ProcessId process;
   std::span<float> gradients;                        ///< in memory of the device
   const GradientStaging* staging = nullptr;          ///< of these and perhaps more gradients; outlives the exchange
@@ -123,8 +123,8 @@ class HostExchange final : public Exchange {
   std::map<RoundAndSender, std::span<const float>> handed_sums_;
   std::map<RoundAndSender, std::size_t> landed_chunks_;  // (round, sender * 2 + sum)
   std::map<std::uint64_t, std::uint64_t> writes_;        // round by cookie
-  std::uint64_t next_cookie_;
-  std::uint64_t round_ = 0;  // the last round begun, from 1
+  std::uint64_t next_number_ = 0;                        // of a write
+  std::uint64_t round_ = 0;                              // the last round begun, from 1
   Operation operation_ = Operation::sum;
   State state_ = State::idle;
   Work work_ = Work::none;  // the job that is out

@@ -57,7 +57,7 @@ ReductionAddress NcclExchange::address() const {
 
 std::string NcclExchange::name_of(const ReplicaAddress& member) const {
   return "section '" + options_.graph->node(member.section).name + "' replica " +
-         std::to_string(member.replica.value()) + " (process " + std::to_string(member.rank.value()) + ")";
+         std::to_string(member.replica.value()) + " (process " + std::to_string(member.process.value()) + ")";
 }
 
 void NcclExchange::connect(const Directory& directory, const ExchangeOutbox& outbox) {

@@ -32,7 +32,7 @@ struct NcclExchangeOptions {
   std::vector<ReductionMember> members;  ///< two or more, by rank in the group
   std::size_t self = 0;                  ///< index in members
   ReductionKind kind = ReductionKind::replicas;
-  std::uint32_t layout_rank = 0;
+  LayoutRank layout_rank;
   /// In memory of the device. Its shards are those of Parameters::shard_optimizer_state(): both are shard_range() of
   /// all gradients.
   std::span<float> gradients;

@@ -21,45 +21,45 @@ struct Membership {
   [[nodiscard]] bool by_host() const { return !members.empty() && !in_group; }
 };
 
-Membership among(const ReplicaSpec& spec, std::uint32_t rank, std::vector<ReductionMember> members, std::size_t self) {
+Membership among(const ReplicaSpec& spec, LayoutRank rank, std::vector<ReductionMember> members, std::size_t self) {
   const bool groups = spec.groups.places != nullptr && !spec.network->options().force_rma;
   const bool in_group = groups && on_devices_of_their_own(*spec.groups.places, members, rank);
   return {std::move(members), self, in_group};
 }
 
-Membership among_replicas(const ReplicaSpec& spec, std::uint32_t rank) {
+Membership among_replicas(const ReplicaSpec& spec, LayoutRank rank) {
   const GraphNode& node = spec.graph->node(spec.section);
-  const bool alone = node.replicas == 1 || spec.ranks[rank].runner->section().parameters().gradients().empty();
+  const bool alone = node.replicas == 1 || spec.ranks[rank.value()].runner->section().parameters().gradients().empty();
   if (!node.trained() || alone) return {};
   return among(spec, rank, replicas_of(*spec.graph, spec.section), spec.replica.value());
 }
 
 /// Returns the first and the last stage of a section that hold the tied parameter, of the same replica.
-Membership among_stages(const ReplicaSpec& spec, std::uint32_t rank) {
+Membership among_stages(const ReplicaSpec& spec, LayoutRank rank) {
   const GraphNode& node = spec.graph->node(spec.section);
-  if (!node.trained() || node.stages == 1 || spec.ranks[rank].runner->section().tied() == nullptr) return {};
+  if (!node.trained() || node.stages == 1 || spec.ranks[rank.value()].runner->section().tied() == nullptr) return {};
   return among(spec, rank, end_stages_of(*spec.graph, spec.section, spec.replica), node.stage == 0 ? 0 : 1);
 }
 
-/// RX-1: returns the replicas, which share the optimizer state.
-Membership for_moments(const ReplicaSpec& spec, std::uint32_t rank) {
+/// Returns the replicas, which share the optimizer state; nothing on a later context part (RX-1, first context part).
+Membership for_moments(const ReplicaSpec& spec, LayoutRank rank) {
   const Layout& layout = spec.graph->node(spec.section).layout;
-  const bool shares = spec.ranks[rank].runner->section().parameters().optimizer_sharded();
-  return shares && layout.context_of(rank) == 0 ? among_replicas(spec, rank) : Membership();
+  const bool shares = spec.ranks[rank.value()].runner->section().parameters().optimizer_sharded();
+  return shares && layout.context_of(rank.value()) == 0 ? among_replicas(spec, rank) : Membership();
 }
 
-std::span<float> tied_gradient_of(const ReplicaSpec& spec, std::uint32_t rank) {
-  const Parameter* tied = spec.ranks[rank].runner->section().tied();
+std::span<float> tied_gradient_of(const ReplicaSpec& spec, LayoutRank rank) {
+  const Parameter* tied = spec.ranks[rank.value()].runner->section().tied();
   return tied == nullptr || !tied->trained() ? std::span<float>() : tied->gradient().span<float>();
 }
 
-std::span<float> gradients_of(const ReplicaSpec& spec, std::uint32_t rank, ReductionKind kind) {
+std::span<float> gradients_of(const ReplicaSpec& spec, LayoutRank rank, ReductionKind kind) {
   if (kind == ReductionKind::tie) return tied_gradient_of(spec, rank);
-  return spec.ranks[rank].runner->section().parameters().gradients();
+  return spec.ranks[rank.value()].runner->section().parameters().gradients();
 }
 
 /// Returns the gradients that some exchange takes through host memory.
-std::span<float> staged_gradients(const ReplicaSpec& spec, std::uint32_t rank) {
+std::span<float> staged_gradients(const ReplicaSpec& spec, LayoutRank rank) {
   for (const auto& [membership, kind] : {std::pair(among_replicas(spec, rank), ReductionKind::replicas),
                                          std::pair(among_stages(spec, rank), ReductionKind::tie)}) {
     if (membership.by_host()) return gradients_of(spec, rank, kind);
@@ -67,13 +67,13 @@ std::span<float> staged_gradients(const ReplicaSpec& spec, std::uint32_t rank) {
   return {};
 }
 
-std::function<void(ParameterBuffer)> stage_shard_of(const ReplicaSpec& spec, std::uint32_t rank) {
-  return [runner = spec.ranks[rank].runner](ParameterBuffer which) {
+std::function<void(ParameterBuffer)> stage_shard_of(const ReplicaSpec& spec, LayoutRank rank) {
+  return [runner = spec.ranks[rank.value()].runner](ParameterBuffer which) {
     runner->section().parameters().stage_shard(*runner->context().ops, which);
   };
 }
 
-std::unique_ptr<Exchange> make_in_group(const ReplicaSpec& spec, std::uint32_t rank, ReductionKind kind,
+std::unique_ptr<Exchange> make_in_group(const ReplicaSpec& spec, LayoutRank rank, ReductionKind kind,
                                         Membership membership) {
   NcclExchangeOptions options;
   options.graph = spec.graph;
@@ -83,14 +83,14 @@ std::unique_ptr<Exchange> make_in_group(const ReplicaSpec& spec, std::uint32_t r
   options.layout_rank = rank;
   options.gradients = gradients_of(spec, rank, kind);
   options.stage_shard = stage_shard_of(spec, rank);
-  options.device = spec.ranks[rank].device;
+  options.device = spec.ranks[rank.value()].device;
   options.backend = spec.backend;
   options.end = spec.groups.end;
   return std::make_unique<NcclExchange>(std::move(options));
 }
 
 /// A group of replicas serves moments as well.
-std::unique_ptr<Exchange> make_exchange(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client,
+std::unique_ptr<Exchange> make_exchange(const ReplicaSpec& spec, LayoutRank rank, std::uint32_t client,
                                         ReductionKind kind, Membership membership, const GradientStaging& staging) {
   if (membership.members.empty()) return nullptr;
   if (membership.in_group && kind == ReductionKind::moments) return nullptr;
@@ -100,7 +100,7 @@ std::unique_ptr<Exchange> make_exchange(const ReplicaSpec& spec, std::uint32_t r
   options.self = membership.self;
   options.kind = kind;
   options.layout_rank = rank;
-  options.process = spec.rank;
+  options.process = spec.process;
   options.gradients = gradients_of(spec, rank, kind);
   options.staging = &staging;
   options.stage_shard = stage_shard_of(spec, rank);
@@ -112,8 +112,8 @@ std::unique_ptr<Exchange> make_exchange(const ReplicaSpec& spec, std::uint32_t r
 
 }  // namespace
 
-RankExchanges::RankExchanges(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client)
-    : staging_(spec.ranks[rank].device->ops(), staged_gradients(spec, rank)) {
+RankExchanges::RankExchanges(const ReplicaSpec& spec, LayoutRank rank, std::uint32_t client)
+    : staging_(spec.ranks[rank.value()].device->ops(), staged_gradients(spec, rank)) {
   const Membership moments = for_moments(spec, rank);
   const auto make = [&](ReductionKind kind, Membership membership) {
     exchanges_.at(static_cast<std::size_t>(kind)) =

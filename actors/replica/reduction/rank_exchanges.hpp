@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchanges of a rank of a replica: gradients of a tied parameter with the other stage that holds it; gradients
-// with the other replicas; and, where replicas share the optimizer state, new values and, for a checkpoint, moments.
+// with the other replicas; and, with sharded optimizer state, new values and, for a checkpoint, that state.
 // Plain class; the replica's actor passes messages in and runs the jobs.
 //
 // All members of an exchange choose the same mechanism (WR-1): NcclExchange when each has a CUDA device of its own,
 // else HostExchange.
 //
-// RX-1 (first context part): ranks of later context parts hold the same moments as the first; they take no part in
-//        gathering them.
+// RX-1 (first context part): ranks of later context parts hold the same optimizer state as the first; they take no
+//        part in gathering it.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct ReplicaSpec;
 class RankExchanges {
  public:
   /// `spec` and the objects it refers to outlive it. `client`: number of the rank's writes. Throws JobError.
-  RankExchanges(const ReplicaSpec& spec, std::uint32_t rank, std::uint32_t client);
+  RankExchanges(const ReplicaSpec& spec, LayoutRank rank, std::uint32_t client);
 
   /// Returns the addresses by ReductionKind.
   [[nodiscard]] std::vector<ReductionAddress> addresses() const;

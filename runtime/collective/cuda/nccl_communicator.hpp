@@ -51,7 +51,7 @@ class NcclCommunicator final : public Communicator {
   void gather_shards(std::span<float> values) override;
   void exchange(const Tensor& from, std::span<const BlockTransfer> sends, const Tensor& to,
                 std::span<const BlockTransfer> receives) override;
-  void abort(const std::string& why) override { queue_.rank().abort->give(why); }
+  void abort(const std::string& why) override { queue_.rank().abort->set(why); }
   /// Queries NCCL for errors that no call has reported, and aborts the group with them.
   [[nodiscard]] std::string failure() const override { return queue_.failure(); }
 

@@ -38,8 +38,8 @@ NcclQueue::~NcclQueue() {
   if (rank_.watch) rank_.watch->remove(*this);
   listener_.reset();
   if (communicator_ == nullptr) return;
-  ncclResult_t state = rank_.abort->given() ? ncclSystemError : ncclCommFinalize(communicator_);
-  while (state == ncclInProgress && !rank_.abort->given()) {
+  ncclResult_t state = rank_.abort->is_set() ? ncclSystemError : ncclCommFinalize(communicator_);
+  while (state == ncclInProgress && !rank_.abort->is_set()) {
     std::this_thread::yield();
     if (ncclCommGetAsyncError(communicator_, &state) != ncclSuccess) state = ncclSystemError;
   }
@@ -57,11 +57,11 @@ void NcclQueue::begin(std::string_view call) {
 
 std::string NcclQueue::failure() const {
   static_cast<void>(network_failure());  // sets the reason if there is a failure
-  return rank_.abort->given() ? rank_.abort->why() : std::string();
+  return rank_.abort->is_set() ? rank_.abort->why() : std::string();
 }
 
 std::string NcclQueue::network_failure() const {
-  if (rank_.abort->given()) return {};
+  if (rank_.abort->is_set()) return {};
   ncclResult_t state = ncclSuccess;
   {
     const std::lock_guard lock(mutex_);
@@ -71,7 +71,7 @@ std::string NcclQueue::network_failure() const {
   }
   if (state == ncclSuccess || state == ncclInProgress) return {};
   const std::string error = at_rank("queued work") + text_of(state);
-  rank_.abort->give(error);
+  rank_.abort->set(error);
   return error;
 }
 
@@ -101,7 +101,7 @@ void NcclQueue::cuda(cudaError_t result, std::string_view call) {
 }
 
 void NcclQueue::look_for_abort(std::string_view call) {
-  if (!rank_.abort->given()) return;
+  if (!rank_.abort->is_set()) return;
   end();
   throw CommunicatorAborted(at_rank(call) + "the group was aborted: " + rank_.abort->why());
 }
@@ -112,13 +112,13 @@ std::string NcclQueue::at_rank(std::string_view call) const {
 
 void NcclQueue::fail(std::string_view call, const std::string& text) {
   const std::string error = at_rank(call) + text;
-  rank_.abort->give(error);
+  rank_.abort->set(error);
   end();
   throw std::runtime_error(error);
 }
 
 void NcclQueue::refuse(const std::string& wrong) {
-  rank_.abort->give(wrong);
+  rank_.abort->set(wrong);
   end();
   throw std::logic_error(wrong);
 }

@@ -54,17 +54,17 @@ cudaError_t try_work(cudaStream_t stream) {
 
 }  // namespace
 
-EventState AskEvent::operator()(const PolledEvent& asked) const {
-  if (!asked.failure.empty()) return {false, asked.device + ": " + asked.failure};
-  CurrentDevice::keep(asked.event->device());  // the thread is the poller's own
-  const cudaError_t result = cudaEventQuery(asked.event->get());
+EventState QueryEvent::operator()(const PolledEvent& polled) const {
+  if (!polled.failure.empty()) return {false, polled.device + ": " + polled.failure};
+  CurrentDevice::keep(polled.event->device());  // the thread is the poller's own
+  const cudaError_t result = cudaEventQuery(polled.event->get());
   if (result == cudaSuccess) return {true, {}};
   static_cast<void>(cudaGetLastError());
   if (result == cudaErrorNotReady) {
-    const std::string failed = asked.groups ? asked.groups->failure() : std::string();
-    return failed.empty() ? EventState{} : EventState{false, asked.device + ": " + failed};
+    const std::string failed = polled.groups ? polled.groups->failure() : std::string();
+    return failed.empty() ? EventState{} : EventState{false, polled.device + ": " + failed};
   }
-  return {false, asked.device + ": " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) +
+  return {false, polled.device + ": " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) +
                      ", found behind the work that failed)"};
 }
 
@@ -107,12 +107,12 @@ CudaDevice::CudaDevice(const DeviceOptions& options, Poller& poller, DeviceParts
   work_ = std::make_unique<WorkStream>(open_stream(options, parts));
   copies_ = Stream(Priority::critical);  // a copy always has a waiting receiver
   memory_ = std::make_unique<DeviceSpace>(index_, *work_, events_);
-  const auto say = [log = options.log, name = name_](const std::string& line) {
+  const auto report = [log = options.log, name = name_](const std::string& line) {
     if (log) log(name + ": " + line);
   };
-  graphs_ = std::make_unique<GraphCache>(*work_, events_, timed_events_, say, graph_options(options.graphs));
+  graphs_ = std::make_unique<GraphCache>(*work_, events_, timed_events_, report, graph_options(options.graphs));
   table_ = make_table(
-      {index_, stream(), multiprocessors_, *memory_, pinned_, *graphs_, say, options.deterministic, options.graphs});
+      {index_, stream(), multiprocessors_, *memory_, pinned_, *graphs_, report, options.deterministic, options.graphs});
   thread_ = std::make_unique<WorkThread>([device = index_] { CurrentDevice::keep(device); });
 }
 

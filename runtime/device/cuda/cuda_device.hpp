@@ -36,11 +36,11 @@ struct PolledEvent {
   std::string failure;
   std::shared_ptr<GroupWatch> groups = {};  ///< that the work before the mark may wait in
 };
-struct AskEvent {
-  EventState operator()(const PolledEvent& asked) const;
+struct QueryEvent {
+  EventState operator()(const PolledEvent& polled) const;
 };
 /// Shared by all devices of the process.
-using Poller = CompletionPoller<PolledEvent, AskEvent>;
+using Poller = CompletionPoller<PolledEvent, QueryEvent>;
 
 /// Where a table of operators works. All of it outlives the table.
 struct TableSite {
@@ -50,7 +50,7 @@ struct TableSite {
   DeviceSpace& memory;
   PinnedSpace& pinned;
   GraphCache& graphs;
-  std::function<void(const std::string&)> say;  ///< receives a line for a person
+  std::function<void(const std::string&)> report;  ///< receives a line for a person
   bool deterministic = true;
   GraphUse use_of_graphs = GraphUse::where_they_pay;
 };

@@ -13,7 +13,7 @@ TableMaker cuda_tables() {
     options.multiprocessors = site.multiprocessors;
     options.memory = &site.memory;
     options.pinned = &site.pinned;
-    options.say = site.say;
+    options.report = site.report;
     options.deterministic = site.deterministic;
     options.tune = !site.deterministic;  // the fastest algorithm differs from run to run
     auto table = std::make_unique<CudaOperatorTable>(options);

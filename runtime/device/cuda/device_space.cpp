@@ -14,7 +14,7 @@ std::string mib(std::size_t bytes) {
 }
 
 SpaceFigures figures_of(const BlockCache& cache) {
-  return {cache.taken_bytes(), cache.peak_bytes(), cache.reserved_bytes()};
+  return {cache.used_bytes(), cache.peak_bytes(), cache.reserved_bytes()};
 }
 
 void forget_error() {
@@ -50,7 +50,7 @@ std::byte* DeviceSpace::allocate(std::size_t bytes) {
   }
   settle(cudaMemsetAsync(block, 0, BlockCache::rounded(bytes), setup_.get()), "clearing memory");
   settle(cudaStreamSynchronize(setup_.get()), "waiting for the device");
-  given_.insert(block);
+  allocated_.insert(block);
   return block;
 }
 
@@ -68,7 +68,7 @@ std::byte* DeviceSpace::make(std::size_t bytes) {
   std::size_t total = 0;
   static_cast<void>(cudaMemGetInfo(&free, &total));
   throw JobError("cuda:" + std::to_string(device_) + ": no memory for " + mib(bytes) +
-                     " more: " + mib(cache_.taken_bytes()) + " are in use by this device's sections, " + mib(free) +
+                     " more: " + mib(cache_.used_bytes()) + " are in use by this device's sections, " + mib(free) +
                      " of " + mib(total) + " are free (" + cudaGetErrorString(result) + ")",
                  ErrorCode::unavailable);
 }
@@ -85,7 +85,7 @@ void DeviceSpace::release(std::byte* block, std::size_t bytes) noexcept {
   const CurrentDevice current(device_);
   const std::lock_guard capture(work_.capture);
   const std::lock_guard lock(mutex_);
-  given_.erase(block);
+  allocated_.erase(block);
   parked_.push_back(block);
   cache_.release(block, bytes);
   try {
@@ -155,7 +155,7 @@ void DeviceSpace::unpin(std::byte* host_begin) {
 
 bool DeviceSpace::holds(const std::byte* block) const {
   const std::lock_guard lock(mutex_);
-  return given_.contains(block);
+  return allocated_.contains(block);
 }
 
 SpaceFigures DeviceSpace::figures() const {

@@ -26,7 +26,7 @@
 namespace maestro::cuda {
 
 struct SpaceFigures {
-  std::size_t taken_bytes = 0;
+  std::size_t used_bytes = 0;
   std::size_t peak_bytes = 0;
   std::size_t reserved_bytes = 0;  ///< taken from the system
 };
@@ -65,7 +65,7 @@ class DeviceSpace final : public MemorySpace {
   }
   void pin(std::byte* host_begin, std::size_t bytes) override;
   void unpin(std::byte* host_begin) override;
-  /// Whether allocate() gave out `block`, and release() did not get it back yet.
+  /// Whether allocate() returned `block`, and release() has not received it yet.
   [[nodiscard]] bool holds(const std::byte* block) const;
   [[nodiscard]] SpaceFigures figures() const;
 
@@ -85,7 +85,7 @@ class DeviceSpace final : public MemorySpace {
   mutable std::mutex mutex_;
   Stream setup_;
   BlockCache cache_;
-  std::unordered_set<const std::byte*> given_;
+  std::unordered_set<const std::byte*> allocated_;
   StreamOrder<PooledEvent> order_;
   std::vector<std::byte*> parked_;  // released while captured (DS-2)
   std::set<std::byte*> pinned_;     // by pin()

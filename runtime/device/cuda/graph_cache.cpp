@@ -15,8 +15,8 @@ struct DestroyGraph {
 }  // namespace
 
 GraphCache::GraphCache(WorkStream& work, std::shared_ptr<EventPool> events, std::shared_ptr<EventPool> timed,
-                       std::function<void(const std::string&)> say, const GraphPolicyOptions& options)
-    : work_(work), events_(std::move(events)), timed_(std::move(timed)), say_(std::move(say)), policy_(options) {}
+                       std::function<void(const std::string&)> report, const GraphPolicyOptions& options)
+    : work_(work), events_(std::move(events)), timed_(std::move(timed)), report_(std::move(report)), policy_(options) {}
 
 GraphCache::~GraphCache() {
   static_cast<void>(cudaStreamSynchronize(work_.stream.get()));  // GR-3
@@ -35,7 +35,8 @@ GraphAction GraphCache::run(GraphKey key, GraphWork& work) {
     Graph graph = record(work, why);
     if (graph.executable == nullptr) {
       policy_.failed(key);
-      if (!std::exchange(failure_said_, true)) say_("some work of the device is not replayed as a graph: " + why);
+      if (!std::exchange(failure_reported_, true))
+        report_("some work of the device is not replayed as a graph: " + why);
       work.issue();  // GR-2
       return GraphAction::plain;
     }

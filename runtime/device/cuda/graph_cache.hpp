@@ -45,9 +45,10 @@ class GraphWork {
 /// Belongs to the device's thread.
 class GraphCache {
  public:
-  /// `say` receives the line of GR-2 (failed recordings). `work` outlives the cache. Events of `timed` measure times.
+  /// `report` receives the line of GR-2 (failed recordings). `work` outlives the cache. Events of `timed` measure
+  /// times.
   GraphCache(WorkStream& work, std::shared_ptr<EventPool> events, std::shared_ptr<EventPool> timed,
-             std::function<void(const std::string&)> say, const GraphPolicyOptions& options = {});
+             std::function<void(const std::string&)> report, const GraphPolicyOptions& options = {});
   ~GraphCache();
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
@@ -88,9 +89,9 @@ class GraphCache {
   WorkStream& work_;
   std::shared_ptr<EventPool> events_;
   std::shared_ptr<EventPool> timed_;
-  std::function<void(const std::string&)> say_;
+  std::function<void(const std::string&)> report_;
   GraphPolicy policy_;
-  bool failure_said_ = false;
+  bool failure_reported_ = false;
   std::optional<Timing> timing_;  // at most a single measurement at a time
   std::unordered_map<GraphKey, Graph> graphs_;
   std::vector<Retired> retired_;

@@ -25,52 +25,34 @@ consteval std::size_t count() {
 
 }  // namespace members_internal
 
+// Names the members of an aggregate of `number` members.
+#define MAESTRO_MEMBERS(number, ...) \
+  if constexpr (count == (number)) { \
+    auto& [__VA_ARGS__] = value;     \
+    all(__VA_ARGS__);                \
+  }
+
 /// Calls visit(member) for each member of an aggregate, in their order. Not for aggregates of more than 13 members.
 template <class T, class Visit>
 void for_each_member(T& value, const Visit& visit) {
   const auto all = [&visit](auto&... members) { (visit(members), ...); };
   constexpr std::size_t count = members_internal::count<std::remove_const_t<T>>();
   static_assert(count >= 1 && count <= 13);
-  if constexpr (count == 1) {
-    auto& [a] = value;
-    all(a);
-  } else if constexpr (count == 2) {
-    auto& [a, b] = value;
-    all(a, b);
-  } else if constexpr (count == 3) {
-    auto& [a, b, c] = value;
-    all(a, b, c);
-  } else if constexpr (count == 4) {
-    auto& [a, b, c, d] = value;
-    all(a, b, c, d);
-  } else if constexpr (count == 5) {
-    auto& [a, b, c, d, e] = value;
-    all(a, b, c, d, e);
-  } else if constexpr (count == 6) {
-    auto& [a, b, c, d, e, f] = value;
-    all(a, b, c, d, e, f);
-  } else if constexpr (count == 7) {
-    auto& [a, b, c, d, e, f, g] = value;
-    all(a, b, c, d, e, f, g);
-  } else if constexpr (count == 8) {
-    auto& [a, b, c, d, e, f, g, h] = value;
-    all(a, b, c, d, e, f, g, h);
-  } else if constexpr (count == 9) {
-    auto& [a, b, c, d, e, f, g, h, i] = value;
-    all(a, b, c, d, e, f, g, h, i);
-  } else if constexpr (count == 10) {
-    auto& [a, b, c, d, e, f, g, h, i, j] = value;
-    all(a, b, c, d, e, f, g, h, i, j);
-  } else if constexpr (count == 11) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k] = value;
-    all(a, b, c, d, e, f, g, h, i, j, k);
-  } else if constexpr (count == 12) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l] = value;
-    all(a, b, c, d, e, f, g, h, i, j, k, l);
-  } else {
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = value;
-    all(a, b, c, d, e, f, g, h, i, j, k, l, m);
-  }
+  MAESTRO_MEMBERS(1, a)
+  MAESTRO_MEMBERS(2, a, b)
+  MAESTRO_MEMBERS(3, a, b, c)
+  MAESTRO_MEMBERS(4, a, b, c, d)
+  MAESTRO_MEMBERS(5, a, b, c, d, e)
+  MAESTRO_MEMBERS(6, a, b, c, d, e, f)
+  MAESTRO_MEMBERS(7, a, b, c, d, e, f, g)
+  MAESTRO_MEMBERS(8, a, b, c, d, e, f, g, h)
+  MAESTRO_MEMBERS(9, a, b, c, d, e, f, g, h, i)
+  MAESTRO_MEMBERS(10, a, b, c, d, e, f, g, h, i, j)
+  MAESTRO_MEMBERS(11, a, b, c, d, e, f, g, h, i, j, k)
+  MAESTRO_MEMBERS(12, a, b, c, d, e, f, g, h, i, j, k, l)
+  MAESTRO_MEMBERS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
 }
+
+#undef MAESTRO_MEMBERS
 
 }  // namespace maestro::cuda

@@ -48,7 +48,7 @@ CudaOperatorTable::Engines::Engines(const CudaTableOptions& options)
   cudnn.deterministic = options.deterministic;
   attention.emplace(launch, cudnn);
   products.tune(options.tune);
-  products.say_slow(options.say);
+  products.report_slow(options.report);
 }
 
 CudaOperatorTable::CudaOperatorTable(const CudaTableOptions& options)
@@ -56,9 +56,9 @@ CudaOperatorTable::CudaOperatorTable(const CudaTableOptions& options)
 
 void CudaOperatorTable::say_once(const std::string& refusal) const {
   constexpr std::size_t most = 8;  // reasons have figures of the micro-batch in them
-  auto& said = engines_->refusals_said;
-  if (refusal.empty() || said.size() == most || !said.insert(refusal).second) return;
-  if (options_.say) options_.say("attention is done by own kernels: " + refusal);
+  auto& reported = engines_->refusals_reported;
+  if (refusal.empty() || reported.size() == most || !reported.insert(refusal).second) return;
+  if (options_.report) options_.report("attention is done by own kernels: " + refusal);
 }
 
 // ---- memory ----

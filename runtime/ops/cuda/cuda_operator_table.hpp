@@ -38,7 +38,7 @@ struct CudaTableOptions {
   bool tf32 = false;  ///< products of f32 may round their operands to TF32
   std::size_t logits_bytes = std::size_t{512} << 20;
   /// Receives a line for people, at most once each: why cuDNN does not compute attention, or cuBLASLt a product.
-  std::function<void(const std::string&)> say;
+  std::function<void(const std::string&)> report;
 };
 
 /// Thread-safety: belongs to the device's thread; others may call while no work is queued. The device must be current.
@@ -100,7 +100,7 @@ class CudaOperatorTable final : public OperatorTable {
     LtProducts products;
     std::optional<CudnnAttention> attention;
     PinnedStaging staging;
-    std::set<std::string> refusals_said;
+    std::set<std::string> refusals_reported;
   };
   [[nodiscard]] const Launch& at() const { return engines_->launch; }
   /// Returns whether cuDNN computes the call. Depends on the arguments alone: the backward pass uses the same backend.

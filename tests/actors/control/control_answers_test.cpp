@@ -32,15 +32,15 @@ class ControlAnswersTest : public ::testing::Test {
       job_.graph.add(node);
       job_.sections.emplace_back();
     }
-    job_.places = {{SectionId(0), ReplicaIndex(0), ProcessId(0), {"cpu:0"}, 0},
-                   {SectionId(1), ReplicaIndex(0), ProcessId(1), {"cpu:1"}, 0},
-                   {SectionId(1), ReplicaIndex(1), ProcessId(1), {"cpu:2"}, 0}};
+    job_.places = {{SectionId(0), ReplicaIndex(0), ProcessId(0), {{DeviceId::Kind::cpu, 0}}, 0},
+                   {SectionId(1), ReplicaIndex(0), ProcessId(1), {{DeviceId::Kind::cpu, 1}}, 0},
+                   {SectionId(1), ReplicaIndex(1), ProcessId(1), {{DeviceId::Kind::cpu, 2}}, 0}};
     auto directory = std::make_shared<Directory>();
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
-      ProcessInfo& process = directory->processes.emplace_back();
-      process.rank = ProcessId(rank);
-      process.process.pid = 100 + rank;
-      process.host = "host" + std::to_string(rank);
+      ProcessInfo& info = directory->processes.emplace_back();
+      info.process = ProcessId(rank);
+      info.identity.pid = 100 + rank;
+      info.host = "host" + std::to_string(rank);
     }
     run_.state = RunState::running;
     run_.last_step = 3;
@@ -92,6 +92,30 @@ TEST_F(ControlAnswersTest, status_has_every_section_and_replica_and_says_who_has
   EXPECT_EQ(status.replicas[1].state, control::ReplicaState::NO_ANSWER);
   EXPECT_EQ(status.replicas[2].pid, 101);
   EXPECT_EQ(status.replicas[2].host, "host1");
+}
+
+TEST_F(ControlAnswersTest, the_stages_of_a_section_are_a_row_of_status_with_their_mean_utilization) {
+  JobPlan staged;
+  staged.corpus = job_.corpus;
+  RunStatus run;
+  run.scheduling = SchedulingRow();
+  for (std::int64_t stage = 0; stage < 2; ++stage) {
+    GraphNode node;
+    node.name = "model.stage" + std::to_string(stage);
+    node.section = "model";
+    node.stage = stage;
+    node.stages = 2;
+    run.scheduling->utilization[node.name] = 0.5 + 0.25 * static_cast<double>(stage);
+    staged.graph.add(node);
+    staged.sections.emplace_back();
+  }
+  run.last_step = 8;
+  staged.train.global_batch = static_cast<std::int64_t>(staged.corpus->samples(Split::train)) / 4;
+  const control::Status status = status_answer(staged, run, {});
+  ASSERT_EQ(status.sections.size(), 1u);
+  EXPECT_EQ(status.sections[0].name, "model");
+  EXPECT_DOUBLE_EQ(status.sections[0].utilization, 0.625);
+  EXPECT_NEAR(status.epoch, 2, 0.1);
 }
 
 TEST_F(ControlAnswersTest, a_wait_names_section_replicas_processes_sample_and_step) {

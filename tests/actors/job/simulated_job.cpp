@@ -80,7 +80,7 @@ class RowSection final : public Section {
       tape.record_root([this, &tape, differentiable, values] { pass_back(tape, differentiable, values); });
     }
     outputs.set("out", std::move(out));
-    if (options_.node.mode == Mode::source) set_patches(tape, inputs, outputs);
+    if (options_.node.role == Role::source) set_patches(tape, inputs, outputs);
   }
 
  private:
@@ -88,15 +88,15 @@ class RowSection final : public Section {
   /// has it.
   [[nodiscard]] std::vector<float> held(const std::vector<float>& values, const Port& port) const {
     const Layout& layout = options_.node.layout;
-    if (layout.columns(port.spread, 1, options_.rank).count == 0) return {};
-    const RowRange rows = layout.rows(port.spread, static_cast<std::int64_t>(values.size()), options_.rank);
+    if (layout.columns(port.sharding, 1, options_.rank).count == 0) return {};
+    const RowRange rows = layout.rows(port.sharding, static_cast<std::int64_t>(values.size()), options_.rank);
     return {values.begin() + rows.first, values.begin() + rows.end()};
   }
   /// Returns a value with the rows of a port that this rank holds.
   Var made(Tape& tape, const std::vector<float>& values, const Port& port, bool needs_gradient) const {
     const Layout& layout = options_.node.layout;
-    const std::int64_t rows = layout.rows(port.spread, static_cast<std::int64_t>(values.size()), options_.rank).count;
-    Var out = tape.output({rows, layout.columns(port.spread, 1, options_.rank).count}, DType::f32, needs_gradient);
+    const std::int64_t rows = layout.rows(port.sharding, static_cast<std::int64_t>(values.size()), options_.rank).count;
+    Var out = tape.output({rows, layout.columns(port.sharding, 1, options_.rank).count}, DType::f32, needs_gradient);
     const std::vector<float> own = held(values, port);
     std::copy(own.begin(), own.end(), out.value().data<float>());
     return out;
@@ -186,7 +186,7 @@ std::vector<ReplicaPlacement> SimulatedJob::draw_places() {
         const std::int64_t at = replica * node.layout.ranks() + rank;
         const std::int64_t device =
             at < options_.devices ? (index + at) % options_.devices : draw(random_, 0, options_.devices - 1);
-        place.devices.push_back("cuda:" + std::to_string(device));
+        place.devices.push_back({DeviceId::Kind::cuda, static_cast<int>(device)});
       }
       places.push_back(std::move(place));
     }
@@ -197,7 +197,7 @@ std::vector<ReplicaPlacement> SimulatedJob::draw_places() {
 Device* SimulatedJob::device_of(const ReplicaPlacement& place, std::size_t rank) {
   // Sections that share a GPU open it twice.
   const std::string own = options_.groups ? " of " + std::to_string(place.section.value()) : "";
-  auto& found = devices_[place.devices[rank] + own];
+  auto& found = devices_[text_of(place.devices[rank]) + own];
   if (found == nullptr) found = std::make_unique<SimulatedDevice>(ops_);
   return found.get();
 }
@@ -221,13 +221,13 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
     RowSectionOptions row;
     row.node = node;
     row.trained = node.trained();
-    row.backward = node.mode == Mode::forward_backward;
+    row.backward = node.runs_backward();
     for (const EdgeId edge : graph_.outputs(section)) row.gradient_edges += graph_.edge(edge).gradient ? 1 : 0;
     row.problems = &problems_;
     row.rows = &rows_forwarded_[section];
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
       const ReplicaPlacement& place = *next_place++;
-      planning.devices.back().push_back(std::stoi(place.devices.front().substr(std::string("cuda:").size())));
+      planning.devices.back().push_back(place.devices.front().index);
       ReplicaSpec spec;
       spec.graph = &graph_;
       spec.section = section;

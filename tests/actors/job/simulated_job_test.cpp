@@ -36,10 +36,9 @@ std::string description(const SectionGraph& graph, const SimulationOptions& opti
                      ", ahead " + std::to_string(options.ahead) + ", " + options.policy + "\n";
   for (const GraphNode& node : graph.nodes()) {
     text += node.name + (node.trained() ? " trained" : " frozen") + (node.follows_consumer() ? " by patches" : "") +
-            (node.mode == Mode::forward_backward ? ", backward" : "") + ", replicas " + std::to_string(node.replicas) +
-            " of " + std::to_string(node.layout.context) + " x " + std::to_string(node.layout.tensor) +
-            " ranks, micro-batch " + std::to_string(node.micro_batch) + ", in flight " +
-            std::to_string(node.max_in_flight) + ", reads";
+            (node.runs_backward() ? ", backward" : "") + ", replicas " + std::to_string(node.replicas) + " of " +
+            std::to_string(node.layout.context) + " x " + std::to_string(node.layout.tensor) + " ranks, micro-batch " +
+            std::to_string(node.micro_batch) + ", in flight " + std::to_string(node.max_in_flight) + ", reads";
     for (const Port& port : node.ports.inputs) text += " " + port.name;
     text += "\n";
   }
@@ -204,7 +203,7 @@ TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_
 
 struct ChainPart {
   const char* name;
-  Mode mode;
+  Role role;
   std::int64_t micro_batch;
   std::int64_t max_in_flight;
 };
@@ -214,7 +213,7 @@ SectionGraph chain(const std::vector<ChainPart>& parts) {
   for (std::size_t at = 0; at < parts.size(); ++at) {
     GraphNode node;
     node.name = parts[at].name;
-    node.mode = parts[at].mode;
+    node.role = parts[at].role;
     node.micro_batch = parts[at].micro_batch;
     node.max_in_flight = parts[at].max_in_flight;
     if (at > 0) node.ports.inputs.push_back({"in", DType::f32, 1, true, false});
@@ -226,17 +225,16 @@ SectionGraph chain(const std::vector<ChainPart>& parts) {
 }
 
 TEST(SimulatedJob, small_frozen_micro_batches_feed_a_large_one_because_buffers_follow_the_bound) {  // FB-2
-  const SectionGraph graph = chain(
-      {{"data", Mode::source, 8, 2}, {"teacher", Mode::forward_only, 1, 1}, {"student", Mode::forward_backward, 8, 1}});
+  const SectionGraph graph =
+      chain({{"data", Role::source, 8, 2}, {"teacher", Role::frozen, 1, 1}, {"student", Role::trained, 8, 1}});
   SimulationOptions options;
   SimulatedJob job(1, graph, options);
   expect_complete(job, graph, options);
 }
 
 TEST(SimulatedJob, gradients_of_small_micro_batches_fill_a_large_one_because_buffers_follow_the_bound) {  // FB-2
-  const SectionGraph graph = chain({{"data", Mode::source, 8, 2},
-                                    {"encoder", Mode::forward_backward, 8, 1},
-                                    {"decoder", Mode::forward_backward, 1, 1}});
+  const SectionGraph graph =
+      chain({{"data", Role::source, 8, 2}, {"encoder", Role::trained, 8, 1}, {"decoder", Role::trained, 1, 1}});
   SimulationOptions options;
   SimulatedJob job(1, graph, options);
   expect_complete(job, graph, options);
@@ -244,9 +242,8 @@ TEST(SimulatedJob, gradients_of_small_micro_batches_fill_a_large_one_because_buf
 
 TEST(SimulatedJob, one_micro_batch_fewer_in_flight_than_the_bound_is_an_error_that_says_so_and_no_hang) {  // FB-1
   for (const std::int64_t in_flight : {3, 4}) {
-    const SectionGraph graph = chain({{"data", Mode::source, 8, 2},
-                                      {"encoder", Mode::forward_backward, 1, in_flight},
-                                      {"decoder", Mode::forward_backward, 4, 1}});
+    const SectionGraph graph = chain(
+        {{"data", Role::source, 8, 2}, {"encoder", Role::trained, 1, in_flight}, {"decoder", Role::trained, 4, 1}});
     ASSERT_EQ(in_flight_bounds(graph, 8)[1], 4);
     SimulatedJob job(1, graph, SimulationOptions());
     EXPECT_EQ(job.run(), in_flight == 4);
@@ -263,12 +260,12 @@ TEST(SimulatedJob,
   SectionGraph graph;
   GraphNode data;
   data.name = "data";
-  data.mode = Mode::source;
+  data.role = Role::source;
   data.ports.outputs.push_back({"out", DType::f32, 1, false, false});
   graph.add(data);
   GraphNode student;
   student.name = "student";
-  student.mode = Mode::forward_backward;
+  student.role = Role::trained;
   student.replicas = 2;
   student.ports.inputs.push_back({"in", DType::f32, 1, false, false});
   student.ports.outputs.push_back({"out", DType::f32, 1, true, false});

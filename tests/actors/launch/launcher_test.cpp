@@ -48,9 +48,9 @@ class RemoteStart : public ::testing::Test {
     std::mutex mutex;
     std::condition_variable changed;
     std::string ended;
-    Launcher launcher([&](ProcessId rank, const std::string& how) {
+    Launcher launcher([&](ProcessId process, const std::string& how) {
       const std::lock_guard lock(mutex);
-      ended = std::to_string(rank.value()) + ": " + how;
+      ended = std::to_string(process.value()) + ": " + how;
       changed.notify_all();
     });
     launcher.start({"train", "job.toml"}, {{1, "node7", {"MAESTRO_RANK=1"}}}, shell);

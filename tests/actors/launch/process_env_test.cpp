@@ -160,7 +160,12 @@ TEST(ProcessEnv, torchrun_style_variables_are_read) {
 }
 
 TEST(ProcessEnv, beside_torchruns_agent_the_next_port_is_taken) {
-  EXPECT_EQ(place_of(with(torchrun_rank_3, {{"TORCHELASTIC_RUN_ID", "none"}})).root_port, 29501);
+  const auto port = [](const char* agents) {
+    return place_of(with(torchrun_rank_3, {{"TORCHELASTIC_RUN_ID", "none"}, {"MASTER_PORT", agents}})).root_port;
+  };
+  EXPECT_EQ(port("29500"), 29501);
+  EXPECT_EQ(port("65534"), 65535);
+  EXPECT_EQ(port("65535"), 65534) << "there is none above";
 }
 
 TEST(ProcessEnv, torchrun_style_variables_on_loopback_need_no_local_world_size) {

@@ -127,6 +127,21 @@ TEST_F(Rendezvous, all_processes_meet_and_are_told_where_to_go_on) {  // RV-1
   EXPECT_TRUE(notes_.empty());
 }
 
+TEST_F(Rendezvous, the_twentieth_refusal_that_is_noted_is_the_last) {  // RV-3
+  open();
+  JoinOptions stranger = joining(1);
+  stranger.request.token = "guessed";
+  for (int time = 0; time < 22; ++time) EXPECT_NE(error_of_join(stranger), "");
+  auto other = std::async(std::launch::async, [this] { return join(joining(2)); });
+  (void)join(joining(1));
+  (void)other.get();
+  const std::lock_guard lock(mutex_);
+  ASSERT_EQ(notes_.size(), 20u);
+  const std::string end = "(further refusals are not printed)";
+  EXPECT_TRUE(notes_.back().ends_with(end)) << notes_.back();
+  EXPECT_FALSE(notes_[18].ends_with(end));
+}
+
 TEST_F(Rendezvous, rank_0_may_come_last) {
   open();
   const std::string address = door_->address();
@@ -166,9 +181,9 @@ TEST_F(Rendezvous, a_local_socket_that_is_not_there_yet_is_waited_for) {
   options.address = address;
   options.own = request(0);
   options.hosts = {0, 0, 0};
-  RendezvousServer door(std::move(options));
+  RendezvousServer server(std::move(options));
   auto second = joiner(local(2));
-  door.wait_all(plenty);
+  server.wait_all(plenty);
   EXPECT_EQ(first.get() + second.get(), "(no error)(no error)");
 }
 

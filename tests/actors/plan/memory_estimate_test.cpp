@@ -42,6 +42,7 @@ TEST(MemoryEstimate, a_frozen_section_keeps_no_activations_unless_gradients_pass
   EXPECT_EQ(parameter_bytes(frozen), (1 << 20) * 8.0);
   frozen.keeps_activations = true;
   EXPECT_GT(activation_bytes(frozen), 0.0);
+  EXPECT_EQ(parameter_bytes(frozen), (1 << 20) * 12.0) << "packed for both directions";
 }
 
 TEST(MemoryEstimate, a_micro_batch_that_cannot_fit_is_refused_with_the_largest_that_does) {
@@ -53,6 +54,7 @@ TEST(MemoryEstimate, a_micro_batch_that_cannot_fit_is_refused_with_the_largest_t
   MemoryDemand fitting = student();
   fitting.micro_batch = 5;
   EXPECT_EQ(refusal(fitting, 35), "fits");
+  EXPECT_NE(refusal(student(), 27).find("nearest that fits: micro_batch = 1"), std::string::npos);
 }
 
 TEST(MemoryEstimate, parameters_that_leave_no_room_for_one_sample_ask_for_another_layout) {

@@ -16,25 +16,24 @@ class ReductionPaths : public ::testing::Test {
   ReductionPaths() {
     GraphNode teacher;
     teacher.name = "teacher";
-    teacher.mode = Mode::forward_only;
-    teacher.frozen = true;
+    teacher.role = Role::frozen;
     teacher.replicas = 2;
     graph_.add(teacher);
     GraphNode student;
     student.name = "student";
-    student.mode = Mode::forward_backward;
+    student.role = Role::trained;
     student.replicas = 2;
     graph_.add(student);
   }
   static std::vector<ReplicaPlacement> student_on(const std::string& first, const std::string& second,
                                                   std::uint32_t second_host = 0) {
-    return {{SectionId(0), ReplicaIndex(0), ProcessId(0), {"cuda:0"}},
-            {SectionId(0), ReplicaIndex(1), ProcessId(0), {"cuda:1"}},
-            {SectionId(1), ReplicaIndex(0), ProcessId(0), {first}},
-            {SectionId(1), ReplicaIndex(1), ProcessId(1), {second}, second_host}};
+    return {{SectionId(0), ReplicaIndex(0), ProcessId(0), {{DeviceId::Kind::cuda, 0}}},
+            {SectionId(0), ReplicaIndex(1), ProcessId(0), {{DeviceId::Kind::cuda, 1}}},
+            {SectionId(1), ReplicaIndex(0), ProcessId(0), {*parse_device(first)}},
+            {SectionId(1), ReplicaIndex(1), ProcessId(1), {*parse_device(second)}, second_host}};
   }
   [[nodiscard]] bool grouped(const std::vector<ReplicaPlacement>& places) const {
-    return on_devices_of_their_own(places, replicas_of(graph_, SectionId(1)), 0);
+    return on_devices_of_their_own(places, replicas_of(graph_, SectionId(1)), LayoutRank(0));
   }
   SectionGraph graph_;
 };
@@ -49,8 +48,8 @@ TEST_F(ReductionPaths, members_form_a_group_when_each_has_a_cuda_device_of_its_o
 
 TEST_F(ReductionPaths, a_rank_that_a_member_lacks_forms_none) {
   const auto places = student_on("cuda:0", "cuda:1");
-  EXPECT_FALSE(on_devices_of_their_own(places, replicas_of(graph_, SectionId(1)), 1));
-  EXPECT_FALSE(on_devices_of_their_own(places, {}, 0));
+  EXPECT_FALSE(on_devices_of_their_own(places, replicas_of(graph_, SectionId(1)), LayoutRank(1)));
+  EXPECT_FALSE(on_devices_of_their_own(places, {}, LayoutRank(0)));
 }
 
 TEST_F(ReductionPaths, the_header_says_how_trained_sections_add_their_gradients) {

@@ -103,14 +103,14 @@ class ObservedCorpus final : public Corpus {
 /// Predicts the next token from the present token; its forward passes run on the thread of its device.
 class ObservedSection final : public Section {
  public:
-  ObservedSection(const SectionContext& context, Ends& ends) : ends_(&ends), prototype_(context.prototype) {
+  ObservedSection(const SectionContext& context, Ends& ends) : ends_(&ends), meta_(context.meta) {
     const ParameterInit init(context.seed, context.name);
     embedding_ = &parameters_.add({"embedding.weight", Shape{8, 4}, true, init.normal("embedding.weight", 0.02)});
     head_ = &parameters_.add({"head.weight", Shape{8, 4}, true, init.normal("head.weight", 0.02)});
-    if (!prototype_) parameters_.allocate(context.trained, context.memory());
+    if (!meta_) parameters_.allocate(context.trained, context.memory());
   }
   ~ObservedSection() override {
-    if (!prototype_) ends_->add("section");
+    if (!meta_) ends_->add("section");
   }
   [[nodiscard]] Ports ports() const override {
     return {{{"tokens", DType::i32, 1, false, false}, {"targets", DType::i32, 1, false, false}}, {}};
@@ -132,7 +132,7 @@ class ObservedSection final : public Section {
 
  private:
   Ends* ends_;
-  bool prototype_;
+  bool meta_;
   Parameters parameters_;
   Parameter* embedding_;  // (V, C)
   Parameter* head_;       // (V, C)

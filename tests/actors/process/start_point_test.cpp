@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/data/temp_folder.hpp"
 #include "tests/state/one_line.hpp"
+#include "tests/state/section_fixture.hpp"
 
 namespace maestro {
 namespace {
@@ -83,6 +85,28 @@ TEST(ResumedRun, notes_each_changed_setting_and_goes_on) {
   now.settings["student.schedule"] = "\"constant\"";
   EXPECT_THAT(compare(made(), now), ElementsAre("student.lr = 0.03, was 0.001", "train.steps is not set, was 9",
                                                 "student.schedule = \"constant\", was not set"));
+}
+
+TEST(ResumedRun, begins_behind_its_checkpoint_with_the_same_seed_and_batch) {
+  const TempFolder folder;
+  const CheckpointStore store(folder.path());
+  ASSERT_TRUE(write_checkpoint(store, 9, 9 * 4).ok());  // 4 samples a step
+  JobPlan plan;
+  plan.options.resume = store.latest().value_or_throw();
+  plan.train.seed = 0;
+  const auto refusal_of = [&](std::int64_t batch, std::int64_t seed) -> std::string {
+    plan.train.global_batch = batch;
+    plan.train.seed = seed;
+    try {
+      EXPECT_EQ(find_start_point(plan).first_step, 10u);
+    } catch (const JobError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal_of(4, 0), "accepted");
+  for (const std::int64_t batch : {3, 5}) EXPECT_THAT(refusal_of(batch, 0), HasSubstr("repeat samples: use 4"));
+  EXPECT_THAT(refusal_of(4, 7), HasSubstr("made with train.seed = 0, the job has 7"));
 }
 
 TEST(ResumedRun, of_an_older_version_has_one_note) {

@@ -21,9 +21,9 @@ using ::testing::HasSubstr;
 constexpr std::size_t replicas = 3;
 
 /// Three replicas of a student, of processes 0 to 2; the test carries their announcements.
-class GroupReductionTest : public ::testing::Test {
+class NcclExchangeTest : public ::testing::Test {
  protected:
-  GroupReductionTest() {
+  NcclExchangeTest() {
     GraphNode student;
     student.name = "student";
     student.replicas = replicas;
@@ -67,7 +67,7 @@ class GroupReductionTest : public ::testing::Test {
       ReplicaAddress address;
       address.section = SectionId(0);
       address.replica = ReplicaIndex(self);
-      address.rank = ProcessId(self);
+      address.process = ProcessId(self);
       actors_.push_back(bench_.stand_in([](ReductionReady) {}));
       address.actor = actors_.back();
       address.reductions.resize(reduction_kinds);
@@ -112,7 +112,7 @@ class GroupReductionTest : public ::testing::Test {
   std::vector<std::string> broken_;
 };
 
-TEST_F(GroupReductionTest, members_join_on_their_devices_by_the_id_of_the_first) {
+TEST_F(NcclExchangeTest, members_join_on_their_devices_by_the_id_of_the_first) {
   make_members();
   EXPECT_FALSE(members_[0]->address().group.empty());
   EXPECT_TRUE(members_[1]->address().group.empty());
@@ -122,7 +122,7 @@ TEST_F(GroupReductionTest, members_join_on_their_devices_by_the_id_of_the_first)
   EXPECT_TRUE(broken_.empty());
 }
 
-TEST_F(GroupReductionTest, an_exchange_is_queued_only_when_all_members_have_announced_it) {  // DG-2
+TEST_F(NcclExchangeTest, an_exchange_is_queued_only_when_all_members_have_announced_it) {  // DG-2
   make_members();
   members_[0]->begin(Operation::sum);
   members_[1]->begin(Operation::sum);
@@ -137,7 +137,7 @@ TEST_F(GroupReductionTest, an_exchange_is_queued_only_when_all_members_have_anno
   EXPECT_TRUE(may_exchange(1));
 }
 
-TEST_F(GroupReductionTest, a_member_that_is_one_exchange_ahead_is_not_counted_twice) {  // DG-2
+TEST_F(NcclExchangeTest, a_member_that_is_one_exchange_ahead_is_not_counted_twice) {  // DG-2
   make_members();
   begin_all(Operation::sum);
   members_[1]->begin(Operation::sum);
@@ -149,7 +149,7 @@ TEST_F(GroupReductionTest, a_member_that_is_one_exchange_ahead_is_not_counted_tw
   EXPECT_FALSE(may_exchange(0)) << "no other member has come to the third exchange";
 }
 
-TEST_F(GroupReductionTest, an_operation_is_one_job_and_complete_when_that_is_done) {  // XC-1
+TEST_F(NcclExchangeTest, an_operation_is_one_job_and_complete_when_that_is_done) {  // XC-1
   make_members();
   for (const auto& device : devices_) device->run_all();
   EXPECT_TRUE(members_[0]->complete()) << "none has begun";
@@ -165,7 +165,7 @@ TEST_F(GroupReductionTest, an_operation_is_one_job_and_complete_when_that_is_don
   EXPECT_THAT(backend_.exchanges(), ElementsAre("gather_shards"));
 }
 
-TEST_F(GroupReductionTest, results_are_there_when_the_device_tells_and_good_unless_the_group_had_failed) {  // DG-4
+TEST_F(NcclExchangeTest, results_are_there_when_the_device_tells_and_good_unless_the_group_had_failed) {  // DG-4
   make_members();
   for (const auto& device : devices_) device->run_all();
   for (const std::string why : {"", "the link is down"}) {
@@ -198,7 +198,7 @@ TEST_F(GroupReductionTest, results_are_there_when_the_device_tells_and_good_unle
   }
 }
 
-TEST_F(GroupReductionTest, mistakes_of_its_own_are_no_trouble_of_peers) {
+TEST_F(NcclExchangeTest, mistakes_of_its_own_are_no_trouble_of_peers) {
   devices_.push_back(std::make_unique<SimulatedDevice>(ops_));
   NcclExchangeOptions options = options_of(0, *devices_[0], backend_);
   options.stage_shard = [](ParameterBuffer) { throw std::logic_error("a mistake"); };
@@ -206,7 +206,7 @@ TEST_F(GroupReductionTest, mistakes_of_its_own_are_no_trouble_of_peers) {
   member.connect(directory_of([&](std::size_t) { return member.address().group; }), outbox());
   devices_[0]->run_all();
   member.begin(Operation::gather_first_moments);
-  for (const std::uint32_t peer : {1, 2}) member.ready({ReductionKind::replicas, 0, peer});
+  for (const std::uint32_t peer : {1, 2}) member.ready({ReductionKind::replicas, LayoutRank(0), peer});
   const auto next = member.next_job();
   ASSERT_TRUE(next);
   EXPECT_THROW((void)next->job(), std::logic_error);
@@ -222,7 +222,7 @@ class LonelyBackend final : public DeviceBackend {
   [[nodiscard]] std::vector<std::byte> make_group_id() const override { return {std::byte{1}}; }
   [[nodiscard]] std::unique_ptr<Communicator> join(Device& /*device*/, const GroupRank& rank) const override {
     joining_.set_value();
-    while (!rank.abort->given()) std::this_thread::yield();
+    while (!rank.abort->is_set()) std::this_thread::yield();
     throw CommunicatorAborted(rank.abort->why());
   }
   [[nodiscard]] std::vector<std::byte> export_memory(Device& /*device*/, const std::byte* /*block*/) const override {
@@ -239,7 +239,7 @@ class LonelyBackend final : public DeviceBackend {
   mutable std::promise<void> joining_;
 };
 
-TEST_F(GroupReductionTest, the_end_of_the_run_wakes_a_device_that_waits_for_members_that_never_come) {
+TEST_F(NcclExchangeTest, the_end_of_the_run_wakes_a_device_that_waits_for_members_that_never_come) {
   const LonelyBackend backend;
   std::vector<std::string> told;
   {
@@ -251,10 +251,10 @@ TEST_F(GroupReductionTest, the_end_of_the_run_wakes_a_device_that_waits_for_memb
     outbox.broken = [&told](const std::string& message) { told.push_back(message); };
     member.connect(directory_of(id_of), outbox);
     backend.wait_for_join();
-    end_->give("the run has ended");
+    end_->set("the run has ended");
     device.stop();
     member.begin(Operation::sum);
-    for (const std::uint32_t peer : {0, 2}) member.ready({ReductionKind::replicas, 0, peer});
+    for (const std::uint32_t peer : {0, 2}) member.ready({ReductionKind::replicas, LayoutRank(0), peer});
     const auto next = member.next_job();
     ASSERT_TRUE(next);
     EXPECT_THROW((void)next->job(), ExchangeBroken) << "there is no group";

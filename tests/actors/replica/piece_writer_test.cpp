@@ -20,7 +20,6 @@ constexpr std::size_t row_bytes = columns * sizeof(float);
 constexpr std::int64_t most_rows = 12;
 constexpr std::size_t chunk_bytes = 2 * row_bytes;
 constexpr std::uint32_t slots = 3;
-constexpr std::uint64_t first_cookie = 1000;
 constexpr StepId step(7);
 
 /// A device whose copies the test runs.
@@ -68,7 +67,7 @@ class PieceWriterTest : public ::testing::Test {
     options.epoch = Epoch(2);
     options.replica = ReplicaIndex(0);
     options.chunk_bytes = chunk_bytes;
-    options.first_cookie = first_cookie;
+    options.client = 3;
     options.device = &device_;
     options.write = [this](ProcessId, const WriteRequest& request) { writes_.push_back(request); };
     options.copied = [this](std::uint64_t cookie, const std::string& failure) { ended_.emplace_back(cookie, failure); };
@@ -79,7 +78,7 @@ class PieceWriterTest : public ::testing::Test {
     writer_->use_staging(staging_.get(), nullptr);
 
     InputRingSpec spec;
-    spec.edge = EdgeId(4);
+    spec.channel.edge = EdgeId(4);
     spec.ring = 9;
     spec.device_ring = 10;
     spec.slots = slots;
@@ -95,22 +94,23 @@ class PieceWriterTest : public ::testing::Test {
     target_.ring.slots = slots;
     target_.ring.payload_bytes = most_rows * row_bytes;
     target_.name = "teacher.hidden to student.teacher, replica 1";
-    target_.way = SendMethod::in_chunks;
+    target_.method = SendMethod::in_chunks;
   }
 
   void by_ipc() {
-    target_.way = SendMethod::shared;
+    target_.method = SendMethod::shared;
+    target_.place = SlotMemory::device;
     target_.shared = opened_.keep(std::make_unique<SharedRing>(ring_->device_memory()));
   }
   /// Announces a micro-batch of so many rows to the ring.
   void leave(std::uint64_t sequence, std::int64_t rows) {
     ArrivalPlan arrival;
-    arrival.edge = EdgeId(4);
+    arrival.channel.edge = EdgeId(4);
     arrival.sequence = sequence;
     arrival.pieces.push_back({rows, ReplicaIndex(0)});
     ASSERT_TRUE(ring_->expect(arrival, step).ok());
     OutgoingPiece piece;
-    piece.piece.edge = EdgeId(4);
+    piece.piece.channel.edge = EdgeId(4);
     piece.piece.sequence = sequence;
     piece.piece.rows = rows;
     piece.step = step;
@@ -320,7 +320,7 @@ TEST_F(PieceWriterTest, a_copy_holds_its_memory_when_the_writer_is_gone) {
 
 TEST_F(PieceWriterTest,
        of_a_pool_in_memory_of_the_processor_pieces_are_written_at_once_and_held_until_the_end) {  // WP-1
-  target_.way = SendMethod::from_pool;
+  target_.method = SendMethod::from_pool;
   source_.host = true;
   leave(0, 5);
   EXPECT_TRUE(device_.copies.empty());
@@ -333,7 +333,7 @@ TEST_F(PieceWriterTest,
 }
 
 TEST_F(PieceWriterTest, from_device_to_device_rows_are_written_at_once_and_the_header_from_a_block) {  // WP-1, WP-2
-  target_.way = SendMethod::from_pool;
+  target_.method = SendMethod::from_pool;
   target_.place = SlotMemory::device;
   leave(0, 5);
   leave(1, 0);

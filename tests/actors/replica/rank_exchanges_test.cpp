@@ -23,10 +23,10 @@ constexpr std::int64_t own_elements = 48;
 /// A stage with a parameter that the other stage holds, too, and a parameter of its own.
 class TiedStage final : public Section {
  public:
-  explicit TiedStage(bool tied) {
+  TiedStage(bool tied, std::int64_t own) {
     const auto zeros = [](std::span<float> values) { std::ranges::fill(values, 0.0f); };
     if (tied) tied_ = &parameters_.add({"tied", Shape{tied_elements}, false, zeros});
-    parameters_.add({"own", Shape{own_elements}, false, zeros});
+    parameters_.add({"own", Shape{own}, false, zeros});
     parameters_.allocate(true);
   }
   [[nodiscard]] Ports ports() const override { return {}; }
@@ -43,7 +43,7 @@ class TiedStage final : public Section {
 };
 
 /// Two replicas of two stages, of a single rank each, whose exchanges the test drives.
-class RankReductionsTest : public ::testing::Test {
+class RankExchangesTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t stages = 2;
   static constexpr std::uint32_t replicas = 2;
@@ -54,7 +54,7 @@ class RankReductionsTest : public ::testing::Test {
       GraphNode node;
       node.name = "model/" + std::to_string(stage);
       node.section = "model";
-      node.mode = Mode::forward_backward;
+      node.role = Role::trained;
       node.replicas = replicas;
       node.stage = stage;
       node.stages = stages;
@@ -63,21 +63,22 @@ class RankReductionsTest : public ::testing::Test {
     }
     for (std::uint32_t at = 0; at < stages * replicas; ++at) {
       ReplicaPlacement place{SectionId(at / replicas), ReplicaIndex(at % replicas), ProcessId(0), {}};
-      for (std::int64_t part = 0; part < context_parts_; ++part) {
-        place.devices.push_back(devices[at] + std::string(static_cast<std::size_t>(part), '0'));
+      for (int part = 0; part < context_parts_; ++part) {
+        place.devices.push_back(parse_device(devices[at]).value());
+        place.devices.back().index += 10 * part;
       }
       places_.push_back(place);
     }
-    ProcessInfo hello;
-    for (const ReplicaPlacement& place : places_) hello.replicas.push_back(add(place, tied, shares));
+    ProcessInfo info;
+    for (const ReplicaPlacement& place : places_) info.replicas.push_back(add(place, tied, shares));
     Directory directory;
-    directory.processes.push_back(hello);
+    directory.processes.push_back(info);
     for (std::size_t at = 0; at < ranks_.size(); ++at) ranks_[at]->connect(directory, outbox());
     for (const auto& device : devices_) device->run_all();
   }
 
   std::shared_ptr<SectionRunner> make_runner(ReplicaIndex replica, bool tied, bool shares) {
-    auto section = std::make_unique<TiedStage>(tied);
+    auto section = std::make_unique<TiedStage>(tied, own_elements_);
     Parameters& parameters = section->parameters();
     if (shares) {
       parameters.shard_optimizer_state(shard_range(parameters.gradients().size(), replicas, replica.value()));
@@ -101,7 +102,7 @@ class RankReductionsTest : public ::testing::Test {
     spec.groups = {&places_, std::make_shared<AbortReason>()};
     spec.host_ops = &ops_;
     spec.network = &network_;
-    ranks_.push_back(std::make_unique<RankExchanges>(spec, 0, network_.next_client()));
+    ranks_.push_back(std::make_unique<RankExchanges>(spec, LayoutRank(0), network_.next_client()));
     actors_.push_back(bench_.stand_in([](ReductionReady) {}));
     ReplicaAddress address;
     address.section = place.section;
@@ -232,10 +233,11 @@ class RankReductionsTest : public ::testing::Test {
   std::vector<caf::actor> actors_;
   std::vector<std::string> broken_;
   std::int64_t context_parts_ = 1;  // ranks of the first part are connected
+  std::int64_t own_elements_ = own_elements;
   int handed_over_ = 0;
 };
 
-TEST_F(RankReductionsTest, ties_are_added_before_replicas_each_in_a_group_of_its_own) {  // DG-1, DG-3
+TEST_F(RankExchangesTest, ties_are_added_before_replicas_each_in_a_group_of_its_own) {  // DG-1, DG-3
   make(own_devices_, true, false);
   EXPECT_EQ(backend_.joined().size(), 4u) << "two stages' replicas, two replicas' ties";
   set_gradients();
@@ -248,14 +250,14 @@ TEST_F(RankReductionsTest, ties_are_added_before_replicas_each_in_a_group_of_its
   EXPECT_TRUE(broken_.empty());
 }
 
-TEST_F(RankReductionsTest, replicas_that_share_moments_have_their_shards_and_then_all_that_was_offered) {  // XC-2
+TEST_F(RankExchangesTest, replicas_that_share_moments_have_their_shards_and_then_all_that_was_offered) {  // XC-2
   make(own_devices_, true, true);
   expect_sharded_step(true);
   EXPECT_THAT(sorted_exchanges(), ElementsAre("all_reduce_sum", "all_reduce_sum", "gather_shards", "gather_shards",
                                               "reduce_to_shards", "reduce_to_shards"));
 }
 
-TEST_F(RankReductionsTest, a_tie_by_the_host_adds_the_tied_gradient_alone) {  // HX-2
+TEST_F(RankExchangesTest, a_tie_by_the_host_adds_the_tied_gradient_alone) {  // HX-2
   make(processors_, true, false);
   for (int step = 0; step < 2; ++step) {
     set_gradients();
@@ -266,7 +268,7 @@ TEST_F(RankReductionsTest, a_tie_by_the_host_adds_the_tied_gradient_alone) {  //
   EXPECT_TRUE(backend_.exchanges().empty());
 }
 
-TEST_F(RankReductionsTest, every_operation_goes_by_the_host_where_replicas_have_no_group) {  // XC-2, HX-1, HX-2
+TEST_F(RankExchangesTest, every_operation_goes_by_the_host_where_replicas_have_no_group) {  // XC-2, HX-1, HX-2
   make(processors_, true, true);
   expect_sharded_step(true);
   expect_gathered_moments();
@@ -274,33 +276,42 @@ TEST_F(RankReductionsTest, every_operation_goes_by_the_host_where_replicas_have_
   EXPECT_TRUE(backend_.exchanges().empty());
 }
 
-TEST_F(RankReductionsTest, moments_are_gathered_in_the_group_of_replicas) {
+TEST_F(RankExchangesTest, a_member_whose_shard_is_empty_waits_for_no_part_of_it) {  // RD-4
+  own_elements_ = 16;                                                               // the least shard
+  make(processors_, false, true);
+  ASSERT_EQ(parameters(0).kept_moments().count, 0u);
+  ASSERT_EQ(parameters(1).kept_moments().count, 16u);
+  expect_sharded_step(false);
+  expect_gathered_moments();
+}
+
+TEST_F(RankExchangesTest, moments_are_gathered_in_the_group_of_replicas) {
   make(own_devices_, false, true);
   EXPECT_EQ(backend_.joined().size(), 2u);
   expect_gathered_moments();
   EXPECT_THAT(sorted_exchanges(), ElementsAre("gather_shards", "gather_shards", "gather_shards", "gather_shards"));
 }
 
-TEST_F(RankReductionsTest, a_later_context_part_takes_no_part_in_gathering_moments) {  // RX-1
+TEST_F(RankExchangesTest, a_later_context_part_takes_no_part_in_gathering_moments) {  // RX-1
   context_parts_ = 2;
   make(processors_, false, true);
-  RankExchanges second(*specs_[0], 1, network_.next_client());
+  RankExchanges second(*specs_[0], LayoutRank(1), network_.next_client());
   EXPECT_THAT(ranks_[0]->ring_numbers(), SizeIs(4)) << "of sums and of moments";
   EXPECT_THAT(second.ring_numbers(), SizeIs(2)) << "of sums";
   second.begin(StepAction::gather_first_moments);
   EXPECT_TRUE(second.complete());
 }
 
-TEST_F(RankReductionsTest, in_a_group_too_a_later_context_part_takes_no_part_in_gathering_moments) {  // RX-1
+TEST_F(RankExchangesTest, in_a_group_too_a_later_context_part_takes_no_part_in_gathering_moments) {  // RX-1
   context_parts_ = 2;
   make(own_devices_, false, true);
-  RankExchanges second(*specs_[0], 1, network_.next_client());
+  RankExchanges second(*specs_[0], LayoutRank(1), network_.next_client());
   EXPECT_FALSE(second.addresses().front().group.empty()) << "it takes part in sums";
   second.begin(StepAction::gather_first_moments);
   EXPECT_TRUE(second.complete());
 }
 
-TEST_F(RankReductionsTest, a_tie_of_stages_that_share_a_device_goes_by_the_host_and_replicas_by_a_group) {  // WR-1
+TEST_F(RankExchangesTest, a_tie_of_stages_that_share_a_device_goes_by_the_host_and_replicas_by_a_group) {  // WR-1
   make({"cuda:0", "cuda:1", "cuda:0", "cuda:1"}, true, false);
   EXPECT_EQ(backend_.joined().size(), 2u);
   set_gradients();
@@ -310,7 +321,7 @@ TEST_F(RankReductionsTest, a_tie_of_stages_that_share_a_device_goes_by_the_host_
   EXPECT_THAT(backend_.exchanges(), ElementsAre("all_reduce_sum", "all_reduce_sum"));
 }
 
-TEST_F(RankReductionsTest, one_replica_on_a_processor_takes_all_of_its_section_to_the_host) {  // WR-1
+TEST_F(RankExchangesTest, one_replica_on_a_processor_takes_all_of_its_section_to_the_host) {  // WR-1
   make({"cuda:0", "cpu:0", "cuda:1", "cuda:2"}, false, true);
   EXPECT_EQ(backend_.joined().size(), 1u);
   set_gradients();
@@ -320,7 +331,7 @@ TEST_F(RankReductionsTest, one_replica_on_a_processor_takes_all_of_its_section_t
   EXPECT_THAT(backend_.exchanges(), ElementsAre("reduce_to_shards"));
 }
 
-TEST_F(RankReductionsTest, several_steps_follow_each_other) {  // DG-1, HX-2
+TEST_F(RankExchangesTest, several_steps_follow_each_other) {  // DG-1, HX-2
   make(own_devices_, true, false);
   constexpr int steps = 3;
   for (int step = 0; step < steps; ++step) {

@@ -21,12 +21,12 @@ class ReplicaPortsTest : public ::testing::Test {
   ReplicaPortsTest() {
     GraphNode encoder;
     encoder.name = "encoder";
-    encoder.mode = Mode::forward_only;
+    encoder.role = Role::frozen;
     encoder.replicas = senders;
     encoder.ports.outputs.push_back({"out", DType::f32, 1, false, false});
     GraphNode decoder;
     decoder.name = "decoder";
-    decoder.mode = Mode::forward_only;
+    decoder.role = Role::frozen;
     decoder.ports.inputs.push_back({"in", DType::f32, 1, false, false});
     graph_.add(std::move(encoder));
     graph_.add(std::move(decoder));
@@ -64,7 +64,7 @@ class ReplicaPortsTest : public ::testing::Test {
     MicroBatchPlan plan;
     plan.section = SectionId(1);
     plan.samples = {{SampleId(sequence), 1}};
-    plan.arrivals = {{edge, false, sequence, {{1, ReplicaIndex(sender), 0}}, 0}};
+    plan.arrivals = {{{edge}, sequence, {{1, ReplicaIndex(sender)}}}};
     return plan;
   }
   void take_and_release(ReplicaPorts& ports, const MicroBatchPlan& plan) {
@@ -72,11 +72,11 @@ class ReplicaPortsTest : public ::testing::Test {
     piece.sequence = plan.arrivals.front().sequence;
     piece.rows = 1;
     piece.buffer = buffers_.acquire();
-    ASSERT_TRUE(ports.handed_over(piece, [](EdgeId, bool, std::uint64_t) {}).ok());
+    ASSERT_TRUE(ports.handed_over(piece, [](Channel, std::uint64_t) {}).ok());
     ASSERT_TRUE(ports.release(plan).ok());
   }
   void expect(ReplicaPorts& ports, const MicroBatchPlan& plan) {
-    ASSERT_TRUE(ports.expect(plan, [](EdgeId, bool, std::uint64_t) {}).ok());
+    ASSERT_TRUE(ports.expect(plan, [](Channel, std::uint64_t) {}).ok());
   }
 
   static constexpr std::int64_t slots = 2;
@@ -127,6 +127,41 @@ TEST_F(ReplicaPortsTest, slots_released_out_of_order_are_told_once_with_the_pref
   EXPECT_EQ(credits_, (Credits{{2, 2}}));  // a single credit admits both of its sequences
 }
 
+TEST_F(ReplicaPortsTest, a_ring_has_room_for_the_most_rows_of_a_rank_in_a_micro_batch_and_for_no_more) {
+  GraphNode llm;
+  llm.name = "llm";
+  llm.role = Role::frozen;
+  llm.micro_batch = 8;
+  llm.micro_batch_rows = 100;  // tokens
+  llm.layout.context = 3;
+  llm.ports.inputs = {{"tokens", DType::i32, 1, false, false}, {"visual", DType::f32, 1, false, true, Axis::patches}};
+  GraphNode data;
+  data.name = "data";
+  data.role = Role::source;
+  data.ports.outputs = {{"tokens", DType::i32, 1, false, false},
+                        {"visual", DType::f32, 1, false, false, Axis::patches}};
+  SectionGraph graph;
+  graph.add(std::move(data));
+  graph.add(std::move(llm));
+  graph.connect("data", "tokens", "llm", "tokens");
+  graph.connect("data", "visual", "llm", "visual");
+  const auto payloads = [&](std::int64_t tokens, std::int64_t patches) {
+    ReplicaPortsOptions options;
+    options.graph = &graph;
+    options.section = SectionId(1);
+    options.limits.slots = slots;
+    options.largest = {SampleId(0), tokens, patches, 1};
+    std::vector<std::size_t> bytes;
+    for (const RingAddress& ring : ReplicaPorts(options, network_, {[] {}, {}}).rings()) {
+      bytes.push_back(ring.payload_bytes);
+    }
+    return bytes;
+  };
+  EXPECT_EQ(payloads(40, 30), (std::vector<std::size_t>{34 * 4, 34 * 4})) << "patches are tokens, too";
+  EXPECT_EQ(payloads(5, 2), (std::vector<std::size_t>{14 * 4, 6 * 4}));
+  EXPECT_EQ(payloads(130, 2), (std::vector<std::size_t>{44 * 4, 6 * 4})) << "a larger sample is alone";
+}
+
 class Imported final : public ImportedMemory {
  public:
   explicit Imported(std::byte* data) : data_(data) {}
@@ -158,14 +193,14 @@ class DevicePortsTest : public ::testing::Test {
   }
   static ReplicaPlacement at(std::uint32_t section, const std::string& device, std::uint32_t process,
                              std::uint32_t host = 0) {
-    return {SectionId(section), ReplicaIndex(0), ProcessId(process), {device}, host};
+    return {SectionId(section), ReplicaIndex(0), ProcessId(process), {*parse_device(device)}, host};
   }
   std::unique_ptr<ReplicaPorts> ports(std::uint32_t section, const ReplicaPlacement& student, MemorySpace& memory) {
     places_ = {at(0, "cuda:0", 0), student};
     ReplicaPortsOptions options;
     options.graph = &graph_;
     options.section = SectionId(section);
-    options.rank = places_[section].rank;
+    options.process = places_[section].process;
     options.limits.slots = 2;
     options.limits.train_samples = 64;
     options.remote = true;
@@ -176,11 +211,11 @@ class DevicePortsTest : public ::testing::Test {
   }
   /// The ports of the teacher, connected with the student's.
   std::unique_ptr<ReplicaPorts> connected(const ReplicaPlacement& student) {
-    const bool there = is_cuda_device(student.devices[0]);
+    const bool there = student.devices[0].is_cuda();
     const auto receiver = ports(1, student, there ? static_cast<MemorySpace&>(other_) : host_memory());
     ReplicaAddress peer;
     peer.section = SectionId(1);
-    peer.rank = student.rank;
+    peer.process = student.process;
     peer.rings = receiver->rings();
     Directory directory;
     directory.processes.emplace_back();
@@ -196,7 +231,7 @@ class DevicePortsTest : public ::testing::Test {
     PieceOut piece;
     piece.rows = 1;
     plan.pieces.push_back(piece);
-    return sender.acquire(plan, false).front().memory_kind();
+    return sender.acquire(plan, Direction::forward).front().memory_kind();
   }
 
   SectionGraph graph_;
@@ -253,6 +288,23 @@ TEST_F(DevicePortsTest, what_is_not_shared_is_staged_and_told_once_with_the_reas
                           "teacher.hidden -> student.wanted: not by CUDA IPC (the receiver does not share its memory), "
                           "by pinned memory in chunks"}));
   EXPECT_EQ(other_.blocks(), 0U);  // unreachable device memory is returned
+}
+
+TEST_F(DevicePortsTest, memory_that_the_network_alone_reaches_is_offered_and_written_to) {  // RB-4
+  NetworkOptions options;
+  options.provider = "tcp";
+  Network network(options, true);
+  device_.register_memory = [&](std::byte* data, std::size_t bytes) -> Result<std::unique_ptr<Region>> {
+    return network.register_memory(data, bytes);
+  };
+  const ReplicaPlacement student = at(1, "cuda:1", 1, 1);
+  (void)connected(student);
+  EXPECT_EQ(said_, Lines{"teacher.hidden -> student.wanted: from device to device by RMA"});
+  const auto receiver = ports(1, student, other_);
+  const RingAddress ring = receiver->rings().front();
+  EXPECT_EQ(ring.device_memory, "");
+  EXPECT_NE(ring.device_region, RemoteRegion());
+  EXPECT_EQ(other_.blocks(), 1U);
 }
 
 TEST_F(DevicePortsTest, what_the_network_does_not_reach_is_staged_and_told_with_the_reason) {  // RB-4

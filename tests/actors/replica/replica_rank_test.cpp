@@ -63,7 +63,7 @@ class ReplicaRankTest : public ::testing::Test {
   bool run(const std::vector<ReplicaRank::Job>& jobs) {
     std::vector<std::future<void>> ends;
     for (std::uint32_t at = 0; at < 2; ++at) {
-      ReplicaRank rank(spec_, at, {});
+      ReplicaRank rank(spec_, LayoutRank(at), {});
       rank.submit(rank.trace().work("job", TraceCategory::step, StepId(1)), jobs[at], {}, replica_);
       const auto ended = std::make_shared<std::promise<void>>();
       ends.push_back(ended->get_future());

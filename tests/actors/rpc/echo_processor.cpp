@@ -69,7 +69,7 @@ std::shared_ptr<apache::thrift::TProcessor> echo_processor(std::string prefix) {
 }
 
 std::string echo(RpcClient& connection, const std::string& text) {
-  return connection.ask([&] {
+  return connection.invoke([&] {
     protocol::TProtocol& wire = *connection.protocol();
     write_string_message(wire, protocol::T_CALL, 1, text);
     std::string name;

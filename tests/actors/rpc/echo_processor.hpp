@@ -14,7 +14,7 @@ class RpcClient;
 /// Answers with `prefix` and the text.
 std::shared_ptr<apache::thrift::TProcessor> echo_processor(std::string prefix);
 
-/// Calls the method; throws as RpcClient::ask() does.
+/// Calls the method; throws as RpcClient::invoke() does.
 std::string echo(RpcClient& connection, const std::string& text);
 
 }  // namespace maestro

@@ -111,6 +111,9 @@ TEST_F(DataSourceTest, a_validation_pass_is_the_same_distinct_samples_at_every_s
     distinct.insert(early.samples[at].id);
   }
   EXPECT_EQ(distinct.size(), 5u);
+  for (std::size_t at = 0; at < 5; ++at) {
+    EXPECT_EQ(early.samples[at].id.value(), at * all / 5) << "spread over the split";
+  }
   EXPECT_EQ(ask(0, 1, Pass::evaluate).samples.size(), all);
   EXPECT_EQ(ask(static_cast<std::int64_t>(all) + 7, 1, Pass::evaluate).samples.size(), all);
 }

@@ -18,16 +18,16 @@ constexpr SectionId teacher{3};
 class NormTotalsTest : public ::testing::Test {
  protected:
   NormTotalsTest() {
-    add("encoder", "encoder", Mode::forward_backward);
-    add("decoder/0", "decoder", Mode::forward_backward);
-    add("decoder/1", "decoder", Mode::forward_backward);
-    add("teacher", "teacher", Mode::forward_only);
+    add("encoder", "encoder", Role::trained);
+    add("decoder/0", "decoder", Role::trained);
+    add("decoder/1", "decoder", Role::trained);
+    add("teacher", "teacher", Role::frozen);
   }
-  void add(const char* name, const char* section, Mode mode) {
+  void add(const char* name, const char* section, Role role) {
     GraphNode node;
     node.name = name;
     node.section = section;
-    node.mode = mode;
+    node.role = role;
     graph_.add(node);
   }
   static NormReport report(SectionId section, double part, std::uint32_t replica = 0, std::uint32_t reporters = 1,

@@ -76,6 +76,15 @@ TEST_F(StallJudgeTest, reports_long_work_and_never_ends_it) {  // SJ-3
   EXPECT_EQ(first_verdict(working(), seconds(1000)).first, seconds(60)) << "the time has doubled";
 }
 
+TEST_F(StallJudgeTest, after_an_event_long_work_is_reported_as_late_as_the_first_time) {  // SJ-1, SJ-3
+  ASSERT_EQ(first_verdict(working(), seconds(100)).first, seconds(60));                   // 6 limits of 10 s
+  EXPECT_FALSE(judge_.wants_look(1, seconds(70)));
+  now_ = seconds(70);
+  events_ = 1;
+  ASSERT_EQ(judge_.limit(), seconds(280));
+  EXPECT_EQ(first_verdict(working(), seconds(5000)).first, seconds(6 * 280));
+}
+
 TEST_F(StallJudgeTest, ends_a_run_in_which_an_actor_does_not_answer_twice) {  // SJ-2
   StallLook look = working();
   look.silent = {"section 'b' replica 1 on process 2"};
@@ -90,6 +99,15 @@ TEST_F(StallJudgeTest, a_pause_is_no_stall) {
   paused.announced = false;
   const auto verdict = first_verdict(paused, seconds(10000)).second;
   EXPECT_FALSE(verdict.ended || verdict.report);
+}
+
+TEST_F(StallJudgeTest, the_silence_of_a_run_that_goes_on_counts_from_the_end_of_its_pause) {  // SJ-1
+  StallLook paused = waiting();
+  paused.announced = false;
+  ASSERT_TRUE(judge_.wants_look(0, seconds(100)));
+  EXPECT_FALSE(judge_.judge(paused, seconds(100)).ended);
+  EXPECT_FALSE(judge_.wants_look(0, seconds(109)));
+  EXPECT_TRUE(judge_.wants_look(0, seconds(110)));
 }
 
 }  // namespace

@@ -28,13 +28,13 @@ class SupervisorTest : public ::testing::Test {
     supervisor_ = bench_.spawn<Supervisor>(options);
     LocalActors local;
     local.coordinator = bench_.stand_in([this](const Directory&) { ++directories_; }, [this](Begin) { ++begun_; });
-    local.hello.build = options.build;
-    local.hello.supervisor = supervisor_;
+    local.info.build = options.build;
+    local.info.supervisor = supervisor_;
     bench_.send(supervisor_, JoinRoot{supervisor_});
     bench_.send(supervisor_, local);
     bench_.deliver_all();
   }
-  virtual void connect(const ProcessInfo& process) { connected_.push_back(process.rank.value()); }
+  virtual void connect(const ProcessInfo& peer) { connected_.push_back(peer.process.value()); }
   [[nodiscard]] bool decided() const { return ended_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
   template <class Message>
   void tell_it(Message message) {
@@ -101,10 +101,10 @@ TEST_F(SupervisorTest, an_orderly_end_brings_the_summary_and_a_failure_after_it_
 }
 
 TEST_F(SupervisorTest, a_process_of_another_build_ends_the_job_naming_both) {
-  ProcessInfo hello;
-  hello.rank = ProcessId(1);
-  hello.build = "maestro 2 job test";
-  tell_it(hello);
+  ProcessInfo info;
+  info.process = ProcessId(1);
+  info.build = "maestro 2 job test";
+  tell_it(info);
   ASSERT_TRUE(decided());
   const std::string error = ended_.get().error;
   EXPECT_NE(error.find("process 1"), std::string::npos) << error;
@@ -126,8 +126,7 @@ class SupervisorsTest : public ::testing::Test {
   caf::actor spawn(std::uint32_t rank) {
     SupervisorOptions options;
     options.graph = &graph_;
-    options.rank = ProcessId(rank);
-    options.processes = processes;
+    options.process = ProcessId(rank);
     options.hosts = {0, 1, 1};
     options.build = "maestro 1 job test";
     options.outcome = outcomes_[rank];
@@ -145,13 +144,13 @@ class SupervisorsTest : public ::testing::Test {
   LocalActors local(std::uint32_t rank) {
     LocalActors local;
     local.coordinator = bench_.stand_in([](const Directory&) {}, [this](Begin) { ++begun_; });
-    local.hello.rank = ProcessId(rank);
-    local.hello.process.pid = 100 + rank;
-    local.hello.host = rank == 0 ? "a" : "b";
-    local.hello.build = "maestro 1 job test";
-    local.hello.actors_host = local.hello.host;
-    local.hello.actors_port = static_cast<std::uint16_t>(rank);
-    local.hello.supervisor = supervisors_[rank];
+    local.info.process = ProcessId(rank);
+    local.info.identity.pid = 100 + rank;
+    local.info.host = rank == 0 ? "a" : "b";
+    local.info.build = "maestro 1 job test";
+    local.info.actors_host = local.info.host;
+    local.info.actors_port = static_cast<std::uint16_t>(rank);
+    local.info.supervisor = supervisors_[rank];
     return local;
   }
   /// The error that a process prints; nothing while it runs.
@@ -230,7 +229,6 @@ TEST_F(SupervisorsTest,
 TEST_F(SupervisorsTest, a_process_whose_heartbeats_stay_away_is_lost) {  // SV-2
   SupervisorOptions options;
   options.graph = &graph_;
-  options.processes = 2;
   options.hosts = {0, 0};
   options.outcome = outcomes_[0];
   options.current_step = &current_step_;
@@ -244,6 +242,19 @@ TEST_F(SupervisorsTest, a_process_whose_heartbeats_stay_away_is_lost) {  // SV-2
   EXPECT_EQ(error_of(0), std::nullopt);
   for (int beats = 0; beats < 3; ++beats) bench_.advance(beat);
   EXPECT_EQ(error_of(0), "lost process 1 (pid 101) in step 4: it was silent for too long");
+}
+
+TEST_F(SupervisorsTest, a_process_that_joins_twice_counts_once) {  // RM-1
+  const caf::actor root = spawn(0);
+  const caf::actor other = bench_.stand_in([](const Heartbeat&) {}, [](const Failure&) {});
+  bench_.send(root, JoinRoot{root});
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    bench_.send(root, ProcessJoined{ProcessId(1), {1, 101, 1}, "", other});
+  }
+  bench_.deliver_all();
+  bench_.send(root, StartTimeout{});
+  bench_.deliver_all();
+  EXPECT_EQ(error_of(0), "only 2 of 3 processes joined within 60 s");
 }
 
 TEST_F(SupervisorsTest, that_hear_each_other_go_on) {  // SV-2
@@ -262,8 +273,8 @@ TEST_F(SupervisorsTest, an_interrupt_of_any_process_reaches_rank_0) {
 TEST_F(SupervisorTest, an_actor_of_the_process_that_ends_fails_the_run) {  // SV-6
   LocalActors local;
   const caf::actor planner = bench_.stand_in([](Begin) {});
-  local.hello.build = "maestro 1 job test";
-  local.hello.supervisor = supervisor_;
+  local.info.build = "maestro 1 job test";
+  local.info.supervisor = supervisor_;
   local.own.push_back({planner, "planner"});
   tell_it(local);
   caf::anon_send_exit(planner, caf::exit_reason::user_shutdown);
@@ -289,13 +300,13 @@ TEST(ProcessLabel, names_the_process_and_what_it_hosts) {
   GraphNode node;
   node.name = "student";
   graph.add(node);
-  ProcessInfo hello;
-  hello.rank = ProcessId(2);
-  hello.process.pid = 4711;
+  ProcessInfo info;
+  info.process = ProcessId(2);
+  info.identity.pid = 4711;
   ReplicaAddress replica;
   replica.replica = ReplicaIndex(1);
-  hello.replicas.push_back(replica);
-  EXPECT_EQ(process_label(hello, graph), "process 2 (pid 4711, section 'student' replica 1)");
+  info.replicas.push_back(replica);
+  EXPECT_EQ(process_label(info, graph), "process 2 (pid 4711, section 'student' replica 1)");
 }
 
 }  // namespace

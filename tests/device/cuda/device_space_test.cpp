@@ -40,7 +40,7 @@ TEST_F(DeviceSpaceTest, what_is_released_is_kept_for_the_next_of_its_size) {
     const SpaceMemory b(*space_, std::size_t{3} << 20);
   }
   const SpaceFigures figures = space_->figures();
-  EXPECT_EQ(figures.taken_bytes, 0u);
+  EXPECT_EQ(figures.used_bytes, 0u);
   EXPECT_EQ(figures.reserved_bytes, BlockCache::rounded(5000) + BlockCache::rounded(std::size_t{3} << 20));
   EXPECT_EQ(figures.peak_bytes, figures.reserved_bytes);
 }

@@ -128,7 +128,7 @@ TEST_F(LtCalls, an_epilogue_that_is_invalid_only_when_it_runs_is_done_apart) {
 TEST_F(LtCalls, a_product_without_an_algorithm_is_said_once) {
   LtProducts lt = products();
   std::vector<std::string> said;
-  lt.say_slow([&said](const std::string& line) { said.push_back(line); });
+  lt.report_slow([&said](const std::string& line) { said.push_back(line); });
   lt.linear(x_, w_, bias_, y_);
   EXPECT_TRUE(said.empty());
   lt_double().has_no_algorithm = true;

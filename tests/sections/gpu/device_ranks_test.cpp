@@ -146,8 +146,8 @@ class DeviceRanks {
     for (const Feed& feed : feeds) {
       const auto port = std::ranges::find(ports.inputs, feed.port, &Port::name);
       const std::int64_t number = rank.context.parallel.rank;
-      const OwnedTensor rows = rows_of(feed.whole, layout_.rows(port->spread, feed.whole.rows(), number));
-      held.push_back(columns_of(rows, layout_.columns(port->spread, feed.whole.columns(), number)));
+      const OwnedTensor rows = rows_of(feed.whole, layout_.rows(port->sharding, feed.whole.rows(), number));
+      held.push_back(columns_of(rows, layout_.columns(port->sharding, feed.whole.columns(), number)));
       inputs.push_back({feed.port, held.back(), feed.differentiable});
       if (!feed.differentiable) continue;
       const auto [given, added] =

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <system_error>
 
@@ -100,6 +101,16 @@ void DeviceArena::give_back(std::byte* block, std::size_t bytes) {
   const std::size_t first = page_up(std::max(gap->first, page_down(begin)));
   const std::size_t last = page_down(std::min(gap->second, page_up(end)));
   if (first < last) static_cast<void>(madvise(base_ + first, last - first, MADV_REMOVE));
+}
+
+void DeviceArena::clear(std::byte* memory, std::size_t bytes) {
+  const std::size_t begin = offset_of(memory);
+  const std::size_t end = begin + bytes;
+  const std::size_t first = std::min(page_up(begin), end);
+  const std::size_t last = std::max(page_down(end), first);
+  std::memset(memory, 0, first - begin);
+  if (first < last && madvise(base_ + first, last - first, MADV_REMOVE) != 0) throw failed("madvise");
+  std::memset(base_ + last, 0, end - last);
 }
 
 }  // namespace maestro::fake_cuda

@@ -27,6 +27,9 @@ class DeviceArena {
   [[nodiscard]] std::byte* take(std::size_t bytes);
   /// Frees a block of take(bytes).
   void give_back(std::byte* block, std::size_t bytes);
+  /// Sets bytes of a block to zero. Whole pages return to the system, which supplies zeros when they are next used.
+  void clear(std::byte* memory, std::size_t bytes);
+  [[nodiscard]] bool contains(const void* memory) const { return memory >= base_ && memory < base_ + size_; }
   [[nodiscard]] int file() const { return file_; }
   [[nodiscard]] std::size_t offset_of(const void* memory) const {
     return static_cast<std::size_t>(static_cast<const std::byte*>(memory) - base_);

@@ -9,6 +9,8 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <utility>
+#include <vector>
 
 namespace maestro::fake_cuda {
 namespace {
@@ -73,6 +75,23 @@ TEST(DeviceArena, pages_of_blocks_that_were_given_back_take_no_memory) {  // DA-
   EXPECT_EQ(second[0], std::byte{1});
   arena.give_back(second, bytes);
   EXPECT_EQ(used(arena), 0);
+}
+
+TEST(DeviceArena, cleared_bytes_are_zero_and_their_neighbours_stay) {
+  DeviceArena arena(size);
+  std::byte* const block = arena.take(size);
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  for (const auto& [begin, end] : std::vector<std::pair<std::size_t, std::size_t>>{{0, size},
+                                                                                   {page, 3 * page},
+                                                                                   {page - 1, 3 * page + 1},
+                                                                                   {page + 1, 2 * page - 1},
+                                                                                   {page + 1, 2 * page + 1},
+                                                                                   {5, 5}}) {
+    std::memset(block, 1, size);
+    arena.clear(block + begin, end - begin);
+    for (std::size_t i = 0; i < size; ++i)
+      ASSERT_EQ(block[i], std::byte{i < begin || i >= end}) << begin << " " << end << " " << i;
+  }
 }
 
 }  // namespace

@@ -6,9 +6,12 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <mutex>
 #include <new>
+#include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -22,12 +25,45 @@ namespace {
 constexpr std::size_t stack_bytes = std::size_t{256} << 10;  // touched page by page: unused pages take no memory
 constexpr unsigned word_bits = 32;
 
+/// Stacks of ended fibers, for the fibers of any thread: mapping a stack takes longer than most kernels.
+class StackPool {
+ public:
+  std::byte* take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        std::byte* const stack = free_.back();
+        free_.pop_back();
+        return stack;
+      }
+    }
+    void* memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    return static_cast<std::byte*>(memory);
+  }
+  void put(std::byte* stack) {
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(stack, stack_bytes);  // frames of a fiber that was stopped
+#endif
+    const std::lock_guard lock(mutex_);
+    free_.push_back(stack);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::byte*> free_;
+};
+
+/// Never destroyed: thread_local fibers may outlive objects of static storage.
+StackPool& stacks() {
+  static auto* pool = new StackPool;
+  return *pool;
+}
+
 }  // namespace
 
 Fiber::Fiber() {
-  void* memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  stack_ = static_cast<std::byte*>(memory);
+  stack_ = stacks().take();
 #if defined(__SANITIZE_THREAD__)
   own_tsan_ = __tsan_create_fiber(0);
 #endif
@@ -37,7 +73,7 @@ Fiber::~Fiber() {
 #if defined(__SANITIZE_THREAD__)
   __tsan_destroy_fiber(own_tsan_);
 #endif
-  munmap(stack_, stack_bytes);
+  stacks().put(stack_);
 }
 
 void Fiber::begin(const std::function<void()>& body) {

@@ -21,6 +21,8 @@ namespace {
 
 constexpr int version = 13000;
 constexpr int highest_priority = -5;
+constexpr std::size_t sparse_bytes = std::size_t{4}
+                                     << 20;  // from here on clearing frees pages instead of touching them
 
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
@@ -287,6 +289,10 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
   const Lock lock(runtime().mutex);
   if (!runtime().type_of(memory, bytes) && bytes > 0) return answer(cudaErrorInvalidValue);
   return push(stream, [=] {
+    // Workspaces are cleared whole and used in part: their pages need not be there.
+    if (value == 0 && bytes >= sparse_bytes && runtime().arena().contains(memory)) {
+      return runtime().arena().clear(static_cast<std::byte*>(memory), bytes);
+    }
     if (bytes > 0) std::memset(memory, value, bytes);
   });
 }

@@ -96,7 +96,9 @@ class BlockRun {
 
 struct Fault {};  // unwinds a thread whose kernel has failed
 
-thread_local BlockRun runner;
+thread_local BlockRun own_runner;
+/// The thread's runner while a kernel runs: kernels read it at every access to threadIdx, and this needs no call.
+[[gnu::tls_model("initial-exec")]] constinit thread_local BlockRun* runner = nullptr;
 
 void BlockRun::run(const KernelCall& call, const uint3& block, Order order) {
   call_ = &call;
@@ -294,13 +296,14 @@ void run_kernel(const KernelCall& call) {
   check_limits(call);
   const Order order = order_of_runs.load();
   const std::uint64_t blocks = std::uint64_t{call.grid.x} * call.grid.y * call.grid.z;
+  runner = &own_runner;
   for (std::uint64_t n = 0; n < blocks; ++n) {
     const std::uint64_t i = order == Order::forward ? n : blocks - 1 - n;
     const std::uint64_t rest = i / call.grid.x;
-    runner.run(call,
-               {static_cast<unsigned>(i % call.grid.x), static_cast<unsigned>(rest % call.grid.y),
-                static_cast<unsigned>(rest / call.grid.y)},
-               order);
+    runner->run(call,
+                {static_cast<unsigned>(i % call.grid.x), static_cast<unsigned>(rest % call.grid.y),
+                 static_cast<unsigned>(rest / call.grid.y)},
+                order);
   }
 }
 
@@ -309,25 +312,25 @@ void set_order(Order order) {
 }
 
 const ThreadPlace& place() {
-  return runner.lane().place;
+  return runner->lane().place;
 }
 void block_barrier(const char* file, int line) {
-  runner.wait_at_barrier(file, line);
+  runner->wait_at_barrier(file, line);
 }
 const LaneValue* warp_exchange(unsigned mask, const LaneValue& value) {
-  return runner.exchange(mask, value);
+  return runner->exchange(mask, value);
 }
 unsigned lane_number() {
-  return runner.lane_number();
+  return runner->lane_number();
 }
 void kernel_fault(const char* what) {
-  runner.fault(what);
+  runner->fault(what);
 }
 std::byte* dynamic_shared() {
-  return runner.dynamic_shared();
+  return runner->dynamic_shared();
 }
 std::byte* shared_variable(const void* key, std::size_t bytes) {
-  return runner.variable(key, bytes);
+  return runner->variable(key, bytes);
 }
 
 }  // namespace maestro::fake_cuda

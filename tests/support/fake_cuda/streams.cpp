@@ -19,6 +19,7 @@ namespace maestro::fake_cuda {
 namespace {
 
 constexpr int poison = 0xFF;
+constexpr std::size_t most_poison = std::size_t{1} << 20;  // at each end of a block: larger blocks are workspaces
 constexpr std::size_t alignment = DeviceArena::alignment;
 constexpr std::byte guard{0xA5};
 constexpr std::size_t guard_bytes = 128;
@@ -122,8 +123,11 @@ void* Runtime::allocate(std::size_t bytes, cudaMemoryType type) {
   const std::size_t rounded = with_guard(bytes);
   void* address = on_device ? arena().take(rounded) : std::aligned_alloc(alignment, rounded);
   if (address == nullptr) return nullptr;
-  std::memset(address, poison, bytes);
-  std::byte* end = static_cast<std::byte*>(address) + bytes;
+  std::byte* begin = static_cast<std::byte*>(address);
+  std::byte* end = begin + bytes;
+  std::memset(begin, poison, std::min(bytes, most_poison));
+  if (bytes > most_poison)
+    std::memset(std::max(end - most_poison, begin + most_poison), poison, std::min(bytes - most_poison, most_poison));
   std::fill_n(end, guard_bytes, guard);
 #if defined(__SANITIZE_ADDRESS__)
   __asan_poison_memory_region(end, rounded - bytes);

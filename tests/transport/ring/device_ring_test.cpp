@@ -59,11 +59,14 @@ class DeviceRing : public ::testing::Test {
     return static_cast<std::size_t>(Peers::first_row(arrival, index)) * ring_->spec().row_bytes();
   }
   /// Where the rows of a complete sequence are, after how many copies.
-  void check(std::uint64_t sequence, const MemorySpace& where, std::size_t copies) {
+  void check(std::uint64_t sequence, const MemorySpace& where, std::size_t copies, bool from_host = true) {
     EXPECT_EQ(open_and_check(*ring_, sequence, 6), copies);
     const Result<ArrivedTensor> arrived = ring_->open(sequence);
     EXPECT_EQ(arrived->space, &where);
-    for (const ArrivedTensor::Copy& copy : arrived->copies) EXPECT_EQ(copy.to_host, where.host());
+    for (const ArrivedTensor::Copy& copy : arrived->copies) {
+      EXPECT_EQ(copy.to_host, where.host());
+      EXPECT_EQ(copy.from_host, from_host);
+    }
   }
 
   testing::ApartMemory apart_;
@@ -85,20 +88,20 @@ TEST_F(DeviceRing, what_came_by_several_ways_is_gathered_on_the_device) {  // IR
   BufferPool host_buffers(256, 1);
   BufferPool device_buffers(256, 1, {}, apart_);
   std::uint64_t sequence = 0;
-  const auto arrive = [&](std::uint32_t index, const std::function<bool(const ArrivalPlan&)>& other) {
+  const auto arrive = [&](std::uint32_t index, bool from_host, const std::function<bool(const ArrivalPlan&)>& other) {
     const ArrivalPlan arrival = arrival_of(sequence, {2, 3, 1});
     ASSERT_FALSE(*ring_->expect(arrival, step));
     for (std::uint32_t piece = 0; piece < 3; ++piece) {
       const bool complete = piece == index ? other(arrival) : land(arrival, piece, Way::whole);
       EXPECT_EQ(complete, piece == 2);
     }
-    check(sequence, apart_, 1);
+    check(sequence, apart_, 1, from_host);
     ASSERT_TRUE(*ring_->release(sequence++));
   };
   for (std::uint32_t index = 0; index < 3; ++index) {
-    arrive(index, [&](const ArrivalPlan& arrival) { return land(arrival, index, Way::to_host); });
+    arrive(index, true, [&](const ArrivalPlan& arrival) { return land(arrival, index, Way::to_host); });
     for (BufferPool* pool : {&host_buffers, &device_buffers}) {
-      arrive(index, [&](const ArrivalPlan& arrival) {
+      arrive(index, pool == &host_buffers, [&](const ArrivalPlan& arrival) {
         return *ring_->handed_over(arrival.sequence, handed(pool->acquire(), arrival, index));
       });
     }

@@ -62,8 +62,10 @@ TEST(InputRing, a_whole_hand_over_is_read_in_place_and_held_until_release) {  //
   EXPECT_EQ(open_and_check(ring, 0, 4), 0u);
   buffer.reset();
   EXPECT_EQ(pool.available(), 0u);
+  EXPECT_NE(ring.expected(0), nullptr);
   ASSERT_TRUE(*ring.release(0));
   EXPECT_EQ(pool.available(), 1u);
+  EXPECT_EQ(ring.expected(0), nullptr);
 }
 
 TEST(InputRing, neighbouring_rows_of_one_buffer_are_read_in_place_in_whatever_order_they_came) {  // IR-2
@@ -127,6 +129,35 @@ TEST(InputRing, a_header_that_does_not_describe_its_piece_is_an_error) {  // LY-
       << opened.error().message;
 }
 
+TEST(InputRing, every_field_of_a_header_has_to_be_that_of_the_ring_and_of_its_work_item) {  // LY-3
+  const std::vector<std::pair<std::string, std::function<void(PieceInfo&)>>> changes{
+      {"epoch is 5, expected 6", [](PieceInfo& piece) { piece.epoch = Epoch(5); }},
+      {"edge is 3, expected 4", [](PieceInfo& piece) { piece.edge = EdgeId(3); }},
+      {"sequence is 2, expected 0", [](PieceInfo& piece) { piece.seq = 2; }},
+      {"step is 12, expected 11", [](PieceInfo& piece) { piece.step = StepId(12); }},
+      {"row offset is 0, expected 2", [](PieceInfo& piece) { piece.row_offset = 0; }},
+      {"rows is 2, expected 3", [](PieceInfo& piece) { piece.rows = 2; }},
+      {"row bytes is 4, expected 8", [](PieceInfo& piece) { piece.row_bytes = 4; }},
+      {"dtype is 1, expected 0", [](PieceInfo& piece) { piece.dtype = DType::bf16; }},
+      {"place is 1, expected 0", [](PieceInfo& piece) { piece.place = SlotMemory::device; }},
+  };
+  for (const auto& [text, change] : changes) {
+    InputRing ring(spec_of(2));
+    const Peers peers(ring);
+    const ArrivalPlan arrival = arrival_of(0, {2, 3});
+    ASSERT_FALSE(*ring.expect(arrival, step));
+    peers.land_piece(arrival, 0);
+    ASSERT_TRUE(peers.land_piece(arrival, 1));
+    PieceInfo info = peers.info_of(arrival, 1, SlotMemory::host);
+    change(info);
+    const PieceHeader header = make_header(info);
+    std::memcpy(ring.memory() + ring.layout().header_offset(0, 1), &header, sizeof header);
+    const auto opened = ring.open(0);
+    ASSERT_FALSE(opened) << text;
+    EXPECT_NE(opened.error().message.find(text), std::string::npos) << opened.error().message;
+  }
+}
+
 TEST(InputRing, more_writes_than_expected_are_an_error_that_names_the_sequence) {
   InputRing ring(spec_of(1));
   const Peers peers(ring);
@@ -158,6 +189,17 @@ TEST(InputRing, tokens_may_run_ahead_of_the_window_and_are_counted_when_they_ent
     EXPECT_FALSE(peers.land_piece(arrival_of(sequence, {2, 1}), 1));
     EXPECT_TRUE(peers.land_piece(arrival_of(sequence, {2, 1}), 0));
     EXPECT_EQ(open_and_check(ring, sequence, 3), 0u);
+    EXPECT_TRUE(*ring.release(sequence));
+  }
+}
+
+TEST(InputRing, a_sequence_without_pieces_is_complete_with_its_work_item_also_beyond_the_window) {
+  InputRing ring(spec_of(1));
+  for (std::uint64_t sequence = 0; sequence < 3; ++sequence) {
+    EXPECT_TRUE(*ring.expect(arrival_of(sequence, {}), step)) << sequence;
+  }
+  for (std::uint64_t sequence = 0; sequence < 3; ++sequence) {
+    EXPECT_EQ(ring.open(sequence)->tensor.shape().rows(), 0);
     EXPECT_TRUE(*ring.release(sequence));
   }
 }

@@ -16,7 +16,7 @@ namespace maestro::testing {
 
 inline InputRingSpec spec_of(std::uint32_t slots, std::size_t chunk_bytes = 0) {
   InputRingSpec spec;
-  spec.edge = EdgeId(4);
+  spec.channel.edge = EdgeId(4);
   spec.ring = 9;
   spec.slots = slots;
   spec.max_pieces = 3;
@@ -32,7 +32,7 @@ inline constexpr StepId step(11);
 /// Pieces of so many rows, from senders 0, 1, 2.
 inline ArrivalPlan arrival_of(std::uint64_t sequence, const std::vector<std::int64_t>& rows) {
   ArrivalPlan arrival;
-  arrival.edge = EdgeId(4);
+  arrival.channel.edge = EdgeId(4);
   arrival.sequence = sequence;
   for (std::size_t at = 0; at < rows.size(); ++at) {
     arrival.pieces.push_back({rows[at], ReplicaIndex(static_cast<std::uint32_t>(at))});
@@ -54,7 +54,7 @@ class Peers {
     const InputRingSpec& spec = ring_->spec();
     const ArrivalPiece& piece = arrival.pieces[index];
     return {spec.epoch,
-            spec.edge,
+            spec.channel.edge,
             arrival.sequence,
             step,
             piece.sender,

@@ -113,15 +113,14 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
 }
 
 /// lse (times log2 e) and delta of rows [first, first + Rows) of a head, zeros from `stop` on.
-template <int Rows>
-__device__ __forceinline__ void load_row_values(float* lse_log2, float* delta, const float* all_lse,
-                                                const float* all_delta, const FlashProblem& problem, int head,
+template <int Rows, class T>
+__device__ __forceinline__ void load_row_values(float* lse_log2, float* delta, const FlashBackward<T>& p, int head,
                                                 std::int64_t first, std::int64_t stop) {
   for (int i = static_cast<int>(threadIdx.x); i < Rows; i += static_cast<int>(blockDim.x)) {
     const bool inside = first + i < stop;
-    const std::int64_t place = (first + i) * problem.heads + head;
-    lse_log2[i] = inside ? all_lse[place] * log2_of_e : 0.0F;
-    delta[i] = inside ? all_delta[place] : 0.0F;
+    const std::int64_t place = (first + i) * p.problem.heads + head;
+    lse_log2[i] = inside ? p.lse[place] * log2_of_e : 0.0F;
+    delta[i] = inside ? p.delta[place] : 0.0F;
   }
 }
 
@@ -202,8 +201,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
       T* const dout_tile = dout + stage * streamed_tile;
       load_tile<T, streamed, stride>(q_tile, problem.query(p.qkv, head), query, tile.stop, problem.head_size);
       load_tile<T, streamed, stride>(dout_tile, problem.head_of_out(p.dout, head), query, tile.stop, problem.head_size);
-      load_row_values<streamed>(lse_log2 + stage * streamed, delta + stage * streamed, p.lse, p.delta, problem, head,
-                                query, tile.stop);
+      load_row_values<streamed>(lse_log2 + stage * streamed, delta + stage * streamed, p, head, query, tile.stop);
     };
     const auto compute = [&](std::int64_t query, int stage) {
       const T* q_tile = q + stage * streamed_tile;

@@ -175,9 +175,9 @@ void LtProducts::run_plain(const ProductRequest& request, const Factors& factors
   if (bias.defined() && engine_.run(without_epilogue(request), pointers)) {
     return add_bias(at_, product_plan(request), pointers);
   }
-  if (say_slow_) {
-    const auto say = std::exchange(say_slow_, nullptr);
-    say("cuBLASLt has no algorithm for " + describe(request) + "; own kernels do this and others like it, slowly");
+  if (report_slow_) {
+    const auto report = std::exchange(report_slow_, nullptr);
+    report("cuBLASLt has no algorithm for " + describe(request) + "; own kernels do this and others like it, slowly");
   }
   plain_product(at_, product_plan(request), pointers);
 }

@@ -33,7 +33,7 @@ class LtProducts {
   void tune(bool on);
   /// Sets the receiver of a line, at most once, when a product falls to own kernels, which do not use tensor cores and
   /// are slow.
-  void say_slow(std::function<void(const std::string&)> say) { say_slow_ = std::move(say); }
+  void report_slow(std::function<void(const std::string&)> report) { report_slow_ = std::move(report); }
 
   /// In the three plain products rows of y or dy may be longer than N: columns behind N are neither read nor written.
   /// y act or f32 = x w^T + bias; bias (N) f32, bf16 or undefined. A bias in the dtype of y costs nothing; another is
@@ -78,8 +78,8 @@ class LtProducts {
   Launch at_;
   LtEngine engine_;
   bool tune_ = false;
-  std::function<void(const std::string&)> say_slow_;  // empty when no line is left to report
-  std::map<ProductRequest, bool> fused_pays_;         // of timed products
+  std::function<void(const std::string&)> report_slow_;  // empty when no line is left to report
+  std::map<ProductRequest, bool> fused_pays_;            // of timed products
 };
 
 }  // namespace maestro::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/utf8.hpp"
+#include "runtime/core/utf8.hpp"
 
 #include <cstdint>
 #include <cstring>
@@ -8,21 +8,25 @@ namespace maestro {
 
 namespace {
 
-/// Length of the character that starts the (non-empty) text, 0 when it is not valid.
-std::size_t character_length(std::string_view text) {
+/// The bytes at the start of a (non-empty) text that are a character, or a part of one that no byte continues.
+struct Start {
+  std::size_t bytes = 1;
+  bool whole = false;
+};
+
+Start start_of(std::string_view text) {
   const auto byte = [&](std::size_t at) { return static_cast<std::uint8_t>(text[at]); };
   const std::uint8_t lead = byte(0);
-  if (lead < 0x80) return 1;
+  if (lead < 0x80) return {1, true};
   const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < 2) return {};
   // The second byte's range excludes overlong forms, surrogates and code points above U+10FFFF.
   const std::uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
   const std::uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-  if (byte(1) < low || byte(1) > high) return 0;
-  for (std::size_t at = 2; at < length; ++at) {
-    if ((byte(at) & 0xc0) != 0x80) return 0;
-  }
-  return length;
+  if (byte(1) < low || byte(1) > high) return {};
+  std::size_t at = 2;
+  while (at < length && at < text.size() && (byte(at) & 0xc0) == 0x80) ++at;
+  return {at, at == length};
 }
 
 bool eight_ascii(std::string_view text) {
@@ -41,9 +45,9 @@ std::size_t valid_utf8_prefix(std::string_view text) {
       at += 8;
       continue;
     }
-    const std::size_t length = character_length(text.substr(at));
-    if (length == 0) return at;
-    at += length;
+    const Start start = start_of(text.substr(at));
+    if (!start.whole) return at;
+    at += start.bytes;
   }
   return at;
 }
@@ -57,7 +61,7 @@ std::string repaired_utf8(std::string_view text) {
     text.remove_prefix(valid);
     if (text.empty()) break;
     repaired += "\xef\xbf\xbd";
-    text.remove_prefix(1);
+    text.remove_prefix(start_of(text).bytes);
   }
   return repaired;
 }

@@ -11,7 +11,8 @@ namespace maestro {
 /// Returns the bytes of the longest valid prefix; equal to text.size() when all of it is UTF-8.
 [[nodiscard]] std::size_t valid_utf8_prefix(std::string_view text);
 
-/// Returns `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD.
+/// Returns `text` with U+FFFD in place of what is not UTF-8: a U+FFFD for the longest beginning of a character that
+/// nothing continues, or for a single byte (Unicode 16, section 3.9, "substitution of maximal subparts").
 [[nodiscard]] std::string repaired_utf8(std::string_view text);
 
 }  // namespace maestro

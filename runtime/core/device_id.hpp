@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device of a replica's rank.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace maestro {
+
+struct DeviceId {
+  enum class Kind : std::uint8_t {
+    host,     ///< the CPU without a core of its own: of sources
+    cpu,      ///< a core, or one of several devices on it
+    cuda,     ///< a GPU of the host
+    emulated  ///< passes are timed waits
+  };
+  Kind kind = Kind::host;
+  int index = 0;             ///< of the core or GPU; of an emulated device, the replica
+  std::string section = {};  ///< of an emulated device; empty in a job, which names the kind alone
+
+  friend auto operator<=>(const DeviceId&, const DeviceId&) = default;
+  [[nodiscard]] bool is_cuda() const { return kind == Kind::cuda; }
+};
+
+/// Returns the device that "cpu:K" or "cuda:K" names, K with at most four digits; nothing if the name has another form.
+[[nodiscard]] std::optional<DeviceId> parse_device(std::string_view name);
+
+/// Returns "host", "cpu:K", "cuda:K", "emulated:section/replica", or "emulated" without a section.
+[[nodiscard]] std::string text_of(const DeviceId& device);
+[[nodiscard]] std::vector<std::string> texts_of(const std::vector<DeviceId>& devices);
+
+}  // namespace maestro

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/tokenizer/pattern.hpp"
+
+#include <dlfcn.h>
+#include <oniguruma.h>
+
+#include <type_traits>
+#include <utility>
+
+namespace maestro {
+
+namespace {
+
+class LiteralPattern final : public Pattern {
+ public:
+  explicit LiteralPattern(std::string literal) : literal_(std::move(literal)) {}
+  [[nodiscard]] std::optional<Match> next(std::string_view text, std::size_t from) const override {
+    const std::size_t found = text.find(literal_, from);
+    if (found == std::string_view::npos) return std::nullopt;
+    return Match{found, found + literal_.size()};
+  }
+
+ private:
+  std::string literal_;
+};
+
+/// Oniguruma's functions, in a library that is opened for this source alone: linked into a program, its regcomp() would
+/// take the place of the C library's for all others. Never closed.
+class Oniguruma {
+ public:
+  /// Returns the library; an error (unavailable) when it is not on this machine.
+  static const Result<Oniguruma>& get() {
+    static const Result<Oniguruma> opened = open();
+    return opened;
+  }
+
+  decltype(&onig_initialize) initialize = nullptr;
+  decltype(&onig_new) make = nullptr;
+  decltype(&onig_free) free = nullptr;
+  decltype(&onig_search) search = nullptr;
+  decltype(&onig_region_free) free_region = nullptr;
+  int (*complaint)(OnigUChar*, int, ...) = nullptr;
+  OnigEncodingType* utf8 = nullptr;
+  OnigSyntaxType* ruby = nullptr;
+
+ private:
+  static Result<Oniguruma> open() {
+    void* library = dlopen(ONIGURUMA_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return Error{ErrorCode::unavailable, std::string("needs Oniguruma: ") + dlerror()};
+    Oniguruma made;
+    const char* missing = nullptr;
+    const auto find = [&](auto& member, const char* name) {
+      member = reinterpret_cast<std::remove_reference_t<decltype(member)>>(dlsym(library, name));
+      if (member == nullptr) missing = name;
+    };
+    find(made.initialize, "onig_initialize");
+    find(made.make, "onig_new");
+    find(made.free, "onig_free");
+    find(made.search, "onig_search");
+    find(made.free_region, "onig_region_free");
+    find(made.complaint, "onig_error_code_to_str");
+    find(made.utf8, "OnigEncodingUTF8");
+    find(made.ruby, "OnigSyntaxRuby");
+    if (missing != nullptr) {
+      return Error{ErrorCode::unavailable, std::string(ONIGURUMA_LIBRARY_NAME " has no ") + missing};
+    }
+    made.initialize(&made.utf8, 1);
+    return made;
+  }
+};
+
+const OnigUChar* bytes_of(std::string_view text) {
+  return reinterpret_cast<const OnigUChar*>(text.data());
+}
+
+std::string complaint(const Oniguruma& onig, int code, OnigErrorInfo* info) {
+  std::string text(ONIG_MAX_ERROR_MESSAGE_LEN, '\0');
+  const int length = onig.complaint(reinterpret_cast<OnigUChar*>(text.data()), code, info);
+  text.resize(static_cast<std::size_t>(length));
+  return text;
+}
+
+class OnigurumaPattern final : public Pattern {
+ public:
+  OnigurumaPattern(const Oniguruma& onig, regex_t* expression) : onig_(onig), expression_(expression) {}
+  ~OnigurumaPattern() override { onig_.free(expression_); }
+  OnigurumaPattern(const OnigurumaPattern&) = delete;
+  OnigurumaPattern& operator=(const OnigurumaPattern&) = delete;
+
+  [[nodiscard]] std::optional<Match> next(std::string_view text, std::size_t from) const override {
+    const OnigUChar* const begin = bytes_of(text);
+    const OnigUChar* const end = begin + text.size();
+    OnigRegion region{};
+    const int found = onig_.search(expression_, begin, end, begin + from, end, &region, ONIG_OPTION_NONE);
+    std::optional<Match> match;
+    if (found >= 0) match = Match{static_cast<std::size_t>(region.beg[0]), static_cast<std::size_t>(region.end[0])};
+    onig_.free_region(&region, 0);
+    if (found < ONIG_MISMATCH)
+      throw JobError("a regular expression of the tokenizer fails: " + complaint(onig_, found, nullptr));
+    return match;
+  }
+
+ private:
+  const Oniguruma& onig_;
+  regex_t* expression_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Pattern> make_literal_pattern(std::string literal) {
+  return std::make_shared<LiteralPattern>(std::move(literal));
+}
+
+Result<std::shared_ptr<const Pattern>> make_oniguruma_pattern(const std::string& expression) {
+  const Result<Oniguruma>& onig = Oniguruma::get();
+  if (!onig) return onig.error();
+  regex_t* made = nullptr;
+  OnigErrorInfo info{};
+  const OnigUChar* const begin = bytes_of(expression);
+  const int code = onig->make(&made, begin, begin + expression.size(), ONIG_OPTION_NONE, onig->utf8, onig->ruby, &info);
+  if (code != ONIG_NORMAL) return Error{ErrorCode::invalid_argument, complaint(*onig, code, &info)};
+  return std::shared_ptr<const Pattern>(std::make_shared<OnigurumaPattern>(*onig, made));
+}
+
+Result<std::shared_ptr<const Pattern>> make_pattern(const std::string& expression) {
+  if (auto own = make_word_pattern(expression)) return own;
+  return make_oniguruma_pattern(expression);
+}
+
+}  // namespace maestro

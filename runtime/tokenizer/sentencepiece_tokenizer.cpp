@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tokenizer.model by SentencePiece's own library. The pieces that begin and end a text are added where the
+// tokenizer_config.json beside it says so, as transformers does (add_bos_token: true unless it is there).
+#include <sentencepiece_processor.h>
+
+#include "runtime/core/input_file.hpp"
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/utf8.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  explicit SentencePieceTokenizer(std::string name) : name_(std::move(name)) {}
+  using Tokenizer::encode;
+
+  [[nodiscard]] Status load(std::string_view model) {
+    const auto status = processor_.LoadFromSerializedProto(model);
+    if (status.ok()) return {};
+    return Error{ErrorCode::invalid_argument, name_ + " is no model of SentencePiece: " + status.ToString()};
+  }
+  void surround(bool begin, bool end) {
+    begin_ = begin && processor_.bos_id() >= 0;
+    end_ = end && processor_.eos_id() >= 0;
+  }
+  [[nodiscard]] std::string_view name() const override { return name_; }
+  [[nodiscard]] std::int64_t vocabulary() const override { return processor_.GetPieceSize(); }
+  void encode(std::string_view text, const Sink& sink) const override {
+    const std::vector<int> ids = processor_.EncodeAsIds(text);
+    sink(std::span(ids));
+  }
+  [[nodiscard]] std::vector<std::int32_t> encode_special(std::string_view text) const override {
+    std::vector<std::int32_t> tokens = encode(text);
+    if (begin_) tokens.insert(tokens.begin(), processor_.bos_id());
+    if (end_) tokens.push_back(processor_.eos_id());
+    return tokens;
+  }
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens, bool skip_special) const override {
+    std::string text;
+    std::vector<int> known;  // a run of tokens of the vocabulary
+    const auto end_run = [&] {
+      if (!known.empty()) text += processor_.DecodeIds(known);
+      known.clear();
+    };
+    for (const std::int32_t token : tokens) {
+      const bool valid = token >= 0 && token < vocabulary();
+      if (valid && !processor_.IsControl(token)) {
+        known.push_back(token);
+        continue;
+      }
+      if (valid && skip_special) continue;
+      end_run();
+      text += piece(token);
+    }
+    end_run();
+    return repaired_utf8(text);
+  }
+  [[nodiscard]] std::string piece(std::int32_t token) const override {
+    return token >= 0 && token < vocabulary() ? processor_.IdToPiece(token) : "\xEF\xBF\xBD";
+  }
+
+ private:
+  std::string name_;
+  sentencepiece::SentencePieceProcessor processor_;
+  bool begin_ = false;
+  bool end_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> read_sentencepiece(const fs::path& file) {
+  const Result<std::string> model = read_text(file);
+  if (!model) return model.error();
+  auto made = std::make_unique<SentencePieceTokenizer>(file.string());
+  if (const Status loaded = made->load(*model); !loaded.ok()) return loaded.error();
+  bool begin = true, end = false;
+  const fs::path settings = file.parent_path() / "tokenizer_config.json";
+  std::error_code failure;
+  if (fs::exists(settings, failure)) {
+    const Result<std::string> text = read_text(settings);
+    if (!text) return text.error();
+    const auto parsed = parse_json(*text, settings.string());
+    if (!parsed) return parsed.error();
+    const auto flag = [&](const char* key, bool absent) {
+      return parsed->is_object() && parsed->contains(key) && parsed->at(key).is_boolean() ? parsed->at(key).get<bool>()
+                                                                                          : absent;
+    };
+    begin = flag("add_bos_token", true);
+    end = flag("add_eos_token", false);
+  }
+  made->surround(begin, end);
+  return std::unique_ptr<Tokenizer>(std::move(made));
+}
+
+}  // namespace maestro

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/tokenizer/tokenizer.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/core/result.hpp"
+#include "runtime/core/utf8.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
+  std::vector<std::int32_t> tokens;
+  encode(text, [&](std::span<const std::int32_t> piece) { tokens.insert(tokens.end(), piece.begin(), piece.end()); });
+  return tokens;
+}
+
+void ByteTokenizer::encode(std::string_view text, const Sink& sink) const {
+  std::array<std::int32_t, 4096> piece{};
+  while (!text.empty()) {
+    const std::string_view head = text.substr(0, piece.size());
+    std::transform(head.begin(), head.end(), piece.begin(), [](char c) { return static_cast<std::uint8_t>(c); });
+    sink(std::span(piece).first(head.size()));
+    text.remove_prefix(head.size());
+  }
+}
+
+std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens, bool /*skip_special*/) const {
+  std::string bytes;
+  bytes.reserve(tokens.size());
+  for (const std::int32_t token : tokens) {
+    // 0xff occurs in no UTF-8 text, so the repair below turns it into U+FFFD.
+    bytes += token >= 0 && token < 256 ? static_cast<char>(token) : '\xff';
+  }
+  return repaired_utf8(bytes);
+}
+
+std::string ByteTokenizer::piece(std::int32_t token) const {
+  return decode(std::span(&token, 1));
+}
+
+Result<std::unique_ptr<Tokenizer>> open_tokenizer(const fs::path& folder_or_file) {
+  std::error_code failure;
+  const fs::path& at = folder_or_file;
+  const auto there = [&](const fs::path& file) { return fs::exists(file, failure); };
+  if (!there(at))
+    return Error{ErrorCode::not_found,
+                 at.string() + " does not exist; give \"bytes\", the folder of a model, or its tokenizer.json"};
+  if (fs::is_directory(at, failure)) {
+    for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+      if (there(at / name)) return open_tokenizer(at / name);
+    }
+    if (there(at / "vocab.json") && there(at / "merges.txt")) return read_vocabulary_and_merges(at / "vocab.json");
+    return Error{
+        ErrorCode::not_found,
+        at.string() + " has no tokenizer: no tokenizer.json, no tokenizer.model, and no vocab.json with merges.txt"};
+  }
+  if (at.extension() == ".model") return read_sentencepiece(at);
+  if (at.filename() == "vocab.json" || at.filename() == "merges.txt")
+    return read_vocabulary_and_merges(at.parent_path() / "vocab.json");
+  return read_tokenizer_json(at);
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {
+  if (name.empty() || name == "bytes") return std::make_unique<ByteTokenizer>();
+  auto opened = open_tokenizer(fs::path(name));
+  if (!opened) throw JobError("[data] tokenizer: " + opened.error().message, opened.error().code);
+  return std::move(*opened);
+}
+
+}  // namespace maestro

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+/// Immutable after construction: thread-safe.
+class Tokenizer {
+ public:
+  using Sink = std::function<void(std::span<const std::int32_t>)>;
+
+  virtual ~Tokenizer() = default;
+  /// Returns the name for messages and fingerprints.
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  /// Ids are in [0, vocabulary()).
+  [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
+  /// Passes the tokens of `text` to `sink`, in order and in pieces of any size, so that a large text needs no second
+  /// copy four times its size. Adds no special tokens; those that the text spells out are tokens.
+  virtual void encode(std::string_view text, const Sink& sink) const = 0;
+  /// Returns the tokens with the special ones that the tokenizer's file puts around a text.
+  [[nodiscard]] virtual std::vector<std::int32_t> encode_special(std::string_view text) const { return encode(text); }
+  /// Returns the text of tokens: always valid UTF-8; tokens without text (a truncated character, an id outside the
+  /// vocabulary) become U+FFFD. With `skip_special`, special tokens have no text.
+  [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> tokens, bool skip_special) const = 0;
+  /// Returns a token as the tokenizer's file spells it, for display.
+  [[nodiscard]] virtual std::string piece(std::int32_t token) const = 0;
+
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens) const { return decode(tokens, false); }
+};
+
+/// A token for each byte: id = value of the byte, vocabulary 256. encode then decode is the identity on valid UTF-8.
+class ByteTokenizer final : public Tokenizer {
+ public:
+  using Tokenizer::decode;
+  using Tokenizer::encode;
+  [[nodiscard]] std::string_view name() const override { return "bytes"; }
+  [[nodiscard]] std::int64_t vocabulary() const override { return 256; }
+  void encode(std::string_view text, const Sink& sink) const override;
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens, bool skip_special) const override;
+  [[nodiscard]] std::string piece(std::int32_t token) const override;
+};
+
+/// Returns the tokenizer of a tokenizer.json. An error names the file, the key, and for a part that is not supported
+/// those that are.
+[[nodiscard]] Result<std::unique_ptr<Tokenizer>> read_tokenizer_json(const std::filesystem::path& file);
+/// Returns the tokenizer of GPT-2's pair of files: vocab.json, and merges.txt beside it.
+[[nodiscard]] Result<std::unique_ptr<Tokenizer>> read_vocabulary_and_merges(const std::filesystem::path& vocabulary);
+/// Returns the tokenizer of a tokenizer.model of SentencePiece (BPE or Unigram).
+[[nodiscard]] Result<std::unique_ptr<Tokenizer>> read_sentencepiece(const std::filesystem::path& file);
+/// Returns the tokenizer of a folder (tokenizer.json, else tokenizer.model, else vocab.json with merges.txt) or of one
+/// of these files.
+[[nodiscard]] Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::filesystem::path& folder_or_file);
+
+/// Returns the tokenizer called `name` in [data]: "bytes" (also where it is empty), a folder or a file. Throws
+/// JobError.
+[[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name);
+
+}  // namespace maestro

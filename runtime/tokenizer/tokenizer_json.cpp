@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a tokenizer.json of Hugging Face's tokenizers. Every part is used or refused by name; `truncation` and
+// `padding`, which transformers resets with every call, are passed over.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "runtime/core/input_file.hpp"
+#include "runtime/tokenizer/json_node.hpp"
+#include "runtime/tokenizer/text_tokenizer.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+constexpr std::size_t largest_file = std::size_t{1} << 29;  // bytes; Gemma's has 2^25
+
+std::string read_filled(const JsonNode& node) {
+  std::string text = node.text();
+  if (text.empty()) node.fail("is empty");
+  return text;
+}
+
+/// {"Regex": expression} or {"String": literal}.
+std::shared_ptr<const Pattern> read_pattern(const JsonNode& node) {
+  if (!node.at("String").null()) return make_literal_pattern(read_filled(node.at("String")));
+  const JsonNode expression = node.at("Regex");
+  auto made = make_pattern(expression.text());
+  if (!made) {
+    const bool missing = made.error().code == ErrorCode::unavailable;
+    expression.fail((missing ? "" : "is no regular expression: ") + made.error().message);
+  }
+  return *made;
+}
+
+/// A part by its type, with the parts of a Sequence in its place.
+template <class Read>
+void for_parts(const JsonNode& node, std::string_view list, const Read& read) {
+  if (node.null()) return;
+  if (node.at("type").text() == "Sequence") {
+    for (const JsonNode& part : node.at(list).list()) for_parts(part, list, read);
+  } else {
+    read(node);
+  }
+}
+
+// ---- normalizer ----
+
+Normalizer read_normalizer(const JsonNode& node) {
+  enum class Type { nfc, nfd, nfkc, nfkd, prepend, replace, strip };
+  static const std::map<std::string, Type, std::less<>> types = {
+      {"NFC", Type::nfc},         {"NFD", Type::nfd},         {"NFKC", Type::nfkc},  {"NFKD", Type::nfkd},
+      {"Prepend", Type::prepend}, {"Replace", Type::replace}, {"Strip", Type::strip}};
+  std::vector<Normalizer::Step> steps;
+  for_parts(node, "normalizers", [&](const JsonNode& part) {
+    switch (part.at("type").choice(types)) {
+      case Type::nfc:
+        return steps.emplace_back(UnicodeForm{UnicodeForm::Form::nfc}), void();
+      case Type::nfd:
+        return steps.emplace_back(UnicodeForm{UnicodeForm::Form::nfd}), void();
+      case Type::nfkc:
+        return steps.emplace_back(UnicodeForm{UnicodeForm::Form::nfkc}), void();
+      case Type::nfkd:
+        return steps.emplace_back(UnicodeForm{UnicodeForm::Form::nfkd}), void();
+      case Type::prepend:
+        return steps.emplace_back(Prepend{part.at("prepend").text()}), void();
+      case Type::replace:
+        return steps.emplace_back(Replace{read_pattern(part.at("pattern")), part.at("content").text()}), void();
+      case Type::strip:
+        return steps.emplace_back(StripSpace{part.at("strip_left").flag(true), part.at("strip_right").flag(true)}),
+               void();
+    }
+  });
+  return Normalizer(std::move(steps));
+}
+
+// ---- pre-tokenizer ----
+
+SplitBehavior read_behavior(const JsonNode& node) {
+  static const std::map<std::string, SplitBehavior, std::less<>> behaviors = {
+      {"Removed", SplitBehavior::removed},
+      {"Isolated", SplitBehavior::isolated},
+      {"MergedWithPrevious", SplitBehavior::merged_with_previous},
+      {"MergedWithNext", SplitBehavior::merged_with_next},
+      {"Contiguous", SplitBehavior::contiguous}};
+  return node.choice(behaviors);
+}
+
+/// Older files have add_prefix_space in place of prepend_scheme.
+Metaspace::Prepend read_prepend(const JsonNode& node) {
+  static const std::map<std::string, Metaspace::Prepend, std::less<>> schemes = {
+      {"never", Metaspace::Prepend::never},
+      {"first", Metaspace::Prepend::first},
+      {"always", Metaspace::Prepend::always}};
+  if (!node.at("prepend_scheme").null()) return node.at("prepend_scheme").choice(schemes);
+  return node.at("add_prefix_space").flag(true) ? Metaspace::Prepend::always : Metaspace::Prepend::never;
+}
+
+struct PreTokenizerRead {
+  PreTokenizer pre_tokenizer;
+  bool byte_level = false;
+};
+
+PreTokenizerRead read_pre_tokenizer(const JsonNode& node) {
+  enum class Type { byte_level, split, digits, punctuation, metaspace, whitespace, whitespace_split };
+  static const std::map<std::string, Type, std::less<>> types = {{"ByteLevel", Type::byte_level},
+                                                                 {"Split", Type::split},
+                                                                 {"Digits", Type::digits},
+                                                                 {"Punctuation", Type::punctuation},
+                                                                 {"Metaspace", Type::metaspace},
+                                                                 {"Whitespace", Type::whitespace},
+                                                                 {"WhitespaceSplit", Type::whitespace_split}};
+  PreTokenizerRead read;
+  std::vector<PreTokenizer::Step> steps;
+  for_parts(node, "pretokenizers", [&](const JsonNode& part) {
+    if (read.byte_level) part.fail("comes behind ByteLevel, which must be the last part");
+    switch (part.at("type").choice(types)) {
+      case Type::byte_level:
+        read.byte_level = true;
+        if (part.at("add_prefix_space").flag(true)) steps.emplace_back(PrefixSpace{});
+        if (part.at("use_regex").flag(true)) steps.emplace_back(Split{make_word_pattern(word_patterns::gpt2)});
+        return;
+      case Type::split:
+        steps.emplace_back(
+            Split{read_pattern(part.at("pattern")), read_behavior(part.at("behavior")), part.at("invert").flag(false)});
+        return;
+      case Type::digits:
+        steps.emplace_back(Digits{part.at("individual_digits").flag(false)});
+        return;
+      case Type::punctuation:
+        steps.emplace_back(
+            Punctuation{part.at("behavior").null() ? SplitBehavior::isolated : read_behavior(part.at("behavior"))});
+        return;
+      case Type::metaspace:
+        steps.emplace_back(
+            Metaspace{read_filled(part.at("replacement")), read_prepend(part), part.at("split").flag(true)});
+        return;
+      case Type::whitespace:
+        steps.emplace_back(
+            Split{make_oniguruma_pattern(R"(\w+|[^\w\s]+)").value_or_throw(), SplitBehavior::removed, true});
+        return;
+      case Type::whitespace_split:
+        steps.emplace_back(WhitespaceSplit{});
+        return;
+    }
+  });
+  read.pre_tokenizer = PreTokenizer(std::move(steps));
+  return read;
+}
+
+// ---- model ----
+
+std::pair<std::string, std::string> read_merge(const JsonNode& node) {
+  if (node.value().is_array()) {
+    const auto parts = node.list();
+    if (parts.size() != 2) node.fail("is " + shown(node.value()) + "; a merge has two parts");
+    return {parts[0].text(), parts[1].text()};
+  }
+  const std::string text = node.text();
+  const std::size_t space = text.find(' ');
+  if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
+    node.fail("is " + shown(node.value()) + "; a merge has two parts with a space between them");
+  }
+  return {text.substr(0, space), text.substr(space + 1)};
+}
+
+void refuse_text(const JsonNode& node) {
+  if (!node.text("").empty()) node.fail("= " + shown(node.value()) + " is not supported; only null is");
+}
+
+BpeOptions read_model(const JsonNode& node) {
+  const JsonNode type = node.at("type");
+  if (!type.null() && type.text() != "BPE") type.fail("= " + shown(type.value()) + " is not supported; BPE is");
+  refuse_text(node.at("continuing_subword_prefix"));
+  refuse_text(node.at("end_of_word_suffix"));
+  const JsonNode dropout = node.at("dropout");
+  if (!dropout.null() && dropout.value() != 0)
+    dropout.fail("= " + shown(dropout.value()) + " is not supported; only null is");
+  BpeOptions options;
+  const JsonNode vocabulary = node.at("vocab");
+  if (!vocabulary.value().is_object()) vocabulary.fail("is missing, or no object");
+  for (const auto& [token, id] : vocabulary.value().items()) {
+    options.vocabulary.emplace(token, JsonNode(id, "model.vocab[" + shown(token) + "]").id());
+  }
+  for (const JsonNode& merge : node.at("merges").list()) options.merges.push_back(read_merge(merge));
+  if (!node.at("unk_token").null()) options.unknown = node.at("unk_token").text();
+  options.fuse_unknown = node.at("fuse_unk").flag(false);
+  options.byte_fallback = node.at("byte_fallback").flag(false);
+  options.ignore_merges = node.at("ignore_merges").flag(false);
+  return options;
+}
+
+// ---- added tokens, post-processor, decoder ----
+
+std::vector<AddedToken> read_added(const JsonNode& node, const BpeOptions& model) {
+  std::vector<AddedToken> added;
+  if (node.null()) return added;
+  for (const JsonNode& entry : node.list()) {
+    AddedToken token;
+    token.id = entry.at("id").id();
+    token.content = entry.at("content").text();
+    token.single_word = entry.at("single_word").flag(false);
+    token.left_strip = entry.at("lstrip").flag(false);
+    token.right_strip = entry.at("rstrip").flag(false);
+    token.special = entry.at("special").flag(false);
+    token.normalized = entry.at("normalized").flag(!token.special);
+    const auto known = model.vocabulary.find(token.content);
+    if (known != model.vocabulary.end() && known->second != token.id) {
+      entry.at("id").fail("is " + std::to_string(token.id) + ", but model.vocab has " + shown(token.content) + " as " +
+                          std::to_string(known->second));
+    }
+    added.push_back(std::move(token));
+  }
+  return added;
+}
+
+/// The tokens around `$A` in a TemplateProcessing; ByteLevel changes no ids.
+void read_post_processor(const JsonNode& node, TextTokenizerParts& parts) {
+  for_parts(node, "processors", [&](const JsonNode& part) {
+    const std::string type = part.at("type").text();
+    if (type == "ByteLevel") return;
+    if (type != "TemplateProcessing") {
+      part.at("type").fail("= " + shown(type) +
+                           " is not supported; supported: ByteLevel, Sequence, TemplateProcessing");
+    }
+    bool behind = false;
+    for (const JsonNode& entry : part.at("single").list()) {
+      if (!entry.at("Sequence").null()) {
+        behind = true;
+        continue;
+      }
+      const JsonNode named = part.at("special_tokens").at(entry.at("SpecialToken").at("id").text());
+      for (const JsonNode& id : named.at("ids").list()) (behind ? parts.behind : parts.before).push_back(id.id());
+    }
+  });
+}
+
+TokenDecoder read_decoder(const JsonNode& node) {
+  enum class Type { byte_level, replace, byte_fallback, fuse, strip, metaspace };
+  static const std::map<std::string, Type, std::less<>> types = {{"ByteLevel", Type::byte_level},
+                                                                 {"Replace", Type::replace},
+                                                                 {"ByteFallback", Type::byte_fallback},
+                                                                 {"Fuse", Type::fuse},
+                                                                 {"Strip", Type::strip},
+                                                                 {"Metaspace", Type::metaspace}};
+  std::vector<TokenDecoder::Step> steps;
+  for_parts(node, "decoders", [&](const JsonNode& part) {
+    switch (part.at("type").choice(types)) {
+      case Type::byte_level:
+        steps.emplace_back(ByteLevelDecoder{});
+        return;
+      case Type::replace:
+        steps.emplace_back(ReplaceDecoder{read_pattern(part.at("pattern")), part.at("content").text()});
+        return;
+      case Type::byte_fallback:
+        steps.emplace_back(ByteFallbackDecoder{});
+        return;
+      case Type::fuse:
+        steps.emplace_back(FuseDecoder{});
+        return;
+      case Type::strip:
+        steps.emplace_back(
+            StripDecoder{read_filled(part.at("content")), part.at("start").count(), part.at("stop").count()});
+        return;
+      case Type::metaspace:
+        steps.emplace_back(
+            MetaspaceDecoder{read_filled(part.at("replacement")), read_prepend(part) != Metaspace::Prepend::never});
+        return;
+    }
+  });
+  return TokenDecoder(std::move(steps));
+}
+
+/// Tokens by id. Two tokens of an id are refused.
+std::vector<std::string> tokens_by_id(const BpeOptions& model, const std::vector<AddedToken>& added) {
+  std::int32_t last = -1;
+  for (const auto& [token, id] : model.vocabulary) last = std::max(last, id);
+  for (const AddedToken& token : added) last = std::max(last, token.id);
+  std::vector<std::string> tokens(static_cast<std::size_t>(last + 1));
+  const auto put = [&](const std::string& token, std::int32_t id) {
+    std::string& there = tokens[static_cast<std::size_t>(id)];
+    if (!there.empty() && there != token) {
+      throw JobError("model.vocab: " + shown(there) + " and " + shown(token) + " have the same id " +
+                     std::to_string(id));
+    }
+    there = token;
+  };
+  for (const auto& [token, id] : model.vocabulary) put(token, id);
+  for (const AddedToken& token : added) put(token.content, token.id);
+  return tokens;
+}
+
+TextTokenizerParts read_parts(const JsonNode& file) {
+  TextTokenizerParts parts;
+  BpeOptions model = read_model(file.at("model"));
+  auto [pre_tokenizer, byte_level] = read_pre_tokenizer(file.at("pre_tokenizer"));
+  model.byte_level = byte_level;
+  parts.added = read_added(file.at("added_tokens"), model);
+  parts.tokens = tokens_by_id(model, parts.added);
+  parts.normalizer = read_normalizer(file.at("normalizer"));
+  parts.pre_tokenizer = std::move(pre_tokenizer);
+  read_post_processor(file.at("post_processor"), parts);
+  parts.decoder = read_decoder(file.at("decoder"));
+  parts.model = BpeModel::make(std::move(model)).value_or_throw();
+  for (const auto* ids : {&parts.before, &parts.behind}) {
+    for (const std::int32_t id : *ids) {
+      if (static_cast<std::size_t>(id) >= parts.tokens.size())
+        throw JobError("post_processor: no token has the id " + std::to_string(id));
+    }
+  }
+  return parts;
+}
+
+Result<std::unique_ptr<Tokenizer>> made(const fs::path& file, const std::function<TextTokenizerParts()>& read) {
+  try {
+    TextTokenizerParts parts = read();
+    parts.name = file.string();
+    return std::unique_ptr<Tokenizer>(std::make_unique<TextTokenizer>(std::move(parts)));
+  } catch (const JobError& problem) {
+    return Error{problem.code(), file.string() + ": " + problem.what()};
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> read_tokenizer_json(const fs::path& file) {
+  const Result<std::string> text = read_text(file, largest_file);
+  if (!text) return text.error();
+  const Result<json> parsed = parse_json(*text, file.string());
+  if (!parsed) return parsed.error();
+  return made(file, [&] { return read_parts(JsonNode(*parsed, "")); });
+}
+
+Result<std::unique_ptr<Tokenizer>> read_vocabulary_and_merges(const fs::path& vocabulary) {
+  const fs::path merges = vocabulary.parent_path() / "merges.txt";
+  const Result<std::string> text = read_text(vocabulary, largest_file);
+  if (!text) return text.error();
+  const Result<std::string> lines = read_text(merges, largest_file);
+  if (!lines) return lines.error();
+  const Result<json> parsed = parse_json(*text, vocabulary.string());
+  if (!parsed) return parsed.error();
+  json list = json::array();
+  for (std::string_view rest = *lines; !rest.empty();) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty() && !line.starts_with("#version")) list.push_back(line);
+  }
+  json file = {{"model", {{"type", "BPE"}, {"vocab", *parsed}, {"merges", std::move(list)}}},
+               {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+               {"decoder", {{"type", "ByteLevel"}}}};
+  constexpr const char* end = "<|endoftext|>";
+  if (parsed->is_object() && parsed->contains(end)) {
+    file["added_tokens"] = {{{"id", parsed->at(end)}, {"content", end}, {"special", true}, {"normalized", false}}};
+  }
+  return made(vocabulary, [&] { return read_parts(JsonNode(file, "")); });
+}
+
+}  // namespace maestro

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The limits of the checks of a whole plan, at equality and just beyond.
+#include "actors/plan/plan_checks.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace maestro {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class PlanChecks : public testing::Test {
+ protected:
+  /// Adds a section that reads its predecessor.
+  void add(const std::string& name, std::int64_t micro_batch, std::int64_t replicas = 1, bool trained = true) {
+    GraphNode node;
+    node.name = name;
+    node.role = trained ? Role::trained : Role::passing;
+    node.micro_batch = micro_batch;
+    node.replicas = replicas;
+    if (!plan_.graph.nodes().empty()) node.ports.inputs = {{"in", DType::f32, 1, true, false}};
+    node.ports.outputs = {{"out", DType::f32, 1, true, false}};
+    plan_.graph.add(node);
+    PlannedSection section;
+    section.config.name = name;
+    section.config.replicas = replicas;
+    plan_.sections.push_back(std::move(section));
+    if (!last_.empty()) plan_.graph.connect(last_, "out", name, "in");
+    last_ = name;
+  }
+  static std::string refusal_of(const std::function<void()>& check) {
+    try {
+      check();
+    } catch (const JobError& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  JobPlan plan_;
+  std::string last_;
+};
+
+TEST_F(PlanChecks, every_replica_of_a_trained_section_has_a_micro_batch_in_a_step) {
+  add("student", 4, 3);
+  plan_.train.global_batch = 9;  // 4, 4 and 1
+  EXPECT_EQ(refusal_of([&] { check_batches(plan_); }), "accepted");
+  plan_.train.global_batch = 8;
+  EXPECT_THAT(refusal_of([&] { check_batches(plan_); }),
+              HasSubstr("makes 2 micro-batches of 4, too few for 3 replicas; use student.micro_batch = 2"));
+}
+
+TEST_F(PlanChecks, as_many_micro_batches_may_be_in_flight_as_a_section_behind_takes_at_once) {
+  add("encoder", 2);
+  add("decoder", 8);
+  plan_.train.global_batch = 16;
+  plan_.graph.set_max_in_flight(SectionId(0), 4);
+  EXPECT_EQ(refusal_of([&] { check_in_flight(plan_); }), "accepted");
+  plan_.graph.set_max_in_flight(SectionId(0), 3);
+  EXPECT_THAT(refusal_of([&] { check_in_flight(plan_); }),
+              HasSubstr("encoder.max_in_flight = 3: a section behind it takes samples of 4 of its micro-batches"));
+}
+
+TEST_F(PlanChecks, the_shares_of_a_device_add_up_to_one_and_sections_without_a_share_do_not_count) {
+  for (const char* name : {"teacher", "student", "probe", "idle"}) {
+    add(name, 1);
+    plan_.sections.back().config.devices = {{DeviceId::Kind::cuda, 0}};
+  }
+  for (int section = 0; section < 2; ++section) plan_.sections[section].config.share = 0.5;
+  EXPECT_EQ(refusal_of([&] { check_cuda(plan_); }), "accepted");
+  plan_.sections[2].config.share = 0.1;
+  EXPECT_THAT(refusal_of([&] { check_cuda(plan_); }),
+              HasSubstr("teacher.share + student.share + probe.share = 1.1 of cuda:0"));
+  plan_.sections[2].config.devices = {{DeviceId::Kind::cuda, 1}};
+  EXPECT_EQ(refusal_of([&] { check_cuda(plan_); }), "accepted");
+  plan_.sections[2].config.devices = {{DeviceId::Kind::cpu, 1}};
+  EXPECT_THAT(refusal_of([&] { check_cuda(plan_); }), HasSubstr("probe.share is of a CUDA device"));
+}
+
+TEST_F(PlanChecks, the_ranks_of_a_replica_are_on_devices_of_one_kind) {
+  add("student", 1);
+  plan_.places = {
+      {SectionId(0), ReplicaIndex(1), ProcessId(0), {{DeviceId::Kind::cuda, 0}, {DeviceId::Kind::cuda, 1}}}};
+  EXPECT_EQ(refusal_of([&] { check_cuda(plan_); }), "accepted");
+  plan_.places[0].devices[1] = {DeviceId::Kind::cpu, 0};
+  EXPECT_THAT(refusal_of([&] { check_cuda(plan_); }), HasSubstr("replica 1 are on cuda:0 and cpu:0"));
+}
+
+TEST_F(PlanChecks, the_stages_of_all_replicas_have_devices) {
+  add("student", 1, 2);
+  plan_.sections[0].config.pipeline = 3;
+  EXPECT_EQ(refusal_of([&] { check_devices(plan_, 6); }), "accepted");
+  EXPECT_THAT(refusal_of([&] { check_devices(plan_, 5); }), HasSubstr("needs 6 devices, and there are 5"));
+}
+
+TEST_F(PlanChecks, an_emulated_section_has_no_state_to_store_or_resume_from) {
+  add("student", 1);
+  EXPECT_EQ(refusal_of([&] { check_emulated(plan_); }), "accepted");
+  EXPECT_TRUE(plan_.train.checkpoint_at_end);
+  EXPECT_THAT(plan_.notes, IsEmpty());
+  plan_.sections[0].config.devices = {{DeviceId::Kind::emulated}};
+  plan_.train.checkpoint_every = 0;
+  EXPECT_EQ(refusal_of([&] { check_emulated(plan_); }), "accepted");
+  EXPECT_FALSE(plan_.train.checkpoint_at_end);
+  EXPECT_THAT(plan_.notes, ElementsAre("student: emulated, its passes are timed waits"));
+  plan_.train.checkpoint_every = 1;
+  EXPECT_THAT(refusal_of([&] { check_emulated(plan_); }), HasSubstr("train.checkpoint_every = 1"));
+  plan_.train.checkpoint_every = 0;
+  plan_.options.resume = "runs/x";
+  EXPECT_THAT(refusal_of([&] { check_emulated(plan_); }), HasSubstr("no state to resume from"));
+}
+
+TEST_F(PlanChecks, a_job_trains_a_section) {
+  add("teacher", 1, 1, false);
+  EXPECT_THAT(refusal_of([&] { check_trained(plan_); }), HasSubstr("trained = true in one of teacher"));
+  add("student", 1);
+  EXPECT_EQ(refusal_of([&] { check_trained(plan_); }), "accepted");
+}
+
+}  // namespace
+}  // namespace maestro

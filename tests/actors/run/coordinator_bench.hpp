@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fixture of the coordinator's tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <sstream>
+
+#include "actors/run/coordinator.hpp"
+#include "actors/run/planner.hpp"
+#include "tests/actors/actor_bench.hpp"
+#include "tests/data/temp_folder.hpp"
+
+namespace maestro {
+
+/// A coordinator with a trained replica played by the test: it receives work items and boundaries, and answers on
+/// demand.
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  CoordinatorTest() : console_(ConsoleStreams{terminal_, terminal_, false, {}}) {
+    for (const char* name : {"first", "second"}) {
+      GraphNode node;
+      node.name = name;
+      node.micro_batch = 2;
+      graph_.add(node);
+    }
+  }
+  ~CoordinatorTest() override { snapshots_.stop(); }
+
+  void start(std::int64_t ahead, const RunScheduleOptions& schedule) {
+    CoordinatorOptions options;
+    options.graph = &graph_;
+    options.schedule = schedule;
+    options.ahead = ahead;
+    options.global_batch = 2;
+    options.record = record_;
+    options.snapshots = &snapshots_;
+    options.console = &console_;
+    options.current_step = &current_step_;
+    options.max_left_out = max_left_out_;
+    options.epoch_samples = epoch_samples_;
+    options.global_clip = global_clip_;
+    options.data_source = bench_.stand_in([this](const BatchRequest& request) {
+      BatchMetadata batch;
+      batch.step = request.step;
+      batch.pass = request.pass;
+      if (!all_left_out_) batch.samples = {{SampleId(1), 3}, {SampleId(2), 3}};
+      batch.target_tokens = all_left_out_ ? 0 : 6;
+      batch.left_out = left_out_;
+      return batch;
+    });
+    options.supervisor = bench_.stand_in([this](Finish) { finished_ = true; },
+                                         [this](const Failure& failure) { failure_ = failure.message; });
+    StepPlannerOptions planning;
+    planning.graph = &graph_;
+    planning.policy = make_policy("arrival");
+    options.planner = bench_.spawn<Planner>(std::move(planning), options.supervisor);
+    coordinator_ = bench_.spawn<Coordinator>(std::move(options));
+    const caf::actor lane = bench_.stand_in([this](const MicroBatchOrder&) { ++tokens_; },
+                                            [this](const BoundaryOrder& token) { marks_.push_back(token.mark); },
+                                            [this](const NormTotal& total) { totals_.push_back(total); });
+    Directory directory;
+    directory.coordinator = coordinator_;
+    ProcessInfo info;
+    for (std::uint32_t section = 0; section < 2; ++section) {
+      ReplicaAddress address;
+      address.section = SectionId(section);
+      address.actor = lane;
+      info.replicas.push_back(address);
+    }
+    directory.processes.push_back(info);
+    bench_.send(coordinator_, directory);
+    if (begins_) bench_.send(coordinator_, Begin{});
+    bench_.deliver_all();
+  }
+  void finish_step(std::uint64_t step) {
+    for (std::uint32_t section = 0; section < 2; ++section) finish_step(step, section);
+  }
+  void finish_step(std::uint64_t step, std::uint32_t section) {
+    bench_.send(coordinator_, StepDone{SectionId(section), ReplicaIndex(0), StepId(step), Pass::train, 1.0, 0.1});
+    bench_.deliver_all();
+  }
+  void write_part(const StepBoundary& mark, std::uint32_t section) {
+    SectionState state;
+    state.config = "{}";
+    const auto files = snapshots_.store().write_section(mark.staging, graph_.nodes()[section].name, state);
+    ASSERT_TRUE(files) << files.error().message;
+    SnapshotWritten written{SectionId(section), mark.step, {}};
+    for (const FileRecord& file : *files) written.files.push_back({file.path, file.bytes, file.checksum});
+    bench_.send(coordinator_, written);
+    bench_.deliver_all();
+  }
+  /// Waits until the writer has done all its work, then delivers its reports.
+  void drain_writer() {
+    std::promise<void> drained;
+    snapshots_.run([&drained] { return [&drained] { drained.set_value(); }; }, {});
+    drained.get_future().wait();
+    bench_.deliver_all();
+  }
+  [[nodiscard]] std::uint64_t announced() const { return marks_.size() / 2; }
+
+  TempFolder folder_;
+  SectionGraph graph_;
+  std::shared_ptr<RunRecord> record_ = std::make_shared<RunRecord>();
+  std::ostringstream terminal_;
+  Console console_;
+  std::atomic<std::uint64_t> current_step_ = 0;
+  bool finished_ = false;
+  std::string failure_;
+  std::vector<std::string> left_out_;  // of every batch
+  std::int64_t max_left_out_ = 0;
+  bool all_left_out_ = false;  // no batch has a sample
+  std::uint64_t epoch_samples_ = 1;
+  bool global_clip_ = false;
+  bool begins_ = true;
+  std::size_t tokens_ = 0;
+  std::vector<StepBoundary> marks_;
+  std::vector<NormTotal> totals_;
+  testing::ActorBench bench_;
+  SnapshotWriter snapshots_{CheckpointStore(folder_.path() / "checkpoints")};  // before the actors it sends to
+  caf::actor coordinator_;
+};
+
+inline RunScheduleOptions plain(std::uint64_t steps) {
+  RunScheduleOptions options;
+  options.steps = steps;
+  options.validate_at_end = false;
+  options.checkpoint_at_end = false;
+  return options;
+}
+
+}  // namespace maestro
