@@ -47,8 +47,9 @@ struct CrossEntropyHead {
   std::int64_t vocabulary = 0;                  ///< V
   Tensor targets;
   double scale = 0;
-  Tensor dhidden;  ///< (M, C) act, overwritten; undefined: no gradients wanted
-  Tensor dhead;    ///< (V, C) f32, accumulated; undefined: head frozen or no gradients
+  Tensor dhidden;      ///< (M, C) act, overwritten; undefined: no gradients wanted
+  Tensor dhead;        ///< (V, C) f32, accumulated; undefined: head frozen or no gradients
+  double softcap = 0;  ///< c: z = c tanh(hidden head^T / c) (Gemma 2, 2024, section 2); 0: none
 };
 
 /// Form of the teacher's output that crosses the boundary.
@@ -71,7 +72,8 @@ struct DistillationHead {
   Divergence divergence = Divergence::forward_kl;
   double temperature = 1;
   double alpha = 0.5;
-  double beta = 0.5;  ///< of js
+  double beta = 0.5;           ///< of js
+  double teacher_softcap = 0;  ///< as softcap, of the logits that teacher_head gives; other teacher logits are complete
 };
 
 }  // namespace maestro

@@ -24,21 +24,23 @@ Tensor as_matrix(const Tensor& weight) {
 
 }  // namespace
 
-Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table,
-              const SequenceLayout& layout) {
+Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table, const SequenceLayout& layout,
+              double scale) {
   Var y = tape.output({ids.elements(), table.shape().columns()}, DType::f32, table.trained());
   tape.ops().run(Embedding{.table = table.value(),
                            .ids = ids,
                            .positions_table = value_of(positions_table),
                            .positions = layout.positions,
-                           .y = y.value()});
+                           .y = y.value(),
+                           .scale = scale});
   if (!y.needs_gradient()) return y;
-  tape.record(y, [&tape, &table, ids, positions_table, positions = layout.positions, y] {
+  tape.record(y, [&tape, &table, ids, positions_table, positions = layout.positions, y, scale] {
     tape.ops().run(EmbeddingBackward{.dy = y.gradient(),
                                      .ids = ids,
                                      .positions = positions,
                                      .dtable = table.gradient(),
-                                     .dpositions = gradient_of(positions_table)});
+                                     .dpositions = gradient_of(positions_table),
+                                     .scale = scale});
   });
   return y;
 }
@@ -94,7 +96,7 @@ Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm ca
   call.rstd = rstd.tensor();
   tape.ops().run(call);
   if (!y.needs_gradient()) return y;
-  tape.record(y, [&tape, x, y, &weight, bias, mean, rstd] {
+  tape.record(y, [&tape, x, y, &weight, bias, mean, rstd, offset = call.offset] {
     const NormTarget dx = norm_target(tape, x);
     tape.ops().run(NormBackward{.dy = y.gradient(),
                                 .x = x.value(),
@@ -104,7 +106,8 @@ Var normed(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, Norm ca
                                 .dx = dx.target.tensor,
                                 .accumulate = dx.target.accumulate,
                                 .dweight = weight.gradient(),
-                                .dbias = gradient_of(bias)});
+                                .dbias = gradient_of(bias),
+                                .offset = offset});
   });
   return y;
 }
@@ -127,8 +130,8 @@ Var layer_norm(Tape& tape, const Var& x, Parameter& weight, Parameter& bias, dou
   return normed(tape, x, weight, &bias, {.x = x.value(), .epsilon = epsilon});
 }
 
-Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon) {
-  return normed(tape, x, weight, nullptr, {.x = x.value(), .epsilon = epsilon});
+Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon, double offset) {
+  return normed(tape, x, weight, nullptr, {.x = x.value(), .epsilon = epsilon, .offset = offset});
 }
 
 Var add(Tape& tape, const Var& residual, const Var& branch) {
@@ -140,10 +143,12 @@ Var add(Tape& tape, const Var& residual, const Var& branch) {
 
 namespace {
 
-NormedSum normed_sum(Tape& tape, const Var& residual, const Var& branch, const Affine& affine, double epsilon) {
+NormedSum normed_sum(Tape& tape, const Var& residual, const Var& branch, const Affine& affine, Norm call) {
   const Var sum = sum_output(tape, residual, branch);
   record_add(tape, residual, branch, sum);
-  const Norm call{.x = residual.value(), .added = branch.value(), .sum = sum.value(), .epsilon = epsilon};
+  call.x = residual.value();
+  call.added = branch.value();
+  call.sum = sum.value();
   return {sum, normed(tape, sum, *affine.weight, affine.bias, call)};
 }
 
@@ -151,11 +156,12 @@ NormedSum normed_sum(Tape& tape, const Var& residual, const Var& branch, const A
 
 NormedSum add_layer_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, Parameter& bias,
                          double epsilon) {
-  return normed_sum(tape, residual, branch, {&weight, &bias}, epsilon);
+  return normed_sum(tape, residual, branch, {&weight, &bias}, {.epsilon = epsilon});
 }
 
-NormedSum add_rms_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, double epsilon) {
-  return normed_sum(tape, residual, branch, {&weight}, epsilon);
+NormedSum add_rms_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, double epsilon,
+                       double offset) {
+  return normed_sum(tape, residual, branch, {&weight}, {.epsilon = epsilon, .offset = offset});
 }
 
 Var index_add(Tape& tape, const Var& x, const Var& rows, const Block& index) {
@@ -275,27 +281,31 @@ Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out) 
   return y;
 }
 
-Var swiglu(Tape& tape, const Var& x) {
+Var glu(Tape& tape, const Var& x, GluGate gate) {
   Var y = tape.output({x.value().rows(), x.value().columns() / 2}, x.value().dtype(), x.needs_gradient());
-  tape.ops().run(SwiGlu{.x = x.value(), .y = y.value()});
+  tape.ops().run(Glu{.x = x.value(), .y = y.value(), .gate = gate});
   if (!y.needs_gradient()) return y;
-  tape.record(y, [&tape, x, y] {
+  tape.record(y, [&tape, x, y, gate] {
     Block dx = tape.scratch(x.value().shape(), x.value().dtype());
-    tape.ops().run(SwiGluBackward{.dy = y.gradient(), .x = x.value(), .dx = dx.tensor()});
+    tape.ops().run(GluBackward{.dy = y.gradient(), .x = x.value(), .dx = dx.tensor(), .gate = gate});
     tape.add_gradient(x, dx);
   });
   return y;
 }
 
+void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, const AttentionShape& shape,
+            const SequenceLayout& layout, int direction) {
+  if (options.rotary == nullptr) return;
+  tape.ops().run(Rotary{.qkv = qkv,
+                        .shape = shape,
+                        .positions = layout.positions,
+                        .frequencies = options.rotary.get(),
+                        .direction = direction});
+}
+
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout) {
   const Tensor& in = qkv.value();
-  if (options.rotary_theta > 0) {
-    tape.ops().run(Rotary{.qkv = in,
-                          .shape = options.shape,
-                          .positions = layout.positions,
-                          .theta = options.rotary_theta,
-                          .direction = +1});
-  }
+  rotate(tape, in, options, options.shape, layout, +1);
   Var y = tape.output({in.rows(), options.shape.out_columns()}, in.dtype(), qkv.needs_gradient());
   Block lse = tape.scratch({in.rows(), options.shape.heads}, DType::f32);
   tape.ops().run(Attention{.qkv = in, .shape = options.shape, .layout = layout, .out = y.value(), .lse = lse.tensor()});
@@ -309,13 +319,7 @@ Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const
                                      .shape = options.shape,
                                      .layout = layout,
                                      .dqkv = dqkv.tensor()});
-    if (options.rotary_theta > 0) {
-      tape.ops().run(Rotary{.qkv = dqkv.tensor(),
-                            .shape = options.shape,
-                            .positions = layout.positions,
-                            .theta = options.rotary_theta,
-                            .direction = -1});
-    }
+    rotate(tape, dqkv.tensor(), options, options.shape, layout, -1);
     tape.add_gradient(qkv, dqkv);
   });
   return y;

@@ -11,15 +11,16 @@
 
 namespace maestro {
 
-/// Returns (M, C) f32: table[ids] (+ positions_table[positions] if present); no row of the table where an id is -1.
-Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table,
-              const SequenceLayout& layout);
+/// Returns (M, C) f32: scale table[ids] (+ positions_table[positions] if present); no row of the table where an id
+/// is -1.
+Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table, const SequenceLayout& layout,
+              double scale = 1);
 /// Returns (M, N) act = x w^T + bias. A weight of more than two dimensions, such as a convolution's kernel, counts as
 /// the matrix of its first dimension by all others.
 Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias);
-/// Returns the norm (M, C) act. x is usually the f32 residual stream.
+/// Returns the norm (M, C) act. x is usually the f32 residual stream. `offset` is added to every weight.
 Var layer_norm(Tape& tape, const Var& x, Parameter& weight, Parameter& bias, double epsilon);
-Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon);
+Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon, double offset = 0);
 /// Returns the residual sum, (M, C) f32.
 Var add(Tape& tape, const Var& residual, const Var& branch);
 /// The sum, as add() returns it, and its norm, as layer_norm() or rms_norm() does, in a single pass over memory.
@@ -29,7 +30,8 @@ struct NormedSum {
 };
 NormedSum add_layer_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, Parameter& bias,
                          double epsilon);
-NormedSum add_rms_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, double epsilon);
+NormedSum add_rms_norm(Tape& tape, const Var& residual, const Var& branch, Parameter& weight, double epsilon,
+                       double offset = 0);
 /// Returns x with rows[k] added to row index[k]: (M, C) f32 from x (M, C) f32, rows (N, C) act and index (N) i32.
 Var index_add(Tape& tape, const Var& x, const Var& rows, const Block& index);
 /// Returns the rows `index` (N) i32 of x (M, C) f32 or act: (N, C) of x's dtype.
@@ -48,13 +50,17 @@ struct Affine {
 /// Returns (M, N) act = linear(gelu(linear(x, in)), out), with the GELU and its gradient fused into the products where
 /// the backend supports that.
 Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out);
-/// Maps x (M, 2F) = [gate | up] to (M, F).
-Var swiglu(Tape& tape, const Var& x);
+/// Maps x (M, 2F) = [gate | up] to activation(gate) up, (M, F).
+Var glu(Tape& tape, const Var& x, GluGate gate);
 
 struct AttentionOptions {
   AttentionShape shape;
-  double rotary_theta = 0;  ///< 0: no rotary embedding
+  std::shared_ptr<const RotaryFrequencies> rotary;  ///< null: no rotary embedding
 };
+/// Rotates query and key columns of qkv, of `shape`, in place, without a record on the tape; nothing without rotary
+/// embedding.
+void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, const AttentionShape& shape,
+            const SequenceLayout& layout, int direction);
 /// Computes (M, H D) act from qkv (M, (H + 2G) D). With rotary embedding qkv's values are rotated in place: do not
 /// reuse them. The layout's arrays must live until the backward pass.
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout);
@@ -62,6 +68,7 @@ Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const
 struct HeadLoss {
   const Tensor* targets = nullptr;  ///< (M) i32, -1 ignored
   double scale = 0;                 ///< 1 / target tokens of the global batch
+  double softcap = 0;               ///< of the logits; 0: none
 };
 /// Fuses output layer and softmax cross-entropy; computes gradients in the same pass when the tape records.
 Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss);
@@ -73,6 +80,7 @@ struct TeacherSignal {
   Tensor logits;                ///< boundary = logits
   Tensor values, indices;       ///< boundary = top_k
   std::int64_t vocabulary = 0;  ///< Vt
+  double softcap = 0;           ///< of the logits that `head` gives; 0: none
 };
 struct DistillationTerms {
   Divergence divergence = Divergence::forward_kl;

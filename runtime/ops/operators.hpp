@@ -11,6 +11,7 @@
 // An undefined tensor stands for an argument that is left out; only members marked "or undefined" may be.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -18,6 +19,7 @@
 #include "runtime/core/pending.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/distillation_options.hpp"
+#include "runtime/ops/rotary_frequencies.hpp"
 #include "runtime/ops/vocabulary_part.hpp"
 
 namespace maestro {
@@ -37,6 +39,12 @@ struct AttentionShape {
   std::int64_t kv_heads = 1;   ///< G, divides H
   std::int64_t head_size = 1;  ///< D
   bool causal = true;
+  double scale = 0;         ///< of the scores; 0: 1 / sqrt(D)
+  std::int64_t window = 0;  ///< a query sees the last `window` keys, its own included; 0: all. Causal only
+  double softcap = 0;       ///< c: scores are c tanh(score / c) (Gemma 2, 2024, section 2); 0: none
+  [[nodiscard]] double score_scale() const {
+    return scale > 0 ? scale : 1.0 / std::sqrt(static_cast<double>(head_size));
+  }
   [[nodiscard]] std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_size; }
   [[nodiscard]] std::int64_t out_columns() const { return heads * head_size; }
 };
@@ -120,9 +128,10 @@ struct Norm {
   Tensor weight{};  ///< (C) f32
   Tensor bias{};    ///< (C) f32, or undefined: RMS norm
   double epsilon = 0;
-  Tensor y{};     ///< (M, C) act
-  Tensor mean{};  ///< (M) f32; undefined for RMS norm
-  Tensor rstd{};  ///< (M) f32
+  double offset = 0;  ///< added to every weight (Gemma: 1); RMS norm only
+  Tensor y{};         ///< (M, C) act
+  Tensor mean{};      ///< (M) f32; undefined for RMS norm
+  Tensor rstd{};      ///< (M) f32
 };
 
 /// The gradients of Norm with respect to its input and parameters.
@@ -136,6 +145,53 @@ struct NormBackward {
   bool accumulate = false;  ///< adds to dx
   Tensor dweight{};         ///< (C) f32, or undefined: frozen
   Tensor dbias{};           ///< likewise; undefined for RMS norm
+  double offset = 0;        ///< as in Norm
+};
+
+/// RMS norms of the query and key columns of qkv, the values copied: y = [norm(q) | norm(k) | v]. A group of columns is
+/// a head, with weights (D) that all heads share (Dehghani et al. 2023; Qwen3), or with `whole` all of q and all of k,
+/// with weights (H D) and (G D) (OLMo 2). Over the S sums of squares of a row's groups, S = H + G or 2, with n columns
+/// in a group: y = x (offset + weight) / sqrt(sum / n + epsilon).
+///
+/// When q and k are cut over `ranks` tensor ranks and `whole` is set, the caller adds the ranks' sums up between a call
+/// with `phase` = sums and a call with `phase` = values; n then counts the columns of all ranks.
+enum class HeadNormPhase : std::uint8_t {
+  both,   ///< computes sums, then y
+  sums,   ///< computes sums alone
+  values  ///< takes sums as they are
+};
+struct HeadNorm {
+  Tensor x{};  ///< (M, (H + 2G) D) act = [q | k | v]
+  AttentionShape shape{};
+  Tensor query_weight{};  ///< (D) or (H D) f32
+  Tensor key_weight{};    ///< (D) or (G D) f32
+  double epsilon = 0;
+  double offset = 0;  ///< added to every weight
+  bool whole = false;
+  std::int64_t ranks = 1;
+  HeadNormPhase phase = HeadNormPhase::both;
+  Tensor sums{};  ///< (M, S) f32, the sums of squares of q's groups, then of k's
+  Tensor y{};     ///< (M, (H + 2G) D) act; undefined in phase sums
+};
+
+/// The gradients of HeadNorm. With g = dy (offset + weight), r = 1 / sqrt(sum / n + epsilon) and the dots, the sums of
+/// g x over each group: dx = r g - x r^3 dot / n, dweight += dy x r. Phases as above, of `dots`.
+struct HeadNormBackward {
+  Tensor dy{};  ///< (M, (H + 2G) D) act
+  Tensor x{};   ///< the input
+  AttentionShape shape{};
+  Tensor query_weight{};
+  Tensor key_weight{};
+  double epsilon = 0;
+  double offset = 0;
+  bool whole = false;
+  std::int64_t ranks = 1;
+  HeadNormPhase phase = HeadNormPhase::both;
+  Tensor sums{};           ///< (M, S) f32, of all ranks
+  Tensor dots{};           ///< (M, S) f32
+  Tensor dx{};             ///< (M, (H + 2G) D) act, overwritten; may be dy's memory; undefined in phase sums
+  Tensor dquery_weight{};  ///< f32, accumulated; or undefined: frozen
+  Tensor dkey_weight{};    ///< likewise
 };
 
 // ---- pointwise ----
@@ -153,16 +209,27 @@ struct GeluBackward {
   Tensor dx{};  ///< may be dy
 };
 
-/// SwiGLU (Shazeer 2020): y = silu(gate) * up.
-struct SwiGlu {
+/// The gate's activation of a gated linear unit (Shazeer 2020): SwiGLU or, by tanh-approximated GELU, GEGLU.
+enum class GluGate : std::uint8_t { silu, gelu };
+
+/// y = activation(gate) * up.
+struct Glu {
   Tensor x{};  ///< (M, 2F) act = [gate | up]
   Tensor y{};  ///< (M, F) act
+  GluGate gate = GluGate::silu;
 };
 
-struct SwiGluBackward {
+struct GluBackward {
   Tensor dy{};  ///< (M, F) act
   Tensor x{};   ///< (M, 2F) act
   Tensor dx{};  ///< (M, 2F) act
+  GluGate gate = GluGate::silu;
+};
+
+/// x = cap tanh(x / cap), in place. Gradient: dx = dy (1 - (y / cap)^2).
+struct Softcap {
+  Tensor x{};  ///< (M, C) f32 or act
+  double cap = 0;
 };
 
 /// out = a + b, elementwise; any mix of f32 and bf16.
@@ -180,22 +247,24 @@ struct Cast {
 
 // ---- embedding, rows and positions ----
 
-/// y = table[ids] + positions_table[positions]. An id of -1 takes no row of the table: zeros, plus the position.
+/// y = scale table[ids] + positions_table[positions]. An id of -1 takes no row of the table: zeros, plus the position.
 struct Embedding {
   Tensor table{};            ///< (V, C) f32
   Tensor ids{};              ///< (M) i32
   Tensor positions_table{};  ///< (P, C) f32, or undefined
   std::span<const std::int32_t> positions{};
   Tensor y{};  ///< (M, C) f32
+  double scale = 1;
 };
 
-/// dtable[ids] += dy where the id is not -1, dpositions[positions] += dy, in row order (deterministic).
+/// dtable[ids] += scale dy where the id is not -1, dpositions[positions] += dy, in row order (deterministic).
 struct EmbeddingBackward {
   Tensor dy{};   ///< (M, C) f32
   Tensor ids{};  ///< (M) i32
   std::span<const std::int32_t> positions{};
   Tensor dtable{};      ///< (V, C) f32, or undefined
   Tensor dpositions{};  ///< (P, C) f32, or undefined
+  double scale = 1;
 };
 
 /// out = ids + by where the sum lies in [0, limit), -1 elsewhere.
@@ -227,18 +296,19 @@ struct IndexAdd {
   Tensor to{};                            ///< (M, C)
 };
 
-/// Rotary embedding (Su et al. 2021, Hugging Face half-split layout) of the query and key columns of qkv, in place.
+/// Rotary embedding (Su et al. 2021, Hugging Face half-split layout) of the query and key columns of qkv, in place. Of
+/// each head the first 2 n columns are rotated, n = frequencies->inverse.size(): column i with column n + i, i < n.
 struct Rotary {
   Tensor qkv{};  ///< (M, (H + 2G) D) act = [q | k | v]
   AttentionShape shape{};
-  std::span<const std::int32_t> positions{};  ///< (M)
-  double theta = 0;
-  int direction = +1;  ///< +1 rotates, -1 rotates back (the gradient)
+  std::span<const std::int32_t> positions{};       ///< (M)
+  const RotaryFrequencies* frequencies = nullptr;  ///< host; 2 n <= D
+  int direction = +1;                              ///< +1 rotates, -1 applies the transposed rotation (the gradient)
 };
 
 // ---- attention over packed sequences; never holds T x T ----
 
-/// scale = 1/sqrt(D).
+/// Scores are shape.score_scale() q k, capped and masked as `shape` states.
 struct Attention {
   Tensor qkv{};  ///< (M, (H + 2G) D) act = [q | k | v]
   AttentionShape shape{};
@@ -255,6 +325,16 @@ struct AttentionBackward {
   AttentionShape shape{};
   SequenceLayout layout{};
   Tensor dqkv{};  ///< (M, (H + 2G) D) act, overwritten
+};
+
+/// Attention of new rows of a sequence to all its rows so far, for text generation; no gradient.
+struct CachedAttention {
+  Tensor qkv{};  ///< (N, (H + 2G) D) act = [q | k | v], of the positions first to first + N - 1, already rotated
+  AttentionShape shape{};  ///< causal
+  Tensor keys{};           ///< (P, G D) act: rows below `first` are read; rows [first, first + N) are written
+  Tensor values{};         ///< likewise
+  std::int64_t first = 0;  ///< first + N <= P
+  Tensor out{};            ///< (N, H D) act
 };
 
 // ---- fused output layer and loss, in row blocks and vocabulary chunks; see distillation_options.hpp ----
@@ -325,11 +405,11 @@ struct AddInto {
 template <class... Ops>
 struct OperatorList {};
 
-using Operators =
-    OperatorList<Zero, Copy, Upload, Download, Put, Linear, LinearBackwardInput, LinearBackwardWeight, Norm,
-                 NormBackward, Gelu, GeluBackward, SwiGlu, SwiGluBackward, Add, Cast, Embedding, EmbeddingBackward,
-                 ShiftIds, PickColumns, IndexSelect, IndexAdd, Rotary, Attention, AttentionBackward, CrossEntropyLoss,
-                 DistillationLoss, TopK, AdamW, SumOfSquares, AddInto>;
+using Operators = OperatorList<Zero, Copy, Upload, Download, Put, Linear, LinearBackwardInput, LinearBackwardWeight,
+                               Norm, NormBackward, HeadNorm, HeadNormBackward, Gelu, GeluBackward, Glu, GluBackward,
+                               Softcap, Add, Cast, Embedding, EmbeddingBackward, ShiftIds, PickColumns, IndexSelect,
+                               IndexAdd, Rotary, Attention, AttentionBackward, CachedAttention, CrossEntropyLoss,
+                               DistillationLoss, TopK, AdamW, SumOfSquares, AddInto>;
 
 namespace operators_internal {
 template <class Op>

@@ -2,6 +2,7 @@
 #include "runtime/ops/parallel_functions.hpp"
 
 #include <cassert>
+#include <utility>
 #include <vector>
 
 #include "runtime/collective/rank_part.hpp"
@@ -150,13 +151,7 @@ void attention_gradient(Tape& tape, const HeadExchange& exchange, const OwnAtten
                             .shape = exchange.own(),
                             .layout = layout,
                             .dqkv = dheads.tensor()});
-  if (options.rotary_theta > 0) {
-    ops.run(Rotary{.qkv = dheads.tensor(),
-                   .shape = exchange.own(),
-                   .positions = layout.positions,
-                   .theta = options.rotary_theta,
-                   .direction = -1});
-  }
+  rotate(tape, dheads.tensor(), options, exchange.own(), layout, -1);
   const Block dqkv = tape.scratch(qkv.value().shape(), qkv.value().dtype());
   exchange.qkv_to_rows(dheads.tensor(), dqkv.tensor());
   tape.add_gradient(qkv, dqkv);
@@ -175,13 +170,7 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
   own.out = tape.scratch({exchange.rows(), exchange.own().out_columns()}, in.dtype());
   own.lse = tape.scratch({exchange.rows(), exchange.own().heads}, DType::f32);
   exchange.qkv_to_heads(in, own.qkv.tensor());
-  if (options.rotary_theta > 0) {
-    tape.ops().run(Rotary{.qkv = own.qkv.tensor(),
-                          .shape = exchange.own(),
-                          .positions = layout.positions,
-                          .theta = options.rotary_theta,
-                          .direction = +1});
-  }
+  rotate(tape, own.qkv.tensor(), options, exchange.own(), layout, +1);
   tape.ops().run(Attention{.qkv = own.qkv.tensor(),
                            .shape = exchange.own(),
                            .layout = layout,
@@ -196,10 +185,75 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
   return y;
 }
 
+namespace {
+
+/// Adds `sums` up over the ranks of the tensor group when its ranks hold parts of the groups of columns.
+void add_up(const Tensor& sums, Communicator* group) {
+  if (group != nullptr) group->all_reduce_sum(sums.span<float>());
+}
+
+/// Runs a norm or its backward pass; between sums and values the ranks of `group` add their sums up.
+template <class Call>
+void run_over_ranks(const OperatorTable& ops, Call call, const Tensor& sums, Tensor Call::*result,
+                    Communicator* group) {
+  if (group == nullptr) return ops.run(call);
+  call.ranks = group->size();
+  const Tensor values = std::exchange(call.*result, Tensor());
+  call.phase = HeadNormPhase::sums;
+  ops.run(call);
+  add_up(sums, group);
+  call.*result = values;
+  call.phase = HeadNormPhase::values;
+  ops.run(call);
+}
+
+}  // namespace
+
+Var head_norm(Tape& tape, const Var& qkv, const HeadNorms& norms, const AttentionShape& shape, Communicator* group) {
+  Communicator* const summed = norms.whole ? group : nullptr;
+  const std::int64_t rows = qkv.value().rows();
+  const Shape groups{rows, norms.whole ? 2 : shape.heads + shape.kv_heads};
+  Parameter& query = *norms.query;
+  Parameter& key = *norms.key;
+  Var y = tape.output(qkv.value().shape(), qkv.value().dtype(), qkv.needs_gradient() || query.trained());
+  const Block sums = tape.scratch(groups, DType::f32);
+  const HeadNorm call{.x = qkv.value(),
+                      .shape = shape,
+                      .query_weight = query.value(),
+                      .key_weight = key.value(),
+                      .epsilon = norms.epsilon,
+                      .offset = norms.offset,
+                      .whole = norms.whole,
+                      .sums = sums.tensor(),
+                      .y = y.value()};
+  run_over_ranks(tape.ops(), call, sums.tensor(), &HeadNorm::y, summed);
+  if (!y.needs_gradient()) return y;
+  tape.record(y, [&tape, qkv, y, norms, shape, sums, groups, summed] {
+    const Block dots = tape.scratch(groups, DType::f32);
+    const Block dx = tape.scratch(qkv.value().shape(), qkv.value().dtype());
+    const HeadNormBackward call{.dy = y.gradient(),
+                                .x = qkv.value(),
+                                .shape = shape,
+                                .query_weight = norms.query->value(),
+                                .key_weight = norms.key->value(),
+                                .epsilon = norms.epsilon,
+                                .offset = norms.offset,
+                                .whole = norms.whole,
+                                .sums = sums.tensor(),
+                                .dots = dots.tensor(),
+                                .dx = dx.tensor(),
+                                .dquery_weight = norms.query->gradient(),
+                                .dkey_weight = norms.key->gradient()};
+    run_over_ranks(tape.ops(), call, dots.tensor(), &HeadNormBackward::dx, summed);
+    tape.add_gradient(qkv, dx);
+  });
+  return y;
+}
+
 Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table,
-                   std::span<const std::int32_t> positions, const VocabularyPart& part) {
+                   std::span<const std::int32_t> positions, const VocabularyPart& part, double scale) {
   if (part.group == nullptr)
-    return embedding(tape, table, ids, positions_table, {.offsets = {}, .positions = positions});
+    return embedding(tape, table, ids, positions_table, {.offsets = {}, .positions = positions}, scale);
   if (part.group->rank() != 0) positions_table = nullptr;
   const Block own_ids = tape.scratch({ids.elements()}, DType::i32);
   tape.ops().run(ShiftIds{.ids = ids, .by = -part.first, .limit = table.shape()[0], .out = own_ids.tensor()});
@@ -208,15 +262,16 @@ Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* p
                            .ids = own_ids.tensor(),
                            .positions_table = positions_table == nullptr ? Tensor() : positions_table->value(),
                            .positions = positions,
-                           .y = y.value()});
+                           .y = y.value(),
+                           .scale = scale});
   if (!y.needs_gradient()) return y;
-  tape.record(y, [&tape, &table, own_ids, positions_table, positions, y] {
-    tape.ops().run(
-        EmbeddingBackward{.dy = y.gradient(),
-                          .ids = own_ids.tensor(),
-                          .positions = positions,
-                          .dtable = table.gradient(),
-                          .dpositions = positions_table == nullptr ? Tensor() : positions_table->gradient()});
+  tape.record(y, [&tape, &table, own_ids, positions_table, positions, y, scale] {
+    tape.ops().run(EmbeddingBackward{.dy = y.gradient(),
+                                     .ids = own_ids.tensor(),
+                                     .positions = positions,
+                                     .dtable = table.gradient(),
+                                     .dpositions = positions_table == nullptr ? Tensor() : positions_table->gradient(),
+                                     .scale = scale});
   });
   return y;
 }

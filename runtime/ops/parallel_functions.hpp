@@ -34,6 +34,18 @@ Var reduce_scatter_rows(Tape& tape, const Var& x, Communicator* group);
 /// on x. Without a group it only returns x.
 Var copy_to_group(Tape& tape, const Var& x, Communicator* group);
 
+/// RMS norms of query and key columns. On a tensor rank the weights of `whole` norms are its own columns'.
+struct HeadNorms {
+  Parameter* query = nullptr;  ///< (D); with `whole` (H D)
+  Parameter* key = nullptr;    ///< (D); with `whole` (G D)
+  bool whole = false;          ///< over all heads rather than over each
+  double epsilon = 0;
+  double offset = 0;  ///< added to every weight
+};
+/// Returns qkv (M, (H + 2G) D) act with q and k normed. `shape` is of this rank's heads; with `whole`, the ranks of the
+/// tensor group add up their sums.
+Var head_norm(Tape& tape, const Var& qkv, const HeadNorms& norms, const AttentionShape& shape, Communicator* group);
+
 /// Computes attention over rows that are cut over `context` (DeepSpeed Ulysses, Jacobs et al. 2023):
 /// qkv (M_c, (H + 2G) D) act -> (M_c, H D) act, where rank c has the rows row_part(M, size, c), options.shape counts
 /// all H and G heads of this rank's qkv, and `layout` is of all M rows. Rows are exchanged for H / size and G / size
@@ -47,6 +59,6 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
 /// rows of ids and must live until the backward pass. ids count tokens of the whole vocabulary. To be followed by
 /// reduce_scatter_rows().
 Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positions_table,
-                   std::span<const std::int32_t> positions, const VocabularyPart& part);
+                   std::span<const std::int32_t> positions, const VocabularyPart& part, double scale = 1);
 
 }  // namespace maestro

@@ -27,6 +27,7 @@ CrossEntropyHead student_call(Tape& tape, const Var& hidden, Parameter& head, co
   call.vocabulary = head.shape()[0];
   call.targets = *loss.targets;
   call.scale = loss.scale;
+  call.softcap = loss.softcap;
   if (!tape.recording()) return call;
   if (hidden.needs_gradient()) {
     dhidden = tape.scratch(hidden.value().shape(), hidden.value().dtype());
@@ -151,6 +152,7 @@ Pending<LossSums> distillation_of_moved_logits(Tape& tape, const DistillationHea
           computed ? slice(logits_memory.tensor(), 0, count) : slice(call.teacher_logits, first, count);
       if (computed && call.teacher_head != nullptr) {
         ops.run(Linear{.x = call.teacher_hidden.row_slice(first, count), .w = call.teacher_head, .y = logits});
+        if (call.teacher_softcap > 0) ops.run(Softcap{.x = logits, .cap = call.teacher_softcap});
       }
       vocabularies.move(count, logits, block.teacher_logits);
     }
@@ -195,6 +197,7 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
   call.teacher_values = teacher.values;
   call.teacher_indices = teacher.indices;
   call.teacher_vocabulary = teacher.vocabulary;
+  call.teacher_softcap = teacher.softcap;
   call.shared_vocabulary = terms.shared_vocabulary;
   call.divergence = terms.divergence;
   call.temperature = terms.temperature;
