@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The angles of a rotary embedding (Su et al. 2021): pair i of a head at position p turns by p * inverse[i].
+#pragma once
+
+#include <vector>
+
+namespace maestro {
+
+/// Cosines and sines are scaled by `magnitude` (YaRN, Peng et al. 2023, section 3.4).
+struct RotaryFrequencies {
+  std::vector<double> inverse;  ///< radians per position, a value for each rotated pair of columns
+  double magnitude = 1;
+  auto operator<=>(const RotaryFrequencies&) const = default;
+};
+
+}  // namespace maestro
