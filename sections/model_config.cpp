@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sections/model_config.hpp"
 
+#include <iomanip>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,7 @@ struct Setting {
 template <class Value>
 std::string text(const Value& value) {
   std::ostringstream out;
-  out << std::boolalpha << value;
+  out << std::boolalpha << std::setprecision(12) << value;
   return out.str();
 }
 
@@ -40,11 +41,28 @@ Error another_family(const std::string& file, const std::string& stored, const s
   return {ErrorCode::invalid_argument, file + ": model_type is " + stored + ", but the section is of family " + ours};
 }
 
+std::string text(const RotaryScaling& scaling) {
+  std::ostringstream out;
+  out << "kind " << static_cast<int>(scaling.kind) << ", factor " << scaling.factor << ", original " << scaling.original
+      << ", low " << scaling.low << ", high " << scaling.high << ", beta " << scaling.beta_fast << " to "
+      << scaling.beta_slow << ", magnitude " << scaling.magnitude << ", truncate " << scaling.truncate;
+  for (const double factor : scaling.factors) out << ' ' << factor;
+  return out.str();
+}
+
+std::string text(const std::vector<LayerAttention>& layers) {
+  std::string out;
+  for (const LayerAttention& layer : layers) {
+    out += layer.windowed ? "sliding " : layer.rotary ? "full " : "no_rope ";
+  }
+  return out.empty() ? "all the same" : out;
+}
+
 /// The settings that decide shapes and results, of decoders of the same family.
 std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& stored) {
-  const bool llama = ours.family == "llama";
-  const auto setting = [&](const char* gpt2_key, const char* llama_key, auto member) {
-    return Setting{llama ? llama_key : gpt2_key, text(ours.*member), text(stored.*member)};
+  const bool gpt2 = ours.gpt2();
+  const auto setting = [&](const char* gpt2_key, const char* key, auto member) {
+    return Setting{gpt2 ? gpt2_key : key, text(ours.*member), text(stored.*member)};
   };
   std::vector<Setting> all = {setting("vocab_size", "vocab_size", &DecoderConfig::vocabulary),
                               setting("n_layer", "num_hidden_layers", &DecoderConfig::layers),
@@ -54,10 +72,22 @@ std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& st
                               setting("n_positions", "max_position_embeddings", &DecoderConfig::positions),
                               setting("tie_word_embeddings", "tie_word_embeddings", &DecoderConfig::tied),
                               setting("layer_norm_epsilon", "rms_norm_eps", &DecoderConfig::norm_epsilon)};
-  if (llama) {
-    all.push_back(setting("", "num_key_value_heads", &DecoderConfig::kv_heads));
-    all.push_back(setting("", "rope_theta", &DecoderConfig::rope_theta));
-  }
+  if (gpt2) return all;
+  const auto more = [&](const char* key, auto member) { all.push_back(setting("", key, member)); };
+  more("num_key_value_heads", &DecoderConfig::kv_heads);
+  more("head_dim", &DecoderConfig::head_size);
+  more("attention_bias", &DecoderConfig::out_bias);
+  more("mlp_bias", &DecoderConfig::ffn_bias);
+  more("tanh GELU in hidden_act", &DecoderConfig::gelu_gate);
+  more("rope_theta", &DecoderConfig::rope_theta);
+  more("rope_local_base_freq", &DecoderConfig::local_rope_theta);
+  more("partial_rotary_factor", &DecoderConfig::rope_share);
+  more("rope_scaling", &DecoderConfig::rope_scaling);
+  more("sliding_window", &DecoderConfig::window);
+  more("layer_types", &DecoderConfig::layer_attention);
+  more("query_pre_attn_scalar", &DecoderConfig::attention_scale);
+  more("attn_logit_softcapping", &DecoderConfig::attention_softcap);
+  more("final_logit_softcapping", &DecoderConfig::logit_softcap);
   return all;
 }
 

@@ -22,15 +22,16 @@ Var whole(Tape& tape, const Stream& stream) {
   return stream.branch.defined() ? add(tape, stream.sum, stream.branch) : stream.sum;
 }
 
-Var block_norm(Tape& tape, Stream& stream, const Affine& weights, double epsilon) {
+Var block_norm(Tape& tape, Stream& stream, const Affine& weights, const NormTerms& terms) {
   Parameter& weight = *weights.weight;
+  const double epsilon = terms.epsilon;
   if (!stream.branch.defined()) {
-    if (weights.bias == nullptr) return rms_norm(tape, stream.sum, weight, epsilon);
+    if (weights.bias == nullptr) return rms_norm(tape, stream.sum, weight, epsilon, terms.offset);
     return layer_norm(tape, stream.sum, weight, *weights.bias, epsilon);
   }
   const Var branch = std::exchange(stream.branch, Var());
   const NormedSum both = weights.bias == nullptr
-                             ? add_rms_norm(tape, stream.sum, branch, weight, epsilon)
+                             ? add_rms_norm(tape, stream.sum, branch, weight, epsilon, terms.offset)
                              : add_layer_norm(tape, stream.sum, branch, weight, *weights.bias, epsilon);
   stream.sum = both.sum;
   return both.normed;
@@ -53,14 +54,27 @@ Parameter* bias_of_part(const Affine& weights, const Communicator* group) {
   return group == nullptr || group->rank() == 0 ? weights.bias : nullptr;
 }
 
+/// The input of a branch, (M_t, C) act: the stream, normed where the branch has a norm before it.
+Var branch_input(Tape& tape, Stream& stream, const Affine& norm, const NormTerms& terms) {
+  if (norm.weight != nullptr) return block_norm(tape, stream, norm, terms);
+  stream = whole(tape, stream);
+  return converted(tape, stream.sum, tape.compute());
+}
+
+/// The result of a branch, (M_t, C) act.
+Var branch_result(Tape& tape, const Var& branch, const Affine& norm, const NormTerms& terms) {
+  return norm.weight == nullptr ? branch : rms_norm(tape, branch, *norm.weight, terms.epsilon, terms.offset);
+}
+
 /// (M_c, C) -> (M_t, C), of which the tensor group's sum is formed.
-Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, Communicator* group) {
+Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, const BlockOptions& options) {
+  Communicator* const group = options.tensor_group;
   const Affine& in = weights.ffn_in;
   const Affine& out = weights.ffn_out;
   const bool gated = in.weight->shape()[0] == 2 * out.weight->shape()[1];
-  const Var parts =
-      gated ? linear(tape, swiglu(tape, linear(tape, x, *in.weight, in.bias)), *out.weight, bias_of_part(out, group))
-            : gelu_network(tape, x, in, {out.weight, bias_of_part(out, group)});
+  const Var parts = gated ? linear(tape, glu(tape, linear(tape, x, *in.weight, in.bias), options.gate), *out.weight,
+                                   bias_of_part(out, group))
+                          : gelu_network(tape, x, in, {out.weight, bias_of_part(out, group)});
   return reduce_scatter_rows(tape, parts, group);
 }
 
@@ -71,9 +85,14 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
   assert(!wanted.defined() || options.tensor_group == nullptr);
   Communicator* const group = options.tensor_group;
   const std::int64_t rows = context_rows(options, layout);
-  Var branch = block_norm(tape, x, weights.attention_norm, options.norm_epsilon);
+  const NormTerms& terms = options.norm;
+  Var branch = branch_input(tape, x, weights.attention_norm, terms);
   branch = all_gather_rows(tape, branch, group, rows);
   branch = linear(tape, branch, *weights.qkv.weight, weights.qkv.bias);
+  if (weights.query_norm != nullptr) {
+    const HeadNorms norms{weights.query_norm, weights.key_norm, options.whole_head_norms, terms.epsilon, terms.offset};
+    branch = head_norm(tape, branch, norms, options.attention.shape, group);
+  }
   branch = context_attention(tape, branch, options.attention, layout, options.context_group);
   Var stream = x.sum;
   if (wanted.defined()) {
@@ -81,10 +100,11 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
     stream = index_select(tape, stream, wanted);
   }
   branch = linear(tape, branch, *weights.attention_out.weight, bias_of_part(weights.attention_out, group));
-  Stream middle(stream, reduce_scatter_rows(tape, branch, group));
-  branch = block_norm(tape, middle, weights.ffn_norm, options.norm_epsilon);
-  branch = all_gather_rows(tape, branch, group, rows);
-  return {middle.sum, feed_forward(tape, branch, weights, group)};
+  branch = branch_result(tape, reduce_scatter_rows(tape, branch, group), weights.behind_attention, terms);
+  Stream middle(stream, branch);
+  branch = branch_input(tape, middle, weights.ffn_norm, terms);
+  branch = feed_forward(tape, all_gather_rows(tape, branch, group, rows), weights, options);
+  return {middle.sum, branch_result(tape, branch, weights.behind_ffn, terms)};
 }
 
 std::vector<Parameter*> product_matrices(const std::vector<BlockWeights>& layers) {

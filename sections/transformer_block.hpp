@@ -3,7 +3,8 @@
 // feed-forward network, both added to an f32 residual stream (pre-norm, Xiong et al. 2020).
 //
 // The weights decide the kind of a block: with a bias a norm is a layer norm, without it an RMS norm; a feed-forward
-// network of gate and up projection (ffn_in of twice ffn_out's columns) is SwiGLU, any other tanh GELU.
+// network of gate and up projection (ffn_in of twice ffn_out's columns) is gated, any other tanh GELU. Norms that are
+// left out do nothing: those before the branches, those behind (OLMo 2; Gemma 2 has both), and those of query and key.
 //
 // Over ranks (M rows of the micro-batch, M_c of a context part, M_t of a rank): norms and residual sums see M_t rows;
 // before each branch the tensor group's rows are gathered, (M_c, C); its first product is cut by rows of the weight,
@@ -23,11 +24,22 @@ namespace maestro {
 /// and the other biases whole (TensorCut).
 struct BlockWeights {
   Affine attention_norm, qkv, attention_out, ffn_norm, ffn_in, ffn_out;
+  Affine behind_attention, behind_ffn;  ///< norms of the branches' results
+  Parameter* query_norm = nullptr;      ///< as in HeadNorms
+  Parameter* key_norm = nullptr;
+};
+
+/// The constants of a model's norms.
+struct NormTerms {
+  double epsilon = 1e-5;
+  double offset = 0;  ///< added to every weight; RMS norms only
 };
 
 struct BlockOptions {
   AttentionOptions attention;  ///< heads: those of the tensor rank, which all its context ranks share
-  double norm_epsilon = 1e-5;
+  NormTerms norm;
+  bool whole_head_norms = false;  ///< query_norm and key_norm are over all heads rather than over each
+  GluGate gate = GluGate::silu;
   Communicator* tensor_group = nullptr;
   Communicator* context_group = nullptr;
 };
@@ -46,7 +58,7 @@ struct Stream {
 /// The stream in a single tensor.
 [[nodiscard]] Var whole(Tape& tape, const Stream& stream);
 /// Its norm, (M_t, C) act; `stream` is whole afterwards.
-[[nodiscard]] Var block_norm(Tape& tape, Stream& stream, const Affine& weights, double epsilon);
+[[nodiscard]] Var block_norm(Tape& tape, Stream& stream, const Affine& weights, const NormTerms& terms);
 
 /// The stream behind the block. `layout` is of all M rows; its arrays must live until the backward pass.
 [[nodiscard]] Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, Stream x,

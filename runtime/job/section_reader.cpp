@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <utility>
 
 #include "runtime/core/printable.hpp"
-#include "runtime/job/decoder_config.hpp"
 #include "runtime/job/job_reader.hpp"
 
 namespace maestro {
@@ -17,25 +15,9 @@ constexpr NumberRange decay{.min = 0.0, .max = 1.0, .max_open = true};
 // Far above any model, and small enough that products of two sizes fit an int64.
 constexpr std::int64_t no_bound = std::int64_t{1} << 31;  // of samples: a global batch is smaller
 constexpr Range size_range{.min = 1, .max = std::int64_t{1} << 31};
-constexpr Range size_or_automatic{.min = 0, .max = size_range.max};
 
 std::string setting(std::string_view key, std::int64_t value) {
   return std::string(key) + " = " + std::to_string(value);
-}
-
-/// Returns the divisor of `whole` nearest to `wanted`, the smaller of two.
-std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
-  std::int64_t best = 1;
-  const auto consider = [&](std::int64_t divisor) {
-    const auto distance = std::abs(divisor - wanted), best_distance = std::abs(best - wanted);
-    if (distance < best_distance || (distance == best_distance && divisor < best)) best = divisor;
-  };
-  for (std::int64_t i = 1; i * i <= whole; ++i) {
-    if (whole % i != 0) continue;
-    consider(i);
-    consider(whole / i);
-  }
-  return best;
 }
 
 /// Returns the devices that the names denote; the placement checks whether they exist.
@@ -72,29 +54,6 @@ void check_devices(const JobTable& section, const SectionConfig& config) {
   section.fail_among({"devices", "tensor", "context", "pipeline", "replicas"},
                      names + "replicas x pipeline x context x tensor = " + std::to_string(needed) + "; name " +
                          std::to_string(needed) + ", or none to place them automatically");
-}
-
-void check_heads(const JobTable& section, const DecoderConfig& config) {
-  if (config.width % config.heads != 0) {
-    section.fail_among({"heads", "width"},
-                       setting("heads", config.heads) + " does not divide " + setting("width", config.width) +
-                           "; nearest that does: " + std::to_string(nearest_divisor(config.width, config.heads)));
-  }
-  const std::int64_t kv_heads = config.kv_heads == 0 ? config.heads : config.kv_heads;
-  if (config.heads % kv_heads != 0) {
-    section.fail_among({"kv_heads", "heads"},
-                       setting("kv_heads", kv_heads) + " does not divide " + setting("heads", config.heads) +
-                           "; nearest that does: " + std::to_string(nearest_divisor(config.heads, kv_heads)));
-  }
-  if (config.family == "gpt2" && kv_heads != config.heads) {
-    section.fail_among({"kv_heads", "family"},
-                       "family \"gpt2\" has no grouped-query attention; leave kv_heads out or set family = \"llama\"");
-  }
-  const std::int64_t head_size = config.width / config.heads;
-  if (config.family == "llama" && head_size % 2 != 0) {
-    section.fail_among({"heads", "width", "family"},
-                       "rotary positions need an even head size, but width / heads = " + std::to_string(head_size));
-  }
 }
 
 }  // namespace
@@ -201,32 +160,6 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   }
   out.devices = devices_named(section, devices);
   check_devices(section, out);
-  return out;
-}
-
-DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
-  DecoderConfig out = std::move(defaults);
-  out.family =
-      section.choice("family", out.family, {"gpt2", "llama"},
-                     {"gpt2 (layer norm, learned positions, GELU, biases) or llama (RMS norm, rotary positions, "
-                      "SwiGLU, no biases)"});
-  out.layers = section.integer("layers", out.layers, {.min = 1, .max = 65536}, {"transformer layers", "layers"});
-  out.width = section.integer("width", out.width, size_range, {"columns of the hidden state"});
-  out.heads = section.integer("heads", out.heads, size_range, {"attention heads; divides width", "heads"});
-  out.kv_heads = section.integer("kv_heads", out.kv_heads, size_or_automatic,
-                                 {"llama: key and value heads, a divisor of heads; 0: as many as heads", "heads"});
-  out.ffn = section.integer("ffn", out.ffn, size_or_automatic,
-                            {"columns of the feed-forward network; 0: 4 x width (gpt2), 8/3 x width rounded up to 64 "
-                             "(llama)"});
-  out.vocabulary = section.integer("vocabulary", out.vocabulary, {.min = 2, .max = size_range.max},
-                                   {"rows of embedding and output layer; at least the tokenizer's", "tokens"});
-  out.positions = section.integer("positions", out.positions, size_range, {"the longest sequence", "tokens"});
-  out.tied = section.flag("tied", out.tied, {"the output layer shares the embedding"});
-  out.rope_theta = section.number("rope_theta", out.rope_theta, positive, {"llama: the base of rotary positions"});
-  out.norm_epsilon = section.number("norm_epsilon", out.norm_epsilon, positive, {"the addend to a norm's denominator"});
-  out.init_std =
-      section.number("init_std", out.init_std, positive, {"the standard deviation of initial random values"});
-  check_heads(section, out);
   return out;
 }
 

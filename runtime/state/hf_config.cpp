@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/state/hf_config.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 
+#include "runtime/state/hf_families.hpp"
 #include "runtime/state/hf_keys.hpp"
 #include "runtime/state/posix_file.hpp"
 
@@ -16,130 +17,45 @@ using Keys = HfKeys;
 
 namespace {
 
-DecoderConfig gpt2_of(const Keys& keys) {
-  // Three names of the same function: the approximation of GELU by tanh.
-  keys.require_text("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
-  keys.require_flag("scale_attn_weights", true);
-  keys.require_flag("scale_attn_by_inverse_layer_idx", false);
-  keys.require_absent("quantization_config");
-  DecoderConfig config;
-  config.family = "gpt2";
-  config.layers = keys.aliased_size("n_layer", "num_hidden_layers");
-  config.width = keys.aliased_size("n_embd", "hidden_size");
-  config.heads = keys.aliased_size("n_head", "num_attention_heads");
-  config.ffn = keys.size("n_inner", 0);
-  config.positions = keys.aliased_size("n_positions", "max_position_embeddings");
-  config.tied = keys.flag("tie_word_embeddings", true);
-  config.norm_epsilon = keys.positive("layer_norm_epsilon", 1e-5);
-  return config;
+/// Returns true for keys that do not change a forward pass without dropout.
+bool is_ignored(std::string_view key) {
+  static const std::set<std::string_view> names = {
+      "architectures", "auto_map", "cache_implementation", "chunk_size_feed_forward", "classifier_dropout", "dtype",
+      "finetuning_task", "gradient_checkpointing", "id2label", "is_llama_config", "label2id", "language", "n_ctx",
+      "pretraining_tp", "problem_type", "reorder_and_upcast_attn", "task_specific_params", "tokenizer_class",
+      "torch_dtype", "transformers_version", "transformers.js_config", "use_cache",
+      // Of text generation; older versions of transformers store them here.
+      "begin_suppress_tokens", "diversity_penalty", "do_sample", "early_stopping", "length_penalty", "max_length",
+      "min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores",
+      "prefix", "repetition_penalty", "return_dict", "return_dict_in_generate", "suppress_tokens", "temperature",
+      "top_k", "top_p", "typical_p"};
+  const auto dropout = [&] { return key.ends_with("_dropout") || key.ends_with("_pdrop"); };
+  return names.contains(key) || key.starts_with("_") || key.starts_with("summary_") || key.starts_with("unsloth_") ||
+         key.ends_with("_token_id") || dropout();
 }
 
-/// rope_theta stands at the top, or since transformers 5 in rope_parameters. Where it stands twice, the values agree.
-double rope_theta_of(const Keys& keys) {
-  std::optional<double> theta;
-  std::string place;
-  const auto take = [&](const std::string& where, const Keys& at) {
-    if (at.find("rope_theta") == nullptr) return;
-    const double found = at.positive("rope_theta", 0);
-    if (theta && *theta != found) {
-      keys.fail(where, "= " + at.find("rope_theta")->dump() + " contradicts " + place + "; remove one");
-    }
-    theta = found;
-    place = where + " = " + at.find("rope_theta")->dump();
-  };
-  take("rope_theta", keys);
-  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
-    const json* scaling = keys.find(key);
-    if (scaling == nullptr) continue;
-    if (!scaling->is_object()) keys.fail(key, "is " + shown(*scaling) + "; it must be an object or null");
-    const std::string type = scaling->value("rope_type", scaling->value("type", json("default"))).dump();
-    if (type != "\"default\"") keys.fail(key, "of type " + printable(type) + " is not supported; only \"default\" is");
-    take(std::string(key) + ".rope_theta", keys.inside(key, *scaling));
-  }
-  return theta.value_or(10000.0);
-}
-
-DecoderConfig llama_of(const Keys& keys) {
-  keys.require_text("hidden_act", "silu", {"silu", "swish"});
-  keys.require_flag("attention_bias", false);
-  keys.require_flag("mlp_bias", false);
-  keys.require_absent("quantization_config");
-  DecoderConfig config;
-  config.family = "llama";
-  config.layers = keys.size("num_hidden_layers");
-  config.width = keys.size("hidden_size");
-  config.heads = keys.size("num_attention_heads");
-  config.kv_heads = keys.size("num_key_value_heads", config.heads);
-  config.ffn = keys.size("intermediate_size");
-  config.positions = keys.size("max_position_embeddings", 2048);
-  config.tied = keys.flag("tie_word_embeddings", false);
-  config.rope_theta = rope_theta_of(keys);
-  config.norm_epsilon = keys.positive("rms_norm_eps", 1e-6);
-  if (config.heads % config.kv_heads != 0) {
-    keys.fail("num_key_value_heads", "= " + std::to_string(config.kv_heads) +
-                                         " does not divide num_attention_heads = " + std::to_string(config.heads));
-  }
-  const std::int64_t head_dim = keys.size("head_dim", config.width / config.heads);
-  if (head_dim * config.heads != config.width) {
-    keys.fail("head_dim",
-              "= " + std::to_string(head_dim) + " is not supported; only hidden_size / " + "num_attention_heads is");
-  }
-  return config;
+std::string family_names() {
+  std::string names;
+  for (const std::string_view family : decoder_families()) names += (names.empty() ? "" : ", ") + std::string(family);
+  return names;
 }
 
 DecoderConfig decoder_of(const json& object, std::string_view where) {
   const Keys keys(object, where);
   const json* type = keys.find("model_type");
-  if (type == nullptr) keys.fail("model_type", "is missing; it must be gpt2 or llama");
-  const bool gpt2 = *type == "gpt2";
-  if (!gpt2 && *type != "llama") keys.fail("model_type", "= " + shown(*type) + " is not supported; gpt2 and llama are");
-  DecoderConfig config = gpt2 ? gpt2_of(keys) : llama_of(keys);
+  if (type == nullptr) keys.fail("model_type", "is missing; it must be one of " + family_names());
+  for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    if (keys.find(experts) != nullptr) keys.fail(experts, "is not supported: a mixture of experts");
+  }
+  const bool known =
+      type->is_string() && std::ranges::find(decoder_families(), type->get<std::string>()) != decoder_families().end();
+  if (!known) keys.fail("model_type", "= " + shown(*type) + " is not supported; these are: " + family_names());
+  keys.require_absent("quantization_config");
+  DecoderConfig config = *type == "gpt2" ? read_gpt2(keys) : read_rotary_family(keys, type->get<std::string>());
   config.vocabulary = keys.size("vocab_size");
   config.init_std = keys.positive("initializer_range", 0.02);
-  if (config.width % config.heads != 0) {
-    keys.fail(gpt2 ? "n_head" : "num_attention_heads",
-              "= " + std::to_string(config.heads) + " does not divide the width " + std::to_string(config.width));
-  }
+  keys.refuse_unknown(is_ignored);
   return config;
-}
-
-std::int64_t llama_ffn(const DecoderConfig& config) {
-  // 8/3 x width, rounded up to 64: see DecoderConfig::ffn.
-  return config.ffn != 0 ? config.ffn : (8 * config.width + 191) / 192 * 64;
-}
-
-nlohmann::ordered_json gpt2_json(const DecoderConfig& config) {
-  nlohmann::ordered_json out;
-  out["architectures"] = {"GPT2LMHeadModel"};
-  out["model_type"] = "gpt2";
-  out["activation_function"] = "gelu_new";
-  out["n_layer"] = config.layers;
-  out["n_embd"] = config.width;
-  out["n_head"] = config.heads;
-  out["n_inner"] = config.ffn != 0 ? nlohmann::ordered_json(config.ffn) : nlohmann::ordered_json(nullptr);
-  out["n_positions"] = config.positions;
-  out["n_ctx"] = config.positions;
-  out["layer_norm_epsilon"] = config.norm_epsilon;
-  for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) out[dropout] = 0.0;
-  return out;
-}
-
-nlohmann::ordered_json llama_json(const DecoderConfig& config) {
-  nlohmann::ordered_json out;
-  out["architectures"] = {"LlamaForCausalLM"};
-  out["model_type"] = "llama";
-  out["hidden_act"] = "silu";
-  out["num_hidden_layers"] = config.layers;
-  out["hidden_size"] = config.width;
-  out["num_attention_heads"] = config.heads;
-  out["num_key_value_heads"] = config.kv_heads != 0 ? config.kv_heads : config.heads;
-  out["intermediate_size"] = llama_ffn(config);
-  out["max_position_embeddings"] = config.positions;
-  out["rms_norm_eps"] = config.norm_epsilon;
-  out["rope_theta"] = config.rope_theta;
-  out["attention_bias"] = false;
-  out["mlp_bias"] = false;
-  return out;
 }
 
 }  // namespace
@@ -191,7 +107,7 @@ Result<std::string> hf_model_type(std::string_view text, std::string_view where)
 }
 
 std::string hf_config_text(const DecoderConfig& config) {
-  nlohmann::ordered_json out = config.family == "llama" ? llama_json(config) : gpt2_json(config);
+  nlohmann::ordered_json out = config.gpt2() ? gpt2_json(config) : rotary_family_json(config);
   out["vocab_size"] = config.vocabulary;
   out["tie_word_embeddings"] = config.tied;
   out["initializer_range"] = config.init_std;

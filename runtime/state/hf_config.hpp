@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of the Hugging Face model families this program trains, to and from DecoderConfig.
+// config.json of the Hugging Face model families this program trains, to and from DecoderConfig. The keys of a family
+// are those of the transformers library's configuration class, of version 5 and of version 4; absent keys have its
+// defaults.
 //
 // gpt2  (transformers GPT2Config): n_layer, n_embd, n_head, n_positions, vocab_size, n_inner, layer_norm_epsilon,
 //       activation_function, initializer_range, tie_word_embeddings.

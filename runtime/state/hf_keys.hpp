@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,16 +31,22 @@ class HfKeys {
   }
   /// Null counts as absent, as it does for transformers.
   [[nodiscard]] const nlohmann::json* find(std::string_view key) const {
+    asked_.emplace(key);
     const auto found = object_.find(key);
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
-  [[nodiscard]] std::int64_t size(std::string_view key, std::optional<std::int64_t> absent = {}) const {
+  /// Whether the key stands there, if only as null.
+  [[nodiscard]] bool has(std::string_view key) const { return object_.contains(key); }
+  [[nodiscard]] std::int64_t size(std::string_view key, std::optional<std::int64_t> absent = {},
+                                  std::int64_t least = 1) const {
     const nlohmann::json* value = find(key);
     if (value == nullptr && absent) return *absent;
     if (value == nullptr) fail(key, "is missing");
     constexpr std::int64_t most = std::int64_t{1} << 31;
-    const bool good = value->is_number_integer() && *value >= 1 && *value <= most;
-    if (!good) fail(key, "is " + shown(*value) + "; it must be a whole number from 1 to 2^31");
+    const bool good = value->is_number_integer() && *value >= least && *value <= most;
+    if (!good) {
+      fail(key, "is " + shown(*value) + "; it must be a whole number from " + std::to_string(least) + " to 2^31");
+    }
     return value->get<std::int64_t>();
   }
   /// The size under `key` or `alias`, another name of it. Both: they must agree.
@@ -80,10 +88,21 @@ class HfKeys {
   void require_absent(std::string_view key) const {
     if (find(key) != nullptr) fail(key, "is not supported; only models without it are");
   }
+  /// Refuses a key that no function above has asked for, for it may change the model: unless `ignored` holds, or its
+  /// value is empty, false or null.
+  void refuse_unknown(const std::function<bool(std::string_view)>& ignored) const {
+    for (const auto& [key, value] : object_.items()) {
+      const bool unset = value.is_null() || value == false || (!value.is_number() && value.empty()) || value == "";
+      if (unset || asked_.contains(key) || ignored(key)) continue;
+      fail(printable(key),
+           "= " + shown(value) + " is unknown here and may change the model; if it does not, remove it");
+    }
+  }
 
  private:
   const nlohmann::json& object_;
   std::string where_;
+  mutable std::set<std::string, std::less<>> asked_;
 };
 
 /// read(object, where) on the JSON object that `text` holds; a JobError it throws becomes the result's error.

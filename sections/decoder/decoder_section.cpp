@@ -28,7 +28,7 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
       stack_(parameters_, ParameterInit(context.seed, context.name), checked(context, decoder, data), context.parallel,
              context.stage) {
   head_ = add_output_layer(ParameterInit(context.seed, context.name));
-  check_attention(context, stack_.attention_shape());
+  for (const BlockOptions& layer : stack_.layer_options()) check_attention(context, layer.attention.shape);
   if (context.stage.count > 1) names_of_model_ = body_names(this->decoder());
   if (!context.meta) parameters_.allocate(context.trained, context.memory());
 }
@@ -104,6 +104,10 @@ void DecoderSection::put_stream(Tape& tape, const Inputs& inputs, Outputs& outpu
 
 Var DecoderSection::hidden(Tape& tape, const Inputs& inputs) {
   return stack_.normed(tape, stream(tape, inputs));
+}
+
+void DecoderSection::cap_logits(Tape& tape, const Tensor& logits) const {
+  if (decoder().logit_softcap > 0) tape.ops().run(Softcap{.x = logits, .cap = decoder().logit_softcap});
 }
 
 Var DecoderSection::gathered_hidden(Tape& tape, const Inputs& inputs) {

@@ -73,6 +73,8 @@ class DecoderSection : public Section {
   Var hidden(Tape& tape, const Inputs& inputs);
   /// The same for all rows of the context part, on each of its tensor ranks: (M_c, width), Sharding::context_rows.
   Var gathered_hidden(Tape& tape, const Inputs& inputs);
+  /// Applies the model's soft cap, if it has a cap, to logits (M, V) f32 in place.
+  void cap_logits(Tape& tape, const Tensor& logits) const;
   /// FLOPs and kept bytes of the stage's layers and, when it is here, the output layer.
   [[nodiscard]] Cost decoder_cost(const SampleShape& sample) const;
 

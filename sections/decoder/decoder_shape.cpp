@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sections/decoder/decoder_shape.hpp"
 
+#include <algorithm>
+#include <sstream>
+#include <vector>
+
+#include "runtime/core/nearest_name.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/state/hf_config.hpp"
@@ -20,27 +25,27 @@ std::string setting(const char* key, std::int64_t value) {
 
 void check_sizes(const std::string& section, const DecoderConfig& config) {
   const std::pair<const char*, std::int64_t> sizes[] = {
-      {"layers", config.layers},      {"width", config.width}, {"heads", config.heads},
-      {"kv_heads", config.kv_heads},  {"ffn", config.ffn},     {"vocabulary", config.vocabulary},
-      {"positions", config.positions}};
+      {"layers", config.layers},         {"width", config.width},        {"heads", config.heads},
+      {"head_size", config.head_size},   {"kv_heads", config.kv_heads},  {"ffn", config.ffn},
+      {"vocabulary", config.vocabulary}, {"positions", config.positions}};
   for (const auto& [key, value] : sizes) {
     if (value < 1) refuse(section, setting(key, value) + " is too small; it must be at least 1");
   }
 }
 
 void check_heads(const std::string& section, const DecoderConfig& config) {
-  if (config.width % config.heads != 0) {
-    refuse(section, setting("heads", config.heads) + " does not divide " + setting("width", config.width));
-  }
   if (config.heads % config.kv_heads != 0) {
     refuse(section, setting("kv_heads", config.kv_heads) + " does not divide " + setting("heads", config.heads));
   }
-  if (config.family == "gpt2" && config.kv_heads != config.heads) {
+  if (config.gpt2() && config.kv_heads != config.heads) {
     refuse(section, "family \"gpt2\" has no grouped-query attention; leave kv_heads out or use family \"llama\"");
   }
-  if (config.family == "llama" && config.width / config.heads % 2 != 0) {
-    refuse(section, "rotary positions need an even head size, not width / heads = " +
-                        std::to_string(config.width / config.heads));
+  if (config.gpt2() && config.query_columns() != config.width) {
+    refuse(section, setting("heads", config.heads) + " of " + setting("head_size", config.head_size) +
+                        " columns do not make up " + setting("width", config.width));
+  }
+  if (!config.gpt2() && config.head_size % 2 != 0) {
+    refuse(section, "rotary positions need an even head size, not " + std::to_string(config.head_size));
   }
 }
 
@@ -61,41 +66,60 @@ void check_data(const std::string& section, const DecoderConfig& config, const D
 
 DecoderConfig resolved(DecoderConfig config) {
   if (config.kv_heads == 0) config.kv_heads = config.heads;
-  if (config.ffn == 0) {
-    config.ffn = config.family == "llama" ? (8 * config.width + 191) / 192 * 64 : 4 * config.width;
-  }
+  if (config.head_size == 0 && config.heads > 0) config.head_size = config.width / config.heads;
+  if (config.ffn == 0) config.ffn = config.gpt2() ? 4 * config.width : (8 * config.width + 191) / 192 * 64;
   return config;
 }
 
 DecoderConfig read_decoder_shape(const JobTable& table) {
   const std::string weights = read_weights_folder(table);
-  DecoderConfig defaults;
-  if (!weights.empty()) {
-    auto stored = read_hf_config(weights);
-    if (!stored) table.fail("weights", stored.error().message);
-    defaults = *std::move(stored);
+  if (weights.empty()) {
+    const DecoderConfig own = resolved(read_decoder(table));
+    return with_family(own, own.family);
   }
-  return resolved(read_decoder(table, defaults));
+  auto stored = read_hf_config(weights);
+  if (!stored) table.fail("weights", stored.error().message);
+  return resolved(read_decoder(table, *std::move(stored)));
 }
 
 void check_decoder(const std::string& section, const DecoderConfig& config, const DataShape& data) {
-  if (config.family != "gpt2" && config.family != "llama") {
-    refuse(section, "family \"" + config.family + "\" is unknown; it is \"gpt2\" or \"llama\"");
+  if (std::ranges::find(decoder_families(), config.family) == decoder_families().end()) {
+    const std::vector<std::string> known(decoder_families().begin(), decoder_families().end());
+    const auto nearest = nearest_name(config.family, known);
+    refuse(section, "family \"" + config.family + "\" is unknown; it is \"" + nearest.value_or("gpt2") + "\"");
   }
   check_sizes(section, config);
   check_heads(section, config);
   check_data(section, config, data);
 }
 
+std::string described(const DecoderConfig& config) {
+  std::ostringstream out;
+  out << config.family << ", " << config.layers << " layers x " << config.width << ", " << config.heads << " heads of "
+      << config.head_size;
+  if (config.kv_heads != config.heads) out << " (" << config.kv_heads << " kv)";
+  if (config.qk_norm != QkNorm::none) out << ", q/k norms";
+  if (!config.gpt2()) out << ", rope " << config.rope_theta;
+  constexpr const char* scalings[] = {"", " linear", " llama3", " yarn", " longrope"};
+  out << scalings[static_cast<std::size_t>(config.rope_scaling.kind)];
+  if (config.window > 0) out << ", windows of " << config.window;
+  out << (config.tied ? ", tied" : ", untied") << ", vocabulary " << config.vocabulary;
+  return out.str();
+}
+
 double body_flops(const DecoderConfig& config, std::int64_t tokens) {
   const auto t = static_cast<double>(tokens);
   const auto width = static_cast<double>(config.width);
-  const double head_size = width / static_cast<double>(config.heads);
-  const double qkv_columns = width + 2.0 * static_cast<double>(config.kv_heads) * head_size;
-  const double ffn_products = config.family == "llama" ? 3 : 2;
-  const double products = 2.0 * t * width * (qkv_columns + width + ffn_products * static_cast<double>(config.ffn));
-  const double scores = 2.0 * 2.0 * t * t / 2.0 * width;
-  return static_cast<double>(config.layers) * (products + scores);
+  const auto queries = static_cast<double>(config.query_columns());
+  const double qkv_columns = queries + 2.0 * static_cast<double>(config.key_columns());
+  const auto ffn = static_cast<double>(config.ffn_matrices() * config.ffn);
+  const double products = 2.0 * t * width * (qkv_columns + queries + ffn);
+  double pairs = 0;
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const double window = config.attention_of(i).windowed ? static_cast<double>(config.window) : t;
+    pairs += window < t ? window * t - window * window / 2 : t * t / 2;
+  }
+  return static_cast<double>(config.layers) * products + 2.0 * 2.0 * pairs * queries;
 }
 
 double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabulary) {
@@ -105,10 +129,14 @@ double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabula
 double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision) {
   const auto width = static_cast<double>(config.width);
   const auto ffn = static_cast<double>(config.ffn);
-  const double kv = 2.0 * width * static_cast<double>(config.kv_heads) / static_cast<double>(config.heads);
-  // Two norms, q, k, v, the attention's result, two branches, and the FFN before and behind its activation.
-  const double ffn_values = config.family == "llama" ? 3.0 * ffn : 2.0 * ffn;
-  const double activations = 2.0 * width + (width + kv) + width + 2.0 * width + ffn_values;
+  const auto queries = static_cast<double>(config.query_columns());
+  const double qkv = queries + 2.0 * static_cast<double>(config.key_columns());
+  // Norms, q, k, v (with norms of q and k a second time), the attention's result, two branches, and the FFN before and
+  // behind its activation.
+  const double norms = config.norms == BlockNorms::both ? 4.0 * width : 2.0 * width;
+  const double heads = config.qk_norm == QkNorm::none ? qkv : 2.0 * qkv;
+  const double ffn_values = static_cast<double>(config.ffn_matrices()) * ffn;
+  const double activations = norms + heads + queries + 2.0 * width + ffn_values;
   const double residuals = 2.0 * width * sizeof(float);
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
   const double ends = width * (sizeof(float) + static_cast<double>(size_of(precision)));

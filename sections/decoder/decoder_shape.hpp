@@ -21,8 +21,8 @@ struct DataShape {
   PictureGrids pictures = {};      ///< grids of the pictures
 };
 
-/// `config` with kv_heads and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a multiple of 64
-/// (llama).
+/// `config` with kv_heads, head_size and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a
+/// multiple of 64 (others).
 [[nodiscard]] DecoderConfig resolved(DecoderConfig config);
 
 /// The shape keys of a section's table. With `weights` given, the folder's config.json provides the keys that the table
@@ -33,9 +33,14 @@ struct DataShape {
 /// cannot take the samples of the data source: longer than `positions`, or with token ids outside the vocabulary.
 void check_decoder(const std::string& section, const DecoderConfig& config, const DataShape& data);
 
+/// In a few words, for a person: "qwen3, 28 layers x 1024, 16 heads of 128 (8 kv), q/k norms, rope 1e+06, tied,
+/// vocabulary 151936". `config` must be resolved.
+[[nodiscard]] std::string described(const DecoderConfig& config);
+
 /// FLOPs of the body in a forward pass over a sample of T tokens; per layer
-///   2 T C (H + 2G) D + 2 T H D C + 2 T C F n       matrix products, 2 M N K each; n = 2 (gpt2) or 3 (llama)
-///   2 * 2 * T^2 / 2 * H D                          scores and their product with the values, causal half
+///   2 T C (H + 2G) D + 2 T H D C + 2 T C F n       matrix products, 2 M N K each; n = 2 (gpt2) or 3 (others)
+///   2 * 2 * S * H D                                scores and their product with the values
+/// with S = T^2 / 2, the causal half, or in a layer with windows of W < T keys W T - W^2 / 2,
 /// after Kaplan et al. 2020, table 1, and Chowdhery et al. 2022, appendix B (who do not halve the causal part).
 /// Embedding, norms and pointwise work are left out, as there. `config` must be resolved.
 [[nodiscard]] double body_flops(const DecoderConfig& config, std::int64_t tokens);

@@ -4,20 +4,23 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <numeric>
 #include <string>
+#include <utility>
 
+#include "sections/decoder/rotary_scaling.hpp"
 #include "sections/section_ranks.hpp"
 
 namespace maestro {
 
-/// The families' parameters in the order that Hugging Face lists them.
+/// The families' parameters.
 class DecoderStack::Builder {
  public:
   Builder(DecoderStack& stack, Parameters& parameters, const ParameterInit& init)
       : stack_(stack), config_(stack.config_), add_(parameters, init, stack.state_), cut_(stack.parallel_) {}
 
   void build_gpt2();
-  void build_llama();
+  void build_rotary();
 
  private:
   /// Those of the stage, each made by `layer` from the prefix of its names.
@@ -29,11 +32,28 @@ class DecoderStack::Builder {
     }
   }
   BlockWeights gpt2_layer(const std::string& prefix);
-  BlockWeights llama_layer(const std::string& prefix);
+  BlockWeights rotary_layer(const std::string& prefix);
+  void add_attention(BlockWeights& layer, const std::string& prefix);
+  void add_feed_forward(BlockWeights& layer, const std::string& prefix);
+  void add_norms(BlockWeights& layer, const std::string& prefix);
+  /// A projection onto `sizes` rows, each stored under its name, or all as `fused` where the family does so.
+  Affine stacked(const std::string& prefix, const std::string& fused, const std::vector<const char*>& names,
+                 const std::vector<std::int64_t>& sizes, bool bias);
   Affine conv1d(const std::string& name, Shape shape, double deviation, const ParameterSlice& slice) {
     return add_.linear(name, shape, deviation, true, slice);
   }
-  Affine rms_norm(const std::string& name) { return {&add_.stored(add_.vector(name, config_.width, 1.0f)), nullptr}; }
+  Parameter& norm_weight(const std::string& name, std::int64_t size, ParameterSlice slice = {}) {
+    const auto initial = static_cast<float>(1.0 - config_.norm_offset);
+    return add_.stored(add_.vector(name + ".weight", size, initial, std::move(slice)));
+  }
+  Affine rms_norm(const std::string& name) { return {&norm_weight(name, config_.width), nullptr}; }
+  /// A projection (rows, columns) that adds to the residual stream; its columns are cut.
+  Affine added(const std::string& name, Shape shape, bool bias) {
+    Affine made;
+    made.weight = &add_.stored(add_.matrix(name + ".weight", shape, residual_deviation(), cut_.columns(shape[1])));
+    if (bias) made.bias = &add_.stored(add_.vector(name + ".bias", shape[0], 0.0f));
+    return made;
+  }
   Parameter& embedding(const std::string& name, std::int64_t rows, ParameterSlice slice = {}) {
     return add_.stored(add_.matrix(name, Shape{rows, config_.width}, config_.init_std, std::move(slice)));
   }
@@ -68,56 +88,111 @@ void DecoderStack::Builder::build_gpt2() {
   if (stack_.stage_.last()) stack_.final_norm_ = add_.layer_norm("transformer.ln_f", config_.width);
 }
 
-BlockWeights DecoderStack::Builder::llama_layer(const std::string& prefix) {
-  const std::int64_t width = config_.width;
-  const std::int64_t queries = width;
-  const std::int64_t keys = config_.kv_heads * (width / config_.heads);
+Affine DecoderStack::Builder::stacked(const std::string& prefix, const std::string& fused,
+                                      const std::vector<const char*>& names, const std::vector<std::int64_t>& sizes,
+                                      bool bias) {
+  const ParameterSlice slice = cut_.stacked(sizes);
+  const std::int64_t rows = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  Affine made;
+  made.weight = &add_.matrix(prefix + fused + ".weight", Shape{rows, config_.width}, config_.init_std, slice);
+  if (bias) made.bias = &add_.vector(prefix + fused + ".bias", rows, 0.0f, {slice.rows, {}});
+  const auto store = [&](Parameter* parameter, const std::string& kind) {
+    if (parameter == nullptr) return;
+    if (config_.fused_names) return static_cast<void>(add_.stored(*parameter));
+    std::int64_t first = 0;
+    for (std::size_t i = 0; i < names.size(); first += sizes[i], ++i) {
+      add_.stored_rows(prefix + names[i] + kind, *parameter, first, sizes[i]);
+    }
+  };
+  store(made.weight, ".weight");
+  store(made.bias, ".bias");
+  return made;
+}
+
+void DecoderStack::Builder::add_attention(BlockWeights& layer, const std::string& prefix) {
+  const std::int64_t queries = config_.query_columns(), keys = config_.key_columns();
+  layer.qkv = stacked(prefix, "qkv_proj", {"q_proj", "k_proj", "v_proj"}, {queries, keys, keys}, config_.qkv_bias);
+  layer.attention_out = added(prefix + "o_proj", Shape{config_.width, queries}, config_.out_bias);
+  if (config_.qk_norm == QkNorm::none) return;
+  const bool whole = config_.qk_norm == QkNorm::whole;
+  const auto norm = [&](const char* name, std::int64_t columns) {
+    return &(whole ? norm_weight(prefix + name, columns, cut_.rows(columns))
+                   : norm_weight(prefix + name, config_.head_size));
+  };
+  layer.query_norm = norm("q_norm", queries);
+  layer.key_norm = norm("k_norm", keys);
+}
+
+void DecoderStack::Builder::add_feed_forward(BlockWeights& layer, const std::string& prefix) {
+  layer.ffn_in =
+      stacked(prefix, "gate_up_proj", {"gate_proj", "up_proj"}, {config_.ffn, config_.ffn}, config_.ffn_bias);
+  layer.ffn_out = added(prefix + "down_proj", Shape{config_.width, config_.ffn}, config_.ffn_bias);
+}
+
+void DecoderStack::Builder::add_norms(BlockWeights& layer, const std::string& prefix) {
+  const bool before = config_.norms != BlockNorms::behind, behind = config_.norms != BlockNorms::before;
+  if (before) layer.attention_norm = rms_norm(prefix + "input_layernorm");
+  // The second norm of a layer has the same name in all families, and not the same place.
+  Affine& second = behind ? layer.behind_attention : layer.ffn_norm;
+  second = rms_norm(prefix + "post_attention_layernorm");
+  if (before && behind) layer.ffn_norm = rms_norm(prefix + "pre_feedforward_layernorm");
+  if (behind) layer.behind_ffn = rms_norm(prefix + "post_feedforward_layernorm");
+}
+
+BlockWeights DecoderStack::Builder::rotary_layer(const std::string& prefix) {
   BlockWeights layer;
-  layer.attention_norm = rms_norm(prefix + "input_layernorm.weight");
-  Parameter& qkv = add_.matrix(prefix + "self_attn.qkv_proj.weight", Shape{queries + 2 * keys, width}, config_.init_std,
-                               cut_.stacked({queries, keys, keys}));
-  add_.stored_rows(prefix + "self_attn.q_proj.weight", qkv, 0, queries);
-  add_.stored_rows(prefix + "self_attn.k_proj.weight", qkv, queries, keys);
-  add_.stored_rows(prefix + "self_attn.v_proj.weight", qkv, queries + keys, keys);
-  layer.qkv.weight = &qkv;
-  layer.attention_out.weight = &add_.stored(add_.matrix(prefix + "self_attn.o_proj.weight", Shape{width, queries},
-                                                        residual_deviation(), cut_.columns(queries)));
-  layer.ffn_norm = rms_norm(prefix + "post_attention_layernorm.weight");
-  Parameter& gate_up = add_.matrix(prefix + "mlp.gate_up_proj.weight", Shape{2 * config_.ffn, width}, config_.init_std,
-                                   cut_.stacked({config_.ffn, config_.ffn}));
-  add_.stored_rows(prefix + "mlp.gate_proj.weight", gate_up, 0, config_.ffn);
-  add_.stored_rows(prefix + "mlp.up_proj.weight", gate_up, config_.ffn, config_.ffn);
-  layer.ffn_in.weight = &gate_up;
-  layer.ffn_out.weight = &add_.stored(add_.matrix(prefix + "mlp.down_proj.weight", Shape{width, config_.ffn},
-                                                  residual_deviation(), cut_.columns(config_.ffn)));
+  add_attention(layer, prefix + "self_attn.");
+  add_feed_forward(layer, prefix + "mlp.");
+  add_norms(layer, prefix);
   return layer;
 }
 
-void DecoderStack::Builder::build_llama() {
+void DecoderStack::Builder::build_rotary() {
   if (stack_.stage_.first()) {
     stack_.tokens_ = &embedding("model.embed_tokens.weight", config_.vocabulary, cut_.rows(config_.vocabulary));
   }
-  add_layers("model.layers.", [this](const std::string& prefix) { return llama_layer(prefix); });
-  if (stack_.stage_.last()) stack_.final_norm_ = rms_norm("model.norm.weight");
+  add_layers("model.layers.", [this](const std::string& prefix) { return rotary_layer(prefix); });
+  if (stack_.stage_.last()) stack_.final_norm_ = rms_norm("model.norm");
 }
 
 DecoderStack::DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
                            const ParallelContext& parallel, const Stage& stage)
     : config_(config), parallel_(parallel), stage_(stage) {
   if (stage.count == 1) stage_.layers = config.layers;
-  const bool gpt2 = config.family == "gpt2";
-  const std::int64_t tensor = parallel.layout.tensor;
-  block_.attention.shape = {config.heads / tensor, config.kv_heads / tensor, config.width / config.heads, true};
-  block_.tensor_group = parallel.tensor_group;
-  block_.context_group = parallel.context_group;
-  block_.attention.rotary_theta = gpt2 ? 0.0 : config.rope_theta;
-  block_.norm_epsilon = config.norm_epsilon;
+  for (std::int64_t i = 0; i < stage_.layers; ++i) options_.push_back(options_of(stage_.first_layer + i));
   Builder builder(*this, parameters, init);
-  if (gpt2) {
+  if (config.gpt2()) {
     builder.build_gpt2();
   } else {
-    builder.build_llama();
+    builder.build_rotary();
   }
+}
+
+BlockOptions DecoderStack::options_of(std::int64_t index) const {
+  const LayerAttention layer = config_.attention_of(index);
+  const std::int64_t tensor = parallel_.layout.tensor;
+  BlockOptions options;
+  options.attention.shape = {.heads = config_.heads / tensor,
+                             .kv_heads = config_.kv_heads / tensor,
+                             .head_size = config_.head_size,
+                             .causal = true,
+                             .scale = config_.attention_scale,
+                             .window = layer.windowed ? config_.window : 0,
+                             .softcap = config_.attention_softcap};
+  if (!config_.gpt2() && layer.rotary) {
+    const auto found = rotary_frequencies(config_, layer.windowed);
+    const auto same = std::ranges::find_if(options_, [&](const BlockOptions& other) {
+      return other.attention.rotary != nullptr && *other.attention.rotary == found;
+    });
+    options.attention.rotary =
+        same != options_.end() ? same->attention.rotary : std::make_shared<const RotaryFrequencies>(found);
+  }
+  options.norm = norm_terms();
+  options.whole_head_norms = config_.qk_norm == QkNorm::whole;
+  options.gate = config_.gelu_gate ? GluGate::gelu : GluGate::silu;
+  options.tensor_group = parallel_.tensor_group;
+  options.context_group = parallel_.context_group;
+  return options;
 }
 
 Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayout& layout) {
@@ -126,20 +201,21 @@ Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayou
   const auto positions =
       layout.positions.subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
   const VocabularyPart part = vocabulary_part(parallel_, config_.vocabulary);
-  return reduce_scatter_rows(tape, embedding_part(tape, *tokens_, tokens, positions_, positions, part), part.group);
+  const Var parts = embedding_part(tape, *tokens_, tokens, positions_, positions, part, config_.embedding_scale);
+  return reduce_scatter_rows(tape, parts, part.group);
 }
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted) const {
-  for (const BlockWeights& layer : layers_) {
-    const bool last = &layer == &layers_.back();
-    x = transformer_block(tape, layer, block_, std::move(x), layout, last ? wanted : Block());
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const bool last = i + 1 == layers_.size();
+    x = transformer_block(tape, layers_[i], options_[i], std::move(x), layout, last ? wanted : Block());
   }
   return x;
 }
 
 Var DecoderStack::normed(Tape& tape, Stream x) const {
   assert(stage_.last());
-  return block_norm(tape, x, final_norm_, config_.norm_epsilon);
+  return block_norm(tape, x, final_norm_, norm_terms());
 }
 
 std::vector<std::string> body_names(const DecoderConfig& config) {
@@ -152,7 +228,7 @@ std::vector<std::string> body_names(const DecoderConfig& config) {
 }
 
 std::string_view embedding_name(const DecoderConfig& config) {
-  return config.family == "llama" ? "model.embed_tokens.weight" : "transformer.wte.weight";
+  return config.gpt2() ? "transformer.wte.weight" : "model.embed_tokens.weight";
 }
 
 Parameter& add_head(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,

@@ -2,13 +2,13 @@
 // The body of a decoder-only language model: embedding, layers, final norm. Sections add the output layer or loss. A
 // pipeline stage has some of the layers; the first has the embedding, the last the final norm.
 //
-// GPT-2 family (Radford et al. 2019): layer norm before each branch, learned positions, GELU, biases. Llama family
-// (Touvron et al. 2023): RMS norm, rotary positions, SwiGLU, grouped-query attention (Ainslie et al. 2023), no biases.
-// Query, key and value projections are a single parameter, and so are Llama's gate and up projections; state() names
-// their rows as Hugging Face does.
+// GPT-2 family (Radford et al. 2019): layer norm before each branch, learned positions, GELU, biases. All others, Llama
+// (Touvron et al. 2023) first: RMS norms, rotary positions, a gated feed-forward network, grouped-query attention
+// (Ainslie et al. 2023), and what the fields of DecoderConfig add. Query, key and value projections are a single
+// parameter, and so are gate and up projections; state() names their rows as Hugging Face does.
 //
 // Initial values as GPT-2: matrices normal(0, init_std), those that write to the residual stream scaled by 1 / sqrt(2
-// layers), norms 1, biases zero; the Llama family gets the same. Weight decay applies to every matrix, token and
+// layers), norms 1 (their offset included), biases zero. Weight decay applies to every matrix, token and
 // position embeddings included (as nanoGPT: parameters of two dimensions), and to nothing else.
 #pragma once
 
@@ -39,8 +39,8 @@ class DecoderStack {
   /// (M_t, width) f32 from tokens (M_c) i32: token embeddings, and with learned positions theirs. A token of -1 gives
   /// zeros for the former. First stage only.
   Var embedded(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
-  /// Of a tensor rank.
-  [[nodiscard]] const AttentionShape& attention_shape() const { return block_.attention.shape; }
+  /// Of the layers that are here, on a tensor rank.
+  [[nodiscard]] const std::vector<BlockOptions>& layer_options() const { return options_; }
   /// All layers of the stage: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 when that is defined, as
   /// transformer_block.
   Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted = Block()) const;
@@ -59,10 +59,14 @@ class DecoderStack {
  private:
   class Builder;
 
+  /// Options of layer `index` of the whole model.
+  [[nodiscard]] BlockOptions options_of(std::int64_t index) const;
+  [[nodiscard]] NormTerms norm_terms() const { return {config_.norm_epsilon, config_.norm_offset}; }
+
   DecoderConfig config_;
   ParallelContext parallel_;
   Stage stage_;
-  BlockOptions block_;
+  std::vector<BlockOptions> options_;  // of the layers that are here
   Parameter* tokens_ = nullptr;
   Parameter* positions_ = nullptr;  // GPT-2 only
   std::vector<BlockWeights> layers_;

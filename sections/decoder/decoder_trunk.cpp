@@ -101,6 +101,7 @@ void DecoderTrunk::put_logits(Tape& tape, const Var& hidden, Outputs& outputs) {
   const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
   Var logits = tape.output({hidden.value().rows(), head().shape()[0]}, DType::f32, false);
   tape.ops().run(Linear{.x = hidden.value(), .w = &weight, .y = logits.value()});
+  cap_logits(tape, logits.value());
   outputs.set("logits", std::move(logits));
 }
 
@@ -115,6 +116,7 @@ void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
     const std::int64_t count = std::min(block, rows - row);
     const Tensor part = logits.tensor().row_slice(0, count);
     tape.ops().run(Linear{.x = hidden.value().row_slice(row, count), .w = &weight, .y = part});
+    cap_logits(tape, part);
     top_k(tape, part, values.value().row_slice(row, count), indices.value().row_slice(row, count), head_part(),
           tokens_);
   }

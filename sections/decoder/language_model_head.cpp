@@ -37,7 +37,7 @@ Ports LanguageModelHead::ports() const {
 
 void LanguageModelHead::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const Tensor targets = targets_of(inputs);
-  const HeadLoss loss{&targets, inputs.loss_scale()};
+  const HeadLoss loss{&targets, inputs.loss_scale(), decoder_.logit_softcap};
   const Var hidden = gathered(tape, inputs["hidden"], context_.parallel, inputs.layout());
   const VocabularyPart part = vocabulary_part(context_.parallel, decoder_.vocabulary);
   report_losses(outputs, cross_entropy_loss(tape, hidden, *head_, loss, part), false, context_.parallel);

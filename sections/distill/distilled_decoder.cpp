@@ -145,6 +145,7 @@ TeacherSignal DistilledDecoder::signal(const Received& received) {
     case TeacherOutput::hidden:
       teacher.hidden = received.hidden;
       teacher.head = &teacher_head_->parameter();
+      teacher.softcap = options_.teacher.decoder.logit_softcap;
       break;
     case TeacherOutput::logits:
       teacher.logits = received.logits.value();
@@ -164,7 +165,7 @@ void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& output
   const Tensor targets = targets_of(inputs);
   const DistillationTerms terms{options_.divergence, options_.temperature, options_.alpha, options_.beta,
                                 vocabulary_.columns};
-  const HeadLoss loss{&targets, inputs.loss_scale()};
+  const HeadLoss loss{&targets, inputs.loss_scale(), decoder().logit_softcap};
   const VocabularyPart teacher_part = vocabulary_part(context().parallel, options_.teacher.decoder.vocabulary);
   const Pending<LossSums> sums =
       distillation_loss(tape, state, head(), signal(teacher), terms, loss, {head_part(), teacher_part});

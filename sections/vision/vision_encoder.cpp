@@ -88,7 +88,7 @@ VisionEncoder::VisionEncoder(const SectionContext& context, const Options& optio
   block_.attention.shape = {heads, heads, config_.width / config_.heads, false};
   block_.tensor_group = parallel.tensor_group;
   block_.context_group = parallel.context_group;
-  block_.norm_epsilon = config_.norm_epsilon;
+  block_.norm.epsilon = config_.norm_epsilon;
   check_attention(context, block_.attention.shape);
   build();
   if (!context.meta) parameters_.allocate(context.trained, context.memory());
@@ -191,7 +191,7 @@ void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
   Stream x = embedded(tape, inputs, images);
   for (const BlockWeights& weights : layers_)
     x = transformer_block(tape, weights, block_, std::move(x), images.layout());
-  outputs.set("features", block_norm(tape, x, final_norm_, config_.norm_epsilon));
+  outputs.set("features", block_norm(tape, x, final_norm_, block_.norm));
 }
 
 Cost VisionEncoder::cost(const SampleShape& sample) const {

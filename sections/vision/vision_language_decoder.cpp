@@ -110,11 +110,10 @@ LayerCosts VisionLanguageDecoder::layer_costs(const SampleShape& sample) const {
 
 double VisionLanguageDecoder::saved_in_last_layer(const SampleShape& sample) const {
   if (context().parallel.layout.tensor > 1) return 0;  // VD-5
-  const auto width = static_cast<double>(decoder().width);
-  const double ffn_products = decoder().family == "llama" ? 3 : 2;
+  const DecoderConfig& shape = decoder();
   // Attention output and feed-forward network.
-  return 2.0 * static_cast<double>(sample.patches) * width *
-         (width + ffn_products * static_cast<double>(decoder().ffn));
+  return 2.0 * static_cast<double>(sample.patches) * static_cast<double>(shape.width) *
+         static_cast<double>(shape.query_columns() + shape.ffn_matrices() * shape.ffn);
 }
 
 double VisionLanguageDecoder::saved_behind_layers(const SampleShape& sample) const {
@@ -181,7 +180,7 @@ void VisionLanguageDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& o
     chosen = tape.indices(asked);
     targets = chosen.tensor();
   }
-  const HeadLoss loss{&targets, inputs.loss_scale()};
+  const HeadLoss loss{&targets, inputs.loss_scale(), decoder().logit_softcap};
   report_losses(outputs, cross_entropy_loss(tape, hidden, head(), loss, head_part()), false, parallel);
   if (inputs.pass() == Pass::evaluate) put_exact_match(tape, inputs, hidden, outputs);
 }
@@ -268,6 +267,7 @@ Var VisionLanguageDecoder::next_token_logits(Tape& tape, const Inputs& inputs) {
   Var logits = tape.output({hidden.value().rows(), decoder().vocabulary}, DType::f32, false);
   tape.ops().run(Linear{
       .x = hidden.value(), .w = &head().packed(tape.ops(), tape.compute(), PackFor::forward), .y = logits.value()});
+  cap_logits(tape, logits.value());
   return logits;
 }
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json of each decoder family, to and from DecoderConfig. For the sources of runtime/state alone.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/job/decoder_config.hpp"
+#include "runtime/state/hf_keys.hpp"
+
+namespace maestro {
+
+/// The fields of a GPT-2 but for the vocabulary and init_std. Throws JobError, as the next function.
+[[nodiscard]] DecoderConfig read_gpt2(const HfKeys& keys);
+/// The same of any other family of decoder_families().
+[[nodiscard]] DecoderConfig read_rotary_family(const HfKeys& keys, const std::string& family);
+
+/// The keys that the functions above read back as the same shape.
+[[nodiscard]] nlohmann::ordered_json gpt2_json(const DecoderConfig& config);
+[[nodiscard]] nlohmann::ordered_json rotary_family_json(const DecoderConfig& config);
+
+/// Reads rope_theta, rope_scaling, rope_parameters and partial_rotary_factor into the shape, whose head_size and
+/// positions are known, and shortens the positions to those that a longrope's short factors are for.
+void read_rotary(const HfKeys& keys, DecoderConfig& config, double default_theta);
+/// Writes them, as transformers 4 and 5 read them.
+void write_rotary(const DecoderConfig& config, nlohmann::ordered_json& out);
+
+}  // namespace maestro

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sections/decoder/rotary_scaling.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace maestro {
+
+namespace {
+
+using Kind = RotaryScaling::Kind;
+
+/// Llama 3.1: wavelengths longer than original / low positions are divided by the factor, those shorter than original /
+/// high are kept, and those between are interpolated.
+double llama3_frequency(double frequency, const RotaryScaling& scaling) {
+  const double turns = scaling.original * frequency / (2 * std::numbers::pi);
+  if (turns < scaling.low) return frequency / scaling.factor;
+  if (turns > scaling.high) return frequency;
+  const double kept = (turns - scaling.low) / (scaling.high - scaling.low);
+  return (1 - kept) * frequency / scaling.factor + kept * frequency;
+}
+
+/// The pair of columns that turns `turns` times in the original positions (Peng et al. 2023, section 3.2).
+double pair_of_turns(double turns, double columns, double theta, const RotaryScaling& scaling) {
+  return columns * std::log(scaling.original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+}
+
+void scale_yarn(std::vector<double>& frequencies, double theta, const RotaryScaling& scaling) {
+  const auto columns = static_cast<double>(2 * frequencies.size());
+  double low = pair_of_turns(scaling.beta_fast, columns, theta, scaling);
+  double high = pair_of_turns(scaling.beta_slow, columns, theta, scaling);
+  if (scaling.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, columns - 1);
+  if (low == high) high += 0.001;
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const double divided = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] *= divided / scaling.factor + (1 - divided);
+  }
+}
+
+}  // namespace
+
+RotaryFrequencies rotary_frequencies(const DecoderConfig& config, bool local) {
+  const bool own = local && config.local_rope_theta > 0;
+  const double theta = own ? config.local_rope_theta : config.rope_theta;
+  const auto columns = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.rope_share);
+  RotaryFrequencies found;
+  for (std::int64_t i = 0; i < columns; i += 2) {
+    found.inverse.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(columns)));
+  }
+  if (own) return found;
+  const RotaryScaling& scaling = config.rope_scaling;
+  found.magnitude = scaling.magnitude;
+  if (scaling.kind == Kind::yarn) scale_yarn(found.inverse, theta, scaling);
+  for (std::size_t i = 0; i < found.inverse.size(); ++i) {
+    double& frequency = found.inverse[i];
+    if (scaling.kind == Kind::linear) frequency /= scaling.factor;
+    if (scaling.kind == Kind::llama3) frequency = llama3_frequency(frequency, scaling);
+    if (scaling.kind == Kind::longrope) frequency /= scaling.factors[i];
+  }
+  return found;
+}
+
+}  // namespace maestro
