@@ -58,9 +58,9 @@ Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, Communic
   const Affine& in = weights.ffn_in;
   const Affine& out = weights.ffn_out;
   const bool gated = in.weight->shape()[0] == 2 * out.weight->shape()[1];
-  const Var parts =
-      gated ? linear(tape, swiglu(tape, linear(tape, x, *in.weight, in.bias)), *out.weight, bias_of_part(out, group))
-            : gelu_network(tape, x, in, {out.weight, bias_of_part(out, group)});
+  const Var parts = gated ? linear(tape, glu(tape, linear(tape, x, *in.weight, in.bias), GluGate::silu), *out.weight,
+                                   bias_of_part(out, group))
+                          : gelu_network(tape, x, in, {out.weight, bias_of_part(out, group)});
   return reduce_scatter_rows(tape, parts, group);
 }
 

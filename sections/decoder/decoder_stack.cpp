@@ -10,6 +10,19 @@
 
 namespace maestro {
 
+namespace {
+
+/// Returns theta^(-2i / D), i < D / 2 (Su et al. 2021, section 3.2.2).
+std::shared_ptr<const RotaryFrequencies> rotary_frequencies(double theta, std::int64_t head_size) {
+  auto frequencies = std::make_shared<RotaryFrequencies>();
+  for (std::int64_t i = 0; i < head_size / 2; ++i) {
+    frequencies->inverse.push_back(std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_size)));
+  }
+  return frequencies;
+}
+
+}  // namespace
+
 /// The families' parameters in the order that Hugging Face lists them.
 class DecoderStack::Builder {
  public:
@@ -110,7 +123,7 @@ DecoderStack::DecoderStack(Parameters& parameters, const ParameterInit& init, co
   block_.attention.shape = {config.heads / tensor, config.kv_heads / tensor, config.width / config.heads, true};
   block_.tensor_group = parallel.tensor_group;
   block_.context_group = parallel.context_group;
-  block_.attention.rotary_theta = gpt2 ? 0.0 : config.rope_theta;
+  if (!gpt2) block_.attention.rotary = rotary_frequencies(config.rope_theta, block_.attention.shape.head_size);
   block_.norm_epsilon = config.norm_epsilon;
   Builder builder(*this, parameters, init);
   if (gpt2) {
