@@ -3,6 +3,7 @@
 // computed in the measured time. The first line is a copy on the same device, the reference for the bandwidths of the
 // other lines.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <iostream>
 #include <string>
@@ -96,9 +97,9 @@ class Operators {
     add("gelu_backward", bytes_of({from, from, to}),
         [=, this] { ops_.run(GeluBackward{.dy = from, .x = from, .dx = to}); });
     const Tensor half = tensor({sizes_.rows, sizes_.inner / 2}, act_);
-    add("swiglu", bytes_of({from, half}), [=, this] { ops_.run(SwiGlu{.x = from, .y = half}); });
+    add("swiglu", bytes_of({from, half}), [=, this] { ops_.run(Glu{.x = from, .y = half}); });
     add("swiglu_backward", bytes_of({half, from, to}),
-        [=, this] { ops_.run(SwiGluBackward{.dy = half, .x = from, .dx = to}); });
+        [=, this] { ops_.run(GluBackward{.dy = half, .x = from, .dx = to}); });
     make_norms();
     make_positions();
     make_products();
@@ -168,10 +169,17 @@ class Operators {
     });
     const AttentionShape shape = attention_shape();
     const Tensor qkv = random({sizes_.rows, shape.qkv_columns()}, act_);
-    constexpr double theta = 10000;
+    RotaryFrequencies frequencies;
+    for (std::int64_t i = 0; i < shape.head_size / 2; ++i) {
+      frequencies.inverse.push_back(
+          std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(shape.head_size)));
+    }
     add("rotary", bytes_of({qkv, qkv}) * 2 / 3, [=, this] {
-      ops_.run(Rotary{
-          .qkv = qkv, .shape = shape, .positions = positions.span<std::int32_t>(), .theta = theta, .direction = 1});
+      ops_.run(Rotary{.qkv = qkv,
+                      .shape = shape,
+                      .positions = positions.span<std::int32_t>(),
+                      .frequencies = &frequencies,
+                      .direction = 1});
     });
   }
   void make_products() {

@@ -92,6 +92,51 @@ struct SwigluOf {
 };
 using Swiglu = SwigluOf<Scalar>;
 
+/// GEGLU (Shazeer 2020): gelu(gate) up.
+template <class Math>
+struct GegluOf {
+  using Value = typename Math::Value;
+  Value dgate;
+  Value dup;
+
+  MAESTRO_HD static Value value(Value gate, Value up) { return GeluOf<Math>::value(gate) * up; }
+  MAESTRO_HD static GegluOf gradient(Value d, Value gate, Value up) {
+    return {d * up * GeluOf<Math>::slope(gate), d * GeluOf<Math>::value(gate)};
+  }
+};
+using Geglu = GegluOf<Scalar>;
+
+/// Returns tanh(x) with relative error below 4e-7, at most 1; NaN for NaN. A rational function, the minimax of degrees
+/// 13 and 6 that Eigen has (Guennebaud & Jacob 2010): through exponentials, small results would cancel.
+template <class Value>
+MAESTRO_HD Value tanh_of(Value x) {
+  constexpr float end = 7.90531110763549805F;  // from here on tanh is 1 in f32
+  const Value raised = x < -end ? Value{} - end : x;
+  const Value bounded = raised > end ? Value{} + end : raised;
+  const Value square = bounded * bounded;
+  Value p = square * -2.76076847742355e-16F + 2.00018790482477e-13F;
+  p = p * square - 8.60467152213735e-11F;
+  p = p * square + 5.12229709037114e-08F;
+  p = p * square + 1.48572235717979e-05F;
+  p = p * square + 6.37261928875436e-04F;
+  p = p * square + 4.89352455891786e-03F;
+  Value q = square * 1.19825839466702e-06F + 1.18534705686654e-04F;
+  q = q * square + 2.26843463243900e-03F;
+  q = q * square + 4.89352518554385e-03F;
+  return bounded * p / q;
+}
+
+/// The soft cap of scores and logits (Gemma 2, 2024, section 2).
+template <class Math>
+struct SoftcapOf {
+  using Value = typename Math::Value;
+
+  MAESTRO_HD static Value value(Value x, Value cap) { return cap * tanh_of(x / cap); }
+  /// Returns the derivative where the result is y.
+  MAESTRO_HD static Value slope_of(Value y, Value cap) { return 1.0F - (y / cap) * (y / cap); }
+};
+using Softcap = SoftcapOf<Scalar>;
+
 /// The rotation of a pair (Su et al. 2021, eq. 34).
 template <class Value>
 struct RotaryPairOf {

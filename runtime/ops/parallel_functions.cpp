@@ -187,11 +187,6 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
 
 namespace {
 
-/// Adds `sums` up over the ranks of the tensor group when its ranks hold parts of the groups of columns.
-void add_up(const Tensor& sums, Communicator* group) {
-  if (group != nullptr) group->all_reduce_sum(sums.span<float>());
-}
-
 /// Runs a norm or its backward pass; between sums and values the ranks of `group` add their sums up.
 template <class Call>
 void run_over_ranks(const OperatorTable& ops, Call call, const Tensor& sums, Tensor Call::*result,
@@ -201,7 +196,7 @@ void run_over_ranks(const OperatorTable& ops, Call call, const Tensor& sums, Ten
   const Tensor values = std::exchange(call.*result, Tensor());
   call.phase = HeadNormPhase::sums;
   ops.run(call);
-  add_up(sums, group);
+  group->all_reduce_sum(sums.span<float>());
   call.*result = values;
   call.phase = HeadNormPhase::values;
   ops.run(call);
@@ -215,36 +210,37 @@ Var head_norm(Tape& tape, const Var& qkv, const HeadNorms& norms, const Attentio
   const Shape groups{rows, norms.whole ? 2 : shape.heads + shape.kv_heads};
   Parameter& query = *norms.query;
   Parameter& key = *norms.key;
-  Var y = tape.output(qkv.value().shape(), qkv.value().dtype(), qkv.needs_gradient() || query.trained());
+  Var y =
+      tape.output(qkv.value().shape(), qkv.value().dtype(), qkv.needs_gradient() || query.trained() || key.trained());
   const Block sums = tape.scratch(groups, DType::f32);
-  const HeadNorm call{.x = qkv.value(),
-                      .shape = shape,
-                      .query_weight = query.value(),
-                      .key_weight = key.value(),
-                      .epsilon = norms.epsilon,
-                      .offset = norms.offset,
-                      .whole = norms.whole,
-                      .sums = sums.tensor(),
-                      .y = y.value()};
-  run_over_ranks(tape.ops(), call, sums.tensor(), &HeadNorm::y, summed);
+  const HeadNorm forward{.x = qkv.value(),
+                         .shape = shape,
+                         .query_weight = query.value(),
+                         .key_weight = key.value(),
+                         .epsilon = norms.epsilon,
+                         .offset = norms.offset,
+                         .whole = norms.whole,
+                         .sums = sums.tensor(),
+                         .y = y.value()};
+  run_over_ranks(tape.ops(), forward, sums.tensor(), &HeadNorm::y, summed);
   if (!y.needs_gradient()) return y;
   tape.record(y, [&tape, qkv, y, norms, shape, sums, groups, summed] {
     const Block dots = tape.scratch(groups, DType::f32);
     const Block dx = tape.scratch(qkv.value().shape(), qkv.value().dtype());
-    const HeadNormBackward call{.dy = y.gradient(),
-                                .x = qkv.value(),
-                                .shape = shape,
-                                .query_weight = norms.query->value(),
-                                .key_weight = norms.key->value(),
-                                .epsilon = norms.epsilon,
-                                .offset = norms.offset,
-                                .whole = norms.whole,
-                                .sums = sums.tensor(),
-                                .dots = dots.tensor(),
-                                .dx = dx.tensor(),
-                                .dquery_weight = norms.query->gradient(),
-                                .dkey_weight = norms.key->gradient()};
-    run_over_ranks(tape.ops(), call, dots.tensor(), &HeadNormBackward::dx, summed);
+    const HeadNormBackward backward{.dy = y.gradient(),
+                                    .x = qkv.value(),
+                                    .shape = shape,
+                                    .query_weight = norms.query->value(),
+                                    .key_weight = norms.key->value(),
+                                    .epsilon = norms.epsilon,
+                                    .offset = norms.offset,
+                                    .whole = norms.whole,
+                                    .sums = sums.tensor(),
+                                    .dots = dots.tensor(),
+                                    .dx = dx.tensor(),
+                                    .dquery_weight = norms.query->gradient(),
+                                    .dkey_weight = norms.key->gradient()};
+    run_over_ranks(tape.ops(), backward, dots.tensor(), &HeadNormBackward::dx, summed);
     tape.add_gradient(qkv, dx);
   });
   return y;

@@ -2,6 +2,7 @@
 // The angles of a rotary embedding (Su et al. 2021): pair i of a head at position p turns by p * inverse[i].
 #pragma once
 
+#include <compare>
 #include <vector>
 
 namespace maestro {

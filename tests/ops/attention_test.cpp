@@ -84,15 +84,20 @@ struct Reference {
     const AttentionShape& s = problem.shape;
     const std::int64_t group = head / (s.heads / s.kv_heads);
     const auto size = static_cast<std::size_t>(s.head_size);
-    const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
+    const double scale = s.scale > 0 ? s.scale : 1 / std::sqrt(static_cast<double>(s.head_size));
     const auto dot = [&](const double* a, const double* b) { return std::inner_product(a, a + size, b, 0.0); };
     for (std::int64_t i = first; i < first + length; ++i) {
       const std::int64_t end = s.causal ? i + 1 : first + length;
+      const std::int64_t begin = s.window > 0 ? std::max(first, i + 1 - s.window) : first;
       const std::size_t qi = at(i, head);
       const std::size_t oi = static_cast<std::size_t>(i * s.out_columns() + head * s.head_size);
       Values p;
-      for (std::int64_t j = first; j < end; ++j) {
-        p.push_back(scale * dot(&problem.qkv[qi], &problem.qkv[at(j, s.heads + group)]));
+      Values slopes;  // of the cap
+      for (std::int64_t j = begin; j < end; ++j) {
+        const double score = scale * dot(&problem.qkv[qi], &problem.qkv[at(j, s.heads + group)]);
+        const double bent = s.softcap > 0 ? std::tanh(score / s.softcap) : 0;
+        p.push_back(s.softcap > 0 ? s.softcap * bent : score);
+        slopes.push_back(1 - bent * bent);
       }
       const double top = *std::max_element(p.begin(), p.end());
       double sum = 0;
@@ -101,14 +106,14 @@ struct Reference {
       answer.lse[static_cast<std::size_t>(i * s.heads + head)] = lse;
       for (std::size_t j = 0; j < p.size(); ++j) {
         p[j] = std::exp(p[j] - lse);
-        const std::size_t vj = at(first + static_cast<std::int64_t>(j), s.heads + s.kv_heads + group);
+        const std::size_t vj = at(begin + static_cast<std::int64_t>(j), s.heads + s.kv_heads + group);
         for (std::size_t d = 0; d < size; ++d) answer.out[oi + d] += p[j] * problem.qkv[vj + d];
       }
       const double delta = dot(&problem.dout[oi], &answer.out[oi]);
       for (std::size_t j = 0; j < p.size(); ++j) {
-        const std::size_t kj = at(first + static_cast<std::int64_t>(j), s.heads + group);
-        const std::size_t vj = at(first + static_cast<std::int64_t>(j), s.heads + s.kv_heads + group);
-        const double ds = p[j] * (dot(&problem.dout[oi], &problem.qkv[vj]) - delta) * scale;
+        const std::size_t kj = at(begin + static_cast<std::int64_t>(j), s.heads + group);
+        const std::size_t vj = at(begin + static_cast<std::int64_t>(j), s.heads + s.kv_heads + group);
+        const double ds = p[j] * (dot(&problem.dout[oi], &problem.qkv[vj]) - delta) * scale * slopes[j];
         for (std::size_t d = 0; d < size; ++d) {
           answer.dqkv[vj + d] += p[j] * problem.dout[oi + d];
           answer.dqkv[kj + d] += ds * problem.qkv[qi + d];
@@ -166,6 +171,49 @@ TEST_P(AttentionOnIsa, query_heads_use_the_key_head_of_their_group) {
     const Problem problem = random_problem({21, 70}, {heads, kv_heads, 16, true});
     expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
   }
+}
+
+TEST_P(AttentionOnIsa, windows_soft_caps_and_scales_agree_with_double_precision) {
+  std::mt19937 generator(3);
+  const auto pick = [&](std::initializer_list<std::int64_t> of) { return of.begin()[generator() % of.size()]; };
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    AttentionShape shape{.kv_heads = pick({1, 2, 3}), .head_size = pick({1, 8, 24, 64, 80}), .causal = true};
+    shape.heads = shape.kv_heads * pick({1, 2, 3});
+    shape.scale = pick({0, 1}) * 0.3;
+    shape.window = pick({1, 2, 15, 16, 17, 63, 64, 65, 100, 130, 1000});
+    shape.softcap = pick({0, 1}) * 2.5;
+    const std::vector<std::int64_t> lengths{pick({1, 16, 64, 200}), pick({3, 65, 70, 129})};
+    SCOPED_TRACE(::testing::PrintToString(lengths) + " D " + std::to_string(shape.head_size) + " window " +
+                 std::to_string(shape.window) + " cap " + std::to_string(shape.softcap));
+    const Problem problem = random_problem(lengths, shape, seed);
+    expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+  }
+}
+
+TEST_P(AttentionOnIsa, scales_and_soft_caps_without_a_causal_mask_agree_with_double_precision) {
+  const AttentionShape shape{.heads = 2, .kv_heads = 1, .head_size = 24, .causal = false, .scale = 0.4, .softcap = 2};
+  const Problem problem = random_problem({130, 7}, shape);
+  expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+}
+
+TEST_P(AttentionOnIsa, a_window_as_long_as_the_sequence_changes_no_bit) {
+  AttentionShape shape{.heads = 2, .kv_heads = 1, .head_size = 32, .causal = true};
+  const Answer all = compute(random_problem({150}, shape), isa(), act());
+  shape.window = 150;
+  const Answer windowed = compute(random_problem({150}, shape), isa(), act());
+  EXPECT_EQ(all.out, windowed.out);
+  EXPECT_EQ(all.lse, windowed.lse);
+  EXPECT_EQ(all.dqkv, windowed.dqkv);
+}
+
+TEST_P(AttentionOnIsa, tokens_before_the_window_are_not_read) {
+  const AttentionShape shape{.heads = 1, .kv_heads = 1, .head_size = 16, .causal = true, .window = 20};
+  Problem problem = random_problem({200}, shape);
+  const Answer before = compute(problem, isa(), act());
+  std::fill_n(problem.qkv.begin(), 100 * shape.qkv_columns(), 1e4);
+  const Answer after = compute(problem, isa(), act());
+  const auto from = 119 * shape.out_columns();  // token 119 sees 100 to 119
+  EXPECT_EQ(Values(before.out.begin() + from, before.out.end()), Values(after.out.begin() + from, after.out.end()));
 }
 
 TEST_P(AttentionOnIsa, two_runs_are_bitwise_equal) {

@@ -10,6 +10,7 @@
 #include "runtime/ops/functions.hpp"
 #include "tests/ops/backends.hpp"
 #include "tests/ops/owned_tensor.hpp"
+#include "tests/ops/rotary_frequencies.hpp"
 
 namespace maestro::testing {
 namespace {
@@ -50,9 +51,9 @@ class Network {
     const Var x = tape.input(x_value, true);
     Var h = layer_norm(tape, x, *norm_weight_, *norm_bias_, 1e-5);
     h = linear(tape, h, *qkv_, qkv_bias_);
-    h = attention(tape, h, {{2, 1, width / 2, false}, 10000.0}, layout);
+    h = attention(tape, h, {{2, 1, width / 2, false}, testing::shared_frequencies(10000, width / 2)}, layout);
     h = add(tape, x, gelu(tape, h));
-    h = swiglu(tape, linear(tape, rms_norm(tape, h, *root_weight_, 1e-5), *gates_, nullptr));
+    h = glu(tape, linear(tape, rms_norm(tape, h, *root_weight_, 1e-5), *gates_, nullptr), GluGate::silu);
     const HeadLoss loss{&targets_.tensor(), 0.5};
     if (distilled) {
       TeacherSignal teacher{TeacherOutput::logits, Var(), nullptr, teacher_logits_, {}, {}, vocabulary};

@@ -8,6 +8,7 @@
 #include "runtime/ops/functions.hpp"
 #include "tests/ops/backends.hpp"
 #include "tests/ops/recorded_cases.hpp"
+#include "tests/ops/rotary_frequencies.hpp"
 
 namespace maestro::testing {
 namespace {
@@ -39,7 +40,7 @@ class Network {
     h = gelu(tape, linear(tape, h, at("up.weight"), &at("up.bias")));
     x = add(tape, x, linear(tape, h, at("down.weight"), &at("down.bias")));
     h = rms_norm(tape, x, at("norm2.weight"), epsilon);
-    h = swiglu(tape, linear(tape, h, at("gates.weight"), nullptr));
+    h = glu(tape, linear(tape, h, at("gates.weight"), nullptr), GluGate::silu);
     x = add(tape, x, linear(tape, h, at("out.weight"), nullptr));
     h = layer_norm(tape, x, at("norm3.weight"), at("norm3.bias"), epsilon);
     const HeadLoss head{&targets_.tensor(), 1.0 / 12};
@@ -131,7 +132,7 @@ TEST_P(ThroughTheTape, the_gradient_of_rotary_attention_agrees_with_finite_diffe
   const std::vector<std::int32_t> offsets{0, 3, 8};
   const std::vector<std::int32_t> positions{0, 1, 2, 0, 1, 2, 3, 4};
   const SequenceLayout layout{offsets, positions};
-  const AttentionOptions options{{.heads = 2, .kv_heads = 1, .head_size = 6}, 10000.0};
+  const AttentionOptions options{{.heads = 2, .kv_heads = 1, .head_size = 6}, testing::shared_frequencies(10000, 6)};
   const Shape shape{8, options.shape.qkv_columns()};
   std::mt19937 generator(23);
   const Values values = exact_normals(generator, shape.elements());

@@ -58,6 +58,12 @@ class OperatorCase {
   [[nodiscard]] virtual bool accumulates() const { return false; }
 };
 
+inline std::size_t count(std::int64_t rows, std::int64_t columns) {
+  return static_cast<std::size_t>(rows * columns);
+}
+
+/// Those of norms, which operator_cases() includes.
+std::vector<std::shared_ptr<const OperatorCase>> norm_cases();
 /// Returns an object per operator.
 std::vector<std::shared_ptr<const OperatorCase>> operator_cases();
 

@@ -4,27 +4,11 @@
 #include <numeric>
 
 #include "tests/ops/operator_case.hpp"
+#include "tests/ops/rotary_frequencies.hpp"
 
 namespace maestro::testing {
 
 namespace {
-
-constexpr double epsilon = 1e-5;
-
-/// Norms: dx is a difference of terms of the size of dy weight rstd; with a single column almost nothing of it remains.
-double largest_norm_term(const Call& c, const OwnedTensor& rstd) {
-  const auto columns = c.size.columns;
-  double largest = 0;
-  for (std::int64_t i = 0; i < c.size.rows * columns; ++i) {
-    largest =
-        std::max<double>(largest, std::abs(c.dresult.get(i) * c.operands[1].get(i % columns) * rstd.get(i / columns)));
-  }
-  return largest;
-}
-
-std::size_t count(std::int64_t rows, std::int64_t columns) {
-  return static_cast<std::size_t>(rows * columns);
-}
 
 struct LinearCase final : OperatorCase {
   static std::int64_t outputs(Size size) { return 2 * size.columns + 1; }
@@ -59,92 +43,9 @@ struct LinearCase final : OperatorCase {
   bool accumulates() const override { return true; }
 };
 
-/// x is f32 in both precisions for a variant (the residual stream), of the precision under test in the other.
-struct LayerNorm : OperatorCase {
-  explicit LayerNorm(Storage x_storage) : x(x_storage) {}
-  Storage x;
-  std::string name() const override { return x == Storage::act ? "layer_norm" : "layer_norm_of_residual"; }
-  std::vector<Operand> operands(Size size) const override {
-    return {{"x", {size.rows, size.columns}, x},
-            {"weight", {size.columns}, Storage::f32, true},
-            {"bias", {size.columns}, Storage::f32, true}};
-  }
-  Operand result(Size size) const override { return {"y", {size.rows, size.columns}, Storage::act}; }
-  Values reference(Size size, const std::vector<Values>& in) const override {
-    const auto columns = count(1, size.columns);
-    Values y;
-    for (std::size_t row = 0; row < count(size.rows, 1); ++row) {
-      const double* from = &in[0][row * columns];
-      const double mean = std::accumulate(from, from + columns, 0.0) / static_cast<double>(columns);
-      double variance = 0;
-      for (std::size_t i = 0; i < columns; ++i) variance += (from[i] - mean) * (from[i] - mean);
-      const double root = std::sqrt(variance / static_cast<double>(columns) + epsilon);
-      for (std::size_t i = 0; i < columns; ++i) y.push_back((from[i] - mean) / root * in[1][i] + in[2][i]);
-    }
-    return y;
-  }
-  void forward(Call& c) const override {
-    c.saved.clear();
-    for (int i = 0; i < 2; ++i) c.saved.emplace_back(DType::f32, Shape{c.size.rows});
-    c.ops.run(Norm{.x = c.operands[0],
-                   .weight = c.operands[1],
-                   .bias = c.operands[2],
-                   .epsilon = epsilon,
-                   .y = c.result,
-                   .mean = c.saved[0],
-                   .rstd = c.saved[1]});
-  }
-  void backward(Call& c) const override {
-    c.ops.run(NormBackward{.dy = c.dresult,
-                           .x = c.operands[0],
-                           .weight = c.operands[1],
-                           .mean = c.saved[0],
-                           .rstd = c.saved[1],
-                           .dx = c.gradients[0],
-                           .accumulate = c.accumulate,
-                           .dweight = c.gradients[1],
-                           .dbias = c.gradients[2]});
-  }
-  double largest_term(const Call& c) const override { return largest_norm_term(c, c.saved[1]); }
-  bool accumulates() const override { return true; }
-};
-
-struct RmsNorm : OperatorCase {
-  explicit RmsNorm(Storage x_storage) : x(x_storage) {}
-  Storage x;
-  std::string name() const override { return x == Storage::act ? "rms_norm" : "rms_norm_of_residual"; }
-  std::vector<Operand> operands(Size size) const override {
-    return {{"x", {size.rows, size.columns}, x}, {"weight", {size.columns}, Storage::f32, true}};
-  }
-  Operand result(Size size) const override { return {"y", {size.rows, size.columns}, Storage::act}; }
-  Values reference(Size size, const std::vector<Values>& in) const override {
-    const auto columns = count(1, size.columns);
-    Values y;
-    for (std::size_t row = 0; row < count(size.rows, 1); ++row) {
-      const double* from = &in[0][row * columns];
-      const double squares = std::inner_product(from, from + columns, from, 0.0);
-      const double root = std::sqrt(squares / static_cast<double>(columns) + epsilon);
-      for (std::size_t i = 0; i < columns; ++i) y.push_back(from[i] / root * in[1][i]);
-    }
-    return y;
-  }
-  void forward(Call& c) const override {
-    c.saved.clear();
-    c.saved.emplace_back(DType::f32, Shape{c.size.rows});
-    c.ops.run(Norm{.x = c.operands[0], .weight = c.operands[1], .epsilon = epsilon, .y = c.result, .rstd = c.saved[0]});
-  }
-  void backward(Call& c) const override {
-    c.ops.run(NormBackward{.dy = c.dresult,
-                           .x = c.operands[0],
-                           .weight = c.operands[1],
-                           .rstd = c.saved[0],
-                           .dx = c.gradients[0],
-                           .accumulate = c.accumulate,
-                           .dweight = c.gradients[1]});
-  }
-  double largest_term(const Call& c) const override { return largest_norm_term(c, c.saved[0]); }
-  bool accumulates() const override { return true; }
-};
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+}
 
 struct GeluCase final : OperatorCase {
   std::string name() const override { return "gelu"; }
@@ -152,9 +53,7 @@ struct GeluCase final : OperatorCase {
   Operand result(Size size) const override { return {"y", {size.rows, size.columns}, Storage::act}; }
   Values reference(Size, const std::vector<Values>& in) const override {
     Values y;
-    for (const double x : in[0]) {
-      y.push_back(0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x))));
-    }
+    for (const double x : in[0]) y.push_back(gelu(x));
     return y;
   }
   void forward(Call& c) const override { c.ops.run(Gelu{.x = c.operands[0], .y = c.result}); }
@@ -163,8 +62,10 @@ struct GeluCase final : OperatorCase {
   }
 };
 
-struct SwiGluCase final : OperatorCase {
-  std::string name() const override { return "swiglu"; }
+struct GluCase final : OperatorCase {
+  explicit GluCase(GluGate activation) : gate(activation) {}
+  GluGate gate;
+  std::string name() const override { return gate == GluGate::silu ? "swiglu" : "geglu"; }
   std::vector<Operand> operands(Size size) const override {
     return {{"x", {size.rows, 2 * size.columns}, Storage::act}};
   }
@@ -173,14 +74,16 @@ struct SwiGluCase final : OperatorCase {
     const auto columns = count(1, size.columns);
     Values y;
     for (std::size_t row = 0; row < count(size.rows, 1); ++row) {
-      const double* gate = &in[0][row * 2 * columns];
-      for (std::size_t i = 0; i < columns; ++i) y.push_back(gate[i] / (1 + std::exp(-gate[i])) * gate[columns + i]);
+      const double* x = &in[0][row * 2 * columns];
+      for (std::size_t i = 0; i < columns; ++i) {
+        y.push_back((gate == GluGate::silu ? x[i] / (1 + std::exp(-x[i])) : gelu(x[i])) * x[columns + i]);
+      }
     }
     return y;
   }
-  void forward(Call& c) const override { c.ops.run(SwiGlu{.x = c.operands[0], .y = c.result}); }
+  void forward(Call& c) const override { c.ops.run(Glu{.x = c.operands[0], .y = c.result, .gate = gate}); }
   void backward(Call& c) const override {
-    c.ops.run(SwiGluBackward{.dy = c.dresult, .x = c.operands[0], .dx = c.gradients[0]});
+    c.ops.run(GluBackward{.dy = c.dresult, .x = c.operands[0], .dx = c.gradients[0], .gate = gate});
   }
 };
 
@@ -203,6 +106,8 @@ struct AddCase final : OperatorCase {
 };
 
 struct EmbeddingCase : OperatorCase {
+  explicit EmbeddingCase(double token_scale = 1) : scale(token_scale) {}
+  double scale;
   static std::vector<std::int32_t> cycle(Size size, std::int32_t step, std::int32_t length) {
     std::vector<std::int32_t> numbers;
     for (std::int32_t row = 0; row < size.rows; ++row) numbers.push_back(row * step % length);
@@ -210,7 +115,7 @@ struct EmbeddingCase : OperatorCase {
   }
   virtual std::vector<std::int32_t> ids(Size size) const { return cycle(size, 3, 5); }
   static std::vector<std::int32_t> positions(Size size) { return cycle(size, 1, 4); }
-  std::string name() const override { return "embedding"; }
+  std::string name() const override { return scale == 1 ? "embedding" : "scaled_embedding"; }
   std::vector<Operand> operands(Size size) const override {
     return {{"table", {5, size.columns}, Storage::f32, true},
             {"positions_table", {4, size.columns}, Storage::f32, true}};
@@ -223,7 +128,7 @@ struct EmbeddingCase : OperatorCase {
       const std::int64_t place = positions(size)[count(row, 1)];
       for (std::int64_t i = 0; i < size.columns; ++i) {
         const double word = token < 0 ? 0 : in[0][count(token, size.columns) + count(1, i)];
-        y.push_back(word + in[1][count(place, size.columns) + count(1, i)]);
+        y.push_back(scale * word + in[1][count(place, size.columns) + count(1, i)]);
       }
     }
     return y;
@@ -234,7 +139,8 @@ struct EmbeddingCase : OperatorCase {
                         .ids = Tensor(token.data(), DType::i32, {c.size.rows}),
                         .positions_table = c.operands[1],
                         .positions = positions(c.size),
-                        .y = c.result});
+                        .y = c.result,
+                        .scale = scale});
   }
   void backward(Call& c) const override {
     std::vector<std::int32_t> token = ids(c.size);
@@ -242,7 +148,8 @@ struct EmbeddingCase : OperatorCase {
                                 .ids = Tensor(token.data(), DType::i32, {c.size.rows}),
                                 .positions = positions(c.size),
                                 .dtable = c.gradients[0],
-                                .dpositions = c.gradients[1]});
+                                .dpositions = c.gradients[1],
+                                .scale = scale});
   }
 };
 
@@ -309,12 +216,15 @@ struct AddRows final : OperatorCase {
   }
 };
 
-/// Two query heads, a key and a value head; the value head must stay as it is.
+/// Two query heads, a key and a value head; the value head and the last columns of each must stay as they are.
 struct RotaryCase final : OperatorCase {
-  static std::int64_t head_size(Size size) { return size.columns + size.columns % 2; }
-  static AttentionShape heads(Size size) { return {.heads = 2, .kv_heads = 1, .head_size = head_size(size)}; }
+  explicit RotaryCase(std::int64_t unrotated = 0, double scale = 1) : rest(unrotated), magnitude(scale) {}
+  std::int64_t rest;
+  double magnitude;
+  static std::int64_t rotated(Size size) { return size.columns + size.columns % 2; }
+  std::int64_t head_size(Size size) const { return rotated(size) + rest; }
   static std::vector<std::int32_t> positions(Size size) { return EmbeddingCase::cycle(size, 7, 300); }
-  std::string name() const override { return "rotary"; }
+  std::string name() const override { return rest == 0 ? "rotary" : "partial_rotary"; }
   std::vector<Operand> operands(Size size) const override {
     return {{"qkv", {size.rows, 4 * head_size(size)}, Storage::act}};
   }
@@ -322,50 +232,44 @@ struct RotaryCase final : OperatorCase {
   Values reference(Size size, const std::vector<Values>& in) const override {
     Values y = in[0];
     const auto head = count(1, head_size(size));
+    const auto half = count(1, rotated(size) / 2);
     for (std::size_t row = 0; row < count(size.rows, 1); ++row) {
       for (std::size_t h = 0; h < 3; ++h) {
-        for (std::size_t i = 0; i < head / 2; ++i) {
+        for (std::size_t i = 0; i < half; ++i) {
           const double angle =
-              positions(size)[row] * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head));
+              positions(size)[row] * std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half));
           const std::size_t at = (row * 4 + h) * head + i;
-          y[at] = in[0][at] * std::cos(angle) - in[0][at + head / 2] * std::sin(angle);
-          y[at + head / 2] = in[0][at + head / 2] * std::cos(angle) + in[0][at] * std::sin(angle);
+          y[at] = magnitude * (in[0][at] * std::cos(angle) - in[0][at + half] * std::sin(angle));
+          y[at + half] = magnitude * (in[0][at + half] * std::cos(angle) + in[0][at] * std::sin(angle));
         }
       }
     }
     return y;
   }
-  void forward(Call& c) const override {
-    c.ops.run(Cast{.from = c.operands[0], .to = c.result});
-    c.ops.run(Rotary{
-        .qkv = c.result, .shape = heads(c.size), .positions = positions(c.size), .theta = 10000.0, .direction = +1});
-  }
-  void backward(Call& c) const override {
-    c.ops.run(Cast{.from = c.dresult, .to = c.gradients[0]});
-    c.ops.run(Rotary{.qkv = c.gradients[0],
-                     .shape = heads(c.size),
+  void rotate(const Call& c, const Tensor& from, const Tensor& to, int direction) const {
+    const RotaryFrequencies angles = frequencies(10000, rotated(c.size), magnitude);
+    c.ops.run(Cast{.from = from, .to = to});
+    c.ops.run(Rotary{.qkv = to,
+                     .shape = {.heads = 2, .kv_heads = 1, .head_size = head_size(c.size)},
                      .positions = positions(c.size),
-                     .theta = 10000.0,
-                     .direction = -1});
+                     .frequencies = &angles,
+                     .direction = direction});
   }
+  void forward(Call& c) const override { rotate(c, c.operands[0], c.result, +1); }
+  void backward(Call& c) const override { rotate(c, c.dresult, c.gradients[0], -1); }
 };
 
 }  // namespace
 
 std::vector<std::shared_ptr<const OperatorCase>> operator_cases() {
-  return {std::make_shared<LinearCase>(),
-          std::make_shared<LayerNorm>(Storage::act),
-          std::make_shared<LayerNorm>(Storage::f32),
-          std::make_shared<RmsNorm>(Storage::act),
-          std::make_shared<RmsNorm>(Storage::f32),
-          std::make_shared<GeluCase>(),
-          std::make_shared<SwiGluCase>(),
-          std::make_shared<AddCase>(),
-          std::make_shared<EmbeddingCase>(),
-          std::make_shared<EmbeddingWithGaps>(),
-          std::make_shared<SelectRows>(),
-          std::make_shared<AddRows>(),
-          std::make_shared<RotaryCase>()};
+  std::vector<std::shared_ptr<const OperatorCase>> cases = norm_cases();
+  cases.insert(
+      cases.end(),
+      {std::make_shared<LinearCase>(), std::make_shared<GeluCase>(), std::make_shared<GluCase>(GluGate::silu),
+       std::make_shared<GluCase>(GluGate::gelu), std::make_shared<AddCase>(), std::make_shared<EmbeddingCase>(),
+       std::make_shared<EmbeddingCase>(2.5), std::make_shared<EmbeddingWithGaps>(), std::make_shared<SelectRows>(),
+       std::make_shared<AddRows>(), std::make_shared<RotaryCase>(), std::make_shared<RotaryCase>(5, 0.75)});
+  return cases;
 }
 
 }  // namespace maestro::testing

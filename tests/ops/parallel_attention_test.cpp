@@ -7,6 +7,7 @@
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/ops/parallel_functions.hpp"
 #include "tests/ops/parallel_ranks.hpp"
+#include "tests/ops/rotary_frequencies.hpp"
 
 namespace maestro {
 namespace {
@@ -40,7 +41,7 @@ class ContextAttention : public ::testing::TestWithParam<std::tuple<std::int64_t
       for (std::int32_t place = 0; place < at().offsets[i + 1] - at().offsets[i]; ++place) positions_.push_back(place);
     }
     options_.shape = {.heads = 8, .kv_heads = at().kv_heads, .head_size = 6, .causal = at().causal};
-    options_.rotary_theta = at().theta;
+    if (at().theta > 0) options_.rotary = testing::shared_frequencies(at().theta, 6);
     std::mt19937 generator(11);
     const Shape in{rows(), options_.shape.qkv_columns()};
     const Shape out{rows(), options_.shape.out_columns()};
@@ -118,7 +119,7 @@ TEST(ContextAttentionOfNothing, has_no_rows) {
     Arena arena;
     Tape tape(ops, arena, DType::f32, true);
     const AttentionOptions options{.shape = {.heads = 4, .kv_heads = 2, .head_size = 4, .causal = true},
-                                   .rotary_theta = 100};
+                                   .rotary = testing::shared_frequencies(100, 4)};
     const std::vector<std::int32_t> offsets = {0};
     const OwnedTensor qkv(DType::f32, {0, options.shape.qkv_columns()});
     const Var x = tape.input(qkv, true);

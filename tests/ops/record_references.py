@@ -27,30 +27,69 @@ def layer_norm(g, rows, columns):
     return v, lambda v: F.layer_norm(v["x"], (columns,), v["weight"], v["bias"], EPSILON)
 
 
+def root_mean_square(x, weight):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON) * weight
+
+
 def rms_norm(g, rows, columns):
     v = {"x": exact(g, rows, columns), "weight": exact(g, columns)}
-    return v, lambda v: v["x"] * torch.rsqrt(v["x"].square().mean(-1, keepdim=True) + EPSILON) * v["weight"]
+    return v, lambda v: root_mean_square(v["x"], v["weight"])
+
+
+def rms_norm_with_offset(g, rows, columns):
+    v, _ = rms_norm(g, rows, columns)
+    return v, lambda v: root_mean_square(v["x"], 1 + v["weight"])
+
+
+def head_norm(g, rows, columns):
+    """Norms of two query heads and a key head, by weights with an offset of 1; the value head is copied."""
+    v = {"qkv": exact(g, rows, 4 * columns), "query_weight": exact(g, columns), "key_weight": exact(g, columns)}
+
+    def forward(v):
+        heads = v["qkv"].view(rows, 4, columns)
+        queries = root_mean_square(heads[:, :2], 1 + v["query_weight"])
+        keys = root_mean_square(heads[:, 2:3], 1 + v["key_weight"])
+        return torch.cat([queries, keys, heads[:, 3:]], dim=1).reshape(rows, 4 * columns)
+    return v, forward
+
+
+def whole_head_norm(g, rows, columns):
+    """Norms of all columns of two query heads and of a key head."""
+    v = {"qkv": exact(g, rows, 4 * columns), "query_weight": exact(g, 2 * columns), "key_weight": exact(g, columns)}
+
+    def forward(v):
+        q, k, rest = v["qkv"].split([2 * columns, columns, columns], dim=1)
+        return torch.cat([root_mean_square(q, v["query_weight"]), root_mean_square(k, v["key_weight"]), rest], dim=1)
+    return v, forward
 
 
 def gelu(g, rows, columns):
     return {"x": 2 * exact(g, rows, columns)}, lambda v: F.gelu(v["x"], approximate="tanh")
 
 
-def swiglu(g, rows, columns):
+def swiglu(g, rows, columns, activation=F.silu):
     def forward(v):
         gate, up = v["x"].chunk(2, dim=-1)
-        return F.silu(gate) * up
+        return activation(gate) * up
     return {"x": exact(g, rows, 2 * columns)}, forward
+
+
+def geglu(g, rows, columns):
+    return swiglu(g, rows, columns, lambda gate: F.gelu(gate, approximate="tanh"))
 
 
 def add(g, rows, columns):
     return {"a": exact(g, rows, columns), "b": exact(g, rows, columns)}, lambda v: v["a"] + v["b"]
 
 
-def embedding(g, rows, columns):
+def embedding(g, rows, columns, scale=1):
     v = {"table": exact(g, 5, columns), "positions_table": exact(g, 4, columns)}
     ids, positions = torch.arange(rows) * 3 % 5, torch.arange(rows) % 4
-    return v, lambda v: F.embedding(ids, v["table"]) + F.embedding(positions, v["positions_table"])
+    return v, lambda v: scale * F.embedding(ids, v["table"]) + F.embedding(positions, v["positions_table"])
+
+
+def scaled_embedding(g, rows, columns):
+    return embedding(g, rows, columns, 2.5)
 
 
 def embedding_with_gaps(g, rows, columns):
@@ -73,19 +112,24 @@ def add_rows(g, rows, columns):
             lambda v: v["x"].index_add(0, index, v["rows"]))
 
 
-def rotary(g, rows, columns):
-    """Two query heads and a key/value head of even size, the half-split rotation of Hugging Face's Llama."""
+def rotary(g, rows, columns, rest=0, magnitude=1):
+    """Two query heads and a key/value head, the half-split rotation of Hugging Face's Llama but for `rest` columns."""
     size = columns + columns % 2
     positions = torch.arange(rows) * 7 % 300
 
     def forward(v):
         inverse = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
         angle = torch.outer(positions.double(), inverse).repeat(1, 2).unsqueeze(1)
-        heads = v["qkv"].view(rows, 4, size)
-        turned = torch.cat([-heads[..., size // 2:], heads[..., :size // 2]], dim=-1)
-        out = heads * angle.cos() + turned * angle.sin()
-        return torch.cat([out[:, :3], heads[:, 3:]], dim=1).reshape(rows, 4 * size)
-    return {"qkv": exact(g, rows, 4 * size)}, forward
+        heads = v["qkv"].view(rows, 4, size + rest)
+        turned = torch.cat([-heads[..., size // 2:size], heads[..., :size // 2]], dim=-1)
+        out = magnitude * (heads[..., :size] * angle.cos() + turned * angle.sin())
+        out = torch.cat([out, heads[..., size:]], dim=-1)
+        return torch.cat([out[:, :3], heads[:, 3:]], dim=1).reshape(rows, 4 * (size + rest))
+    return {"qkv": exact(g, rows, 4 * (size + rest))}, forward
+
+
+def partial_rotary(g, rows, columns):
+    return rotary(g, rows, columns, 5, 0.75)
 
 
 def record_operators():
@@ -94,6 +138,8 @@ def record_operators():
     record_each(g, (linear, layer_norm, rms_norm, gelu, swiglu, add, embedding, rotary), tensors, notes)
     record_adamw(g, tensors)
     record_each(g, (embedding_with_gaps, select_rows, add_rows), tensors, notes)
+    record_each(g, (partial_rotary, rms_norm_with_offset, head_norm, whole_head_norm, geglu, scaled_embedding), tensors,
+                notes)
     save(HERE / "operators.safetensors", tensors, notes)
 
 
@@ -144,7 +190,7 @@ def record_network():
     h = F.layer_norm(x, (width,), p["norm1.weight"], p["norm1.bias"], EPSILON)
     h = F.gelu(F.linear(h, p["up.weight"], p["up.bias"]), approximate="tanh")
     x = x + F.linear(h, p["down.weight"], p["down.bias"])
-    h = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON) * p["norm2.weight"]
+    h = root_mean_square(x, p["norm2.weight"])
     gate, up = F.linear(h, p["gates.weight"]).chunk(2, dim=-1)
     x = x + F.linear(F.silu(gate) * up, p["out.weight"])
     h = F.layer_norm(x, (width,), p["norm3.weight"], p["norm3.bias"], EPSILON)

@@ -13,7 +13,7 @@ void sigmoid_of(const float* x, float* y, std::int64_t count) {
   for_vectors(count, [=](std::int64_t i, auto part) { part.store(y + i, sigmoid(part.load(x + i))); });
 }
 void tanh_of(const float* x, float* y, std::int64_t count) {
-  for_vectors(count, [=](std::int64_t i, auto part) { part.store(y + i, tanh(part.load(x + i))); });
+  for_vectors(count, [=](std::int64_t i, auto part) { part.store(y + i, element::tanh_of(part.load(x + i))); });
 }
 void narrow(const float* x, std::uint16_t* y, std::int64_t count) {
   for_vectors(count, [=](std::int64_t i, auto part) { part.store(y + i, part.load(x + i)); });

@@ -8,9 +8,11 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/ops/adamw_coefficients.hpp"
+#include "runtime/ops/cpu/attention/cached_attention.hpp"
 #include "runtime/ops/cpu/attention/rotary_kernels.hpp"
 #include "runtime/ops/cpu/losses/top_k.hpp"
 #include "runtime/ops/cpu/pointwise/flat_kernels.hpp"
+#include "runtime/ops/cpu/pointwise/head_norm_kernels.hpp"
 #include "runtime/ops/cpu/pointwise/norm_kernels.hpp"
 #include "runtime/ops/element_math.hpp"
 
@@ -26,6 +28,32 @@ Out out(const Tensor& tensor) {
 }
 float* floats_or_null(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<float>() : nullptr;
+}
+
+/// Returns the arguments that HeadNorm and HeadNormBackward share.
+template <class Op>
+HeadNormCall head_norm_call(const Op& op) {
+  const AttentionShape& shape = op.shape;
+  assert(op.x.columns() == shape.qkv_columns() && (op.whole || op.ranks == 1));
+  const std::int64_t queries = shape.heads * shape.head_size;
+  const std::int64_t keys = shape.kv_heads * shape.head_size;
+  const std::int64_t query_groups = op.whole ? 1 : shape.heads;
+  const std::int64_t key_groups = op.whole ? 1 : shape.kv_heads;
+  assert(op.query_weight.elements() == queries / query_groups && op.key_weight.elements() == keys / key_groups);
+  assert(op.sums.elements() == op.x.rows() * (query_groups + key_groups));
+  HeadNormCall call{};
+  call.x = in(op.x);
+  call.groups[0] = {0, query_groups, queries / query_groups, 0, op.query_weight.template data<float>(), nullptr};
+  call.groups[1] = {queries, key_groups, keys / key_groups, query_groups, op.key_weight.template data<float>(),
+                    nullptr};
+  call.sums = op.sums.template data<float>();
+  call.rows = op.x.rows();
+  call.columns = op.x.columns();
+  call.normed = queries + keys;
+  call.ranks = op.ranks;
+  call.epsilon = static_cast<float>(op.epsilon);
+  call.offset = static_cast<float>(op.offset);
+  return call;
 }
 
 Isa checked(Isa isa) {
@@ -73,6 +101,7 @@ void CpuOperatorTable::run(const LinearBackwardWeight& op) const {
 }
 
 void CpuOperatorTable::run(const Norm& op) const {
+  assert(op.offset == 0 || !op.bias.defined());
   assert(op.mean.defined() == op.bias.defined() && op.sum.defined() == op.added.defined());
   if (op.added.defined()) run(Add{.a = op.x, .b = op.added, .out = op.sum});
   const Tensor& x = op.added.defined() ? op.sum : op.x;
@@ -84,7 +113,8 @@ void CpuOperatorTable::run(const Norm& op) const {
                       .rstd = op.rstd.data<float>(),
                       .rows = x.rows(),
                       .columns = x.columns(),
-                      .epsilon = static_cast<float>(op.epsilon)};
+                      .epsilon = static_cast<float>(op.epsilon),
+                      .offset = static_cast<float>(op.offset)};
   const NormKernels& kernels = norm_kernels(isa_);
   op.bias.defined() ? kernels.layer_norm(call) : kernels.rms_norm(call);
 }
@@ -101,9 +131,29 @@ void CpuOperatorTable::run(const NormBackward& op) const {
                               .dweight = floats_or_null(op.dweight),
                               .dbias = floats_or_null(op.dbias),
                               .rows = op.x.rows(),
-                              .columns = op.x.columns()};
+                              .columns = op.x.columns(),
+                              .offset = static_cast<float>(op.offset)};
   const NormKernels& kernels = norm_kernels(isa_);
   op.mean.defined() ? kernels.layer_norm_backward(call) : kernels.rms_norm_backward(call);
+}
+
+void CpuOperatorTable::run(const HeadNorm& op) const {
+  HeadNormCall call = head_norm_call(op);
+  call.sums_known = op.phase == HeadNormPhase::values;
+  if (op.phase != HeadNormPhase::sums) call.y = out(op.y);
+  head_norm_kernels(isa_).forward(call);
+}
+
+void CpuOperatorTable::run(const HeadNormBackward& op) const {
+  HeadNormBackwardCall call{.norm = head_norm_call(op),
+                            .dy = in(op.dy),
+                            .dx = {},
+                            .dots = op.dots.data<float>(),
+                            .dots_known = op.phase == HeadNormPhase::values};
+  call.norm.groups[0].dweight = floats_or_null(op.dquery_weight);
+  call.norm.groups[1].dweight = floats_or_null(op.dkey_weight);
+  if (op.phase != HeadNormPhase::sums) call.dx = out(op.dx);
+  head_norm_kernels(isa_).backward(call);
 }
 
 void CpuOperatorTable::run(const Gelu& op) const {
@@ -114,14 +164,20 @@ void CpuOperatorTable::run(const GeluBackward& op) const {
   pointwise_.gelu_backward(in(op.dy), in(op.x), out(op.dx), op.x.elements());
 }
 
-void CpuOperatorTable::run(const SwiGlu& op) const {
+void CpuOperatorTable::run(const Glu& op) const {
   assert(op.x.columns() == 2 * op.y.columns());
-  pointwise_.swiglu(in(op.x), out(op.y), op.y.rows(), op.y.columns());
+  const auto glu = op.gate == GluGate::silu ? pointwise_.swiglu : pointwise_.geglu;
+  glu(in(op.x), out(op.y), op.y.rows(), op.y.columns());
 }
 
-void CpuOperatorTable::run(const SwiGluBackward& op) const {
+void CpuOperatorTable::run(const GluBackward& op) const {
   assert(op.x.columns() == 2 * op.dy.columns());
-  pointwise_.swiglu_backward(in(op.dy), in(op.x), out(op.dx), op.dy.rows(), op.dy.columns());
+  const auto glu_backward = op.gate == GluGate::silu ? pointwise_.swiglu_backward : pointwise_.geglu_backward;
+  glu_backward(in(op.dy), in(op.x), out(op.dx), op.dy.rows(), op.dy.columns());
+}
+
+void CpuOperatorTable::run(const Softcap& op) const {
+  pointwise_.softcap(out(op.x), op.x.elements(), static_cast<float>(op.cap));
 }
 
 void CpuOperatorTable::run(const Add& op) const {
@@ -138,37 +194,30 @@ void CpuOperatorTable::run(const Embedding& op) const {
   const std::int64_t columns = op.table.columns();
   const auto id = op.ids.span<std::int32_t>();
   assert(!op.positions_table.defined() || op.positions.size() >= id.size());
+  const auto scale = static_cast<float>(op.scale);
   float* to = op.y.data<float>();
   for (std::size_t row = 0; row < id.size(); ++row, to += columns) {
     assert(id[row] >= -1 && id[row] < op.table.rows());
-    const float* token = id[row] < 0 ? nullptr : op.table.data<float>() + id[row] * columns;
-    const float* place = nullptr;
+    std::fill_n(to, columns, 0.0F);
     if (op.positions_table.defined()) {
       assert(op.positions[row] >= 0 && op.positions[row] < op.positions_table.rows());
-      place = op.positions_table.data<float>() + op.positions[row] * columns;
+      std::copy_n(op.positions_table.data<float>() + op.positions[row] * columns, columns, to);
     }
-    if (token != nullptr && place != nullptr) {
-      pointwise_.add({token, false}, {place, false}, {to, false}, columns);
-    } else if (token != nullptr || place != nullptr) {
-      std::copy_n(token != nullptr ? token : place, columns, to);
-    } else {
-      std::fill_n(to, columns, 0.0F);
-    }
+    if (id[row] >= 0) pointwise_.add_scaled(op.table.data<float>() + id[row] * columns, scale, to, columns);
   }
 }
 
 void CpuOperatorTable::run(const EmbeddingBackward& op) const {
   const std::int64_t columns = op.dy.columns();
   const auto id = op.ids.span<std::int32_t>();
-  const auto add_row = [&](const Tensor& to, std::int32_t row, const float* from) {
+  const auto add_row = [&](const Tensor& to, std::int32_t row, const float* from, double scale) {
     assert(row >= 0 && row < to.rows());
-    float* sum = to.data<float>() + row * columns;
-    pointwise_.add({sum, false}, {from, false}, {sum, false}, columns);
+    pointwise_.add_scaled(from, static_cast<float>(scale), to.data<float>() + row * columns, columns);
   };
   for (std::size_t row = 0; row < id.size(); ++row) {
     const float* gradient = op.dy.data<float>() + static_cast<std::int64_t>(row) * columns;
-    if (op.dtable.defined() && id[row] >= 0) add_row(op.dtable, id[row], gradient);
-    if (op.dpositions.defined()) add_row(op.dpositions, op.positions[row], gradient);
+    if (op.dtable.defined() && id[row] >= 0) add_row(op.dtable, id[row], gradient, op.scale);
+    if (op.dpositions.defined()) add_row(op.dpositions, op.positions[row], gradient, 1);
   }
 }
 
@@ -212,18 +261,20 @@ void CpuOperatorTable::run(const IndexAdd& op) const {
 
 void CpuOperatorTable::run(const Rotary& op) const {
   const AttentionShape& shape = op.shape;
-  assert(shape.head_size % 2 == 0 && op.qkv.columns() == shape.qkv_columns());
+  const auto half = static_cast<std::int64_t>(op.frequencies->inverse.size());
+  assert(2 * half <= shape.head_size && op.qkv.columns() == shape.qkv_columns());
   assert(static_cast<std::int64_t>(op.positions.size()) >= op.qkv.rows());
   assert(op.direction == 1 || op.direction == -1);
   if (op.qkv.rows() == 0) return;
   const auto used = op.positions.first(static_cast<std::size_t>(op.qkv.rows()));
   const std::int64_t last = *std::max_element(used.begin(), used.end());
-  const auto angles = rotary_.angles(op.theta, shape.head_size, last + 1);
+  const auto angles = rotary_.angles(*op.frequencies, last + 1);
   rotary_kernels(isa_).rotate({.qkv = out(op.qkv),
                                .rows = op.qkv.rows(),
                                .stride = op.qkv.columns(),
                                .heads = shape.heads + shape.kv_heads,
-                               .half = shape.head_size / 2,
+                               .head_size = shape.head_size,
+                               .half = half,
                                .positions = used.data(),
                                .cosines = angles->cosines.data(),
                                .sines = angles->sines.data(),
@@ -236,6 +287,10 @@ void CpuOperatorTable::run(const Attention& op) const {
 
 void CpuOperatorTable::run(const AttentionBackward& op) const {
   attention_.backward({op.qkv, op.out, op.lse}, {op.dout, op.dqkv}, op.shape, op.layout);
+}
+
+void CpuOperatorTable::run(const CachedAttention& op) const {
+  cached_attention(op);
 }
 
 Pending<LossSums> CpuOperatorTable::run(const CrossEntropyLoss& op) const {

@@ -286,10 +286,6 @@ MAESTRO_INLINE Vec sigmoid(Vec x) {
   return 1.0F / d;
 #endif
 }
-/// Returns tanh(x) with absolute error below 4e-7.
-MAESTRO_INLINE Vec tanh(Vec x) {
-  return 2.0F * sigmoid(2.0F * x) - 1.0F;
-}
 
 /// Returns the natural logarithm of positive normal numbers with relative error below 2e-7: mantissa reduced to
 /// [sqrt(1/2), sqrt(2)), minimax polynomial of Cephes `logf` (Moshier 1992).
@@ -322,6 +318,8 @@ struct VectorMath {
 };
 using Gelu = element::GeluOf<VectorMath>;
 using Swiglu = element::SwigluOf<VectorMath>;
+using Geglu = element::GegluOf<VectorMath>;
+using Softcap = element::SoftcapOf<VectorMath>;
 using RotaryPair = element::RotaryPairOf<Vec>;
 using Divergences = element::DivergencesOf<VectorMath>;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 
 #include "runtime/ops/cpu/attention/attention_kernels.hpp"
 
@@ -47,6 +48,7 @@ AttentionScratch take_tiles(ScratchPool::Lease& lease, std::int64_t length, std:
 
 AttentionCall base_call(const AttentionTensors& tensors, const AttentionShape& shape) {
   assert(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
+  assert(shape.window == 0 || shape.causal);
   assert(tensors.qkv.columns() == shape.qkv_columns() && tensors.out.columns() == shape.out_columns());
   assert(tensors.out.rows() == tensors.qkv.rows() && tensors.lse.elements() == tensors.qkv.rows() * shape.heads);
   assert(tensors.out.dtype() == tensors.qkv.dtype() && tensors.lse.dtype() == DType::f32);
@@ -55,6 +57,11 @@ AttentionCall base_call(const AttentionTensors& tensors, const AttentionShape& s
   call.kv_heads = shape.kv_heads;
   call.head_size = shape.head_size;
   call.causal = shape.causal;
+  call.window = shape.window;
+  // Not score_scale(), which rounds once and may differ in the last place: jobs repeat bitwise across versions.
+  const float default_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_size));
+  call.scale = shape.scale > 0 ? static_cast<float>(shape.scale) : default_scale;
+  call.softcap = static_cast<float>(shape.softcap);
   call.bf16 = tensors.qkv.dtype() == DType::bf16;
   return call;
 }

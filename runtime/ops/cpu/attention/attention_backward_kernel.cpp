@@ -14,18 +14,22 @@ struct Square {
   std::int64_t strip = 0;
 };
 
-/// Turns scores into p = exp(s - lse) and dscores into ds = p (dp - delta); both zero at or above `visible`.
-inline void differentiate_row(float* scores, float* dscores, std::int64_t visible, std::int64_t vectors, float lse,
-                              float delta) {
-  const IVec lane = lane_numbers();
-  for (std::int64_t v = 0; v < vectors; ++v) {
-    const std::int64_t at = v * vector_width;
-    const IVec column = lane + static_cast<std::int32_t>(at);
-    const IVec seen = column < static_cast<std::int32_t>(visible);
-    const Vec p = select(seen, exp(load(scores + at) - broadcast(lse)), Vec{});
-    const Vec ds = select(seen, p * (load(dscores + at) - broadcast(delta)), Vec{});
+/// Turns scores, capped if `Capped`, into p = exp(s - lse) and dscores into the gradient of uncapped scores; both zero
+/// outside `seen`.
+template <bool Capped>
+inline void differentiate_row(const AttentionCall& call, std::int64_t row, KeyRange columns, KeyRange seen) {
+  float* scores = call.tiles.scores + row * attention_key_tile;
+  float* dscores = call.tiles.dscores + row * attention_key_tile;
+  const Vec lse = broadcast(call.tiles.row_max[row]);
+  const Vec delta = broadcast(call.tiles.row_sum[row * attention_padding]);
+  for (std::int64_t at = columns.first; at < columns.end; at += vector_width) {
+    const IVec mask = lanes_in(at, seen);
+    const Vec score = load(scores + at);
+    const Vec p = select(mask, exp(score - lse), Vec{});
+    Vec ds = p * (load(dscores + at) - delta);
+    if constexpr (Capped) ds *= Softcap::slope_of(score, broadcast(call.softcap));
     store(scores + at, p);
-    store(dscores + at, ds);
+    store(dscores + at, select(mask, ds, Vec{}));
   }
 }
 
@@ -35,39 +39,40 @@ void differentiate_scores(const AttentionCall& call, const Square& square) {
   const std::int64_t padded = round_up(call.head_size, attention_padding);
   for (std::int64_t r = 0; r < square.rows; r += square.strip) {
     const std::int64_t height = smaller(square.strip, square.rows - r);
-    const std::int64_t columns = visible_keys(call, square.q0 + r + height - 1, square.k0, square.keys);
-    const std::int64_t vectors = (columns + vector_width - 1) / vector_width;
+    const KeyRange columns = strip_keys(call, square.q0 + r, height, square.k0, square.keys);
+    if (columns.first >= columns.end) continue;
     float* scores = t.scores + r * attention_key_tile;
     float* dscores = t.dscores + r * attention_key_tile;
     TileProduct product{.a = t.query + r * padded,
                         .a_row = padded,
-                        .b = t.keys_tiles + square.k0 * padded,
+                        .b = t.keys_tiles + square.k0 * padded + columns.first,
                         .b_step = attention_key_tile,
-                        .c = scores,
+                        .c = scores + columns.first,
                         .c_row = attention_key_tile,
                         .rows = height,
-                        .vectors = vectors,
+                        .vectors = (columns.end - columns.first + vector_width - 1) / vector_width,
                         .depth = call.head_size};
     multiply(product);
     product.a = t.dout + r * padded;
-    product.b = t.values_tiles + square.k0 * padded;
-    product.c = dscores;
+    product.b = t.values_tiles + square.k0 * padded + columns.first;
+    product.c = dscores + columns.first;
     multiply(product);
-    for (std::int64_t i = 0; i < height; ++i) {
-      differentiate_row(scores + i * attention_key_tile, dscores + i * attention_key_tile,
-                        visible_keys(call, square.q0 + r + i, square.k0, square.keys), vectors, t.row_max[r + i],
-                        t.row_sum[(r + i) * attention_padding]);
+    if (call.softcap > 0) cap_scores(call, height, columns, scores);
+    for (std::int64_t row = r; row < r + height; ++row) {
+      const KeyRange seen = seen_keys(call, square.q0 + row, square.k0, square.keys);
+      call.softcap > 0 ? differentiate_row<true>(call, row, columns, seen)
+                       : differentiate_row<false>(call, row, columns, seen);
     }
-    multiply({.a = dscores,
+    multiply({.a = dscores + columns.first,
               .a_row = attention_key_tile,
-              .b = t.keys + square.k0 * padded,
+              .b = t.keys + (square.k0 + columns.first) * padded,
               .b_step = padded,
               .c = t.result + r * padded,
               .c_row = padded,
               .rows = height,
               .vectors = padded / vector_width,
-              .depth = columns,
-              .accumulate = square.k0 > 0});
+              .depth = columns.end - columns.first,
+              .accumulate = adds_to_result(call, square.k0)});
   }
 }
 
@@ -76,9 +81,11 @@ void add_key_gradients(const AttentionCall& call, const Square& square) {
   const AttentionScratch& t = call.tiles;
   const std::int64_t padded = round_up(call.head_size, attention_padding);
   for (std::int64_t k = 0; k < square.keys; k += square.strip) {
-    const std::int64_t first =
-        call.causal ? larger(0, square.k0 + k - square.q0) : 0;  // earlier queries see none of them
-    if (first >= square.rows) return;
+    const std::int64_t height = smaller(square.strip, square.keys - k);
+    const std::int64_t first = call.causal ? larger(0, square.k0 + k - square.q0) : 0;  // the earliest that sees any
+    const std::int64_t behind = square.k0 + k + height - 1 + call.window - square.q0;
+    const std::int64_t end = call.window > 0 ? smaller(behind, square.rows) : square.rows;
+    if (first >= end) continue;
     TileProduct product{.a = t.scores + first * attention_key_tile + k,
                         .a_row = 1,
                         .a_step = attention_key_tile,
@@ -86,9 +93,9 @@ void add_key_gradients(const AttentionCall& call, const Square& square) {
                         .b_step = padded,
                         .c = t.dvalues + (square.k0 + k) * padded,
                         .c_row = padded,
-                        .rows = smaller(square.strip, square.keys - k),
+                        .rows = height,
                         .vectors = padded / vector_width,
-                        .depth = square.rows - first,
+                        .depth = end - first,
                         .accumulate = true};
     multiply(product);
     product.a = t.dscores + first * attention_key_tile + k;
@@ -103,7 +110,6 @@ void read_query_tile(const AttentionCall& call, std::int64_t head, std::int64_t 
   const AttentionScratch& t = call.tiles;
   const std::int64_t size = call.head_size;
   const std::int64_t padded = round_up(size, attention_padding);
-  const float scale = 1.0F / square_root(static_cast<float>(size));
   const HeadRows queries = query_rows(call, call.qkv, head);
   const HeadRows outs = out_rows(call, call.out, head);
   const HeadRows douts = out_rows(call, call.dout, head);
@@ -117,7 +123,7 @@ void read_query_tile(const AttentionCall& call, std::int64_t head, std::int64_t 
     for (std::int64_t i = 0; i < padded; i += vector_width) delta += load(query + i) * load(dout + i);
     t.row_sum[r * attention_padding] = reduce_sum(delta);
     t.row_max[r] = call.lse[(q0 + r) * call.heads + head];
-    read_row(queries, q0 + r, size, scale, query);
+    read_row(queries, q0 + r, size, call.scale, query);
   }
 }
 
@@ -127,15 +133,16 @@ void differentiate_query_tile(const AttentionCall& call, std::int64_t head, std:
   const std::int64_t rows = smaller(attention_query_tile, call.length - q0);
   read_query_tile(call, head, q0, rows);
   const std::int64_t end = call.causal ? q0 + rows : call.length;
-  for (std::int64_t k0 = 0; k0 < end; k0 += attention_key_tile) {
+  clear_windowed(call, padded);
+  for (std::int64_t k0 = first_key_tile(call, q0); k0 < end; k0 += attention_key_tile) {
     const std::int64_t keys = smaller(attention_key_tile, call.length - k0);
     const Square square{q0, rows, k0, keys, strip_rows(call, q0, k0, keys)};
     differentiate_scores(call, square);
     add_key_gradients(call, square);
   }
-  const float scale = 1.0F / square_root(static_cast<float>(call.head_size));
   const HeadRows dqueries = query_rows(call, call.dqkv, head);
-  for (std::int64_t r = 0; r < rows; ++r) write_row(dqueries, q0 + r, call.head_size, scale, t.result + r * padded);
+  for (std::int64_t r = 0; r < rows; ++r)
+    write_row(dqueries, q0 + r, call.head_size, call.scale, t.result + r * padded);
 }
 
 }  // namespace

@@ -14,14 +14,13 @@ struct RowGroup {
   std::int64_t rows = 0;
   std::int64_t k0 = 0;
   std::int64_t keys = 0;
-  std::int64_t vectors = 0;  ///< of computed scores, including masked scores
+  KeyRange columns;  ///< of computed scores, including masked scores
 };
 
-/// Returns the scores, with those of keys at or above `visible` replaced so that their exponential is exactly zero.
-MAESTRO_INLINE Vec masked_scores(const float* scores, std::int64_t at, std::int64_t visible) {
-  if (at + vector_width <= visible) return load(scores + at);
-  const IVec column = lane_numbers() + static_cast<std::int32_t>(at);
-  return select(column < static_cast<std::int32_t>(visible), load(scores + at), broadcast(lowest));
+/// Returns the scores, with those of keys outside `seen` replaced so that their exponential is exactly zero.
+MAESTRO_INLINE Vec masked_scores(const float* scores, std::int64_t at, KeyRange seen) {
+  if (at >= seen.first && at + vector_width <= seen.end) return load(scores + at);
+  return select(lanes_in(at, seen), load(scores + at), broadcast(lowest));
 }
 
 /// Raises row_max to the maxima including this tile and writes to `factors` the multipliers that earlier sums need.
@@ -32,9 +31,9 @@ inline void update_maxima(const AttentionCall& call, const RowGroup& group, floa
   for (Vec& top : tops) top = broadcast(lowest);
   for (std::int64_t i = 0; i < group.rows; ++i) {
     const float* scores = call.tiles.scores + (group.r + i) * attention_key_tile;
-    const std::int64_t visible = visible_keys(call, group.q0 + group.r + i, group.k0, group.keys);
-    for (std::int64_t v = 0; v < group.vectors; ++v) {
-      tops[i] = maximum(tops[i], masked_scores(scores, v * vector_width, visible));
+    const KeyRange seen = seen_keys(call, group.q0 + group.r + i, group.k0, group.keys);
+    for (std::int64_t at = group.columns.first; at < group.columns.end; at += vector_width) {
+      tops[i] = maximum(tops[i], masked_scores(scores, at, seen));
     }
   }
   transpose(tops);
@@ -49,12 +48,13 @@ inline void update_maxima(const AttentionCall& call, const RowGroup& group, floa
 inline void exponentiate_row(const AttentionCall& call, const RowGroup& group, std::int64_t row, float factor) {
   float* scores = call.tiles.scores + row * attention_key_tile;
   float* sum = call.tiles.row_sum + row * attention_padding;
-  const std::int64_t visible = visible_keys(call, group.q0 + row, group.k0, group.keys);
-  const Vec max = broadcast(call.tiles.row_max[row]);
+  const KeyRange seen = seen_keys(call, group.q0 + row, group.k0, group.keys);
+  // A row that sees no key yet has the lowest maximum, which masked scores would equal.
+  const Vec max = broadcast(seen.first < seen.end ? call.tiles.row_max[row] : -lowest);
   Vec total = load(sum) * broadcast(factor);
-  for (std::int64_t v = 0; v < group.vectors; ++v) {
-    const Vec p = exp(masked_scores(scores, v * vector_width, visible) - max);
-    store(scores + v * vector_width, p);
+  for (std::int64_t at = group.columns.first; at < group.columns.end; at += vector_width) {
+    const Vec p = exp(masked_scores(scores, at, seen) - max);
+    store(scores + at, p);
     total += p;
   }
   store(sum, total);
@@ -73,7 +73,8 @@ inline void softmax_group(const AttentionCall& call, const RowGroup& group) {
   for (std::int64_t i = 0; i < group.rows; ++i) {
     const std::int64_t row = group.r + i;
     exponentiate_row(call, group, row, factors[i]);
-    if (factors[i] != 1.0F && group.k0 > 0) scale_row(call.tiles.result + row * padded, padded, factors[i]);
+    if (factors[i] != 1.0F && adds_to_result(call, group.k0))
+      scale_row(call.tiles.result + row * padded, padded, factors[i]);
   }
 }
 
@@ -85,31 +86,32 @@ void add_key_tile(const AttentionCall& call, std::int64_t q0, std::int64_t rows,
   const std::int64_t strip = strip_rows(call, q0, k0, keys);
   for (std::int64_t r = 0; r < rows; r += strip) {
     const std::int64_t height = smaller(strip, rows - r);
-    const std::int64_t columns = visible_keys(call, q0 + r + height - 1, k0, keys);
-    const std::int64_t vectors = (columns + vector_width - 1) / vector_width;
+    const KeyRange columns = strip_keys(call, q0 + r, height, k0, keys);
+    if (columns.first >= columns.end) continue;
     float* scores = t.scores + r * attention_key_tile;
     multiply({.a = t.query + r * padded,
               .a_row = padded,
-              .b = t.keys_tiles + k0 * padded,
+              .b = t.keys_tiles + k0 * padded + columns.first,
               .b_step = attention_key_tile,
-              .c = scores,
+              .c = scores + columns.first,
               .c_row = attention_key_tile,
               .rows = height,
-              .vectors = vectors,
+              .vectors = (columns.end - columns.first + vector_width - 1) / vector_width,
               .depth = call.head_size});
+    if (call.softcap > 0) cap_scores(call, height, columns, scores);
     for (std::int64_t i = 0; i < height; i += vector_width) {
-      softmax_group(call, {q0, r + i, smaller(vector_width, height - i), k0, keys, vectors});
+      softmax_group(call, {q0, r + i, smaller(vector_width, height - i), k0, keys, columns});
     }
-    multiply({.a = scores,
+    multiply({.a = scores + columns.first,
               .a_row = attention_key_tile,
-              .b = t.values + k0 * padded,
+              .b = t.values + (k0 + columns.first) * padded,
               .b_step = padded,
               .c = t.result + r * padded,
               .c_row = padded,
               .rows = height,
               .vectors = padded / vector_width,
-              .depth = columns,
-              .accumulate = k0 > 0});
+              .depth = columns.end - columns.first,
+              .accumulate = adds_to_result(call, k0)});
   }
 }
 
@@ -117,15 +119,17 @@ void attend_query_tile(const AttentionCall& call, std::int64_t head, std::int64_
   const AttentionScratch& t = call.tiles;
   const std::int64_t padded = round_up(call.head_size, attention_padding);
   const std::int64_t rows = smaller(attention_query_tile, call.length - q0);
-  const float scale = 1.0F / square_root(static_cast<float>(call.head_size));
   const HeadRows queries = query_rows(call, call.qkv, head);
   for (std::int64_t r = 0; r < attention_query_tile; ++r) t.row_max[r] = lowest;
   for (std::int64_t r = 0; r < rows; ++r) {
-    read_row(queries, q0 + r, call.head_size, scale, t.query + r * padded);
+    read_row(queries, q0 + r, call.head_size, call.scale, t.query + r * padded);
     for (std::int64_t i = 0; i < attention_padding; ++i) t.row_sum[r * attention_padding + i] = 0;
   }
   const std::int64_t end = call.causal ? q0 + rows : call.length;
-  for (std::int64_t k0 = 0; k0 < end; k0 += attention_key_tile) add_key_tile(call, q0, rows, k0);
+  clear_windowed(call, padded);
+  for (std::int64_t k0 = first_key_tile(call, q0); k0 < end; k0 += attention_key_tile) {
+    add_key_tile(call, q0, rows, k0);
+  }
   const HeadRows outs = out_rows(call, call.out, head);
   for (std::int64_t r = 0; r < rows; ++r) {
     const float sum = reduce_sum(load(t.row_sum + r * attention_padding));

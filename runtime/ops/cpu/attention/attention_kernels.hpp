@@ -43,7 +43,10 @@ struct AttentionCall {
   std::int64_t head_size = 1;
   std::int64_t kv_head = 0;  ///< which of kv_heads
   bool causal = true;
-  bool bf16 = false;  ///< storage of all activations
+  std::int64_t window = 0;  ///< keys that a query sees, its own included; 0: all
+  float scale = 1;          ///< of scores
+  float softcap = 0;        ///< of scaled scores; 0: none
+  bool bf16 = false;        ///< storage of all activations
   AttentionScratch tiles;
 };
 

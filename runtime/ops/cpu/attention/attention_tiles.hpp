@@ -18,16 +18,65 @@ namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
   return (value + step - 1) / step * step;
 }
 
-/// Returns how many of the keys [first_key, first_key + keys) a query attends to.
-[[nodiscard]] inline std::int64_t visible_keys(const AttentionCall& call, std::int64_t query, std::int64_t first_key,
-                                               std::int64_t keys) {
-  return call.causal ? larger(0, smaller(query + 1 - first_key, keys)) : keys;
+/// Columns of a key tile; none where end <= first.
+struct KeyRange {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+};
+
+/// Returns which of the keys [first_key, first_key + keys) a query attends to.
+[[nodiscard]] inline KeyRange seen_keys(const AttentionCall& call, std::int64_t query, std::int64_t first_key,
+                                        std::int64_t keys) {
+  return {call.window > 0 ? larger(0, query + 1 - call.window - first_key) : 0,
+          call.causal ? larger(0, smaller(query + 1 - first_key, keys)) : keys};
 }
 
-/// Rows to take at once: all when every query of the tile sees every key, otherwise strips that follow the diagonal.
+/// Returns the columns that the queries [query, query + rows) need: all that any of them sees, from a multiple of
+/// attention_padding on.
+[[nodiscard]] inline KeyRange strip_keys(const AttentionCall& call, std::int64_t query, std::int64_t rows,
+                                         std::int64_t first_key, std::int64_t keys) {
+  return {seen_keys(call, query, first_key, keys).first / attention_padding * attention_padding,
+          seen_keys(call, query + rows - 1, first_key, keys).end};
+}
+
+/// Returns the first key of the first tile that a query at or behind `query` sees.
+[[nodiscard]] inline std::int64_t first_key_tile(const AttentionCall& call, std::int64_t query) {
+  return seen_keys(call, query, 0, call.length).first / attention_key_tile * attention_key_tile;
+}
+
+/// Returns the lanes of columns from `at` on that are in `range`.
+MAESTRO_INLINE IVec lanes_in(std::int64_t at, KeyRange range) {
+  const IVec column = lane_numbers() + static_cast<std::int32_t>(at);
+  return (column >= static_cast<std::int32_t>(range.first)) & (column < static_cast<std::int32_t>(range.end));
+}
+
+/// Rows to take at once: all when every query of the tile sees every key, otherwise strips that follow the edges.
 [[nodiscard]] inline std::int64_t strip_rows(const AttentionCall& call, std::int64_t first_query,
                                              std::int64_t first_key, std::int64_t keys) {
-  return visible_keys(call, first_query, first_key, keys) == keys ? attention_query_tile : attention_padding;
+  const bool all = seen_keys(call, first_query, first_key, keys).end == keys &&
+                   seen_keys(call, first_query + attention_query_tile - 1, first_key, keys).first == 0;
+  return all ? attention_query_tile : attention_padding;
+}
+
+/// Caps `rows` rows of scores, attention_key_tile apart, in whole vectors.
+inline void cap_scores(const AttentionCall& call, std::int64_t rows, KeyRange columns, float* scores) {
+  const Vec cap = broadcast(call.softcap);
+  for (std::int64_t r = 0; r < rows; ++r, scores += attention_key_tile) {
+    for (std::int64_t at = columns.first; at < columns.end; at += vector_width) {
+      store(scores + at, Softcap::value(load(scores + at), cap));
+    }
+  }
+}
+
+/// Returns whether products of a key tile add to the result tile rather than begin it: with a window, rows differ in
+/// the first tile that they see, and the result is cleared before.
+[[nodiscard]] inline bool adds_to_result(const AttentionCall& call, std::int64_t first_key) {
+  return first_key > 0 || call.window > 0;
+}
+/// Sets a query tile of results to zero where it may lack the first key tile.
+inline void clear_windowed(const AttentionCall& call, std::int64_t padded) {
+  if (call.window == 0) return;
+  for (std::int64_t i = 0; i < attention_query_tile * padded; ++i) call.tiles.result[i] = 0;
 }
 
 /// Rows of a head inside a packed activation, of either storage type; `Void` is void where they are written.

@@ -26,7 +26,7 @@ void rotate(const RotaryCall& call) {
     for (std::int64_t row = 0; row < call.rows; ++row) {
       const std::int64_t table_row = call.positions[row] * call.half;
       for (std::int64_t head = 0; head < call.heads; ++head) {
-        rotate_head(call, table_row, qkv + row * call.stride + head * 2 * call.half);
+        rotate_head(call, table_row, qkv + row * call.stride + head * call.head_size);
       }
     }
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotation of the halves of query and key heads.
+// Rotation of the leading columns of query and key heads.
 #pragma once
 
 #include "runtime/ops/cpu/kernel_choice.hpp"
@@ -11,11 +11,12 @@ struct RotaryCall {
   std::int64_t rows;
   std::int64_t stride;            ///< columns of a row of qkv
   std::int64_t heads;             ///< heads to rotate, from column 0 on
-  std::int64_t half;              ///< D / 2
+  std::int64_t head_size;         ///< D
+  std::int64_t half;              ///< n: the first 2 n columns of a head are rotated
   const std::int32_t* positions;  ///< (rows)
-  const float* cosines;           ///< (positions, D / 2)
-  const float* sines;             ///< (positions, D / 2)
-  float direction;                ///< +1, or -1 to rotate back
+  const float* cosines;           ///< (positions, n)
+  const float* sines;             ///< (positions, n)
+  float direction;                ///< +1, or -1 for the transposed rotation
 };
 
 struct RotaryKernels {

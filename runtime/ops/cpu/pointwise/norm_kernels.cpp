@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cpu/pointwise/norm_kernels.hpp"
 
+#include "runtime/ops/cpu/pointwise/row_sums.hpp"
 #include "runtime/ops/cpu/storage.hpp"
 
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
-
-/// Returns the sum of term(i, part) over a row, in four running sums so that additions overlap; elements past the end
-/// must add zero.
-template <class Term>
-MAESTRO_INLINE float sum_row(std::int64_t columns, Term term) {
-  Vec sum[4] = {};
-  std::int64_t i = 0;
-  for (; i + 4 * vector_width <= columns; i += 4 * vector_width) {
-    for (int v = 0; v < 4; ++v) sum[v] += term(i + v * vector_width, Whole{});
-  }
-  for (; i + vector_width <= columns; i += vector_width) sum[0] += term(i, Whole{});
-  if (i < columns) sum[1] += term(i, Part{columns - i});
-  return reduce_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
-}
 
 /// Takes two passes: in a single pass the variance of a row with a large mean would cancel.
 template <class X, class Y>
@@ -49,12 +36,12 @@ void rms_norm_row(const NormCall& call, std::int64_t row, const X* x, Y* y) {
   });
   const float rstd = 1.0F / square_root(scale * squares + call.epsilon);
   call.rstd[row] = rstd;
-  const float* weight = call.weight;
-  for_vectors(call.columns,
-              [=](std::int64_t i, auto part) { part.store(y + i, part.load(x + i) * rstd * part.load(weight + i)); });
+  for_vectors(call.columns, [=, weight = call.weight, offset = call.offset](std::int64_t i, auto part) {
+    part.store(y + i, part.load(x + i) * rstd * (part.load(weight + i) + offset));
+  });
 }
 
-/// Processes a row. With xhat = (x - mean) rstd and g = dy weight:
+/// Processes a row. With xhat = (x - mean) rstd and g = dy (weight + offset):
 ///   dx = rstd (g - sum(g) / C - xhat sum(g xhat) / C), dweight += dy xhat, dbias += dy;
 /// RMS norm has mean 0 and no sum(g) term.
 template <bool Centred, class Y, class X, class D>
@@ -62,21 +49,22 @@ MAESTRO_INLINE void backward_row(const NormBackwardCall& call, std::int64_t row,
   const std::int64_t columns = call.columns;
   const float mean = Centred ? call.mean[row] : 0.0F;
   const float rstd = call.rstd[row];
-  const float* weight = call.weight;
+  const auto gradient = [dy, weight = call.weight, offset = call.offset](std::int64_t i, auto part) {
+    return part.load(dy + i) * (part.load(weight + i) + offset);
+  };
   const float scale = 1.0F / static_cast<float>(columns);
   // sum(g xhat) / C and sum(g) / C
   const float along = scale * sum_row(columns, [=](std::int64_t i, auto part) {
-                        return part.load(dy + i) * part.load(weight + i) * ((part.load(x + i) - mean) * rstd);
+                        return gradient(i, part) * ((part.load(x + i) - mean) * rstd);
                       });
   float shift = 0;
   if constexpr (Centred) {
-    shift =
-        scale * sum_row(columns, [=](std::int64_t i, auto part) { return part.load(dy + i) * part.load(weight + i); });
+    shift = scale * sum_row(columns, gradient);
   }
   const bool accumulate = call.accumulate;
   for_vectors(columns, [=](std::int64_t i, auto part) {
     const Vec xhat = (part.load(x + i) - mean) * rstd;
-    Vec d = (part.load(dy + i) * part.load(weight + i) - shift - xhat * along) * rstd;
+    Vec d = (gradient(i, part) - shift - xhat * along) * rstd;
     if (accumulate) d += part.load(dx + i);
     part.store(dx + i, d);
   });

@@ -16,6 +16,7 @@ struct NormCall {
   std::int64_t rows;
   std::int64_t columns;
   float epsilon;
+  float offset;  ///< added to every weight; RMS norm only
 };
 
 struct NormBackwardCall {
@@ -30,6 +31,7 @@ struct NormBackwardCall {
   float* dbias;    ///< (columns), accumulated; null: frozen, or RMS norm
   std::int64_t rows;
   std::int64_t columns;
+  float offset;
 };
 
 struct NormKernels {

@@ -29,6 +29,20 @@ void add(In a, In b, Out out, std::int64_t count) {
   });
 }
 
+void add_scaled(const float* x, float scale, float* sum, std::int64_t count) {
+  for_vectors(count, [=](std::int64_t i, auto part) {
+    part.store(sum + i, part.load(sum + i) + part.load(x + i) * broadcast(scale));
+  });
+}
+
+void softcap(Out x, std::int64_t count, float cap) {
+  typed(x, [&](auto* values) {
+    for_vectors(count, [=](std::int64_t i, auto part) {
+      part.store(values + i, Softcap::value(part.load(values + i), broadcast(cap)));
+    });
+  });
+}
+
 void gelu(In x, Out y, std::int64_t count) {
   typed(x, [&](const auto* from) {
     typed(y, [&](auto* to) {
@@ -50,7 +64,8 @@ void gelu_backward(In dy, In x, Out dx, std::int64_t count) {
   });
 }
 
-void swiglu(In x, Out y, std::int64_t rows, std::int64_t features) {
+template <class Gated>
+void glu(In x, Out y, std::int64_t rows, std::int64_t features) {
   typed(x, [&](const auto* in) {
     typed(y, [&](auto* out) {
       for (std::int64_t row = 0; row < rows; ++row) {
@@ -58,14 +73,15 @@ void swiglu(In x, Out y, std::int64_t rows, std::int64_t features) {
         const auto* up = gate + features;
         auto* to = out + row * features;
         for_vectors(features, [=](std::int64_t i, auto part) {
-          part.store(to + i, Swiglu::value(part.load(gate + i), part.load(up + i)));
+          part.store(to + i, Gated::value(part.load(gate + i), part.load(up + i)));
         });
       }
     });
   });
 }
 
-void swiglu_backward(In dy, In x, Out dx, std::int64_t rows, std::int64_t features) {
+template <class Gated>
+void glu_backward(In dy, In x, Out dx, std::int64_t rows, std::int64_t features) {
   typed(dy, [&](const auto* gradients) {
     typed(x, [&](const auto* in) {
       typed(dx, [&](auto* out) {
@@ -74,8 +90,8 @@ void swiglu_backward(In dy, In x, Out dx, std::int64_t rows, std::int64_t featur
           const auto* gate = in + row * 2 * features;
           auto* dgate = out + row * 2 * features;
           for_vectors(features, [=](std::int64_t i, auto part) {
-            const Swiglu found =
-                Swiglu::gradient(part.load(gradient + i), part.load(gate + i), part.load(gate + features + i));
+            const Gated found =
+                Gated::gradient(part.load(gradient + i), part.load(gate + i), part.load(gate + features + i));
             part.store(dgate + i, found.dgate);
             part.store(dgate + features + i, found.dup);
           });
@@ -87,6 +103,8 @@ void swiglu_backward(In dy, In x, Out dx, std::int64_t rows, std::int64_t featur
 
 }  // namespace
 
-const PointwiseKernels pointwise_kernels = {cast, add, gelu, gelu_backward, swiglu, swiglu_backward};
+const PointwiseKernels pointwise_kernels = {
+    cast,          add,         add_scaled,           softcap,    gelu,
+    gelu_backward, glu<Swiglu>, glu_backward<Swiglu>, glu<Geglu>, glu_backward<Geglu>};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE
