@@ -3,7 +3,7 @@
 
 namespace maestro {
 
-ParameterSlice TensorCut::stacked(std::initializer_list<std::int64_t> heights) const {
+ParameterSlice TensorCut::stacked(const std::vector<std::int64_t>& heights) const {
   if (parts_ == 1) return {};
   ParameterSlice slice;
   std::int64_t before = 0;

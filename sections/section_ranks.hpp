@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
+#include <vector>
 
 #include "runtime/ops/parallel_functions.hpp"
 #include "sections/section.hpp"
@@ -20,7 +20,7 @@ class TensorCut {
   /// The rank's part of `count` rows: of a column-parallel weight, its bias, or a table cut over the vocabulary.
   [[nodiscard]] ParameterSlice rows(std::int64_t count) const { return stacked({count}); }
   /// The rank's part of each of several weights that are stacked in a parameter, such as [query | key | value].
-  [[nodiscard]] ParameterSlice stacked(std::initializer_list<std::int64_t> heights) const;
+  [[nodiscard]] ParameterSlice stacked(const std::vector<std::int64_t>& heights) const;
   /// The rank's part of `count` columns: of a row-parallel weight, whose bias stays whole.
   [[nodiscard]] ParameterSlice columns(std::int64_t count) const;
 

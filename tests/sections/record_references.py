@@ -2,21 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records the results of Hugging Face transformers and PyTorch for tiny decoders, for decoder_reference_test.cpp.
 
-Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_references.py
-Writes references/<model>/: config.json and model.safetensors as save_pretrained leaves them, and expected.safetensors:
+Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_references.py [MODEL...]
+Writes references/<model>/, of all models or of those named: config.json and model.safetensors as save_pretrained leaves them, and expected.safetensors:
   tokens, targets (M) i32, offsets (S + 1) i32   packed samples of uneven length; target -1 is ignored
   logits (M, V), loss (1)                        of the stored weights, fp32
   gradient.<name>                                of the loss, an entry per stored tensor
   train.tokens (B, T + 1) i32                    batches, used in turn
-  train.loss, train.norm, train.lr (50)          50 AdamW steps from the stored weights, see the constants below
+  train.loss, train.norm, train.lr (20 or 50)     the first AdamW steps of 50 from the stored weights, see the constants below
+  greedy (N) i32                                 tokens[0:4] and the continuation of greedy search, to all positions
 """
 import math
 import os
 import pathlib
+import sys
 
 import torch
 from safetensors.torch import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 LENGTHS = (11, 1, 16)
 VOCABULARY, WIDTH, POSITIONS = 61, 24, 16
@@ -37,6 +39,40 @@ def llama(tied):
         rope_parameters={"rope_type": "default", "rope_theta": 5000.0}, attn_implementation="eager"))
 
 
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8}
+YARN = {"rope_type": "yarn", "rope_theta": 5000.0, "factor": 4.0, "original_max_position_embeddings": 8,
+        "beta_fast": 2.0, "beta_slow": 0.5}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 5000.0, "short_factor": [1.0, 1.5, 2.5],
+            "long_factor": [2.0, 3.0, 9.0], "partial_rotary_factor": 0.75}
+# What each adds to a small model of its type.
+FAMILIES = {
+    "llama_scaled": {"attention_bias": True, "mlp_bias": True, "rope_parameters": LLAMA3},
+    "mistral": {"head_dim": 10, "sliding_window": 5},
+    "qwen2": {"rope_parameters": YARN, "tie_word_embeddings": True},
+    "qwen3": {"head_dim": 8, "tie_word_embeddings": True},
+    "phi3": {"hidden_size": 32, "original_max_position_embeddings": POSITIONS, "rope_parameters": LONGROPE,
+             "max_position_embeddings": 4 * POSITIONS},
+    "gemma2": {"head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 6, "attn_logit_softcapping": 2.0,
+               "final_logit_softcapping": 3.0},
+    "gemma3_text": {"head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 6, "num_hidden_layers": 3,
+                    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+                    "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 9000.0},
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": 300.0}}},
+    "olmo2": {"head_dim": 6},
+    "smollm3": {"no_rope_layers": [1, 0]},
+}
+
+
+def of_family(name):
+    family = name.split("_scaled")[0]
+    settings = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": 36, "num_hidden_layers": 2,
+                "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS,
+                "pad_token_id": None, "bos_token_id": 1, "eos_token_id": 2} | FAMILIES[name]
+    config = AutoConfig.for_model(family, **settings)
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
+
+
 def randomise(model):
     """Larger than a fresh model's values, so that no term hides behind another."""
     with torch.no_grad():
@@ -46,11 +82,19 @@ def randomise(model):
             elif name.endswith("bias"):
                 parameter.normal_(0.0, 0.1)
             else:
-                parameter.normal_(1.0, 0.1)
+                parameter.normal_(0.0 if model.config.model_type.startswith("gemma") else 1.0, 0.1)
 
 
 def cross_entropy(logits, targets):
     return torch.nn.functional.cross_entropy(logits, targets.long(), ignore_index=-1)
+
+
+@torch.no_grad()
+def greedy(model, prompt):
+    tokens = prompt[None]
+    while tokens.shape[1] <= POSITIONS - 1:
+        tokens = torch.cat([tokens, model(tokens).logits[:, -1:].argmax(-1)], 1)
+    return tokens[0].int()
 
 
 def stored_gradients(model, names):
@@ -65,12 +109,12 @@ def learning_rate(step):
     return MIN_LR + (LR - MIN_LR) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-def train(model, batches):
+def train(model, batches, steps):
     groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": DECAY},
               {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPSILON)
     losses, norms, rates = [], [], []
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step)
         batch = batches[(step - 1) % BATCHES]
@@ -85,7 +129,7 @@ def train(model, batches):
     return losses, norms, rates
 
 
-def record(name, model, folder):
+def record(name, model, folder, steps):
     randomise(model)
     model.eval()
     model.save_pretrained(folder)
@@ -103,22 +147,24 @@ def record(name, model, folder):
                 "offsets": torch.tensor([0, *torch.tensor(LENGTHS).cumsum(0)], dtype=torch.int32),
                 "logits": logits.detach().contiguous(), "loss": loss.detach().reshape(1)}
     expected |= stored_gradients(model, names)
+    expected["greedy"] = greedy(model, samples[0][0, :4])
     batches = [torch.randint(0, VOCABULARY, (SAMPLES, SEQUENCE + 1)) for _ in range(BATCHES)]
-    losses, norms, rates = train(model, batches)
+    losses, norms, rates = train(model, batches, steps)
     expected["train.tokens"] = torch.cat(batches).int()
     expected["train.loss"], expected["train.norm"] = torch.tensor(losses), torch.tensor(norms)
     expected["train.lr"] = torch.tensor(rates)
     save_file(expected, folder / "expected.safetensors")
-    print(f"{name}: loss {loss.item():.6f}, after {STEPS} steps {losses[-1]:.6f}")
+    print(f"{name}: loss {loss.item():.6f}, after {steps} steps {losses[-1]:.6f}")
 
 
 def main():
     root = pathlib.Path(os.path.realpath(__file__)).parent / "references"
-    for family, build in (("gpt2", gpt2), ("llama", llama)):
-        for tied in (True, False):
-            torch.manual_seed(7)
-            name = f"{family}_{'tied' if tied else 'untied'}"
-            record(name, build(tied), root / name)
+    models = {f"{family}_{'tied' if tied else 'untied'}": (lambda build=build, tied=tied: build(tied))
+              for family, build in (("gpt2", gpt2), ("llama", llama)) for tied in (True, False)}
+    models |= {name: (lambda name=name: of_family(name)) for name in FAMILIES}
+    for name in sys.argv[1:] or models:
+        torch.manual_seed(7)
+        record(name, models[name](), root / name, 20 if name in FAMILIES else STEPS)
 
 
 if __name__ == "__main__":

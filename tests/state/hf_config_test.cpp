@@ -77,6 +77,49 @@ TEST(HfConfig, takes_the_rotary_base_from_either_place) {
   EXPECT_EQ(theta(R"("rope_parameters": {"rope_type": "default", "rope_theta": 250000.0})"), 250000.0);
 }
 
+TEST(HfConfig, keys_that_change_nothing_are_passed_over) {
+  const std::string more = R"("rope_scaling": {}, "bos_token_id": 1, "attention_dropout": 0.1, "_name_or_path": "x",
+    "residual_multiplier": null, "mlp_bias": false, "rope_interleaved": false, "is_llama_config": true)";
+  EXPECT_EQ(parse_hf_config(with(llama_text, "\"rope_scaling\": null", more), "c").value_or_throw(),
+            parse_hf_config(llama_text, "c").value_or_throw());
+}
+
+// As saved by transformers 4 and 5; see also tests/sections/references.
+TEST(HfConfig, scaled_positions_have_the_same_meaning_in_either_form) {
+  const auto read = [](const std::string& to) {
+    return parse_hf_config(with(llama_text, "\"rope_scaling\": null", to), "c").value_or_throw();
+  };
+  const std::string factors = R"("factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 1024)";
+  const DecoderConfig four = read(R"("rope_theta": 5e5, "rope_scaling": {"type": "llama3", )" + factors + "}");
+  EXPECT_EQ(four, read(R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, )" + factors + "}"));
+  EXPECT_EQ(four.rope_scaling.kind, RotaryScaling::Kind::llama3);
+  EXPECT_EQ(four.rope_scaling.factor, 8);
+  EXPECT_EQ(four.rope_scaling.original, 1024);
+}
+
+TEST(HfConfig, absent_keys_have_the_defaults_of_the_family) {
+  const auto read = [](const std::string& type, const std::string& more) {
+    const std::string named = with(llama_text, "\"llama\"", "\"" + type + "\"");
+    return parse_hf_config(with(named, "\"rope_scaling\": null", more), "c").value_or_throw();
+  };
+  EXPECT_EQ(read("mistral", R"("x": null)").window, 4096);
+  EXPECT_EQ(read("mistral", R"("sliding_window": null)").window, 0);
+  EXPECT_EQ(read("phi3", R"("x": null)").window, 0);
+  EXPECT_EQ(read("qwen3", R"("x": null)").head_size, 128);
+  EXPECT_EQ(read("qwen2", R"("sliding_window": 64)").window, 0);
+  const DecoderConfig qwen =
+      read("qwen2", R"("sliding_window": 64, "use_sliding_window": true, "max_window_layers": 20)");
+  EXPECT_FALSE(qwen.attention_of(19).windowed);
+  EXPECT_TRUE(qwen.attention_of(20).windowed);
+  const DecoderConfig gemma = read("gemma3_text", R"("head_dim": 64)");
+  EXPECT_FALSE(gemma.attention_of(5).windowed);
+  EXPECT_TRUE(gemma.attention_of(6).windowed);
+  EXPECT_EQ(gemma.local_rope_theta, 10000);
+  EXPECT_EQ(gemma.attention_scale, 1.0 / 16);
+  EXPECT_FALSE(read("smollm3", R"("x": null)").attention_of(3).rotary);
+}
+
 TEST(HfConfig, what_is_written_reads_back_as_the_same_model) {
   DecoderConfig gpt2;
   gpt2.layers = 3;
@@ -130,9 +173,13 @@ TEST(HfConfig, variants_that_would_be_computed_wrongly_are_refused) {
   EXPECT_THAT(refusal(with(gpt2_text, "\"n_ctx\": 1024", "\"scale_attn_by_inverse_layer_idx\": true")),
               HasSubstr("scale_attn_by_inverse_layer_idx = true"));
   const std::vector<std::pair<std::string, std::string>> changes{
-      {R"("rope_scaling": {"type": "linear", "factor": 2.0})", "rope_scaling of type \"linear\""},
-      {R"("attention_bias": true)", "attention_bias = true"},
-      {R"("head_dim": 128)", "head_dim = 128"},
+      {R"("rope_scaling": {"type": "dynamic", "factor": 2.0})", "rope_scaling: rope_type = \"dynamic\" is not"},
+      {R"("rope_scaling": {"type": "linear", "factor": 2.0, "mrope_section": [1]})", "rope_scaling: mrope_section ="},
+      {R"("rope_scaling": {"type": "llama3", "low_freq_factor": 4.0, "factor": 2.0})", "must be above low_freq_factor"},
+      {R"("partial_rotary_factor": 0.01)", "partial_rotary_factor makes 0 of 64 columns rotate"},
+      {R"("residual_multiplier": 0.22)", "residual_multiplier = 0.22 is unknown here"},
+      {R"("num_local_experts": 8)", "num_local_experts is not supported: a mixture of experts"},
+      {R"("head_dim": 63)", "head_dim = 63 is odd"},
       {R"("quantization_config": {"bits": 4})", "quantization_config is not supported"}};
   for (const auto& [change, complaint] : changes) {
     EXPECT_THAT(refusal(with(llama_text, "\"rope_scaling\": null", change)), HasSubstr(complaint));
@@ -155,7 +202,7 @@ TEST(HfConfig, values_that_stand_under_two_names_must_agree) {
 
 TEST(HfConfig, an_unknown_model_type_names_the_supported_ones) {
   EXPECT_THAT(refusal(with(gpt2_text, "\"model_type\": \"gpt2\"", "\"model_type\": \"bert\"")),
-              AllOf(HasSubstr("model_type = \"bert\""), HasSubstr("gpt2 and llama")));
+              AllOf(HasSubstr("model_type = \"bert\""), HasSubstr("gpt2, llama, mistral, qwen2")));
   EXPECT_THAT(refusal("{}"), HasSubstr("model_type is missing"));
 }
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoders of every family with drawn fields: their config.json, and equal results under layouts and in stages.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/state/hf_config.hpp"
+#include "sections/decoder/decoder_lm.hpp"
+#include "sections/decoder/rotary_scaling.hpp"
+#include "tests/sections/parallel_bench.hpp"
+#include "tests/sections/pipeline_bench.hpp"
+#include "tests/sections/random_decoder.hpp"
+
+namespace maestro::testing {
+namespace {
+
+constexpr std::int64_t vocabulary = 37;  // no degree divides it
+
+DecoderConfig sizes() {
+  DecoderConfig config;
+  config.layers = 3;
+  config.width = 32;
+  config.heads = 8;
+  config.ffn = 40;
+  config.vocabulary = vocabulary;
+  config.positions = 12;
+  return config;
+}
+
+class DecoderFamily : public ::testing::TestWithParam<std::string> {
+ protected:
+  [[nodiscard]] DecoderConfig drawn(unsigned seed) const {
+    DecoderConfig base = sizes();
+    if (GetParam() != "gpt2") base.kv_heads = 4;
+    base.tied = seed % 2 == 0;
+    return RandomDecoder(seed).of(base, GetParam());
+  }
+  static ParallelBench::Build language_model(const DecoderConfig& config) {
+    return [config](const SectionContext& context) {
+      return std::make_unique<DecoderLm>(context, DecoderLm::Options{config, {}});
+    };
+  }
+  Bench bench;
+};
+
+TEST_P(DecoderFamily, config_json_holds_every_field) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const DecoderConfig config = drawn(seed);
+    const std::string text = hf_config_text(config);
+    const auto back = parse_hf_config(text, "config.json");
+    ASSERT_TRUE(back.ok()) << back.error().message << text;
+    EXPECT_TRUE(*back == config) << text << hf_config_text(*back);
+  }
+}
+
+TEST_P(DecoderFamily, ranks_and_one_device_have_the_same_losses_and_gradients) {
+  const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
+  unsigned seed = 0;
+  for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{2, 2}, Layout{4, 1}}) {
+    const auto build = language_model(drawn(++seed));
+    ParallelBench single({}, bench.context("lm", true), build), ranks(layout, bench.context("lm", true), build);
+    randomise(single.section(0), seed);
+    ranks.load(single.whole());
+    const double loss = single.run(batch).metric("loss").sum;
+    EXPECT_NEAR(ranks.run(batch).metric("loss").sum, loss, 1e-6 * loss) << seed;
+    expect_close(ranks.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients), 2e-5);
+  }
+}
+
+TEST_P(DecoderFamily, stages_and_the_uncut_model_have_the_same_losses_and_gradients) {
+  const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
+  for (unsigned seed = 10; seed < 12; ++seed) {
+    const auto build = language_model(drawn(seed));
+    ParallelBench single({}, bench.context("lm", true), build);
+    PipelineBench stages({seed - 8, 3}, bench.context("lm", true), build);
+    randomise(single.section(0), seed);
+    stages.load(single.whole());
+    const double loss = single.run(batch).metric("loss").sum;
+    EXPECT_NEAR(stages.run(batch).metric("loss").sum, loss, 1e-6 * loss) << seed;
+    expect_close(stages.whole(ParameterBuffer::gradients), by_name(single.whole(ParameterBuffer::gradients)), 1e-5);
+  }
+}
+
+TEST_P(DecoderFamily, bf16_follows_fp32) {
+  const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
+  const auto build = language_model(drawn(3));
+  ParallelBench exact({}, bench.context("lm", true), build);
+  ParallelBench rounded({}, bench.context("lm", true, DType::bf16), build);
+  randomise(exact.section(0), 11);
+  rounded.load(exact.whole());
+  const MetricSum expected = exact.run(batch).metric("loss");
+  EXPECT_NEAR(rounded.run(batch).metric("loss").sum / expected.weight, expected.sum / expected.weight, 0.05);
+  const double squares = exact.gradient_sum_of_squares();
+  EXPECT_NEAR(std::sqrt(rounded.gradient_sum_of_squares() / squares), 1, 0.05);
+}
+
+INSTANTIATE_TEST_SUITE_P(families, DecoderFamily,
+                         ::testing::ValuesIn(std::vector<std::string>(decoder_families().begin(),
+                                                                      decoder_families().end())),
+                         [](const auto& test) { return test.param; });
+
+TEST(RotaryScaling, windowed_layers_have_frequencies_of_their_own_and_unscaled) {
+  DecoderConfig config = with_family(resolved(sizes()), "gemma3_text");
+  config.rope_theta = 1e6;
+  config.rope_scaling = {.kind = RotaryScaling::Kind::linear, .factor = 8};
+  EXPECT_DOUBLE_EQ(rotary_frequencies(config, true).inverse[1], 1 / 100.0);    // 10000^(-2/4)
+  EXPECT_DOUBLE_EQ(rotary_frequencies(config, false).inverse[1], 1 / 8000.0);  // 1e6^(-2/4) / 8
+}
+
+TEST(DecoderShape, is_described_in_a_line) {
+  DecoderConfig config = with_family(resolved(sizes()), "qwen3");
+  config.head_size = 128;
+  config.kv_heads = 4;
+  EXPECT_EQ(described(config),
+            "qwen3, 3 layers x 32, 8 heads of 128 (4 kv), q/k norms, rope 10000, tied, vocabulary 37");
+}
+
+}  // namespace
+}  // namespace maestro::testing

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoder shapes of every family with drawn fields, as config.json of the family can hold them.
+#pragma once
+
+#include <random>
+#include <string>
+
+#include "sections/decoder/decoder_shape.hpp"
+
+namespace maestro::testing {
+
+/// Draws the fields that distinguish members of a family; sizes are `base`'s, which has heads of an even size.
+class RandomDecoder {
+ public:
+  explicit RandomDecoder(unsigned seed) : random_(seed) {}
+
+  DecoderConfig of(DecoderConfig base, std::string_view family) {
+    base.family = family;
+    DecoderConfig config = resolved(base);
+    if (family == "gpt2") return with_family(config, family);
+    const bool windows = family == "mistral" || family == "phi3" || family.starts_with("gemma");
+    if (family != "phi3") config.head_size = 2 * below(4) + 4;
+    config.window = windows ? below(12) + 1 : 0;
+    config = with_family(config, family);
+    config.rope_theta = 100.0 * (below(100) + 1);
+    if (family == "llama" || family == "smollm3") config.ffn_bias = below(2) == 1;
+    if (family != "mistral" && family != "qwen2" && family != "phi3") config.qkv_bias = config.out_bias = below(2) == 1;
+    if (family == "phi3") {
+      config.rope_share = 0.5;
+    } else {
+      scale(config);
+    }
+    if (family == "qwen2" || family == "qwen3") alternate(config);
+    if (family.starts_with("gemma")) {
+      config.attention_scale = 1.0 / std::sqrt(static_cast<double>(below(9) + 20));
+      config.attention_softcap = below(2) * 1.5;
+      config.logit_softcap = below(2) * 2.5;
+    }
+    return config;
+  }
+
+ private:
+  std::int64_t below(std::int64_t end) { return std::uniform_int_distribution<std::int64_t>(0, end - 1)(random_); }
+  void scale(DecoderConfig& config) {
+    RotaryScaling& scaling = config.rope_scaling;
+    scaling.kind = static_cast<RotaryScaling::Kind>(below(4));
+    if (scaling.kind == RotaryScaling::Kind::none) return;
+    scaling.factor = static_cast<double>(below(8) + 2);
+    if (scaling.kind != RotaryScaling::Kind::linear) scaling.original = static_cast<double>(config.positions / 2);
+    if (scaling.kind == RotaryScaling::Kind::llama3) scaling.high = static_cast<double>(below(4) + 2);
+    if (scaling.kind != RotaryScaling::Kind::yarn) return;
+    scaling.beta_fast = 4;
+    scaling.truncate = below(2) == 1;
+    scaling.magnitude = 1.25;
+  }
+  /// Windows in drawn layers, in all, or in none.
+  void alternate(DecoderConfig& config) {
+    config.window = below(12) + 1;
+    std::int64_t windowed = 0;
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      config.layer_attention.push_back({.windowed = below(2) == 1});
+      windowed += config.layer_attention.back().windowed ? 1 : 0;
+    }
+    if (windowed == 0) config.window = 0;
+    if (windowed == 0 || windowed == config.layers) config.layer_attention.clear();
+  }
+
+  std::mt19937 random_;
+};
+
+}  // namespace maestro::testing
