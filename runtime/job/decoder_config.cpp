@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <utility>
 
 namespace maestro {
@@ -72,12 +73,11 @@ void check_window(const JobTable& section, const DecoderConfig& config) {
       "family \"" + config.family + "\" has no windows of its own; leave window out or set family = " + "\"mistral\"");
 }
 
-/// Layers of which every `interval`-th differs from the others: it is `special`, they are `usual`.
-std::vector<LayerAttention> every(std::int64_t interval, std::int64_t layers, LayerAttention special,
-                                  LayerAttention usual) {
+/// Every `interval`-th layer is `special`, the others are `usual`.
+void alternate(DecoderConfig& config, std::int64_t interval, LayerAttention special, LayerAttention usual) {
   std::vector<LayerAttention> all;
-  for (std::int64_t layer = 1; layer <= layers; ++layer) all.push_back(layer % interval == 0 ? special : usual);
-  return all;
+  for (std::int64_t layer = 1; layer <= config.layers; ++layer) all.push_back(layer % interval == 0 ? special : usual);
+  set_layer_attention(config, std::move(all));
 }
 
 void make_gemma(DecoderConfig& config, std::int64_t global_interval) {
@@ -85,8 +85,7 @@ void make_gemma(DecoderConfig& config, std::int64_t global_interval) {
   config.norm_offset = 1;
   config.gelu_gate = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.width));
-  if (config.window > 0)
-    config.layer_attention = every(global_interval, config.layers, {.windowed = false}, {.windowed = true});
+  if (config.window > 0) alternate(config, global_interval, {.windowed = false}, {.windowed = true});
 }
 
 }  // namespace
@@ -95,6 +94,13 @@ const std::vector<std::string_view>& decoder_families() {
   static const std::vector<std::string_view> families = {"gpt2", "llama",  "mistral",     "qwen2", "qwen3",
                                                          "phi3", "gemma2", "gemma3_text", "olmo2", "smollm3"};
   return families;
+}
+
+void set_layer_attention(DecoderConfig& config, std::vector<LayerAttention> layers) {
+  if (std::ranges::none_of(layers, &LayerAttention::windowed)) config.window = 0;
+  const bool equal = std::ranges::adjacent_find(layers, std::not_equal_to{}) == layers.end();
+  if (equal && std::ranges::all_of(layers, &LayerAttention::rotary)) layers.clear();
+  config.layer_attention = std::move(layers);
 }
 
 DecoderConfig with_family(DecoderConfig config, std::string_view family) {
@@ -116,7 +122,7 @@ DecoderConfig with_family(DecoderConfig config, std::string_view family) {
     config.norms = BlockNorms::behind;
     config.qk_norm = QkNorm::whole;
   }
-  if (family == "smollm3") config.layer_attention = every(4, config.layers, {.rotary = false}, {.rotary = true});
+  if (family == "smollm3") alternate(config, 4, {.rotary = false}, {.rotary = true});
   return config;
 }
 

@@ -104,6 +104,9 @@ struct DecoderConfig {
 /// Sets `family` and the fields that it determines.
 [[nodiscard]] DecoderConfig with_family(DecoderConfig config, std::string_view family);
 
+/// Sets layer_attention, empty where `layers` are all the same and rotary, and window to 0 where no layer is windowed.
+void set_layer_attention(DecoderConfig& config, std::vector<LayerAttention> layers);
+
 /// Reads the shape keys of a decoder, flat in the section's table. kv_heads, ffn and head_size = 0 stay as they are:
 /// the decoder resolves them.
 [[nodiscard]] DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults = {});

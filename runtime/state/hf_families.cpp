@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/state/hf_families.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace maestro {
 
@@ -87,15 +89,6 @@ bool read_gelu_gate(const Keys& keys, bool gemma) {
   return false;
 }
 
-/// Leaves layer_attention and window empty where they distinguish nothing.
-void set_layers(DecoderConfig& config, const std::vector<LayerAttention>& layers) {
-  const auto windowed = [](const LayerAttention& layer) { return layer.windowed; };
-  const auto rotary = [](const LayerAttention& layer) { return layer.rotary; };
-  if (std::ranges::none_of(layers, windowed)) config.window = 0;
-  const bool equal = std::ranges::all_of(layers, [&](const LayerAttention& layer) { return layer == layers.front(); });
-  config.layer_attention = equal && std::ranges::all_of(layers, rotary) ? std::vector<LayerAttention>() : layers;
-}
-
 /// Windows by layer_types, or in layers where `usual(index from 0)` holds.
 template <class Usual>
 void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
@@ -112,7 +105,7 @@ void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
     }
     layers.push_back({.windowed = type == "sliding_attention" && config.window > 0});
   }
-  set_layers(config, layers);
+  set_layer_attention(config, std::move(layers));
 }
 
 void read_windows(const Keys& keys, DecoderConfig& config) {
@@ -148,7 +141,7 @@ void read_rotary_layers(const Keys& keys, DecoderConfig& config) {
     const bool rotary = list == nullptr ? (i + 1) % interval != 0 : (*list)[static_cast<std::size_t>(i)] != 0;
     layers.push_back({.rotary = rotary});
   }
-  set_layers(config, layers);
+  set_layer_attention(config, std::move(layers));
 }
 
 void read_gemma(const Keys& keys, DecoderConfig& config) {

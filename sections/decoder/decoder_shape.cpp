@@ -25,15 +25,18 @@ std::string setting(const char* key, std::int64_t value) {
 
 void check_sizes(const std::string& section, const DecoderConfig& config) {
   const std::pair<const char*, std::int64_t> sizes[] = {
-      {"layers", config.layers},         {"width", config.width},        {"heads", config.heads},
-      {"head_size", config.head_size},   {"kv_heads", config.kv_heads},  {"ffn", config.ffn},
-      {"vocabulary", config.vocabulary}, {"positions", config.positions}};
+      {"layers", config.layers},      {"width", config.width}, {"heads", config.heads},
+      {"kv_heads", config.kv_heads},  {"ffn", config.ffn},     {"vocabulary", config.vocabulary},
+      {"positions", config.positions}};
   for (const auto& [key, value] : sizes) {
     if (value < 1) refuse(section, setting(key, value) + " is too small; it must be at least 1");
   }
 }
 
 void check_heads(const std::string& section, const DecoderConfig& config) {
+  if (config.head_size < 1) {
+    refuse(section, setting("heads", config.heads) + " does not divide " + setting("width", config.width));
+  }
   if (config.heads % config.kv_heads != 0) {
     refuse(section, setting("kv_heads", config.kv_heads) + " does not divide " + setting("heads", config.heads));
   }
@@ -66,7 +69,8 @@ void check_data(const std::string& section, const DecoderConfig& config, const D
 
 DecoderConfig resolved(DecoderConfig config) {
   if (config.kv_heads == 0) config.kv_heads = config.heads;
-  if (config.head_size == 0 && config.heads > 0) config.head_size = config.width / config.heads;
+  if (config.head_size == 0 && config.heads > 0 && config.width % config.heads == 0)
+    config.head_size = config.width / config.heads;
   if (config.ffn == 0) config.ffn = config.gpt2() ? 4 * config.width : (8 * config.width + 191) / 192 * 64;
   return config;
 }

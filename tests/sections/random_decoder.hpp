@@ -20,7 +20,7 @@ class RandomDecoder {
     if (family == "gpt2") return with_family(config, family);
     const bool windows = family == "mistral" || family == "phi3" || family.starts_with("gemma");
     if (family != "phi3") config.head_size = 2 * below(4) + 4;
-    config.window = windows ? below(12) + 1 : 0;
+    config.window = windows ? below(11) + 2 : 0;  // more than itself: else query and key have no gradient
     config = with_family(config, family);
     config.rope_theta = 100.0 * (below(100) + 1);
     if (family == "llama" || family == "smollm3") config.ffn_bias = below(2) == 1;
@@ -55,14 +55,10 @@ class RandomDecoder {
   }
   /// Windows in drawn layers, in all, or in none.
   void alternate(DecoderConfig& config) {
-    config.window = below(12) + 1;
-    std::int64_t windowed = 0;
-    for (std::int64_t i = 0; i < config.layers; ++i) {
-      config.layer_attention.push_back({.windowed = below(2) == 1});
-      windowed += config.layer_attention.back().windowed ? 1 : 0;
-    }
-    if (windowed == 0) config.window = 0;
-    if (windowed == 0 || windowed == config.layers) config.layer_attention.clear();
+    config.window = below(11) + 2;
+    std::vector<LayerAttention> layers(static_cast<std::size_t>(config.layers));
+    for (LayerAttention& layer : layers) layer.windowed = below(2) == 1;
+    set_layer_attention(config, std::move(layers));
   }
 
   std::mt19937 random_;
