@@ -163,9 +163,10 @@ void read_micro_batches(const JobTable& section, SectionConfig& out) {
 }
 
 void read_weights(const JobTable& section, SectionConfig& out) {
-  out.weights = section.text("weights", out.weights,
-                             {"a Hugging Face folder (F32, BF16 or F16) to start from, also for shape keys left out; "
-                              "\"random\": random values are intended, as a frozen section must state; empty: random"});
+  out.weights = read_model(section, "weights", out.weights,
+                           {"a Hugging Face folder (F32, BF16 or F16) to start from, also for shape keys left out, or "
+                            "the name of a model in the hub's cache on this machine (\"Qwen/Qwen3-0.6B\"); \"random\": "
+                            "random values are intended, as a frozen section must state; empty: random"});
   out.random = out.weights == random_weights;
   if (out.random) out.weights.clear();
 }
@@ -219,7 +220,9 @@ DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
                             {"columns of the feed-forward network; 0: 4 x width (gpt2), 8/3 x width rounded up to 64 "
                              "(llama)"});
   out.vocabulary = section.integer("vocabulary", out.vocabulary, {.min = 2, .max = size_range.max},
-                                   {"rows of embedding and output layer; at least the tokenizer's", "tokens"});
+                                   {"rows of embedding and output layer; at least the corpus' tokens, which an absent "
+                                    "vocabulary without weights is raised to",
+                                    "tokens"});
   out.positions = section.integer("positions", out.positions, size_range, {"the longest sequence", "tokens"});
   out.tied = section.flag("tied", out.tied, {"the output layer shares the embedding"});
   out.rope_theta = section.number("rope_theta", out.rope_theta, positive, {"llama: the base of rotary positions"});

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sections/decoder/decoder_shape.hpp"
 
+#include <algorithm>
+
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/state/hf_config.hpp"
@@ -76,6 +78,11 @@ DecoderConfig read_decoder_shape(const JobTable& table) {
     defaults = *std::move(stored);
   }
   return resolved(read_decoder(table, defaults));
+}
+
+void default_vocabulary(const JobTable& table, DecoderConfig& decoder, const DataShape& data) {
+  if (table.has("vocabulary") || !read_weights_folder(table).empty()) return;
+  decoder.vocabulary = std::max(decoder.vocabulary, data.vocabulary);
 }
 
 void check_decoder(const std::string& section, const DecoderConfig& config, const DataShape& data) {

@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import shutil
 import struct
 import sys
 import unittest
@@ -139,6 +140,20 @@ class TheCommand(VisionLanguageTest):
         page = (self.folder / "runs/vlm/page.html").read_text()
         self.assertEqual(page.count("<img"), 0)
         self.assertEqual(page.count("<article"), 2)
+
+    def test_reads_conversations_by_a_tokenizer(self):
+        tokenizer = REPOSITORY / "tests/tokenizer/references/qwen2.json"
+        finished = self.vlm("--data", "mixed.json", "--validation", "mixed.json",
+                            settings=SMALL | {"train.steps": 2, "data.tokenizer": str(tokenizer)}).wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertTrue((self.folder / "runs/vlm/page.html").exists())
+        llm = self.folder / finished.report["checkpoint"] / "llm"
+        self.assertEqual(json.loads((llm / "config.json").read_text())["vocab_size"], 702)
+        shutil.copy(tokenizer, llm / "tokenizer.json")  # beside weights it is the default
+        again = self.vlm("--data", "mixed.json", "--validation", "mixed.json", "--out", "again",
+                         settings=SMALL | {"train.steps": 2, "llm.weights": str(llm)}).wait()
+        self.assertEqual(again.status, 0, again.describe())
+        self.assertTrue((self.folder / "again/vlm/page.html").exists())
 
     def test_tells_wrong_input_in_one_line_before_anything_starts(self):
         for options, wanted in ((("--data", "none.json"), "none.json"), (("--images", "images"), "--data"),
