@@ -155,6 +155,17 @@ class TheCommand(VisionLanguageTest):
         self.assertEqual(again.status, 0, again.describe())
         self.assertTrue((self.folder / "again/vlm/page.html").exists())
 
+    def test_leaves_a_tokenizer_beside_weights_of_the_vision_alone(self):
+        options = ("--data", "mixed.json", "--validation", "mixed.json")
+        made = self.vlm(*options, settings=SMALL | {"train.steps": 1}).wait()
+        vision = self.folder / made.report["checkpoint"] / "vision"
+        shutil.copy(REPOSITORY / "tests/tokenizer/references/qwen2.json", vision / "tokenizer.json")
+        finished = self.vlm(*options, "--out", "again", settings=SMALL | {"train.steps": 1, "vision.weights": str(vision)}).wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        report = json.loads((self.folder / "again/vlm/report.json").read_text())
+        config = self.folder / report["checkpoint"] / "llm/config.json"
+        self.assertEqual(json.loads(config.read_text())["vocab_size"], 257, "bytes and the end of a turn")
+
     def test_tells_wrong_input_in_one_line_before_anything_starts(self):
         for options, wanted in ((("--data", "none.json"), "none.json"), (("--images", "images"), "--data"),
                                 (("--data", "mixed.json", "--set", "train.checkpoint_at_end=false"),
