@@ -97,8 +97,8 @@ TEST(ChatTemplate, text_for_people_has_neither_pictures_nor_ends_of_turns) {
 
 /// Words between spaces, a space at a word's beginning, and the end of a text.
 constexpr const char* words = R"({"model": {"type": "BPE", "merges": [],
-    "vocab": {"<|endoftext|>": 0, "USER: Is": 1, "Who?\nASSISTANT: ": 2, "Cat": 3, "USER: ": 4, "USER: Sure?\nASSISTANT: ": 5,
-              "Yes": 6, "\nASSISTANT: ": 7},
+    "vocab": {"<|endoftext|>": 0, "USER: Is": 1, "Who?\nASSISTANT: ": 2, "Cat": 3, "USER: ": 4,
+              "USER: Sure?\nASSISTANT: ": 5, "Yes": 6, "\nASSISTANT: ": 7},
     "unk_token": "<|endoftext|>", "ignore_merges": true}})";
 
 TEST(ChatTemplate, a_tokenizer_encodes_the_text_around_pictures_and_ends_a_turn_with_its_end_of_text) {

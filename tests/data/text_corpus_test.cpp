@@ -78,9 +78,9 @@ TEST(TextCorpus, files_of_a_folder_are_joined_by_the_end_of_a_text_or_by_a_newli
   const TempFolder folder;
   const std::string text(100, 'a');
   for (const char* name : {"text/a.txt", "text/b.txt"}) (void)folder.write(name, text);
-  const auto tokenizer = folder.write(
-      "tokenizer.json",
-      R"({"model": {"type": "BPE", "merges": [], "vocab": {"a": 0, "<|endoftext|>": 1}}, "decoder": {"type": "Fuse"}})");
+  const auto tokenizer = folder.write("tokenizer.json",
+                                      R"({"model": {"type": "BPE", "merges": [], "vocab": {"a": 0, "<|endoftext|>": 1}},
+          "decoder": {"type": "Fuse"}})");
   DataConfig config = settings(folder.path() / "text", 8, 0);
   const auto joined = [&](const std::string& between) {
     const TextCorpus corpus(config);
