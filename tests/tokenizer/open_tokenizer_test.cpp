@@ -76,7 +76,7 @@ TEST_F(OpenTokenizer, the_end_of_a_text_is_that_of_the_settings_beside_the_token
   EXPECT_EQ(end(), 0);
   write("tokenizer_config.json", R"({"eos_token": null})");
   EXPECT_EQ(end(), 0);
-  write("tokenizer_config.json", R"({"eos_token": "<e>"})");
+  write("tokenizer_config.json", R"({"eos_token": "<e>", "model_max_length": 1000000000000000019884624838656})");
   EXPECT_EQ(end(), 2);
   write("tokenizer_config.json", R"({"eos_token": {"content": "<|endoftext|>", "special": true}})");
   EXPECT_EQ(end(), 1);
