@@ -27,6 +27,12 @@ SectionFactory factory(typename Kind::Options options, const DataShape& data) {
   };
 }
 
+/// The tokens of a language model's table against those of the corpus.
+void match_tokens(const JobTable& table, DecoderConfig& decoder, const DataShape& data) {
+  default_vocabulary(table, decoder, data);
+  check_tokens(table, decoder.vocabulary, data);
+}
+
 template <class Kind>
 SectionFactory plain(const SectionTable& section) {
   return factory<Kind>(Kind::Options::read(section.table), section.data);
@@ -42,19 +48,19 @@ SectionFactory linked(const SectionTable& section) {
 template <class Kind>
 SectionFactory decoder(const SectionTable& section) {
   auto options = Kind::Options::read(section.table);
-  check_tokens(section.table, options.decoder.vocabulary, section.data);
+  match_tokens(section.table, options.decoder, section.data);
   return factory<Kind>(std::move(options), section.data);
 }
 
 SectionFactory vision_language_decoder(const SectionTable& section) {
   auto options = VisionLanguageDecoder::Options::read(section.table, section.root);
-  check_tokens(section.table, options.decoder.vocabulary, section.data);
+  match_tokens(section.table, options.decoder, section.data);
   return factory<VisionLanguageDecoder>(std::move(options), section.data);
 }
 
 SectionFactory distilled_decoder(const SectionTable& section) {
   auto options = DistilledDecoder::Options::read(section.table);
-  check_tokens(section.table, options.decoder.vocabulary, section.data);
+  match_tokens(section.table, options.decoder, section.data);
   const std::string teacher = section.table.text("teacher", "teacher", {"the section that the student learns from"});
   if (!section.root.has(teacher)) {
     section.table.fail("teacher", "there is no section [" + teacher +
@@ -62,6 +68,7 @@ SectionFactory distilled_decoder(const SectionTable& section) {
                                       "= \"NAME\" to the one that teaches");
   }
   options.teacher = DistilledDecoder::read_teacher(section.root.table(teacher));
+  default_vocabulary(section.root.table(teacher), options.teacher.decoder, section.data);
   return factory<DistilledDecoder>(std::move(options), section.data);
 }
 

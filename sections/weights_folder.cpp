@@ -8,7 +8,7 @@
 
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/job/config.hpp"
+#include "runtime/job/job_reader.hpp"
 #include "runtime/state/hf_config.hpp"
 #include "sections/decoder/decoder_stack.hpp"
 
@@ -108,7 +108,7 @@ bool same_values(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 std::string read_weights_folder(const JobTable& section) {
-  const std::string path = section.text("weights", "");
+  const std::string path = read_model(section, "weights", "");
   if (path.empty() || path == random_weights) return "";
   std::error_code error;
   if (fs::is_directory(path, error)) return path;

@@ -14,8 +14,9 @@
 
 namespace maestro {
 
-/// Returns the folder at `weights` of a section's table; empty without one, and for weights = "random". Throws
-/// JobError, with the accepted values, when there is no such folder.
+/// Returns the folder at `weights` of a section's table, for the name of a model on the hub that in the hub's cache;
+/// empty without one, and for weights = "random". Throws JobError, with the accepted values, when there is no such
+/// folder.
 [[nodiscard]] std::string read_weights_folder(const JobTable& section);
 
 /// Tensors are views into this object's mapped files. Thread-safe.

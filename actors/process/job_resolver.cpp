@@ -15,7 +15,7 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/schedule/stage_cut.hpp"
-#include "runtime/state/hf_tokenizer.hpp"
+#include "sections/decoder/foreign_tokens.hpp"
 
 namespace maestro {
 
@@ -47,7 +47,8 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
   DataShape shape;
   shape.sequence = largest.tokens;
   shape.vocabulary = corpus.vocabulary();
-  shape.tokenizer = data.kind == DataKind::text ? data.tokenizer : std::string(name_of(data.kind));
+  const bool text = data.kind == DataKind::text || data.kind == DataKind::llava;
+  shape.tokenizer = text ? data.tokenizer : std::string(name_of(data.kind));
   shape.patch_columns = corpus.patch_columns();
   shape.pictures = corpus.picture_grids();
   return shape;
@@ -278,13 +279,12 @@ JobPlan JobResolver::resolve() && {
   return std::move(plan_);
 }
 
-/// Returns the folder of the first section whose weights have a tokenizer; check_tokens() compares it with the others'.
+/// Returns the folder of the first section that reads tokens and whose weights have a tokenizer; check_tokens()
+/// compares it with the others'.
 std::optional<std::string> JobResolver::tokenizer_of_weights() const {
-  for (const SectionBuilder& builder : composed_.builders) {
-    if (builder.role_ == Role::source) continue;  // it has no table
-    const JobTable section = table(builder.name_);
-    const std::string folder = section.text("weights", "");
-    if (!folder.empty() && find_tokenizer(folder) && !section.flag("foreign_tokens", false)) return folder;
+  for (const auto& [from, to] : composed_.edges) {
+    if (from.port != "tokens") continue;
+    if (auto folder = tokenizer_folder(table(to.section))) return folder;
   }
   return std::nullopt;
 }

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/maestro/distill_command.hpp"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
+#include <limits>
 
 #include "apps/maestro/bundled_apps.hpp"
 #include "apps/maestro/run_options.hpp"
-#include "apps/maestro/train_command.hpp"
-#include "runtime/core/result.hpp"
+#include "runtime/core/hub_cache.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/job/job_document.hpp"
+#include "runtime/state/hf_config.hpp"
 
 namespace maestro {
 
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr std::int64_t default_sequence = 256;  // tokens of a sample, where both models take as many
 
 std::string default_corpus() {
   const char* repository = std::getenv("MAESTRO_REPOSITORY");
@@ -43,19 +46,7 @@ std::string loss_text(const std::optional<double>& loss, const char* absent) {
   return loss ? text("%.4f", *loss) : absent;
 }
 
-void print_table(const RunResult& teacher, const RunResult& student, Console& console) {
-  const auto distilled = metric(student, "student", "ce");
-  const auto plain = metric(student, "plain", "ce");
-  const auto teacher_ce = metric(student, "student", "teacher_ce");
-  console.note("");
-  console.note("validation loss (nats per byte, lower is better)");
-  console.note("  teacher             " + loss_text(teacher_ce, "not computed with boundary = \"top_k\""));
-  console.note("  student, distilled  " + loss_text(distilled, "not measured"));
-  console.note("  student, plain      " + loss_text(plain, "not measured") +
-               (plain && distilled ? "   distillation gains " + text("%+.4f", *plain - *distilled) : ""));
-  console.note("speed");
-  console.note("  teacher training    " + text("%.1f samples/s", teacher.samples_per_s) + ", " +
-               text("%.0f s", teacher.train_seconds));
+void print_speed_and_files(const RunResult& student, Console& console) {
   console.note("  distillation        " + text("%.1f samples/s", student.samples_per_s) + ", " +
                text("%.0f s", student.train_seconds));
   console.note("  peak memory         " + text("%.0f MB", student.max_rss_mb));
@@ -67,55 +58,164 @@ void print_table(const RunResult& teacher, const RunResult& student, Console& co
   for (const auto& [section, folder] : student.weights) console.note("  weights             " + folder);
 }
 
+/// The losses of teacher and student, on validation samples; `unit` is a token of the corpus.
+void print_losses(const RunResult& student, const char* unit, Console& console) {
+  console.note("");
+  console.note(std::string("validation loss (nats per ") + unit + ", lower is better)");
+  console.note("  teacher             " +
+               loss_text(metric(student, "student", "teacher_ce"), "not computed with boundary = \"top_k\""));
+  console.note("  student, distilled  " + loss_text(metric(student, "student", "ce"), "not measured"));
+}
+
+void print_table(const RunResult& teacher, const RunResult& student, Console& console) {
+  const auto distilled = metric(student, "student", "ce");
+  const auto plain = metric(student, "plain", "ce");
+  print_losses(student, "byte", console);
+  console.note("  student, plain      " + loss_text(plain, "not measured") +
+               (plain && distilled ? "   distillation gains " + text("%+.4f", *plain - *distilled) : ""));
+  console.note("speed");
+  console.note("  teacher training    " + text("%.1f samples/s", teacher.samples_per_s) + ", " +
+               text("%.0f s", teacher.train_seconds));
+  print_speed_and_files(student, console);
+}
+
+/// Returns the folder of a model that an option names.
+std::string model_folder(const char* option, const std::string& name) {
+  const auto found = find_model(name);
+  if (!found) throw JobError(std::string(option) + ": " + found.error().message, ErrorCode::not_found);
+  std::error_code failure;
+  if (fs::is_directory(*found, failure)) return fs::absolute(*found).lexically_normal().string();
+  throw JobError(std::string(option) + ": " + printable(name) +
+                     ": no such folder; give the folder of a model (config.json with model.safetensors), or its name " +
+                     "in the hub's cache, such as Qwen/Qwen3-0.6B",
+                 ErrorCode::not_found);
+}
+
+/// Returns the longest sample of a model; a config.json that cannot be read is reported by the job.
+std::int64_t positions_of(const std::string& folder) {
+  const auto config = read_hf_config(folder);
+  return config ? config->positions : std::numeric_limits<std::int64_t>::max();
+}
+
+/// Returns the settings of the student in distill.toml: a small model from random values.
+std::vector<std::string> small_student() {
+  std::vector<std::string> settings;
+  for (const auto& [key, value] : JobDocument::load(bundled_jobs() / "distill" / "distill.toml").settings()) {
+    if (key.starts_with("student.") && key != "student.micro_batch") settings.push_back(key + "=" + value);
+  }
+  return settings;
+}
+
+void append(std::vector<std::string>& settings, const std::vector<std::string>& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
+}
+
 }  // namespace
 
 DistillCommand::DistillCommand(CLI::App& app)
-    : command_(app.add_subcommand("distill", "train a teacher, distil a student from it, compare")) {
+    : command_(app.add_subcommand("distill",
+                                  "distil a student from a teacher: given models, or small ones that are trained")) {
+  CLI::Option* teacher = command_->add_option("--teacher", arguments_.teacher,
+                                              "the teacher: a model's folder, or its name in the hub's cache "
+                                              "(default: a small teacher is trained first)");
+  command_
+      ->add_option("--student", arguments_.student, "the student, likewise (default: a small model with random values)")
+      ->needs(teacher);
   command_->add_option("--data", arguments_.data, "text file or folder (default: the repository's own text)");
+  command_->add_option("--steps", arguments_.steps, "steps of the distillation")->check(CLI::PositiveNumber);
+  command_
+      ->add_option("--sequence", arguments_.sequence,
+                   "tokens of a sample (default: 256, or the most that both models take)")
+      ->check(CLI::PositiveNumber)
+      ->needs(teacher);
   command_->add_option("--out", arguments_.out, "folder for weights, checkpoints, report and trace");
   command_->add_option("--seed", arguments_.seed, "random seed");
   command_->add_option("--set", arguments_.overrides, "override a key of the distillation job")
       ->allow_extra_args(false);
-  command_->add_option("--teacher-set", arguments_.teacher_overrides, "override a key of the teacher's job")
-      ->allow_extra_args(false);
+  command_
+      ->add_option("--teacher-set", arguments_.teacher_overrides,
+                   "override a key of the job of a teacher that is trained")
+      ->allow_extra_args(false)
+      ->excludes(teacher);
+  add_start_options(*command_, arguments_.run);
+  command_->get_option("--resume")->needs(teacher);
   add_run_options(*command_, arguments_.run);
 }
 
 int DistillCommand::run(Console& console) const {
-  const std::string corpus = arguments_.data.empty() ? default_corpus() : arguments_.data;
-  const fs::path jobs = bundled_jobs() / "distill";
-  const std::vector<std::string> common = {"data.path=" + quoted(fs::absolute(corpus).lexically_normal().string()),
-                                           "train.seed=" + std::to_string(arguments_.seed)};
-  TrainArguments teacher_job;
-  teacher_job.job = jobs / "teacher.toml";
-  teacher_job.overrides = common;
-  teacher_job.overrides.push_back("train.out=" + quoted((arguments_.out / "teacher").string()));
-  teacher_job.overrides.insert(teacher_job.overrides.end(), arguments_.teacher_overrides.begin(),
-                               arguments_.teacher_overrides.end());
-  teacher_job.run = arguments_.run;
-  teacher_job.run.fresh = true;  // repeated runs are common; files of an earlier run stay, beside the new files
-  teacher_job.run.report = arguments_.out / "teacher" / "report.json";
-  teacher_job.run.trace.clear();
-  console.note("[1/2] training the teacher");
-  const RunResult teacher = train(teacher_job, console);
-  if (teacher.status != 0 || teacher.interrupted) return teacher.status;
+  return arguments_.teacher.empty() ? distil_trained(console) : distil_given(console);
+}
 
+std::vector<std::string> DistillCommand::common_settings() const {
+  const std::string corpus = arguments_.data.empty() ? default_corpus() : arguments_.data;
+  return {"data.path=" + quoted(fs::absolute(corpus).lexically_normal().string()),
+          "train.seed=" + std::to_string(arguments_.seed)};
+}
+
+/// Returns the settings for the given models: their folders, and a sequence that both take.
+std::vector<std::string> DistillCommand::model_settings() const {
+  const std::string teacher = model_folder("--teacher", arguments_.teacher);
+  std::vector<std::string> settings = {"teacher.weights=" + quoted(teacher)};
+  std::int64_t sequence = std::min(default_sequence, positions_of(teacher));
+  if (arguments_.student.empty()) {
+    append(settings, small_student());
+    settings.push_back("student.positions=" + std::to_string(arguments_.sequence.value_or(sequence)));
+  } else {
+    const std::string student = model_folder("--student", arguments_.student);
+    settings.push_back("student.weights=" + quoted(student));
+    sequence = std::min(sequence, positions_of(student));
+  }
+  settings.push_back("data.sequence=" + std::to_string(arguments_.sequence.value_or(sequence)));
+  return settings;
+}
+
+TrainArguments DistillCommand::distillation(const char* job, const std::vector<std::string>& settings) const {
+  TrainArguments student;
+  student.job = bundled_jobs() / "distill" / job;
+  student.overrides = common_settings();
+  student.overrides.push_back("train.out=" + quoted((arguments_.out / "distill").string()));
+  if (arguments_.steps) student.overrides.push_back("train.steps=" + std::to_string(*arguments_.steps));
+  append(student.overrides, settings);
+  append(student.overrides, arguments_.overrides);
+  student.run = arguments_.run;
+  student.run.fresh = student.run.resume.empty();  // runs are repeated often; an earlier run's files move aside
+  if (student.run.report.empty()) student.run.report = arguments_.out / "distill" / "report.json";
+  if (student.run.trace.empty()) student.run.trace = arguments_.out / "distill" / "trace.json";
+  return student;
+}
+
+RunResult DistillCommand::train_teacher(Console& console) const {
+  TrainArguments job;
+  job.job = bundled_jobs() / "distill" / "teacher.toml";
+  job.overrides = common_settings();
+  job.overrides.push_back("train.out=" + quoted((arguments_.out / "teacher").string()));
+  append(job.overrides, arguments_.teacher_overrides);
+  job.run = arguments_.run;
+  job.run.fresh = true;
+  job.run.report = arguments_.out / "teacher" / "report.json";
+  job.run.trace.clear();
+  return train(job, console);
+}
+
+int DistillCommand::distil_given(Console& console) const {
+  const RunResult student = train(distillation("models.toml", model_settings()), console);
+  if (student.status != 0 || student.interrupted) return student.status;
+  print_losses(student, "token", console);
+  console.note("speed");
+  print_speed_and_files(student, console);
+  return 0;
+}
+
+int DistillCommand::distil_trained(Console& console) const {
+  console.note("[1/2] training the teacher");
+  const RunResult teacher = train_teacher(console);
+  if (teacher.status != 0 || teacher.interrupted) return teacher.status;
   if (teacher.weights.count("teacher") == 0) {
     throw JobError("the teacher's job kept no weights to distil from; leave train.checkpoint_at_end = true");
   }
-
-  TrainArguments student_job;
-  student_job.job = jobs / "distill.toml";
-  student_job.overrides = common;
-  student_job.overrides.push_back("train.out=" + quoted((arguments_.out / "distill").string()));
-  student_job.overrides.push_back("teacher.weights=" + quoted(teacher.weights.at("teacher")));
-  student_job.overrides.insert(student_job.overrides.end(), arguments_.overrides.begin(), arguments_.overrides.end());
-  student_job.run = arguments_.run;
-  student_job.run.fresh = true;
-  if (student_job.run.report.empty()) student_job.run.report = arguments_.out / "distill" / "report.json";
-  if (student_job.run.trace.empty()) student_job.run.trace = arguments_.out / "distill" / "trace.json";
   console.note("[2/2] distilling it into a student, and training the same student without it");
-  const RunResult student = train(student_job, console);
+  const RunResult student =
+      train(distillation("distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))}), console);
   if (student.status != 0 || student.interrupted) return student.status;
   print_table(teacher, student, console);
   return 0;

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "runtime/core/hub_cache.hpp"
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
@@ -58,7 +59,8 @@ std::vector<std::int32_t> ids_of(const json& value, const Tokenizer& tokenizer, 
 
 TokenizeCommand::TokenizeCommand(CLI::App& app)
     : command_(app.add_subcommand("tokenize", "print the tokens of a text, or the text of tokens")) {
-  command_->add_option("tokenizer", model_, "a model's folder, its tokenizer file, or bytes")->required();
+  command_->add_option("tokenizer", model_, "a model's folder or name on the hub, its tokenizer file, or bytes")
+      ->required();
   auto* text = command_->add_option("text", text_, "the text; with --decode: token ids");
   command_
       ->add_option("--jsonl", lines_,
@@ -73,7 +75,7 @@ int TokenizeCommand::run(Console& /*console*/) const {
     throw JobError("tokenize: give a text, or --jsonl FILE");
   }
   std::unique_ptr<Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
-  if (model_ != "bytes") tokenizer = open_tokenizer(model_).value_or_throw();
+  if (model_ != "bytes") tokenizer = open_tokenizer(find_model(model_).value_or_throw()).value_or_throw();
   lines_.empty() ? run_text(*tokenizer) : run_lines(*tokenizer);
   std::cout.flush();
   return std::cout ? 0 : 1;

@@ -10,6 +10,7 @@
 #include "runtime/data/llava_corpus.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "sections/decoder/foreign_tokens.hpp"
 #include "sections/registry.hpp"
 #include "sections/state_io.hpp"
 #include "sections/vision/generate.hpp"
@@ -32,8 +33,7 @@ class TrainedModel {
   TrainedModel(const JobDocument& job, const LlavaCorpus& corpus, const DataConfig& data,
                const std::map<std::string, std::string>& weights)
       : root_(job.root()), registry_(builtin_sections()), weights_(weights) {
-    shape_ = {data.sequence, corpus.vocabulary(), std::string(name_of(data.kind)), corpus.patch_columns(),
-              corpus.picture_grids()};
+    shape_ = {data.sequence, corpus.vocabulary(), data.tokenizer, corpus.patch_columns(), corpus.picture_grids()};
     seed_ = static_cast<std::uint64_t>(read_train(root_.table("train")).seed);
     vision_ = load("vision", "vision_encoder");
     projector_ = load("projector", "projector");
@@ -132,8 +132,9 @@ PageAnswer answered(const LlavaCorpus& corpus, const TrainedModel& model, Sample
 
 std::vector<PageAnswer> answer_samples(const JobDocument& job, const std::map<std::string, std::string>& weights,
                                        const AnswerOptions& options) {
-  const DataConfig data = read_data(job.root().table("data"));
+  DataConfig data = read_data(job.root().table("data"));
   if (data.kind != DataKind::llava) return {};
+  if (data.tokenizer.empty()) data.tokenizer = tokenizer_folder(job.root().table("llm")).value_or("bytes");
   const LlavaCorpus corpus(data);
   const TrainedModel model(job, corpus, data, weights);
   std::vector<PageAnswer> answers;

@@ -16,14 +16,14 @@ class ChatWriter {
       : patches_(patches), tokenizer_(tokenizer) {}
 
   void question(std::string_view text) {
-    write("USER: ", false);
+    std::string before = "USER: ";  // text between pictures is encoded as a whole
     for (auto at = text.find(image_placeholder); at != text.npos; at = text.find(image_placeholder)) {
-      write(text.substr(0, at), false);
+      write(before.append(text.substr(0, at)), false);
+      before.clear();
       picture();
       text.remove_prefix(at + image_placeholder.size());
     }
-    write(text, false);
-    write("\nASSISTANT: ", false);
+    write(before.append(text).append("\nASSISTANT: "), false);
   }
   void answer(std::string_view text) {
     write(text, true);
@@ -61,7 +61,7 @@ bool is_space(char c) {
 }  // namespace
 
 std::int32_t end_of_turn(const Tokenizer& tokenizer) {
-  return static_cast<std::int32_t>(tokenizer.vocabulary());
+  return tokenizer.end_of_text().value_or(static_cast<std::int32_t>(tokenizer.vocabulary()));
 }
 
 Result<ChatTokens> chat_tokens(const Conversation& conversation, std::span<const std::int64_t> patches,

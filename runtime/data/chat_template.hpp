@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The conversion of a conversation to tokens:
 //   USER: question \n ASSISTANT: answer end-of-turn USER: question \n ASSISTANT: ...
-// without the spaces around the newline and the end of turn. Each <image> becomes as many `image_token`s as its picture
-// has patches. The model learns the answers and their ends of turn; all other tokens are inputs only.
+// without the spaces around the newline and the end of turn. The text between pictures, roles included, is encoded as a
+// whole, each answer by itself. Each <image> becomes as many `image_token`s as its picture has patches. The model
+// learns the answers and their ends of turn; all other tokens are inputs only.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +24,13 @@ struct ChatTokens {
   std::int64_t cut = 0;               ///< positions beyond `sequence` that were dropped
 };
 
-/// Returns the id that ends an answer, the tokenizer's vocabulary size. Tokens are in [0, end_of_turn], or
-/// `image_token`.
+/// Returns the id that ends an answer: the token that ends a text or, without such a token, the tokenizer's vocabulary
+/// size. Tokens are in [0, chat_vocabulary), or `image_token`.
 [[nodiscard]] std::int32_t end_of_turn(const Tokenizer& tokenizer);
+/// Returns the number of tokens: the tokenizer's, and the end of a turn where that is none of them.
+[[nodiscard]] inline std::int64_t chat_vocabulary(const Tokenizer& tokenizer) {
+  return tokenizer.vocabulary() + (tokenizer.end_of_text() ? 0 : 1);
+}
 
 /// Returns the tokens of a conversation as parse_conversations delivers it; `patches` holds the number of patches of
 /// each picture. The last token is a target only. The result is cut to `sequence` positions at the end; an error if

@@ -229,9 +229,12 @@ DataFingerprint LlavaCorpus::fingerprint() const {
       }
     }
   }
+  if (tokenizer_->name() != "bytes") {  // the text alone does not show its tokens
+    for (std::int32_t id = 0; id < tokenizer_->vocabulary(); ++id) add(tokenizer_->piece(id));
+  }
   DataFingerprint made = Corpus::fingerprint();
   made.insert({{"data.kind", "llava"},
-               {"data.tokenizer", config_.tokenizer},
+               {"data.tokenizer", tokenizer_->fingerprint()},
                {"data.sequence", std::to_string(config_.sequence)},
                {"data.patch", std::to_string(config_.patch)},
                {"data.image_size", std::to_string(config_.image_size)},

@@ -53,8 +53,7 @@ class LlavaCorpus final : public Corpus {
   void read_pictures(Split split, SampleId sample, std::span<float> pixels,
                      std::span<std::int32_t> places) const override;
   [[nodiscard]] Status prepare(Split split, SampleId sample) const override;
-  /// The tokenizer's vocabulary and the end of a turn.
-  [[nodiscard]] std::int64_t vocabulary() const override { return tokenizer_->vocabulary() + 1; }
+  [[nodiscard]] std::int64_t vocabulary() const override { return chat_vocabulary(*tokenizer_); }
   [[nodiscard]] std::string describe() const override;
   /// The content covers the conversations, and name, size in bytes and grid of each picture: pictures are read only on
   /// demand.

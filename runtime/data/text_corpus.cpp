@@ -18,8 +18,9 @@ SampleIndex TextCorpus::load() {
   options.validation_fraction = config_.validation_fraction;
   SampleIndex::check(options);  // before a long read
   const auto keep = [&](std::span<const std::int32_t> piece) { tokens_.append(piece); };
+  const std::optional<std::int32_t> end = tokenizer_->end_of_text();
   found_ = read_text_files(config_.path, config_.max_file_mb, [&](std::string_view text) {
-    if (tokens_.size() > 0) tokenizer_->encode("\n", keep);
+    if (tokens_.size() > 0) end ? keep(std::span(&*end, 1)) : tokenizer_->encode("\n", keep);
     tokenizer_->encode(text, keep);
   });
   tokens_.shrink();
@@ -48,8 +49,7 @@ DataFingerprint TextCorpus::fingerprint() const {
   Checksum content;
   content.add(tokens_.bytes());
   made.insert({{"data.kind", "text"},
-               {"data.tokenizer",
-                tokenizer_->name() == "bytes" ? "bytes" : std::to_string(tokenizer_->vocabulary()) + " tokens"},
+               {"data.tokenizer", tokenizer_->fingerprint()},
                {"data.sequence", std::to_string(config_.sequence)},
                {"data.validation_fraction", std::to_string(config_.validation_fraction)},
                {"folder", found_.folder ? "yes" : "no"},

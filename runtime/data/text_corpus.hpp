@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples from text: a file, or the text files of a folder joined by newlines, read and tokenized once.
+// Samples from text: a file, or the text files of a folder, read and tokenized once. Between two files stands the token
+// that ends a text, or a newline where the tokenizer has no such token, as bytes have none.
 #pragma once
 
 #include <memory>

@@ -143,7 +143,9 @@ DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
                             {"columns of the feed-forward network; 0: 4 x width (gpt2), 8/3 x width rounded up to 64 "
                              "(others)"});
   out.vocabulary = section.integer("vocabulary", out.vocabulary, {.min = 2, .max = size_range.max},
-                                   {"rows of embedding and output layer; at least the tokenizer's", "tokens"});
+                                   {"rows of embedding and output layer; at least the corpus' tokens, which an absent "
+                                    "vocabulary without weights is raised to",
+                                    "tokens"});
   out.positions = section.integer("positions", out.positions, size_range, {"the longest sequence", "tokens"});
   out.window = section.integer("window", out.window, size_or_automatic,
                                {"keys that a query sees in layers with a sliding window, its own included: all layers "

@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 
+#include "runtime/core/hub_cache.hpp"
 #include "runtime/core/printable.hpp"
 
 namespace maestro {
@@ -120,6 +121,12 @@ std::string read_name(const JobTable& root) {
   return root.text("name", "job", {"the job's name, for messages and the report"});
 }
 
+std::string read_model(const JobTable& table, std::string_view key, std::string fallback, KeyHelp help) {
+  auto found = find_model(table.text(key, std::move(fallback), help));
+  if (!found) table.fail(key, found.error().message);
+  return *std::move(found);
+}
+
 TrainConfig read_train(const JobTable& train) {
   TrainConfig out;
   out.steps = train.integer("steps", out.steps, counts, {"optimizer steps of every trained section", "steps"});
@@ -167,12 +174,14 @@ DataConfig read_data(const JobTable& data) {
                           "synthetic_images"});
   out.path = data.text("path", out.path,
                        {"text: a file or folder; llava: the JSON file of conversations; generated data have no path"});
-  out.tokenizer = data.text("tokenizer", out.tokenizer,
-                            {"the tokenizer of text: \"bytes\" (a token per byte), a model's folder, or its tokenizer "
-                             "file; without it, the tokenizer beside the sections' weights, else bytes"});
-  if (out.kind != DataKind::text && !out.tokenizer.empty() && out.tokenizer != "bytes") {
-    data.fail("tokenizer",
-              "\"" + printable(out.tokenizer) + "\" is for kind = \"text\"; conversations are sent as bytes");
+  out.tokenizer =
+      read_model(data, "tokenizer", out.tokenizer,
+                 {"the tokenizer of text: \"bytes\" (a token per byte), a model's folder or its name on the "
+                  "hub, or its tokenizer file; without it, the tokenizer beside the weights of the sections "
+                  "that read tokens, else bytes"});
+  const bool generated = out.kind != DataKind::text && out.kind != DataKind::llava;
+  if (generated && !out.tokenizer.empty() && out.tokenizer != "bytes") {
+    refuse_for_kind(data, out.kind, {"tokenizer"}, "\"text\" and \"llava\"");
   }
   out.sequence = data.integer("sequence", out.sequence, {.min = 1, .max = most_tokens_of_a_sample},
                               {"the length of a sample", "tokens"});

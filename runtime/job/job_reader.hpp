@@ -28,6 +28,11 @@ enum class Training { none, optimized };
 /// Reads [transport].
 [[nodiscard]] TransportConfig read_transport(const JobTable& transport);
 
+/// Reads the file or folder of a model, or its name on the hub, for which it returns the folder in the hub's cache
+/// (hub_cache.hpp); any other text as it is. Throws JobError for a name that the cache lacks.
+[[nodiscard]] std::string read_model(const JobTable& table, std::string_view key, std::string fallback,
+                                     KeyHelp help = {});
+
 /// Reads `type` of a section's table, the name of a type in the registry.
 [[nodiscard]] std::string read_type(const JobTable& section, std::string fallback);
 /// Reads the keys of every section, those of the optimizer included; all stand flat in the section's table, e.g.

@@ -122,9 +122,10 @@ void read_micro_batches(const JobTable& section, SectionConfig& out) {
 }
 
 void read_weights(const JobTable& section, SectionConfig& out) {
-  out.weights = section.text("weights", out.weights,
-                             {"a Hugging Face folder (F32, BF16 or F16) to start from, also for shape keys left out; "
-                              "\"random\": random values are intended, as a frozen section must state; empty: random"});
+  out.weights = read_model(section, "weights", out.weights,
+                           {"a Hugging Face folder (F32, BF16 or F16) to start from, also for shape keys left out, or "
+                            "the name of a model in the hub's cache on this machine (\"Qwen/Qwen3-0.6B\"); \"random\": "
+                            "random values are intended, as a frozen section must state; empty: random"});
   out.random = out.weights == random_weights;
   if (out.random) out.weights.clear();
 }

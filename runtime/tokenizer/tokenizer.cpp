@@ -6,6 +6,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/core/utf8.hpp"
+#include "runtime/tokenizer/end_of_text.hpp"
 
 namespace maestro {
 
@@ -15,6 +16,10 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> tokens;
   encode(text, [&](std::span<const std::int32_t> piece) { tokens.insert(tokens.end(), piece.begin(), piece.end()); });
   return tokens;
+}
+
+std::string Tokenizer::fingerprint() const {
+  return name() == "bytes" ? "bytes" : std::to_string(vocabulary()) + " tokens";
 }
 
 void ByteTokenizer::encode(std::string_view text, const Sink& sink) const {
@@ -41,26 +46,43 @@ std::string ByteTokenizer::piece(std::int32_t token) const {
   return decode(std::span(&token, 1));
 }
 
-Result<std::unique_ptr<Tokenizer>> open_tokenizer(const fs::path& folder_or_file) {
+namespace {
+
+/// Returns the tokenizer's file at a path.
+Result<fs::path> file_at(const fs::path& at) {
   std::error_code failure;
-  const fs::path& at = folder_or_file;
   const auto there = [&](const fs::path& file) { return fs::exists(file, failure); };
   if (!there(at))
     return Error{ErrorCode::not_found,
                  at.string() + " does not exist; give \"bytes\", the folder of a model, or its tokenizer.json"};
-  if (fs::is_directory(at, failure)) {
-    for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
-      if (there(at / name)) return open_tokenizer(at / name);
-    }
-    if (there(at / "vocab.json") && there(at / "merges.txt")) return read_vocabulary_and_merges(at / "vocab.json");
-    return Error{
-        ErrorCode::not_found,
-        at.string() + " has no tokenizer: no tokenizer.json, no tokenizer.model, and no vocab.json with merges.txt"};
+  if (!fs::is_directory(at, failure)) return at;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (there(at / name)) return at / name;
   }
-  if (at.extension() == ".model") return read_sentencepiece(at);
-  if (at.filename() == "vocab.json" || at.filename() == "merges.txt")
-    return read_vocabulary_and_merges(at.parent_path() / "vocab.json");
-  return read_tokenizer_json(at);
+  if (there(at / "vocab.json") && there(at / "merges.txt")) return at / "vocab.json";
+  return Error{
+      ErrorCode::not_found,
+      at.string() + " has no tokenizer: no tokenizer.json, no tokenizer.model, and no vocab.json with merges.txt"};
+}
+
+Result<std::unique_ptr<Tokenizer>> read_file(const fs::path& file) {
+  if (file.extension() == ".model") return read_sentencepiece(file);
+  if (file.filename() == "vocab.json" || file.filename() == "merges.txt")
+    return read_vocabulary_and_merges(file.parent_path() / "vocab.json");
+  return read_tokenizer_json(file);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> open_tokenizer(const fs::path& folder_or_file) {
+  const auto file = file_at(folder_or_file);
+  if (!file) return file.error();
+  auto opened = read_file(*file);
+  if (!opened) return opened;
+  const auto end = read_end_of_text(**opened, file->parent_path());
+  if (!end) return end.error();
+  (*opened)->end_of_text_ = *end;
+  return opened;
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {

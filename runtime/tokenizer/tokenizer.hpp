@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +16,7 @@
 
 namespace maestro {
 
-/// Immutable after construction: thread-safe.
+/// Immutable once opened: thread-safe.
 class Tokenizer {
  public:
   using Sink = std::function<void(std::span<const std::int32_t>)>;
@@ -36,8 +37,17 @@ class Tokenizer {
   /// Returns a token as the tokenizer's file spells it, for display.
   [[nodiscard]] virtual std::string piece(std::int32_t token) const = 0;
 
+  /// Returns the token that ends a text (a document, an answer), where the tokenizer has such a token: eos_token of the
+  /// tokenizer_config.json beside it, else eos_token_id of the generation_config.json, else <|endoftext|>.
+  [[nodiscard]] std::optional<std::int32_t> end_of_text() const { return end_of_text_; }
+  /// Returns "bytes", or the number of tokens, for the fingerprint of data.
+  [[nodiscard]] std::string fingerprint() const;
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
   [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens) const { return decode(tokens, false); }
+
+ private:
+  friend Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::filesystem::path& folder_or_file);
+  std::optional<std::int32_t> end_of_text_;
 };
 
 /// A token for each byte: id = value of the byte, vocabulary 256. encode then decode is the identity on valid UTF-8.
@@ -60,7 +70,7 @@ class ByteTokenizer final : public Tokenizer {
 /// Returns the tokenizer of a tokenizer.model of SentencePiece (BPE or Unigram).
 [[nodiscard]] Result<std::unique_ptr<Tokenizer>> read_sentencepiece(const std::filesystem::path& file);
 /// Returns the tokenizer of a folder (tokenizer.json, else tokenizer.model, else vocab.json with merges.txt) or of one
-/// of these files.
+/// of these files, with the token that ends a text.
 [[nodiscard]] Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::filesystem::path& folder_or_file);
 
 /// Returns the tokenizer called `name` in [data]: "bytes" (also where it is empty), a folder or a file. Throws

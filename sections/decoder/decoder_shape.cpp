@@ -86,6 +86,11 @@ DecoderConfig read_decoder_shape(const JobTable& table) {
   return resolved(read_decoder(table, *std::move(stored)));
 }
 
+void default_vocabulary(const JobTable& table, DecoderConfig& decoder, const DataShape& data) {
+  if (table.has("vocabulary") || !read_weights_folder(table).empty()) return;
+  decoder.vocabulary = std::max(decoder.vocabulary, data.vocabulary);
+}
+
 void check_decoder(const std::string& section, const DecoderConfig& config, const DataShape& data) {
   if (std::ranges::find(decoder_families(), config.family) == decoder_families().end()) {
     const std::vector<std::string> known(decoder_families().begin(), decoder_families().end());

@@ -29,6 +29,9 @@ struct DataShape {
 /// leaves out. Throws JobError.
 [[nodiscard]] DecoderConfig read_decoder_shape(const JobTable& table);
 
+/// Raises the vocabulary of a decoder from random values to the corpus' tokens, where the table does not state it.
+void default_vocabulary(const JobTable& table, DecoderConfig& decoder, const DataShape& data);
+
 /// Throws JobError when `config` is no decoder (a size below 1, heads that do not divide, an unknown family), or
 /// cannot take the samples of the data source: longer than `positions`, or with token ids outside the vocabulary.
 void check_decoder(const std::string& section, const DecoderConfig& config, const DataShape& data);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "runtime/job/job_reader.hpp"
 #include "runtime/state/hf_tokenizer.hpp"
 #include "sections/weights_folder.hpp"
 
@@ -16,23 +17,24 @@ namespace {
 /// The setting by which the corpus sends its tokens; empty: they mean nothing, or an app's own corpus makes them.
 std::string tokens_setting(const DataShape& data) {
   if (data.tokenizer.empty() || data.tokenizer.starts_with("synthetic")) return "";
-  if (data.tokenizer == "llava") return "data.kind = \"llava\" sends bytes";
   return "data.tokenizer = \"" + data.tokenizer + "\"";
-}
-
-bool sends_bytes(const DataShape& data) {
-  return data.tokenizer == "bytes" || data.tokenizer == "llava";
 }
 
 /// Returns the reason why the tokenizer beside weights has other tokens than the corpus sends; empty: it has not.
 std::string difference(const fs::path& own, const DataShape& data) {
-  if (sends_bytes(data)) return own.string() + " is the tokenizer of these weights";
+  if (data.tokenizer == "bytes") return own.string() + " is the tokenizer of these weights";
   const fs::path file = find_tokenizer(data.tokenizer).value_or(data.tokenizer);
   const Status same = check_same_tokens(own, file, data.vocabulary);
   return same.ok() ? "" : same.error().message;
 }
 
 }  // namespace
+
+std::optional<std::string> tokenizer_folder(const JobTable& section) {
+  const std::string folder = read_model(section, "weights", "");
+  const bool own = !folder.empty() && find_tokenizer(folder) && !section.flag("foreign_tokens", false);
+  return own ? std::optional(folder) : std::nullopt;
+}
 
 void check_tokens(const JobTable& section, std::int64_t rows, const DataShape& data) {
   const bool meant = section.flag(
@@ -46,11 +48,7 @@ void check_tokens(const JobTable& section, std::int64_t rows, const DataShape& d
   if (const auto own = find_tokenizer(folder)) {
     const std::string problem = difference(*own, data);
     if (problem.empty()) return;
-    const bool text = data.tokenizer != "llava";
-    section.fail("weights",
-                 problem + ", but " + setting +
-                     (text ? "; leave data.tokenizer out to use it" : "; use weights that were trained on bytes") +
-                     way_out);
+    section.fail("weights", problem + ", but " + setting + "; leave data.tokenizer out to use it" + way_out);
   }
   if (rows - data.vocabulary <= most_rows_beyond_tokens) return;
   section.fail("weights", folder.string() + " has " + std::to_string(rows) + " rows of tokens, but " + setting +

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "runtime/job/job_table.hpp"
 #include "sections/decoder/decoder_shape.hpp"
@@ -12,6 +14,10 @@ namespace maestro {
 /// Rows that an output layer may have beyond the corpus' tokens and still be of its tokenizer: layers are padded to
 /// round numbers, by a few hundred rows at most.
 inline constexpr std::int64_t most_rows_beyond_tokens = 1024;
+
+/// Returns the folder of a section's weights where it holds a tokenizer and the table does not have
+/// foreign_tokens = true.
+[[nodiscard]] std::optional<std::string> tokenizer_folder(const JobTable& section);
 
 /// Throws JobError when the folder at `weights` of a decoder's table holds a tokenizer of other tokens than the
 /// corpus', or holds none and its output layer of `rows` has more than most_rows_beyond_tokens rows beyond the corpus'

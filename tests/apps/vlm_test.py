@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import shutil
 import struct
 import sys
 import unittest
@@ -139,6 +140,31 @@ class TheCommand(VisionLanguageTest):
         page = (self.folder / "runs/vlm/page.html").read_text()
         self.assertEqual(page.count("<img"), 0)
         self.assertEqual(page.count("<article"), 2)
+
+    def test_reads_conversations_by_a_tokenizer(self):
+        tokenizer = REPOSITORY / "tests/tokenizer/references/qwen2.json"
+        finished = self.vlm("--data", "mixed.json", "--validation", "mixed.json",
+                            settings=SMALL | {"train.steps": 2, "data.tokenizer": str(tokenizer)}).wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertTrue((self.folder / "runs/vlm/page.html").exists())
+        llm = self.folder / finished.report["checkpoint"] / "llm"
+        self.assertEqual(json.loads((llm / "config.json").read_text())["vocab_size"], 702)
+        shutil.copy(tokenizer, llm / "tokenizer.json")  # beside weights it is the default
+        again = self.vlm("--data", "mixed.json", "--validation", "mixed.json", "--out", "again",
+                         settings=SMALL | {"train.steps": 2, "llm.weights": str(llm)}).wait()
+        self.assertEqual(again.status, 0, again.describe())
+        self.assertTrue((self.folder / "again/vlm/page.html").exists())
+
+    def test_leaves_a_tokenizer_beside_weights_of_the_vision_alone(self):
+        options = ("--data", "mixed.json", "--validation", "mixed.json")
+        made = self.vlm(*options, settings=SMALL | {"train.steps": 1}).wait()
+        vision = self.folder / made.report["checkpoint"] / "vision"
+        shutil.copy(REPOSITORY / "tests/tokenizer/references/qwen2.json", vision / "tokenizer.json")
+        finished = self.vlm(*options, "--out", "again", settings=SMALL | {"train.steps": 1, "vision.weights": str(vision)}).wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        report = json.loads((self.folder / "again/vlm/report.json").read_text())
+        config = self.folder / report["checkpoint"] / "llm/config.json"
+        self.assertEqual(json.loads(config.read_text())["vocab_size"], 257, "bytes and the end of a turn")
 
     def test_tells_wrong_input_in_one_line_before_anything_starts(self):
         for options, wanted in ((("--data", "none.json"), "none.json"), (("--images", "images"), "--data"),

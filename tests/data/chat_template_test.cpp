@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/data/corpus.hpp"
+#include "tests/data/temp_folder.hpp"
 
 namespace maestro {
 namespace {
@@ -92,6 +93,25 @@ TEST(ChatTemplate, text_for_people_has_neither_pictures_nor_ends_of_turns) {
   EXPECT_EQ(chat_question({"x", {"a"}, {"<image>\nWhat?", "a"}}), "What?");
   EXPECT_EQ(chat_question({"x", {"a"}, {"What is this?\n<image>", "a"}}), "What is this?");
   EXPECT_EQ(chat_question({"x", {"a", "b"}, {"<image><image> Which?", "a"}}), "Which?");
+}
+
+/// Words between spaces, a space at a word's beginning, and the end of a text.
+constexpr const char* words = R"({"model": {"type": "BPE", "merges": [],
+    "vocab": {"<|endoftext|>": 0, "USER: Is": 1, "Who?\nASSISTANT: ": 2, "Cat": 3, "USER: ": 4,
+              "USER: Sure?\nASSISTANT: ": 5, "Yes": 6, "\nASSISTANT: ": 7},
+    "unk_token": "<|endoftext|>", "ignore_merges": true}})";
+
+TEST(ChatTemplate, a_tokenizer_encodes_the_text_around_pictures_and_ends_a_turn_with_its_end_of_text) {
+  const TempFolder folder;
+  const auto tokenizer = open_tokenizer(folder.write("tokenizer.json", words)).value_or_throw();
+  const Conversation conversation{"x", {"a.png"}, {"Is<image>Who?", "Cat", "Sure?", "Yes"}};
+  const auto chat = chat_tokens(conversation, std::vector<std::int64_t>{2}, *tokenizer, 100);
+  ASSERT_TRUE(chat.ok());
+  EXPECT_EQ(chat->tokens, (std::vector<std::int32_t>{1, -1, -1, 2, 3, 0, 5, 6}));
+  EXPECT_EQ(chat->targets, (std::vector<std::int32_t>{-1, -1, -1, 3, 0, -1, 6, 0}));
+  EXPECT_EQ(chat_vocabulary(*tokenizer), tokenizer->vocabulary());
+  EXPECT_EQ(chat_vocabulary(bytes), 257);
+  EXPECT_EQ(chat_text(std::vector<std::int32_t>{-1, 3, 0}, *tokenizer), "Cat");
 }
 
 }  // namespace

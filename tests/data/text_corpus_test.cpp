@@ -74,6 +74,24 @@ TEST(TextCorpus, its_fingerprint_changes_with_text_and_settings_and_not_with_the
   EXPECT_NE(of("a.txt", text, 8, 0.3).at("data.validation_fraction"), plain.at("data.validation_fraction"));
 }
 
+TEST(TextCorpus, files_of_a_folder_are_joined_by_the_end_of_a_text_or_by_a_newline) {
+  const TempFolder folder;
+  const std::string text(100, 'a');
+  for (const char* name : {"text/a.txt", "text/b.txt"}) (void)folder.write(name, text);
+  const auto tokenizer = folder.write("tokenizer.json",
+                                      R"({"model": {"type": "BPE", "merges": [], "vocab": {"a": 0, "<|endoftext|>": 1}},
+          "decoder": {"type": "Fuse"}})");
+  DataConfig config = settings(folder.path() / "text", 8, 0);
+  const auto joined = [&](const std::string& between) {
+    const TextCorpus corpus(config);
+    EXPECT_EQ(corpus.tokens(), 201u);
+    return text_of(corpus, Split::train).starts_with(text + between + "a");
+  };
+  EXPECT_TRUE(joined("\n"));
+  config.tokenizer = tokenizer.string();
+  EXPECT_TRUE(joined("<|endoftext|>"));
+}
+
 TEST(TextCorpus, targets_are_the_tokens_that_follow) {
   const TempFolder folder;
   const std::string text = numbered_text(400);

@@ -172,6 +172,11 @@ TEST(JobReader, keys_of_pictures_are_refused_where_the_corpus_has_none) {
 
 TEST(JobReader, picture_sizes_must_hold_whole_patches) {
   const std::string llava = "kind = \"llava\"\npath = \"x\"\n";
+  EXPECT_EQ(data_error(llava + "tokenizer = \"folder\""), "(no error)");
+  EXPECT_THAT(data_error("kind = \"synthetic\"\ntokenizer = \"folder\""),
+              HasSubstr("belongs to kind = \"text\" and \"llava\""));
+  EXPECT_THAT(data_error("kind = \"text\"\npath = \"x\"\ntokenizer = \"no-owner/no-model\""),
+              HasSubstr("data.tokenizer: no-owner/no-model: no such folder, and no model of this name"));
   EXPECT_THAT(data_error(llava + "image_size = 60"),
               HasSubstr("data.image_size: image_size = 60 is no multiple of patch = 8; the nearest below is 56"));
   EXPECT_THAT(data_error(llava + "patch = 7"), HasSubstr("data.patch: image_size = 64 is no multiple of patch = 7"));

@@ -28,7 +28,7 @@ TEST(SectionReader, reads_every_key_of_a_section) {
 micro_batch = 4
 devices = ["cpu:0", "cpu:1"]
 precision = "bf16"
-weights = "models/gpt2"
+weights = "./models/gpt2"
 max_in_flight = 3
 zero = true
 lr = 0.5
@@ -47,7 +47,7 @@ clip_norm = 0
   EXPECT_EQ(section.micro_batch, 4);
   EXPECT_THAT(texts_of(section.devices), ElementsAre("cpu:0", "cpu:1"));
   EXPECT_EQ(section.precision, DType::bf16);
-  EXPECT_EQ(section.weights, "models/gpt2");
+  EXPECT_EQ(section.weights, "./models/gpt2");
   EXPECT_FALSE(section.random);
   EXPECT_EQ(section.max_in_flight, 3);
   EXPECT_TRUE(section.zero);

@@ -209,7 +209,6 @@ TEST(SectionRegistry, weights_of_another_tokenizer_than_the_corpus_are_refused_u
               "job.toml:2: lm.weights: " + path +
                   " is the tokenizer of these weights, but data.tokenizer = \"bytes\"; " +
                   "leave data.tokenizer out to use it, or set foreign_tokens = true in [lm] if you mean it");
-    EXPECT_NE(tokens_error(folder.path(), "", "llava").find("data.kind = \"llava\" sends bytes"), std::string::npos);
     EXPECT_EQ(tokens_error(folder.path(), "foreign_tokens = true\n", "bytes"), "no error");
     EXPECT_EQ(tokens_error(folder.path(), "", "synthetic"), "no error");
   }
@@ -229,6 +228,21 @@ TEST(SectionRegistry, weights_of_many_more_rows_than_the_corpus_has_tokens_are_r
                 .find(" has 1062 rows of tokens, but data.tokenizer = \"bytes\" has 37; use weights of these tokens"),
             std::string::npos);
   EXPECT_EQ(tokens_error(folder.path(), "foreign_tokens = true\n", "bytes"), "no error");
+}
+
+TEST(SectionRegistry, a_decoder_from_random_values_has_the_tokens_of_the_corpus_unless_the_job_states_a_vocabulary) {
+  Bench bench;
+  const JobDocument document =
+      JobDocument::parse("[lm]\nfamily = \"llama\"\n[stated]\nfamily = \"llama\"\nvocabulary = 500\n", "job.toml");
+  const auto rows = [&](const std::string& name, std::int64_t tokens) {
+    const SectionTable table{name, document.root().table(name), document.root(), {16, tokens, "tokens"}};
+    const auto lm = builtin_sections().build("decoder_lm", table)(bench.context(name, false));
+    return lm->parameters().find("model.embed_tokens.weight")->shape().rows();
+  };
+  EXPECT_EQ(rows("lm", 300), 300);
+  EXPECT_EQ(rows("lm", 37), 256) << "never below the default";
+  EXPECT_EQ(rows("lm", 0), 256) << "an unknown corpus";
+  EXPECT_EQ(rows("stated", 300), 500);
 }
 
 TEST(SectionRegistry, weights_that_are_no_folder_are_refused_with_what_to_give) {

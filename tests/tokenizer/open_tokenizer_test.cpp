@@ -65,6 +65,46 @@ TEST_F(OpenTokenizer, a_folder_without_a_tokenizer_is_not_found) {
   EXPECT_THAT(missing.error().message, AllOf(HasSubstr("none does not exist"), HasSubstr("\"bytes\"")));
 }
 
+TEST_F(OpenTokenizer, the_end_of_a_text_is_that_of_the_settings_beside_the_tokenizer) {
+  write("tokenizer.json",
+        R"({"model": {"type": "BPE", "vocab": {"a": 0, "<|endoftext|>": 1, "<e>": 2}, "merges": []}})");
+  const auto end = [&] { return open_tokenizer(folder_).value_or_throw()->end_of_text(); };
+  EXPECT_EQ(end(), 1);
+  write("generation_config.json", R"({"eos_token_id": [2, 1]})");
+  EXPECT_EQ(end(), 2);
+  write("generation_config.json", R"({"eos_token_id": 0})");
+  EXPECT_EQ(end(), 0);
+  write("tokenizer_config.json", R"({"eos_token": null})");
+  EXPECT_EQ(end(), 0);
+  write("tokenizer_config.json", R"({"eos_token": "<e>", "model_max_length": 1000000000000000019884624838656})");
+  EXPECT_EQ(end(), 2);
+  write("tokenizer_config.json", R"({"eos_token": {"content": "<|endoftext|>", "special": true}})");
+  EXPECT_EQ(end(), 1);
+  write("tokenizer.json", small);
+  fs::remove(folder_ / "tokenizer_config.json");
+  fs::remove(folder_ / "generation_config.json");
+  EXPECT_EQ(end(), std::nullopt);
+  EXPECT_EQ(ByteTokenizer().end_of_text(), std::nullopt);
+}
+
+TEST_F(OpenTokenizer, an_end_of_text_that_the_tokenizer_lacks_is_refused_by_file_and_key) {
+  write("tokenizer.json", small);
+  const auto refusal = [&](const char* file, const char* text) {
+    write(file, text);
+    const auto opened = open_tokenizer(folder_);
+    fs::remove(folder_ / file);
+    return opened ? "accepted" : opened.error().message;
+  };
+  const std::string name = (folder_ / "tokenizer.json").string();
+  EXPECT_EQ(refusal("tokenizer_config.json", R"({"eos_token": "</s>"})"),
+            (folder_ / "tokenizer_config.json").string() + ": eos_token = \"</s>\" is no token of " + name);
+  EXPECT_THAT(refusal("tokenizer_config.json", R"({"eos_token": 7})"), HasSubstr("eos_token is 7; it must be text"));
+  EXPECT_THAT(refusal("tokenizer_config.json", "{"), HasSubstr("tokenizer_config.json"));
+  EXPECT_THAT(refusal("generation_config.json", R"({"eos_token_id": 1})"),
+              HasSubstr("generation_config.json: eos_token_id = 1 is no token of " + name));
+  EXPECT_THAT(refusal("generation_config.json", R"({"eos_token_id": ["x"]})"), HasSubstr("it must be a token id"));
+}
+
 TEST_F(OpenTokenizer, a_name_of_a_job_is_bytes_a_folder_or_a_file) {
   write("tokenizer.json", small);
   EXPECT_EQ(make_tokenizer("")->name(), "bytes");

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models by their names on the Hugging Face hub ("Qwen/Qwen3-0.6B"), found in the hub's cache on this machine. Nothing
+// is downloaded.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+/// The variables that place the hub's cache, by the names of huggingface_hub; empty: not set.
+struct HubEnvironment {
+  std::string hub_cache;   ///< HF_HUB_CACHE
+  std::string hf_home;     ///< HF_HOME
+  std::string cache_home;  ///< XDG_CACHE_HOME
+  std::string home;        ///< HOME
+  /// Returns the variables of this process.
+  [[nodiscard]] static HubEnvironment of_process();
+};
+
+/// Returns the folders of the cache, in the order of search: $HF_HUB_CACHE, $HF_HOME/hub,
+/// $XDG_CACHE_HOME/huggingface/hub, $HOME/.cache/huggingface/hub, of those variables that are set.
+[[nodiscard]] std::vector<std::filesystem::path> hub_caches(const HubEnvironment& environment);
+
+/// Returns whether a text has the form OWNER/MODEL: two words of letters, digits, '-', '_' and '.', each beginning with
+/// a letter or digit.
+[[nodiscard]] bool is_hub_name(std::string_view text);
+
+/// Returns the file or folder that a text means: of a name on the hub the snapshot in the cache, of refs/main or else
+/// the only one; any other text, and a path that exists, as it is. Errors (not_found): the cache lacks the model, with
+/// the folders of the search and the command that downloads it; a model without a complete or a definite snapshot.
+[[nodiscard]] Result<std::string> find_model(const std::string& text,
+                                             const HubEnvironment& environment = HubEnvironment::of_process());
+
+}  // namespace maestro

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`maestro distill` on given models: from text and folders to a trained student, and wrong input refused in one line."""
+
+import json
+import shutil
+import unittest
+from pathlib import Path
+
+from maestro_program import Run, SystemTest, decoder, language_model
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TOKENIZERS = REPOSITORY / "tests" / "tokenizer" / "references"
+COMMON = ("--steps", 3, "--set", "train.validation_samples=4")
+
+
+def tokenizer_text(name):
+    """A recorded tokenizer.json, or for "trained" one that the package `tokenizers` trains, where it is installed."""
+    if name != "trained":
+        return (TOKENIZERS / f"{name}.json").read_text()
+    try:
+        from tokenizers import ByteLevelBPETokenizer
+    except ImportError:
+        raise unittest.SkipTest("the package tokenizers is not installed") from None
+    made = ByteLevelBPETokenizer()
+    made.train_from_iterator([(REPOSITORY / "README.md").read_text()], vocab_size=600, special_tokens=["<|endoftext|>"])
+    return made._tokenizer.to_str()
+
+
+class Distill(SystemTest):
+    def maestro(self, *arguments):
+        variables = {"MAESTRO_REPOSITORY": str(REPOSITORY), "HF_HUB_CACHE": str(self.folder / "hub"), "HF_HOME": "",
+                     "XDG_CACHE_HOME": "", "HOME": str(self.folder)}
+        run = Run(self.folder, [str(part) for part in arguments], variables=variables)
+        self.addCleanup(run.end)
+        return run.wait()
+
+    def learn(self, *arguments):
+        finished = self.maestro("distill", "--data", "corpus.txt", "--out", "runs", *COMMON, *arguments)
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertIn("validation loss (nats per token, lower is better)", finished.out)
+        return json.loads((self.folder / "runs/distill/report.json").read_text()), finished
+
+    def refuse(self, *wanted, arguments):
+        finished = self.maestro("distill", "--out", "refused", *COMMON, *arguments)
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
+        for text in wanted:
+            self.assertIn(text, finished.err)
+
+    def model(self, name, tokenizer="qwen2", **shape):
+        """A Hugging Face folder of a Llama from random values with a tokenizer."""
+        folder = self.folder / name
+        folder.mkdir(parents=True)
+        (folder / "tokenizer.json").write_text(tokenizer_text(tokenizer))
+        job = language_model(steps=1, out=f"made-{folder.name}")
+        job["data"] |= {"tokenizer": str(folder), "sequence": 16}
+        job["teacher"] = decoder(family="llama", replicas=1, lr=0.0, **shape)
+        self.train(job)
+        for file in (self.folder / f"made-{folder.name}/checkpoints/step-00000001/teacher").iterdir():
+            if file.suffix == ".safetensors" or file.name == "config.json":
+                shutil.copy(file, folder)
+        (folder / "optimizer.safetensors").unlink(missing_ok=True)
+        return folder
+
+    def test_a_given_student_learns_from_a_given_teacher(self):
+        for tokenizer in ("qwen2", "trained"):
+            with self.subTest(tokenizer):
+                teacher, student = (f"{role}-{tokenizer}" for role in ("teacher", "student"))
+                self.model(teacher, tokenizer, layers=3)
+                before = (self.model(student, tokenizer, width=16) / "model.safetensors").read_bytes()
+                report, finished = self.learn("--teacher", teacher, "--student", student)
+                trained = self.folder / report["checkpoint"] / "student"
+                shape, given = (json.loads((at / "config.json").read_text()) for at in (trained, self.folder / student))
+                for key in ("hidden_size", "num_hidden_layers", "vocab_size", "max_position_embeddings"):
+                    self.assertEqual(shape[key], given[key])
+                self.assertNotEqual((trained / "model.safetensors").read_bytes(), before)
+                self.assertEqual({row["section"] for row in report["steps"]}, {"student"}, "no plain student")
+                self.assertIn(f"({self.folder / teacher}/tokenizer.json)", finished.out)
+                self.assertIn("samples of up to 32 tokens", finished.out, "the positions of both models")
+
+    def test_a_student_that_is_not_given_is_small_and_has_the_teachers_tokens(self):
+        self.model("teacher")
+        report, finished = self.learn("--teacher", "teacher", "--sequence", 24)
+        shape = json.loads((self.folder / report["checkpoint"] / "student" / "config.json").read_text())
+        self.assertEqual((shape["vocab_size"], shape["hidden_size"], shape["max_position_embeddings"]), (702, 128, 24))
+        self.assertIn("samples of up to 24 tokens", finished.out)
+
+    def test_a_run_continues_where_it_stopped(self):
+        self.model("teacher")
+        given = ("--teacher", "teacher", "--student", "teacher")
+        whole, _ = self.learn(*given)
+        self.learn(*given, "--set", "train.checkpoint_every=2")
+        report, finished = self.learn(*given, "--resume", "runs/distill/checkpoints/step-00000002")
+        self.assertEqual([row["step"] for row in report["steps"]], [3], finished.describe())
+        self.assertEqual(report["steps"][-1]["loss"], whole["steps"][-1]["loss"])
+
+    def test_a_model_is_found_by_its_name_in_the_cache_of_the_hub(self):
+        made = self.model("made")
+        snapshot = self.folder / "hub/models--some--model/snapshots/0123abc"
+        snapshot.parent.mkdir(parents=True)
+        made.rename(snapshot)
+        _, finished = self.learn("--teacher", "some/model")
+        self.assertIn(f"({snapshot}/tokenizer.json)", finished.out)
+        tokens = self.maestro("tokenize", "some/model", "ab").out
+        self.assertEqual("".join(line.split("\t")[1] for line in tokens.splitlines()), "ab")
+
+    def test_a_model_that_is_missing_is_refused_with_what_to_give(self):
+        data = ("--data", "corpus.txt")
+        self.refuse("--teacher: none: no such folder; give the folder of a model", arguments=("--teacher", "none", *data))
+        self.refuse("--teacher: some/model: no such folder, and no model of this name in the hub's cache (",
+                    str(self.folder / "hub"), "`hf download some/model --local-dir DIR`",
+                    arguments=("--teacher", "some/model", *data))
+        self.refuse("--student requires --teacher", arguments=("--student", "none", *data))
+        (self.folder / "empty").mkdir()
+        self.refuse("teacher.weights", "empty/config.json", arguments=("--teacher", "empty", *data))
+
+    def test_models_of_different_tokenizers_are_refused_by_the_first_token_that_differs(self):
+        self.model("teacher")
+        self.model("student", "llama3")
+        self.refuse("teacher/tokenizer.json", "student/tokenizer.json", 'token 0 is "<|',
+                    arguments=("--teacher", "teacher", "--student", "student", "--data", "corpus.txt"))
+
+    def test_data_that_are_missing_or_empty_are_refused(self):
+        self.model("teacher")
+        (self.folder / "empty.txt").write_text("")
+        self.refuse("[data] path", "none.txt does not exist", arguments=("--teacher", "teacher", "--data", "none.txt"))
+        self.refuse("[data] path", "empty.txt is empty", arguments=("--teacher", "teacher", "--data", "empty.txt"))
+        (self.folder / "short.txt").write_text("A few words.")
+        self.refuse("[data] path", "too short", arguments=("--teacher", "teacher", "--data", "short.txt"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
