@@ -173,6 +173,8 @@ class Section {
   [[nodiscard]] virtual Parameter* tied() { return nullptr; }
   /// config.json of the model family.
   [[nodiscard]] virtual std::string config_json() const = 0;
+  /// The model in a few words, for `check`; empty: the type describes none.
+  [[nodiscard]] virtual std::string description() const { return {}; }
   /// Lines for a person to read before the run starts; available once the section is built.
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
   /// Called once when the section will never be trained: a chance to drop memory that only training needs.

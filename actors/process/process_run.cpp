@@ -153,6 +153,14 @@ void ProcessRun::State::print_header() const {
   if (start.first_step > 1) console.note("  resuming after step " + std::to_string(start.first_step - 1));
 }
 
+void ProcessRun::State::print_models() const {
+  for (std::size_t index = 0; index < plan.sections.size(); ++index) {
+    const std::string model = plan.meta_sections[index]->description();
+    const bool first = plan.sections[index].stage.first();
+    if (first && !model.empty()) console.note(plan.sections[index].config.name + ": " + model);
+  }
+}
+
 ProcessRun::ProcessRun(const JobPlan& plan, Console& console, JobStart* start)
     : state_(std::make_unique<State>(plan, console, start)) {}
 ProcessRun::~ProcessRun() {
@@ -178,6 +186,7 @@ void ProcessRun::prepare() {
   state.builder.try_stored_states(state.process);
   state.claim = claim_run(state.plan, state.start);
   if (!state.plan.options.check_only) return;
+  state.print_models();
   for (const std::string& note : state.claim.notes) state.note(note);
 }
 

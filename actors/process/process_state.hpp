@@ -133,6 +133,8 @@ struct ProcessRun::State {
   [[nodiscard]] StallLook look();
   void write_outputs(RunResult& result, const ProcessTotals& totals);
   void print_header() const;
+  /// The sections' models, of `check`.
+  void print_models() const;
   /// "section 'student' replica 0".
   [[nodiscard]] std::string label_of(SectionId section, ReplicaIndex replica) const {
     return "section '" + plan.graph.node(section).name + "' replica " + std::to_string(replica.value());

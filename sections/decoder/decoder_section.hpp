@@ -33,6 +33,7 @@ class DecoderSection : public Section {
   [[nodiscard]] Parameter* tied() override;
   /// Of the whole model, whatever the stage.
   [[nodiscard]] std::string config_json() const override;
+  [[nodiscard]] std::string description() const override { return described(decoder()); }
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   /// Keeps only the packed forms of the matrices, those of the backward pass too when gradients pass through; the
   /// section can then no longer be stored or loaded.
