@@ -127,6 +127,14 @@ void CudaOperatorTable::run(const NormBackward& op) const {
   norm_backward(at(), op);
 }
 
+void CudaOperatorTable::run(const HeadNorm& op) const {
+  head_norm(at(), op);
+}
+
+void CudaOperatorTable::run(const HeadNormBackward& op) const {
+  head_norm_backward(at(), op);
+}
+
 void CudaOperatorTable::run(const Gelu& op) const {
   gelu(at(), op.x, op.y);
 }
@@ -135,12 +143,16 @@ void CudaOperatorTable::run(const GeluBackward& op) const {
   gelu_backward(at(), op.dy, op.x, op.dx);
 }
 
-void CudaOperatorTable::run(const SwiGlu& op) const {
-  swiglu(at(), op.x, op.y);
+void CudaOperatorTable::run(const Glu& op) const {
+  glu(at(), op);
 }
 
-void CudaOperatorTable::run(const SwiGluBackward& op) const {
-  swiglu_backward(at(), op.dy, op.x, op.dx);
+void CudaOperatorTable::run(const GluBackward& op) const {
+  glu_backward(at(), op);
+}
+
+void CudaOperatorTable::run(const Softcap& op) const {
+  softcap(at(), op);
 }
 
 void CudaOperatorTable::run(const Add& op) const {
