@@ -3,6 +3,7 @@
 
 #include <cassert>
 
+#include "runtime/ops/cuda/attention/cached_attention.hpp"
 #include "runtime/ops/cuda/attention/flash_attention.hpp"
 #include "runtime/ops/cuda/device_error.hpp"
 #include "runtime/ops/cuda/products/plain_weight.hpp"
@@ -220,6 +221,10 @@ void CudaOperatorTable::run(const AttentionBackward& op) const {
   if (!by_cudnn(op.shape, op.qkv.dtype(), summary)) return flash_attention_backward(at(), on_device(op));
   engines_->attention->backward({op.qkv, op.out, op.lse}, {op.dout, op.dqkv}, op.shape,
                                 {summary, op.layout.device_offsets.data()});
+}
+
+void CudaOperatorTable::run(const CachedAttention& op) const {
+  cached_attention(at(), op);
 }
 
 // ---- flat vectors ----

@@ -84,6 +84,7 @@ class CudaOperatorTable final : public OperatorTable {
   void run(const Rotary& op) const override;
   void run(const Attention& op) const override;
   void run(const AttentionBackward& op) const override;
+  void run(const CachedAttention& op) const override;
   /// A group works in the order of the stream, on memory().
   Pending<LossSums> run(const CrossEntropyLoss& op) const override;
   Pending<LossSums> run(const DistillationLoss& op) const override;

@@ -44,8 +44,27 @@ struct FlashBackward {
   T* dqkv;
 };
 
+/// The derivatives of the soft cap of each score, as shape_scores() left it.
+template <int S>
+__device__ __forceinline__ void take_slopes(float (&slopes)[S][4], const float (&scores)[S][4],
+                                            const FlashProblem& problem) {
+  MAESTRO_UNROLL
+  for (int n = 0; n < S; ++n) {
+    for (int i = 0; i < 4; ++i) {
+      slopes[n][i] = problem.softcap == 0 ? 1.0F : element::Softcap::slope_of(scores[n][i], problem.softcap);
+    }
+  }
+}
+template <int S>
+__device__ __forceinline__ void multiply_by(float (&values)[S][4], const float (&factors)[S][4]) {
+  MAESTRO_UNROLL
+  for (int n = 0; n < S; ++n) {
+    for (int i = 0; i < 4; ++i) values[n][i] *= factors[n][i];
+  }
+}
+
 /// Grid: (tile numbers, H).
-template <class T, int Width>
+template <class T, int Width, bool Plain>
 __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_kernel(FlashBackward<T> p) {
   using Geometry = FlashGeometry<T, Width>;
   constexpr int streamed = Geometry::streamed_backward;
@@ -79,7 +98,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
     lse_log2[half] = inside ? p.lse[row * problem.heads + head] * log2_of_e : 0.0F;
     delta[half] = inside ? p.delta[row * problem.heads + head] : 0.0F;
   }
-  const float scale_log2 = problem.scale * log2_of_e;
+  const float scale_log2 = problem.shaped_scale<Plain>() * log2_of_e;
   float dq[Width / mma_columns][4];
   set_zero(dq);
   const auto load = [&](std::int64_t key, int stage) {
@@ -92,11 +111,16 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
     const T* k_tile = k + stage * streamed_tile;
     Scores scores;
     Scores dscores;
+    Scores slopes;
     set_zero(scores);
     set_zero(dscores);
     multiply_rows(scores, q + warp_index() * warp_rows * stride, k_tile, stride, columns);
     multiply_rows(dscores, dout + warp_index() * warp_rows * stride, v + stage * streamed_tile, stride, columns);
-    hide_keys(scores, first_query, key, tile.stop, problem.causal);
+    if constexpr (!Plain) {
+      shape_scores(scores, problem);
+      take_slopes(slopes, scores, problem);
+    }
+    hide_keys<Plain>(scores, first_query, key, tile.stop, problem);
     MAESTRO_UNROLL
     for (int n = 0; n < score_fragments; ++n) {
       MAESTRO_UNROLL
@@ -105,9 +129,11 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
         dscores[n][i] = probability * (dscores[n][i] - delta[i / 2]);
       }
     }
+    if constexpr (!Plain) multiply_by(dscores, slopes);
     multiply_strip(dq, dscores, k_tile, stride, columns, strip);
   };
-  stream_tiles<Geometry::stages>(tile.begin, problem.causal ? tile.end : tile.stop, streamed, load, compute);
+  stream_tiles<Geometry::stages>(problem.first_key<Plain>(tile), problem.causal ? tile.end : tile.stop, streamed, load,
+                                 compute);
   const float factor[2] = {problem.scale, problem.scale};
   store_rows(dq, factor, problem.query(p.dqkv, head), first_query, tile.end, problem.head_size);
 }
@@ -129,12 +155,12 @@ struct TransposedScores {
   std::int64_t first_key;
   std::int64_t first_query;
   std::int64_t stop;  ///< of the sequence
-  bool causal;
 };
-/// Turns raw scores into probabilities, zero where a query does not see the key; lse_log2 by column.
-template <int S>
-__device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const TransposedScores& at, float scale_log2,
-                                                 const float* lse_log2) {
+/// Turns shaped scores into probabilities, zero where a query does not see the key; lse_log2 by column.
+template <bool Plain, int S>
+__device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const TransposedScores& at,
+                                                 const FlashProblem& problem, const float* lse_log2) {
+  const float scale_log2 = problem.shaped_scale<Plain>() * log2_of_e;
   MAESTRO_UNROLL
   for (int n = 0; n < S; ++n) {
     MAESTRO_UNROLL
@@ -142,7 +168,7 @@ __device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const Tr
       const int column = column_of_lane(n) + i % 2;
       const std::int64_t key = at.first_key + row_of_lane(i / 2);
       const std::int64_t query = at.first_query + column;
-      const bool hidden = query >= at.stop || (at.causal && key > query);
+      const bool hidden = query >= at.stop || problem.hides<Plain>(query, key);
       scores[n][i] = hidden ? 0.0F : exp2f(scores[n][i] * scale_log2 - lse_log2[column]);
     }
   }
@@ -162,7 +188,7 @@ __device__ __forceinline__ void to_score_gradients(float (&products)[S][4], cons
 }
 
 /// Grid: (tile numbers, G). Makes dk, dv or both: at the widest heads both do not fit into registers at once.
-template <class T, int Width, bool Keys, bool Values>
+template <class T, int Width, bool Plain, bool Keys, bool Values>
 __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_kernel(FlashBackward<T> p) {
   using Geometry = FlashGeometry<T, Width>;
   constexpr int streamed = Geometry::streamed_backward;
@@ -189,7 +215,6 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
   load_tile<T, Geometry::own_rows, stride>(v, problem.value(p.qkv, kv_head), tile.first, tile.end, problem.head_size);
 
   const std::int64_t first_key = tile.first + warp_index() * warp_rows;
-  const float scale_log2 = problem.scale * log2_of_e;
   constexpr int fragments = Width / mma_columns;
   float dk[Keys ? fragments : 2][4];
   float dv[Values ? fragments : 2][4];
@@ -209,18 +234,22 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
       Scores probabilities;  // transposed: keys along rows, queries along columns
       set_zero(probabilities);
       multiply_rows(probabilities, k + warp_index() * warp_rows * stride, q_tile, stride, columns);
-      to_probabilities(probabilities, {first_key, query, tile.stop, problem.causal}, scale_log2,
-                       lse_log2 + stage * streamed);
+      Scores slopes;
+      if constexpr (!Plain) shape_scores(probabilities, problem);
+      if constexpr (Keys && !Plain) take_slopes(slopes, probabilities, problem);
+      to_probabilities<Plain>(probabilities, {first_key, query, tile.stop}, problem, lse_log2 + stage * streamed);
       if constexpr (Values) multiply_strip(dv, probabilities, dout_tile, stride, columns, strip);
       if constexpr (Keys) {
         Scores dscores;
         set_zero(dscores);
         multiply_rows(dscores, v + warp_index() * warp_rows * stride, dout_tile, stride, columns);
         to_score_gradients(dscores, probabilities, delta + stage * streamed);
+        if constexpr (!Plain) multiply_by(dscores, slopes);
         multiply_strip(dk, dscores, q_tile, stride, columns, strip);
       }
     };
-    stream_tiles<Geometry::stages>(problem.causal ? tile.first : tile.begin, tile.stop, streamed, load, compute);
+    stream_tiles<Geometry::stages>(problem.causal ? tile.first : tile.begin, problem.last_query<Plain>(tile), streamed,
+                                   load, compute);
   }
   if constexpr (Keys) {
     const float factor[2] = {problem.scale, problem.scale};

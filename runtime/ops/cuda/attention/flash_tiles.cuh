@@ -95,6 +95,8 @@ __device__ __forceinline__ void set_zero(float (&acc)[N][4]) {
   }
 }
 
+inline constexpr std::int64_t most_keys = INT32_MAX;  ///< of a sequence
+
 /// Sizes and memory that all attention kernels share; qkv (M, (H + 2G) D) = [q | k | v], lse and delta (M, H) f32.
 struct FlashProblem {
   const std::int32_t* offsets;  ///< device memory, S + 1
@@ -103,7 +105,32 @@ struct FlashProblem {
   std::int32_t kv_heads;
   std::int32_t head_size;
   bool causal;
-  float scale;  ///< 1 / sqrt(D)
+  float scale;          ///< of the scores
+  float softcap;        ///< 0: none
+  std::int64_t window;  ///< most_keys: all
+  /// Whether the kernels for scores without softcap and window compute it.
+  [[nodiscard]] bool plain() const { return softcap == 0 && window == most_keys; }
+  /// Of scores after shape_scores().
+  template <bool Plain>
+  [[nodiscard]] __device__ __forceinline__ float shaped_scale() const {
+    return Plain ? scale : 1.0F;
+  }
+  template <bool Plain>
+  [[nodiscard]] __device__ __forceinline__ bool hides(std::int64_t query, std::int64_t key) const {
+    return causal && (key > query || (!Plain && query - key >= window));
+  }
+  /// The first key that a query of the tile sees.
+  template <bool Plain>
+  [[nodiscard]] __device__ __forceinline__ std::int64_t first_key(const FlashTile& tile) const {
+    if (Plain || tile.first - window < tile.begin) return tile.begin;
+    return tile.first - window + 1;
+  }
+  /// The end of the queries that see a key of the tile.
+  template <bool Plain>
+  [[nodiscard]] __device__ __forceinline__ std::int64_t last_query(const FlashTile& tile) const {
+    if (Plain || tile.end - 1 + window > tile.stop) return tile.stop;
+    return tile.end - 1 + window;
+  }
   [[nodiscard]] __device__ __forceinline__ std::int64_t qkv_columns() const {
     return static_cast<std::int64_t>(heads + 2 * kv_heads) * head_size;
   }
