@@ -25,6 +25,8 @@ struct LossProblem {
   double alpha = 0.5;
   double beta = 0.5;
   double scale = 1;
+  double softcap = 0;
+  double teacher_softcap = 0;  ///< also of the teacher logits that are derived
   testing::Values hidden, head, teacher_hidden, teacher_head, targets;
   testing::Values teacher_logits, teacher_values, teacher_indices;
 
@@ -38,6 +40,7 @@ struct LossProblem {
           sum += teacher_hidden[static_cast<std::size_t>(r * teacher_width + c)] *
                  teacher_head[static_cast<std::size_t>(v * teacher_width + c)];
         }
+        if (teacher_softcap > 0) sum = teacher_softcap * std::tanh(sum / teacher_softcap);
         teacher_logits[static_cast<std::size_t>(r * teacher_vocabulary + v)] = sum;
       }
     }
@@ -77,12 +80,14 @@ inline LossAnswer compute(const LossProblem& p, const LossRun& run) {
 
   DistillationHead call;
   call.student = {hidden, packed.get(), nullptr, p.vocabulary, targets, p.scale, {}, {}};
+  call.student.softcap = p.softcap;
   if (run.dhidden) call.student.dhidden = dhidden;
   if (run.dhidden) call.student.head_backward = packed_backward.get();
   if (run.dhead) call.student.dhead = dhead;
   if (!p.with_teacher) return {loss.cross_entropy(call.student), dhidden.values(), dhead.values()};
 
   call.boundary = p.boundary;
+  call.teacher_softcap = p.teacher_softcap;
   call.teacher_vocabulary = p.teacher_vocabulary;
   call.shared_vocabulary = p.shared;
   call.divergence = p.divergence;

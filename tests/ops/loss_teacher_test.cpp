@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "tests/ops/loss_cases.hpp"
 
@@ -113,6 +114,40 @@ TEST_P(LossOnIsa, tokens_of_a_top_k_teacher_outside_the_shared_vocabulary_are_le
   EXPECT_TRUE(std::isnan(empty.sums.kl));  // not a divergence of 0
   EXPECT_TRUE(std::isnan(empty.dhidden[0]));
   EXPECT_EQ(empty.sums.ce, before.sums.ce);
+}
+
+TEST_P(LossOnIsa, a_soft_cap_bends_the_logits_of_the_cross_entropy) {
+  LossProblem problem = small_problem();
+  problem.with_teacher = false;
+  problem.softcap = 2;
+  double wanted = 0;
+  for (std::int64_t r = 0; r < problem.rows; ++r) {
+    if (problem.targets[static_cast<std::size_t>(r)] < 0) continue;
+    const auto logit = [&](std::int64_t v) {
+      const double* hidden = &problem.hidden[static_cast<std::size_t>(r * problem.width)];
+      const double* token = &problem.head[static_cast<std::size_t>(v * problem.width)];
+      return 2 * std::tanh(std::inner_product(hidden, hidden + problem.width, token, 0.0) / 2);
+    };
+    double sum = 0;
+    for (std::int64_t v = 0; v < problem.vocabulary; ++v) sum += std::exp(logit(v));
+    wanted += std::log(sum) - logit(static_cast<std::int64_t>(problem.targets[static_cast<std::size_t>(r)]));
+  }
+  EXPECT_NEAR(compute(problem, setup()).sums.ce, wanted, 1e-5 * wanted);
+}
+
+TEST_P(LossOnIsa, a_teacher_head_with_a_soft_cap_gives_the_capped_logits) {
+  for (LossProblem problem : with_every_divergence(small_problem())) {
+    if (problem.boundary != TeacherOutput::hidden) continue;
+    SCOPED_TRACE(describe(problem));
+    problem.teacher_softcap = 2;
+    problem.derive_boundaries();
+    LossProblem received = problem;
+    received.boundary = TeacherOutput::logits;
+    const LossAnswer got = compute(problem, setup());
+    const LossAnswer wanted = compute(received, setup());
+    expect_near_sums(got.sums, wanted.sums, 1e-5);
+    EXPECT_LT(worst_error(got.dhidden, wanted.dhidden), gradient_tolerance());
+  }
 }
 
 TEST_P(LossOnIsa, the_ends_of_js_are_zero) {

@@ -171,7 +171,7 @@ TEST_P(ParallelEmbedding, parts_of_a_table_add_up_to_the_embedding_and_get_its_g
   Arena arena;
   Tape tape(ops_, arena, DType::f32, true);
   Tables whole(tokens_, {0, vocabulary}, positions_);
-  const Var wanted = embedding(tape, *whole.tokens, ids, whole.positions, {.offsets = {}, .positions = at});
+  const Var wanted = embedding(tape, *whole.tokens, ids, whole.positions, {.offsets = {}, .positions = at}, 2);
   const OwnedTensor values = testing::copy_of(wanted.value());
   tape.seed(wanted, seed);
   tape.backward();
@@ -184,7 +184,7 @@ TEST_P(ParallelEmbedding, parts_of_a_table_add_up_to_the_embedding_and_get_its_g
     Tables own(tokens_, range, positions_);
     const VocabularyPart part{&group, vocabulary, range.first};
     const Var y =
-        reduce_scatter_rows(own_tape, embedding_part(own_tape, *own.tokens, ids, own.positions, at, part), &group);
+        reduce_scatter_rows(own_tape, embedding_part(own_tape, *own.tokens, ids, own.positions, at, part, 2), &group);
     EXPECT_EQ(values_of(y.value()), rows_of(values, group).values());
     const OwnedTensor own_seed = rows_of(seed, group);
     own_tape.seed(y, own_seed);

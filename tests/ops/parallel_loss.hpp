@@ -98,11 +98,11 @@ class ParallelLoss {
     const Block teacher_hidden = given(tape, teacher_hidden_), logits = given(tape, own_logits);
     const Block values = given(tape, values_), indices = given(tape, indices_);
     const Var hidden = tape.input(hidden_memory.tensor(), true);
-    const HeadLoss loss{&targets.tensor(), p_.scale};
+    const HeadLoss loss{&targets.tensor(), p_.scale, p_.softcap};
     const VocabularyPart student = part_of(p_.vocabulary, at.group);
     Pending<LossSums> sums = LossSums();
     if (p_.with_teacher) {
-      TeacherSignal signal{p_.boundary, {}, nullptr, {}, {}, {}, p_.teacher_vocabulary};
+      TeacherSignal signal{p_.boundary, {}, nullptr, {}, {}, {}, p_.teacher_vocabulary, p_.teacher_softcap};
       if (p_.boundary == TeacherOutput::hidden) {
         signal.hidden = tape.input(teacher_hidden.tensor());
         signal.head = teacher_head.parameter;

@@ -55,6 +55,18 @@ TEST_P(LossOverRanks, of_every_divergence_and_boundary_is_that_of_one_rank) {  /
   }
 }
 
+TEST_P(LossOverRanks, with_soft_caps_is_that_of_one_rank) {
+  LossProblem p = problem();
+  p.softcap = 2;
+  p.teacher_softcap = 3;
+  for (const auto& [boundary, divergence] : every_terms) {
+    p.boundary = boundary;
+    p.divergence = divergence;
+    const ParallelLoss loss(p, {});
+    expect_agreement(loss.over(ranks()), loss.whole(), {});
+  }
+}
+
 TEST_P(LossOverRanks, of_cross_entropy_is_that_of_one_rank) {
   LossProblem p = problem();
   p.with_teacher = false;

@@ -18,13 +18,16 @@ struct RowGroup {
 };
 
 /// Returns the scores, with those of keys outside `seen` replaced so that their exponential is exactly zero.
+/// `Windowed`, here and below: the call has a window; otherwise every range begins at 0.
+template <bool Windowed>
 MAESTRO_INLINE Vec masked_scores(const float* scores, std::int64_t at, KeyRange seen) {
-  if (at >= seen.first && at + vector_width <= seen.end) return load(scores + at);
+  if (at + vector_width <= seen.end && (!Windowed || at >= seen.first)) return load(scores + at);
   return select(lanes_in(at, seen), load(scores + at), broadcast(lowest));
 }
 
 /// Raises row_max to the maxima including this tile and writes to `factors` the multipliers that earlier sums need.
 /// Finds the maxima of all rows together: transposing a square costs less than a reduction per row.
+template <bool Windowed>
 inline void update_maxima(const AttentionCall& call, const RowGroup& group, float* factors) {
   float* row_max = call.tiles.row_max + group.r;
   Vec tops[vector_width];
@@ -32,8 +35,8 @@ inline void update_maxima(const AttentionCall& call, const RowGroup& group, floa
   for (std::int64_t i = 0; i < group.rows; ++i) {
     const float* scores = call.tiles.scores + (group.r + i) * attention_key_tile;
     const KeyRange seen = seen_keys(call, group.q0 + group.r + i, group.k0, group.keys);
-    for (std::int64_t at = group.columns.first; at < group.columns.end; at += vector_width) {
-      tops[i] = maximum(tops[i], masked_scores(scores, at, seen));
+    for (std::int64_t at = Windowed ? group.columns.first : 0; at < group.columns.end; at += vector_width) {
+      tops[i] = maximum(tops[i], masked_scores<Windowed>(scores, at, seen));
     }
   }
   transpose(tops);
@@ -45,15 +48,16 @@ inline void update_maxima(const AttentionCall& call, const RowGroup& group, floa
 }
 
 /// Turns a row of scores into exp(score - max) and adds them to the row's sum, after multiplying that with `factor`.
+template <bool Windowed>
 inline void exponentiate_row(const AttentionCall& call, const RowGroup& group, std::int64_t row, float factor) {
   float* scores = call.tiles.scores + row * attention_key_tile;
   float* sum = call.tiles.row_sum + row * attention_padding;
   const KeyRange seen = seen_keys(call, group.q0 + row, group.k0, group.keys);
   // A row that sees no key yet has the lowest maximum, which masked scores would equal.
-  const Vec max = broadcast(seen.first < seen.end ? call.tiles.row_max[row] : -lowest);
+  const Vec max = broadcast(Windowed && seen.first >= seen.end ? -lowest : call.tiles.row_max[row]);
   Vec total = load(sum) * broadcast(factor);
-  for (std::int64_t at = group.columns.first; at < group.columns.end; at += vector_width) {
-    const Vec p = exp(masked_scores(scores, at, seen) - max);
+  for (std::int64_t at = Windowed ? group.columns.first : 0; at < group.columns.end; at += vector_width) {
+    const Vec p = exp(masked_scores<Windowed>(scores, at, seen) - max);
     store(scores + at, p);
     total += p;
   }
@@ -66,13 +70,14 @@ inline void scale_row(float* row, std::int64_t size, float factor) {
 
 /// Computes the online softmax of a group of rows: scores become exponentials, sums and results so far are scaled to
 /// the new maxima.
+template <bool Windowed>
 inline void softmax_group(const AttentionCall& call, const RowGroup& group) {
   const std::int64_t padded = round_up(call.head_size, attention_padding);
   float factors[vector_width];
-  update_maxima(call, group, factors);
+  update_maxima<Windowed>(call, group, factors);
   for (std::int64_t i = 0; i < group.rows; ++i) {
     const std::int64_t row = group.r + i;
-    exponentiate_row(call, group, row, factors[i]);
+    exponentiate_row<Windowed>(call, group, row, factors[i]);
     if (factors[i] != 1.0F && adds_to_result(call, group.k0))
       scale_row(call.tiles.result + row * padded, padded, factors[i]);
   }
@@ -100,7 +105,8 @@ void add_key_tile(const AttentionCall& call, std::int64_t q0, std::int64_t rows,
               .depth = call.head_size});
     if (call.softcap > 0) cap_scores(call, height, columns, scores);
     for (std::int64_t i = 0; i < height; i += vector_width) {
-      softmax_group(call, {q0, r + i, smaller(vector_width, height - i), k0, keys, columns});
+      const RowGroup group{q0, r + i, smaller(vector_width, height - i), k0, keys, columns};
+      call.window > 0 ? softmax_group<true>(call, group) : softmax_group<false>(call, group);
     }
     multiply({.a = scores + columns.first,
               .a_row = attention_key_tile,

@@ -52,9 +52,12 @@ std::vector<ColumnRun> column_runs(const PackedWeight& student, const PackedWeig
   return runs;
 }
 
-PanelLogits::PanelLogits(const PackedWeight& weight, std::int64_t columns, const LossCall& call,
+PanelLogits::PanelLogits(const PackedWeight& weight, std::int64_t columns, double softcap, const LossCall& call,
                          ScratchPool::Lease& lease)
-    : weight_(&weight), used_panels_(panels_covering(weight, columns)), keep_all_(call.keep_logits) {
+    : weight_(&weight),
+      softcap_(static_cast<float>(softcap)),
+      used_panels_(panels_covering(weight, columns)),
+      keep_all_(call.keep_logits) {
   std::int64_t all = 0;
   for (int index = 0; index < used_panels_; ++index) {
     widest_ = std::max(widest_, range(index).count);
@@ -68,9 +71,11 @@ void PanelLogits::restart(std::int64_t rows) {
   held_ = -1;
 }
 
-void PanelLogits::compute(const MatrixProducts& products, const Tensor& hidden, int index) {
+void PanelLogits::compute(const LossCall& call, const Tensor& hidden, int index) {
   if (keep_all_ ? index <= held_ : index == held_) return;  // panels are requested in ascending order
-  products.linear_panel(hidden, *weight_, index, tensor(index));
+  const Tensor logits = tensor(index);
+  call.products->linear_panel(hidden, *weight_, index, logits);
+  if (softcap_ > 0) call.pointwise->softcap({logits.raw(), false}, logits.elements(), softcap_);
   held_ = index;
 }
 
@@ -89,9 +94,9 @@ LossBlock::LossBlock(const LossCall& call, ScratchPool::Lease& lease) : call_(&c
   const bool computed_teacher = call.teacher == LossTerms::Teacher::dense && head.boundary == TeacherOutput::hidden;
   if (call.columns.all > 0) {
     runs_ = column_runs(*head.student.head, computed_teacher ? head.teacher_head : nullptr, call.columns);
-    z_ = PanelLogits(*head.student.head, call.columns.all, call, lease);
+    z_ = PanelLogits(*head.student.head, call.columns.all, head.student.softcap, call, lease);
     if (computed_teacher && call.columns.shared > 0) {
-      u_ = PanelLogits(*head.teacher_head, call.columns.shared, call, lease);
+      u_ = PanelLogits(*head.teacher_head, call.columns.shared, head.teacher_softcap, call, lease);
     }
   }
   const DType act = head.student.hidden.dtype();
@@ -112,6 +117,7 @@ LossBlock::LossBlock(const LossCall& call, ScratchPool::Lease& lease) : call_(&c
   const JoinedRows::Size size{call.most_rows, most_support, call.rest};
   joined_ = JoinedRows(call.group, *call.loss, {call.first, call.columns.shared}, size, lease);
   if (!wants_gradient()) return;
+  if (head.student.softcap > 0) capped_row_ = lease.floats(z_.widest());
   if (act == DType::bf16) rounded_ = lease.tensor(Shape{call.most_rows, z_.widest()}, DType::bf16);
   if (head.student.dhidden.defined()) dhidden_memory_ = lease.tensor(block, DType::f32);
 }
@@ -207,8 +213,8 @@ void LossBlock::run_in_passes(LossSums& sums) {
 }
 
 void LossBlock::compute(const ColumnRun& run) {
-  z_.compute(*call_->products, hidden_, run.student_panel);
-  if (teacher_hidden_.defined() && run.shared) u_.compute(*call_->products, teacher_hidden_, run.teacher_panel);
+  z_.compute(*call_, hidden_, run.student_panel);
+  if (teacher_hidden_.defined() && run.shared) u_.compute(*call_, teacher_hidden_, run.teacher_panel);
 }
 
 void LossBlock::scan(std::int64_t r, const ColumnRun& run) {
@@ -244,8 +250,18 @@ RowLoss::Columns LossBlock::columns(std::int64_t r, const ColumnRun& run) {
 void LossBlock::gradient(std::int64_t r, const ColumnRun& run) {
   float* dz = z_.at(run.student_panel, r, run.first);
   const RowState& state = states_[static_cast<std::size_t>(r)];
-  if (run.shared) return call_->loss->gradient(state, columns(r, run), dz);
-  call_->loss->rest_gradient(state, {dz, nullptr, run.count}, dz);
+  RowLoss::Columns at = run.shared ? columns(r, run) : RowLoss::Columns{.segment = {dz, nullptr, run.count}};
+  if (capped_row_ != nullptr) {
+    std::copy_n(dz, run.count, capped_row_);
+    at.segment.z = capped_row_;
+  }
+  if (run.shared) {
+    call_->loss->gradient(state, at, dz);
+  } else {
+    call_->loss->rest_gradient(state, at.segment, dz);
+  }
+  if (capped_row_ == nullptr) return;
+  call_->pointwise->softcap_backward(capped_row_, static_cast<float>(call_->head->student.softcap), dz, run.count);
 }
 
 void LossBlock::apply_gradient(int panel_index) {

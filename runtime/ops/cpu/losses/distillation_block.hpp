@@ -52,12 +52,13 @@ struct LossCall {
 class PanelLogits {
  public:
   PanelLogits() = default;
-  /// Takes memory for a block's rows of the panels that cover [0, columns).
-  PanelLogits(const PackedWeight& weight, std::int64_t columns, const LossCall& call, ScratchPool::Lease& lease);
+  /// Takes memory for a block's rows of the panels that cover [0, columns). `softcap`: of the logits; 0: none.
+  PanelLogits(const PackedWeight& weight, std::int64_t columns, double softcap, const LossCall& call,
+              ScratchPool::Lease& lease);
   /// Starts the next block, of `rows` rows; computes no logits.
   void restart(std::int64_t rows);
   /// Fills the panel from hidden (rows, C) unless its logits are held already.
-  void compute(const MatrixProducts& products, const Tensor& hidden, int index);
+  void compute(const LossCall& call, const Tensor& hidden, int index);
   /// Returns the logits of a panel, (rows, panel count).
   [[nodiscard]] Tensor tensor(int index) const;
   [[nodiscard]] float* at(int index, std::int64_t row, std::int64_t column) const;
@@ -67,6 +68,7 @@ class PanelLogits {
 
  private:
   const PackedWeight* weight_ = nullptr;
+  float softcap_ = 0;
   float* memory_ = nullptr;
   std::int64_t rows_ = 0;
   std::int64_t widest_ = 0;
@@ -106,6 +108,7 @@ class LossBlock {
   float* support_values_ = nullptr;  // (k)
   JoinedRows joined_;
   float* teacher_row_ = nullptr;  // bf16 teacher logits widened, (widest run)
+  float* capped_row_ = nullptr;   // capped logits while their gradients replace them, (widest panel)
   Tensor rounded_;                // dlogits of a panel in bf16
   Tensor hidden_memory_, teacher_hidden_memory_, dhidden_memory_;
 

@@ -43,6 +43,12 @@ void softcap(Out x, std::int64_t count, float cap) {
   });
 }
 
+void softcap_backward(const float* y, float cap, float* d, std::int64_t count) {
+  for_vectors(count, [=](std::int64_t i, auto part) {
+    part.store(d + i, part.load(d + i) * Softcap::slope_of(part.load(y + i), broadcast(cap)));
+  });
+}
+
 void gelu(In x, Out y, std::int64_t count) {
   typed(x, [&](const auto* from) {
     typed(y, [&](auto* to) {
@@ -104,7 +110,7 @@ void glu_backward(In dy, In x, Out dx, std::int64_t rows, std::int64_t features)
 }  // namespace
 
 const PointwiseKernels pointwise_kernels = {
-    cast,          add,         add_scaled,           softcap,    gelu,
+    cast,          add,         add_scaled,           softcap,    softcap_backward,   gelu,
     gelu_backward, glu<Swiglu>, glu_backward<Swiglu>, glu<Geglu>, glu_backward<Geglu>};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

@@ -12,6 +12,8 @@ struct PointwiseKernels {
   /// sum += scale x.
   void (*add_scaled)(const float* x, float scale, float* sum, std::int64_t count);
   void (*softcap)(Out x, std::int64_t count, float cap);
+  /// d *= 1 - (y / cap)^2.
+  void (*softcap_backward)(const float* y, float cap, float* d, std::int64_t count);
   void (*gelu)(In x, Out y, std::int64_t count);
   void (*gelu_backward)(In dy, In x, Out dx, std::int64_t count);
   /// Computes y (rows, features) of x (rows, 2 features) = [gate | up].
