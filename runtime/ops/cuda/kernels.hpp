@@ -75,6 +75,7 @@ struct LossRows {
   bool gradient = false;
   RowLosses losses;
   std::int64_t rest = 0;  ///< columns behind those, of the cross-entropy alone; the others to N get gradient 0
+  double softcap = 0;     ///< that has been applied to the logits; the gradient is that of what it was applied to
 };
 /// dlogits = scale (softmax - onehot); ce = -log softmax[target].
 void cross_entropy_rows(const Launch& at, const LossRows& rows);
