@@ -97,17 +97,14 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_forwar
   constexpr int streamed = Geometry::streamed_forward;
   constexpr int stride = Geometry::stride;
   const FlashProblem& problem = p.problem;
-  // With a causal mask the last tiles have the most keys; they begin first, so that the short tiles fill the end.
-  const auto number = static_cast<std::int32_t>(problem.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-  const FlashTile tile = flash_tile(problem.offsets, problem.sequences, Geometry::own_rows, number);
+  const FlashTile tile = problem.query_tile(Geometry::own_rows);
   if (tile.first == tile.end) return;
   const int head = static_cast<int>(blockIdx.y);
   const int kv_head = head / (problem.heads / problem.kv_heads);
   const int columns = padded_columns(problem.head_size);
 
   constexpr int streamed_tile = streamed * stride;
-  constexpr int score_fragments = streamed / mma_columns;
-  using Scores = float[score_fragments][4];
+  using Scores = float[streamed / mma_columns][4];
   T* q = shared_memory<T>();
   T* k = q + Geometry::own_rows * stride;
   T* v = k + Geometry::stages * streamed_tile;
@@ -120,10 +117,8 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_forwar
   float acc[Width / mma_columns][4];
   set_zero(acc);
   const auto load = [&](std::int64_t key, int stage) {
-    T* const k_tile = k + stage * streamed_tile;
-    T* const v_tile = v + stage * streamed_tile;
-    load_tile<T, streamed, stride>(k_tile, problem.key(p.qkv, kv_head), key, tile.stop, problem.head_size);
-    load_tile<T, streamed, stride>(v_tile, problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
+    load_tiles<T, streamed, stride>(k + stage * streamed_tile, problem.key(p.qkv, kv_head), v + stage * streamed_tile,
+                                    problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
   };
   const auto compute = [&](std::int64_t key, int stage) {
     Scores scores;
@@ -134,8 +129,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_forwar
     softmax.take<Plain>(scores, acc, scale * log2_of_e);
     multiply_strip(acc, scores, v + stage * streamed_tile, stride, columns, strip);
   };
-  stream_tiles<Geometry::stages>(problem.first_key<Plain>(tile), problem.causal ? tile.end : tile.stop, streamed, load,
-                                 compute);
+  stream_tiles<Geometry::stages>(problem.first_key<Plain>(tile), problem.end_of_keys(tile), streamed, load, compute);
   softmax.finish();
   const float factor[2] = {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]};
   store_rows(acc, factor, problem.head_of_out(p.out, head), first_query, tile.end, problem.head_size);

@@ -67,6 +67,14 @@ __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from
   }
 }
 
+/// Begins to load the same rows of two heads, each into its tile; load_tile().
+template <class T, int Rows, int Stride>
+__device__ __forceinline__ void load_tiles(T* a, const HeadRows<const T>& of_a, T* b, const HeadRows<const T>& of_b,
+                                           std::int64_t first, std::int64_t end, int head_size) {
+  load_tile<T, Rows, Stride>(a, of_a, first, end, head_size);
+  load_tile<T, Rows, Stride>(b, of_b, first, end, head_size);
+}
+
 /// Writes the warp's accumulator times `factor` of each row to rows [first, end) of a head.
 template <class T, int N>
 __device__ __forceinline__ void store_rows(const float (&acc)[N][4], const float (&factor)[2], const HeadRows<T>& to,
@@ -110,6 +118,19 @@ struct FlashProblem {
   std::int64_t window;  ///< most_keys: all
   /// Whether the kernels for scores without softcap and window compute it.
   [[nodiscard]] bool plain() const { return softcap == 0 && window == most_keys; }
+  /// The block's tile of queries. With a causal mask the last tiles have the most keys; they begin first, so that the
+  /// short tiles fill the end.
+  [[nodiscard]] __device__ __forceinline__ FlashTile query_tile(int own_rows) const {
+    const auto number = static_cast<std::int32_t>(causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    return flash_tile(offsets, sequences, own_rows, number);
+  }
+  [[nodiscard]] __device__ __forceinline__ FlashTile key_tile(int own_rows) const {
+    return flash_tile(offsets, sequences, own_rows, static_cast<std::int32_t>(blockIdx.x));
+  }
+  /// The end of the keys that a query of the tile sees.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t end_of_keys(const FlashTile& tile) const {
+    return causal ? tile.end : tile.stop;
+  }
   /// Of scores after shape_scores().
   template <bool Plain>
   [[nodiscard]] __device__ __forceinline__ float shaped_scale() const {
