@@ -19,6 +19,7 @@
 #include "runtime/core/pending.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/distillation_options.hpp"
+#include "runtime/ops/flat_operators.hpp"
 #include "runtime/ops/rotary_frequencies.hpp"
 #include "runtime/ops/vocabulary_part.hpp"
 
@@ -364,40 +365,6 @@ struct TopK {
   Tensor values{};           ///< (M, k) f32, 1 <= k <= columns
   Tensor indices{};          ///< (M, k) i32
   std::int64_t columns = 0;  ///< 0: all
-};
-
-// ---- flat vectors (f32) ----
-
-struct AdamWStep {
-  double lr = 0;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double weight_decay = 0;
-  std::int64_t step = 1;        ///< from 1, for the bias corrections
-  double gradient_scale = 1.0;  ///< clipping factor applied to the gradient first
-};
-
-/// AdamW (Loshchilov & Hutter 2019) on flat ranges of equal length; also sets the gradient to zero.
-struct AdamW {
-  std::span<float> value{};
-  std::span<float> gradient{};
-  std::span<float> mean{};
-  std::span<float> variance{};
-  AdamWStep step{};
-  std::span<bfloat16> rounded{};  ///< the new values rounded to bf16; or empty
-};
-
-/// The sum of squares in a fixed order, accumulated in f64.
-struct SumOfSquares {
-  using Result = Pending<double>;
-  std::span<const float> values{};
-};
-
-/// into += values.
-struct AddInto {
-  std::span<float> into{};
-  std::span<const float> values{};
 };
 
 // ---- the list ----

@@ -136,6 +136,19 @@ struct HeadNormCase final : OperatorCase {
             {"key_weight", {size.columns}, Storage::f32, true}};
   }
   Operand result(Size size) const override { return {"y", {size.rows, 4 * size.columns}, Storage::act}; }
+  template <class Op>
+  Op with_operands(const Call& c) const {
+    Op op;
+    op.x = c.operands[0];
+    op.shape = heads(c.size);
+    op.query_weight = c.operands[1];
+    op.key_weight = c.operands[2];
+    op.epsilon = epsilon;
+    op.offset = offset;
+    op.whole = whole;
+    op.sums = c.saved[0];
+    return op;
+  }
   Values reference(Size size, const std::vector<Values>& in) const override {
     Values y;
     for (std::int64_t row = 0; row < size.rows; ++row) {
@@ -151,32 +164,19 @@ struct HeadNormCase final : OperatorCase {
   void forward(Call& c) const override {
     c.saved.clear();
     c.saved.emplace_back(DType::f32, Shape{c.size.rows, query_groups() + 1});
-    c.ops.run(HeadNorm{.x = c.operands[0],
-                       .shape = heads(c.size),
-                       .query_weight = c.operands[1],
-                       .key_weight = c.operands[2],
-                       .epsilon = epsilon,
-                       .offset = offset,
-                       .whole = whole,
-                       .sums = c.saved[0],
-                       .y = c.result});
+    auto op = with_operands<HeadNorm>(c);
+    op.y = c.result;
+    c.ops.run(op);
   }
   void backward(Call& c) const override {
     const OwnedTensor dots(DType::f32, c.saved[0].tensor().shape());
     c.gradients[0].fill(c.dresult.values());  // dx may be dy's memory
-    c.ops.run(HeadNormBackward{.dy = c.gradients[0],
-                               .x = c.operands[0],
-                               .shape = heads(c.size),
-                               .query_weight = c.operands[1],
-                               .key_weight = c.operands[2],
-                               .epsilon = epsilon,
-                               .offset = offset,
-                               .whole = whole,
-                               .sums = c.saved[0],
-                               .dots = dots,
-                               .dx = c.gradients[0],
-                               .dquery_weight = c.gradients[1],
-                               .dkey_weight = c.gradients[2]});
+    auto op = with_operands<HeadNormBackward>(c);
+    op.dy = op.dx = c.gradients[0];
+    op.dots = dots;
+    op.dquery_weight = c.gradients[1];
+    op.dkey_weight = c.gradients[2];
+    c.ops.run(op);
   }
   double largest_term(const Call& c) const override {
     double weight = 0;

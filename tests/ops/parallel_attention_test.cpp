@@ -25,6 +25,8 @@ struct AttentionCase {
   double theta;
   DType dtype;
   std::vector<std::int32_t> offsets;
+  std::int64_t window = 0;
+  double softcap = 0;
 };
 void PrintTo(const AttentionCase& at, std::ostream* out) {
   *out << at.name;
@@ -40,7 +42,12 @@ class ContextAttention : public ::testing::TestWithParam<std::tuple<std::int64_t
     for (std::size_t i = 0; i + 1 < at().offsets.size(); ++i) {
       for (std::int32_t place = 0; place < at().offsets[i + 1] - at().offsets[i]; ++place) positions_.push_back(place);
     }
-    options_.shape = {.heads = 8, .kv_heads = at().kv_heads, .head_size = 6, .causal = at().causal};
+    options_.shape = {.heads = 8,
+                      .kv_heads = at().kv_heads,
+                      .head_size = 6,
+                      .causal = at().causal,
+                      .window = at().window,
+                      .softcap = at().softcap};
     if (at().theta > 0) options_.rotary = testing::shared_frequencies(at().theta, 6);
     std::mt19937 generator(11);
     const Shape in{rows(), options_.shape.qkv_columns()};
@@ -98,6 +105,7 @@ TEST_P(ContextAttention, is_attention_without_a_group) {  // PF-1
 /// Sequences end anywhere within parts; with 2 and 3 rows some of four parts are empty.
 const AttentionCase cases[] = {
     {"grouped_causal_rotary", 4, true, 10000, DType::f32, {0, 5, 6, 19, 30}},
+    {"grouped_windowed_capped", 4, true, 10000, DType::f32, {0, 5, 6, 19, 30}, 7, 2.5},
     {"grouped_both_ways", 4, false, 0, DType::f32, {0, 7, 29}},
     {"grouped_both_ways_rotary_bf16", 4, false, 10000, DType::bf16, {0, 1, 2, 17, 23}},
     {"ungrouped_causal", 8, true, 0, DType::f32, {0, 150, 217}},

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/cpu/attention/attention_products.hpp"
 #include "runtime/ops/cpu/attention/attention_tiles.hpp"
 
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
@@ -43,15 +42,7 @@ void differentiate_scores(const AttentionCall& call, const Square& square) {
     if (columns.first >= columns.end) continue;
     float* scores = t.scores + r * attention_key_tile;
     float* dscores = t.dscores + r * attention_key_tile;
-    TileProduct product{.a = t.query + r * padded,
-                        .a_row = padded,
-                        .b = t.keys_tiles + square.k0 * padded + columns.first,
-                        .b_step = attention_key_tile,
-                        .c = scores + columns.first,
-                        .c_row = attention_key_tile,
-                        .rows = height,
-                        .vectors = (columns.end - columns.first + vector_width - 1) / vector_width,
-                        .depth = call.head_size};
+    TileProduct product = score_product(call, r, height, square.k0, columns);
     multiply(product);
     product.a = t.dout + r * padded;
     product.b = t.values_tiles + square.k0 * padded + columns.first;

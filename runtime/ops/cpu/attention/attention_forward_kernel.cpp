@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/cpu/attention/attention_products.hpp"
 #include "runtime/ops/cpu/attention/attention_tiles.hpp"
 
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
@@ -56,7 +55,7 @@ inline void exponentiate_row(const AttentionCall& call, const RowGroup& group, s
   // A row that sees no key yet has the lowest maximum, which masked scores would equal.
   const Vec max = broadcast(Windowed && seen.first >= seen.end ? -lowest : call.tiles.row_max[row]);
   Vec total = load(sum) * broadcast(factor);
-  for (std::int64_t at = Windowed ? group.columns.first : 0; at < group.columns.end; at += vector_width) {
+  for (std::int64_t at = group.columns.first; at < group.columns.end; at += vector_width) {
     const Vec p = exp(masked_scores<Windowed>(scores, at, seen) - max);
     store(scores + at, p);
     total += p;
@@ -94,15 +93,7 @@ void add_key_tile(const AttentionCall& call, std::int64_t q0, std::int64_t rows,
     const KeyRange columns = strip_keys(call, q0 + r, height, k0, keys);
     if (columns.first >= columns.end) continue;
     float* scores = t.scores + r * attention_key_tile;
-    multiply({.a = t.query + r * padded,
-              .a_row = padded,
-              .b = t.keys_tiles + k0 * padded + columns.first,
-              .b_step = attention_key_tile,
-              .c = scores + columns.first,
-              .c_row = attention_key_tile,
-              .rows = height,
-              .vectors = (columns.end - columns.first + vector_width - 1) / vector_width,
-              .depth = call.head_size});
+    multiply(score_product(call, r, height, k0, columns));
     if (call.softcap > 0) cap_scores(call, height, columns, scores);
     for (std::int64_t i = 0; i < height; i += vector_width) {
       const RowGroup group{q0, r + i, smaller(vector_width, height - i), k0, keys, columns};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/ops/cpu/attention/attention_kernels.hpp"
+#include "runtime/ops/cpu/attention/attention_products.hpp"
 #include "runtime/ops/cpu/vector_math.hpp"
 
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
@@ -56,6 +57,21 @@ MAESTRO_INLINE IVec lanes_in(std::int64_t at, KeyRange range) {
   const bool all = seen_keys(call, first_query, first_key, keys).end == keys &&
                    seen_keys(call, first_query + attention_query_tile - 1, first_key, keys).first == 0;
   return all ? attention_query_tile : attention_padding;
+}
+
+/// Returns the product of the rows [r, r + rows) of the query tile with the columns of a key tile: their scores.
+[[nodiscard]] inline TileProduct score_product(const AttentionCall& call, std::int64_t r, std::int64_t rows,
+                                               std::int64_t first_key, KeyRange columns) {
+  const std::int64_t padded = round_up(call.head_size, attention_padding);
+  return {.a = call.tiles.query + r * padded,
+          .a_row = padded,
+          .b = call.tiles.keys_tiles + first_key * padded + columns.first,
+          .b_step = attention_key_tile,
+          .c = call.tiles.scores + r * attention_key_tile + columns.first,
+          .c_row = attention_key_tile,
+          .rows = rows,
+          .vectors = (columns.end - columns.first + vector_width - 1) / vector_width,
+          .depth = call.head_size};
 }
 
 /// Caps `rows` rows of scores, attention_key_tile apart, in whole vectors.
