@@ -42,6 +42,15 @@ MAESTRO_HD float reciprocal(float x) {
   return 1.0F / x;
 #endif
 }
+/// Returns a / b, on a device within 2 units in the last place for |b| below 2^126.
+template <class Value>
+MAESTRO_HD Value quotient(Value a, Value b) {
+#if defined(__CUDA_ARCH__)
+  return __fdividef(a, b);
+#else
+  return a / b;
+#endif
+}
 MAESTRO_HD float larger(float a, float b) {
   return a < b ? b : a;
 }
@@ -123,7 +132,7 @@ MAESTRO_HD Value tanh_of(Value x) {
   Value q = square * 1.19825839466702e-06F + 1.18534705686654e-04F;
   q = q * square + 2.26843463243900e-03F;
   q = q * square + 4.89352518554385e-03F;
-  return bounded * p / q;
+  return quotient(bounded * p, q);
 }
 
 /// The soft cap of scores and logits (Gemma 2, 2024, section 2).
@@ -131,9 +140,12 @@ template <class Math>
 struct SoftcapOf {
   using Value = typename Math::Value;
 
-  MAESTRO_HD static Value value(Value x, Value cap) { return cap * tanh_of(x / cap); }
+  MAESTRO_HD static Value value(Value x, Value cap) { return cap * tanh_of(quotient(x, cap)); }
   /// Returns the derivative where the result is y.
-  MAESTRO_HD static Value slope_of(Value y, Value cap) { return 1.0F - (y / cap) * (y / cap); }
+  MAESTRO_HD static Value slope_of(Value y, Value cap) {
+    const Value ratio = quotient(y, cap);
+    return 1.0F - ratio * ratio;
+  }
 };
 using Softcap = SoftcapOf<Scalar>;
 

@@ -32,12 +32,12 @@ consteval std::size_t count() {
     all(__VA_ARGS__);                \
   }
 
-/// Calls visit(member) for each member of an aggregate, in their order. Not for aggregates of more than 13 members.
+/// Calls visit(member) for each member of an aggregate, in their order. Not for aggregates of more than 15 members.
 template <class T, class Visit>
 void for_each_member(T& value, const Visit& visit) {
   const auto all = [&visit](auto&... members) { (visit(members), ...); };
   constexpr std::size_t count = members_internal::count<std::remove_const_t<T>>();
-  static_assert(count >= 1 && count <= 13);
+  static_assert(count >= 1 && count <= 15);
   MAESTRO_MEMBERS(1, a)
   MAESTRO_MEMBERS(2, a, b)
   MAESTRO_MEMBERS(3, a, b, c)
@@ -51,6 +51,8 @@ void for_each_member(T& value, const Visit& visit) {
   MAESTRO_MEMBERS(11, a, b, c, d, e, f, g, h, i, j, k)
   MAESTRO_MEMBERS(12, a, b, c, d, e, f, g, h, i, j, k, l)
   MAESTRO_MEMBERS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
+  MAESTRO_MEMBERS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
+  MAESTRO_MEMBERS(15, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
 }
 
 #undef MAESTRO_MEMBERS

@@ -23,6 +23,9 @@ void OperatorPass::hold(T& member) {
       offsets_.emplace_back(member.offsets.begin(), member.offsets.end());
     }
     member.offsets = offsets_.back();  // shared by the calls in a row that have the same
+  } else if constexpr (std::is_same_v<T, const RotaryFrequencies*>) {
+    if (frequencies_.empty() || frequencies_.back() != *member) frequencies_.push_back(*member);
+    member = &frequencies_.back();
   } else if constexpr (std::is_same_v<T, std::span<const std::byte>>) {
     member = lists_.emplace_back(member.begin(), member.end());
   } else if constexpr (std::is_same_v<T, CrossEntropyHead> || std::is_same_v<T, DistillationHead>) {
@@ -45,6 +48,9 @@ void OperatorPass::write(const T& member) {
   } else if constexpr (std::is_same_v<T, const PackedWeight*>) {
     write(member != nullptr);
     if (member != nullptr) write(plain(*member));
+  } else if constexpr (std::is_same_v<T, const RotaryFrequencies*>) {
+    write_contents(std::as_bytes(std::span(member->inverse)));
+    write(member->magnitude);
   } else if constexpr (std::is_same_v<T, SequenceLayout>) {
     write_contents(std::as_bytes(member.offsets));
     write(member.positions);
@@ -101,6 +107,7 @@ void OperatorPass::clear() {
   words_.clear();
   weights_.clear();
   offsets_.clear();
+  frequencies_.clear();
   lists_.clear();
 }
 

@@ -56,6 +56,7 @@ class OperatorPass {
   std::vector<std::uint64_t> words_;  // the calls in order: different calls have different words
   std::deque<PlainWeight> weights_;
   std::deque<std::vector<std::int32_t>> offsets_;
+  std::deque<RotaryFrequencies> frequencies_;
   std::deque<std::vector<std::byte>> lists_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cassert>
 
+#include "runtime/ops/cuda/attention/cached_attention.hpp"
 #include "runtime/ops/cuda/attention/flash_attention.hpp"
 #include "runtime/ops/cuda/device_error.hpp"
 #include "runtime/ops/cuda/products/plain_weight.hpp"
@@ -127,6 +128,14 @@ void CudaOperatorTable::run(const NormBackward& op) const {
   norm_backward(at(), op);
 }
 
+void CudaOperatorTable::run(const HeadNorm& op) const {
+  head_norm(at(), op);
+}
+
+void CudaOperatorTable::run(const HeadNormBackward& op) const {
+  head_norm_backward(at(), op);
+}
+
 void CudaOperatorTable::run(const Gelu& op) const {
   gelu(at(), op.x, op.y);
 }
@@ -135,12 +144,16 @@ void CudaOperatorTable::run(const GeluBackward& op) const {
   gelu_backward(at(), op.dy, op.x, op.dx);
 }
 
-void CudaOperatorTable::run(const SwiGlu& op) const {
-  swiglu(at(), op.x, op.y);
+void CudaOperatorTable::run(const Glu& op) const {
+  glu(at(), op);
 }
 
-void CudaOperatorTable::run(const SwiGluBackward& op) const {
-  swiglu_backward(at(), op.dy, op.x, op.dx);
+void CudaOperatorTable::run(const GluBackward& op) const {
+  glu_backward(at(), op);
+}
+
+void CudaOperatorTable::run(const Softcap& op) const {
+  softcap(at(), op);
 }
 
 void CudaOperatorTable::run(const Add& op) const {
@@ -208,6 +221,10 @@ void CudaOperatorTable::run(const AttentionBackward& op) const {
   if (!by_cudnn(op.shape, op.qkv.dtype(), summary)) return flash_attention_backward(at(), on_device(op));
   engines_->attention->backward({op.qkv, op.out, op.lse}, {op.dout, op.dqkv}, op.shape,
                                 {summary, op.layout.device_offsets.data()});
+}
+
+void CudaOperatorTable::run(const CachedAttention& op) const {
+  cached_attention(at(), op);
 }
 
 // ---- flat vectors ----

@@ -66,10 +66,13 @@ class CudaOperatorTable final : public OperatorTable {
   void run(const LinearBackwardWeight& op) const override;
   void run(const Norm& op) const override;
   void run(const NormBackward& op) const override;
+  void run(const HeadNorm& op) const override;
+  void run(const HeadNormBackward& op) const override;
   void run(const Gelu& op) const override;
   void run(const GeluBackward& op) const override;
-  void run(const SwiGlu& op) const override;
-  void run(const SwiGluBackward& op) const override;
+  void run(const Glu& op) const override;
+  void run(const GluBackward& op) const override;
+  void run(const Softcap& op) const override;
   void run(const Add& op) const override;
   void run(const Cast& op) const override;
   void run(const Embedding& op) const override;
@@ -81,6 +84,7 @@ class CudaOperatorTable final : public OperatorTable {
   void run(const Rotary& op) const override;
   void run(const Attention& op) const override;
   void run(const AttentionBackward& op) const override;
+  void run(const CachedAttention& op) const override;
   /// A group works in the order of the stream, on memory().
   Pending<LossSums> run(const CrossEntropyLoss& op) const override;
   Pending<LossSums> run(const DistillationLoss& op) const override;

@@ -34,14 +34,17 @@ void add(const Launch& at, const Tensor& a, const Tensor& b, const Tensor& out);
 void gelu(const Launch& at, const Tensor& x, const Tensor& y);
 /// dx may be dy or x.
 void gelu_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& dx);
-void swiglu(const Launch& at, const Tensor& x, const Tensor& y);
+void glu(const Launch& at, const Glu& op);
 /// dx may be x.
-void swiglu_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& dx);
+void glu_backward(const Launch& at, const GluBackward& op);
+void softcap(const Launch& at, const Softcap& op);
 void add_into(const Launch& at, float* into, const float* values, std::int64_t count);
 
 // ---- normalisation ----
 void norm(const Launch& at, const Norm& op);
 void norm_backward(const Launch& at, const NormBackward& op);
+void head_norm(const Launch& at, const HeadNorm& op);
+void head_norm_backward(const Launch& at, const HeadNormBackward& op);
 
 // ---- embedding and positions; spans are device memory ----
 void embedding(const Launch& at, const Embedding& op);
@@ -72,6 +75,7 @@ struct LossRows {
   bool gradient = false;
   RowLosses losses;
   std::int64_t rest = 0;  ///< columns behind those, of the cross-entropy alone; the others to N get gradient 0
+  double softcap = 0;     ///< that has been applied to the logits; the gradient is that of what it was applied to
 };
 /// dlogits = scale (softmax - onehot); ce = -log softmax[target].
 void cross_entropy_rows(const Launch& at, const LossRows& rows);

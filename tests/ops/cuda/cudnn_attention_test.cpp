@@ -89,10 +89,12 @@ class CudnnAttentionOnDevice : public KernelTest {
   }
 };
 
-const std::vector<Case> cases = {
-    {{128, 128}, {4, 4, 64, true}},          {{128, 128}, {4, 2, 64, false}},    {{33, 33, 33}, {8, 2, 128, true}},
-    {{1, 7, 33, 64, 129}, {4, 4, 64, true}}, {{129, 300, 5}, {6, 2, 128, true}}, {{64, 100}, {3, 1, 80, false}},
-    {{192, 192}, {4, 4, 64, false}},         {{100, 100}, {4, 2, 64, false}},    {{9, 0, 17}, {4, 4, 64, true}}};
+const std::vector<Case> cases = {{{128, 128}, {4, 4, 64, true}},           {{128, 128}, {4, 2, 64, false}},
+                                 {{33, 33, 33}, {8, 2, 128, true}},        {{1, 7, 33, 64, 129}, {4, 4, 64, true}},
+                                 {{129, 300, 5}, {6, 2, 128, true}},       {{64, 100}, {3, 1, 80, false}},
+                                 {{192, 192}, {4, 4, 64, false}},          {{100, 100}, {4, 2, 64, false}},
+                                 {{9, 0, 17}, {4, 4, 64, true}},           {{300, 300}, {4, 2, 64, true, 0.25, 100}},
+                                 {{129, 300, 5}, {6, 2, 128, true, 0, 33}}};
 
 TEST_F(CudnnAttentionOnDevice, agrees_with_the_processor_where_it_does_not_refuse) {
   for (const bool deterministic : {true, false}) {

@@ -118,6 +118,22 @@ TEST(CudnnPlan, versions_that_cannot_do_it_right_are_not_asked) {
   EXPECT_EQ(version_refusal(dense, 91002), "");
 }
 
+TEST(CudnnPlan, scales_and_windows_are_part_of_a_plan_and_soft_caps_are_refused) {
+  AttentionShape other = shape;
+  const SequenceSummary summary = summary_of({0, 5, 10});
+  EXPECT_EQ(dense_key(shape, summary).scale, 0.25);
+  other.scale = 0.5;
+  EXPECT_NE(dense_key(other, summary), dense_key(shape, summary));
+  other = shape;
+  other.window = 3;
+  EXPECT_NE(ragged_key(other, summary), ragged_key(shape, summary));
+  EXPECT_EQ(version_refusal(dense_key(other, summary), 92600), "");
+  EXPECT_EQ(describe(dense_key(other, summary)),
+            "causal attention of 6 heads of 16 over 2 key heads, a window of 3, 2 sequences of 5");
+  other.softcap = 50;
+  EXPECT_EQ(version_refusal(dense_key(other, summary), 92600), "cuDNN caps no scores");
+}
+
 TEST(CudnnPlan, keys_behind_the_last_are_masked_where_neither_length_nor_cause_does_it) {
   const AttentionShape both_ways{4, 4, 64, false};
   const auto masks = [](const AttentionShape& of, std::int32_t length) {

@@ -111,6 +111,29 @@ TEST_P(FlashAttention, agrees_with_the_processor_for_the_widest_heads) {
   }
 }
 
+TEST_P(FlashAttention, agrees_with_the_processor_for_windows_scales_and_soft_caps) {
+  for (const std::int64_t size : {24, 80, 256}) {
+    for (const std::int64_t window : {0, 1, 13, 100}) {
+      for (const double softcap : {0.0, 2.0}) {
+        if (size == 256 && window % 100 == 1) continue;  // nothing new, and slow
+        SCOPED_TRACE("D " + std::to_string(size) + " window " + std::to_string(window) + " cap " +
+                     std::to_string(softcap));
+        const double scale = window == 13 ? 0.5 : 0;
+        compare(Problem({140, 1, 0, 33}, {2, 1, size, true, scale, window, softcap}, static_cast<unsigned>(size)));
+      }
+    }
+  }
+  compare(Problem({70, 33}, {2, 2, 32, false, 0.3, 0, 3}));
+}
+
+TEST_P(FlashAttention, a_window_of_all_keys_changes_nothing) {
+  const Answer plain = on_device(Problem({130, 5}, {4, 2, 32, true}));
+  const Answer wide = on_device(Problem({130, 5}, {4, 2, 32, true, 0, 130}));
+  const double tolerance = act() == DType::f32 ? 1e-6 : 5e-3;
+  EXPECT_LT(worst_error(wide.out, plain.out), tolerance);
+  EXPECT_LT(worst_error(wide.dqkv, plain.dqkv), tolerance);
+}
+
 TEST_P(FlashAttention, query_heads_use_the_key_head_of_their_group) {
   for (std::int64_t heads = 1; heads <= 8; ++heads) {
     for (std::int64_t kv_heads = 1; kv_heads <= heads; ++kv_heads) {
@@ -123,9 +146,11 @@ TEST_P(FlashAttention, query_heads_use_the_key_head_of_their_group) {
 
 TEST_P(FlashAttention, the_order_of_threads_does_not_matter_FA_2) {  // FA-2
   for (const std::int64_t size : {40, 72, 136}) {
-    const Problem problem({70, 3}, {2, 1, size, true});
-    const OnDevice memory = put(problem);
-    run([&] { compute(memory, problem.shape); });
+    for (const std::int64_t window : {0, 9}) {
+      const Problem problem({70, 3}, {2, 1, size, true, 0, window, window > 0 ? 5.0 : 0.0});
+      const OnDevice memory = put(problem);
+      run([&] { compute(memory, problem.shape); });
+    }
   }
 }
 
@@ -139,18 +164,19 @@ TEST_P(FlashAttention, two_runs_are_bitwise_equal_FA_2) {  // FA-2
 }
 
 TEST_P(FlashAttention, a_sequence_does_not_feel_its_neighbours_FA_2) {  // FA-2
-  const AttentionShape shape{2, 1, 24, false};
-  const Problem packed({40, 77, 9}, shape);
-  Problem alone({77}, shape);
-  const auto cut = [](const Values& from, std::int64_t columns) {
-    return Values(from.begin() + 40 * columns, from.begin() + 117 * columns);
-  };
-  alone.qkv = cut(packed.qkv, shape.qkv_columns());
-  alone.dout = cut(packed.dout, shape.out_columns());
-  const Answer together = on_device(packed);
-  const Answer single = on_device(alone);
-  EXPECT_EQ(cut(together.out, shape.out_columns()), single.out);
-  EXPECT_EQ(cut(together.dqkv, shape.qkv_columns()), single.dqkv);
+  for (const AttentionShape& shape : {AttentionShape{2, 1, 24, false}, AttentionShape{2, 1, 24, true, 0, 21, 4}}) {
+    const Problem packed({40, 77, 9}, shape);
+    Problem alone({77}, shape);
+    const auto cut = [](const Values& from, std::int64_t columns) {
+      return Values(from.begin() + 40 * columns, from.begin() + 117 * columns);
+    };
+    alone.qkv = cut(packed.qkv, shape.qkv_columns());
+    alone.dout = cut(packed.dout, shape.out_columns());
+    const Answer together = on_device(packed);
+    const Answer single = on_device(alone);
+    EXPECT_EQ(cut(together.out, shape.out_columns()), single.out);
+    EXPECT_EQ(cut(together.dqkv, shape.qkv_columns()), single.dqkv);
+  }
 }
 
 TEST_P(FlashAttention, large_scores_neither_overflow_nor_vanish) {
@@ -178,6 +204,10 @@ TEST(FlashRefusal, names_the_head_size_and_the_nearest_good_one) {
   EXPECT_EQ(flash_refusal({1, 1, 20, true}), "head size 20 is none of 16, 24, ..., 256; the nearest is 24");
   EXPECT_EQ(flash_refusal({1, 1, 7, true}), "head size 7 is none of 16, 24, ..., 256; the nearest is 16");
   EXPECT_EQ(flash_refusal({1, 1, 264, true}), "head size 264 is none of 16, 24, ..., 256; the nearest is 256");
+}
+
+TEST(FlashRefusal, names_a_window_without_a_causal_mask) {
+  EXPECT_EQ(flash_refusal({1, 1, 64, false, 0, 5}), "a window of keys needs a causal mask");
 }
 
 TEST(FlashRefusal, is_an_error_of_a_call) {

@@ -19,7 +19,8 @@ struct Problem {
   bool with_teacher = true;
   std::int64_t k = 0;  ///< of a top-k teacher; 0: dense
   DistillationWeights weights = {};
-  double offset = 0;  ///< of all logits
+  double offset = 0;   ///< of all logits
+  double softcap = 0;  ///< that the logits have been through
 };
 
 struct Answer {
@@ -90,6 +91,7 @@ class LossKernels : public KernelTest {
     rows.scale = scale;
     rows.rest = problem.rest;
     rows.gradient = true;
+    rows.softcap = problem.softcap;
     rows.losses = {empty(DType::f32, {problem.rows}), empty(DType::f32, {problem.rows}),
                    empty(DType::f32, {problem.rows})};
     TeacherRows teacher;
@@ -160,6 +162,9 @@ class LossKernels : public KernelTest {
       loss.finish(state, sums);
       loss.gradient(state, columns, dz.data());
       if (p.rest > 0) loss.rest_gradient(state, rest, dz.data() + p.vocabulary);
+      for (std::size_t i = 0; p.softcap > 0 && i < vocabulary; ++i) {
+        dz[i] *= 1 - static_cast<float>(z[i] * z[i] / (p.softcap * p.softcap));
+      }
     }
     answer.sums.ce += sums.ce;
     answer.sums.kl += sums.kl;
@@ -223,6 +228,22 @@ TEST_F(LossKernels, columns_of_the_cross_entropy_alone) {
         expect_agreement(problem);
       }
     }
+  }
+}
+
+TEST_F(LossKernels, gradients_of_logits_before_their_soft_cap) {
+  for (const DType act : both_types) {
+    Problem problem{.rows = 4, .vocabulary = 50, .columns = 64, .rest = 9, .student = act, .softcap = 16};
+    problem.with_teacher = false;
+    expect_agreement(problem);
+    problem.with_teacher = true;
+    for (const Divergence divergence : divergences) {
+      problem.weights = {divergence, 2, 0.6, 0.3};
+      expect_agreement(problem);
+    }
+    problem.k = 10;
+    problem.weights = {Divergence::forward_kl, 2, 0.6, 0.3};
+    expect_agreement(problem);
   }
 }
 

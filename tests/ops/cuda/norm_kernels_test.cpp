@@ -6,6 +6,7 @@ namespace maestro::cuda {
 namespace {
 
 constexpr double epsilon = 1e-5;
+constexpr double offset = 0.75;  // of RMS norms' weights
 /// Rows of a single warp, of several, and rows that do not fit; norm_tiles().
 constexpr std::int64_t columns_of_all_kinds[] = {1, 7, 64, 65, 768, 1023, 1028, 2052};
 
@@ -53,7 +54,7 @@ TEST_F(NormKernels, values_means_and_deviations) {
       reference_.run(
           Norm{.x = x, .weight = weight, .bias = bias, .epsilon = epsilon, .y = y, .mean = mean, .rstd = rstd});
     } else {
-      reference_.run(Norm{.x = x, .weight = weight, .epsilon = epsilon, .y = y, .rstd = rstd});
+      reference_.run(Norm{.x = x, .weight = weight, .epsilon = epsilon, .offset = offset, .y = y, .rstd = rstd});
     }
     const Tensor device_x = upload(x);
     const Tensor device_y = empty(c.y, {c.rows, c.columns});
@@ -63,6 +64,7 @@ TEST_F(NormKernels, values_means_and_deviations) {
                     .weight = upload(weight),
                     .bias = c.centred ? upload(bias) : Tensor(),
                     .epsilon = epsilon,
+                    .offset = c.centred ? 0 : offset,
                     .y = device_y,
                     .mean = device_mean,
                     .rstd = device_rstd};
@@ -138,7 +140,8 @@ TEST_F(NormKernels, gradients_of_inputs_and_parameters) {
                               .dx = upload(dx),
                               .accumulate = accumulate,
                               .dweight = upload(dweight),
-                              .dbias = c.centred ? upload(dbias) : Tensor()};
+                              .dbias = c.centred ? upload(dbias) : Tensor(),
+                              .offset = c.centred ? 0 : offset};
       if (c.centred) {
         reference_.run(NormBackward{.dy = dy,
                                     .x = x,
@@ -150,8 +153,14 @@ TEST_F(NormKernels, gradients_of_inputs_and_parameters) {
                                     .dweight = dweight,
                                     .dbias = dbias});
       } else {
-        reference_.run(NormBackward{
-            .dy = dy, .x = x, .weight = weight, .rstd = rstd, .dx = dx, .accumulate = accumulate, .dweight = dweight});
+        reference_.run(NormBackward{.dy = dy,
+                                    .x = x,
+                                    .weight = weight,
+                                    .rstd = rstd,
+                                    .dx = dx,
+                                    .accumulate = accumulate,
+                                    .dweight = dweight,
+                                    .offset = offset});
       }
       run([&] { norm_backward(at_, call); });
       expect_near(call.dx, dx.values(), "dx");

@@ -68,26 +68,45 @@ TEST_F(PointwiseKernels, gelu_and_its_gradient) {
   }
 }
 
-TEST_F(PointwiseKernels, swiglu_and_its_gradient) {
+TEST_F(PointwiseKernels, gated_units_and_their_gradients) {
+  const auto compare = [&](std::int64_t rows, std::int64_t columns, DType act, GluGate gate) {
+    const OwnedTensor x = random(act, {rows, 2 * columns}, 3);
+    const OwnedTensor dy = random(act, {rows, columns});
+    const OwnedTensor y(act, {rows, columns});
+    const OwnedTensor dx(act, {rows, 2 * columns});
+    reference_.run(Glu{.x = x, .y = y, .gate = gate});
+    reference_.run(GluBackward{.dy = dy, .x = x, .dx = dx, .gate = gate});
+    const Glu call{.x = upload(x), .y = empty(act, {rows, columns}), .gate = gate};
+    const GluBackward gradient{.dy = upload(dy), .x = call.x, .dx = empty(act, {rows, 2 * columns}), .gate = gate};
+    run([&] {
+      glu(at_, call);
+      glu_backward(at_, gradient);
+    });
+    expect_near(call.y, y.values(), "y");
+    expect_near(gradient.dx, dx.values(), "dx");
+  };
   for (const std::int64_t rows : odd_rows) {
     for (const std::int64_t columns : odd_columns) {
       for (const DType act : both_types) {
-        const OwnedTensor x = random(act, {rows, 2 * columns}, 3);
-        const OwnedTensor dy = random(act, {rows, columns});
-        const OwnedTensor y(act, {rows, columns});
-        const OwnedTensor dx(act, {rows, 2 * columns});
-        reference_.run(SwiGlu{.x = x, .y = y});
-        reference_.run(SwiGluBackward{.dy = dy, .x = x, .dx = dx});
+        for (const GluGate gate : {GluGate::silu, GluGate::gelu}) compare(rows, columns, act, gate);
+      }
+    }
+  }
+}
+
+TEST_F(PointwiseKernels, soft_caps_bend_large_values_and_keep_small_ones) {
+  for (const std::int64_t count : counts) {
+    for (const DType act : both_types) {
+      for (const double deviation : {1e-3, 30.0}) {
+        const OwnedTensor x = random(act, {count}, deviation);
         const Tensor device_x = upload(x);
-        const Tensor device_y = empty(act, {rows, columns});
-        const Tensor device_dy = upload(dy);
-        const Tensor device_dx = empty(act, {rows, 2 * columns});
-        run([&] {
-          swiglu(at_, device_x, device_y);
-          swiglu_backward(at_, device_dy, device_x, device_dx);
-        });
-        expect_near(device_y, y.values(), "y");
-        expect_near(device_dx, dx.values(), "dx");
+        const Values before = x.values();
+        reference_.run(Softcap{.x = x, .cap = 20});
+        run([&] { softcap(at_, {device_x, 20}); });
+        expect_near(device_x, x.values(), "x");
+        for (std::size_t i = 0; i < before.size(); ++i) {
+          ASSERT_NEAR(x.values()[i], 20 * std::tanh(before[i] / 20), act == DType::f32 ? 1e-5 : 0.1);
+        }
       }
     }
   }

@@ -85,6 +85,19 @@ TEST_P(LossOverDevices, of_cross_entropy_is_that_of_a_processor) {
   for (const DType act : {DType::f32, DType::bf16}) expect_as_on_processors(p, act);
 }
 
+TEST_P(LossOverDevices, of_soft_capped_logits_is_that_of_a_processor) {
+  LossProblem p = problem();
+  p.softcap = 6;
+  p.teacher_softcap = 5;
+  for (const auto& [boundary, divergence] : every_terms) {
+    p.boundary = boundary;
+    p.divergence = divergence;
+    expect_as_on_processors(p, DType::f32);
+  }
+  p.with_teacher = false;
+  for (const DType act : {DType::f32, DType::bf16}) expect_as_on_processors(p, act);
+}
+
 TEST_P(LossOverDevices, without_a_tape_or_with_a_frozen_head_has_the_same_sums) {
   LossProblem p = problem();
   p.divergence = Divergence::js;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding, gathering, scattering and rotation against the CPU's.
 #include "tests/ops/cuda/kernel_test.hpp"
+#include "tests/ops/rotary_frequencies.hpp"
 
 namespace maestro::cuda {
 namespace {
@@ -11,6 +12,7 @@ TEST_F(RowKernels, embedding_of_tokens_and_positions) {
   for (const std::int64_t rows : odd_rows) {
     for (const std::int64_t columns : odd_columns) {
       for (const bool with_positions : {false, true}) {
+        const double scale = with_positions ? 1 : 1.5;
         const OwnedTensor table = random(DType::f32, {40, columns});
         const OwnedTensor places = random(DType::f32, {20, columns});
         const OwnedTensor ids = random_ids(rows, -1, 39);
@@ -20,13 +22,16 @@ TEST_F(RowKernels, embedding_of_tokens_and_positions) {
                                  .ids = ids,
                                  .positions_table = with_positions ? places.tensor() : Tensor(),
                                  .positions = span_of(positions),
-                                 .y = y});
+                                 .y = y,
+                                 .scale = scale});
         const Tensor device_table = upload(table);
         const Tensor device_places = with_positions ? upload(places) : Tensor();
         const Tensor device_ids = upload(ids);
         const Tensor device_positions = upload(positions);
         const Tensor device_y = empty(DType::f32, {rows, columns});
-        run([&] { embedding(at_, {device_table, device_ids, device_places, span_of(device_positions), device_y}); });
+        run([&] {
+          embedding(at_, {device_table, device_ids, device_places, span_of(device_positions), device_y, scale});
+        });
         EXPECT_EQ(download(device_y), y.values()) << rows << " x " << columns;
       }
     }
@@ -96,10 +101,16 @@ TEST_F(RowKernels, gradients_of_an_embedding_of_frequent_and_of_rare_tokens) {
     const Tensor device_positions = upload(positions);
     const Tensor device_dtable = upload(dtable);
     const Tensor device_dpositions = upload(dpositions);
-    reference_.run(EmbeddingBackward{
-        .dy = dy, .ids = ids, .positions = span_of(positions), .dtable = dtable, .dpositions = dpositions});
+    const double scale = c.rows == 33 ? 1 : 1.5;
+    reference_.run(EmbeddingBackward{.dy = dy,
+                                     .ids = ids,
+                                     .positions = span_of(positions),
+                                     .dtable = dtable,
+                                     .dpositions = dpositions,
+                                     .scale = scale});
     run([&] {
-      embedding_backward(at_, {device_dy, device_ids, span_of(device_positions), device_dtable, device_dpositions});
+      embedding_backward(at_,
+                         {device_dy, device_ids, span_of(device_positions), device_dtable, device_dpositions, scale});
     });
     expect_near(device_dtable, dtable.values(), "dtable");
     expect_near(device_dpositions, dpositions.values(), "dpositions");
@@ -151,20 +162,26 @@ TEST_F(RowKernels, rotation_and_its_gradient) {
     std::int64_t heads;
     std::int64_t kv_heads;
     std::int64_t head_size;
+    std::int64_t rotated;  // columns of a head
+    double magnitude;
   };
-  for (const Case& c : {Case{1, 1, 2}, Case{4, 2, 16}, Case{3, 1, 10}, Case{8, 2, 64}}) {
+  for (const Case& c : {Case{1, 1, 2, 2, 1}, Case{4, 2, 16, 16, 1.25}, Case{3, 1, 10, 4, 1}, Case{8, 2, 64, 64, 1},
+                        Case{2, 1, 64, 16, 0.5}, Case{1, 1, 256, 256, 1}, Case{1, 1, 16, 0, 1}}) {
+    const AttentionShape shape{c.heads, c.kv_heads, c.head_size, true};
+    const RotaryFrequencies frequencies = testing::frequencies(10000, c.rotated, c.magnitude);
     for (const std::int64_t rows : odd_rows) {
       for (const DType act : both_types) {
         for (const int direction : {1, -1}) {
-          const AttentionShape shape{c.heads, c.kv_heads, c.head_size, true};
           const OwnedTensor qkv = random(act, {rows, shape.qkv_columns()});
           const OwnedTensor positions = random_ids(rows, 0, 5000);
-          const Tensor device_qkv = upload(qkv);
-          const Tensor device_positions = upload(positions);
-          reference_.run(Rotary{
-              .qkv = qkv, .shape = shape, .positions = span_of(positions), .theta = 10000, .direction = direction});
-          run([&] { rotary(at_, {device_qkv, shape, span_of(device_positions), 10000, direction}); });
-          expect_near(device_qkv, qkv.values(), "qkv", 1e-6);
+          const Rotary call{upload(qkv), shape, span_of(upload(positions)), &frequencies, direction};
+          reference_.run(Rotary{.qkv = qkv,
+                                .shape = shape,
+                                .positions = span_of(positions),
+                                .frequencies = &frequencies,
+                                .direction = direction});
+          run([&] { rotary(at_, call); });
+          expect_near(call.qkv, qkv.values(), "qkv", 1e-6);
         }
       }
     }

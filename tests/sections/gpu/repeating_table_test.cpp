@@ -88,20 +88,44 @@ TEST_F(RepeatingTableTest, calls_with_another_operator_tensor_shape_or_scalar_ar
   const Tensor qkv = tensor(2, {rows, 3 * width});
   const std::int32_t* positions = tensor(3, {rows}, DType::i32).data<std::int32_t>();
   const std::span<const std::int32_t> at(positions, rows);
+  const RotaryFrequencies frequencies{{1, 0.5}, 1};
   device_->memory().zero(memory_.data(), memory_.size());
   const std::vector<std::function<void()>> works = {
       [&] { ops().run(Gelu{.x = a, .y = b}); },
       [&] { ops().run(Cast{.from = a, .to = b}); },
       [&] { ops().run(Gelu{.x = b, .y = a}); },
       [&] { ops().run(Gelu{.x = a.row_slice(0, 2), .y = b.row_slice(0, 2)}); },
-      [&] { ops().run(Rotary{.qkv = qkv, .shape = shape, .positions = at, .theta = 10000, .direction = 1}); },
-      [&] { ops().run(Rotary{.qkv = qkv, .shape = shape, .positions = at, .theta = 10000, .direction = -1}); },
-      [&] { ops().run(Rotary{.qkv = qkv, .shape = shape, .positions = at, .theta = 500000, .direction = 1}); },
+      [&] {
+        ops().run(Rotary{qkv, shape, at, &frequencies, 1});
+      },
+      [&] {
+        ops().run(Rotary{qkv, shape, at, &frequencies, -1});
+      },
+      [&] { ops().run(HeadNorm{.x = qkv, .shape = shape, .query_weight = b, .key_weight = b, .sums = a, .y = qkv}); },
   };
   for (int run = 1; run <= 3; ++run) {
     for (const auto& work : works) ops().repeat(place, work);
   }
   EXPECT_EQ(graphs(), works.size());
+}
+
+TEST_F(RepeatingTableTest, frequencies_of_a_rotation_count_by_value_and_may_change_at_once) {  // OC-1, OC-2
+  const Tensor qkv = tensor(0, {1, 3 * width});
+  const Tensor positions = tensor(1, {1}, DType::i32);
+  const std::int32_t position = 3;
+  device_->memory().write(positions.raw(), reinterpret_cast<const std::byte*>(&position), sizeof position);
+  for (int run = 1; run <= 3; ++run) {
+    for (const double angle : {0.25, 0.5}) {
+      write(qkv, std::vector<float>(3 * width, 1.0F));
+      RotaryFrequencies frequencies{{angle}, 1};
+      ops().repeat(place, [&] {
+        ops().run(Rotary{qkv, {1, 1, width, true}, positions.span<std::int32_t>(), &frequencies, 1});
+        frequencies.inverse.clear();
+      });
+      EXPECT_NEAR(values_of(qkv)[0], std::cos(3 * angle) - std::sin(3 * angle), 1e-6) << run;
+    }
+  }
+  EXPECT_EQ(graphs(), 2u);
 }
 
 TEST_F(RepeatingTableTest, lists_of_the_host_are_part_of_what_repeats_and_may_change_at_once) {  // OC-1, OC-2

@@ -4,7 +4,6 @@
 #include <cudnn_frontend.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -89,9 +88,11 @@ class Sketch {
  private:
   template <class Options>
   void set_common(Options& options, bool with_lengths) {
-    options.set_attn_scale(static_cast<float>(1.0 / std::sqrt(static_cast<double>(key_.head_size))));
+    options.set_attn_scale(static_cast<float>(key_.scale));
     if (key_.causal) {
       options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
+      // Keys are seen where key + bound > query.
+      if (key_.window > 0) options.set_diagonal_band_left_bound(static_cast<int>(key_.window));
     }
     if (!with_lengths) return;
     options.set_padding_mask(true).set_seq_len_q(lengths(q_lengths)).set_seq_len_kv(lengths(k_lengths));

@@ -23,7 +23,13 @@ std::string version_text(std::size_t version) {
 }
 
 CudnnKey key_of(const AttentionShape& shape) {
-  return {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_size = shape.head_size, .causal = shape.causal};
+  return {.heads = shape.heads,
+          .kv_heads = shape.kv_heads,
+          .head_size = shape.head_size,
+          .causal = shape.causal,
+          .scale = shape.score_scale(),
+          .window = shape.window,
+          .softcap = shape.softcap};
 }
 
 /// `heads` heads of D columns from column `first` on of rows that have `columns`.
@@ -80,7 +86,8 @@ CudnnKey ragged_key(const AttentionShape& shape, const SequenceSummary& summary)
 std::string describe(const CudnnKey& key) {
   const auto text = [](std::int64_t number) { return std::to_string(number); };
   return std::string(key.causal ? "causal" : "bidirectional") + " attention of " + text(key.heads) + " heads of " +
-         text(key.head_size) + " over " + text(key.kv_heads) + " key heads, " + text(key.batch) + " sequences of " +
+         text(key.head_size) + " over " + text(key.kv_heads) + " key heads, " +
+         (key.window > 0 ? "a window of " + text(key.window) + ", " : "") + text(key.batch) + " sequences of " +
          (key.dense ? "" : "up to ") + text(key.length);
 }
 
@@ -88,6 +95,7 @@ std::string version_refusal(const CudnnKey& key, std::size_t version) {
   if (std::ranges::find(faulty_versions, version) != faulty_versions.end()) {
     return "attention of cuDNN " + version_text(version) + " is faulty; the next that is not is 9.10.2";
   }
+  if (key.softcap > 0) return "cuDNN caps no scores";
   if (!key.dense && version < least_ragged_version) {
     return "sequences of several lengths need cuDNN " + version_text(least_ragged_version) + " or newer, and this is " +
            version_text(version);

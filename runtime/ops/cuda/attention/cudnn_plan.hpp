@@ -36,6 +36,9 @@ struct CudnnKey {
   std::int64_t kv_heads = 1;
   std::int64_t head_size = 1;
   bool causal = true;
+  double scale = 0;         ///< of the scores
+  std::int64_t window = 0;  ///< as in AttentionShape
+  double softcap = 0;
   bool dense = true;
   std::int64_t batch = 0;   ///< B
   std::int64_t length = 0;  ///< S

@@ -23,13 +23,8 @@ struct FlashCall {
 
 inline FlashCall flash_call(const Launch& at, const Tensor& qkv, const AttentionShape& shape,
                             const SequenceLayout& layout) {
-  const std::string refusal = flash_refusal(shape);
-  if (!refusal.empty()) throw DeviceError("attention: " + refusal);
+  check_flash(shape, {qkv});
   assert(qkv.columns() == shape.qkv_columns());
-  constexpr std::uintptr_t unaligned = 15;
-  if ((reinterpret_cast<std::uintptr_t>(qkv.raw()) & unaligned) != 0) {
-    throw DeviceError("attention: qkv does not begin at a multiple of 16 bytes");
-  }
   return {at,
           {.offsets = layout.offsets.data(),
            .sequences = static_cast<std::int32_t>(layout.sequences()),
@@ -37,37 +32,42 @@ inline FlashCall flash_call(const Launch& at, const Tensor& qkv, const Attention
            .kv_heads = static_cast<std::int32_t>(shape.kv_heads),
            .head_size = static_cast<std::int32_t>(shape.head_size),
            .causal = shape.causal,
-           .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_size)))},
+           .scale = static_cast<float>(shape.score_scale()),
+           .softcap = static_cast<float>(shape.softcap),
+           .window = shape.window > 0 ? shape.window : most_keys},
           qkv.rows()};
 }
 
 /// Of a block on compute capability 8.0, the least of the devices that are built for.
 inline constexpr std::size_t most_shared_bytes = std::size_t{163} * 1024;
 
-template <class T, int Width>
+template <class T, int Width, bool Plain>
 void launch_flash_forward(const FlashCall& call, const FlashForward<T>& forward) {
   using Geometry = FlashGeometry<T, Width>;
   constexpr std::size_t shared = Geometry::template shared_bytes<Geometry::streamed_forward>(1);
   static_assert(shared <= most_shared_bytes);
   launch({"flash_forward", call.grid(Geometry::own_rows, call.problem.heads), dim3(Geometry::threads), shared,
           call.at.stream},
-         flash_forward_kernel<T, Width>, forward);
+         flash_forward_kernel<T, Width, Plain>, forward);
 }
 
-template <class T, int Width>
+template <class T, int Width, bool Plain>
 void launch_flash_backward(const FlashCall& call, const FlashBackward<T>& backward) {
   using Geometry = FlashGeometry<T, Width>;
   constexpr std::size_t shared = Geometry::template shared_bytes<Geometry::streamed_backward>(2);
   static_assert(shared <= most_shared_bytes);
   const dim3 threads(Geometry::threads);
   launch({"flash_dq", call.grid(Geometry::own_rows, call.problem.heads), threads, shared, call.at.stream},
-         flash_dq_kernel<T, Width>, backward);
+         flash_dq_kernel<T, Width, Plain>, backward);
   const dim3 grid = call.grid(Geometry::own_rows, call.problem.kv_heads);
   if constexpr (Width <= 128) {
-    launch({"flash_dkv", grid, threads, shared, call.at.stream}, flash_dkv_kernel<T, Width, true, true>, backward);
+    launch({"flash_dkv", grid, threads, shared, call.at.stream}, flash_dkv_kernel<T, Width, Plain, true, true>,
+           backward);
   } else {
-    launch({"flash_dk", grid, threads, shared, call.at.stream}, flash_dkv_kernel<T, Width, true, false>, backward);
-    launch({"flash_dv", grid, threads, shared, call.at.stream}, flash_dkv_kernel<T, Width, false, true>, backward);
+    launch({"flash_dk", grid, threads, shared, call.at.stream}, flash_dkv_kernel<T, Width, Plain, true, false>,
+           backward);
+    launch({"flash_dv", grid, threads, shared, call.at.stream}, flash_dkv_kernel<T, Width, Plain, false, true>,
+           backward);
   }
 }
 
@@ -81,18 +81,22 @@ void launch_flash_delta(const FlashCall& call, const Tensor& dout, const Tensor&
          flash_delta_kernel<T>, arguments);
 }
 
-/// Calls `run` with the narrowest width that has room for the head size, as a type.
+/// Calls `run` with the narrowest width that has room for the head size and whether the problem is plain, as types.
 template <class Run>
-void with_flash_width(std::int32_t head_size, Run run) {
-  if (head_size <= 64) return run(std::integral_constant<int, 64>{});
-  if (head_size <= 128) return run(std::integral_constant<int, 128>{});
-  run(std::integral_constant<int, 256>{});
+void with_flash_kernel(const FlashProblem& problem, Run run) {
+  const auto with_width = [&](auto plain) {
+    if (problem.head_size <= 64) return run(std::integral_constant<int, 64>{}, plain);
+    if (problem.head_size <= 128) return run(std::integral_constant<int, 128>{}, plain);
+    run(std::integral_constant<int, 256>{}, plain);
+  };
+  problem.plain() ? with_width(std::true_type{}) : with_width(std::false_type{});
 }
 
 template <class T>
 void run_flash_forward(const FlashCall& call, const Attention& op) {
   const FlashForward<T> forward{call.problem, op.qkv.data<T>(), op.out.data<T>(), op.lse.data<float>()};
-  with_flash_width(call.problem.head_size, [&](auto width) { launch_flash_forward<T, width>(call, forward); });
+  with_flash_kernel(call.problem,
+                    [&](auto width, auto plain) { launch_flash_forward<T, width, plain>(call, forward); });
 }
 
 template <class T>
@@ -102,7 +106,8 @@ void run_flash_backward(const FlashCall& call, const AttentionBackward& op) {
   launch_flash_delta<T>(call, op.dout, op.out, delta);
   const FlashBackward<T> backward{call.problem, op.qkv.data<T>(), op.dout.data<T>(), op.lse.data<float>(),
                                   delta,        op.dqkv.data<T>()};
-  with_flash_width(call.problem.head_size, [&](auto width) { launch_flash_backward<T, width>(call, backward); });
+  with_flash_kernel(call.problem,
+                    [&](auto width, auto plain) { launch_flash_backward<T, width, plain>(call, backward); });
 }
 
 }  // namespace maestro::cuda

@@ -9,6 +9,7 @@
 // rounded to bf16 before they meet v, k, q and dout. f32 tensors are multiplied in f32.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 
 #include "runtime/ops/cuda/kernels.hpp"
@@ -17,6 +18,9 @@ namespace maestro::cuda {
 
 /// Why the kernels cannot do this shape; empty: they can. Head sizes are 16 to 256 in steps of 8.
 [[nodiscard]] std::string flash_refusal(const AttentionShape& shape);
+
+/// Throws DeviceError for a refused shape, or a tensor that does not begin at a multiple of 16 bytes.
+void check_flash(const AttentionShape& shape, std::initializer_list<Tensor> tensors);
 
 /// With tensors and layout.offsets in device memory, 16-byte aligned; layout.positions is not used. Rows are those of
 /// qkv. Throws DeviceError for a refused shape.

@@ -44,72 +44,108 @@ struct FlashBackward {
   T* dqkv;
 };
 
+/// Unless `Plain`, shape_scores() and the derivative of the soft cap of each score.
+template <bool Plain, int S>
+__device__ __forceinline__ void shape_scores(float (&scores)[S][4], float (&slopes)[S][4],
+                                             const FlashProblem& problem) {
+  if constexpr (!Plain) {
+    shape_scores(scores, problem);
+    MAESTRO_UNROLL
+    for (int n = 0; n < S; ++n) {
+      for (int i = 0; i < 4; ++i) {
+        slopes[n][i] = problem.softcap == 0 ? 1.0F : element::Softcap::slope_of(scores[n][i], problem.softcap);
+      }
+    }
+  }
+}
+/// Unless `Plain`, multiplies gradients of scores by their slopes.
+template <bool Plain, int S>
+__device__ __forceinline__ void multiply_by_slopes(float (&dscores)[S][4], const float (&slopes)[S][4]) {
+  if constexpr (!Plain) {
+    MAESTRO_UNROLL
+    for (int n = 0; n < S; ++n) {
+      for (int i = 0; i < 4; ++i) dscores[n][i] *= slopes[n][i];
+    }
+  }
+}
+
+/// lse (times log2 e) and delta of the two rows that a lane shares with its quad, zeros from `end` on.
+struct LaneRowValues {
+  float lse_log2[2];
+  float delta[2];
+  template <class T>
+  __device__ __forceinline__ LaneRowValues(const FlashBackward<T>& p, int head, std::int64_t first, std::int64_t end) {
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t row = first + row_of_lane(half);
+      const bool inside = row < end;
+      lse_log2[half] = inside ? p.lse[row * p.problem.heads + head] * log2_of_e : 0.0F;
+      delta[half] = inside ? p.delta[row * p.problem.heads + head] : 0.0F;
+    }
+  }
+  /// Turns dout . v into the gradient of the shaped score.
+  template <int S>
+  __device__ __forceinline__ void to_score_gradients(float (&products)[S][4], const float (&scores)[S][4],
+                                                     float scale_log2) const {
+    MAESTRO_UNROLL
+    for (int n = 0; n < S; ++n) {
+      MAESTRO_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const float probability = exp2f(scores[n][i] * scale_log2 - lse_log2[i / 2]);
+        products[n][i] = probability * (products[n][i] - delta[i / 2]);
+      }
+    }
+  }
+};
+
 /// Grid: (tile numbers, H).
-template <class T, int Width>
+template <class T, int Width, bool Plain>
 __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_kernel(FlashBackward<T> p) {
   using Geometry = FlashGeometry<T, Width>;
   constexpr int streamed = Geometry::streamed_backward;
   constexpr int stride = Geometry::stride;
   const FlashProblem& problem = p.problem;
-  const auto number = static_cast<std::int32_t>(problem.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-  const FlashTile tile = flash_tile(problem.offsets, problem.sequences, Geometry::own_rows, number);
+  const FlashTile tile = problem.query_tile(Geometry::own_rows);
   if (tile.first == tile.end) return;
   const int head = static_cast<int>(blockIdx.y);
   const int kv_head = head / (problem.heads / problem.kv_heads);
   const int columns = padded_columns(problem.head_size);
 
   constexpr int streamed_tile = streamed * stride;
-  constexpr int score_fragments = streamed / mma_columns;
-  using Scores = float[score_fragments][4];
+  using Scores = float[streamed / mma_columns][4];
   T* q = shared_memory<T>();
   T* dout = q + Geometry::own_rows * stride;
   T* k = dout + Geometry::own_rows * stride;
   T* v = k + Geometry::stages * streamed_tile;
   T* strip = v + Geometry::stages * streamed_tile + warp_index() * Geometry::template strip<streamed>;
-  load_tile<T, Geometry::own_rows, stride>(q, problem.query(p.qkv, head), tile.first, tile.end, problem.head_size);
-  load_tile<T, Geometry::own_rows, stride>(dout, problem.head_of_out(p.dout, head), tile.first, tile.end,
-                                           problem.head_size);
+  load_tiles<T, Geometry::own_rows, stride>(q, problem.query(p.qkv, head), dout, problem.head_of_out(p.dout, head),
+                                            tile.first, tile.end, problem.head_size);
 
   const std::int64_t first_query = tile.first + warp_index() * warp_rows;
-  float lse_log2[2];
-  float delta[2];
-  for (int half = 0; half < 2; ++half) {
-    const std::int64_t row = first_query + row_of_lane(half);
-    const bool inside = row < tile.end;
-    lse_log2[half] = inside ? p.lse[row * problem.heads + head] * log2_of_e : 0.0F;
-    delta[half] = inside ? p.delta[row * problem.heads + head] : 0.0F;
-  }
-  const float scale_log2 = problem.scale * log2_of_e;
+  const LaneRowValues row_values(p, head, first_query, tile.end);
+  const float scale_log2 = problem.shaped_scale<Plain>() * log2_of_e;
   float dq[Width / mma_columns][4];
   set_zero(dq);
   const auto load = [&](std::int64_t key, int stage) {
-    T* const k_tile = k + stage * streamed_tile;
-    T* const v_tile = v + stage * streamed_tile;
-    load_tile<T, streamed, stride>(k_tile, problem.key(p.qkv, kv_head), key, tile.stop, problem.head_size);
-    load_tile<T, streamed, stride>(v_tile, problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
+    load_tiles<T, streamed, stride>(k + stage * streamed_tile, problem.key(p.qkv, kv_head), v + stage * streamed_tile,
+                                    problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
   };
   const auto compute = [&](std::int64_t key, int stage) {
     const T* k_tile = k + stage * streamed_tile;
     Scores scores;
     Scores dscores;
+    Scores slopes;
     set_zero(scores);
     set_zero(dscores);
     multiply_rows(scores, q + warp_index() * warp_rows * stride, k_tile, stride, columns);
     multiply_rows(dscores, dout + warp_index() * warp_rows * stride, v + stage * streamed_tile, stride, columns);
-    hide_keys(scores, first_query, key, tile.stop, problem.causal);
-    MAESTRO_UNROLL
-    for (int n = 0; n < score_fragments; ++n) {
-      MAESTRO_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const float probability = exp2f(scores[n][i] * scale_log2 - lse_log2[i / 2]);
-        dscores[n][i] = probability * (dscores[n][i] - delta[i / 2]);
-      }
-    }
+    shape_scores<Plain>(scores, slopes, problem);
+    hide_keys<Plain>(scores, first_query, key, tile.stop, problem);
+    row_values.to_score_gradients(dscores, scores, scale_log2);
+    multiply_by_slopes<Plain>(dscores, slopes);
     multiply_strip(dq, dscores, k_tile, stride, columns, strip);
   };
-  stream_tiles<Geometry::stages>(tile.begin, problem.causal ? tile.end : tile.stop, streamed, load, compute);
-  const float factor[2] = {problem.scale, problem.scale};
-  store_rows(dq, factor, problem.query(p.dqkv, head), first_query, tile.end, problem.head_size);
+  stream_tiles<Geometry::stages>(problem.first_key<Plain>(tile), problem.end_of_keys(tile), streamed, load, compute);
+  store_rows(dq, {problem.scale, problem.scale}, problem.query(p.dqkv, head), first_query, tile.end, problem.head_size);
 }
 
 /// lse (times log2 e) and delta of rows [first, first + Rows) of a head, zeros from `stop` on.
@@ -129,12 +165,12 @@ struct TransposedScores {
   std::int64_t first_key;
   std::int64_t first_query;
   std::int64_t stop;  ///< of the sequence
-  bool causal;
 };
-/// Turns raw scores into probabilities, zero where a query does not see the key; lse_log2 by column.
-template <int S>
-__device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const TransposedScores& at, float scale_log2,
-                                                 const float* lse_log2) {
+/// Turns shaped scores into probabilities, zero where a query does not see the key; lse_log2 by column.
+template <bool Plain, int S>
+__device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const TransposedScores& at,
+                                                 const FlashProblem& problem, const float* lse_log2) {
+  const float scale_log2 = problem.shaped_scale<Plain>() * log2_of_e;
   MAESTRO_UNROLL
   for (int n = 0; n < S; ++n) {
     MAESTRO_UNROLL
@@ -142,7 +178,7 @@ __device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const Tr
       const int column = column_of_lane(n) + i % 2;
       const std::int64_t key = at.first_key + row_of_lane(i / 2);
       const std::int64_t query = at.first_query + column;
-      const bool hidden = query >= at.stop || (at.causal && key > query);
+      const bool hidden = query >= at.stop || problem.hides<Plain>(query, key);
       scores[n][i] = hidden ? 0.0F : exp2f(scores[n][i] * scale_log2 - lse_log2[column]);
     }
   }
@@ -162,22 +198,19 @@ __device__ __forceinline__ void to_score_gradients(float (&products)[S][4], cons
 }
 
 /// Grid: (tile numbers, G). Makes dk, dv or both: at the widest heads both do not fit into registers at once.
-template <class T, int Width, bool Keys, bool Values>
+template <class T, int Width, bool Plain, bool Keys, bool Values>
 __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_kernel(FlashBackward<T> p) {
   using Geometry = FlashGeometry<T, Width>;
   constexpr int streamed = Geometry::streamed_backward;
   constexpr int stride = Geometry::stride;
   const FlashProblem& problem = p.problem;
-  const FlashTile tile =
-      flash_tile(problem.offsets, problem.sequences, Geometry::own_rows, static_cast<std::int32_t>(blockIdx.x));
+  const FlashTile tile = problem.key_tile(Geometry::own_rows);
   if (tile.first == tile.end) return;
   const int kv_head = static_cast<int>(blockIdx.y);
   const int heads_of_group = problem.heads / problem.kv_heads;
   const int columns = padded_columns(problem.head_size);
-
   constexpr int streamed_tile = streamed * stride;
-  constexpr int score_fragments = streamed / mma_columns;
-  using Scores = float[score_fragments][4];
+  using Scores = float[streamed / mma_columns][4];
   MAESTRO_SHARED(float, lse_log2, Geometry::stages* streamed);
   MAESTRO_SHARED(float, delta, Geometry::stages* streamed);
   T* k = shared_memory<T>();
@@ -187,20 +220,16 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
   T* strip = dout + Geometry::stages * streamed_tile + warp_index() * Geometry::template strip<streamed>;
   load_tile<T, Geometry::own_rows, stride>(k, problem.key(p.qkv, kv_head), tile.first, tile.end, problem.head_size);
   load_tile<T, Geometry::own_rows, stride>(v, problem.value(p.qkv, kv_head), tile.first, tile.end, problem.head_size);
-
   const std::int64_t first_key = tile.first + warp_index() * warp_rows;
-  const float scale_log2 = problem.scale * log2_of_e;
-  constexpr int fragments = Width / mma_columns;
-  float dk[Keys ? fragments : 2][4];
-  float dv[Values ? fragments : 2][4];
+  float dk[Keys ? Width / mma_columns : 2][4];
+  float dv[Values ? Width / mma_columns : 2][4];
   set_zero(dk);
   set_zero(dv);
   for (int head = kv_head * heads_of_group; head < (kv_head + 1) * heads_of_group; ++head) {
     const auto load = [&](std::int64_t query, int stage) {
-      T* const q_tile = q + stage * streamed_tile;
-      T* const dout_tile = dout + stage * streamed_tile;
-      load_tile<T, streamed, stride>(q_tile, problem.query(p.qkv, head), query, tile.stop, problem.head_size);
-      load_tile<T, streamed, stride>(dout_tile, problem.head_of_out(p.dout, head), query, tile.stop, problem.head_size);
+      load_tiles<T, streamed, stride>(q + stage * streamed_tile, problem.query(p.qkv, head),
+                                      dout + stage * streamed_tile, problem.head_of_out(p.dout, head), query, tile.stop,
+                                      problem.head_size);
       load_row_values<streamed>(lse_log2 + stage * streamed, delta + stage * streamed, p, head, query, tile.stop);
     };
     const auto compute = [&](std::int64_t query, int stage) {
@@ -209,27 +238,26 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
       Scores probabilities;  // transposed: keys along rows, queries along columns
       set_zero(probabilities);
       multiply_rows(probabilities, k + warp_index() * warp_rows * stride, q_tile, stride, columns);
-      to_probabilities(probabilities, {first_key, query, tile.stop, problem.causal}, scale_log2,
-                       lse_log2 + stage * streamed);
+      Scores slopes;
+      shape_scores<Plain>(probabilities, slopes, problem);
+      to_probabilities<Plain>(probabilities, {first_key, query, tile.stop}, problem, lse_log2 + stage * streamed);
       if constexpr (Values) multiply_strip(dv, probabilities, dout_tile, stride, columns, strip);
       if constexpr (Keys) {
         Scores dscores;
         set_zero(dscores);
         multiply_rows(dscores, v + warp_index() * warp_rows * stride, dout_tile, stride, columns);
         to_score_gradients(dscores, probabilities, delta + stage * streamed);
+        multiply_by_slopes<Plain>(dscores, slopes);
         multiply_strip(dk, dscores, q_tile, stride, columns, strip);
       }
     };
-    stream_tiles<Geometry::stages>(problem.causal ? tile.first : tile.begin, tile.stop, streamed, load, compute);
+    stream_tiles<Geometry::stages>(problem.causal ? tile.first : tile.begin, problem.last_query<Plain>(tile), streamed,
+                                   load, compute);
   }
-  if constexpr (Keys) {
-    const float factor[2] = {problem.scale, problem.scale};
-    store_rows(dk, factor, problem.key(p.dqkv, kv_head), first_key, tile.end, problem.head_size);
-  }
-  if constexpr (Values) {
-    const float factor[2] = {1, 1};
-    store_rows(dv, factor, problem.value(p.dqkv, kv_head), first_key, tile.end, problem.head_size);
-  }
+  if constexpr (Keys)
+    store_rows(dk, {problem.scale, problem.scale}, problem.key(p.dqkv, kv_head), first_key, tile.end,
+               problem.head_size);
+  if constexpr (Values) store_rows(dv, {1, 1}, problem.value(p.dqkv, kv_head), first_key, tile.end, problem.head_size);
 }
 
 }  // namespace maestro::cuda

@@ -14,9 +14,9 @@ struct OnlineSoftmax {
   float top[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0, 0};
 
-  /// Turns raw scores into exp(scale (score - top)) and scales `acc` to the new top. Each row has had a score above
-  /// -infinity after the first call.
-  template <int S, int N>
+  /// Turns raw scores into exp(scale (score - top)) and scales `acc` to the new top. With `Plain` each row has had a
+  /// score above -infinity after the first call.
+  template <bool Plain, int S, int N>
   __device__ __forceinline__ void take(float (&scores)[S][4], float (&acc)[N][4], float scale_log2) {
     MAESTRO_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -24,7 +24,8 @@ struct OnlineSoftmax {
       MAESTRO_UNROLL
       for (int n = 0; n < S; ++n) most = fmaxf(most, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
       most = warp_max(most, quad_lanes);
-      const float shrink = exp2f((top[half] - most) * scale_log2);
+      const float base = !Plain && most == -INFINITY ? 0.0F : most;
+      const float shrink = exp2f((top[half] - base) * scale_log2);
       top[half] = most;
       sum[half] *= shrink;
       MAESTRO_UNROLL
@@ -36,7 +37,7 @@ struct OnlineSoftmax {
       for (int n = 0; n < S; ++n) {
         MAESTRO_UNROLL
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          scores[n][i] = exp2f((scores[n][i] - most) * scale_log2);
+          scores[n][i] = exp2f((scores[n][i] - base) * scale_log2);
           sum[half] += scores[n][i];
         }
       }
@@ -47,20 +48,37 @@ struct OnlineSoftmax {
   }
 };
 
-/// Scores of keys at or beyond `stop`, and with `causal` of keys after the query's row, become minus infinity.
-template <int S>
+/// Scores of keys at or beyond `stop`, and with a causal mask of keys after the query's row or out of its window,
+/// become minus infinity.
+template <bool Plain, int S>
 __device__ __forceinline__ void hide_keys(float (&scores)[S][4], std::int64_t first_query, std::int64_t first_key,
-                                          std::int64_t stop, bool causal) {
+                                          std::int64_t stop, const FlashProblem& problem) {
   const std::int64_t last_key = first_key + S * mma_columns - 1;
-  if (last_key < stop && (!causal || last_key <= first_query)) return;  // all are seen by all of the warp's queries
+  const bool in_windows = Plain || first_query + warp_rows - 1 - first_key < problem.window;
+  // All are seen by all of the warp's queries.
+  if (last_key < stop && (!problem.causal || (last_key <= first_query && in_windows))) return;
   MAESTRO_UNROLL
   for (int n = 0; n < S; ++n) {
     MAESTRO_UNROLL
     for (int i = 0; i < 4; ++i) {
       const std::int64_t query = first_query + row_of_lane(i / 2);
       const std::int64_t key = first_key + column_of_lane(n) + i % 2;
-      if (key >= stop || (causal && key > query)) scores[n][i] = -INFINITY;
+      if (key >= stop || problem.hides<Plain>(query, key)) scores[n][i] = -INFINITY;
     }
+  }
+}
+
+/// Turns raw scores into scaled scores with their soft cap.
+template <int S>
+__device__ __forceinline__ void shape_scores(float (&scores)[S][4], const FlashProblem& problem) {
+  MAESTRO_UNROLL
+  for (int n = 0; n < S; ++n) {
+    for (int i = 0; i < 4; ++i) scores[n][i] *= problem.scale;
+  }
+  if (problem.softcap == 0) return;
+  MAESTRO_UNROLL
+  for (int n = 0; n < S; ++n) {
+    for (int i = 0; i < 4; ++i) scores[n][i] = element::Softcap::value(scores[n][i], problem.softcap);
   }
 }
 
@@ -73,23 +91,20 @@ struct FlashForward {
 };
 
 /// Grid: (tile numbers, H).
-template <class T, int Width>
+template <class T, int Width, bool Plain>
 __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_forward_kernel(FlashForward<T> p) {
   using Geometry = FlashGeometry<T, Width>;
   constexpr int streamed = Geometry::streamed_forward;
   constexpr int stride = Geometry::stride;
   const FlashProblem& problem = p.problem;
-  // With a causal mask the last tiles have the most keys; they begin first, so that the short tiles fill the end.
-  const auto number = static_cast<std::int32_t>(problem.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-  const FlashTile tile = flash_tile(problem.offsets, problem.sequences, Geometry::own_rows, number);
+  const FlashTile tile = problem.query_tile(Geometry::own_rows);
   if (tile.first == tile.end) return;
   const int head = static_cast<int>(blockIdx.y);
   const int kv_head = head / (problem.heads / problem.kv_heads);
   const int columns = padded_columns(problem.head_size);
 
   constexpr int streamed_tile = streamed * stride;
-  constexpr int score_fragments = streamed / mma_columns;
-  using Scores = float[score_fragments][4];
+  using Scores = float[streamed / mma_columns][4];
   T* q = shared_memory<T>();
   T* k = q + Geometry::own_rows * stride;
   T* v = k + Geometry::stages * streamed_tile;
@@ -97,31 +112,31 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_forwar
   load_tile<T, Geometry::own_rows, stride>(q, problem.query(p.qkv, head), tile.first, tile.end, problem.head_size);
 
   const std::int64_t first_query = tile.first + warp_index() * warp_rows;
+  const float scale = problem.shaped_scale<Plain>();
   OnlineSoftmax softmax;
   float acc[Width / mma_columns][4];
   set_zero(acc);
   const auto load = [&](std::int64_t key, int stage) {
-    T* const k_tile = k + stage * streamed_tile;
-    T* const v_tile = v + stage * streamed_tile;
-    load_tile<T, streamed, stride>(k_tile, problem.key(p.qkv, kv_head), key, tile.stop, problem.head_size);
-    load_tile<T, streamed, stride>(v_tile, problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
+    load_tiles<T, streamed, stride>(k + stage * streamed_tile, problem.key(p.qkv, kv_head), v + stage * streamed_tile,
+                                    problem.value(p.qkv, kv_head), key, tile.stop, problem.head_size);
   };
   const auto compute = [&](std::int64_t key, int stage) {
     Scores scores;
     set_zero(scores);
     multiply_rows(scores, q + warp_index() * warp_rows * stride, k + stage * streamed_tile, stride, columns);
-    hide_keys(scores, first_query, key, tile.stop, problem.causal);
-    softmax.take(scores, acc, problem.scale * log2_of_e);
+    if constexpr (!Plain) shape_scores(scores, problem);
+    hide_keys<Plain>(scores, first_query, key, tile.stop, problem);
+    softmax.take<Plain>(scores, acc, scale * log2_of_e);
     multiply_strip(acc, scores, v + stage * streamed_tile, stride, columns, strip);
   };
-  stream_tiles<Geometry::stages>(tile.begin, problem.causal ? tile.end : tile.stop, streamed, load, compute);
+  stream_tiles<Geometry::stages>(problem.first_key<Plain>(tile), problem.end_of_keys(tile), streamed, load, compute);
   softmax.finish();
   const float factor[2] = {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]};
   store_rows(acc, factor, problem.head_of_out(p.out, head), first_query, tile.end, problem.head_size);
   if (lane_index() % quad_lanes != 0) return;
   for (int half = 0; half < 2; ++half) {
     const std::int64_t row = first_query + row_of_lane(half);
-    if (row < tile.end) p.lse[row * problem.heads + head] = softmax.top[half] * problem.scale + logf(softmax.sum[half]);
+    if (row < tile.end) p.lse[row * problem.heads + head] = softmax.top[half] * scale + logf(softmax.sum[half]);
   }
 }
 

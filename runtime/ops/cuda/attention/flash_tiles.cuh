@@ -67,6 +67,14 @@ __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from
   }
 }
 
+/// Begins to load the same rows of two heads, each into its tile; load_tile().
+template <class T, int Rows, int Stride>
+__device__ __forceinline__ void load_tiles(T* a, const HeadRows<const T>& of_a, T* b, const HeadRows<const T>& of_b,
+                                           std::int64_t first, std::int64_t end, int head_size) {
+  load_tile<T, Rows, Stride>(a, of_a, first, end, head_size);
+  load_tile<T, Rows, Stride>(b, of_b, first, end, head_size);
+}
+
 /// Writes the warp's accumulator times `factor` of each row to rows [first, end) of a head.
 template <class T, int N>
 __device__ __forceinline__ void store_rows(const float (&acc)[N][4], const float (&factor)[2], const HeadRows<T>& to,
@@ -95,6 +103,8 @@ __device__ __forceinline__ void set_zero(float (&acc)[N][4]) {
   }
 }
 
+inline constexpr std::int64_t most_keys = INT32_MAX;  ///< of a sequence
+
 /// Sizes and memory that all attention kernels share; qkv (M, (H + 2G) D) = [q | k | v], lse and delta (M, H) f32.
 struct FlashProblem {
   const std::int32_t* offsets;  ///< device memory, S + 1
@@ -103,7 +113,45 @@ struct FlashProblem {
   std::int32_t kv_heads;
   std::int32_t head_size;
   bool causal;
-  float scale;  ///< 1 / sqrt(D)
+  float scale;          ///< of the scores
+  float softcap;        ///< 0: none
+  std::int64_t window;  ///< most_keys: all
+  /// Whether the kernels for scores without softcap and window compute it.
+  [[nodiscard]] bool plain() const { return softcap == 0 && window == most_keys; }
+  /// The block's tile of queries. With a causal mask the last tiles have the most keys; they begin first, so that the
+  /// short tiles fill the end.
+  [[nodiscard]] __device__ __forceinline__ FlashTile query_tile(int own_rows) const {
+    const auto number = static_cast<std::int32_t>(causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    return flash_tile(offsets, sequences, own_rows, number);
+  }
+  [[nodiscard]] __device__ __forceinline__ FlashTile key_tile(int own_rows) const {
+    return flash_tile(offsets, sequences, own_rows, static_cast<std::int32_t>(blockIdx.x));
+  }
+  /// The end of the keys that a query of the tile sees.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t end_of_keys(const FlashTile& tile) const {
+    return causal ? tile.end : tile.stop;
+  }
+  /// Of scores after shape_scores().
+  template <bool Plain>
+  [[nodiscard]] __device__ __forceinline__ float shaped_scale() const {
+    return Plain ? scale : 1.0F;
+  }
+  template <bool Plain>
+  [[nodiscard]] __device__ __forceinline__ bool hides(std::int64_t query, std::int64_t key) const {
+    return causal && (key > query || (!Plain && query - key >= window));
+  }
+  /// The first key that a query of the tile sees.
+  template <bool Plain>
+  [[nodiscard]] __device__ __forceinline__ std::int64_t first_key(const FlashTile& tile) const {
+    if (Plain || tile.first - window < tile.begin) return tile.begin;
+    return tile.first - window + 1;
+  }
+  /// The end of the queries that see a key of the tile.
+  template <bool Plain>
+  [[nodiscard]] __device__ __forceinline__ std::int64_t last_query(const FlashTile& tile) const {
+    if (Plain || tile.end - 1 + window > tile.stop) return tile.stop;
+    return tile.end - 1 + window;
+  }
   [[nodiscard]] __device__ __forceinline__ std::int64_t qkv_columns() const {
     return static_cast<std::int64_t>(heads + 2 * kv_heads) * head_size;
   }

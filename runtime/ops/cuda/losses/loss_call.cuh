@@ -36,6 +36,7 @@ LossCall<Z, U> loss_call(const LossRows& rows, const TeacherRows& teacher, const
   call.numbers.unit = weights.temperature == 1;
   call.numbers.mixing = weights.divergence == Divergence::js && weights.beta > 0 && weights.beta < 1;
   call.numbers.gradient = rows.gradient;
+  call.numbers.softcap = static_cast<float>(rows.softcap);
   assert(call.k <= most_support);
   return call;
 }

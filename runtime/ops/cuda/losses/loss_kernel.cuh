@@ -114,14 +114,16 @@ struct LossRow {
       for (int i = 0; i < V; ++i) {
         float dz = logit_gradient<Form>(z_now[i], u_now[i], of_z, of_u, numbers, divergence);
         if (column + i == target) dz -= numbers.weight_one;
-        z_now[i] = column + i < call.vocabulary ? dz : rest_gradient(column + i, of_z, numbers);
+        z_now[i] =
+            column + i < call.vocabulary ? numbers.uncapped(dz, z_now[i]) : rest_gradient(column + i, of_z, numbers);
       }
       store_floats(z + column, z_now);
     }
   }
   __device__ float rest_gradient(int column, const element::Normaliser& of_z, const LossNumbers& numbers) const {
     if (column >= call.vocabulary + call.rest || numbers.weight_one == 0) return 0;
-    return numbers.weight_one * of_z.probability_at_one(to_float(z[column]));
+    const float z_now = to_float(z[column]);
+    return numbers.uncapped(numbers.weight_one * of_z.probability_at_one(z_now), z_now);
   }
   __device__ void write_zeros() const {
     const float zeros[V] = {};
@@ -208,7 +210,7 @@ __device__ __forceinline__ void finish_row(const Row& work, std::int64_t row, co
     if (!support.valid || !work.owns(support.column)) return;
     float dz = logit_gradient<Form>(support.z, 0, of_z, of_u, numbers, 0) + sparse.correction;
     if (support.column == work.target) dz -= numbers.weight_one;
-    work.write(support.column, dz);
+    work.write(support.column, numbers.uncapped(dz, support.z));
   }
 }
 

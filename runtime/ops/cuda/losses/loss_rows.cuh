@@ -33,6 +33,12 @@ struct LossNumbers {
   bool unit = true;       ///< T is 1, and both softmaxes of the student are the same
   bool mixing = false;    ///< js with 0 < beta < 1; at the ends js is zero
   bool gradient = false;  ///< z is overwritten
+  float softcap = 0;      ///< of z; 0: none
+
+  /// The gradient of a logit before its soft cap, from that of the capped logit z.
+  __device__ float uncapped(float dz, float z) const {
+    return softcap == 0 ? dz : dz * element::Softcap::slope_of(z, softcap);
+  }
 };
 
 template <class Z, class U>

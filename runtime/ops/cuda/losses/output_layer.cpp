@@ -57,6 +57,11 @@ RowLosses part_of(const RowLosses& losses, std::int64_t first, std::int64_t coun
   return {part_of(losses.ce, first, count), part_of(losses.kl, first, count), part_of(losses.teacher_ce, first, count)};
 }
 
+/// Caps logits and their padding where there is a cap.
+void cap_logits(const Launch& at, const Tensor& logits, double cap) {
+  if (cap > 0) softcap(at, {logits, cap});
+}
+
 /// The columns of the output layer that are this rank's work. A whole vocabulary is a group of one rank.
 class Columns {
  public:
@@ -109,13 +114,15 @@ class TeacherBlocks {
     }
     computed_ = head.boundary == TeacherOutput::hidden && columns.shared() > 0;
   }
-  [[nodiscard]] TeacherRows rows(LtProducts& products, std::int64_t first, std::int64_t count) const {
+  [[nodiscard]] TeacherRows rows(const Launch& at, LtProducts& products, std::int64_t first, std::int64_t count) const {
     if (head_.boundary == TeacherOutput::top_k)
       return {{}, head_.teacher_values.row_slice(first, count), head_.teacher_indices.row_slice(first, count)};
     if (!logits_) return {head_.teacher_logits.row_slice(first, count), {}, {}};
     const Tensor logits = logits_->rows(count);
-    if (computed_)
+    if (computed_) {
       products.linear(head_.teacher_hidden.row_slice(first, count), plain(*head_.teacher_head), {}, logits);
+      cap_logits(at, logits, head_.teacher_softcap);
+    }
     return {logits, {}, {}};
   }
 
@@ -131,9 +138,11 @@ class StudentBlocks {
   StudentBlocks(const CrossEntropyHead& head, const Columns& columns, Workspace& workspace, std::int64_t rows)
       : head_(head), logits_(workspace, rows, columns.student(), head.hidden.dtype()), some_(columns.student() > 0) {}
   [[nodiscard]] bool gradient() const { return head_.dhidden.defined() || head_.dhead.defined(); }
-  [[nodiscard]] Tensor forward(LtProducts& products, std::int64_t first, std::int64_t count) const {
+  [[nodiscard]] Tensor forward(const Launch& at, LtProducts& products, std::int64_t first, std::int64_t count) const {
     const Tensor logits = logits_.rows(count);
-    if (some_) products.linear(head_.hidden.row_slice(first, count), plain(*head_.head), {}, logits);
+    if (!some_) return logits;
+    products.linear(head_.hidden.row_slice(first, count), plain(*head_.head), {}, logits);
+    cap_logits(at, logits, head_.softcap);
     return logits;
   }
   /// With the gradient of the logits in their place.
@@ -185,15 +194,16 @@ Pending<LossSums> CudaOperatorTable::output_loss(const DistillationHead& head, c
   if (call.dhidden.defined() && columns.student() == 0) zero(call.dhidden);
   for (std::int64_t first = 0; first < rows; first += most) {
     const std::int64_t count = std::min(most, rows - first);
-    const TeacherRows teacher_rows = teacher ? teacher->rows(engines_->products, first, count) : TeacherRows();
-    const Tensor logits = student.forward(engines_->products, first, count);
+    const TeacherRows teacher_rows = teacher ? teacher->rows(at(), engines_->products, first, count) : TeacherRows();
+    const Tensor logits = student.forward(at(), engines_->products, first, count);
     const LossRows block{logits,
                          columns.shared(),
                          part_of(call.targets, first, count),
                          call.scale,
                          student.gradient(),
                          part_of(losses, first, count),
-                         columns.student() - columns.shared()};
+                         columns.student() - columns.shared(),
+                         call.softcap};
     if (part.group != nullptr) {
       const LossPart own{block, teacher_rows, weights, columns.first(), head.shared_vocabulary, columns.any_rest()};
       cut_loss_rows(at(), own, *part.group);

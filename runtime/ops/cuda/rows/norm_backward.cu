@@ -49,7 +49,8 @@ void norm_backward(const Launch& at, const NormBackward& op) {
                                              .dbias = dbias,
                                              .rows = op.x.rows(),
                                              .columns = static_cast<int>(columns),
-                                             .accumulate = op.accumulate};
+                                             .accumulate = op.accumulate,
+                                             .offset = static_cast<float>(op.offset)};
         with_flag(op.mean.defined(), [&](auto centred) {
           with_flag(parameters, [&](auto with_parameters) {
             const LaunchShape shape{"norm_backward", blocks, static_cast<unsigned>(tiles.threads), 0, at.stream};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of layer norm and RMS norm. For kernel sources; geometry: norm_tiles(), norm_backward_blocks().
 //
-// With xhat = (x - mean) rstd and g = dy weight:
+// With xhat = (x - mean) rstd and g = dy (offset + weight):
 //   dx = rstd (g - sum(g) / C - xhat sum(g xhat) / C), dweight = sum over rows of dy xhat, dbias of dy;
 // RMS norm has mean 0 and no sum(g) term. A thread has the same columns of all rows of its block, so that it adds up
 // their dweight and dbias in registers, in the order of rows; each block leaves a row of sums.
@@ -24,6 +24,7 @@ struct NormBackwardCall {
   std::int64_t rows;
   int columns;
   bool accumulate;
+  float offset;  // of the weights
 };
 
 /// A thread's values of all its columns.
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(warp_size* norm_most_warps) norm_backward_kern
         xhat[p][i] = (xhat[p][i] - mean) * rstd;
         if constexpr (Parameters) dweight[p][i] += g[p][i] * xhat[p][i];
         if constexpr (Parameters && Centred) dbias[p][i] += g[p][i];
-        g[p][i] *= weight[i];
+        g[p][i] *= weight[i] + call.offset;
         along += g[p][i] * xhat[p][i];
         shift += g[p][i];
       }
@@ -132,13 +133,14 @@ __global__ void __launch_bounds__(warp_size* norm_most_warps)
       const float xhat = (to_float(call.x[start + column]) - mean) * rstd;
       if constexpr (Parameters) dweight[column] = (begin ? 0.0F : dweight[column]) + dy * xhat;
       if constexpr (Parameters && Centred) dbias[column] = (begin ? 0.0F : dbias[column]) + dy;
-      along += dy * call.weight[column] * xhat;
-      shift += dy * call.weight[column];
+      const float g = dy * (call.weight[column] + call.offset);
+      along += g * xhat;
+      shift += g;
     }
     along = scale * block_sum(along);
     shift = Centred ? scale * block_sum(shift) : 0.0F;
     for (int column = first; column < call.columns; column += step) {
-      const float g = to_float(call.dy[start + column]) * call.weight[column];
+      const float g = to_float(call.dy[start + column]) * (call.weight[column] + call.offset);
       const float xhat = (to_float(call.x[start + column]) - mean) * rstd;
       const float before = call.accumulate ? to_float(call.dx[start + column]) : 0.0F;
       call.dx[start + column] = from_float<G>((g - shift - xhat * along) * rstd + before);

@@ -33,7 +33,8 @@ NormCall<X, B, Y> call_of(const Norm& op) {
           .rstd = op.rstd.data<float>(),
           .rows = op.x.rows(),
           .columns = static_cast<int>(op.x.columns()),
-          .epsilon = static_cast<float>(op.epsilon)};
+          .epsilon = static_cast<float>(op.epsilon),
+          .offset = static_cast<float>(op.offset)};
 }
 
 bool fits(const Tensor& tensor, std::int64_t columns) {

@@ -43,6 +43,7 @@ struct NormCall {
   std::int64_t rows;
   int columns;
   float epsilon;
+  float offset;  // of the weights
 };
 
 /// A row in registers: norm_width columns at a time, those of number member + i * members for access i.
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(warp_size* norm_most_warps) norm_kernel(NormCa
     load_floats(call.weight + column, weight);
     if constexpr (Centred) load_floats(call.bias + column, bias);
     MAESTRO_UNROLL
-    for (int i = 0; i < norm_width; ++i) v[p][i] = (v[p][i] - mean) * rstd * weight[i] + bias[i];
+    for (int i = 0; i < norm_width; ++i) v[p][i] = (v[p][i] - mean) * rstd * (weight[i] + call.offset) + bias[i];
     store_floats(call.y + start + column, v[p]);
   }
 }
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(warp_size* norm_most_warps) norm_wide_kernel(N
   }
   for (int column = first; column < call.columns; column += step) {
     const float bias = Centred ? call.bias[column] : 0.0F;
-    call.y[start + column] = from_float<Y>((value(column) - mean) * rstd * call.weight[column] + bias);
+    call.y[start + column] = from_float<Y>((value(column) - mean) * rstd * (call.weight[column] + call.offset) + bias);
   }
 }
 

@@ -6,13 +6,13 @@ namespace maestro::cuda {
 namespace {
 
 template <class Op>
-void map_one(const Launch& at, const char* name, const Tensor& a, const Tensor& out) {
+void map_one(const Launch& at, const char* name, const Tensor& a, const Tensor& out, Op op = {}) {
   assert(a.elements() == out.elements());
   with_type(a.dtype(), [&](auto from) {
     with_type(out.dtype(), [&](auto to) {
       using A = typename decltype(from)::type;
       using Out = typename decltype(to)::type;
-      launch_map(at, name, MapCall<A, A, Out>{a.elements(), a.data<A>(), nullptr, out.data<Out>()}, Op());
+      launch_map(at, name, MapCall<A, A, Out>{a.elements(), a.data<A>(), nullptr, out.data<Out>()}, op);
     });
   });
 }
@@ -30,6 +30,12 @@ void map_two(const Launch& at, const char* name, const Tensor& a, const Tensor& 
       });
     });
   });
+}
+
+/// Calls body(Type<element::...>()) with the unit of a gate.
+template <class Body>
+void with_unit(GluGate gate, Body body) {
+  gate == GluGate::silu ? body(Type<element::Swiglu>()) : body(Type<element::Geglu>());
 }
 
 }  // namespace
@@ -58,36 +64,40 @@ void gelu_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Te
   map_two<GeluBackwardOp>(at, "gelu_backward", dy, x, dx);
 }
 
-void swiglu(const Launch& at, const Tensor& x, const Tensor& y) {
+void softcap(const Launch& at, const Softcap& op) {
+  assert(op.cap > 0);
+  map_one(at, "softcap", op.x, op.x, SoftcapOp{static_cast<float>(op.cap)});
+}
+
+void glu(const Launch& at, const Glu& op) {
+  const Tensor& x = op.x;
+  const Tensor& y = op.y;
   const std::int64_t features = y.columns();
-  assert(x.columns() == 2 * features);
+  assert(x.columns() == 2 * features && y.dtype() == x.dtype());
   const bool packed = packs_fit(x, features, flat_width) && packs_fit(y, features, flat_width);
-  with_type(x.dtype(), [&](auto from) {
-    with_type(y.dtype(), [&](auto to) {
+  with_type(x.dtype(), [&](auto type) {
+    with_unit(op.gate, [&](auto unit) {
       with_flag(packed, [&](auto flag) {
-        using X = typename decltype(from)::type;
-        using Y = typename decltype(to)::type;
+        using T = typename decltype(type)::type;
         constexpr int V = decltype(flag)::value ? flat_width : 1;
-        launch_rows(at, "swiglu", y.rows(), features / V,
-                    SwigluRows<V, X, Y>{x.data<X>(), y.data<Y>(), static_cast<int>(features)});
+        launch_rows(at, "glu", y.rows(), features / V,
+                    GluRows<typename decltype(unit)::type, V, T>{x.data<T>(), y.data<T>(), static_cast<int>(features)});
       });
     });
   });
 }
 
-void swiglu_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& dx) {
-  const std::int64_t features = dy.columns();
-  assert(x.columns() == 2 * features && dx.dtype() == x.dtype());
-  const bool packed =
-      packs_fit(dy, features, flat_width) && packs_fit(x, features, flat_width) && packs_fit(dx, features, flat_width);
-  with_type(dy.dtype(), [&](auto from) {
-    with_type(x.dtype(), [&](auto to) {
-      with_flag(packed, [&](auto flag) {
-        using D = typename decltype(from)::type;
-        using X = typename decltype(to)::type;
-        constexpr int V = decltype(flag)::value ? flat_width : 1;
-        launch_rows(at, "swiglu_backward", dy.rows(), features / V,
-                    SwigluBackwardRows<V, D, X>{dy.data<D>(), x.data<X>(), dx.data<X>(), static_cast<int>(features)});
+void glu_backward(const Launch& at, const GluBackward& op) {
+  const std::int64_t features = op.dy.columns();
+  assert(op.x.columns() == 2 * features && op.dx.dtype() == op.x.dtype() && op.dy.dtype() == op.x.dtype());
+  const auto fits = [features](const Tensor& tensor) { return packs_fit(tensor, features, flat_width); };
+  with_type(op.x.dtype(), [&](auto type) {
+    with_unit(op.gate, [&](auto unit) {
+      with_flag(fits(op.dy) && fits(op.x) && fits(op.dx), [&](auto flag) {
+        using T = typename decltype(type)::type;
+        using Rows = GluBackwardRows<typename decltype(unit)::type, decltype(flag)::value ? flat_width : 1, T>;
+        launch_rows(at, "glu_backward", op.dy.rows(), features / Rows::width,
+                    Rows{op.dy.data<T>(), op.x.data<T>(), op.dx.data<T>(), static_cast<int>(features)});
       });
     });
   });

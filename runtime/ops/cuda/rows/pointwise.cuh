@@ -67,6 +67,12 @@ struct GeluBackwardOp {
   __device__ float operator()(float dy, float x) const { return dy * element::Gelu::slope(x); }
 };
 
+struct SoftcapOp {
+  static constexpr bool takes_two = false;
+  float cap;
+  __device__ float operator()(float x, float) const { return element::Softcap::value(x, cap); }
+};
+
 /// body(row, item) for all row < rows and item < items, each once.
 template <class Body>
 __global__ void __launch_bounds__(flat_threads)
@@ -80,31 +86,32 @@ __global__ void __launch_bounds__(flat_threads)
   }
 }
 
-/// y (M, F) = silu(gate) up of x (M, 2F) = [gate | up]; an item is V columns of y.
-template <int V, class X, class Y>
-struct SwigluRows {
-  const X* x;
-  Y* y;
+/// y (M, F) = Unit of gate and up, x (M, 2F) = [gate | up]; an item is V columns of y.
+template <class Unit, int V, class T>
+struct GluRows {
+  const T* x;
+  T* y;
   int features;
 
   __device__ void operator()(std::int64_t row, int item) const {
-    const X* gate = x + row * 2 * features + item * V;
+    const T* gate = x + row * 2 * features + item * V;
     float g[V];
     float u[V];
     load_floats(gate, g);
     load_floats(gate + features, u);
     MAESTRO_UNROLL
-    for (int i = 0; i < V; ++i) g[i] = element::Swiglu::value(g[i], u[i]);
+    for (int i = 0; i < V; ++i) g[i] = Unit::value(g[i], u[i]);
     store_floats(y + row * features + item * V, g);
   }
 };
 
 /// dx (M, 2F) of dy (M, F) and x (M, 2F).
-template <int V, class D, class X>
-struct SwigluBackwardRows {
-  const D* dy;
-  const X* x;
-  X* dx;
+template <class Unit, int V, class T>
+struct GluBackwardRows {
+  static constexpr int width = V;
+  const T* dy;
+  const T* x;
+  T* dx;
   int features;
 
   __device__ void operator()(std::int64_t row, int item) const {
@@ -117,7 +124,7 @@ struct SwigluBackwardRows {
     load_floats(x + gate + features, u);
     MAESTRO_UNROLL
     for (int i = 0; i < V; ++i) {
-      const element::Swiglu gradient = element::Swiglu::gradient(d[i], g[i], u[i]);
+      const Unit gradient = Unit::gradient(d[i], g[i], u[i]);
       g[i] = gradient.dgate;
       u[i] = gradient.dup;
     }

@@ -6,10 +6,22 @@
 
 namespace maestro::cuda {
 
+/// Adjacent rows of a matrix; a source of columns that are added up.
 template <class T>
-struct ColumnSumCall {
+struct MatrixRows {
   const T* values;  // (rows, columns)
-  float* to;        // (gridDim.y, columns); or (columns), added to, where `add`
+  int columns;
+
+  template <int V>
+  __device__ __forceinline__ void load(std::int64_t row, int column, float (&to)[V]) const {
+    load_floats(values + row * columns + column, to);
+  }
+};
+
+template <class Source>
+struct ColumnSumCall {
+  Source source;
+  float* to;  // (gridDim.y, columns); or (columns), added to, where `add`
   std::int64_t rows;
   std::int64_t rows_per_block;
   int columns;
@@ -17,8 +29,8 @@ struct ColumnSumCall {
 };
 
 /// A lane has V columns, a warp every column_warps-th row of the block's; warps are added up in order.
-template <int V, class T>
-__global__ void __launch_bounds__(column_lanes* column_warps) column_sum_kernel(ColumnSumCall<T> call) {
+template <int V, class Source>
+__global__ void __launch_bounds__(column_lanes* column_warps) column_sum_kernel(ColumnSumCall<Source> call) {
   MAESTRO_SHARED(float, of_warps, column_warps* column_lanes* V);
   const int lane = lane_index();
   const int warp = warp_index();
@@ -30,7 +42,7 @@ __global__ void __launch_bounds__(column_lanes* column_warps) column_sum_kernel(
     MAESTRO_UNROLL_4
     for (std::int64_t row = begin + warp; row < end; row += column_warps) {
       float value[V];
-      load_floats(call.values + row * call.columns + column, value);
+      call.source.load(row, column, value);
       MAESTRO_UNROLL
       for (int i = 0; i < V; ++i) sum[i] += value[i];
     }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda/rows/rows.cuh"
 
+#include <algorithm>
+#include <vector>
+
 #include "runtime/ops/cuda/launch_rows.cuh"
 #include "runtime/ops/cuda/rows/rows_by_key.hpp"
 
@@ -19,15 +22,16 @@ void embedding(const Launch& at, const Embedding& op) {
                       packs_fit(op.positions_table, columns, float_width);
   with_flag(packed, [&](auto flag) {
     constexpr int V = decltype(flag)::value ? float_width : 1;
-    launch_rows(
-        at, "embedding", op.ids.elements(), columns / V,
-        EmbeddingRows<V>{op.table.data<float>(), op.ids.data<std::int32_t>(), data_of<float>(op.positions_table),
-                         op.positions.data(), op.y.data<float>(), static_cast<int>(columns)});
+    launch_rows(at, "embedding", op.ids.elements(), columns / V,
+                EmbeddingRows<V>{op.table.data<float>(), op.ids.data<std::int32_t>(),
+                                 data_of<float>(op.positions_table), op.positions.data(), op.y.data<float>(),
+                                 static_cast<int>(columns), static_cast<float>(op.scale)});
   });
 }
 
 void embedding_backward(const Launch& at, const EmbeddingBackward& op) {
-  if (op.dtable.defined()) add_rows_by_key(at, op.dy, op.ids.data<std::int32_t>(), op.dtable);
+  if (op.dtable.defined())
+    add_rows_by_key(at, op.dy, op.ids.data<std::int32_t>(), op.dtable, static_cast<float>(op.scale));
   if (op.dpositions.defined()) add_rows_by_key(at, op.dy, op.positions.data(), op.dpositions);
 }
 
@@ -70,23 +74,28 @@ void index_add(const Launch& at, const Tensor& rows, std::span<const std::int32_
 void rotary(const Launch& at, const Rotary& op) {
   const Tensor& qkv = op.qkv;
   const AttentionShape& shape = op.shape;
-  assert(shape.head_size % 2 == 0 && qkv.columns() == shape.qkv_columns());
+  const std::vector<double>& inverse = op.frequencies->inverse;
+  const auto pairs = static_cast<std::int64_t>(inverse.size());
+  assert(2 * pairs <= shape.head_size && pairs <= most_rotary_pairs && qkv.columns() == shape.qkv_columns());
   assert(op.direction == 1 || op.direction == -1);
   const std::int64_t rows = qkv.rows();
-  const std::int64_t half = shape.head_size / 2;
-  if (rows == 0) return;
+  if (rows == 0 || pairs == 0) return;
   const Workspace::Scope scope(*at.workspace);
-  auto* cosines = at.workspace->take_array<float>(static_cast<std::size_t>(rows * half));
-  auto* sines = at.workspace->take_array<float>(static_cast<std::size_t>(rows * half));
-  launch_rows(at, "rotary_angles", rows, half,
-              RotaryAngleRows{op.positions.data(), cosines, sines, std::log(op.theta),
-                              static_cast<double>(op.direction), static_cast<int>(half)});
+  auto* cosines = at.workspace->take_array<float>(static_cast<std::size_t>(rows * pairs));
+  auto* sines = at.workspace->take_array<float>(static_cast<std::size_t>(rows * pairs));
+  RotaryAngleRows angles{
+      op.positions.data(),     cosines, sines, op.frequencies->magnitude, static_cast<double>(op.direction),
+      static_cast<int>(pairs), {}};
+  std::ranges::copy(inverse, angles.angles.inverse);
+  launch_rows(at, "rotary_angles", rows, pairs, angles);
+  const bool packed = pairs % flat_width == 0 && packs_fit(qkv, shape.head_size, flat_width);
   with_type(qkv.dtype(), [&](auto type) {
-    with_flag(half % flat_width == 0 && packs_fit(qkv, qkv.columns(), flat_width), [&](auto flag) {
+    with_flag(packed, [&](auto flag) {
       using T = typename decltype(type)::type;
       constexpr int V = decltype(flag)::value ? flat_width : 1;
-      launch_rows(at, "rotary", rows, (shape.heads + shape.kv_heads) * half / V,
-                  RotatedRows<V, T>{qkv.data<T>(), cosines, sines, qkv.columns(), static_cast<int>(half)});
+      launch_rows(at, "rotary", rows, (shape.heads + shape.kv_heads) * pairs / V,
+                  RotatedRows<V, T>{qkv.data<T>(), cosines, sines, qkv.columns(), static_cast<int>(shape.head_size),
+                                    static_cast<int>(pairs)});
     });
   });
 }

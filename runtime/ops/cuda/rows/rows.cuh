@@ -16,11 +16,14 @@ struct EmbeddingRows {
   const std::int32_t* positions;
   float* y;  // (M, C)
   int columns;
+  float scale;  // of the table
 
   __device__ void operator()(std::int64_t row, int item) const {
     const std::int32_t id = ids[row];
     float sum[V] = {};
     if (id >= 0) load_floats(table + std::int64_t{id} * columns + item * V, sum);
+    MAESTRO_UNROLL
+    for (int i = 0; i < V; ++i) sum[i] *= scale;
     if (places != nullptr) {
       float place[V];
       load_floats(places + std::int64_t{positions[row]} * columns + item * V, place);
@@ -68,45 +71,53 @@ struct GatheredRows {
   }
 };
 
-/// angle(p, i) = p theta^(-2i / D) (Su et al. 2021, section 3.2.2) in f64, rounded once; an item is a value of i.
+inline constexpr int most_rotary_pairs = 128;  ///< of a head
+
+/// Frequencies as an argument of a kernel, so that a recorded launch has its own.
+struct RotaryAngles {
+  double inverse[most_rotary_pairs];
+};
+
+/// Cosines and sines of p inverse[i] in f64, rounded once; an item is a value of i.
 struct RotaryAngleRows {
   const std::int32_t* positions;
-  float* cosines;  // (M, half)
-  float* sines;    // (M, half), times the direction
-  double log_theta;
+  float* cosines;  // (M, pairs), times the magnitude
+  float* sines;    // (M, pairs), times magnitude and direction
+  double magnitude;
   double direction;
-  int half;
+  int pairs;
+  RotaryAngles angles;
 
   __device__ void operator()(std::int64_t row, int item) const {
-    const double frequency = std::exp(-log_theta * static_cast<double>(item) / static_cast<double>(half));
-    const double angle = static_cast<double>(positions[row]) * frequency;
-    cosines[row * half + item] = static_cast<float>(std::cos(angle));
-    sines[row * half + item] = static_cast<float>(direction * std::sin(angle));
+    const double angle = static_cast<double>(positions[row]) * angles.inverse[item];
+    cosines[row * pairs + item] = static_cast<float>(magnitude * std::cos(angle));
+    sines[row * pairs + item] = static_cast<float>(direction * magnitude * std::sin(angle));
   }
 };
 
-/// Rotates the first heads of each row in place; an item is V pairs of a head.
+/// Rotates the first columns of the first heads of each row in place; an item is V pairs of a head.
 template <int V, class T>
 struct RotatedRows {
   T* qkv;  // (M, stride)
   const float* cosines;
   const float* sines;
   std::int64_t stride;
-  int half;
+  int head_size;
+  int pairs;
 
   __device__ void operator()(std::int64_t row, int item) const {
-    const int items_per_head = half / V;
+    const int items_per_head = pairs / V;
     const int head = item / items_per_head;
     const int column = (item - head * items_per_head) * V;
-    T* first = qkv + row * stride + std::int64_t{head} * 2 * half + column;
+    T* first = qkv + row * stride + std::int64_t{head} * head_size + column;
     float a[V];
     float b[V];
     float cosine[V];
     float sine[V];
     load_floats(first, a);
-    load_floats(first + half, b);
-    load_floats(cosines + row * half + column, cosine);
-    load_floats(sines + row * half + column, sine);
+    load_floats(first + pairs, b);
+    load_floats(cosines + row * pairs + column, cosine);
+    load_floats(sines + row * pairs + column, sine);
     MAESTRO_UNROLL
     for (int i = 0; i < V; ++i) {
       const element::RotaryPair pair = element::RotaryPair{a[i], b[i]}.rotated(cosine[i], sine[i]);
@@ -114,7 +125,7 @@ struct RotatedRows {
       b[i] = pair.second;
     }
     store_floats(first, a);
-    store_floats(first + half, b);
+    store_floats(first + pairs, b);
   }
 };
 

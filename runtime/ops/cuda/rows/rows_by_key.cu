@@ -38,7 +38,7 @@ void launch_runs(const Launch& at, const RunCall<From, To>& call) {
 
 }  // namespace
 
-void add_rows_by_key(const Launch& at, const Tensor& values, const std::int32_t* keys, const Tensor& to) {
+void add_rows_by_key(const Launch& at, const Tensor& values, const std::int32_t* keys, const Tensor& to, float scale) {
   const std::int64_t columns = values.columns();
   const auto count = static_cast<int>(values.rows());
   if (count == 0 || columns == 0) return;
@@ -56,7 +56,7 @@ void add_rows_by_key(const Launch& at, const Tensor& values, const std::int32_t*
         using To = typename decltype(target)::type;
         constexpr int V = decltype(flag)::value ? width : 1;
         launch_runs<V>(at, RunCall<From, To>{rows, values.data<From>(), to.data<To>(), heads, tails, count,
-                                             static_cast<int>(columns), without});
+                                             static_cast<int>(columns), without, scale});
       });
     });
   });

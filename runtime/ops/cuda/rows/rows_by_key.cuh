@@ -107,16 +107,17 @@ struct RunCall {
   int count;
   int columns;
   std::uint32_t without;
+  float scale;  // of the sums
 
   __device__ bool continues(int at) const { return at > 0 && at < count && rows[at].key == rows[at - 1].key; }
 };
 
 template <int V, class To>
-__device__ __forceinline__ void add_floats(To* to, const float (&values)[V]) {
+__device__ __forceinline__ void add_floats(To* to, const float (&values)[V], float scale) {
   float sum[V];
   load_floats(to, sum);
   MAESTRO_UNROLL
-  for (int i = 0; i < V; ++i) sum[i] += values[i];
+  for (int i = 0; i < V; ++i) sum[i] += scale * values[i];
   store_floats(to, sum);
 }
 
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(run_threads) run_sum_kernel(RunCall<From, To> 
     } else if (goes_on) {
       store_floats(call.tails + partial, sum);
     } else {
-      add_floats(call.to + std::int64_t{row.key} * call.columns + column, sum);
+      add_floats(call.to + std::int64_t{row.key} * call.columns + column, sum, call.scale);
     }
     begins_here = true;
     MAESTRO_UNROLL
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(run_threads) long_run_kernel(RunCall<From, To>
     for (int i = 0; i < V; ++i) sum[i] += part[i];
     end += run_chunk;
   }
-  add_floats(call.to + std::int64_t{key} * call.columns + column, sum);
+  add_floats(call.to + std::int64_t{key} * call.columns + column, sum, call.scale);
 }
 
 }  // namespace maestro::cuda

@@ -6,9 +6,10 @@
 
 namespace maestro::cuda {
 
-/// to (N, C)[keys[i]] += values (M, C)[i] for all i whose key is not negative; keys (M) on the device, below N. Both
-/// f32 or bf16. Rows of equal key are added up in f32 in ascending order, in groups that depend on the keys alone, and
-/// rounded once.
-void add_rows_by_key(const Launch& at, const Tensor& values, const std::int32_t* keys, const Tensor& to);
+/// to (N, C)[keys[i]] += scale values (M, C)[i] for all i whose key is not negative; keys (M) on the device, below N.
+/// Both f32 or bf16. Rows of equal key are added up in f32 in ascending order, in groups that depend on the keys alone,
+/// scaled and rounded once.
+void add_rows_by_key(const Launch& at, const Tensor& values, const std::int32_t* keys, const Tensor& to,
+                     float scale = 1);
 
 }  // namespace maestro::cuda

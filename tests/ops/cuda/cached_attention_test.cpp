@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention over a cache against the CPU's, and against attention over the whole sequence.
+#include "runtime/ops/cuda/attention/cached_attention.hpp"
+
+#include "tests/ops/cuda/kernel_test.hpp"
+
+namespace maestro::cuda {
+namespace {
+
+struct Case {
+  AttentionShape shape;
+  std::int64_t first;
+  std::int64_t rows;
+};
+
+class CachedAttentionTest : public KernelTest, public ::testing::WithParamInterface<DType> {
+ protected:
+  [[nodiscard]] static DType act() { return GetParam(); }
+  void compare(const Case& c) {
+    SCOPED_TRACE("D " + std::to_string(c.shape.head_size) + ", " + std::to_string(c.rows) + " rows from " +
+                 std::to_string(c.first) + ", window " + std::to_string(c.shape.window));
+    const Shape cache{c.first + c.rows + 3, c.shape.kv_heads * c.shape.head_size};
+    const OwnedTensor qkv = random(act(), {c.rows, c.shape.qkv_columns()});
+    const OwnedTensor keys = random(act(), cache);
+    const OwnedTensor values = random(act(), cache);
+    const OwnedTensor out(act(), {c.rows, c.shape.out_columns()});
+    const CachedAttention call{.qkv = upload(qkv),
+                               .shape = c.shape,
+                               .keys = upload(keys),
+                               .values = upload(values),
+                               .first = c.first,
+                               .out = empty(act(), {c.rows, c.shape.out_columns()})};
+    reference_.run(
+        CachedAttention{.qkv = qkv, .shape = c.shape, .keys = keys, .values = values, .first = c.first, .out = out});
+    run([&] { cached_attention(at_, call); });
+    EXPECT_EQ(download(call.keys), keys.values());
+    EXPECT_EQ(download(call.values), values.values());
+    expect_near(call.out, out.values(), "out", 2e-5);
+  }
+};
+
+TEST_P(CachedAttentionTest, agrees_with_the_processor_from_the_first_row_on) {
+  for (const std::int64_t size : {16, 24, 80, 256}) {
+    for (const std::int64_t first : {0, 1, 31, 200}) {
+      for (const std::int64_t rows : {0, 1, 17}) compare({{4, 2, size, true}, first, rows});
+    }
+  }
+}
+
+TEST_P(CachedAttentionTest, agrees_with_the_processor_for_windows_scales_and_soft_caps) {
+  for (const std::int64_t window : {1, 9, 128}) {
+    for (const double softcap : {0.0, 2.0}) {
+      compare({{6, 2, 64, true, 0.25, window, softcap}, 100, 1});
+      compare({{2, 2, 128, true, 0, window, softcap}, 3, 40});
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CachedAttentionTest, ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& of) { return std::string(name_of(of.param)); });
+
+TEST(CachedAttentionRefusal, is_an_error_of_a_call) {
+  const Tensor none(nullptr, DType::f32, Shape{0, 60});
+  EXPECT_THROW(cached_attention({}, {none, {1, 1, 20, true}, none, none, 0, none}), DeviceError);
+}
+
+}  // namespace
+}  // namespace maestro::cuda
