@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "apps/maestro/train_command.hpp"
 #include "runtime/core/result.hpp"
@@ -118,6 +119,7 @@ int DistillCommand::run(Console& console) const {
   const RunResult student = train(student_job, console);
   if (student.status != 0 || student.interrupted) return student.status;
   print_table(teacher, student, console);
+  print_models(student.models, console);
   return 0;
 }
 

@@ -60,6 +60,7 @@ Result<std::unique_ptr<Tokenizer>> open_tokenizer(const fs::path& folder_or_file
   if (at.extension() == ".model") return read_sentencepiece(at);
   if (at.filename() == "vocab.json" || at.filename() == "merges.txt")
     return read_vocabulary_and_merges(at.parent_path() / "vocab.json");
+  if (is_byte_tokenizer(at)) return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
   return read_tokenizer_json(at);
 }
 

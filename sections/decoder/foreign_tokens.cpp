@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/state/hf_tokenizer.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
@@ -26,7 +27,7 @@ bool sends_bytes(const DataShape& data) {
 
 /// Returns the reason why the tokenizer beside weights has other tokens than the corpus sends; empty: it has not.
 std::string difference(const fs::path& own, const DataShape& data) {
-  if (sends_bytes(data)) return own.string() + " is the tokenizer of these weights";
+  if (sends_bytes(data)) return is_byte_tokenizer(own) ? "" : own.string() + " is the tokenizer of these weights";
   const fs::path file = find_tokenizer(data.tokenizer).value_or(data.tokenizer);
   const Status same = check_same_tokens(own, file, data.vocabulary);
   return same.ok() ? "" : same.error().message;
