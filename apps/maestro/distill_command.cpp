@@ -65,7 +65,7 @@ void print_table(const RunResult& teacher, const RunResult& student, Console& co
   console.note("files");
   console.note("  report              " + student.report);
   console.note("  trace               " + student.trace + "   (open in https://ui.perfetto.dev)");
-  for (const auto& [section, folder] : student.weights) console.note("  weights             " + folder);
+  print_weights(student, console);
 }
 
 }  // namespace
@@ -119,7 +119,6 @@ int DistillCommand::run(Console& console) const {
   const RunResult student = train(student_job, console);
   if (student.status != 0 || student.interrupted) return student.status;
   print_table(teacher, student, console);
-  print_models(student.models, console);
   return 0;
 }
 

@@ -30,6 +30,7 @@ std::string figures_text(const std::map<std::string, double>& figures) {
 }  // namespace
 
 void print_models(const std::map<std::string, std::string>& folders, Console& console) {
+  if (!folders.empty()) console.note("models");
   for (const auto& [section, folder] : folders) {
     console.note(entry(section, folder));
     const auto load = load_expression(folder);
@@ -37,10 +38,14 @@ void print_models(const std::map<std::string, std::string>& folders, Console& co
   }
 }
 
+void print_weights(const RunResult& result, Console& console) {
+  if (!result.models.empty()) return print_models(result.models, console);
+  for (const auto& [section, folder] : result.weights) console.note(entry("weights", folder));
+}
+
 void print_end(const RunResult& result, Console& console) {
   if (!result.validation.empty()) console.note("validation");
   for (const auto& [section, figures] : result.validation) console.note(entry(section, figures_text(figures)));
-  if (!result.models.empty()) console.note("models");
   print_models(result.models, console);
   if (result.checkpoint.empty()) return;
   console.note("files");

@@ -13,6 +13,9 @@ namespace maestro {
 /// Prints the folders of exported models by section, each with the line of Python that loads it.
 void print_models(const std::map<std::string, std::string>& folders, Console& console);
 
+/// Prints the models of a run, or without any the folders of the weights in its checkpoint.
+void print_weights(const RunResult& result, Console& console);
+
 /// Prints the last validation, the models and the checkpoint; nothing that there is not.
 void print_end(const RunResult& result, Console& console);
 

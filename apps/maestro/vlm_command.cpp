@@ -123,9 +123,7 @@ void print_figures(const RunFigures& figures, const RunResult& result, const fs:
   console.note("  page                " + page.string() + "   (open in a browser)");
   console.note("  report              " + result.report);
   console.note("  trace               " + result.trace + "   (open in https://ui.perfetto.dev)");
-  for (const auto& [section, folder] : result.weights) console.note("  weights             " + folder);
-  if (!result.models.empty()) console.note("models");
-  print_models(result.models, console);
+  print_weights(result, console);
 }
 
 /// The answers on the page come from the weights of the last checkpoint.
