@@ -109,6 +109,17 @@ class AFolderOfWeights(Exports):
         manifest = json.loads((self.checkpoint(4) / "checkpoint.json").read_text())
         self.assertIn("teacher/chat_template.jinja", [file["path"] for file in manifest["files"]])
 
+    def test_trained_on_other_tokens_comes_out_with_the_tokenizer_of_the_corpus(self):
+        (self.folder / "model/tokenizer.json").write_text('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+        self.job["teacher"]["foreign_tokens"] = True
+        self.train(self.job, settings={"data.tokenizer": "bytes"})
+        model = self.folder / "out/models/teacher"
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            self.assertEqual((model / name).read_text(), (self.folder / "origin/models/teacher" / name).read_text())
+        self.assertFalse((model / "chat_template.jinja").exists(), "it is of the other tokenizer")
+        self.assertEqual(json.loads((model / "generation_config.json").read_text()), {})
+        self.assertIsNone(self.config(model)["bos_token_id"])
+
     def test_gives_its_dtype_to_an_export_unless_another_is_named(self):
         self.export("origin", "--to", "half", "--dtype", "f16")
         self.job["teacher"]["weights"] = "half"
