@@ -2,6 +2,7 @@
 #include "sections/weights_folder.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
@@ -176,6 +177,18 @@ Result<Tensor> WeightsFolder::tensor(std::string_view name) const {
   const auto nearest = nearest_name(name, names());
   return Error{ErrorCode::not_found, label() + ": has no tensor '" + std::string(name) + "'" +
                                          (nearest ? "; the nearest is '" + *nearest + "'" : "")};
+}
+
+WeightDtype WeightsFolder::dtype() const {
+  constexpr std::array<std::string_view, 3> names{"F32", "BF16", "F16"};
+  std::array<std::uint64_t, 3> bytes{};
+  for (const SafetensorsFile& file : files_) {
+    for (const auto& [dtype, held] : file.bytes_by_dtype()) {
+      const auto name = std::ranges::find(names, dtype);
+      if (name != names.end()) bytes[static_cast<std::size_t>(name - names.begin())] += held;
+    }
+  }
+  return static_cast<WeightDtype>(std::ranges::max_element(bytes) - bytes.begin());
 }
 
 std::string WeightsFolder::label() const {

@@ -33,6 +33,8 @@ class WeightsFolder {
   [[nodiscard]] bool contains(std::string_view name) const { return places_.contains(name); }
   /// Errors: not_found, with the nearest name; a dtype this program does not compute with.
   [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
+  /// The dtype that takes the most bytes; F32 where none of the three does.
+  [[nodiscard]] WeightDtype dtype() const;
   /// The file, or the folder when there are several; for error messages.
   [[nodiscard]] std::string label() const;
 

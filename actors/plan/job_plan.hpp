@@ -32,6 +32,7 @@ struct JobPlan {
   ScheduleConfig schedule;
   RunOptions options;
   std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
+  std::string tokenizer;                 ///< of the tokens: "bytes", a folder or a file; empty: they mean nothing
   SampleRef largest{SampleId(0), 1};     ///< largest number of rows of a sample, by axis
   std::int64_t max_bad_samples = 0;
   std::int64_t validation_samples = 0;                        ///< of a validation pass

@@ -27,6 +27,7 @@ struct RunOptions {
   std::string control;               ///< address of the control service; empty: a local socket; "none": off
   bool check_only = false;           ///< validate everything, start nothing
   bool quiet = false;                ///< no run header
+  std::vector<std::string> notes;    ///< printed in the run header
   std::vector<std::string> command;  ///< arguments that start this same run, for the other processes
   LaunchInfo launch_info;            ///< found by App
 };

@@ -291,6 +291,7 @@ std::optional<std::string> JobResolver::tokenizer_of_weights() const {
 
 DataShape JobResolver::read_tables() {
   plan_.options = composed_.options;
+  plan_.notes = composed_.options.notes;
   plan_.meta_ops = std::make_shared<cpu::CpuOperatorTable>();
   plan_.name = read_name(composed_.document.root());
   plan_.train = read_train(table("train"));
@@ -303,6 +304,8 @@ DataShape JobResolver::read_tables() {
   plan_.max_bad_samples = data.max_bad_samples;
   plan_.largest = {SampleId(0), plan_.corpus->max_length(), plan_.corpus->max_patches(), 1};
   plan_.validation_samples = static_cast<std::int64_t>(validation_size(*plan_.corpus, plan_.train.validation_samples));
+  const bool generated = data.kind == DataKind::synthetic || data.kind == DataKind::synthetic_images;
+  if (!composed_.corpus && !generated) plan_.tokenizer = data.tokenizer;
   DataShape shape = shape_of(data, *plan_.corpus, plan_.largest);
   if (composed_.corpus) shape.tokenizer.clear();  // [data] does not describe an app's own corpus
   return shape;

@@ -86,6 +86,14 @@ void ProcessRun::State::write_outputs(RunResult& result, const ProcessTotals& to
     if (!node.trained()) continue;
     result.weights[node.section_name()] = (fs::path(record->checkpoint) / node.section_name()).string();
   }
+  if (record->interrupted) return;
+  const auto models = export_models(plan, record->checkpoint);
+  if (models) {
+    result.models = *models;
+    return;
+  }
+  console.error("the run is complete, with its weights in " + record->checkpoint + ", but " + models.error().message);
+  result.status = 1;
 }
 
 RunResult ProcessRun::State::succeed(const RunOutcome& ended) {

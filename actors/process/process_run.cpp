@@ -185,7 +185,10 @@ void ProcessRun::prepare() {
   if (!state.is_root()) return;
   state.builder.try_stored_states(state.process);
   state.claim = claim_run(state.plan, state.start);
-  if (!state.plan.options.check_only) return;
+  if (!state.plan.options.check_only) {
+    state.claim.origin.dtypes = prepare_model_files(state.plan, state.start);
+    return;
+  }
   state.print_models();
   for (const std::string& note : state.claim.notes) state.note(note);
 }

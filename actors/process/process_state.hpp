@@ -15,6 +15,7 @@
 #include "actors/control/run_questions.hpp"
 #include "actors/launch/launcher.hpp"
 #include "actors/process/actor_environment.hpp"
+#include "actors/process/model_folders.hpp"
 #include "actors/process/process_run.hpp"
 #include "actors/process/replica_builder.hpp"
 #include "actors/process/signal_watcher.hpp"
@@ -41,8 +42,8 @@ struct ProcessRun::State {
         place(job.options.launch_info.place),
         process(static_cast<std::uint32_t>(place.rank)),
         trace(process, "process " + std::to_string(place.rank), trace_options(job)),
-        snapshots(
-            CheckpointStore(std::filesystem::path(job.train.out) / "checkpoints", {job.train.keep_checkpoints, {}})),
+        snapshots(CheckpointStore(std::filesystem::path(job.train.out) / "checkpoints",
+                                  {job.train.keep_checkpoints, {}, prepared_files_folder(job)})),
         record(std::make_shared<RunRecord>()) {}
 
   static TraceOptions trace_options(const JobPlan& job) {

@@ -67,13 +67,16 @@ void sweep_shared_files(const fs::path& folder) {
   }
 }
 
-/// Weights of the job in the checkpoints that --fresh moves would be missing when they are read.
+/// Weights of the job in the checkpoints or models that --fresh moves would be missing when they are read.
 void check_weights_stay(const JobPlan& plan) {
-  const fs::path moved = fs::weakly_canonical(fs::path(plan.train.out) / "checkpoints");
+  const auto lies_in = [&](const fs::path& weights, const char* entry) {
+    const fs::path moved = fs::weakly_canonical(fs::path(plan.train.out) / entry);
+    return std::ranges::mismatch(moved, weights).in1 == moved.end();
+  };
   for (const PlannedSection& section : plan.sections) {
     if (section.config.weights.empty()) continue;
     const fs::path weights = fs::weakly_canonical(section.config.weights);
-    if (std::ranges::mismatch(moved, weights).in1 != moved.end()) continue;
+    if (!lies_in(weights, "checkpoints") && !lies_in(weights, "models")) continue;
     throw JobError(section.config.name + ".weights: " + printable(section.config.weights) +
                    " is in the run that --fresh moves aside; choose another train.out, or name the weights elsewhere");
   }

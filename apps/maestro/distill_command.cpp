@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/printable.hpp"
@@ -55,7 +56,7 @@ void print_speed_and_files(const RunResult& student, Console& console) {
   console.note("files");
   console.note("  report              " + student.report);
   console.note("  trace               " + student.trace + "   (open in https://ui.perfetto.dev)");
-  for (const auto& [section, folder] : student.weights) console.note("  weights             " + folder);
+  print_weights(student, console);
 }
 
 /// The losses of teacher and student, on validation samples; `unit` is a token of the corpus.

@@ -10,6 +10,7 @@
 #include "apps/maestro/control_commands.hpp"
 #include "apps/maestro/distill_command.hpp"
 #include "apps/maestro/emulate_command.hpp"
+#include "apps/maestro/export_command.hpp"
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
@@ -55,6 +56,7 @@ int run(int argc, char** argv, Console& console) {
   VisionLanguageCommand vlm(app);
   SimulateCommand simulate(app);
   EmulateCommand emulate(app);
+  ExportCommand exporting(app);
   KeysCommand keys(app);
   TokenizeCommand tokenize(app);
   ControlCommands control(app);
@@ -66,7 +68,7 @@ int run(int argc, char** argv, Console& console) {
     console.error(usage_error(app, problem, std::vector<std::string>(argv + 1, argv + argc)));
     return 2;
   }
-  return run_given(console, train, check, distill, vlm, simulate, emulate, keys, tokenize, control, help);
+  return run_given(console, train, check, distill, vlm, simulate, emulate, exporting, keys, tokenize, control, help);
 }
 
 }  // namespace

@@ -2,15 +2,49 @@
 #include "apps/maestro/train_command.hpp"
 
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/run_options.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/job/job_document.hpp"
+#include "runtime/state/checkpoint.hpp"
 
 namespace maestro {
 
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Returns the settings by which sections whose folder of weights has gone take shape and tokenizer from the
+/// checkpoint that is resumed, which holds their weights too. `run` gets a note of each.
+std::vector<std::string> settings_of_checkpoint(const JobDocument& job, RunOptions& run) {
+  std::vector<std::string> settings;
+  if (run.resume.empty()) return settings;
+  const auto checkpoint = resolve_checkpoint(run.resume);
+  const auto stored = checkpoint ? load_checkpoint(*checkpoint) : checkpoint.error();
+  if (!stored) return settings;  // the run itself reports it
+  for (const std::string& section : stored->sections()) {
+    const std::string weights = job.root().table(section).text("weights", "");
+    std::error_code failure;
+    if (weights.empty() || weights == random_weights || fs::exists(weights, failure)) continue;
+    const std::string instead = (*checkpoint / section).string();
+    settings.push_back(section + ".weights=" + quoted(instead));
+    run.notes.push_back(section + ".weights: " + printable(weights) + " does not exist; the section goes on from " +
+                        instead);
+  }
+  return settings;
+}
+
+}  // namespace
+
 RunResult train(const TrainArguments& arguments, Console& console) {
-  JobDocument job = JobDocument::load(arguments.job, arguments.overrides);
-  const BundledApp& bundled = read_app(job.root());
   RunOptions run = arguments.run;
+  std::vector<std::string> settings = arguments.overrides;
+  JobDocument job = JobDocument::load(arguments.job, settings);
+  if (const auto more = settings_of_checkpoint(job, run); !more.empty()) {
+    settings.insert(settings.end(), more.begin(), more.end());
+    job = JobDocument::load(arguments.job, settings);
+  }
+  const BundledApp& bundled = read_app(job.root());
   run.command = {"train", arguments.job.string()};
   for (const std::string& setting : arguments.overrides) {
     run.command.push_back("--set");
@@ -40,7 +74,9 @@ TrainCommand::TrainCommand(CLI::App& app)
 }
 
 int TrainCommand::run(Console& console) const {
-  return train(arguments_, console).status;
+  const RunResult result = train(arguments_, console);
+  if (result.status == 0) print_end(result, console);
+  return result.status;
 }
 
 CheckCommand::CheckCommand(CLI::App& app)

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "apps/maestro/train_command.hpp"
 #include "apps/vlm/answers.hpp"
@@ -122,7 +123,7 @@ void print_figures(const RunFigures& figures, const RunResult& result, const fs:
   console.note("  page                " + page.string() + "   (open in a browser)");
   console.note("  report              " + result.report);
   console.note("  trace               " + result.trace + "   (open in https://ui.perfetto.dev)");
-  for (const auto& [section, folder] : result.weights) console.note("  weights             " + folder);
+  print_weights(result, console);
 }
 
 /// The answers on the page come from the weights of the last checkpoint.

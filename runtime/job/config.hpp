@@ -32,6 +32,10 @@ inline constexpr std::array<std::string_view, 3> cuda_graphs_names{"auto", "alwa
 enum class ClipScope : std::uint8_t { section, global };
 inline constexpr std::array<std::string_view, 2> clip_scope_names{"section", "global"};
 
+/// The element type of the models at the end of a run; none: there are none.
+enum class ExportChoice : std::uint8_t { source, f32, bf16, f16, none };
+inline constexpr std::array<std::string_view, 5> export_choice_names{"source", "f32", "bf16", "f16", "none"};
+
 /// [train]
 struct TrainConfig {
   std::int64_t steps = 100;             ///< optimizer steps of every trained section
@@ -42,6 +46,7 @@ struct TrainConfig {
   std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: only at the end and on Ctrl-C
   bool checkpoint_at_end = true;        ///< also where the trained weights are kept
   std::int64_t keep_checkpoints = 2;    ///< older checkpoints are removed
+  ExportChoice export_dtype = ExportChoice::source;  ///< key `export`: models in `out`/models
   std::int64_t validate_every = 0;      ///< steps between validations; 0: only at the end
   std::int64_t validation_samples = 64; ///< at most; 0: all of the validation split, negative is refused
   std::int64_t ahead = 2;               ///< steps announced beyond the oldest unfinished step

@@ -127,6 +127,19 @@ std::string read_model(const JobTable& table, std::string_view key, std::string 
   return *std::move(found);
 }
 
+namespace {
+
+ExportChoice read_export(const JobTable& train, const TrainConfig& read) {
+  const ExportChoice chosen = train.choice(
+      "export", read.export_dtype, export_choice_names,
+      {"the dtype of the models that a finished run writes to `out`/models, a complete Hugging Face folder "
+       "for each trained section; source: that of `weights`, f32 without; none: no models"});
+  if (read.checkpoint_at_end || !train.has("export") || chosen == ExportChoice::none) return chosen;
+  train.fail("export", "needs the checkpoint at the end; set checkpoint_at_end = true, or export = \"none\"");
+}
+
+}  // namespace
+
 TrainConfig read_train(const JobTable& train) {
   TrainConfig out;
   out.steps = train.integer("steps", out.steps, counts, {"optimizer steps of every trained section", "steps"});
@@ -146,6 +159,7 @@ TrainConfig read_train(const JobTable& train) {
                                      {"a checkpoint and the trained weights are written at the end"});
   out.keep_checkpoints = train.integer("keep_checkpoints", out.keep_checkpoints, counts,
                                        {"checkpoints kept; older checkpoints are removed"});
+  out.export_dtype = read_export(train, out);
   out.validate_every = train.integer("validate_every", out.validate_every, counts_or_zero,
                                      {"steps between validations; 0: only at the end", "steps"});
   out.validation_samples = train.integer("validation_samples", out.validation_samples, counts_or_zero,

@@ -43,16 +43,6 @@ Status verify_files(const fs::path& checkpoint, const Manifest& manifest, const 
   return Error{ErrorCode::corrupt, "checkpoint " + checkpoint.string() + " is damaged: " + problems};
 }
 
-Status find_section(const fs::path& checkpoint, const Manifest& manifest, std::string_view section) {
-  std::string known;
-  for (const std::string& name : manifest.sections()) {
-    if (name == section) return {};
-    known += (known.empty() ? "" : ", ") + printable(name);
-  }
-  return Error{ErrorCode::not_found, "checkpoint " + checkpoint.string() + " has no section " + std::string(section) +
-                                         "; it has " + (known.empty() ? "none" : known)};
-}
-
 bool has_manifest(const fs::path& folder) {
   std::error_code failure;
   return fs::exists(folder / manifest_file, failure);
@@ -166,10 +156,10 @@ Result<fs::path> latest_checkpoint(const fs::path& root, const std::optional<std
                                          root.string() + " holds " + listed(runs) + "; name the one to resume from"};
 }
 
-Result<fs::path> resolve_checkpoint(const fs::path& given) {
+Result<fs::path> resolve_checkpoint(const fs::path& given, std::string_view purpose) {
   fs::path path = given.lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "runs/a/" means "runs/a"
-  const std::string where = "cannot resume from " + path.string() + ": ";
+  const std::string where = "cannot " + std::string(purpose) + " " + path.string() + ": ";
   std::error_code failure;
   if (!fs::exists(path, failure)) {
     return Error{ErrorCode::not_found, where + "it does not exist" + nearest_sibling(path)};

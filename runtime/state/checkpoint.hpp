@@ -3,7 +3,8 @@
 // <section>/config.json, <section>/model.safetensors (a Hugging Face folder) and <section>/optimizer.safetensors.
 // A section whose tensors were written in N parts has model-0000i-of-0000N.safetensors with
 // model.safetensors.index.json instead (a Hugging Face folder with shards), and optimizer-0000i-of-0000N.safetensors.
-// Parts record only which writer wrote which tensors: reading merges them into the whole section.
+// Parts record only which writer wrote which tensors: reading merges them into the whole section. The folder also has
+// the model's other files (model_files.hpp), which the writer of part 0 copies.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +67,8 @@ struct StoredSection {
 
 /// Resolves the argument of `--resume`: a checkpoint, or the latest checkpoint in a checkpoints folder or a run folder.
 /// In a run folder run.json names the run; without it all checkpoints must be of the same run. Errors (not_found,
-/// invalid_argument) name the path that was searched and the nearest existing entry.
-[[nodiscard]] Result<std::filesystem::path> resolve_checkpoint(const std::filesystem::path& path);
+/// invalid_argument) begin with "cannot <purpose>", and name the path that was searched and the nearest existing entry.
+[[nodiscard]] Result<std::filesystem::path> resolve_checkpoint(const std::filesystem::path& path,
+                                                               std::string_view purpose = "resume from");
 
 }  // namespace maestro

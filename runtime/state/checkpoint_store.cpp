@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "runtime/state/checkpoint_folders.hpp"
+#include "runtime/state/model_files.hpp"
 #include "runtime/state/section_files.hpp"
 
 namespace maestro {
@@ -80,9 +81,17 @@ Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& s
     return {};
   };
   if (state.part.index == 0) {
-    const Status kept =
-        keep(section_config_file, write_file(folder / section_config_file, state.config, options_.after));
-    if (!kept) return kept.error();
+    const std::vector<std::string> prepared = prepared_files(name);
+    for (const std::string& file : prepared) {
+      const fs::path source = options_.model_files / name / file;
+      if (const Status kept = keep(file, copy_model_file(source, folder / file, options_.after)); !kept)
+        return kept.error();
+    }
+    if (std::ranges::find(prepared, section_config_file) == prepared.end()) {
+      const Status kept =
+          keep(section_config_file, write_file(folder / section_config_file, state.config, options_.after));
+      if (!kept) return kept.error();
+    }
   }
   // transformers refuses a file whose metadata does not name the framework of its layout.
   const std::string model = model_file(state.part);
@@ -94,6 +103,15 @@ Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& s
   if (!kept) return kept.error();
   if (const Status flushed = sync_folder(staging); !flushed) return flushed.error();
   return records;
+}
+
+std::vector<std::string> CheckpointStore::prepared_files(const std::string& section) const {
+  if (options_.model_files.empty()) return {};
+  const fs::path folder = options_.model_files / section;
+  std::vector<std::string> files = model_files(folder);
+  std::error_code failure;
+  if (fs::exists(folder / section_config_file, failure)) files.emplace_back(section_config_file);
+  return files;
 }
 
 Status CheckpointStore::commit(const fs::path& staging, Manifest manifest) const {

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,8 @@ namespace maestro {
 struct CheckpointStoreOptions {
   std::int64_t keep = 2;     ///< at least 1
   OperationHook after = {};  ///< called after every operation on the filesystem, for tests; see OperationHook
+  /// Holds a folder by section with the files that go into the section's folder as they are, config.json among them.
+  std::filesystem::path model_files = {};
 };
 
 /// Protocol: the coordinator calls begin, every process that owns a section, or a part of one, calls write_section on a
@@ -41,7 +44,8 @@ class CheckpointStore {
   [[nodiscard]] Result<std::filesystem::path> begin(StepId step, std::string_view run = {}) const;
 
   /// Writes and flushes the section's three files below `staging`, or the files of state.part: its model and optimizer
-  /// file, and config.json for part 0. Parts of a section may be written at once, from several processes. Section
+  /// file, and for part 0 config.json and copies of the section's `model_files`, whose config.json replaces that of
+  /// `state`. Parts of a section may be written at once, from several processes. Section
   /// names are letters, digits, '_', '-' and '.', not starting with '.'. Errors (invalid_argument for such a name, an
   /// impossible part, or tensors that write_safetensors refuses; else of the system) name the section; the staging
   /// folder may hold some of the files then: begin again or leave it to CK-4.
@@ -60,6 +64,8 @@ class CheckpointStore {
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
 
  private:
+  /// The names of the section's files in options_.model_files.
+  [[nodiscard]] std::vector<std::string> prepared_files(const std::string& section) const;
   [[nodiscard]] Status check_staged(const std::filesystem::path& staging, const Manifest& manifest) const;
   [[nodiscard]] Status write_indexes(const std::filesystem::path& staging, Manifest& manifest) const;
   [[nodiscard]] Status publish(const std::filesystem::path& staging, const Manifest& manifest) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/state/hf_tokenizer.hpp"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -59,6 +60,27 @@ Result<Tokens> read_tokens(const fs::path& file) {
   return parse_hf_keys(*text, file.string(), tokens_of);
 }
 
+/// The text at `key` of a file's object: a string, or the content of an added token; empty: neither.
+std::string text_at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return "";
+  const json text = found->is_object() ? found->value("content", json()) : *found;
+  return text.is_string() ? text.get<std::string>() : "";
+}
+
+/// The object that names the special tokens of a folder's tokenizer.
+Result<json> special_names(const fs::path& folder) {
+  std::error_code failure;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    if (!fs::exists(folder / name, failure)) continue;
+    const Result<std::string> text = read_text(folder / name);
+    if (!text) return text.error();
+    return parse_hf_keys(*text, (folder / name).string(), [](const json& object, std::string_view) { return object; });
+  }
+  if (fs::exists(folder / "tokenizer.json", failure)) return json::object();
+  return json{{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+}
+
 std::string quoted(const Tokens& tokens, std::int64_t id) {
   const auto found = tokens.find(id);
   return found == tokens.end() ? "missing" : json(found->second).dump(-1, ' ', true, json::error_handler_t::replace);
@@ -88,6 +110,21 @@ Status check_same_tokens(const fs::path& first, const fs::path& second, std::int
                                                   " in the second"};
   }
   return {};
+}
+
+Result<SpecialTokens> read_special_tokens(const fs::path& folder) {
+  const auto file = find_tokenizer(folder);
+  if (!file) return SpecialTokens();
+  const Result<json> names = special_names(folder);
+  if (!names) return names.error();
+  const Result<Tokens> tokens = read_tokens(*file);
+  if (!tokens) return tokens.error();
+  const auto id_of = [&](const char* key) -> std::optional<std::int64_t> {
+    const std::string text = text_at(*names, key);
+    const auto found = std::ranges::find(*tokens, text, &Tokens::value_type::second);
+    return text.empty() || found == tokens->end() ? std::nullopt : std::optional(found->first);
+  };
+  return SpecialTokens{id_of("bos_token"), id_of("eos_token"), id_of("pad_token")};
 }
 
 }  // namespace maestro

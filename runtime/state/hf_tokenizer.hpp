@@ -19,4 +19,14 @@ namespace maestro {
 [[nodiscard]] Status check_same_tokens(const std::filesystem::path& first, const std::filesystem::path& second,
                                        std::int64_t rows);
 
+/// Ids of the special tokens with which texts begin and end, and with which batches are filled.
+struct SpecialTokens {
+  std::optional<std::int64_t> bos;
+  std::optional<std::int64_t> eos;
+  std::optional<std::int64_t> pad;
+};
+/// Reads them from tokenizer_config.json, else special_tokens_map.json; a tokenizer.model alone has "<s>" and "</s>".
+/// A token that neither names or that the tokenizer lacks has no id. Errors name the file that cannot be read.
+[[nodiscard]] Result<SpecialTokens> read_special_tokens(const std::filesystem::path& folder);
+
 }  // namespace maestro

@@ -63,6 +63,7 @@ Manifest manifest_of(const json& object) {
   manifest.run = run_identity_of(object);
   manifest.data = object.value("data", manifest.data);
   manifest.settings = object.value("settings", manifest.settings);
+  manifest.dtypes = object.value("dtypes", manifest.dtypes);
   for (const json& file : object.at("files")) {
     manifest.files.push_back(
         {file.at("path").get<std::string>(), count_at(file, "bytes"), file.at("xxh3_128").get<std::string>()});
@@ -105,6 +106,7 @@ std::string manifest_text(const Manifest& manifest) {
                  {"started", manifest.run.started},
                  {"data", manifest.data},
                  {"settings", manifest.settings},
+                 {"dtypes", manifest.dtypes},
                  {"files", std::move(files)}};
   // Over the compact form without this key, which sorted keys make the same for every reader.
   object["self_xxh3_128"] = checksum_of(dumped(object));

@@ -42,6 +42,7 @@ struct Manifest {
   RunIdentity run;
   std::map<std::string, std::string> data;      ///< fingerprints of the training data, by name (actors/start_point)
   std::map<std::string, std::string> settings;  ///< of the job, by key
+  std::map<std::string, std::string> dtypes;    ///< of the weights that a section began from, by section: "bf16"
   std::uint64_t step = 0;                       ///< optimizer steps done
   std::uint64_t seed = 0;
   std::uint64_t data_position = 0;          ///< next position of the sampler

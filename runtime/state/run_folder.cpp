@@ -27,8 +27,8 @@ namespace {
 
 constexpr const char* lock_file = ".lock";
 // The entries that a run leaves in its folder. Checkpoints go first: they carry the run's identity themselves.
-constexpr std::array<const char*, 5> entries_of_a_run{"checkpoints", run_file.data(), "report.json", "trace.json",
-                                                      "page.html"};
+constexpr std::array<const char*, 6> entries_of_a_run{"checkpoints", "models",     run_file.data(),
+                                                      "report.json", "trace.json", "page.html"};
 
 /// Fit for a line of an error, whatever a file holds.
 std::string one_line(std::string text) {
@@ -125,18 +125,27 @@ Status RunFolder::check_free() const {
   return {};
 }
 
+bool RunFolder::has_models_of_other(const std::string& run) const {
+  std::error_code failure;
+  if (!fs::is_directory(folder_ / "models", failure)) return false;
+  const Result<RunIdentity> holder = read_run_identity(folder_ / run_file);
+  return !holder || holder->id != run;
+}
+
 Status RunFolder::check_holds_only(const std::string& run, bool resumed) const {
   const auto folders = list_checkpoint_folders(checkpoints());
-  if (!folders) return folders.error().code == ErrorCode::not_found ? Status() : Status(folders.error());
-  const std::vector<CheckpointFolder> found = loadable(*folders);
+  if (!folders && folders.error().code != ErrorCode::not_found) return folders.error();
+  const std::vector<CheckpointFolder> found = folders ? loadable(*folders) : std::vector<CheckpointFolder>();
   const CheckpointFolder* other = nullptr;  // of the highest step
   for (const CheckpointFolder& folder : found) {
     const Result<Manifest> manifest = load_manifest(folder.path);
     // A damaged checkpoint of the resumed run is no other run's.
     if (manifest ? manifest->run.id != run : !resumed) other = &folder;
   }
-  if (other == nullptr) return {};
-  const std::string holds = "train.out: " + folder_.string() + " holds a run" + described(*other);
+  const bool models = has_models_of_other(run);
+  if (other == nullptr && !models) return {};
+  const std::string holds = "train.out: " + folder_.string() + " holds " +
+                            (other == nullptr ? "the models of a run" : "a run" + described(*other));
   if (resumed) {
     return Error{ErrorCode::invalid_argument, holds + ", another one than is resumed; choose another folder"};
   }
@@ -158,7 +167,9 @@ fs::path RunFolder::aside(int number) const {
 Result<std::optional<fs::path>> RunFolder::set_aside() const {
   const auto folders = list_checkpoint_folders(checkpoints());
   if (!folders && folders.error().code != ErrorCode::not_found) return folders.error();
-  if (!folders || loadable(*folders).empty()) return std::optional<fs::path>();
+  std::error_code failure;
+  const bool models = fs::exists(folder_ / "models", failure);
+  if (!models && (!folders || loadable(*folders).empty())) return std::optional<fs::path>();
   fs::path to = aside(1);
   for (int number = 2; mkdir(to.c_str(), 0777) != 0; ++number) {
     if (errno != EEXIST) return system_error("--fresh: cannot create folder", to, errno);

@@ -3,7 +3,7 @@
 //
 // RF-1 (exclusive lock): while a RunLock of a folder lives, lock() on it fails in every process. The lock ends with the
 //       process that holds it; the content of its file is for people.
-// RF-2 (one run): a run begins, or goes on, only where every readable checkpoint is of that run.
+// RF-2 (one run): a run begins, or goes on, only where every readable checkpoint, and every export, is of that run.
 // RF-3 (nothing removed): no function here removes a file. set_aside() renames the files of an earlier run.
 #pragma once
 
@@ -44,8 +44,9 @@ class RunFolder {
 
   /// RF-2 for the run with the id `run`. The error names the other run.
   [[nodiscard]] Status check_holds_only(const std::string& run, bool resumed) const;
-  /// Moves checkpoints, run.json, report, trace and page of an earlier run to a new folder, <folder>.1 or the first
-  /// number that is free, and returns that; nothing where there are no checkpoints. Errors are the system's.
+  /// Moves checkpoints, models, run.json, report, trace and page of an earlier run to a new folder, <folder>.1 or the
+  /// first number that is free, and returns that; nothing where there are neither checkpoints nor models. Errors are
+  /// the system's.
   [[nodiscard]] Result<std::optional<std::filesystem::path>> set_aside() const;
   /// Writes run.json.
   [[nodiscard]] Status record(const RunIdentity& run) const;
@@ -53,6 +54,8 @@ class RunFolder {
  private:
   [[nodiscard]] std::filesystem::path checkpoints() const { return folder_ / "checkpoints"; }
   [[nodiscard]] std::filesystem::path aside(int number) const;
+  /// Whether exports lie here that run.json does not ascribe to the run with the id `run`.
+  [[nodiscard]] bool has_models_of_other(const std::string& run) const;
   [[nodiscard]] Error in_use() const;
 
   std::filesystem::path folder_;

@@ -4,6 +4,7 @@
 // the tensors' bytes without gaps.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -38,6 +39,21 @@ using Metadata = std::map<std::string, std::string>;
                                                     std::vector<NamedTensor> tensors, const Metadata& metadata = {},
                                                     OperationHook hook = {});
 
+/// Element types of the weights in a file.
+enum class WeightDtype : std::uint8_t { f32, bf16, f16 };
+inline constexpr std::array<std::string_view, 3> weight_dtype_names{"f32", "bf16", "f16"};
+[[nodiscard]] constexpr std::string_view name_of(WeightDtype dtype) {
+  return weight_dtype_names[static_cast<std::size_t>(dtype)];
+}
+[[nodiscard]] constexpr std::uint64_t size_of(WeightDtype dtype) {
+  return dtype == WeightDtype::f32 ? 4 : 2;
+}
+
+/// Writes f32 tensors as `dtype`, rounded to nearest even, a piece at a time, with the metadata that transformers
+/// wants. Errors as above, and invalid_argument for a finite value beyond the range of F16, with tensor and value.
+[[nodiscard]] Result<WrittenFile> write_weights(const std::filesystem::path& target, std::vector<NamedTensor> tensors,
+                                                WeightDtype dtype, OperationHook hook = {});
+
 /// A file opened for reading: the header has been checked whole, the data is mapped and read when touched. Tensors are
 /// views into this object, valid while it (or the object it was moved to) lives, and must not be written to.
 /// Thread-safe.
@@ -54,6 +70,8 @@ class SafetensorsFile {
   [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
   /// Every tensor; the first error of `tensor` otherwise. In the order of the data.
   [[nodiscard]] Result<std::vector<NamedTensor>> tensors() const;
+  /// Bytes of the tensors of each dtype, under its name in the file ("BF16").
+  [[nodiscard]] std::map<std::string, std::uint64_t> bytes_by_dtype() const;
   [[nodiscard]] const Metadata& metadata() const { return metadata_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 

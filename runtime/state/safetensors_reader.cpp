@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/state/half.hpp"
 #include "runtime/state/safetensors.hpp"
 
 namespace maestro {
@@ -51,16 +51,6 @@ std::uint64_t little_endian(std::span<const std::byte> bytes) {
   std::uint64_t value = 0;
   for (std::size_t at = 0; at < 8; ++at) value |= std::to_integer<std::uint64_t>(bytes[at]) << (8 * at);
   return value;
-}
-
-/// The value of an IEEE binary16, which f32 holds exactly.
-float value_of_half(std::uint16_t half) {
-  const std::uint32_t sign = std::uint32_t{half & 0x8000U} << 16;
-  const std::uint32_t exponent = half >> 10 & 0x1fU, fraction = half & 0x3ffU;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000U | fraction << 13);
-  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
-  const float magnitude = static_cast<float>(fraction) * 0x1p-24F;  // subnormal, or zero
-  return sign != 0 ? -magnitude : magnitude;
 }
 
 /// Product of the sizes times the element's bytes; nothing when it does not fit 63 bits.
@@ -249,6 +239,12 @@ Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
   }
   if (entry.dtype == "F16") return Tensor(widened(found->first, entry), DType::f32, shape_of(entry.shape));
   return Tensor(const_cast<std::byte*>(bytes_of(entry)), *known->dtype, shape_of(entry.shape));
+}
+
+std::map<std::string, std::uint64_t> SafetensorsFile::bytes_by_dtype() const {
+  std::map<std::string, std::uint64_t> bytes;
+  for (const auto& [name, entry] : entries_) bytes[entry.dtype] += entry.end - entry.begin;
+  return bytes;
 }
 
 const std::byte* SafetensorsFile::bytes_of(const Entry& entry) const {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "runtime/state/half.hpp"
 #include "runtime/state/safetensors.hpp"
 
 namespace maestro {
@@ -61,17 +63,33 @@ Status check(const std::vector<NamedTensor>& sorted, const std::filesystem::path
   return {};
 }
 
+/// A file to be written, its tensors in their order in it.
+struct Content {
+  std::vector<NamedTensor> tensors;
+  Metadata metadata;
+  WeightDtype weights = WeightDtype::f32;  // dtype of the f32 tensors in the file
+
+  [[nodiscard]] std::string_view dtype_of(const Tensor& tensor) const {
+    constexpr std::array<std::string_view, 3> names{"F32", "BF16", "F16"};
+    return tensor.dtype() == DType::f32 ? names[static_cast<std::size_t>(weights)] : safetensors_name(tensor.dtype());
+  }
+  [[nodiscard]] std::uint64_t bytes_of(const Tensor& tensor) const {
+    if (tensor.dtype() != DType::f32) return tensor.bytes();
+    return static_cast<std::uint64_t>(tensor.elements()) * size_of(weights);
+  }
+};
+
 /// Throws nlohmann::json::exception when a name is no UTF-8.
-std::string header_of(const std::vector<NamedTensor>& sorted, const Metadata& metadata) {
+std::string header_of(const Content& content) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  if (!content.metadata.empty()) header["__metadata__"] = content.metadata;
   std::uint64_t begin = 0;
-  for (const auto& [name, tensor] : sorted) {
+  for (const auto& [name, tensor] : content.tensors) {
     auto sizes = nlohmann::ordered_json::array();
     for (int axis = 0; axis < tensor.shape().rank(); ++axis) sizes.push_back(tensor.shape()[axis]);
-    const std::uint64_t end = begin + tensor.bytes();
+    const std::uint64_t end = begin + content.bytes_of(tensor);
     nlohmann::ordered_json entry = nlohmann::ordered_json::object();
-    entry["dtype"] = safetensors_name(tensor.dtype());
+    entry["dtype"] = content.dtype_of(tensor);
     entry["shape"] = std::move(sizes);
     entry["data_offsets"] = {begin, end};
     header.push_back({name, std::move(entry)});  // not operator[], which searches: quadratic in an ordered object
@@ -88,18 +106,37 @@ std::array<std::byte, 8> little_endian(std::uint64_t value) {
   return bytes;
 }
 
-}  // namespace
+/// Writes an f32 tensor as 16-bit values, a piece at a time.
+Status write_rounded(AtomicFile& file, const NamedTensor& named, WeightDtype dtype) {
+  constexpr std::size_t piece = std::size_t{1} << 16;
+  std::vector<std::uint16_t> rounded;
+  for (auto rest = named.tensor.span<float>(); !rest.empty(); rest = rest.subspan(rounded.size())) {
+    rounded.resize(std::min(rest.size(), piece));
+    const auto head = rest.first(rounded.size());
+    if (dtype == WeightDtype::bf16) {
+      std::ranges::transform(head, rounded.begin(), [](float value) { return bfloat16(value).bits; });
+    } else {
+      std::ranges::transform(head, rounded.begin(), half_of);
+    }
+    for (std::size_t at = 0; dtype == WeightDtype::f16 && at < head.size(); ++at) {
+      if ((rounded[at] & 0x7fffU) != 0x7c00U || std::isinf(head[at])) continue;
+      return Error{ErrorCode::invalid_argument, "the value " + std::to_string(head[at]) +
+                                                    " is beyond the range of f16, 65504; bf16 and f32 hold it"};
+    }
+    if (const Status written = file.write(std::as_bytes(std::span(rounded))); !written) return written;
+  }
+  return {};
+}
 
-Result<WrittenFile> write_safetensors(const std::filesystem::path& target, std::vector<NamedTensor> tensors,
-                                      const Metadata& metadata, OperationHook hook) {
-  std::ranges::sort(tensors, [](const NamedTensor& a, const NamedTensor& b) {
+Result<WrittenFile> write_content(const std::filesystem::path& target, Content content, OperationHook hook) {
+  std::ranges::sort(content.tensors, [](const NamedTensor& a, const NamedTensor& b) {
     const int left = rank_of(a.tensor.dtype()), right = rank_of(b.tensor.dtype());
     return left != right ? left < right : a.name < b.name;
   });
-  if (const Status checked = check(tensors, target); !checked) return checked.error();
+  if (const Status checked = check(content.tensors, target); !checked) return checked.error();
   std::string header;
   try {
-    header = header_of(tensors, metadata);
+    header = header_of(content);
   } catch (const nlohmann::json::exception&) {
     return Error{ErrorCode::invalid_argument,
                  "cannot write " + target.string() + ": a tensor name or the metadata is no UTF-8"};
@@ -108,11 +145,25 @@ Result<WrittenFile> write_safetensors(const std::filesystem::path& target, std::
   if (!file) return file.error();
   if (const Status written = file->write(little_endian(header.size())); !written) return written.error();
   if (const Status written = file->write(header); !written) return written.error();
-  for (const auto& [name, tensor] : tensors) {
-    const Status written = file->write(std::span<const std::byte>(tensor.raw(), tensor.bytes()));
-    if (!written) return Error{written.error().code, written.error().message + " (at tensor " + name + ")"};
+  for (const NamedTensor& named : content.tensors) {
+    const bool as_it_is = content.bytes_of(named.tensor) == named.tensor.bytes();
+    const Status written = as_it_is ? file->write({named.tensor.raw(), named.tensor.bytes()})
+                                    : write_rounded(*file, named, content.weights);
+    if (!written) return Error{written.error().code, written.error().message + " (at tensor " + named.name + ")"};
   }
   return file->commit();
+}
+
+}  // namespace
+
+Result<WrittenFile> write_safetensors(const std::filesystem::path& target, std::vector<NamedTensor> tensors,
+                                      const Metadata& metadata, OperationHook hook) {
+  return write_content(target, {std::move(tensors), metadata}, std::move(hook));
+}
+
+Result<WrittenFile> write_weights(const std::filesystem::path& target, std::vector<NamedTensor> tensors,
+                                  WeightDtype dtype, OperationHook hook) {
+  return write_content(target, {std::move(tensors), {{"format", "pt"}}, dtype}, std::move(hook));
 }
 
 }  // namespace maestro

@@ -9,6 +9,7 @@
 #include <optional>
 #include <system_error>
 
+#include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 
 namespace maestro {
@@ -193,19 +194,34 @@ Result<StoredSection> map_section(const fs::path& checkpoint, const Manifest& ma
   return StoredSection{std::move(state), *std::move(model), *std::move(optimizer)};
 }
 
+std::string index_text(const std::map<std::string, std::string>& files, std::uint64_t total_bytes) {
+  const nlohmann::json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", files}};
+  return index.dump(2) + "\n";
+}
+
 Result<std::string> index_text(const StoredSection& section) {
   std::uint64_t total_bytes = 0;
-  nlohmann::json weight_map = nlohmann::json::object();
+  std::map<std::string, std::string> files;
   for (const SafetensorsFile& file : section.model) {
     const Result<std::vector<NamedTensor>> tensors = file.tensors();
     if (!tensors) return tensors.error();
     for (const auto& [name, tensor] : *tensors) {
       total_bytes += tensor.bytes();
-      weight_map[name] = file.path().filename().string();
+      files[name] = file.path().filename().string();
     }
   }
-  const nlohmann::json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", std::move(weight_map)}};
-  return index.dump(2) + "\n";
+  return index_text(files, total_bytes);
+}
+
+Status find_section(const fs::path& checkpoint, const Manifest& manifest, std::string_view section) {
+  const std::vector<std::string> names = manifest.sections();
+  if (std::ranges::find(names, section) != names.end()) return {};
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + printable(name);
+  const auto nearest = nearest_name(section, names);
+  return Error{ErrorCode::not_found, "checkpoint " + checkpoint.string() + " has no section " + std::string(section) +
+                                         "; it has " + (known.empty() ? "none" : known) +
+                                         (nearest ? "; the nearest is " + printable(*nearest) : "")};
 }
 
 }  // namespace maestro

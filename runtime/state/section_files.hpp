@@ -6,6 +6,7 @@
 // SF-2 (disjoint parts): no tensor is in two parts, and all parts are of the same optimizer step.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,12 @@ inline const std::string optimizer_step_key = "optimizer_step";  // in the metad
 /// Text of model.safetensors.index.json, from which transformers finds a model's tensors:
 /// {"metadata": {"total_size": bytes of all tensors}, "weight_map": {name: file, sorted by name}}.
 /// https://huggingface.co/docs/transformers/big_models, "Sharded checkpoints".
+[[nodiscard]] std::string index_text(const std::map<std::string, std::string>& files, std::uint64_t total_bytes);
+/// The same of a section as it is stored.
 [[nodiscard]] Result<std::string> index_text(const StoredSection& section);
+
+/// Whether the checkpoint has the section. The error (not_found) lists its sections, with the nearest.
+[[nodiscard]] Status find_section(const std::filesystem::path& checkpoint, const Manifest& manifest,
+                                  std::string_view section);
 
 }  // namespace maestro

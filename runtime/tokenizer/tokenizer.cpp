@@ -69,6 +69,7 @@ Result<std::unique_ptr<Tokenizer>> read_file(const fs::path& file) {
   if (file.extension() == ".model") return read_sentencepiece(file);
   if (file.filename() == "vocab.json" || file.filename() == "merges.txt")
     return read_vocabulary_and_merges(file.parent_path() / "vocab.json");
+  if (is_byte_tokenizer(file)) return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
   return read_tokenizer_json(file);
 }
 

@@ -62,6 +62,12 @@ class ByteTokenizer final : public Tokenizer {
   [[nodiscard]] std::string piece(std::int32_t token) const override;
 };
 
+/// Returns the tokenizer.json with which the Hugging Face library reads bytes as ByteTokenizer does; `end` adds the
+/// special token "<|end|>" with id 256.
+[[nodiscard]] std::string byte_tokenizer_json(bool end);
+/// Whether a file holds one of these two texts.
+[[nodiscard]] bool is_byte_tokenizer(const std::filesystem::path& file);
+
 /// Returns the tokenizer of a tokenizer.json. An error names the file, the key, and for a part that is not supported
 /// those that are.
 [[nodiscard]] Result<std::unique_ptr<Tokenizer>> read_tokenizer_json(const std::filesystem::path& file);
@@ -70,7 +76,7 @@ class ByteTokenizer final : public Tokenizer {
 /// Returns the tokenizer of a tokenizer.model of SentencePiece (BPE or Unigram).
 [[nodiscard]] Result<std::unique_ptr<Tokenizer>> read_sentencepiece(const std::filesystem::path& file);
 /// Returns the tokenizer of a folder (tokenizer.json, else tokenizer.model, else vocab.json with merges.txt) or of one
-/// of these files, with the token that ends a text.
+/// of these files, with the token that ends a text; a ByteTokenizer for byte_tokenizer_json().
 [[nodiscard]] Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::filesystem::path& folder_or_file);
 
 /// Returns the tokenizer called `name` in [data]: "bytes" (also where it is empty), a folder or a file. Throws

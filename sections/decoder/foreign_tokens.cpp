@@ -6,6 +6,7 @@
 
 #include "runtime/job/job_reader.hpp"
 #include "runtime/state/hf_tokenizer.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
@@ -22,7 +23,8 @@ std::string tokens_setting(const DataShape& data) {
 
 /// Returns the reason why the tokenizer beside weights has other tokens than the corpus sends; empty: it has not.
 std::string difference(const fs::path& own, const DataShape& data) {
-  if (data.tokenizer == "bytes") return own.string() + " is the tokenizer of these weights";
+  if (data.tokenizer == "bytes")
+    return is_byte_tokenizer(own) ? "" : own.string() + " is the tokenizer of these weights";
   const fs::path file = find_tokenizer(data.tokenizer).value_or(data.tokenizer);
   const Status same = check_same_tokens(own, file, data.vocabulary);
   return same.ok() ? "" : same.error().message;
@@ -32,8 +34,9 @@ std::string difference(const fs::path& own, const DataShape& data) {
 
 std::optional<std::string> tokenizer_folder(const JobTable& section) {
   const std::string folder = read_model(section, "weights", "");
-  const bool own = !folder.empty() && find_tokenizer(folder) && !section.flag("foreign_tokens", false);
-  return own ? std::optional(folder) : std::nullopt;
+  const auto file = folder.empty() ? std::nullopt : find_tokenizer(folder);
+  if (!file || section.flag("foreign_tokens", false)) return std::nullopt;
+  return is_byte_tokenizer(*file) ? "bytes" : folder;
 }
 
 void check_tokens(const JobTable& section, std::int64_t rows, const DataShape& data) {

@@ -73,9 +73,9 @@ class AFolder(RunFolderTest):
 
     def test_that_holds_the_weights_of_a_fresh_run_is_not_moved_aside(self):
         self.train(named("real", steps=2))
-        weights = {"teacher.weights": "out/checkpoints/step-00000002/teacher"}
-        self.refused(named("next", steps=3), "teacher.weights", "--fresh moves aside", options=("--fresh",),
-                     settings=weights)
+        for weights in ("out/checkpoints/step-00000002/teacher", "out/models/teacher"):
+            self.refused(named("next", steps=3), "teacher.weights", "--fresh moves aside", options=("--fresh",),
+                         settings={"teacher.weights": weights})
         self.assertEqual(self.checkpoints(), ["step-00000002"])
 
     def test_is_emptied_for_a_fresh_run_by_moving_what_is_there(self):

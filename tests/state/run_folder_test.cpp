@@ -88,6 +88,18 @@ TEST_F(RunFolderTest, with_another_runs_checkpoints_is_refused_with_the_three_wa
               AllOf(HasSubstr("holds a run of job 'real' (step 9)"), HasSubstr("another folder"), IsOneLine()));
 }
 
+TEST_F(RunFolderTest, with_the_models_of_another_run_and_no_checkpoints_is_refused_and_set_aside_RF2) {  // RF-2
+  temporary_.write("runs/x/models/student/model.safetensors", "weights");
+  EXPECT_THAT(folder_.check_holds_only(later.id, false).error().message,
+              AllOf(HasSubstr("holds the models of a run"), HasSubstr("--fresh moves it to"), IsOneLine()));
+  ASSERT_TRUE(folder_.record(real).ok());
+  EXPECT_TRUE(folder_.check_holds_only(real.id, true).ok()) << "its own";
+  EXPECT_FALSE(folder_.check_holds_only(later.id, true).ok());
+  ASSERT_TRUE(folder_.set_aside().value_or_throw());
+  EXPECT_EQ(contents_of(out_.string() + ".1/models/student/model.safetensors"), "weights");
+  EXPECT_TRUE(folder_.check_holds_only(later.id, false).ok());
+}
+
 TEST_F(RunFolderTest, checkpoints_without_id_are_another_runs_and_damaged_ones_are_the_resumed_runs_RF2) {  // RF-2
   write(7, {});
   EXPECT_THAT(folder_.check_holds_only(real.id, false).error().message, HasSubstr("holds a run (step 7)"));

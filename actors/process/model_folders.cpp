@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/process/model_folders.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+#include "actors/plan/planning_options.hpp"
+#include "runtime/state/hf_config.hpp"
+#include "runtime/state/hf_export.hpp"
+#include "runtime/state/model_export.hpp"
+#include "runtime/state/model_files.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+#include "sections/weights_folder.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* config_file = "config.json";
+
+/// Whether the tokens of the corpus are not those of the tokenizer beside the weights, if there is any.
+bool has_other_tokens(const fs::path& weights, const JobPlan& plan) {
+  const auto own = find_tokenizer(weights);
+  if (!own) return true;
+  if (plan.tokenizer == "bytes") return !is_byte_tokenizer(*own);
+  const fs::path file = find_tokenizer(plan.tokenizer).value_or(plan.tokenizer);
+  return !check_same_tokens(*own, file, plan.corpus->vocabulary());
+}
+
+/// Writes the corpus' tokenizer into the folder of a decoder that has none of its own, and returns its config.json with
+/// the ids of that tokenizer.
+std::string with_tokenizer(std::string config, const JobPlan& plan, bool of_weights, const fs::path& folder) {
+  const std::string where = (folder / config_file).string();
+  const DecoderConfig decoder = parse_hf_config(config, where).value_or_throw();
+  if (!plan.tokenizer.empty()) write_tokenizer(plan.tokenizer, decoder.vocabulary, folder).or_throw();
+  const SpecialTokens tokens = read_special_tokens(folder).value_or_throw();
+  if (of_weights && !tokens.eos && plan.tokenizer != "bytes") return config;  // better than none: those of the weights
+  config = config_with_tokens(config, tokens, where).value_or_throw();
+  const std::string generation = generation_config_text(config, where).value_or_throw();
+  (void)write_file(folder / "generation_config.json", generation).value_or_throw();
+  return config;
+}
+
+/// Of a section that begins from its weights, or from random values. Returns the dtype of the weights.
+WeightDtype prepare_new(const JobPlan& plan, std::size_t index, const fs::path& folder) {
+  const std::string& weights = plan.sections[index].config.weights;
+  std::string config = plan.meta_sections[index]->config_json();
+  const bool decoder = parse_hf_config(config, config_file).ok();
+  const bool takes_corpus =
+      decoder && (weights.empty() || (!plan.tokenizer.empty() && has_other_tokens(weights, plan)));
+  WeightDtype dtype = WeightDtype::f32;
+  if (!weights.empty()) {
+    std::vector<std::string> files = model_files(weights);
+    const std::vector<std::string> tokenizer = tokenizer_files(weights);
+    if (takes_corpus) {
+      std::erase_if(files, [&](const auto& file) { return std::ranges::find(tokenizer, file) != tokenizer.end(); });
+    }
+    copy_model_files(weights, files, folder).or_throw();
+    const HfConfigText original = read_hf_config_text(weights).value_or_throw();
+    config = kept_config(original.text, config, original.file).value_or_throw();
+    dtype = WeightsFolder::open(weights).value_or_throw().dtype();
+  }
+  if (takes_corpus) config = with_tokenizer(std::move(config), plan, !weights.empty(), folder);
+  config = config_with_dtype(config, WeightDtype::f32, config_file).value_or_throw();
+  (void)write_file(folder / config_file, config).value_or_throw();
+  return dtype;
+}
+
+void copy_stored(const fs::path& section, const fs::path& folder) {
+  std::vector<std::string> files = model_files(section);
+  files.emplace_back(config_file);
+  copy_model_files(section, files, folder).or_throw();
+}
+
+}  // namespace
+
+fs::path prepared_files_folder(const JobPlan& plan) {
+  return fs::path(plan.train.out) / ".files";
+}
+
+std::map<std::string, std::string> prepare_model_files(const JobPlan& plan, const StartPoint& start) {
+  std::map<std::string, std::string> dtypes;
+  if (has_emulated(plan)) return dtypes;
+  std::error_code failure;
+  fs::remove_all(prepared_files_folder(plan), failure);
+  for (std::size_t index = 0; index < plan.sections.size(); ++index) {
+    const GraphNode& node = plan.graph.nodes()[index];
+    if (!node.trained() || node.stage > 0) continue;
+    const std::string& name = node.section_name();
+    const fs::path folder = prepared_files_folder(plan) / name;
+    fs::create_directories(folder, failure);
+    if (failure) throw JobError(system_error("cannot create folder", folder, failure.value()));
+    if (const auto stored = start.stored.dtypes.find(name); stored != start.stored.dtypes.end()) {
+      copy_stored(start.checkpoint / name, folder);
+      dtypes[name] = stored->second;
+    } else {
+      dtypes[name] = name_of(prepare_new(plan, index, folder));
+    }
+  }
+  return dtypes;
+}
+
+Result<std::map<std::string, std::string>> export_models(const JobPlan& plan, const fs::path& checkpoint) {
+  std::map<std::string, std::string> folders;
+  const ExportChoice chosen = plan.train.export_dtype;
+  if (chosen == ExportChoice::none || !plan.train.checkpoint_at_end) return folders;
+  ExportOptions options;
+  options.replace = true;
+  const auto named = std::ranges::find(weight_dtype_names, export_choice_names[static_cast<std::size_t>(chosen)]);
+  if (named != weight_dtype_names.end()) options.dtype = static_cast<WeightDtype>(named - weight_dtype_names.begin());
+  for (const GraphNode& node : plan.graph.nodes()) {
+    if (!node.trained() || node.stage > 0) continue;
+    const fs::path folder = fs::path(plan.train.out) / "models" / node.section_name();
+    const auto exported = export_section(checkpoint, node.section_name(), folder, options);
+    if (!exported) return exported.error();
+    folders[node.section_name()] = folder.string();
+  }
+  return folders;
+}
+
+}  // namespace maestro
