@@ -32,6 +32,9 @@ class WeightsFolder {
   [[nodiscard]] bool contains(std::string_view name) const { return places_.contains(name); }
   /// Errors: not_found, with the nearest name; a dtype this program does not compute with.
   [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
+  /// As SafetensorsFile::described() and release(), of a name in names().
+  [[nodiscard]] Result<Tensor> described(std::string_view name) const;
+  void release(std::string_view name) const;
   /// The file, or the folder when there are several; for error messages.
   [[nodiscard]] std::string label() const;
 
@@ -43,6 +46,7 @@ class WeightsFolder {
   WeightsFolder() = default;
   [[nodiscard]] Status add(const std::filesystem::path& path);
   [[nodiscard]] Status join_tied();
+  [[nodiscard]] Error unknown(std::string_view name) const;
 
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;
