@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/core/random.hpp"
+#include "runtime/core/normal_values.hpp"
 
 namespace maestro {
 
@@ -18,8 +18,7 @@ std::uint64_t parameter_stream(std::string_view section, std::string_view parame
 
 ParameterInit::Fill ParameterInit::normal(std::string_view parameter, double deviation) const {
   return [seed = seed_, stream = parameter_stream(section_, parameter), deviation](std::span<float> values) {
-    Random random(seed, stream);
-    for (float& value : values) value = static_cast<float>(deviation * random.normal());
+    fill_normal(seed, stream, deviation, values);
   };
 }
 

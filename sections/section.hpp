@@ -177,7 +177,8 @@ class Section {
   [[nodiscard]] virtual std::string description() const { return {}; }
   /// Lines for a person to read before the run starts; available once the section is built.
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
-  /// Called once when the section will never be trained: a chance to drop memory that only training needs.
+  /// Called once when the section will never be trained: a chance to drop memory that only training needs. Before the
+  /// values come where Parameters::values_later().
   virtual void freeze() {}
   /// True when forward() of this frozen section may run on several device threads at once: then the replicas of a
   /// process share the same copy of its weights.
@@ -219,6 +220,8 @@ struct SectionContext {
   /// A section on the meta device: only ports, cost, notes and config will be used; check the settings, but allocate
   /// and load nothing.
   bool meta = false;
+  /// `later`: the builder of the section writes the values, by Parameters::load() or initialise().
+  InitialValues values = InitialValues::drawn;
   const OperatorTable* ops = nullptr;
   /// Of a meta section: the section itself will work on a CUDA device, whose limits are checked without a device.
   bool for_cuda = false;
@@ -227,6 +230,10 @@ struct SectionContext {
 
   /// Where parameters go (Parameters::allocate).
   [[nodiscard]] MemorySpace& memory() const { return ops == nullptr ? host_memory() : ops->memory(); }
+  /// Allocates a section's parameters; nothing in a meta context.
+  void allocate(Parameters& parameters) const {
+    if (!meta) parameters.allocate(trained, memory(), values);
+  }
 };
 
 using SectionFactory = std::function<std::unique_ptr<Section>(const SectionContext&)>;

@@ -128,7 +128,7 @@ SectionRunner::SectionRunner(std::shared_ptr<Section> section, const SectionCont
   if (section_->parameters().values().empty() || &section_->parameters().memory() == &context.ops->memory()) return;
   throw std::logic_error("section '" + context.name +
                          "' keeps its parameters where its device does not compute: call " +
-                         "Parameters::allocate(context.trained, context.memory())");
+                         "SectionContext::allocate()");
 }
 
 SectionRunner::~SectionRunner() {

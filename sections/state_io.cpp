@@ -48,10 +48,10 @@ Shape stored_shape(const StateEntry& entry) {
   return entry.transposed ? Shape{shape.columns(), shape.rows()} : shape;
 }
 
-/// The parts of the entry's tensor that a rank holds, where its slice and the entry's rows meet.
-std::vector<Piece> pieces_of(const Source& rank, const StateEntry& entry) {
+/// The parts of the entry's tensor that a rank holds, where its slice and the entry's rows meet; `part` is what the
+/// rank holds of the parameter.
+std::vector<Piece> pieces_of(const Tensor& part, const StateEntry& entry) {
   const Parameter& parameter = *entry.parameter;
-  const Tensor part = rank.section->parameters().part(rank.flat, parameter);
   const std::int64_t rows = parameter.shape()[0];
   const Tensor held = part.reshaped(Shape{rows, part.elements() / rows});
   const ParameterSlice::Range wanted = rows_of(entry);
@@ -136,17 +136,17 @@ class HostView {
 };
 
 Status check_buffer(const Source& source) {
-  const Parameters& parameters = source.section->parameters();
+  Parameters& parameters = source.section->parameters();
   if (parameters.optimizer_sharded() && source.flat.size() != static_cast<std::size_t>(parameters.elements())) {
     return Error{ErrorCode::invalid_argument, "replicas share this state; it goes in and out by way of the gradients"};
   }
-  if (source.flat.empty() || source.flat.size() != static_cast<std::size_t>(parameters.elements())) {
-    return Error{ErrorCode::invalid_argument, "the section has no such state: it is not trained"};
-  }
-  for (const Parameter& parameter : source.section->parameters().all()) {
+  for (const Parameter& parameter : parameters.all()) {
     if (parameter.value().defined()) continue;
     return Error{ErrorCode::invalid_argument,
-                 "'" + parameter.name() + "' was dropped when the section was frozen; store or load before that"};
+                 "'" + parameter.name() + "' was dropped when the section was frozen; store it before that"};
+  }
+  if (source.flat.empty() || source.flat.size() != static_cast<std::size_t>(parameters.elements())) {
+    return Error{ErrorCode::invalid_argument, "the section has no such state: it is not trained"};
   }
   return {};
 }
@@ -192,6 +192,27 @@ Status check_unexpected(const Section& section, const std::vector<StateEntry>& e
   return {};
 }
 
+/// IO-2 (all or nothing).
+Status check_all(const Section& section, const std::vector<StateEntry>& entries, const Names& stored,
+                 const std::string& file, std::string_view prefix) {
+  for (const StateEntry& entry : entries) {
+    if (const Status fits = check_entry(entry, std::string(prefix) + entry.name, stored, file); !fits) return fits;
+  }
+  return check_unexpected(section, entries, stored, file, prefix);
+}
+
+/// Copies the stored tensor's pieces into `held`, what the rank holds of the entry's parameter.
+void take(const Tensor& from, const StateEntry& entry, const Tensor& held) {
+  for (const Piece& piece : pieces_of(held, entry)) {
+    const std::int64_t rows = piece.held.rows(), columns = piece.held.columns();
+    if (from.dtype() == DType::bf16) {
+      copy_values(place_of<bfloat16>(piece, entry, from), view_of(piece), rows, columns);
+    } else {
+      copy_values(place_of<float>(piece, entry, from), view_of(piece), rows, columns);
+    }
+  }
+}
+
 Status make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -221,7 +242,7 @@ TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view
 /// Copies the rank's pieces into the whole tensor; the number of elements copied.
 std::int64_t collect(const Source& rank, const StateEntry& entry, const Tensor& whole) {
   std::int64_t copied = 0;
-  for (const Piece& piece : pieces_of(rank, entry)) {
+  for (const Piece& piece : pieces_of(rank.section->parameters().part(rank.flat, *entry.parameter), entry)) {
     copy_values(view_of(piece), place_of<float>(piece, entry, whole), piece.held.rows(), piece.held.columns());
     copied += piece.held.elements();
   }
@@ -290,21 +311,10 @@ Status import_tensors(Section& section, std::span<float> flat, std::span<const N
   Names stored;
   for (const NamedTensor& tensor : tensors) stored.emplace(tensor.name, tensor.tensor);
   const std::vector<StateEntry> entries = section.state();
-  for (const StateEntry& entry : entries) {  // IO-2: everything is checked before anything is written
-    const std::string name = std::string(prefix) + entry.name;
-    if (const Status fits = check_entry(entry, name, stored, file); !fits) return fits;
-  }
-  if (const Status known = check_unexpected(section, entries, stored, file, prefix); !known) return known;
+  if (const Status fits = check_all(section, entries, stored, file, prefix); !fits) return fits;
   for (const StateEntry& entry : entries) {
-    const Tensor& from = stored.find(std::string(prefix) + entry.name)->second;
-    for (const Piece& piece : pieces_of(into, entry)) {
-      const std::int64_t rows = piece.held.rows(), columns = piece.held.columns();
-      if (from.dtype() == DType::bf16) {
-        copy_values(place_of<bfloat16>(piece, entry, from), view_of(piece), rows, columns);
-      } else {
-        copy_values(place_of<float>(piece, entry, from), view_of(piece), rows, columns);
-      }
-    }
+    const Tensor held = section.parameters().part(into.flat, *entry.parameter);
+    take(stored.find(std::string(prefix) + entry.name)->second, entry, held);
   }
   view.put_back();
   section.parameters().values_changed();
@@ -324,17 +334,29 @@ Status load_weights(Section& section, const std::filesystem::path& folder) {
   if (const Status same = check_same_model(section.config_json(), folder); !same) return same;
   const auto stored = WeightsFolder::open(folder);
   if (!stored) return stored.error();
-  std::vector<std::string> own;
-  for (const StateEntry& entry : section.state()) own.push_back(entry.name);
-  std::vector<NamedTensor> tensors;
+  const std::vector<StateEntry> entries = section.state();
+  std::map<Parameter*, std::vector<const StateEntry*>> entries_of;
+  Names described;
   for (const std::string& name : stored->names()) {
     // An ignored tensor may be of a dtype that cannot be read, such as boolean masks.
-    if (section.ignores(name) && std::find(own.begin(), own.end(), name) == own.end()) continue;
-    const auto tensor = stored->tensor(name);
+    if (section.ignores(name) && std::ranges::find(entries, name, &StateEntry::name) == entries.end()) continue;
+    const auto tensor = stored->described(name);
     if (!tensor) return tensor.error();
-    tensors.push_back({name, *tensor});
+    described.emplace(name, *tensor);
   }
-  return import_tensors(section, section.parameters().values(), tensors, stored->label());
+  if (const Status fits = check_all(section, entries, described, stored->label(), ""); !fits) return fits;
+  for (const StateEntry& entry : entries) entries_of[entry.parameter].push_back(&entry);
+  Parameters& parameters = section.parameters();
+  for (Parameter& parameter : parameters.all()) {
+    parameters.load(parameter, [&](std::span<float> values) {
+      const Tensor held(values.data(), DType::f32, parameter.shape());
+      for (const StateEntry* entry : entries_of[&parameter]) {
+        take(stored->tensor(entry->name).value_or_throw(), *entry, held);
+        stored->release(entry->name);
+      }
+    });
+  }
+  return {};
 }
 
 }  // namespace maestro

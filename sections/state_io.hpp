@@ -8,7 +8,9 @@
 //
 // IO-1 (round trip): import(export(section)) leaves every bit of the section as it was, on any number of tensor ranks,
 //       and of stages when the exports of all stages are put together.
-// IO-2 (all or nothing): an import that fails has changed nothing; ranks of a replica fail together.
+// IO-2 (all or nothing): an import that fails has changed nothing, since names, shapes and dtypes of all tensors are
+//       checked before any value is read; ranks of a replica fail together.
+// IO-3 (tensor by tensor): load_weights() holds the stored form of the tensors of a single parameter at a time.
 #pragma once
 
 #include <filesystem>
@@ -59,7 +61,7 @@ struct TensorSnapshot {
 
 /// Loads the values from a Hugging Face folder: config.json must describe the section's model (the first differing key
 /// is named), then the tensors of model.safetensors or of its shards. Names may lack the base model's prefix
-/// ("transformer.", "model.").
+/// ("transformer.", "model."). A section that was frozen before packs each parameter as it comes (Parameters::load).
 [[nodiscard]] Status load_weights(Section& section, const std::filesystem::path& folder);
 
 }  // namespace maestro

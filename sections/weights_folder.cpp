@@ -144,7 +144,10 @@ Status WeightsFolder::join_tied() {
   const auto one = tensor(table), other = tensor(head_name);
   if (!one) return one.error();
   if (!other) return other.error();
-  if (same_values(*one, *other)) return {};
+  const bool same = same_values(*one, *other);
+  release(table);
+  release(head_name);
+  if (same) return {};
   return Error{ErrorCode::invalid_argument,
                label() + ": " + std::string(head_name) + " differs from " + table +
                    ", but tie_word_embeddings is true" + (config->family == "gpt2" ? " (as when it is left out)" : "") +
@@ -171,12 +174,25 @@ std::vector<std::string> WeightsFolder::names() const {
   return names;
 }
 
+Error WeightsFolder::unknown(std::string_view name) const {
+  const auto nearest = nearest_name(name, names());
+  return {ErrorCode::not_found, label() + ": has no tensor '" + std::string(name) + "'" +
+                                    (nearest ? "; the nearest is '" + *nearest + "'" : "")};
+}
+
 Result<Tensor> WeightsFolder::tensor(std::string_view name) const {
   const auto found = places_.find(name);
-  if (found != places_.end()) return files_[found->second.file].tensor(found->second.stored_name);
-  const auto nearest = nearest_name(name, names());
-  return Error{ErrorCode::not_found, label() + ": has no tensor '" + std::string(name) + "'" +
-                                         (nearest ? "; the nearest is '" + *nearest + "'" : "")};
+  return found == places_.end() ? unknown(name) : files_[found->second.file].tensor(found->second.stored_name);
+}
+
+Result<Tensor> WeightsFolder::described(std::string_view name) const {
+  const auto found = places_.find(name);
+  return found == places_.end() ? unknown(name) : files_[found->second.file].described(found->second.stored_name);
+}
+
+void WeightsFolder::release(std::string_view name) const {
+  const auto found = places_.find(name);
+  if (found != places_.end()) files_[found->second.file].release(found->second.stored_name);
 }
 
 WeightDtype WeightsFolder::dtype() const {

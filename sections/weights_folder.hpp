@@ -35,6 +35,9 @@ class WeightsFolder {
   [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
   /// The dtype that takes the most bytes; F32 where none of the three does.
   [[nodiscard]] WeightDtype dtype() const;
+  /// As SafetensorsFile::described() and release(), of a name in names().
+  [[nodiscard]] Result<Tensor> described(std::string_view name) const;
+  void release(std::string_view name) const;
   /// The file, or the folder when there are several; for error messages.
   [[nodiscard]] std::string label() const;
 
@@ -46,6 +49,7 @@ class WeightsFolder {
   WeightsFolder() = default;
   [[nodiscard]] Status add(const std::filesystem::path& path);
   [[nodiscard]] Status join_tied();
+  [[nodiscard]] Error unknown(std::string_view name) const;
 
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;

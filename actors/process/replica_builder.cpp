@@ -31,6 +31,7 @@ SectionContext ReplicaBuilder::context(const ReplicaPlacement& place, const Para
   context.precision = plan_->sections[place.section.value()].config.precision;
   context.trained = node.trained();
   context.passes_gradient = node.role == Role::passing;
+  context.values = InitialValues::later;
   context.ops = &ops;
   context.parallel = parallel;
   context.stage = plan_->sections[place.section.value()].stage;
@@ -41,14 +42,19 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlacement& place, con
   const PlannedSection& planned = plan_->sections[place.section.value()];
   const bool resumed = made_from.trained && !start_->checkpoint.empty();
   std::shared_ptr<Section> section = planned.factory(made_from);
-  share_moments(place, section->parameters());
+  Parameters& parameters = section->parameters();
+  share_moments(place, parameters);
+  const bool frozen = !made_from.trained && !made_from.passes_gradient;
+  const bool values_later = parameters.values_later();
+  if (frozen && values_later) section->freeze();  // values are packed as they come
   if (resumed) {
     restore_snapshot(*section, start_->checkpoint, made_from.name).or_throw();
   } else if (!planned.config.weights.empty()) {
     load_weights(*section, planned.config.weights).or_throw();
+  } else if (values_later) {
+    parameters.initialise();
   }
-  section->parameters().values_changed();
-  if (!made_from.trained && !made_from.passes_gradient) section->freeze();
+  if (frozen && !values_later) section->freeze();
   return section;
 }
 

@@ -56,13 +56,17 @@ class TrainedModel {
     context.name = name;
     context.seed = seed_;
     context.precision = config.precision;
+    context.values = InitialValues::later;
     context.ops = &ops_;
     LoadedSection out{registry_.build(read_type(table, type), {name, table, root_, shape_})(context), config.precision};
     const auto trained = weights_.find(name);
     const std::string folder = trained != weights_.end() ? trained->second : config.weights;
-    if (!folder.empty()) load_weights(*out.section, folder).or_throw();
-    out.section->parameters().values_changed();
     out.section->freeze();
+    if (folder.empty()) {
+      out.section->parameters().initialise();
+    } else {
+      load_weights(*out.section, folder).or_throw();
+    }
     return out;
   }
 

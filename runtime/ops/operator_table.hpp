@@ -66,7 +66,8 @@ class OperatorTable : public RunsAll<Operators> {
   /// `place` identifies passes of the same kind.
   virtual void repeat(std::uint64_t /*place*/, const std::function<void()>& calls) const { calls(); }
 
-  /// Repacks f32 `w` (N, K) for products in `compute` (f32 or bf16). `reuse` may be an older pack of the same weight.
+  /// Repacks f32 `w` (N, K) for products in `compute` (f32 or bf16). `reuse` may be an older pack of the same weight. A
+  /// pack of 0 bytes() in f32 refers to w, which then outlives it and keeps its values.
   virtual std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                              std::unique_ptr<PackedWeight> reuse) const = 0;
   /// Returns true when products take a weight as it lies, (N, K) in the dtype of the product, for every use: then

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/parameters.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cassert>
 #include <initializer_list>
 #include <utility>
+
+#include "runtime/core/aligned_memory.hpp"
 
 namespace maestro {
 
@@ -80,18 +80,8 @@ ParameterSlice::Range Parameter::columns() const {
   return {0, whole_shape_.elements() / whole_shape_[0]};
 }
 
-void Parameter::initialise() {
+void Parameter::initialise_held(std::span<float> held_values) const {
   if (!initialise_) return;
-  MemorySpace& memory = owner_->memory();
-  if (!memory.host()) {
-    std::vector<float> held(static_cast<std::size_t>(shape_.elements()));
-    initialise_held(held);
-    return memory.write(value_.raw(), reinterpret_cast<const std::byte*>(held.data()), value_.bytes());
-  }
-  initialise_held(value_.span<float>());
-}
-
-void Parameter::initialise_held(std::span<float> held_values) {
   if (!sharded()) return initialise_(held_values);
   std::vector<float> whole(static_cast<std::size_t>(whole_shape_.elements()));
   initialise_(whole);
@@ -133,21 +123,52 @@ void Parameters::lay_out() {
   place(false, false);
 }
 
-void Parameters::allocate(bool trained, MemorySpace& memory) {
+void Parameters::allocate(bool trained, MemorySpace& memory, InitialValues values) {
   lay_out();
   memory_ = &memory;
-  const std::size_t bytes = elements_ * sizeof(float);
-  values_ = SpaceMemory(memory, bytes);
+  values_later_ = values == InitialValues::later;
   if (trained) {
+    const std::size_t bytes = elements_ * sizeof(float);
     gradients_ = SpaceMemory(memory, bytes);
     first_moments_ = SpaceMemory(memory, bytes);
     second_moments_ = SpaceMemory(memory, bytes);
+    for (Parameter& parameter : parameters_) parameter.gradient_ = part(gradients(), parameter);
   }
+  if (trained || !values_later_) allocate_values();
+  if (!values_later_) initialise();
+}
+
+void Parameters::allocate_values() {
+  values_ = SpaceMemory(*memory_, elements_ * sizeof(float));
+  for (Parameter& parameter : parameters_) parameter.value_ = part(values(), parameter);
+}
+
+void Parameters::initialise() {
   for (Parameter& parameter : parameters_) {
-    parameter.value_ = part(values(), parameter);
-    if (trained) parameter.gradient_ = part(gradients(), parameter);
-    parameter.initialise();
+    load(parameter, [&parameter](std::span<float> held) { parameter.initialise_held(held); });
   }
+}
+
+void Parameters::load(Parameter& parameter, const std::function<void(std::span<float>)>& fill) {
+  if (frozen_ && values_.size() == 0) {
+    parameter.own_ = SpaceMemory(*memory_, static_cast<std::size_t>(parameter.shape_.elements()) * sizeof(float));
+    parameter.value_ = Tensor(parameter.own_.data(), DType::f32, parameter.shape_);
+  } else if (!parameter.value_.defined()) {
+    allocate_values();
+  }
+  if (memory_->host()) {
+    fill(parameter.value_.span<float>());
+  } else {
+    const AlignedMemory staging(parameter.value_.bytes());
+    fill({reinterpret_cast<float*>(staging.data()), static_cast<std::size_t>(parameter.shape_.elements())});
+    memory_->write(parameter.value_.raw(), staging.data(), parameter.value_.bytes());
+  }
+  ++version_;
+  ++parameter.version_;
+  if (!frozen_ || !pack_frozen(parameter)) return;
+  assert(values_.size() == 0);  // else freeze_packed() has dropped nothing
+  parameter.own_.reset();
+  parameter.value_ = Tensor(nullptr, DType::f32, parameter.shape_);
 }
 
 void Parameters::shard_optimizer_state(ShardRange range) {
@@ -197,55 +218,48 @@ void Parameters::clear_gradients(const OperatorTable& ops) {
 
 void Parameters::values_changed() {
   ++version_;
-  for (Parameter& parameter : parameters_) ++parameter.version_;
+  for (Parameter& parameter : parameters_) {
+    if (parameter.value_.defined()) ++parameter.version_;
+  }
+}
+
+bool Parameters::Frozen::packs_alone(const Parameter& parameter) const {
+  return std::ranges::binary_search(matrices, &parameter);
 }
 
 void Parameters::freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices,
-                               bool passes_gradient) {
+                               bool passes_gradient, Parameter* table) {
   assert(!trained());
-  for (Parameter* matrix : matrices) {
-    (void)matrix->packed(ops, compute, PackFor::forward);
-    if (passes_gradient) (void)matrix->packed(ops, compute, PackFor::backward_input);
+  frozen_ = Frozen{&ops, compute, {matrices.begin(), matrices.end()}, table, passes_gradient};
+  std::ranges::sort(frozen_->matrices);
+  if (values_.size() == 0) return;  // load() packs
+  std::vector<Parameter*> dropped;
+  for (Parameter& parameter : parameters_) {
+    if (pack_frozen(parameter)) dropped.push_back(&parameter);
   }
-  if (ops.takes_plain_weights() && compute == DType::f32) return;  // the values are the packed form
-  if (memory_->host()) {
-    drop_pages(matrices);
-  } else {
-    keep_all_but(matrices);
-  }
-  for (Parameter* matrix : matrices) matrix->value_ = Tensor(nullptr, DType::f32, matrix->shape_);
-}
-
-void Parameters::drop_pages(std::span<Parameter* const> matrices) {
-  constexpr std::size_t page = 4096;
-  for (const Parameter* matrix : matrices) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(matrix->value_.raw());
-    const auto first = (begin + page - 1) / page * page;
-    const auto last = (begin + matrix->value_.bytes()) / page * page;
-    if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
-  }
-}
-
-void Parameters::keep_all_but(std::span<Parameter* const> matrices) {
-  const auto dropped = [&](const Parameter& parameter) {
-    return std::ranges::find(matrices, &parameter) != matrices.end();
-  };
-  std::vector<std::byte> host(elements_ * sizeof(float));
-  memory_->read(host.data(), values_.data(), host.size());
-  std::size_t bytes = 0;
-  for (const Parameter& parameter : parameters_) {
-    if (!dropped(parameter)) bytes += aligned(static_cast<std::size_t>(parameter.shape_.elements())) * sizeof(float);
+  if (dropped.empty()) return;
+  for (Parameter* parameter : dropped) parameter->value_ = Tensor(nullptr, DType::f32, parameter->shape_);
+  for (Parameter& parameter : parameters_) {
+    if (parameter.value_.defined()) keep_apart(parameter);
   }
   values_.reset();
-  left_ = SpaceMemory(*memory_, bytes);
-  std::byte* to = left_.data();
-  for (Parameter& parameter : parameters_) {
-    if (dropped(parameter)) continue;
-    const std::size_t size = parameter.value_.bytes();
-    memory_->write(to, host.data() + parameter.offset_ * sizeof(float), size);
-    parameter.value_ = Tensor(to, DType::f32, parameter.shape_);
-    to += aligned(static_cast<std::size_t>(parameter.shape_.elements())) * sizeof(float);
-  }
+}
+
+bool Parameters::pack_frozen(Parameter& parameter) {
+  const bool alone = frozen_->packs_alone(parameter);
+  if (!alone && &parameter != frozen_->table) return false;
+  const PackedWeight& forward = parameter.packed(*frozen_->ops, frozen_->compute, PackFor::forward);
+  if (frozen_->passes_gradient) (void)parameter.packed(*frozen_->ops, frozen_->compute, PackFor::backward_input);
+  const bool refers_to_values = frozen_->compute == DType::f32 && forward.bytes() == 0;
+  return alone && !refers_to_values;
+}
+
+void Parameters::keep_apart(Parameter& parameter) {
+  const AlignedMemory host(parameter.value_.bytes());
+  memory_->read(host.data(), parameter.value_.raw(), parameter.value_.bytes());
+  parameter.own_ = SpaceMemory(*memory_, parameter.value_.bytes());
+  memory_->write(parameter.own_.data(), host.data(), parameter.value_.bytes());
+  parameter.value_ = Tensor(parameter.own_.data(), DType::f32, parameter.shape_);
 }
 
 std::span<bfloat16> Parameters::rounded_values() const {
@@ -255,12 +269,17 @@ std::span<bfloat16> Parameters::rounded_values() const {
 
 Tensor Parameters::rounded(const OperatorTable& ops, const Parameter& parameter) {
   if (rounded_.size() == 0) rounded_ = SpaceMemory(*memory_, elements_ * sizeof(bfloat16));
+  const Tensor own(rounded_.data() + parameter.offset_ * sizeof(bfloat16), DType::bf16, parameter.shape_);
+  if (values_.size() == 0) {  // frozen
+    ops.run(Cast{.from = parameter.value_, .to = own});
+    return own;
+  }
   if (rounded_version_ != version_) {
     const auto count = static_cast<std::int64_t>(elements_);
     ops.run(Cast{.from = as_tensor(values()), .to = Tensor(rounded_.data(), DType::bf16, Shape{count})});
     rounded_version_ = version_;
   }
-  return {rounded_.data() + parameter.offset_ * sizeof(bfloat16), DType::bf16, parameter.shape_};
+  return own;
 }
 
 Parameter* Parameters::find(std::string_view name) {

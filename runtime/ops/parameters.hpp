@@ -9,6 +9,8 @@
 //       parameter would have: neither initial nor stored values depend on the number of ranks.
 // PA-4 (gradient buffer reuse): gradients() is zero between steps, except while replicas with sharded optimizer state
 //       exchange values and moments through it, each in the range whose moments it keeps.
+// PA-5 (frozen parameter by parameter): frozen parameters whose values come after freeze_packed() take the memory of
+//       their packed forms, of the values that stay, and of a single parameter's values.
 //
 // A section that is cut over a tensor group holds some parameters in parts ("sharded": every element is on a single
 // rank, its gradient whole there) and the rest on every rank ("replicated": a rank's gradient is its share of a sum
@@ -22,6 +24,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +50,9 @@ struct ParameterSlice {
 
 /// The flat buffers of Parameters.
 enum class ParameterBuffer : std::uint8_t { values, gradients, first_moments, second_moments };
+
+/// When the values of fresh parameters are written: by allocate(), or later by initialise() or load(), once each.
+enum class InitialValues : std::uint8_t { drawn, later };
 
 class Parameters;
 
@@ -79,8 +85,7 @@ class Parameter {
  private:
   friend class Parameters;
   /// Fills the values of a fresh model (PA-3, values independent of ranks).
-  void initialise();
-  void initialise_held(std::span<float> held_values);
+  void initialise_held(std::span<float> held_values) const;
   struct Pack {
     std::unique_ptr<PackedWeight> weight;
     std::uint64_t version = 0;
@@ -95,6 +100,7 @@ class Parameter {
   std::size_t offset_ = 0;  // elements into the flat buffers
   Tensor value_;
   Tensor gradient_;
+  SpaceMemory own_;  // the values of a frozen parameter, apart from the flat buffer
   Parameters* owner_ = nullptr;
   std::uint64_t version_ = 1;
   Pack packs_[2];
@@ -117,9 +123,16 @@ class Parameters {
 
   /// Registers a parameter; references stay valid. Only before allocate().
   Parameter& add(ParameterSpec spec);
-  /// Lays out and initialises the buffers, in the memory of the table that is to work on them. Frozen sections get
-  /// values only.
-  void allocate(bool trained, MemorySpace& memory = host_memory());
+  /// Lays out the buffers in the memory of the table that is to work on them, and initialises the values unless they
+  /// come later. Frozen sections get values only.
+  void allocate(bool trained, MemorySpace& memory = host_memory(), InitialValues values = InitialValues::drawn);
+  /// Returns whether allocate() left the values to initialise() or load().
+  [[nodiscard]] bool values_later() const { return values_later_; }
+  /// Writes the initial values of every parameter.
+  void initialise();
+  /// Writes a parameter's values: `fill` writes all elements held here to host memory. The packed form of a frozen
+  /// parameter is made at once (PA-5, frozen parameter by parameter).
+  void load(Parameter& parameter, const std::function<void(std::span<float>)>& fill);
   [[nodiscard]] MemorySpace& memory() const { return *memory_; }
   /// Keeps the optimizer state of `range` alone, initially zero; other replicas keep the rest. To be called once, after
   /// allocate() and before any moment is written; untouched memory costs nothing. A frozen section has no state to
@@ -127,10 +140,11 @@ class Parameters {
   void shard_optimizer_state(ShardRange range);
   /// Marks packed forms as out of date; called after values were written from outside (loading, optimizer).
   void values_changed();
-  /// For frozen sections: packs `matrices` for `compute` once and returns the f32 memory of those values to the system.
-  /// With `passes_gradient` their forms for backward_input are packed too.
+  /// For frozen sections: packs `matrices` for `compute` once and frees the f32 memory of those values, unless the
+  /// packed form refers to it; values that come later are packed as they come. `table`, if any, is packed too and keeps
+  /// its values. With `passes_gradient` the forms for backward_input are packed too.
   void freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices,
-                     bool passes_gradient = false);
+                     bool passes_gradient = false, Parameter* table = nullptr);
 
   [[nodiscard]] std::deque<Parameter>& all() { return parameters_; }
   [[nodiscard]] Parameter* find(std::string_view name);
@@ -181,9 +195,19 @@ class Parameters {
   [[nodiscard]] std::span<float> flat(const SpaceMemory& memory) const;
   [[nodiscard]] std::span<float> kept(const SpaceMemory& memory) const;
   [[nodiscard]] Tensor rounded(const OperatorTable& ops, const Parameter& parameter);
-  /// Release the f32 values of packed matrices: on a CPU and on other devices.
-  static void drop_pages(std::span<Parameter* const> matrices);
-  void keep_all_but(std::span<Parameter* const> matrices);
+  /// The products of a frozen section.
+  struct Frozen {
+    const OperatorTable* ops = nullptr;
+    DType compute = DType::f32;
+    std::vector<Parameter*> matrices;  // sorted
+    Parameter* table = nullptr;
+    bool passes_gradient = false;
+    [[nodiscard]] bool packs_alone(const Parameter& parameter) const;
+  };
+  void allocate_values();
+  /// Packs a frozen parameter's values; returns whether products need the values no more.
+  bool pack_frozen(Parameter& parameter);
+  void keep_apart(Parameter& parameter);
   void lay_out();
 
   std::deque<Parameter> parameters_;  // stable addresses
@@ -202,7 +226,8 @@ class Parameters {
   SpaceMemory rounded_;  // all values in bf16, for tables that take plain weights; created on first use
   std::uint64_t version_ = 1;
   std::uint64_t rounded_version_ = 0;
-  SpaceMemory left_;  // values of a frozen section that are not in packed form alone, on devices
+  std::optional<Frozen> frozen_;
+  bool values_later_ = false;
 };
 
 }  // namespace maestro

@@ -32,6 +32,13 @@ Result<MappedFile> MappedFile::open(const fs::path& path) {
   return MappedFile(static_cast<const std::byte*>(data), size);
 }
 
+void MappedFile::release(std::span<const std::byte> part) const {
+  constexpr std::size_t page = 4096;
+  const auto first = static_cast<std::size_t>(part.data() - data_) / page * page;
+  const auto end = static_cast<std::size_t>(part.data() - data_) + part.size();
+  if (!part.empty()) (void)madvise(const_cast<std::byte*>(data_) + first, end - first, MADV_DONTNEED);  // a hint
+}
+
 void MappedFile::reset() {
   if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
   data_ = nullptr;

@@ -34,6 +34,8 @@ class MappedFile {
   }
   /// Empty for an empty file.
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Frees the memory of the pages of `part` of bytes(); they are read again when touched.
+  void release(std::span<const std::byte> part) const;
 
  private:
   MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}

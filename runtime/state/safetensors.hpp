@@ -68,6 +68,12 @@ class SafetensorsFile {
   /// An F16 tensor comes as f32 (exact), in memory of this object from the first call on. Errors: not_found with the
   /// nearest name; invalid_argument for a dtype (F64, BOOL, ...) or a rank (over 4) this program does not compute with.
   [[nodiscard]] Result<Tensor> tensor(std::string_view name) const;
+  /// Returns the tensor's shape and dtype as tensor() gives them, without memory and without reading its data. Errors
+  /// as tensor().
+  [[nodiscard]] Result<Tensor> described(std::string_view name) const;
+  /// Frees what reading the tensor took: the widened copy, and the mapped pages, which come back when touched. Views of
+  /// an F16 tensor are invalid after it. Unknown names are no error.
+  void release(std::string_view name) const;
   /// Every tensor; the first error of `tensor` otherwise. In the order of the data.
   [[nodiscard]] Result<std::vector<NamedTensor>> tensors() const;
   /// Bytes of the tensors of each dtype, under its name in the file ("BF16").
@@ -92,6 +98,8 @@ class SafetensorsFile {
   SafetensorsFile() = default;
   void realign();
   [[nodiscard]] const std::byte* bytes_of(const Entry& entry) const;
+  [[nodiscard]] Result<Tensor> described(const std::string& name, const Entry& entry) const;
+  [[nodiscard]] Error unknown(std::string_view name) const;
   /// `entry` is F16.
   [[nodiscard]] std::byte* widened(const std::string& name, const Entry& entry) const;
 

@@ -217,16 +217,21 @@ std::vector<std::string> SafetensorsFile::names() const {
   return names;
 }
 
-Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
+Error SafetensorsFile::unknown(std::string_view name) const {
+  const auto nearest = nearest_name(name, names());
+  const std::string known = nearest            ? "the nearest is " + printable(*nearest)
+                            : entries_.empty() ? "it has none at all"
+                                               : "it has for example " + printable(entries_.begin()->first);
+  return {ErrorCode::not_found, path_.string() + " has no tensor " + printable(name) + "; " + known};
+}
+
+Result<Tensor> SafetensorsFile::described(std::string_view name) const {
   const auto found = entries_.find(name);
-  if (found == entries_.end()) {
-    const auto nearest = nearest_name(name, names());
-    const std::string known = nearest            ? "the nearest is " + printable(*nearest)
-                              : entries_.empty() ? "it has none at all"
-                                                 : "it has for example " + printable(entries_.begin()->first);
-    return Error{ErrorCode::not_found, path_.string() + " has no tensor " + printable(name) + "; " + known};
-  }
-  const Entry& entry = found->second;
+  if (found == entries_.end()) return unknown(name);
+  return described(found->first, found->second);
+}
+
+Result<Tensor> SafetensorsFile::described(const std::string& name, const Entry& entry) const {
   const KnownDtype* known = known_dtype(entry.dtype);
   const std::string where = path_.string() + ": tensor " + printable(name);
   if (!known->dtype) {
@@ -237,8 +242,27 @@ Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
     return Error{ErrorCode::invalid_argument,
                  where + " has " + std::to_string(entry.shape.size()) + " dimensions; at most 4 can be used"};
   }
-  if (entry.dtype == "F16") return Tensor(widened(found->first, entry), DType::f32, shape_of(entry.shape));
-  return Tensor(const_cast<std::byte*>(bytes_of(entry)), *known->dtype, shape_of(entry.shape));
+  return Tensor(nullptr, *known->dtype, shape_of(entry.shape));
+}
+
+Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return unknown(name);
+  const auto& [stored_name, entry] = *found;
+  const Result<Tensor> form = described(stored_name, entry);
+  if (!form) return form.error();
+  std::byte* const data = entry.dtype == "F16" ? widened(stored_name, entry) : const_cast<std::byte*>(bytes_of(entry));
+  return Tensor(data, form->dtype(), form->shape());
+}
+
+void SafetensorsFile::release(std::string_view name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return;
+  const std::scoped_lock lock(widened_->mutex);
+  if (const auto wide = widened_->memory.find(name); wide != widened_->memory.end()) widened_->memory.erase(wide);
+  const Entry& entry = found->second;
+  file_.release(
+      data_.subspan(static_cast<std::size_t>(entry.begin), static_cast<std::size_t>(entry.end - entry.begin)));
 }
 
 std::map<std::string, std::uint64_t> SafetensorsFile::bytes_by_dtype() const {

@@ -30,7 +30,7 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
   head_ = add_output_layer(ParameterInit(context.seed, context.name));
   for (const BlockOptions& layer : stack_.layer_options()) check_attention(context, layer.attention.shape);
   if (context.stage.count > 1) names_of_model_ = body_names(this->decoder());
-  if (!context.meta) parameters_.allocate(context.trained, context.memory());
+  context.allocate(parameters_);
 }
 
 Parameter* DecoderSection::add_output_layer(const ParameterInit& init) {
@@ -65,11 +65,9 @@ std::string DecoderSection::config_json() const {
 void DecoderSection::freeze() {
   std::vector<Parameter*> matrices = stack_.matrices();
   if (separate_head()) matrices.push_back(head_);
-  parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient);
-  if (head_ != nullptr) {  // a tied table stays an embedding too; packed now, since forward passes may share it
-    (void)head_->packed(*context_.ops, context_.precision, PackFor::forward);
-    if (context_.passes_gradient) (void)head_->packed(*context_.ops, context_.precision, PackFor::backward_input);
-  }
+  // A tied table stays an embedding too. It is packed now, since forward passes may share it.
+  Parameter* const table = head_ != nullptr && !separate_head() ? head_ : nullptr;
+  parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient, table);
   frozen_ = true;
 }
 

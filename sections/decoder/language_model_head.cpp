@@ -26,7 +26,7 @@ LanguageModelHead::LanguageModelHead(const SectionContext& context, const Option
                    "here and in the trunk, or use decoder_lm");
   }
   head_ = &add_head(parameters_, ParameterInit(context.seed, context.name), decoder_, context.parallel);
-  if (!context.meta) parameters_.allocate(context.trained, context.memory());
+  context.allocate(parameters_);
 }
 
 Ports LanguageModelHead::ports() const {

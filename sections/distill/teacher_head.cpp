@@ -16,19 +16,17 @@ namespace maestro {
 
 namespace {
 
-/// The rows of the stored tensor that `into` holds.
+/// Writes the rows of the stored tensor that `into` holds.
 template <class Stored>
-std::vector<float> held_rows(const Tensor& from, const Parameter& into) {
-  std::vector<float> held(static_cast<std::size_t>(into.shape().elements()));
+void copy_rows(const Tensor& from, const Parameter& into, std::span<float> held) {
   for (const Parameter::Run& run : into.runs()) {
     std::ranges::transform(from.row_slice(run.whole_row, run.rows).span<Stored>(),
                            held.begin() + run.row * from.columns(),
                            [](Stored value) { return static_cast<float>(value); });
   }
-  return held;
 }
 
-void load(const TeacherModel& teacher, MemorySpace& memory, const Parameter& into) {
+void load(const TeacherModel& teacher, const Parameter& into, std::span<float> held) {
   check_same_model(hf_config_text(resolved(teacher.decoder)), teacher.weights).or_throw();
   const WeightsFolder stored = WeightsFolder::open(teacher.weights).value_or_throw();
   const Tensor from = stored.tensor(into.name()).value_or_throw();
@@ -40,9 +38,7 @@ void load(const TeacherModel& teacher, MemorySpace& memory, const Parameter& int
     throw JobError(stored.label() + ": tensor '" + into.name() + "' is " + std::string(name_of(from.dtype())) +
                    ", expected F32, BF16 or F16");
   }
-  const std::vector<float> held =
-      from.dtype() == DType::bf16 ? held_rows<bfloat16>(from, into) : held_rows<float>(from, into);
-  memory.write(into.value().raw(), reinterpret_cast<const std::byte*>(held.data()), into.value().bytes());
+  from.dtype() == DType::bf16 ? copy_rows<bfloat16>(from, into, held) : copy_rows<float>(from, into, held);
 }
 
 }  // namespace
@@ -55,11 +51,14 @@ TeacherHead::TeacherHead(const SectionContext& context, const TeacherModel& teac
       name, Shape{decoder.vocabulary, decoder.width}, false, {}, TensorCut(context.parallel).rows(decoder.vocabulary)};
   if (teacher.weights.empty()) spec.initialise = init.normal(name, decoder.init_std);  // TH-1
   head_ = &parameters_.add(std::move(spec));
-  parameters_.allocate(false, context.memory());
-  if (!teacher.weights.empty()) load(teacher, context.memory(), *head_);
-  parameters_.values_changed();
+  parameters_.allocate(false, context.memory(), InitialValues::later);
   Parameter* const matrices[] = {head_};
   parameters_.freeze_packed(*context.ops, teacher.precision, matrices);
+  if (teacher.weights.empty()) {
+    parameters_.initialise();
+  } else {
+    parameters_.load(*head_, [&](std::span<float> held) { load(teacher, *head_, held); });
+  }
 }
 
 }  // namespace maestro

@@ -71,7 +71,7 @@ Projector::Projector(const SectionContext& context, const Options& options)
                       cut.rows(config_.width));
   second_ =
       add.linear(name + "2", Shape{config_.width, config_.width}, config_.init_std, false, cut.columns(config_.width));
-  if (!context.meta) parameters_.allocate(context.trained, context.memory());
+  context.allocate(parameters_);
 }
 
 Ports Projector::ports() const {

@@ -91,7 +91,7 @@ VisionEncoder::VisionEncoder(const SectionContext& context, const Options& optio
   block_.norm.epsilon = config_.norm_epsilon;
   check_attention(context, block_.attention.shape);
   build();
-  if (!context.meta) parameters_.allocate(context.trained, context.memory());
+  context.allocate(parameters_);
 }
 
 void VisionEncoder::build() {

@@ -108,6 +108,25 @@ TEST_P(Products, every_number_of_rows_is_computed) {
   }
 }
 
+TEST_P(Products, a_weight_takes_no_more_than_the_bytes_of_its_product) {
+  const OwnedTensor w = random(DType::f32, {192, 256});
+  const std::size_t own = GetParam().act == DType::bf16 ? 192 * 256 * sizeof(bfloat16) : 0;
+  for (const PackFor use : {PackFor::forward, PackFor::backward_input}) EXPECT_EQ(pack(w, use)->bytes(), own);
+}
+
+TEST_P(Products, blocks_of_a_weight_agree_with_the_whole) {
+  constexpr std::size_t m = 70;
+  for (const auto& [n, k] : {std::pair<std::size_t, std::size_t>{390, 1024}, {45, 1500}}) {
+    const auto rows = static_cast<std::int64_t>(n), columns = static_cast<std::int64_t>(k);
+    const OwnedTensor w = random(DType::f32, {rows, columns}), x = act({m, columns}), dy = act({m, rows});
+    const OwnedTensor y(GetParam().act, {m, rows}), dx(GetParam().act, {m, columns});
+    products_.linear(x, *pack(w, PackFor::forward), Tensor(), y, Activation::none);
+    EXPECT_LT(worst_error(y.values(), multiply({x.values(), k, 1, w.values(), 1, k}, m, k, n)), 2 * tolerance(y));
+    products_.linear_backward_input(dy, *pack(w, PackFor::backward_input), dx, false);
+    EXPECT_LT(worst_error(dx.values(), multiply({dy.values(), n, 1, w.values(), k, 1}, m, n, k)), 2 * tolerance(dx));
+  }
+}
+
 TEST_P(Products, no_rows_are_no_work) {
   const OwnedTensor w = random(DType::f32, {5, 4});
   const auto forward = pack(w, PackFor::forward);

@@ -246,13 +246,13 @@ TEST(Parameters, an_unchanged_parameter_is_packed_once_for_each_use_and_precisio
   Parameters parameters;
   Parameter& weight = parameters.add(constant("weight", {3, 2}, true, 1));
   parameters.allocate(true);
-  const PackedWeight* forward = &weight.packed(ops, DType::f32, PackFor::forward);
-  const PackedWeight* backward = &weight.packed(ops, DType::f32, PackFor::backward_input);
+  const PackedWeight* forward = &weight.packed(ops, DType::bf16, PackFor::forward);
+  const PackedWeight* backward = &weight.packed(ops, DType::bf16, PackFor::backward_input);
   EXPECT_NE(forward, backward);
-  EXPECT_EQ(&weight.packed(ops, DType::f32, PackFor::forward), forward);
+  EXPECT_EQ(&weight.packed(ops, DType::bf16, PackFor::forward), forward);
   std::ranges::fill(weight.value().span<float>(), 9.0F);  // unannounced: a new pack would show it
-  EXPECT_EQ(product(ops, weight.packed(ops, DType::f32, PackFor::forward)), 2);
-  EXPECT_EQ(product(ops, weight.packed(ops, DType::bf16, PackFor::forward), DType::bf16), 18);
+  EXPECT_EQ(product(ops, weight.packed(ops, DType::bf16, PackFor::forward), DType::bf16), 2);
+  EXPECT_EQ(product(ops, weight.packed(ops, DType::f32, PackFor::forward)), 18);
 }
 
 TEST(Parameters, a_frozen_matrix_computes_from_its_packed_form_alone) {
@@ -262,13 +262,93 @@ TEST(Parameters, a_frozen_matrix_computes_from_its_packed_form_alone) {
   Parameter& norm = parameters.add(constant("norm", {8}, false, 1.5F));
   parameters.allocate(false);
   Parameter* const matrices[] = {&weight};
-  parameters.freeze_packed(ops, DType::f32, matrices);
+  parameters.freeze_packed(ops, DType::bf16, matrices);
   EXPECT_FALSE(weight.value().defined());
-  const OwnedTensor x(DType::f32, {1, 2}, {1.0, 1.0});
+  const OwnedTensor x(DType::bf16, {1, 2}, {1.0, 1.0});
   const OwnedTensor y(DType::f32, {1, 3000});
-  ops.run(Linear{.x = x, .w = &weight.packed(ops, DType::f32, PackFor::forward), .y = y});
+  ops.run(Linear{.x = x, .w = &weight.packed(ops, DType::bf16, PackFor::forward), .y = y});
   EXPECT_EQ(y.values(), testing::Values(3000, 6.0));
-  for (const float value : norm.value().span<float>()) EXPECT_EQ(value, 1.5F) << "neighbours keep their pages";
+  for (const float value : norm.value().span<float>()) EXPECT_EQ(value, 1.5F) << "other values stay";
+}
+
+/// A device's memory that counts what is held.
+class CountedSpace final : public MemorySpace {
+ public:
+  [[nodiscard]] bool host() const override { return false; }
+  std::byte* allocate(std::size_t bytes) override {
+    held_ += bytes;
+    peak_ = std::max(peak_, held_);
+    return host_memory().allocate(bytes);
+  }
+  void release(std::byte* block, std::size_t bytes) noexcept override {
+    held_ -= bytes;
+    host_memory().release(block, bytes);
+  }
+  void read(std::byte* to, const std::byte* from, std::size_t bytes) override { host_memory().read(to, from, bytes); }
+  void write(std::byte* to, const std::byte* from, std::size_t bytes) override { host_memory().write(to, from, bytes); }
+  void zero(std::byte* to, std::size_t bytes) override { host_memory().zero(to, bytes); }
+  [[nodiscard]] std::size_t held() const { return held_; }
+  [[nodiscard]] std::size_t peak() const { return peak_; }
+
+ private:
+  std::size_t held_ = 0;
+  std::size_t peak_ = 0;
+};
+
+TEST(Parameters, frozen_parameters_take_their_packed_forms_and_the_values_of_a_single_parameter) {  // PA-5
+  const cpu::CpuOperatorTable ops;
+  constexpr std::size_t matrix_bytes = 48 * 32 * sizeof(float), norm_bytes = 48 * sizeof(float);
+  CountedSpace memory;
+  Parameters parameters;
+  std::vector<Parameter*> matrices;
+  for (int i = 0; i < 5; ++i) matrices.push_back(&parameters.add(constant(std::to_string(i), {48, 32}, true, 0.5F)));
+  Parameter& norm = parameters.add(constant("norm", {48}, false, 1.5F));
+  parameters.allocate(false, memory, InitialValues::later);
+  parameters.freeze_packed(ops, DType::bf16, matrices);
+  EXPECT_EQ(memory.held(), 0U);
+  parameters.initialise();
+  EXPECT_EQ(memory.held(), norm_bytes);
+  EXPECT_LE(memory.peak(), matrix_bytes + norm_bytes);
+  EXPECT_EQ(norm.value().data<float>()[47], 1.5F);
+  const OwnedTensor x(DType::bf16, {1, 32}, testing::Values(32, 1.0)), y(DType::f32, {1, 48});
+  for (Parameter* matrix : matrices) {
+    EXPECT_FALSE(matrix->value().defined());
+    const PackedWeight& packed = matrix->packed(ops, DType::bf16, PackFor::forward);
+    EXPECT_LE(packed.bytes(), std::size_t{1} << 14);  // 2 bytes an element and padding, not 4
+    ops.run(Linear{.x = x, .w = &packed, .y = y});
+    EXPECT_EQ(y.values(), testing::Values(48, 16.0));
+  }
+}
+
+TEST(Parameters, a_frozen_table_is_packed_and_keeps_its_values) {
+  const cpu::CpuOperatorTable ops;
+  for (const InitialValues when : {InitialValues::drawn, InitialValues::later}) {
+    Parameters parameters;
+    Parameter& weight = parameters.add(constant("weight", {3, 2}, true, 4));
+    Parameter& table = parameters.add(constant("table", {3, 2}, true, 3));
+    parameters.allocate(false, host_memory(), when);
+    Parameter* const matrices[] = {&weight};
+    parameters.freeze_packed(ops, DType::bf16, matrices, true, &table);
+    if (when == InitialValues::later) parameters.initialise();
+    EXPECT_FALSE(weight.value().defined());
+    ASSERT_TRUE(table.value().defined());
+    EXPECT_EQ(table.value().data<float>()[5], 3);
+    std::ranges::fill(table.value().span<float>(), 9.0F);  // unannounced: a new pack would show it
+    EXPECT_EQ(product(ops, table.packed(ops, DType::bf16, PackFor::forward), DType::bf16), 6);
+  }
+}
+
+TEST(Parameters, values_that_are_loaded_are_never_initialised) {
+  for (const bool trained : {false, true}) {
+    CountedSpace memory;
+    Parameters parameters;
+    Parameter& weight = parameters.add({"weight", {3, 2}, true, [](std::span<float>) { FAIL() << "initialised"; }});
+    parameters.allocate(trained, memory, InitialValues::later);
+    EXPECT_TRUE(parameters.values_later());
+    parameters.load(weight, [](std::span<float> values) { std::ranges::fill(values, 2.5F); });
+    EXPECT_EQ(weight.value().data<float>()[5], 2.5F);
+    EXPECT_EQ(parameters.values().size(), static_cast<std::size_t>(parameters.elements()));
+  }
 }
 
 }  // namespace

@@ -196,11 +196,13 @@ TEST(DecoderTrunk, a_frozen_tied_head_is_packed_before_forward_passes_share_it) 
   Bench bench;
   Batch batch = Batch::random(5, {9, 1, 12}, 36);  // token 36 of 37 is never read
   const DecoderTrunk::Options options{tiny("gpt2", true), TeacherOutput::logits, 1, {}};
-  DecoderTrunk live(bench.context("teacher", false), options), frozen(bench.context("teacher", false), options);
+  DecoderTrunk live(bench.context("teacher", false, DType::bf16), options),
+      frozen(bench.context("teacher", false, DType::bf16), options);
   frozen.freeze();
   // Unannounced: a head that was packed only now would show it.
   std::ranges::fill(frozen.parameters().find("transformer.wte.weight")->value().row_slice(36, 1).span<float>(), 9.0F);
-  MicroBatch expected(bench, live, batch, Pass::evaluate), found(bench, frozen, batch, Pass::evaluate);
+  MicroBatch expected(bench, live, batch, Pass::evaluate, DType::bf16),
+      found(bench, frozen, batch, Pass::evaluate, DType::bf16);
   expected.forward();
   found.forward();
   EXPECT_EQ(largest_difference(found.output("logits"), expected.output("logits")), 0);

@@ -364,13 +364,12 @@ TEST(StateIo, moments_that_replicas_share_go_by_way_of_the_gradients_and_never_i
 TEST(StateIo, state_that_is_not_there_is_an_error) {
   Bench bench;
   const Stored stored("gpt2_tied");
-  DecoderLm section(bench.context("lm", false), {stored.config, {}});
+  DecoderLm section(bench.context("lm", false, DType::bf16), {stored.config, {}});
   EXPECT_FALSE(export_tensors(section, section.parameters().first_moments()).ok());
   section.freeze();
-  EXPECT_FALSE(export_tensors(section, section.parameters().values()).ok());
-  const Status loaded = load_weights(section, stored.folder);
-  ASSERT_FALSE(loaded.ok());
-  EXPECT_NE(loaded.error().message.find("frozen"), std::string::npos) << loaded.error().message;
+  const auto exported = export_tensors(section, section.parameters().values());
+  ASSERT_FALSE(exported.ok());
+  EXPECT_NE(exported.error().message.find("frozen"), std::string::npos) << exported.error().message;
 }
 
 }  // namespace

@@ -183,6 +183,26 @@ TEST(Safetensors, a_dtype_or_rank_we_do_not_compute_with_is_refused_only_when_as
   EXPECT_FALSE(file->tensors().ok());
 }
 
+TEST(Safetensors, a_released_tensor_reads_the_same_again) {
+  const TempFolder folder;
+  std::vector<float> values(5000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const Tensor tensor(values.data(), DType::f32, {5000});
+  ASSERT_TRUE(write_safetensors(folder.path() / "m", {{"a", tensor}, {"b", tensor}}).ok());
+  const auto file = SafetensorsFile::open(folder.path() / "m");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const Tensor described = file->described("b").value_or_throw();
+  EXPECT_FALSE(described.defined());
+  EXPECT_EQ(described.shape(), tensor.shape());
+  EXPECT_EQ(described.dtype(), DType::f32);
+  const Tensor first = file->tensor("b").value_or_throw();
+  EXPECT_EQ(first.data<float>()[4999], 4999);
+  file->release("b");
+  file->release("c");
+  EXPECT_TRUE(std::ranges::equal(first.span<float>(), values));
+  EXPECT_FALSE(file->described("c").ok());
+}
+
 TEST(Safetensors, what_cannot_be_written_is_refused_by_name) {
   const TempFolder folder;
   const auto path = folder.path() / "m";

@@ -35,7 +35,7 @@ class BigramModel final : public maestro::Section {
     head_ = &matrix("head.weight", options.vocabulary, options.width);
     norm_ =
         &parameters_.add({"norm.weight", maestro::Shape{options.width}, false, maestro::ParameterInit::constant(1.0f)});
-    if (!context.meta) parameters_.allocate(context.trained, context.memory());
+    context.allocate(parameters_);
   }
 
   [[nodiscard]] maestro::Ports ports() const override {

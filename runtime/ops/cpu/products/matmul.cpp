@@ -95,7 +95,7 @@ void MatrixProducts::linear(const Tensor& x, const PackedWeight& w, const Tensor
     const PanelRange range = weight.range(index);
     const float* panel_bias = bias.defined() ? bias.data<float>() + range.first : nullptr;
     engine(weight.compute())
-        .multiply(Matrix::of(x), weight.panel(index), Matrix::columns_of(y, range.first, range.count),
+        .multiply(Matrix::of(x), weight.panel(index), Matrix::of(y).column_slice(range.first, range.count),
                   {.bias = panel_bias, .activation = activation});
   }
 }
@@ -108,7 +108,7 @@ void MatrixProducts::linear_backward_input(const Tensor& dy, const PackedWeight&
   for (int index = 0; index < weight.panels(); ++index) {
     const PanelRange range = weight.range(index);
     engine(weight.compute())
-        .multiply(Matrix::columns_of(dy, range.first, range.count), weight.panel(index), Matrix::of(dx),
+        .multiply(Matrix::of(dy).column_slice(range.first, range.count), weight.panel(index), Matrix::of(dx),
                   {.accumulate = accumulate || index > 0});
   }
 }

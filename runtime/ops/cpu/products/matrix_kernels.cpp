@@ -7,28 +7,26 @@
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
 
-MAESTRO_INLINE Vec rounded(Vec value) {
-  HalfVec bits;
-  store_bf16(reinterpret_cast<std::uint16_t*>(&bits), value);
-  return load_bf16(reinterpret_cast<const std::uint16_t*>(&bits));
+MAESTRO_INLINE float widened(float value) {
+  return value;
+}
+MAESTRO_INLINE float widened(std::uint16_t bits) {
+  return from_bf16(bits);
 }
 
-void transpose_part(const TransposeCall& call, std::int64_t first_row, std::int64_t first_column, std::int64_t rows,
-                    std::int64_t columns) {
-  for (std::int64_t i = first_row; i < first_row + rows; ++i) {
-    for (std::int64_t j = first_column; j < first_column + columns; ++j) {
-      const float value = call.from[i * call.from_stride + j];
-      call.to[j * call.to_stride + i] = call.round_to_bf16 ? from_bf16(to_bf16(value)) : value;
+template <class T>
+void transpose_part(const TransposeCall& call, const T* from, std::int64_t first_row, std::int64_t first_column) {
+  for (std::int64_t i = first_row; i < call.rows; ++i) {
+    for (std::int64_t j = first_column; j < call.columns; ++j) {
+      call.to[j * call.to_stride + i] = widened(from[i * call.from_stride + j]);
     }
   }
 }
 
-void transpose_whole(const TransposeCall& call, std::int64_t row, std::int64_t column) {
+template <class T>
+void transpose_whole(const TransposeCall& call, const T* from, std::int64_t row, std::int64_t column) {
   Vec square[vector_width];
-  for (int i = 0; i < vector_width; ++i) {
-    const Vec value = load(call.from + (row + i) * call.from_stride + column);
-    square[i] = call.round_to_bf16 ? rounded(value) : value;
-  }
+  for (int i = 0; i < vector_width; ++i) square[i] = load(from + (row + i) * call.from_stride + column);
   transpose(square);
   for (int i = 0; i < vector_width; ++i) store(call.to + (column + i) * call.to_stride + row, square[i]);
 }
@@ -36,15 +34,13 @@ void transpose_whole(const TransposeCall& call, std::int64_t row, std::int64_t c
 void transpose_matrix(const TransposeCall& call) {
   const std::int64_t whole_rows = call.rows / vector_width * vector_width;
   const std::int64_t whole_columns = call.columns / vector_width * vector_width;
-  for (std::int64_t column = 0; column < whole_columns; column += vector_width) {
-    for (std::int64_t row = 0; row < whole_rows; row += vector_width) transpose_whole(call, row, column);
-  }
-  transpose_part(call, 0, whole_columns, whole_rows, call.columns - whole_columns);
-  transpose_part(call, whole_rows, 0, call.rows - whole_rows, call.columns);
-}
-
-void round_to_bf16(const float* from, float* to, std::int64_t count) {
-  for_vectors(count, [=](std::int64_t i, auto part) { part.store(to + i, rounded(part.load(from + i))); });
+  typed(call.from, [&](const auto* from) {
+    for (std::int64_t column = 0; column < whole_columns; column += vector_width) {
+      for (std::int64_t row = 0; row < whole_rows; row += vector_width) transpose_whole(call, from, row, column);
+    }
+    transpose_part(call, from, 0, whole_columns);
+    if (whole_rows < call.rows) transpose_part(call, from, whole_rows, 0);
+  });
 }
 
 template <bool Bias, bool WithGelu, bool Accumulate, class T>
@@ -110,6 +106,6 @@ void add_column_sums(In x, std::int64_t rows, std::int64_t columns, float* sums)
 
 }  // namespace
 
-const MatrixKernels matrix_kernels = {transpose_matrix, round_to_bf16, epilogue, add_column_sums};
+const MatrixKernels matrix_kernels = {transpose_matrix, epilogue, add_column_sums};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

@@ -6,15 +6,14 @@
 
 namespace maestro::cpu {
 
-/// to(j, i) = from(i, j) for i < rows, j < columns; strides in elements between rows.
+/// to(j, i) = from(i, j) for i < rows, j < columns, widened; strides in elements between rows.
 struct TransposeCall {
-  const float* from;
+  In from;
   std::int64_t from_stride;
   float* to;
   std::int64_t to_stride;
   std::int64_t rows;
   std::int64_t columns;
-  bool round_to_bf16;  ///< rounds values to bf16 precision
 };
 
 /// to (rows, columns) = activation(from + bias); `to` may be `from`.
@@ -32,8 +31,6 @@ struct EpilogueCall {
 
 struct MatrixKernels {
   void (*transpose)(const TransposeCall& call);
-  /// Rounds each value to bf16 precision and stores it as f32.
-  void (*round_to_bf16)(const float* from, float* to, std::int64_t count);
   void (*epilogue)(const EpilogueCall& call);
   /// Computes sums (columns) += column sums of x (rows, columns), rows in order.
   void (*add_column_sums)(In x, std::int64_t rows, std::int64_t columns, float* sums);

@@ -19,17 +19,19 @@ struct Matrix {
   std::int64_t columns = 0;
   std::int64_t stride = 0;
 
-  /// Columns [first, first + count) of a tensor folded to (rows, columns).
-  [[nodiscard]] static Matrix columns_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
-    assert(first >= 0 && first + count <= tensor.columns());
-    return {tensor.raw() + static_cast<std::size_t>(first) * size_of(tensor.dtype()), tensor.dtype(), tensor.rows(),
-            count, tensor.columns()};
+  /// A tensor folded to (rows, columns).
+  [[nodiscard]] static Matrix of(const Tensor& tensor) {
+    return {tensor.raw(), tensor.dtype(), tensor.rows(), tensor.columns(), tensor.columns()};
   }
-  [[nodiscard]] static Matrix of(const Tensor& tensor) { return columns_of(tensor, 0, tensor.columns()); }
   [[nodiscard]] Matrix row_slice(std::int64_t first, std::int64_t count) const {
     assert(first >= 0 && first + count <= rows);
     return {static_cast<std::byte*>(data) + static_cast<std::size_t>(first * stride) * size_of(dtype), dtype, count,
             columns, stride};
+  }
+  [[nodiscard]] Matrix column_slice(std::int64_t first, std::int64_t count) const {
+    assert(first >= 0 && first + count <= columns);
+    return {static_cast<std::byte*>(data) + static_cast<std::size_t>(first) * size_of(dtype), dtype, rows, count,
+            stride};
   }
 };
 
@@ -37,6 +39,7 @@ struct Matrix {
 class PackedPanel {
  public:
   virtual ~PackedPanel() = default;
+  /// Returns the size of the panel's own memory: 0 when it refers to the weight, which then outlives it.
   [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
 

@@ -13,35 +13,46 @@ namespace maestro::cpu {
 
 namespace {
 
-/// Rows of a block of `multiply`: operands and result of typical widths stay in the second-level cache from conversion
-/// to epilogue, and sgemm is at its best from 64 rows up.
+/// Rows of a block of `multiply`: operands and result of typical widths stay in the second-level cache from product to
+/// epilogue, and sgemm is at its best from 64 rows up.
 constexpr std::int64_t multiply_rows = 128;
+/// Rows widened at once, and computed with each arranged block of a weight: arranging then costs a few percent.
+constexpr std::int64_t arranged_rows = 1024;
+/// Elements of an arranged block: 1 MiB, of a second-level cache's size.
+constexpr std::int64_t arranged_elements = std::int64_t{1} << 18;
+constexpr std::int64_t fewest_columns = 192;  ///< of a block; sgemm's own copies of the left operand weigh more below
 /// Rows widened at once for weight gradients: few passes over dw.
 constexpr std::int64_t gradient_rows = 1024;
 
-class F32Panel final : public PackedPanel {
+/// Rows an odd number of cache lines apart: rows a multiple of 4 KiB apart cost sgemm up to a third of its speed.
+std::int64_t odd_lines(std::int64_t columns) {
+  const std::int64_t lines = (columns + 15) / 16;
+  return (lines % 2 == 0 ? lines + 1 : lines) * 16;
+}
+
+/// A panel (N, K) as it lies: the f32 weight itself, or a bf16 copy of it.
+class PlainPanel final : public PackedPanel {
  public:
-  F32Panel(std::int64_t depth, std::int64_t columns)
-      : depth_(depth),
-        columns_(columns),
-        stride_(odd_lines(columns)),
-        memory_(static_cast<std::size_t>(depth * stride_) * sizeof(float)) {}
+  PlainPanel(std::int64_t rows, std::int64_t columns, PackFor use, std::size_t copied_bytes)
+      : rows_(rows), columns_(columns), transposed_(use == PackFor::forward), memory_(copied_bytes) {}
   [[nodiscard]] std::size_t bytes() const override { return memory_.size(); }
-  [[nodiscard]] std::int64_t depth() const { return depth_; }
-  [[nodiscard]] std::int64_t columns() const { return columns_; }
-  [[nodiscard]] std::int64_t stride() const { return stride_; }
-  [[nodiscard]] float* data() const { return reinterpret_cast<float*>(memory_.data()); }
+  [[nodiscard]] std::byte* copy() const { return memory_.data(); }
+  void view(std::byte* values) { values_ = values; }
+  /// Whether the right operand of products is the transposed panel.
+  [[nodiscard]] bool transposed() const { return transposed_; }
+  [[nodiscard]] std::int64_t depth() const { return transposed_ ? columns_ : rows_; }
+  [[nodiscard]] std::int64_t columns() const { return transposed_ ? rows_ : columns_; }
+  [[nodiscard]] Matrix matrix() const {
+    if (memory_.size() > 0) return {memory_.data(), DType::bf16, rows_, columns_, columns_};
+    return {values_, DType::f32, rows_, columns_, columns_};
+  }
 
  private:
-  /// Rows an odd number of cache lines apart: rows a multiple of 4 KiB apart cost sgemm up to a third of its speed.
-  static std::int64_t odd_lines(std::int64_t columns) {
-    const std::int64_t lines = (columns + 15) / 16;
-    return (lines % 2 == 0 ? lines + 1 : lines) * 16;
-  }
-  std::int64_t depth_;
+  std::int64_t rows_;
   std::int64_t columns_;
-  std::int64_t stride_;
+  bool transposed_;
   AlignedMemory memory_;
+  std::byte* values_ = nullptr;
 };
 
 struct Gemm {
@@ -76,21 +87,69 @@ void for_row_blocks(std::int64_t rows, std::int64_t most, Body body) {
   for (std::int64_t first = 0; first < rows; first += step) body(first, std::min(step, rows - first));
 }
 
+/// Casts the rows of `from`, bf16, into rows `stride` elements apart.
+void widen(const PointwiseKernels& kernels, const Matrix& from, float* to, std::int64_t stride) {
+  if (from.stride == from.columns && stride == from.columns) {
+    return kernels.cast({from.data, true}, {to, false}, from.rows * from.columns);
+  }
+  for (std::int64_t row = 0; row < from.rows; ++row) {
+    kernels.cast({from.row_slice(row, 1).data, true}, {to + row * stride, false}, from.columns);
+  }
+}
+
 /// Returns `m` as f32: itself, or widened into `to` (rows, columns).
 Matrix widened(const PointwiseKernels& kernels, const Matrix& m, float* to) {
   if (m.dtype == DType::f32) return m;
-  const Matrix wide{to, DType::f32, m.rows, m.columns, m.columns};
-  if (m.stride == m.columns) {
-    kernels.cast({m.data, true}, {to, false}, m.rows * m.columns);
-    return wide;
-  }
-  for (std::int64_t row = 0; row < m.rows; ++row) {
-    kernels.cast({m.row_slice(row, 1).data, true}, {to + row * m.columns, false}, m.columns);
-  }
-  return wide;
+  widen(kernels, m, to, m.columns);
+  return {to, DType::f32, m.rows, m.columns, m.columns};
+}
+
+std::int64_t block_columns(std::int64_t depth) {
+  return std::max(fewest_columns, arranged_elements / depth / 64 * 64);
 }
 
 }  // namespace
+
+/// The right operand of a product as sgemm takes it, a block of its columns at a time.
+class SgemmEngine::RightOperand {
+ public:
+  RightOperand(const SgemmEngine& engine, const PlainPanel& panel, ScratchPool::Lease& scratch)
+      : engine_(engine), panel_(panel) {
+    const Matrix plain = panel.matrix();
+    const bool spread = plain.stride % 1024 != 0;  // rows lie no multiple of 4 KiB apart
+    as_it_lies_ = !panel.transposed() && plain.dtype == DType::f32 && spread;
+    step_ = as_it_lies_ ? panel.columns() : std::min(panel.columns(), block_columns(panel.depth()));
+    if (!as_it_lies_) arranged_ = scratch.floats(panel.depth() * odd_lines(step_));
+  }
+  [[nodiscard]] std::int64_t step() const { return step_; }
+  /// Returns columns [first, first + count), (depth, count) f32; valid until the next call.
+  [[nodiscard]] Matrix columns(std::int64_t first, std::int64_t count) const {
+    const Matrix plain = panel_.matrix();
+    if (as_it_lies_) return plain;
+    const Matrix to{arranged_, DType::f32, panel_.depth(), count, odd_lines(count)};
+    const bool narrow = plain.dtype == DType::bf16;
+    if (panel_.transposed()) {
+      const Matrix rows = plain.row_slice(first, count);
+      engine_.matrix_.transpose({{rows.data, narrow}, rows.stride, arranged_, to.stride, count, rows.columns});
+      return to;
+    }
+    copy(plain.column_slice(first, count), to);
+    return to;
+  }
+
+ private:
+  void copy(const Matrix& from, const Matrix& to) const {
+    if (from.dtype == DType::bf16) return widen(engine_.pointwise_, from, arranged_, to.stride);
+    for (std::int64_t row = 0; row < from.rows; ++row) {
+      std::copy_n(static_cast<const float*>(from.row_slice(row, 1).data), from.columns, arranged_ + row * to.stride);
+    }
+  }
+  const SgemmEngine& engine_;
+  const PlainPanel& panel_;
+  bool as_it_lies_;
+  std::int64_t step_;
+  float* arranged_ = nullptr;
+};
 
 SgemmEngine::SgemmEngine(Isa isa, bool round_weights, ScratchPool& scratch)
     : matrix_(matrix_kernels(isa)),
@@ -99,25 +158,13 @@ SgemmEngine::SgemmEngine(Isa isa, bool round_weights, ScratchPool& scratch)
       scratch_(scratch) {}
 
 std::unique_ptr<PackedPanel> SgemmEngine::pack(const Tensor& w, PackFor use, std::unique_ptr<PackedPanel> reuse) const {
-  const std::int64_t rows = w.rows();
-  const std::int64_t columns = w.columns();
-  const bool forward = use == PackFor::forward;
-  if (reuse == nullptr)
-    reuse = forward ? std::make_unique<F32Panel>(columns, rows) : std::make_unique<F32Panel>(rows, columns);
-  const auto& panel = static_cast<const F32Panel&>(*reuse);
-  const float* from = w.data<float>();
-  if (forward) {
-    matrix_.transpose({from, columns, panel.data(), panel.stride(), rows, columns, round_weights_});
-    return reuse;
-  }
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const float* source = from + row * columns;
-    float* to = panel.data() + row * panel.stride();
-    if (round_weights_) {
-      matrix_.round_to_bf16(source, to, columns);
-    } else {
-      std::copy_n(source, columns, to);
-    }
+  const std::size_t copied = round_weights_ ? static_cast<std::size_t>(w.elements()) * sizeof(bfloat16) : 0;
+  if (reuse == nullptr) reuse = std::make_unique<PlainPanel>(w.rows(), w.columns(), use, copied);
+  auto& panel = static_cast<PlainPanel&>(*reuse);
+  if (round_weights_) {
+    pointwise_.cast({w.raw(), false}, {panel.copy(), true}, w.elements());
+  } else {
+    panel.view(w.raw());
   }
   return reuse;
 }
@@ -125,40 +172,53 @@ std::unique_ptr<PackedPanel> SgemmEngine::pack(const Tensor& w, PackFor use, std
 void SgemmEngine::multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
                            const Epilogue& epilogue) const {
   stay_on_this_thread();
-  const auto& panel = static_cast<const F32Panel&>(right);
+  const auto& panel = static_cast<const PlainPanel&>(right);
   assert(in.columns == panel.depth() && out.columns == panel.columns() && in.rows == out.rows);
-  const std::int64_t block = std::min(in.rows, multiply_rows + 8);
-  const bool narrow = out.dtype == DType::bf16;
   ScratchPool::Lease scratch = scratch_.lease();
-  float* wide_in = in.dtype == DType::bf16 ? scratch.floats(block * in.columns) : nullptr;
-  float* wide_out = narrow ? scratch.floats(block * out.columns) : nullptr;
-  const bool finish = narrow || epilogue.bias != nullptr || epilogue.activation != Activation::none;
-  for_row_blocks(in.rows, multiply_rows, [&](std::int64_t first, std::int64_t count) {
-    const Matrix a = widened(pointwise_, in.row_slice(first, count), wide_in);
-    const Matrix to = out.row_slice(first, count);
-    float* c = narrow ? wide_out : static_cast<float*>(to.data);
-    const std::int64_t c_stride = narrow ? out.columns : out.stride;
-    run({.m = count,
-         .n = out.columns,
-         .k = in.columns,
-         .a = static_cast<const float*>(a.data),
-         .a_stride = a.stride,
-         .b = panel.data(),
-         .b_stride = panel.stride(),
-         .accumulate = epilogue.accumulate && !narrow,
-         .c = c,
-         .c_stride = c_stride});
-    if (!finish) return;
-    matrix_.epilogue({c,
-                      c_stride,
-                      {to.data, narrow},
-                      to.stride,
-                      count,
-                      out.columns,
-                      epilogue.bias,
-                      epilogue.activation == Activation::gelu,
-                      epilogue.accumulate && narrow});
+  const RightOperand operand(*this, panel, scratch);
+  const std::int64_t widest = std::min(in.rows, arranged_rows + 8);
+  float* wide_in = in.dtype == DType::bf16 ? scratch.floats(widest * in.columns) : nullptr;
+  float* wide_out = out.dtype == DType::bf16 ? scratch.floats((multiply_rows + 8) * operand.step()) : nullptr;
+  for_row_blocks(in.rows, arranged_rows, [&](std::int64_t first_row, std::int64_t row_count) {
+    const Matrix a = widened(pointwise_, in.row_slice(first_row, row_count), wide_in);
+    for (std::int64_t first = 0; first < out.columns; first += operand.step()) {
+      const std::int64_t count = std::min(operand.step(), out.columns - first);
+      const Matrix b = operand.columns(first, count);
+      Epilogue of_block = epilogue;
+      if (epilogue.bias != nullptr) of_block.bias += first;
+      for_row_blocks(row_count, multiply_rows, [&](std::int64_t row, std::int64_t rows) {
+        multiply_block(a.row_slice(row, rows), b, out.column_slice(first, count).row_slice(first_row + row, rows),
+                       of_block, wide_out);
+      });
+    }
   });
+}
+
+void SgemmEngine::multiply_block(const Matrix& a, const Matrix& b, const Matrix& to, const Epilogue& epilogue,
+                                 float* wide_out) const {
+  const bool narrow = to.dtype == DType::bf16;
+  float* c = narrow ? wide_out : static_cast<float*>(to.data);
+  const std::int64_t c_stride = narrow ? to.columns : to.stride;
+  run({.m = a.rows,
+       .n = to.columns,
+       .k = a.columns,
+       .a = static_cast<const float*>(a.data),
+       .a_stride = a.stride,
+       .b = static_cast<const float*>(b.data),
+       .b_stride = b.stride,
+       .accumulate = epilogue.accumulate && !narrow,
+       .c = c,
+       .c_stride = c_stride});
+  if (!narrow && epilogue.bias == nullptr && epilogue.activation == Activation::none) return;
+  matrix_.epilogue({c,
+                    c_stride,
+                    {to.data, narrow},
+                    to.stride,
+                    a.rows,
+                    to.columns,
+                    epilogue.bias,
+                    epilogue.activation == Activation::gelu,
+                    epilogue.accumulate && narrow});
 }
 
 void SgemmEngine::add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products in f32 arithmetic by oneDNN's sgemm; bf16 operands are widened a block of rows at a time.
+// Products in f32 arithmetic by oneDNN's sgemm; bf16 operands are widened, and weights transposed, a block at a time.
+// An f32 weight is used as it lies, without a copy; a bf16 weight takes 2 bytes per element for each use.
 #pragma once
 
 #include "runtime/ops/cpu/pointwise/pointwise_kernels.hpp"
@@ -11,7 +12,7 @@ namespace maestro::cpu {
 
 class SgemmEngine final : public ProductEngine {
  public:
-  /// With `round_weights` packs hold values rounded to bf16 precision. `scratch` must outlive the engine.
+  /// With `round_weights` packs are bf16 copies of the values. `scratch` must outlive the engine.
   SgemmEngine(Isa isa, bool round_weights, ScratchPool& scratch);
 
   [[nodiscard]] std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
@@ -20,6 +21,10 @@ class SgemmEngine final : public ProductEngine {
   void add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const override;
 
  private:
+  class RightOperand;
+  /// Computes to = epilogue(a b); `wide_out` holds the f32 result where `to` is bf16.
+  void multiply_block(const Matrix& a, const Matrix& b, const Matrix& to, const Epilogue& epilogue,
+                      float* wide_out) const;
   const MatrixKernels& matrix_;
   const PointwiseKernels& pointwise_;
   bool round_weights_;
