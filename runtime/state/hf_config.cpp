@@ -20,10 +20,11 @@ namespace {
 /// Returns true for keys that do not change a forward pass without dropout.
 bool is_ignored(std::string_view key) {
   static const std::set<std::string_view> names = {
-      "architectures", "auto_map", "cache_implementation", "chunk_size_feed_forward", "classifier_dropout", "dtype",
-      "finetuning_task", "gradient_checkpointing", "id2label", "is_llama_config", "label2id", "language", "n_ctx",
-      "pretraining_tp", "problem_type", "reorder_and_upcast_attn", "task_specific_params", "tokenizer_class",
-      "torch_dtype", "transformers_version", "transformers.js_config", "use_cache",
+      "architectures", "attn_implementation", "auto_map", "cache_implementation", "chunk_size_feed_forward", "dtype",
+      "finetuning_task", "full_attn_mod", "gradient_checkpointing", "id2label", "interpolate_factor", "is_llama_config",
+      "label2id", "language", "max_sequence_length", "n_ctx", "num_labels", "pretraining_tp", "problem_type",
+      "reorder_and_upcast_attn", "sliding_window_size", "task_specific_params", "tokenizer_class", "torch_dtype",
+      "transformers_version", "transformers.js_config", "use_cache",
       // Of text generation; older versions of transformers store them here.
       "begin_suppress_tokens", "diversity_penalty", "do_sample", "early_stopping", "length_penalty", "max_length",
       "min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores",

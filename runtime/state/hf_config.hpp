@@ -2,12 +2,6 @@
 // config.json of the Hugging Face model families this program trains, to and from DecoderConfig. The keys of a family
 // are those of the transformers library's configuration class, of version 5 and of version 4; absent keys have its
 // defaults.
-//
-// gpt2  (transformers GPT2Config): n_layer, n_embd, n_head, n_positions, vocab_size, n_inner, layer_norm_epsilon,
-//       activation_function, initializer_range, tie_word_embeddings.
-// llama (transformers LlamaConfig): num_hidden_layers, hidden_size, num_attention_heads, num_key_value_heads,
-//       intermediate_size, max_position_embeddings, vocab_size, rms_norm_eps, rope_theta, hidden_act,
-//       initializer_range, tie_word_embeddings.
 #pragma once
 
 #include <filesystem>
@@ -21,9 +15,9 @@
 namespace maestro {
 
 /// Errors (invalid_argument) name `where` and the key: no JSON, a key missing or of the wrong type or out of range, a
-/// model_type other than the two, a variant this program would compute wrongly (another activation, scaled rotary
-/// positions, biases, quantised weights), a value that stands under two names and contradicts itself. Optional keys
-/// take the defaults of the transformers library.
+/// model_type that is none of decoder_families(), a variant this program would compute wrongly (another activation,
+/// quantised weights, a mixture of experts), an unknown key that may change the model, a value that stands under two
+/// names and contradicts itself. Optional keys take the defaults of the transformers library.
 [[nodiscard]] Result<DecoderConfig> parse_hf_config(std::string_view text, std::string_view where);
 
 /// The same from a file, or from the config.json of a folder.
@@ -44,7 +38,7 @@ inline constexpr std::string_view hf_index_file = "model.safetensors.index.json"
 [[nodiscard]] Result<std::string> hf_model_type(std::string_view text, std::string_view where);
 
 /// Pretty-printed JSON that transformers loads with AutoModelForCausalLM, and that parse_hf_config reads back as the
-/// same model (defaults written out: kv_heads and ffn are 0 for GPT-2 and filled in for Llama).
+/// same model (defaults written out: kv_heads and ffn are 0 for GPT-2 and filled in for others).
 [[nodiscard]] std::string hf_config_text(const DecoderConfig& config);
 
 }  // namespace maestro

@@ -123,7 +123,8 @@ void read_windows(const Keys& keys, DecoderConfig& config) {
     const std::int64_t interval = config.family == "gemma2" ? 2 : keys.size("sliding_window_pattern", 6);
     read_layer_types(keys, config, [&](std::int64_t i) { return (i + 1) % interval != 0; });
   } else {
-    (void)keys.find("sliding_window");  // a key of other families that such files carry, without a meaning
+    // Keys of other families that such files carry, without a meaning.
+    for (const char* key : {"sliding_window", "max_window_layers"}) (void)keys.find(key);
   }
 }
 
