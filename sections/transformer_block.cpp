@@ -74,7 +74,8 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
   Var branch = block_norm(tape, x, weights.attention_norm, options.norm_epsilon);
   branch = all_gather_rows(tape, branch, group, rows);
   branch = linear(tape, branch, *weights.qkv.weight, weights.qkv.bias);
-  branch = context_attention(tape, branch, options.attention, layout, options.context_group);
+  branch = options.cache != nullptr ? cached_attention(tape, branch, options.attention, layout, *options.cache)
+                                    : context_attention(tape, branch, options.attention, layout, options.context_group);
   Var stream = x.sum;
   if (wanted.defined()) {
     branch = index_select(tape, branch, wanted);

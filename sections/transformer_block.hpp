@@ -30,6 +30,7 @@ struct BlockOptions {
   double norm_epsilon = 1e-5;
   Communicator* tensor_group = nullptr;
   Communicator* context_group = nullptr;
+  const AttentionCache* cache = nullptr;  ///< of the layer, for rows behind others of a sequence; without groups only
 };
 
 /// Throws JobError when the device that a section is built for cannot do its attention.

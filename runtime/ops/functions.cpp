@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/functions.hpp"
 
+#include <cassert>
 #include <utility>
 
 namespace maestro {
@@ -287,15 +288,19 @@ Var swiglu(Tape& tape, const Var& x) {
   return y;
 }
 
+void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, const AttentionShape& shape,
+            const SequenceLayout& layout, int direction) {
+  if (options.rotary_theta <= 0) return;
+  tape.ops().run(Rotary{.qkv = qkv,
+                        .shape = shape,
+                        .positions = layout.positions,
+                        .theta = options.rotary_theta,
+                        .direction = direction});
+}
+
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout) {
   const Tensor& in = qkv.value();
-  if (options.rotary_theta > 0) {
-    tape.ops().run(Rotary{.qkv = in,
-                          .shape = options.shape,
-                          .positions = layout.positions,
-                          .theta = options.rotary_theta,
-                          .direction = +1});
-  }
+  rotate(tape, in, options, options.shape, layout, +1);
   Var y = tape.output({in.rows(), options.shape.out_columns()}, in.dtype(), qkv.needs_gradient());
   Block lse = tape.scratch({in.rows(), options.shape.heads}, DType::f32);
   tape.ops().run(Attention{.qkv = in, .shape = options.shape, .layout = layout, .out = y.value(), .lse = lse.tensor()});
@@ -309,15 +314,24 @@ Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const
                                      .shape = options.shape,
                                      .layout = layout,
                                      .dqkv = dqkv.tensor()});
-    if (options.rotary_theta > 0) {
-      tape.ops().run(Rotary{.qkv = dqkv.tensor(),
-                            .shape = options.shape,
-                            .positions = layout.positions,
-                            .theta = options.rotary_theta,
-                            .direction = -1});
-    }
+    rotate(tape, dqkv.tensor(), options, options.shape, layout, -1);
     tape.add_gradient(qkv, dqkv);
   });
+  return y;
+}
+
+Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
+                     const AttentionCache& cache) {
+  assert(!tape.recording() && layout.sequences() == 1);
+  const Tensor& in = qkv.value();
+  rotate(tape, in, options, options.shape, layout, +1);
+  Var y = tape.output({in.rows(), options.shape.out_columns()}, in.dtype(), false);
+  tape.ops().run(CachedAttention{.qkv = in,
+                                 .shape = options.shape,
+                                 .keys = cache.keys,
+                                 .values = cache.values,
+                                 .first = cache.first,
+                                 .out = y.value()});
   return y;
 }
 

@@ -11,6 +11,7 @@
 // An undefined tensor stands for an argument that is left out; only members marked "or undefined" may be.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -37,6 +38,12 @@ struct AttentionShape {
   std::int64_t kv_heads = 1;   ///< G, divides H
   std::int64_t head_size = 1;  ///< D
   bool causal = true;
+  double scale = 0;         ///< of the scores; 0: 1 / sqrt(D)
+  std::int64_t window = 0;  ///< a query sees the last `window` keys, its own included; 0: all. Causal only
+  double softcap = 0;       ///< c: scores are c tanh(score / c) (Gemma 2, 2024, section 2); 0: none
+  [[nodiscard]] double score_scale() const {
+    return scale > 0 ? scale : 1.0 / std::sqrt(static_cast<double>(head_size));
+  }
   [[nodiscard]] std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_size; }
   [[nodiscard]] std::int64_t out_columns() const { return heads * head_size; }
 };
@@ -257,6 +264,16 @@ struct AttentionBackward {
   Tensor dqkv{};  ///< (M, (H + 2G) D) act, overwritten
 };
 
+/// Attention of new rows of a sequence to all its rows so far, for text generation; no gradient.
+struct CachedAttention {
+  Tensor qkv{};  ///< (N, (H + 2G) D) act = [q | k | v], of the positions first to first + N - 1, already rotated
+  AttentionShape shape{};  ///< causal
+  Tensor keys{};           ///< (P, G D) act: rows below `first` are read; rows [first, first + N) are written
+  Tensor values{};         ///< likewise
+  std::int64_t first = 0;  ///< first + N <= P
+  Tensor out{};            ///< (N, H D) act
+};
+
 // ---- fused output layer and loss, in row blocks and vocabulary chunks; see distillation_options.hpp ----
 
 /// With `part.group`, the output layer is sharded over the vocabulary and all ranks of the group run the operator at
@@ -328,8 +345,8 @@ struct OperatorList {};
 using Operators =
     OperatorList<Zero, Copy, Upload, Download, Put, Linear, LinearBackwardInput, LinearBackwardWeight, Norm,
                  NormBackward, Gelu, GeluBackward, SwiGlu, SwiGluBackward, Add, Cast, Embedding, EmbeddingBackward,
-                 ShiftIds, PickColumns, IndexSelect, IndexAdd, Rotary, Attention, AttentionBackward, CrossEntropyLoss,
-                 DistillationLoss, TopK, AdamW, SumOfSquares, AddInto>;
+                 ShiftIds, PickColumns, IndexSelect, IndexAdd, Rotary, Attention, AttentionBackward, CachedAttention,
+                 CrossEntropyLoss, DistillationLoss, TopK, AdamW, SumOfSquares, AddInto>;
 
 namespace operators_internal {
 template <class Op>

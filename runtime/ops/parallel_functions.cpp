@@ -150,13 +150,7 @@ void attention_gradient(Tape& tape, const HeadExchange& exchange, const OwnAtten
                             .shape = exchange.own(),
                             .layout = layout,
                             .dqkv = dheads.tensor()});
-  if (options.rotary_theta > 0) {
-    ops.run(Rotary{.qkv = dheads.tensor(),
-                   .shape = exchange.own(),
-                   .positions = layout.positions,
-                   .theta = options.rotary_theta,
-                   .direction = -1});
-  }
+  rotate(tape, dheads.tensor(), options, exchange.own(), layout, -1);
   const Block dqkv = tape.scratch(qkv.value().shape(), qkv.value().dtype());
   exchange.qkv_to_rows(dheads.tensor(), dqkv.tensor());
   tape.add_gradient(qkv, dqkv);
@@ -175,13 +169,7 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
   own.out = tape.scratch({exchange.rows(), exchange.own().out_columns()}, in.dtype());
   own.lse = tape.scratch({exchange.rows(), exchange.own().heads}, DType::f32);
   exchange.qkv_to_heads(in, own.qkv.tensor());
-  if (options.rotary_theta > 0) {
-    tape.ops().run(Rotary{.qkv = own.qkv.tensor(),
-                          .shape = exchange.own(),
-                          .positions = layout.positions,
-                          .theta = options.rotary_theta,
-                          .direction = +1});
-  }
+  rotate(tape, own.qkv.tensor(), options, exchange.own(), layout, +1);
   tape.ops().run(Attention{.qkv = own.qkv.tensor(),
                            .shape = exchange.own(),
                            .layout = layout,

@@ -130,9 +130,17 @@ Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayou
 }
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted) const {
-  for (const BlockWeights& layer : layers_) {
-    const bool last = &layer == &layers_.back();
-    x = transformer_block(tape, layer, block_, std::move(x), layout, last ? wanted : Block());
+  return transformed(tape, std::move(x), layout, wanted, {});
+}
+
+Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
+                                 std::span<const AttentionCache> caches) const {
+  assert(caches.empty() || (caches.size() == layers_.size() && parallel_.layout.ranks() == 1));
+  BlockOptions options = block_;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!caches.empty()) options.cache = &caches[i];
+    const bool last = i + 1 == layers_.size();
+    x = transformer_block(tape, layers_[i], options, std::move(x), layout, last ? wanted : Block());
   }
   return x;
 }

@@ -8,6 +8,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/ops/adamw_coefficients.hpp"
+#include "runtime/ops/cpu/attention/cached_attention.hpp"
 #include "runtime/ops/cpu/attention/rotary_kernels.hpp"
 #include "runtime/ops/cpu/losses/top_k.hpp"
 #include "runtime/ops/cpu/pointwise/flat_kernels.hpp"
@@ -236,6 +237,10 @@ void CpuOperatorTable::run(const Attention& op) const {
 
 void CpuOperatorTable::run(const AttentionBackward& op) const {
   attention_.backward({op.qkv, op.out, op.lse}, {op.dout, op.dqkv}, op.shape, op.layout);
+}
+
+void CpuOperatorTable::run(const CachedAttention& op) const {
+  cached_attention(isa_, scratch_, op);
 }
 
 Pending<LossSums> CpuOperatorTable::run(const CrossEntropyLoss& op) const {

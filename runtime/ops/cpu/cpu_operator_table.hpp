@@ -52,6 +52,7 @@ class CpuOperatorTable final : public OperatorTable {
   void run(const Rotary& op) const override;
   void run(const Attention& op) const override;
   void run(const AttentionBackward& op) const override;
+  void run(const CachedAttention& op) const override;
   Pending<LossSums> run(const CrossEntropyLoss& op) const override;
   Pending<LossSums> run(const DistillationLoss& op) const override;
   void run(const TopK& op) const override;
