@@ -2,7 +2,7 @@
 // Continues sequences of tokens with a frozen decoder. Keys and values of all rows are kept, so that each further token
 // costs a pass over a single row. Runs on the caller's thread.
 //
-// TG-1 (cached rows): logits equal those of a forward pass over the whole sequence, up to rounding, however the
+// GN-1 (cached rows): logits equal those of a forward pass over the whole sequence, up to rounding, however the
 //       sequence arrived.
 #pragma once
 

@@ -3,13 +3,15 @@
 """Records the results of Hugging Face transformers and PyTorch for tiny decoders, for decoder_reference_test.cpp.
 
 Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_references.py
-Writes references/<model>/: config.json and model.safetensors as save_pretrained leaves them, and expected.safetensors:
+Writes references/<model>/: config.json and model.safetensors as save_pretrained leaves them, greedy.json with the tokens
+that generate() writes behind prompts, and expected.safetensors:
   tokens, targets (M) i32, offsets (S + 1) i32   packed samples of uneven length; target -1 is ignored
   logits (M, V), loss (1)                        of the stored weights, fp32
   gradient.<name>                                of the loss, an entry per stored tensor
   train.tokens (B, T + 1) i32                    batches, used in turn
   train.loss, train.norm, train.lr (50)          50 AdamW steps from the stored weights, see the constants below
 """
+import json
 import math
 import os
 import pathlib
@@ -85,11 +87,23 @@ def train(model, batches):
     return losses, norms, rates
 
 
+def greedy(model):
+    """Continuations up to the last position; the token of the first's middle ends the others."""
+    cases = []
+    for prompt in ([3], [5, 1, 4, 1, 58], list(range(2, 11))):
+        stop = cases[0]["tokens"][len(cases[0]["tokens"]) // 2] if cases else None
+        tokens = model.generate(torch.tensor([prompt]), max_length=POSITIONS, do_sample=False, eos_token_id=stop,
+                                pad_token_id=0)[0].tolist()
+        cases.append({"prompt": prompt, "stop": [] if stop is None else [stop], "tokens": tokens[len(prompt):]})
+    return cases
+
+
 def record(name, model, folder):
     randomise(model)
     model.eval()
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "greedy.json").write_text(json.dumps(greedy(model)) + "\n")
     samples = [torch.randint(0, VOCABULARY, (1, length)) for length in LENGTHS]
     targets = torch.randint(0, VOCABULARY, (sum(LENGTHS),), dtype=torch.int32)
     targets[3] = targets[20] = -1

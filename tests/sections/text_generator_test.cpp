@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/state_io.hpp"
@@ -78,7 +80,7 @@ class CachedDecoder : public ::testing::TestWithParam<Case> {
   }
 };
 
-/// TG-1.
+/// GN-1.
 TEST_P(CachedDecoder, logits_equal_those_of_a_pass_over_the_whole_sequence) {
   Stored stored(config(), DType::f32);
   TextGenerator generator(*stored.bench.ops, stored.folder(), DType::f32);
@@ -135,6 +137,33 @@ INSTANTIATE_TEST_SUITE_P(models, CachedDecoder,
                            return test.param.family + "_" + std::to_string(test.param.heads) + "_over_" +
                                   std::to_string(test.param.kv_heads);
                          });
+
+class RecordedModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RecordedModel, greedy_tokens_are_those_of_transformers) {
+  const std::filesystem::path folder = reference_folder(GetParam());
+  std::ifstream file(folder / "greedy.json");
+  const auto cases = nlohmann::json::parse(file);
+  ASSERT_EQ(cases.size(), 3U);
+  const Bench bench;
+  TextGenerator generator(*bench.ops, folder, DType::f32);
+  TokenSampler sampler({});
+  for (const auto& each : cases) {
+    const auto prompt = each.at("prompt").get<Tokens>();
+    ContinuationLimits limits;
+    limits.stop_tokens = each.at("stop").get<Tokens>();
+    limits.max_tokens = generator.decoder().positions - static_cast<std::int64_t>(prompt.size());
+    Tokens written;
+    const Finish finish =
+        generator.continue_prompt(prompt, limits, sampler, [&](std::int32_t token) { written.push_back(token); });
+    if (finish == Finish::stop) written.push_back(limits.stop_tokens[0]);  // transformers returns it, too
+    EXPECT_EQ(written, each.at("tokens").get<Tokens>());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(models, RecordedModel,
+                         ::testing::Values("gpt2_tied", "gpt2_untied", "llama_tied", "llama_untied"),
+                         [](const auto& test) { return std::string(test.param); });
 
 class Continuation : public ::testing::Test {
  protected:
