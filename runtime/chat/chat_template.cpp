@@ -211,8 +211,15 @@ class Renderer {
   }
   TemplateArguments arguments_of(const Expression& expression) {
     TemplateArguments made;
-    for (const Expression& part : expression.parts) made.values.push_back(evaluate(part));
-    for (const auto& [name, part] : expression.named) made.named[name] = evaluate(part);
+    const std::size_t unnamed = expression.parts.size() - expression.names.size();
+    for (std::size_t i = 0; i < expression.parts.size(); ++i) {
+      Value value = evaluate(expression.parts[i]);
+      if (i < unnamed) {
+        made.values.push_back(std::move(value));
+      } else {
+        made.named[expression.names[i - unnamed]] = std::move(value);
+      }
+    }
     return made;
   }
 

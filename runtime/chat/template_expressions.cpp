@@ -255,10 +255,11 @@ void Parser::parse_arguments(Expression& made) {
     if (named) {
       std::string name = expect_name();
       take();
-      made.named.emplace_back(std::move(name), parse_condition());
-    } else {
-      made.parts.push_back(parse_condition());
+      made.names.push_back(std::move(name));
+    } else if (!made.names.empty()) {
+      fail("an argument without a name stands behind another with a name");
     }
+    made.parts.push_back(parse_condition());
     if (!at_symbol(")")) expect_symbol(",");
   }
 }

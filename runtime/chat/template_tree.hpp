@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "runtime/chat/template_lexer.hpp"
@@ -33,7 +32,7 @@ struct TemplateExpression {
   std::string text;
   nlohmann::json value;
   std::vector<TemplateExpression> parts;
-  std::vector<std::pair<std::string, TemplateExpression>> named;  ///< arguments that are given by name
+  std::vector<std::string> names;  ///< of the last parts: arguments that are given by name
   bool method = false;
 };
 

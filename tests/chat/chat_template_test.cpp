@@ -105,6 +105,8 @@ TEST(ChatTemplate, damaged_templates_are_refused_with_their_line) {
       {"{{ ? }}", "line 1 of the chat template: \"?\" is no part of an expression"},
       {"{% break %}", "line 1 of the chat template: {% break %} stands outside of a loop"},
       {"{{ nothing.x }}", "line 1 of the chat template: \"x\" is asked of an undefined value"},
+      {"{{ namespace(a=1, 2) }}",
+       "line 1 of the chat template: an argument without a name stands behind another with a name"},
       {"{{ 'a' + 1 }}", "line 1 of the chat template: \"+\" does not take a text and a number"},
       {"{{ 1 // 0 }}", "line 1 of the chat template: a division by zero"}};
   for (const auto& [source, problem] : cases) EXPECT_EQ(refusal(source), std::string("t: ") + problem);
