@@ -217,6 +217,8 @@ struct SectionContext {
   /// A section on the meta device: only ports, cost, notes and config will be used; check the settings, but allocate
   /// and load nothing.
   bool meta = false;
+  /// All values will be loaded: no initial values are made, which takes longer than loading does.
+  bool loaded = false;
   const OperatorTable* ops = nullptr;
   /// Of a meta section: the section itself will work on a CUDA device, whose limits are checked without a device.
   bool for_cuda = false;

@@ -133,7 +133,7 @@ void Parameters::lay_out() {
   place(false, false);
 }
 
-void Parameters::allocate(bool trained, MemorySpace& memory) {
+void Parameters::allocate(bool trained, MemorySpace& memory, bool initialise) {
   lay_out();
   memory_ = &memory;
   const std::size_t bytes = elements_ * sizeof(float);
@@ -146,7 +146,7 @@ void Parameters::allocate(bool trained, MemorySpace& memory) {
   for (Parameter& parameter : parameters_) {
     parameter.value_ = part(values(), parameter);
     if (trained) parameter.gradient_ = part(gradients(), parameter);
-    parameter.initialise();
+    if (initialise) parameter.initialise();
   }
 }
 

@@ -118,8 +118,8 @@ class Parameters {
   /// Registers a parameter; references stay valid. Only before allocate().
   Parameter& add(ParameterSpec spec);
   /// Lays out and initialises the buffers, in the memory of the table that is to work on them. Frozen sections get
-  /// values only.
-  void allocate(bool trained, MemorySpace& memory = host_memory());
+  /// values only. Without `initialise` values are left for a caller who loads them all.
+  void allocate(bool trained, MemorySpace& memory = host_memory(), bool initialise = true);
   [[nodiscard]] MemorySpace& memory() const { return *memory_; }
   /// Keeps the optimizer state of `range` alone, initially zero; other replicas keep the rest. To be called once, after
   /// allocate() and before any moment is written; untouched memory costs nothing. A frozen section has no state to

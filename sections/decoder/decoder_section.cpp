@@ -31,7 +31,7 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
   head_ = add_output_layer(ParameterInit(context.seed, context.name));
   check_attention(context, stack_.attention_shape());
   if (context.stage.count > 1) names_of_model_ = body_names(this->decoder());
-  if (!context.meta) parameters_.allocate(context.trained, context.memory());
+  if (!context.meta) parameters_.allocate(context.trained, context.memory(), !context.loaded);
 }
 
 Parameter* DecoderSection::add_output_layer(const ParameterInit& init) {

@@ -20,6 +20,7 @@ SectionContext context_of(const OperatorTable& ops, DType precision) {
   SectionContext context;
   context.name = "generate";
   context.precision = precision;
+  context.loaded = true;
   context.ops = &ops;
   return context;
 }
