@@ -93,7 +93,8 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
     const HeadNorms norms{weights.query_norm, weights.key_norm, options.whole_head_norms, terms.epsilon, terms.offset};
     branch = head_norm(tape, branch, norms, options.attention.shape, group);
   }
-  branch = context_attention(tape, branch, options.attention, layout, options.context_group);
+  branch = options.cache != nullptr ? cached_attention(tape, branch, options.attention, layout, *options.cache)
+                                    : context_attention(tape, branch, options.attention, layout, options.context_group);
   Var stream = x.sum;
   if (wanted.defined()) {
     branch = index_select(tape, branch, wanted);

@@ -42,6 +42,7 @@ struct BlockOptions {
   GluGate gate = GluGate::silu;
   Communicator* tensor_group = nullptr;
   Communicator* context_group = nullptr;
+  const AttentionCache* cache = nullptr;  ///< of the layer, for rows behind others of a sequence; without groups only
 };
 
 /// Throws JobError when the device that a section is built for cannot do its attention.

@@ -11,6 +11,7 @@
 #include "apps/maestro/distill_command.hpp"
 #include "apps/maestro/emulate_command.hpp"
 #include "apps/maestro/export_command.hpp"
+#include "apps/maestro/generate_command.hpp"
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
@@ -59,6 +60,7 @@ int run(int argc, char** argv, Console& console) {
   ExportCommand exporting(app);
   KeysCommand keys(app);
   TokenizeCommand tokenize(app);
+  GenerateCommand generate(app);
   ControlCommands control(app);
   HelpCommand help(app);
   try {
@@ -68,7 +70,8 @@ int run(int argc, char** argv, Console& console) {
     console.error(usage_error(app, problem, std::vector<std::string>(argv + 1, argv + argc)));
     return 2;
   }
-  return run_given(console, train, check, distill, vlm, simulate, emulate, exporting, keys, tokenize, control, help);
+  return run_given(console, train, check, distill, vlm, simulate, emulate, exporting, keys, tokenize, generate, control,
+                   help);
 }
 
 }  // namespace

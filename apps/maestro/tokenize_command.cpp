@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <iostream>
 
+#include "apps/maestro/json_lines.hpp"
 #include "runtime/core/hub_cache.hpp"
-#include "runtime/core/input_file.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/utf8.hpp"
@@ -95,25 +94,15 @@ void TokenizeCommand::run_text(const Tokenizer& tokenizer) const {
 }
 
 void TokenizeCommand::run_lines(const Tokenizer& tokenizer) const {
-  std::ifstream file;
-  if (lines_ != "-") {
-    check_readable_kind(lines_).or_throw();
-    file.open(lines_);
-    if (!file) throw JobError("tokenize: cannot read " + lines_, ErrorCode::not_found);
-  }
-  std::istream& in = lines_ == "-" ? std::cin : file;
-  std::int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    const std::string where = lines_ + ":" + std::to_string(++number);
-    const json value = parse_json(line, where).value_or_throw();
+  for_json_lines(lines_, "tokenize", [&](const std::string& where, const json& value) {
     if (decode_) {
       std::cout << json(tokenizer.decode(ids_of(value, tokenizer, where))).dump() << "\n";
-      continue;
+      return;
     }
     if (!value.is_string()) throw JobError(where + " is " + shown(value) + "; it must be a text");
     const auto text = value.get<std::string>();
     std::cout << json(special_ ? tokenizer.encode_special(text) : tokenizer.encode(text)).dump() << "\n";
-  }
+  });
 }
 
 }  // namespace maestro

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/functions.hpp"
 
+#include <cassert>
 #include <utility>
 
 namespace maestro {
@@ -322,6 +323,21 @@ Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const
     rotate(tape, dqkv.tensor(), options, options.shape, layout, -1);
     tape.add_gradient(qkv, dqkv);
   });
+  return y;
+}
+
+Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
+                     const AttentionCache& cache) {
+  assert(!tape.recording() && layout.sequences() == 1);
+  const Tensor& in = qkv.value();
+  rotate(tape, in, options, options.shape, layout, +1);
+  Var y = tape.output({in.rows(), options.shape.out_columns()}, in.dtype(), false);
+  tape.ops().run(CachedAttention{.qkv = in,
+                                 .shape = options.shape,
+                                 .keys = cache.keys,
+                                 .values = cache.values,
+                                 .first = cache.first,
+                                 .out = y.value()});
   return y;
 }
 

@@ -64,6 +64,16 @@ void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, cons
 /// Computes (M, H D) act from qkv (M, (H + 2G) D). With rotary embedding qkv's values are rotated in place: do not
 /// reuse them. The layout's arrays must live until the backward pass.
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout);
+/// Keys and values of a sequence's rows so far, of a layer, for text generation.
+struct AttentionCache {
+  Tensor keys;             ///< (P, G D) act
+  Tensor values;           ///< (P, G D) act
+  std::int64_t first = 0;  ///< rows so far
+};
+/// As attention(), for the rows of a single sequence behind the first `cache.first` of it: their keys and values are
+/// written to the cache. layout.positions count from the sequence's first row. No gradient.
+Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
+                     const AttentionCache& cache);
 
 struct HeadLoss {
   const Tensor* targets = nullptr;  ///< (M) i32, -1 ignored

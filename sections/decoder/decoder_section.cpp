@@ -2,6 +2,7 @@
 #include "sections/decoder/decoder_section.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 #include "runtime/state/hf_config.hpp"
 #include "sections/parallel_fit.hpp"
@@ -110,6 +111,22 @@ void DecoderSection::cap_logits(Tape& tape, const Tensor& logits) const {
 
 Var DecoderSection::gathered_hidden(Tape& tape, const Inputs& inputs) {
   return gathered(tape, hidden(tape, inputs), context_.parallel, inputs.layout());
+}
+
+Var DecoderSection::logits(Tape& tape, const Var& hidden) {
+  Var y = tape.output({hidden.value().rows(), head().shape()[0]}, DType::f32, false);
+  tape.ops().run(
+      Linear{.x = hidden.value(), .w = &head().packed(tape.ops(), tape.compute(), PackFor::forward), .y = y.value()});
+  cap_logits(tape, y.value());
+  return y;
+}
+
+Var DecoderSection::cached_logits(Tape& tape, const Tensor& tokens, const SequenceLayout& layout,
+                                  std::span<const AttentionCache> caches) {
+  assert(context_.parallel.layout.ranks() == 1 && context_.stage.count == 1 && head_ != nullptr);
+  const std::int32_t last[] = {static_cast<std::int32_t>(layout.rows() - 1)};
+  const Var x = stack_.embedded(tape, tokens, layout);
+  return logits(tape, stack_.normed(tape, stack_.transformed(tape, x, layout, tape.indices(last), caches)));
 }
 
 Cost DecoderSection::decoder_cost(const SampleShape& sample) const {

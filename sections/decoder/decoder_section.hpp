@@ -8,6 +8,7 @@
 // When the model is tied and has its output layer, the last stage holds a copy of the embedding (tied()).
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,10 @@ class DecoderSection : public Section {
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
+  /// Logits (1, vocabulary) f32 of the token after the rows of `tokens` (N) i32, which continue the sequence in
+  /// `caches`, those of each layer. On a single rank and one stage, with an output layer.
+  [[nodiscard]] Var cached_logits(Tape& tape, const Tensor& tokens, const SequenceLayout& layout,
+                                  std::span<const AttentionCache> caches);
 
  protected:
   /// Throws JobError when decoder, data, layout and stage do not fit, see check_decoder, check_parallel_fit and
@@ -60,6 +65,8 @@ class DecoderSection : public Section {
   /// The output layer (vocabulary of the rank, width): the token embedding, or a copy of it in another stage, when
   /// tied. Only with OutputLayer::own_or_tied, in the last stage.
   [[nodiscard]] Parameter& head() { return *head_; }
+  /// Logits (N, vocabulary of the rank) f32 of hidden (N, width) act.
+  [[nodiscard]] Var logits(Tape& tape, const Var& hidden);
   /// Which part of the output layer head() is.
   [[nodiscard]] VocabularyPart head_part() const { return vocabulary_part(context_.parallel, decoder().vocabulary); }
   /// The embedding of "tokens", first stage only: (M_t, width) f32, Sharding::rank_rows.

@@ -206,9 +206,17 @@ Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayou
 }
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted) const {
+  return transformed(tape, std::move(x), layout, wanted, {});
+}
+
+Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
+                                 std::span<const AttentionCache> caches) const {
+  assert(caches.empty() || (caches.size() == layers_.size() && parallel_.layout.ranks() == 1));
   for (std::size_t i = 0; i < layers_.size(); ++i) {
+    BlockOptions options = options_[i];
+    if (!caches.empty()) options.cache = &caches[i];
     const bool last = i + 1 == layers_.size();
-    x = transformer_block(tape, layers_[i], options_[i], std::move(x), layout, last ? wanted : Block());
+    x = transformer_block(tape, layers_[i], options, std::move(x), layout, last ? wanted : Block());
   }
   return x;
 }

@@ -12,6 +12,7 @@
 // position embeddings included (as nanoGPT: parameters of two dimensions), and to nothing else.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,9 @@ class DecoderStack {
   /// All layers of the stage: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 when that is defined, as
   /// transformer_block.
   Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted = Block()) const;
+  /// The same for rows behind others of a sequence, with a cache of each layer. On a single rank only.
+  Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
+                     std::span<const AttentionCache> caches) const;
   /// The final norm: x's shape, act. Last stage only.
   Var normed(Tape& tape, Stream x) const;
 

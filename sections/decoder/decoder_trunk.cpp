@@ -89,20 +89,12 @@ void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
       outputs.set("hidden", hidden(tape, inputs));
       break;
     case TeacherOutput::logits:
-      put_logits(tape, gathered_hidden(tape, inputs), outputs);
+      outputs.set("logits", logits(tape, gathered_hidden(tape, inputs)));
       break;
     case TeacherOutput::top_k:
       put_top_k(tape, gathered_hidden(tape, inputs), outputs);
       break;
   }
-}
-
-void DecoderTrunk::put_logits(Tape& tape, const Var& hidden, Outputs& outputs) {
-  const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
-  Var logits = tape.output({hidden.value().rows(), head().shape()[0]}, DType::f32, false);
-  tape.ops().run(Linear{.x = hidden.value(), .w = &weight, .y = logits.value()});
-  cap_logits(tape, logits.value());
-  outputs.set("logits", std::move(logits));
 }
 
 void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {

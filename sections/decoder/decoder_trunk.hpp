@@ -41,7 +41,6 @@ class DecoderTrunk final : public DecoderSection {
 
  private:
   /// `hidden` (M_c, width), of Sharding::context_rows.
-  void put_logits(Tape& tape, const Var& hidden, Outputs& outputs);
   void put_top_k(Tape& tape, const Var& hidden, Outputs& outputs);
   /// The rank's rows of x, (M_c, columns): (M_t, columns).
   [[nodiscard]] Var own_rows(Tape& tape, const Var& x) const;

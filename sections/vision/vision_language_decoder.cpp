@@ -263,12 +263,7 @@ Var VisionLanguageDecoder::next_token_logits(Tape& tape, const Inputs& inputs) {
   assert(context().parallel.layout.ranks() == 1 && context().stage.count == 1);
   std::vector<std::int32_t> last(inputs.layout().offsets.begin() + 1, inputs.layout().offsets.end());
   for (std::int32_t& row : last) --row;
-  const Var hidden = states(tape, inputs, tape.indices(last));
-  Var logits = tape.output({hidden.value().rows(), decoder().vocabulary}, DType::f32, false);
-  tape.ops().run(Linear{
-      .x = hidden.value(), .w = &head().packed(tape.ops(), tape.compute(), PackFor::forward), .y = logits.value()});
-  cap_logits(tape, logits.value());
-  return logits;
+  return logits(tape, states(tape, inputs, tape.indices(last)));
 }
 
 }  // namespace maestro

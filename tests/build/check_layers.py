@@ -29,6 +29,7 @@ ROOMS = {
     "runtime": [
         ("core", "results and errors, ids, files, shared buffers, processes", None),
         ("tokenizer", "text to token ids and back", None),
+        ("chat", "chat templates: text of conversations", None),
         ("job", "job files: values, ranges, complaints", None),
         ("state", "safetensors, checkpoints, Hugging Face layouts", None),
         ("observe", "console, report, trace", None),

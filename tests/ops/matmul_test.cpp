@@ -192,6 +192,35 @@ TEST_P(Products, a_gelu_is_applied_to_the_biased_product) {
   EXPECT_LT(worst_error(y.values(), wanted), tolerance(y));
 }
 
+TEST_P(Products, a_single_row_is_computed_at_any_depth_with_every_epilogue) {
+  for (const auto& [k, n] : {std::pair{1, 1}, {31, 65}, {64, 128}, {129, 200}}) {
+    SCOPED_TRACE(::testing::Message() << k << " x " << n);
+    const OwnedTensor w = random(DType::f32, {n, k});
+    const OwnedTensor bias = random(DType::f32, {n});
+    const OwnedTensor x = act({1, k});
+    const auto columns = static_cast<std::size_t>(n), depth = static_cast<std::size_t>(k);
+    Values wanted = multiply({x.values(), depth, 1, w.values(), 1, depth}, 1, depth, columns);
+    for (std::size_t i = 0; i < columns; ++i) wanted[i] += bias.get(static_cast<std::int64_t>(i));
+    const OwnedTensor y(DType::f32, {1, n}), narrow(GetParam().act, {1, n});
+    const auto forward = pack(w, PackFor::forward);
+    products_.linear(x, *forward, bias, y, Activation::none);
+    products_.linear(x, *forward, bias, narrow, Activation::none);
+    EXPECT_LT(worst_error(y.values(), wanted), 2e-5);
+    EXPECT_LT(worst_error(narrow.values(), wanted), tolerance(narrow));
+    products_.linear(x, *forward, Tensor(), y, Activation::gelu);
+    for (std::size_t i = 0; i < columns; ++i) {
+      const double u = wanted[i] - bias.get(static_cast<std::int64_t>(i));
+      EXPECT_NEAR(y.get(static_cast<std::int64_t>(i)),
+                  0.5 * u * (1 + std::tanh(0.7978845608028654 * (u + 0.044715 * u * u * u))), 2e-5 * (1 + std::abs(u)));
+    }
+    const OwnedTensor dy = act({1, n}), dx(DType::f32, {1, k}, Values(depth, 1.0));
+    products_.linear_backward_input(dy, *pack(w, PackFor::backward_input), dx, true);
+    Values back = multiply({dy.values(), columns, 1, w.values(), depth, 1}, 1, columns, depth);
+    for (double& value : back) value += 1;
+    EXPECT_LT(worst_error(dx.values(), back), 2e-5);
+  }
+}
+
 TEST_P(Products, an_f32_result_of_bf16_operands_is_not_rounded) {
   const OwnedTensor w = random(DType::f32, {40, 30});
   const OwnedTensor x = act({9, 30});

@@ -3,14 +3,15 @@
 """Records the results of Hugging Face transformers and PyTorch for tiny decoders, for decoder_reference_test.cpp.
 
 Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_references.py [MODEL...]
-Writes references/<model>/, of all models or of those named: config.json and model.safetensors as save_pretrained leaves them, and expected.safetensors:
+Writes references/<model>/, of all models or of those named: config.json and model.safetensors as save_pretrained leaves
+them, greedy.json with the tokens that generate() writes behind prompts, and expected.safetensors:
   tokens, targets (M) i32, offsets (S + 1) i32   packed samples of uneven length; target -1 is ignored
   logits (M, V), loss (1)                        of the stored weights, fp32
   gradient.<name>                                of the loss, an entry per stored tensor
   train.tokens (B, T + 1) i32                    batches, used in turn
-  train.loss, train.norm, train.lr (20 or 50)     the first AdamW steps of 50 from the stored weights, see the constants below
-  greedy (N) i32                                 tokens[0:4] and the continuation of greedy search, to all positions
+  train.loss, train.norm, train.lr (20 or 50)    the first AdamW steps of 50 from the stored weights, see the constants below
 """
+import json
 import math
 import os
 import pathlib
@@ -89,14 +90,6 @@ def cross_entropy(logits, targets):
     return torch.nn.functional.cross_entropy(logits, targets.long(), ignore_index=-1)
 
 
-@torch.no_grad()
-def greedy(model, prompt):
-    tokens = prompt[None]
-    while tokens.shape[1] <= POSITIONS - 1:
-        tokens = torch.cat([tokens, model(tokens).logits[:, -1:].argmax(-1)], 1)
-    return tokens[0].int()
-
-
 def stored_gradients(model, names):
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     return {f"gradient.{name}": gradients[name].clone().contiguous() for name in names}
@@ -129,11 +122,23 @@ def train(model, batches, steps):
     return losses, norms, rates
 
 
+def greedy(model):
+    """Continuations up to the last position; the token of the first's middle ends the others."""
+    cases = []
+    for prompt in ([3], [5, 1, 4, 1, 58], list(range(2, 11))):
+        stop = cases[0]["tokens"][len(cases[0]["tokens"]) // 2] if cases else None
+        tokens = model.generate(torch.tensor([prompt]), max_length=POSITIONS, do_sample=False, eos_token_id=stop,
+                                pad_token_id=0)[0].tolist()
+        cases.append({"prompt": prompt, "stop": [] if stop is None else [stop], "tokens": tokens[len(prompt):]})
+    return cases
+
+
 def record(name, model, folder, steps):
     randomise(model)
     model.eval()
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "greedy.json").write_text(json.dumps(greedy(model)) + "\n")
     samples = [torch.randint(0, VOCABULARY, (1, length)) for length in LENGTHS]
     targets = torch.randint(0, VOCABULARY, (sum(LENGTHS),), dtype=torch.int32)
     targets[3] = targets[20] = -1
@@ -147,7 +152,6 @@ def record(name, model, folder, steps):
                 "offsets": torch.tensor([0, *torch.tensor(LENGTHS).cumsum(0)], dtype=torch.int32),
                 "logits": logits.detach().contiguous(), "loss": loss.detach().reshape(1)}
     expected |= stored_gradients(model, names)
-    expected["greedy"] = greedy(model, samples[0][0, :4])
     batches = [torch.randint(0, VOCABULARY, (SAMPLES, SEQUENCE + 1)) for _ in range(BATCHES)]
     losses, norms, rates = train(model, batches, steps)
     expected["train.tokens"] = torch.cat(batches).int()

@@ -290,7 +290,7 @@ void CpuOperatorTable::run(const AttentionBackward& op) const {
 }
 
 void CpuOperatorTable::run(const CachedAttention& op) const {
-  cached_attention(op);
+  cached_attention(isa_, scratch_, op);
 }
 
 Pending<LossSums> CpuOperatorTable::run(const CrossEntropyLoss& op) const {

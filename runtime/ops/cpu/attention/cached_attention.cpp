@@ -1,88 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cpu/attention/cached_attention.hpp"
 
-#include <algorithm>
 #include <cassert>
-#include <cmath>
-#include <vector>
+#include <cstring>
 
-#include "runtime/ops/element_math.hpp"
+#include "runtime/ops/cpu/attention/cached_attention_kernel.hpp"
 
 namespace maestro::cpu {
 
 namespace {
 
-template <class T>
-class CachedRow {
- public:
-  CachedRow(const CachedAttention& op, std::int64_t row) : op_(op), row_(row) {
-    const std::int64_t width = op.shape.kv_heads * op.shape.head_size;
-    const T* keys = query(op.shape.heads);
-    const std::int64_t place = (op.first + row) * width;
-    std::copy_n(keys, width, op.keys.data<T>() + place);
-    std::copy_n(keys + width, width, op.values.data<T>() + place);
+/// Copies the columns from `column` on of every row of qkv to the rows of a cache from `first` on.
+void append(const Tensor& qkv, std::int64_t column, const Tensor& cache, std::int64_t first) {
+  const auto size = static_cast<std::int64_t>(size_of(qkv.dtype()));
+  const auto bytes = static_cast<std::size_t>(cache.columns() * size);
+  for (std::int64_t row = 0; row < qkv.rows(); ++row) {
+    std::memcpy(cache.raw() + (first + row) * cache.columns() * size, qkv.raw() + (row * qkv.columns() + column) * size,
+                bytes);
   }
+}
 
-  void attend(std::int64_t head) {
-    const AttentionShape& shape = op_.shape;
-    const std::int64_t size = shape.head_size;
-    const std::int64_t width = shape.kv_heads * size;
-    const std::int64_t column = head / (shape.heads / shape.kv_heads) * size;
-    const std::int64_t end = op_.first + row_ + 1;
-    const std::int64_t begin = shape.window > 0 ? std::max<std::int64_t>(0, end - shape.window) : 0;
-    weights_.clear();
-    for (std::int64_t key = begin; key < end; ++key) {
-      weights_.push_back(score(query(head), op_.keys.data<T>() + key * width + column));
-    }
-    const float top = *std::max_element(weights_.begin(), weights_.end());
-    float sum = 0;
-    for (float& weight : weights_) sum += weight = std::exp(weight - top);
-    T* out = op_.out.data<T>() + row_ * shape.out_columns() + head * size;
-    for (std::int64_t i = 0; i < size; ++i) {
-      float mixed = 0;
-      const T* value = op_.values.data<T>() + begin * width + column + i;
-      for (std::size_t key = 0; key < weights_.size(); ++key, value += width) {
-        mixed += weights_[key] * static_cast<float>(*value);
-      }
-      out[i] = T(mixed / sum);
-    }
-  }
-
- private:
-  [[nodiscard]] const T* query(std::int64_t head) const {
-    return op_.qkv.data<T>() + row_ * op_.shape.qkv_columns() + head * op_.shape.head_size;
-  }
-  [[nodiscard]] float score(const T* query, const T* key) const {
-    float sum = 0;
-    for (std::int64_t i = 0; i < op_.shape.head_size; ++i) {
-      sum += static_cast<float>(query[i]) * static_cast<float>(key[i]);
-    }
-    sum *= static_cast<float>(op_.shape.score_scale());
-    if (op_.shape.softcap == 0) return sum;
-    return element::Softcap::value(sum, static_cast<float>(op_.shape.softcap));
-  }
-
-  const CachedAttention& op_;
-  std::int64_t row_;
-  std::vector<float> weights_;
-};
-
-template <class T>
-void attend(const CachedAttention& op) {
-  for (std::int64_t row = 0; row < op.qkv.rows(); ++row) {
-    CachedRow<T> cached(op, row);
-    for (std::int64_t head = 0; head < op.shape.heads; ++head) cached.attend(head);
-  }
+AttentionScratch take_tiles(ScratchPool::Lease& lease, std::int64_t head_size) {
+  const std::int64_t padded = (head_size + attention_padding - 1) / attention_padding * attention_padding;
+  AttentionScratch tiles;
+  tiles.keys = lease.floats(attention_key_tile * padded);
+  tiles.values = lease.floats(attention_key_tile * padded);
+  tiles.keys_tiles = lease.floats(attention_key_tile * padded);
+  tiles.query = lease.floats(attention_query_tile * padded);
+  tiles.result = lease.floats(attention_query_tile * padded);
+  tiles.scores = lease.floats(attention_query_tile * attention_key_tile);
+  tiles.row_max = lease.floats(attention_query_tile);
+  tiles.row_sum = lease.floats(attention_query_tile * attention_padding);
+  return tiles;
 }
 
 }  // namespace
 
-void cached_attention(const CachedAttention& op) {
-  assert(op.shape.causal && op.first + op.qkv.rows() <= op.keys.rows());
-  if (op.qkv.dtype() == DType::bf16) {
-    attend<bfloat16>(op);
-  } else {
-    attend<float>(op);
+void cached_attention(Isa isa, ScratchPool& scratch, const CachedAttention& op) {
+  const AttentionShape& shape = op.shape;
+  const std::int64_t size = shape.head_size;
+  const DType act = op.qkv.dtype();
+  assert(shape.causal && op.qkv.columns() == shape.qkv_columns() && op.out.columns() == shape.out_columns());
+  assert(op.keys.columns() == shape.kv_heads * size && op.values.columns() == op.keys.columns());
+  assert(op.keys.dtype() == act && op.values.dtype() == act && op.out.dtype() == act);
+  assert(op.first >= 0 && op.first + op.qkv.rows() <= op.keys.rows() && op.keys.rows() == op.values.rows());
+  append(op.qkv, shape.heads * size, op.keys, op.first);
+  append(op.qkv, (shape.heads + shape.kv_heads) * size, op.values, op.first);
+  ScratchPool::Lease lease = scratch.lease();
+  CachedAttentionCall call{.query_stride = op.qkv.columns(),
+                           .key_stride = op.keys.columns(),
+                           .out_stride = op.out.columns(),
+                           .rows = op.qkv.rows(),
+                           .first = op.first,
+                           .shared_by = shape.heads / shape.kv_heads,
+                           .head_size = size,
+                           .window = shape.window,
+                           .scale = static_cast<float>(shape.score_scale()),
+                           .softcap = static_cast<float>(shape.softcap),
+                           .tiles = take_tiles(lease, size)};
+  const bool bf16 = act == DType::bf16;
+  const auto column = [&](const Tensor& tensor, std::int64_t head) {
+    return tensor.raw() + head * size * static_cast<std::int64_t>(size_of(act));
+  };
+  for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
+    call.queries = {column(op.qkv, head * call.shared_by), bf16};
+    call.keys = {column(op.keys, head), bf16};
+    call.values = {column(op.values, head), bf16};
+    call.out = {column(op.out, head * call.shared_by), bf16};
+    cached_attention_kernels(isa).forward(call);
   }
 }
 

@@ -77,23 +77,31 @@ Matrix padded_copy(const Matrix& m, const RowBlock& block, ScratchPool::Lease& s
 class Bf16Panel final : public PackedPanel {
  public:
   Bf16Panel(std::int64_t depth, std::int64_t columns, const Description& layout)
-      : depth_(depth), columns_(columns), layout_(layout), memory_(layout.get_size()) {}
+      : depth_(depth),
+        columns_(columns),
+        layout_(layout),
+        memory_(layout.get_size()),
+        in_blocks_(layout == Description({depth, columns}, Type::bf16, Tag::BA16a64b2a)) {}
   [[nodiscard]] std::size_t bytes() const override { return memory_.size(); }
   [[nodiscard]] std::int64_t depth() const { return depth_; }
   [[nodiscard]] std::int64_t columns() const { return columns_; }
   [[nodiscard]] const Description& layout() const { return layout_; }
   [[nodiscard]] std::byte* data() const { return memory_.data(); }
+  /// Whether it lies as RowProductCall takes it.
+  [[nodiscard]] bool in_blocks() const { return in_blocks_; }
 
  private:
   std::int64_t depth_;
   std::int64_t columns_;
   Description layout_;
   AlignedMemory memory_;
+  bool in_blocks_;
 };
 
 }  // namespace
 
-Bf16Engine::Bf16Engine(ScratchPool& scratch) : scratch_(scratch), engine_(dnnl::engine::kind::cpu, 0) {}
+Bf16Engine::Bf16Engine(ScratchPool& scratch, Isa isa)
+    : kernels_(matrix_kernels(isa)), scratch_(scratch), engine_(dnnl::engine::kind::cpu, 0) {}
 
 std::size_t Bf16Engine::primitives() const {
   const std::lock_guard lock(mutex_);
@@ -176,11 +184,33 @@ void Bf16Engine::run(const Key& key, const Description& right, const Operands& o
   }
 }
 
+void Bf16Engine::multiply_row(const Matrix& in, const std::byte* right, const Matrix& out,
+                              const Epilogue& epilogue) const {
+  ScratchPool::Lease scratch = scratch_.lease();
+  const std::int64_t blocks = (out.columns + bf16_block_columns - 1) / bf16_block_columns;
+  float* sums = scratch.floats(blocks * bf16_block_columns);
+  kernels_.row_product({.row = static_cast<const std::uint16_t*>(in.data),
+                        .blocks = reinterpret_cast<const std::uint16_t*>(right),
+                        .depth = in.columns,
+                        .block_count = blocks,
+                        .to = sums});
+  kernels_.epilogue({.from = sums,
+                     .from_stride = out.columns,
+                     .to = {out.data, out.dtype == DType::bf16},
+                     .to_stride = out.stride,
+                     .rows = 1,
+                     .columns = out.columns,
+                     .bias = epilogue.bias,
+                     .gelu = epilogue.activation == Activation::gelu,
+                     .accumulate = epilogue.accumulate});
+}
+
 void Bf16Engine::multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
                           const Epilogue& epilogue) const {
   stay_on_this_thread();
   const auto& panel = static_cast<const Bf16Panel&>(right);
   assert(in.dtype == DType::bf16 && in.columns == panel.depth() && out.columns == panel.columns());
+  if (in.rows == 1 && panel.in_blocks()) return multiply_row(in, panel.data(), out, epilogue);
   for_row_blocks(in.rows, [&](const RowBlock& block) {
     ScratchPool::Lease scratch = scratch_.lease();
     const bool whole = block.count == block.padded;

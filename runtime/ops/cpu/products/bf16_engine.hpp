@@ -4,12 +4,15 @@
 // A primitive is compiled for a fixed set of sizes. So that varying numbers of rows do not compile ever new primitives,
 // products are cut into blocks of 512 rows, a block of a smaller multiple of 64 rows, and a last block padded with zero
 // rows to a multiple of 16: at most eleven primitives are compiled per weight and use.
+//
+// A single row is the work of reading the weights, which a kernel of this house does in the order in which they lie.
 #pragma once
 
 #include <map>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "runtime/ops/cpu/products/matrix_kernels.hpp"
 #include "runtime/ops/cpu/products/product_engine.hpp"
 #include "runtime/ops/cpu/scratch.hpp"
 
@@ -18,7 +21,7 @@ namespace maestro::cpu {
 class Bf16Engine final : public ProductEngine {
  public:
   /// `scratch` must outlive the engine.
-  explicit Bf16Engine(ScratchPool& scratch);
+  explicit Bf16Engine(ScratchPool& scratch, Isa isa = best_isa());
 
   [[nodiscard]] std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
                                                   std::unique_ptr<PackedPanel> reuse) const override;
@@ -58,9 +61,11 @@ class Bf16Engine final : public ProductEngine {
   /// Returns the compiled product, from the cache or new; `right` is a function of the sizes. References stay valid:
   /// the cache only grows.
   [[nodiscard]] const Product& product(const Key& key, const dnnl::memory::desc& right) const;
+  void multiply_row(const Matrix& in, const std::byte* right, const Matrix& out, const Epilogue& epilogue) const;
   void run(const Key& key, const dnnl::memory::desc& right, const Operands& operands,
            ScratchPool::Lease& scratch) const;
 
+  const MatrixKernels& kernels_;
   ScratchPool& scratch_;
   dnnl::engine engine_;
   mutable std::mutex mutex_;  // guards products_

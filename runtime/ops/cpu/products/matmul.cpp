@@ -61,7 +61,7 @@ PanelRange panel(const PackedWeight& weight, int index) {
 MatrixProducts::MatrixProducts(Isa isa, Bf16Products bf16, ScratchPool& scratch)
     : kernels_(matrix_kernels(isa)), f32_(std::make_unique<SgemmEngine>(isa, false, scratch)) {
   if (bf16 == Bf16Products::native) {
-    bf16_ = std::make_unique<Bf16Engine>(scratch);
+    bf16_ = std::make_unique<Bf16Engine>(scratch, isa);
   } else {
     bf16_ = std::make_unique<SgemmEngine>(isa, true, scratch);
   }

@@ -104,8 +104,33 @@ void add_column_sums(In x, std::int64_t rows, std::int64_t columns, float* sums)
   });
 }
 
+/// A word of a block has two weights of a column, for two neighbouring elements of the row.
+MAESTRO_INLINE void add_pair(const std::uint16_t* weights, float even, float odd, Vec* sums) {
+  for (int v = 0; v < bf16_block_columns / vector_width; ++v) {
+    IVec words;
+    __builtin_memcpy(&words, weights + 2 * v * vector_width, sizeof words);
+    sums[v] += bits_to_float(words << 16) * even;
+    sums[v] += bits_to_float(words & static_cast<std::int32_t>(0xffff0000U)) * odd;
+  }
+}
+
+void row_product(const RowProductCall& call) {
+  const std::int64_t pairs = call.depth / 2;
+  const std::int64_t padded = (call.depth + bf16_block_depth - 1) / bf16_block_depth * bf16_block_depth;
+  for (std::int64_t block = 0; block < call.block_count; ++block) {
+    const std::uint16_t* weights = call.blocks + block * padded * bf16_block_columns;
+    Vec sums[bf16_block_columns / vector_width] = {};
+    for (std::int64_t pair = 0; pair < pairs; ++pair, weights += 2 * bf16_block_columns) {
+      add_pair(weights, from_bf16(call.row[2 * pair]), from_bf16(call.row[2 * pair + 1]), sums);
+    }
+    if (call.depth % 2 != 0) add_pair(weights, from_bf16(call.row[call.depth - 1]), 0.0F, sums);
+    float* to = call.to + block * bf16_block_columns;
+    for (int v = 0; v < bf16_block_columns / vector_width; ++v) store(to + v * vector_width, sums[v]);
+  }
+}
+
 }  // namespace
 
-const MatrixKernels matrix_kernels = {transpose_matrix, epilogue, add_column_sums};
+const MatrixKernels matrix_kernels = {transpose_matrix, epilogue, add_column_sums, row_product};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

@@ -29,11 +29,27 @@ struct EpilogueCall {
   bool accumulate;  ///< adds to the values of `to`
 };
 
+/// Columns of a block of bf16 weights: [block of columns][pair of depth][column][2], oneDNN's BA16a64b2a; columns and
+/// depth are padded with zeros, depth to 32.
+inline constexpr std::int64_t bf16_block_columns = 64;
+inline constexpr std::int64_t bf16_block_depth = 32;
+
+/// to = row (1, depth) times blocks of bf16 weights, summed in f32.
+struct RowProductCall {
+  const std::uint16_t* row;
+  const std::uint16_t* blocks;
+  std::int64_t depth;
+  std::int64_t block_count;  ///< of columns
+  float* to;                 ///< (block_count * bf16_block_columns)
+};
+
 struct MatrixKernels {
   void (*transpose)(const TransposeCall& call);
   void (*epilogue)(const EpilogueCall& call);
   /// Computes sums (columns) += column sums of x (rows, columns), rows in order.
   void (*add_column_sums)(In x, std::int64_t rows, std::int64_t columns, float* sums);
+  /// Reads the weights once and in order: as fast as memory.
+  void (*row_product)(const RowProductCall& call);
 };
 MAESTRO_KERNELS(MatrixKernels, matrix_kernels)
 

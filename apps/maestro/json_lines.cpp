@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/json_lines.hpp"
+
+#include <fstream>
+#include <iostream>
+
+#include "runtime/core/input_file.hpp"
+#include "runtime/core/json_text.hpp"
+
+namespace maestro {
+
+void for_json_lines(const std::string& file, const std::string& command,
+                    const std::function<void(const std::string& where, const nlohmann::json& value)>& sink) {
+  std::ifstream opened;
+  if (file != "-") {
+    check_readable_kind(file).or_throw();
+    opened.open(file);
+    if (!opened) throw JobError(command + ": cannot read " + file, ErrorCode::not_found);
+  }
+  std::istream& in = file == "-" ? std::cin : opened;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    const std::string where = file + ":" + std::to_string(++number);
+    sink(where, parse_json(line, where).value_or_throw());
+  }
+}
+
+}  // namespace maestro

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+
+#include "runtime/chat/template_expressions.hpp"
+#include "runtime/core/printable.hpp"
+
+namespace maestro {
+
+namespace {
+
+using Statement = TemplateStatement;
+using Body = std::vector<Statement>;
+using Token = TemplateToken;
+
+constexpr int most_levels = 64;  // of statements inside of statements
+
+class Parser : private TemplateExpressionParser {
+ public:
+  Parser(std::string_view source, std::string_view name)
+      : TemplateExpressionParser(lex_template(source, name), name), name_(name) {}
+
+  Body run() {
+    Body body = parse_body({});
+    if (!at(Token::Kind::end)) fail("{% " + found() + " %} has no beginning");
+    return body;
+  }
+
+ private:
+  void end_tag() {
+    if (!at(Token::Kind::end_of_tag)) fail("a tag goes on with " + found());
+    take();
+  }
+  /// Statements up to a tag of one of these names, which stays.
+  Body parse_body(std::initializer_list<std::string_view> ends) {
+    if (++levels_ > most_levels) fail("statements are nested deeper than 64 levels");
+    Body body;
+    while (!at(Token::Kind::end)) {
+      const Token& token = now();
+      if (token.kind == Token::Kind::tag) {
+        take();
+        if (at(Token::Kind::name) && std::ranges::find(ends, now().text) != ends.end()) break;
+        if (at(Token::Kind::name) && is_end()) break;
+        parse_tag(body);
+        continue;
+      }
+      Statement statement;
+      statement.line = token.line;
+      take();
+      if (token.kind == Token::Kind::text) {
+        statement.text = token.text;
+      } else {
+        statement.kind = Statement::Kind::output;
+        statement.expressions = list_of(parse_whole());
+        end_tag();
+      }
+      body.push_back(std::move(statement));
+    }
+    --levels_;
+    return body;
+  }
+  /// Whether a tag ends or parts another, wrongly where parse_body() did not wait for it.
+  [[nodiscard]] bool is_end() const {
+    return now().text.starts_with("end") || now().text == "else" || now().text == "elif";
+  }
+  void expect_end(const char* name, int line) {
+    if (at(Token::Kind::end)) fail_template({name_, line}, "a tag has no {% " + std::string(name) + " %}");
+    if (!take_name(name)) fail("{% " + found() + " %} stands where {% " + std::string(name) + " %} is missing");
+    end_tag();
+  }
+
+  void parse_tag(Body& body) {
+    Statement made;
+    made.line = now().line;
+    const std::string name = expect_name();
+    if (name == "for") {
+      parse_loop(made);
+    } else if (name == "if") {
+      parse_choice(made);
+    } else if (name == "set") {
+      parse_set(made);
+    } else if (name == "break" || name == "continue") {
+      if (loops_ == 0) fail("{% " + name + " %} stands outside of a loop");
+      made.kind = name == "break" ? Statement::Kind::leave : Statement::Kind::proceed;
+      end_tag();
+    } else if (name == "generation") {  // marks the assistant's part for training, and has no effect on the text
+      end_tag();
+      Body inside = parse_body({"endgeneration"});
+      expect_end("endgeneration", made.line);
+      std::ranges::move(inside, std::back_inserter(body));
+      return;
+    } else {
+      refuse_template({name_, made.line}, "{% " + printable(name) + " %}");
+    }
+    body.push_back(std::move(made));
+  }
+
+  void parse_loop(Statement& made) {
+    made.kind = Statement::Kind::loop;
+    do made.names.push_back(expect_name());
+    while (take_symbol(","));
+    if (!take_name("in")) fail("\"in\" is missing before " + found());
+    made.expressions.push_back(parse_or());  // an "if" behind it is the loop's
+    if (take_name("if")) made.expressions.push_back(parse_condition());
+    if (at_name("recursive")) refuse_template({name_, made.line}, "a recursive loop");
+    end_tag();
+    ++loops_;
+    made.bodies.push_back(parse_body({"else", "endfor"}));
+    --loops_;
+    if (take_name("else")) {
+      end_tag();
+      made.bodies.push_back(parse_body({"endfor"}));
+    }
+    expect_end("endfor", made.line);
+  }
+
+  void parse_choice(Statement& made) {
+    made.kind = Statement::Kind::choice;
+    do {
+      made.expressions.push_back(parse_condition());
+      end_tag();
+      made.bodies.push_back(parse_body({"elif", "else", "endif"}));
+    } while (take_name("elif"));
+    if (take_name("else")) {
+      end_tag();
+      made.bodies.push_back(parse_body({"endif"}));
+    }
+    expect_end("endif", made.line);
+  }
+
+  void parse_set(Statement& made) {
+    made.kind = Statement::Kind::set;
+    made.names.push_back(expect_name());
+    if (take_symbol(".")) made.names.push_back(expect_name());
+    if (at_symbol(",")) refuse_template({name_, made.line}, "{% set %} of several names");
+    if (take_symbol("=")) {
+      made.expressions.push_back(parse_whole());
+      return end_tag();
+    }
+    if (at_symbol("|")) refuse_template({name_, made.line}, "{% set %} with a filter of its body");
+    end_tag();
+    made.bodies.push_back(parse_body({"endset"}));
+    expect_end("endset", made.line);
+  }
+
+  std::string_view name_;
+  int levels_ = 0;
+  int loops_ = 0;
+};
+
+}  // namespace
+
+std::vector<TemplateStatement> parse_template(std::string_view source, std::string_view name) {
+  return Parser(source, name).run();
+}
+
+}  // namespace maestro

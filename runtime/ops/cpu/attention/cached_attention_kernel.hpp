@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments that cached_attention.cpp passes to the kernel of an instruction set; plain pointers, as
+// attention_kernels.hpp.
+#pragma once
+
+#include "runtime/ops/cpu/attention/attention_kernels.hpp"
+
+namespace maestro::cpu {
+
+/// A kv head of a sequence's last N rows, and the query heads that share it. A query is a pair of a row and a head.
+struct CachedAttentionCall {
+  In queries{};  ///< (N, query_stride), from the first query head's first column
+  In keys{};     ///< (first + N, key_stride), from the kv head's first column
+  In values{};   ///< likewise
+  Out out{};     ///< (N, out_stride), from the first query head's first column
+  std::int64_t query_stride = 0;
+  std::int64_t key_stride = 0;
+  std::int64_t out_stride = 0;
+  std::int64_t rows = 0;   ///< N
+  std::int64_t first = 0;  ///< position of the first row
+  std::int64_t shared_by = 1;
+  std::int64_t head_size = 1;
+  std::int64_t window = 0;  ///< 0: all keys
+  float scale = 1;
+  float softcap = 0;  ///< 0: none
+  AttentionScratch tiles;
+};
+
+struct CachedAttentionKernels {
+  void (*forward)(const CachedAttentionCall& call);
+};
+MAESTRO_KERNELS(CachedAttentionKernels, cached_attention_kernels)
+
+}  // namespace maestro::cpu

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sections/decoder/text_generator.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+#include <string>
+
+#include "runtime/core/result.hpp"
+#include "runtime/state/hf_config.hpp"
+#include "sections/state_io.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::int64_t block_rows = 512;  // of a prompt at once: bounds the memory of activations
+
+SectionContext context_of(const OperatorTable& ops, DType precision) {
+  SectionContext context;
+  context.name = "generate";
+  context.precision = precision;
+  context.values = InitialValues::later;
+  context.ops = &ops;
+  return context;
+}
+
+}  // namespace
+
+TextGenerator::TextGenerator(const OperatorTable& ops, const std::filesystem::path& folder, DType precision)
+    : model_(context_of(ops, precision), {read_hf_config(folder).value_or_throw(), {}}),
+      caches_(static_cast<std::size_t>(model_.decoder().layers)),
+      tape_(ops, arena_, precision, false) {
+  model_.freeze();
+  load_weights(model_, folder).or_throw();
+}
+
+std::string TextGenerator::refusal(std::span<const std::int32_t> prompt) const {
+  if (prompt.empty()) return "the prompt has no tokens; give it at least a single token";
+  const DecoderConfig& config = decoder();
+  if (static_cast<std::int64_t>(prompt.size()) > config.positions) {
+    return "the prompt's " + std::to_string(prompt.size()) + " tokens do not fit the model's " +
+           std::to_string(config.positions) + " positions";
+  }
+  for (const std::int32_t token : prompt) {
+    if (token >= 0 && token < config.vocabulary) continue;
+    return "the prompt has token " + std::to_string(token) + ", but the model's ids are 0 to " +
+           std::to_string(config.vocabulary - 1);
+  }
+  return "";
+}
+
+void TextGenerator::reserve(std::int64_t rows) {
+  capacity_ = rows;
+  if (!caches_.empty() && caches_[0].keys.defined() && caches_[0].keys.rows() >= rows) return;
+  const Shape each{rows, decoder().key_columns()};
+  const std::size_t bytes = Tensor(nullptr, tape_.compute(), each).bytes();
+  memory_.reset();
+  memory_ = AlignedMemory(2 * caches_.size() * bytes);
+  std::byte* at = memory_.data();
+  for (AttentionCache& cache : caches_) {
+    for (Tensor* tensor : {&cache.keys, &cache.values}) {
+      *tensor = Tensor(at, tape_.compute(), each);
+      at += bytes;
+    }
+  }
+}
+
+void TextGenerator::begin(std::span<const std::int32_t> prompt, std::int64_t more) {
+  if (const std::string reason = refusal(prompt); !reason.empty()) throw JobError(reason);
+  reserve(std::min(decoder().positions, static_cast<std::int64_t>(prompt.size()) + more));
+  length_ = 0;
+  while (!prompt.empty()) {
+    const auto block = prompt.first(std::min(prompt.size(), static_cast<std::size_t>(block_rows)));
+    run(block);
+    prompt = prompt.subspan(block.size());
+  }
+}
+
+void TextGenerator::append(std::int32_t token) {
+  assert(!full());
+  run(std::span(&token, 1));
+}
+
+void TextGenerator::run(std::span<const std::int32_t> tokens) {
+  const auto rows = static_cast<std::int32_t>(tokens.size());
+  std::vector<std::int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(length_));
+  const std::int32_t offsets[] = {0, rows};
+  for (AttentionCache& cache : caches_) cache.first = length_;
+  logits_ = Var();
+  logits_ = model_.cached_logits(tape_, tape_.indices(tokens).tensor(), {offsets, positions}, caches_);
+  length_ += rows;
+}
+
+Finish TextGenerator::continue_prompt(std::span<const std::int32_t> prompt, const ContinuationLimits& limits,
+                                      TokenSampler& sampler, const std::function<void(std::int32_t)>& sink) {
+  begin(prompt, limits.max_tokens);
+  for (std::int64_t count = 0; count < limits.max_tokens; ++count) {
+    const std::int32_t token = sampler.choose(logits());
+    if (std::ranges::find(limits.stop_tokens, token) != limits.stop_tokens.end()) return Finish::stop;
+    sink(token);
+    if (full() || count + 1 == limits.max_tokens) return Finish::length;
+    append(token);
+  }
+  return Finish::length;
+}
+
+}  // namespace maestro

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Continues sequences of tokens with a frozen decoder. Keys and values of all rows are kept, so that each further token
+// costs a pass over a single row. Runs on the caller's thread.
+//
+// GN-1 (cached rows): logits equal those of a forward pass over the whole sequence, up to rounding, however the
+//       sequence arrived.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/aligned_memory.hpp"
+#include "sections/decoder/decoder_lm.hpp"
+#include "sections/decoder/token_sampler.hpp"
+
+namespace maestro {
+
+/// Why a continuation ended.
+enum class Finish : std::uint8_t {
+  stop,   ///< a stop token came
+  length  ///< enough tokens, or no position was left
+};
+
+struct ContinuationLimits {
+  std::int64_t max_tokens = 256;
+  std::vector<std::int32_t> stop_tokens;  ///< end a continuation and are not part of it
+};
+
+/// Not thread-safe.
+class TextGenerator {
+ public:
+  /// Loads a Hugging Face folder for products in `precision`. Throws JobError.
+  TextGenerator(const OperatorTable& ops, const std::filesystem::path& folder, DType precision);
+
+  [[nodiscard]] const DecoderConfig& decoder() const { return model_.decoder(); }
+  /// Returns why a prompt cannot be continued: it is empty, longer than the positions, or has an id outside of the
+  /// vocabulary; empty when it can.
+  [[nodiscard]] std::string refusal(std::span<const std::int32_t> prompt) const;
+  /// Begins a sequence with `prompt`, which at most `more` tokens are to follow: memory for so many is taken. Throws
+  /// JobError for a prompt that has a refusal().
+  void begin(std::span<const std::int32_t> prompt, std::int64_t more);
+  /// Appends a token. The sequence is not full.
+  void append(std::int32_t token);
+  /// Whether a further token has no position, or no memory (begin()).
+  [[nodiscard]] bool full() const { return length_ == capacity_; }
+  /// Logits (vocabulary) of the token after the sequence, valid until the next change.
+  [[nodiscard]] std::span<const float> logits() const { return logits_.value().span<float>(); }
+
+  /// Passes the tokens after `prompt`, each as soon as it is chosen, to `sink`. Throws JobError as begin() and
+  /// TokenSampler::choose().
+  Finish continue_prompt(std::span<const std::int32_t> prompt, const ContinuationLimits& limits, TokenSampler& sampler,
+                         const std::function<void(std::int32_t)>& sink);
+
+ private:
+  void reserve(std::int64_t rows);
+  /// Takes the next rows of the sequence through the decoder.
+  void run(std::span<const std::int32_t> tokens);
+
+  Arena arena_;
+  DecoderLm model_;
+  AlignedMemory memory_;
+  std::vector<AttentionCache> caches_;  // of each layer, in memory_
+  std::int64_t capacity_ = 0;           // rows of the caches that this sequence may use
+  std::int64_t length_ = 0;
+  Tape tape_;   // after the arena it allocates from
+  Var logits_;  // of tape_
+};
+
+}  // namespace maestro

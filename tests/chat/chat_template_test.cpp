@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/chat/chat_template.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+namespace {
+
+using nlohmann::json;
+using Messages = std::vector<ChatMessage>;
+
+const ChatTokens tokens{"<s>", "</s>"};
+
+std::string contents(const std::string& file) {
+  std::ifstream in(std::string(MAESTRO_SOURCE_DIR) + "/tests/chat/references/" + file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::string rendered(const std::string& source, const Messages& messages = {{"user", "hi"}}) {
+  return ChatTemplate(source, "t").render(messages, tokens);
+}
+
+std::string refusal(const std::string& source, const Messages& messages = {{"user", "hi"}}) {
+  try {
+    return "accepted: " + rendered(source, messages);
+  } catch (const JobError& error) {
+    return error.what();
+  }
+}
+
+/// CJ-1.
+TEST(ChatTemplate, texts_equal_those_of_jinja) {
+  const json expected = json::parse(contents("expected.json"));
+  ASSERT_GE(expected.at("texts").size(), 13U);
+  for (const auto& [name, texts] : expected.at("texts").items()) {
+    const ChatTemplate chat(contents(name + ".jinja"), name);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      SCOPED_TRACE(name + ", conversation " + std::to_string(i));
+      Messages messages;
+      for (const json& each : expected.at("conversations").at(i))
+        messages.push_back({each.at("role"), each.at("content")});
+      if (texts[i].is_null()) {
+        EXPECT_THROW((void)chat.render(messages, tokens), JobError);
+      } else {
+        EXPECT_EQ(chat.render(messages, tokens), texts[i].get<std::string>());
+      }
+    }
+  }
+}
+
+TEST(ChatTemplate, the_mark_of_an_answer_in_training_has_no_effect) {
+  EXPECT_EQ(rendered("a{% generation %}b{% endgeneration %}c"), "abc");
+}
+
+TEST(ChatTemplate, tokens_that_a_model_lacks_are_undefined) {
+  EXPECT_EQ(ChatTemplate("{{ bos_token }}{{ bos_token is defined }}", "t").render({}, {}), "False");
+}
+
+TEST(ChatTemplate, refused_messages_are_named_with_the_reason) {
+  EXPECT_EQ(refusal("\n{{ raise_exception('No ' + messages[0].role) }}"),
+            "t: line 2 of the chat template: it refuses the messages: No user");
+}
+
+constexpr const char* way_out = " is not supported; without --chat, --prompt takes text that has its format already";
+
+TEST(ChatTemplate, constructs_that_are_not_supported_are_refused_by_name_and_line) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"\n{% macro m() %}x{% endmacro %}", "line 2 of the chat template: {% macro %}"},
+      {"{% include 'x' %}", "line 1 of the chat template: {% include %}"},
+      {"{{ 1 | batch(2) }}", "line 1 of the chat template: the filter batch"},
+      {"{{ 1 is odd }}", "line 1 of the chat template: the test odd"},
+      {"{{ 'a'.center(3) }}", "line 1 of the chat template: the method center"},
+      {"{{ strftime_now('%d') }}", "line 1 of the chat template: the function strftime_now"},
+      {"{{ [1] }}", "line 1 of the chat template: the output of a list"},
+      {"{{ (1, 2) }}", "line 1 of the chat template: a tuple"},
+      {"{{ 2 ** 3 }}", "line 1 of the chat template: the operator **"},
+      {"{{ messages[0] | tojson }}", "line 1 of the chat template: the filter tojson of a mapping"},
+      {"{{ 1 | tojson(indent=4) }}", "line 1 of the chat template: the argument indent of the filter tojson"},
+      {"{{ '\\x41' }}", "line 1 of the chat template: escape \"\\x\""},
+      {"{% for a in [] recursive %}{% endfor %}", "line 1 of the chat template: a recursive loop"},
+      {"{{ 1 < 2 < 3 }}", "line 1 of the chat template: a chain of comparisons"}};
+  for (const auto& [source, construct] : cases) EXPECT_EQ(refusal(source), std::string("t: ") + construct + way_out);
+}
+
+TEST(ChatTemplate, a_construct_that_is_not_reached_is_not_refused) {
+  EXPECT_EQ(rendered("{% if tools %}{{ tools | batch(2) }}{% endif %}x"), "x");
+}
+
+TEST(ChatTemplate, damaged_templates_are_refused_with_their_line) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"a\n{% if true %}b", "line 2 of the chat template: a tag has no {% endif %}"},
+      {"{% endif %}", "line 1 of the chat template: {% endif %} has no beginning"},
+      {"{% for a in [] %}{% endif %}", "line 1 of the chat template: {% endif %} stands where {% endfor %} is missing"},
+      {"\n{{ 'a }}", "line 2 of the chat template: a string has no end"},
+      {"{{ 1", "line 1 of the chat template: a tag has no end"},
+      {"{# a", "line 1 of the chat template: a comment {# has no end"},
+      {"{{ 1 1 }}", "line 1 of the chat template: a tag goes on with 1"},
+      {"{{ }}", "line 1 of the chat template: a value is missing before the end of the tag"},
+      {"{{ ? }}", "line 1 of the chat template: \"?\" is no part of an expression"},
+      {"{% break %}", "line 1 of the chat template: {% break %} stands outside of a loop"},
+      {"{{ nothing.x }}", "line 1 of the chat template: \"x\" is asked of an undefined value"},
+      {"{{ namespace(a=1, 2) }}",
+       "line 1 of the chat template: an argument without a name stands behind another with a name"},
+      {"{{ 'a' + 1 }}", "line 1 of the chat template: \"+\" does not take a text and a number"},
+      {"{{ 1 // 0 }}", "line 1 of the chat template: a division by zero"}};
+  for (const auto& [source, problem] : cases) EXPECT_EQ(refusal(source), std::string("t: ") + problem);
+}
+
+/// CJ-2.
+TEST(ChatTemplate, depth_and_size_are_bounded) {
+  const auto repeated = [](const std::string& text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  const std::string parts = "t: line 1 of the chat template: a tag has more than 2,000 parts";
+  EXPECT_EQ(refusal("{{ " + repeated("(", 100'000) + "1" + repeated(")", 100'000) + " }}"), parts);
+  EXPECT_EQ(refusal("{{ " + repeated("not ", 100'000) + "1 }}"), parts);
+  EXPECT_EQ(refusal("{{ 1" + repeated(" + 1", 100'000) + " }}"), parts);
+  EXPECT_EQ(refusal("{{ a" + repeated(".a", 100'000) + " }}"), parts);
+  EXPECT_EQ(refusal("{{ 1" + repeated(" if 1 else 1", 100'000) + " }}"), parts);
+  EXPECT_EQ(refusal("{{ " + repeated("[", 100'000) + repeated("]", 100'000) + " }}"), parts);
+  EXPECT_EQ(refusal(repeated("{% if 1 %}", 100'000)),
+            "t: line 1 of the chat template: statements are nested deeper than 64 levels");
+  EXPECT_EQ(
+      refusal("{% set n = namespace(t='0123456789') %}{% for i in range(100) %}{% set n.t = n.t + n.t %}{% endfor %}"),
+      "t: line 1 of the chat template: a text is longer than 64 MiB");
+  EXPECT_EQ(refusal("{{ range(1000000000) | length }}"),
+            "t: line 1 of the chat template: the function range has more than 100,000 numbers");
+}
+
+}  // namespace
+}  // namespace maestro

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tolerances: as attention_test.cpp, 2e-5 of the largest value in f32, a rounding to bf16 beside it.
+#include "runtime/ops/cpu/attention/cached_attention.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/ops/owned_tensor.hpp"
+
+namespace maestro::cpu {
+namespace {
+
+using testing::exact_normals;
+using testing::OwnedTensor;
+using testing::Values;
+using testing::worst_error;
+
+/// A sequence's rows, (P, (H + 2G) D), and their attention, in double precision.
+struct Sequence {
+  Sequence(std::int64_t count, const AttentionShape& its_shape, unsigned seed = 1) : rows(count), shape(its_shape) {
+    std::mt19937 generator(seed);
+    qkv = exact_normals(generator, rows * shape.qkv_columns());
+  }
+  [[nodiscard]] const double* slot(std::int64_t row, std::int64_t head) const {
+    return qkv.data() + row * shape.qkv_columns() + head * shape.head_size;
+  }
+  [[nodiscard]] double score(std::int64_t query, std::int64_t key, std::int64_t head) const {
+    const double* q = slot(query, head);
+    const double* k = slot(key, shape.heads + head * shape.kv_heads / shape.heads);
+    const double raw = shape.score_scale() * std::inner_product(q, q + shape.head_size, k, 0.0);
+    return shape.softcap > 0 ? shape.softcap * std::tanh(raw / shape.softcap) : raw;
+  }
+  [[nodiscard]] Values attention(std::int64_t first, std::int64_t count) const {
+    Values out;
+    for (std::int64_t row = first; row < first + count; ++row) {
+      for (std::int64_t head = 0; head < shape.heads; ++head) add_head(row, head, out);
+    }
+    return out;
+  }
+  void add_head(std::int64_t row, std::int64_t head, Values& out) const {
+    const std::int64_t begin = shape.window > 0 ? std::max<std::int64_t>(0, row + 1 - shape.window) : 0;
+    Values p;
+    for (std::int64_t key = begin; key <= row; ++key) p.push_back(score(row, key, head));
+    const double top = *std::max_element(p.begin(), p.end());
+    double sum = 0;
+    for (double& value : p) sum += value = std::exp(value - top);
+    for (std::int64_t d = 0; d < shape.head_size; ++d) {
+      double value = 0;
+      for (std::int64_t key = begin; key <= row; ++key) {
+        const double* v = slot(key, shape.heads + shape.kv_heads + head * shape.kv_heads / shape.heads);
+        value += p[static_cast<std::size_t>(key - begin)] / sum * v[d];
+      }
+      out.push_back(value);
+    }
+  }
+
+  std::int64_t rows;
+  AttentionShape shape;
+  Values qkv;
+};
+
+class CachedAttentionOnIsa : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
+ protected:
+  [[nodiscard]] DType act() const { return std::get<1>(GetParam()); }
+  [[nodiscard]] double tolerance() const { return act() == DType::f32 ? 2e-5 : 1e-2; }
+
+  /// Results of all rows of a sequence that arrive in pieces of the given sizes; a cache of `spare` more rows.
+  [[nodiscard]] Values in_pieces(const Sequence& sequence, const std::vector<std::int64_t>& pieces,
+                                 std::int64_t spare = 3) const {
+    const AttentionShape& shape = sequence.shape;
+    const Shape cache{sequence.rows + spare, shape.kv_heads * shape.head_size};
+    const OwnedTensor keys(act(), cache), values(act(), cache);
+    keys.fill(1e6);
+    values.fill(1e6);
+    const OwnedTensor qkv(act(), Shape{sequence.rows, shape.qkv_columns()}, sequence.qkv);
+    const OwnedTensor out(act(), Shape{sequence.rows, shape.out_columns()});
+    ScratchPool scratch;
+    std::int64_t first = 0;
+    for (const std::int64_t count : pieces) {
+      cached_attention(std::get<0>(GetParam()), scratch,
+                       {.qkv = qkv.tensor().row_slice(first, count),
+                        .shape = shape,
+                        .keys = keys,
+                        .values = values,
+                        .first = first,
+                        .out = out.tensor().row_slice(first, count)});
+      first += count;
+    }
+    for (std::int64_t i = sequence.rows * keys.tensor().columns(); i < keys.tensor().elements(); ++i) {
+      EXPECT_GT(keys.get(i) + values.get(i), 1.9e6);
+    }
+    return out.values();
+  }
+};
+
+TEST_P(CachedAttentionOnIsa, agrees_with_double_precision_however_the_rows_arrive) {
+  for (const std::int64_t size : {1, 7, 16, 40, 64, 80, 128}) {
+    for (const auto& [heads, kv_heads] : {std::pair{1, 1}, {3, 3}, {6, 2}, {9, 3}}) {
+      const Sequence sequence(85, {heads, kv_heads, size, true}, static_cast<unsigned>(size));
+      const Values wanted = sequence.attention(0, sequence.rows);
+      SCOPED_TRACE(::testing::Message() << heads << " heads of " << size << " over " << kv_heads);
+      EXPECT_LT(worst_error(in_pieces(sequence, {85}), wanted), tolerance());
+      EXPECT_LT(worst_error(in_pieces(sequence, {1, 1, 30, 1, 40, 12}), wanted), tolerance());
+    }
+  }
+}
+
+TEST_P(CachedAttentionOnIsa, a_window_hides_older_keys) {
+  for (const std::int64_t window : {1, 5, 64, 70, 300}) {
+    SCOPED_TRACE(window);
+    const Sequence sequence(150, {4, 2, 24, true, 0, window});
+    const Values wanted = sequence.attention(0, sequence.rows);
+    EXPECT_LT(worst_error(in_pieces(sequence, {100, 1, 49}), wanted), tolerance());
+  }
+}
+
+TEST_P(CachedAttentionOnIsa, scale_and_softcap_change_the_scores) {
+  const Sequence sequence(70, {2, 1, 32, true, 0.5, 0, 3.0});
+  EXPECT_LT(worst_error(in_pieces(sequence, {69, 1}), sequence.attention(0, sequence.rows)), tolerance());
+}
+
+TEST_P(CachedAttentionOnIsa, a_full_cache_and_no_rows_are_allowed) {
+  const Sequence sequence(64, {2, 1, 16, true});
+  EXPECT_LT(worst_error(in_pieces(sequence, {0, 63, 1, 0}, 0), sequence.attention(0, sequence.rows)), tolerance());
+}
+
+INSTANTIATE_TEST_SUITE_P(CachedAttention, CachedAttentionOnIsa,
+                         ::testing::Combine(::testing::ValuesIn(supported_isas()),
+                                            ::testing::Values(DType::f32, DType::bf16)),
+                         [](const auto& test) {
+                           return std::string(name_of(std::get<0>(test.param))) + "_" +
+                                  std::string(name_of(std::get<1>(test.param)));
+                         });
+
+}  // namespace
+}  // namespace maestro::cpu
