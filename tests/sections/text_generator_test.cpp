@@ -162,7 +162,9 @@ TEST_P(RecordedModel, greedy_tokens_are_those_of_transformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(models, RecordedModel,
-                         ::testing::Values("gpt2_tied", "gpt2_untied", "llama_tied", "llama_untied"),
+                         ::testing::Values("gpt2_tied", "gpt2_untied", "llama_tied", "llama_untied", "llama_scaled",
+                                           "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "olmo2",
+                                           "smollm3"),
                          [](const auto& test) { return std::string(test.param); });
 
 class Continuation : public ::testing::Test {

@@ -56,7 +56,7 @@ inline ValueRows value_rows(const CachedAttentionCall& call, std::int64_t k0, st
 }
 
 MAESTRO_INLINE Vec capped(Vec score, float softcap) {
-  return softcap > 0 ? tanh(score * (1.0F / softcap)) * softcap : score;
+  return softcap > 0 ? Softcap::value(score, broadcast(softcap)) : score;
 }
 
 /// Returns the scores of the keys from `key` on, with those outside of `seen` replaced so that their exponential is
