@@ -49,13 +49,6 @@ TEST(Parameters, every_parameter_starts_on_a_cache_line_and_none_overlap) {
   }
 }
 
-TEST(Parameters, values_that_are_to_be_loaded_are_not_made) {
-  Parameters parameters;
-  Parameter& weight = parameters.add(constant("weight", {3, 5}, true, 2));
-  parameters.allocate(false, host_memory(), false);
-  for (const float value : weight.value().span<float>()) EXPECT_EQ(value, 0);
-}
-
 TEST(Parameters, views_of_all_flat_buffers_line_up) {
   Parameters parameters;
   parameters.add(constant("a", {3}, false, 1));

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/ops/cuda/products/column_sums.hpp"
-#include "runtime/ops/cuda/rows/reductions.cuh"
+#include "runtime/ops/cuda/rows/column_sums.cuh"
 
 namespace maestro::cuda {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cuda/rows/launch_column_sums.cuh"
+#include "runtime/ops/cuda/rows/squares.cuh"
 
 namespace maestro::cuda {
 
