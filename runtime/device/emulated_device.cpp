@@ -7,47 +7,55 @@
 
 namespace maestro {
 
-EmulatedClock::EmulatedClock() : thread_([this] { run(); }) {}
+EmulatedClock::EmulatedClock() : thread_([schedule = schedule_] { run(*schedule); }) {}
+
+EmulatedClock::~EmulatedClock() {
+  stop();
+  if (thread_.joinable()) thread_.detach();  // this is its thread, which ends when the call returns
+}
 
 void EmulatedClock::call_at(Time time, std::function<void()> call) {
   bool first = false;
   {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return;
-    first = calls_.empty() || time < calls_.front().time;
-    calls_.push_back({time, next_number_++, std::move(call)});
-    std::ranges::push_heap(calls_, std::greater<>());
+    const std::lock_guard lock(schedule_->mutex);
+    if (schedule_->stopping) return;
+    std::vector<Call>& calls = schedule_->calls;
+    first = calls.empty() || time < calls.front().time;
+    calls.push_back({time, schedule_->next_number++, std::move(call)});
+    std::ranges::push_heap(calls, std::greater<>());
   }
-  if (first) wake_.notify_one();
+  if (first) schedule_->wake.notify_one();
 }
 
-void EmulatedClock::run() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    if (calls_.empty()) {
-      wake_.wait(lock, [this] { return stopping_ || !calls_.empty(); });
+void EmulatedClock::run(Schedule& schedule) {
+  auto& [mutex, wake, calls, next_number, stopping] = schedule;
+  std::unique_lock lock(mutex);
+  while (!stopping) {
+    if (calls.empty()) {
+      wake.wait(lock, [&] { return schedule.stopping || !schedule.calls.empty(); });
       continue;
     }
-    const Time next = calls_.front().time;
+    const Time next = calls.front().time;
     if (std::chrono::steady_clock::now() < next) {
-      wake_.wait_until(lock, next);
+      wake.wait_until(lock, next);
       continue;
     }
-    std::ranges::pop_heap(calls_, std::greater<>());
-    const std::function<void()> call = std::move(calls_.back().run);
-    calls_.pop_back();
+    std::ranges::pop_heap(calls, std::greater<>());
+    std::function<void()> call = std::move(calls.back().run);
+    calls.pop_back();
     lock.unlock();
     call();
+    call = nullptr;  // may release the clock
     lock.lock();
   }
 }
 
 void EmulatedClock::stop() {
   {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    const std::lock_guard lock(schedule_->mutex);
+    schedule_->stopping = true;
   }
-  wake_.notify_one();
+  schedule_->wake.notify_one();
   if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
 }
 

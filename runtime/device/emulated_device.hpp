@@ -34,7 +34,8 @@ class EmulatedClock {
  public:
   using Time = std::chrono::steady_clock::time_point;
   EmulatedClock();
-  ~EmulatedClock() { stop(); }
+  /// Any thread, its own included: a call may hold the last reference to the clock.
+  ~EmulatedClock();
   EmulatedClock(const EmulatedClock&) = delete;
   EmulatedClock& operator=(const EmulatedClock&) = delete;
   /// Calls of equal times run in the order of their requests. Dropped after stop().
@@ -48,13 +49,16 @@ class EmulatedClock {
     std::function<void()> run;
     bool operator>(const Call& other) const { return time != other.time ? time > other.time : number > other.number; }
   };
-  void run();
+  struct Schedule {  // outlives a clock that one of its own calls releases
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::vector<Call> calls;  // a heap: the earliest in front
+    std::uint64_t next_number = 0;
+    bool stopping = false;
+  };
+  static void run(Schedule& schedule);
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<Call> calls_;  // a heap: the earliest in front
-  std::uint64_t next_number_ = 0;
-  bool stopping_ = false;
+  std::shared_ptr<Schedule> schedule_ = std::make_shared<Schedule>();
   std::thread thread_;  // last: starts when everything above exists
 };
 

@@ -69,7 +69,6 @@ Result<std::unique_ptr<Tokenizer>> read_file(const fs::path& file) {
   if (file.extension() == ".model") return read_sentencepiece(file);
   if (file.filename() == "vocab.json" || file.filename() == "merges.txt")
     return read_vocabulary_and_merges(file.parent_path() / "vocab.json");
-  if (is_byte_tokenizer(file)) return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
   return read_tokenizer_json(file);
 }
 
@@ -78,6 +77,7 @@ Result<std::unique_ptr<Tokenizer>> read_file(const fs::path& file) {
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const fs::path& folder_or_file) {
   const auto file = file_at(folder_or_file);
   if (!file) return file.error();
+  if (is_byte_tokenizer(*file)) return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
   auto opened = read_file(*file);
   if (!opened) return opened;
   const auto end = read_end_of_text(**opened, file->parent_path());

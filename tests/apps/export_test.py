@@ -71,7 +71,7 @@ class AFolderOfWeights(Exports):
             (self.folder / "model" / name).write_text(text)
         config = self.config("model")
         del config["torch_dtype"]
-        self.original = {"own_key": [1, {"b": 1e-07}], **config, "resid_pdrop": 0.1, "dtype": "bfloat16",
+        self.original = {"_own_key": [1, {"b": 1e-07}], **config, "resid_pdrop": 0.1, "dtype": "bfloat16",
                          "bos_token_id": 3}
         (self.folder / "model/config.json").write_text(json.dumps(self.original))
         self.job = language_model(steps=2)

@@ -24,6 +24,17 @@ class EmulatedDeviceTest : public ::testing::Test {
   EmulatedDevice device_{"emulated:llm/0", ops_, clock_};
 };
 
+TEST(EmulatedClock, ends_its_thread_when_a_call_of_its_own_releases_it_last) {
+  auto clock = std::make_shared<EmulatedClock>();
+  EmulatedClock& same = *clock;
+  std::promise<void> released;
+  same.call_at(Clock::now(), [held = std::move(clock), &released]() mutable {
+    held.reset();
+    released.set_value();
+  });
+  released.get_future().wait();
+}
+
 TEST_F(EmulatedDeviceTest, work_ends_no_sooner_than_it_lasts) {
   std::promise<Clock::time_point> ended;
   const auto begin = Clock::now();
