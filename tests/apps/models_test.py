@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The whole way of a published model: checked, distilled, written as a complete folder, exported, and continuing text."""
+"""The whole way of a published model: checked, distilled, written as a complete folder, exported, continuing text."""
 
 import json
 import unittest
