@@ -5,35 +5,18 @@
 import json
 import shutil
 import unittest
-from pathlib import Path
 
-from maestro_program import Run, SystemTest, decoder, language_model
+from maestro_program import SystemTest, decoder, language_model
+from model_folders import REPOSITORY, tokenizer_text
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-TOKENIZERS = REPOSITORY / "tests" / "tokenizer" / "references"
 COMMON = ("--steps", 3, "--set", "train.validation_samples=4")
-
-
-def tokenizer_text(name):
-    """A recorded tokenizer.json, or for "trained" one that the package `tokenizers` trains, where it is installed."""
-    if name != "trained":
-        return (TOKENIZERS / f"{name}.json").read_text()
-    try:
-        from tokenizers import ByteLevelBPETokenizer
-    except ImportError:
-        raise unittest.SkipTest("the package tokenizers is not installed") from None
-    made = ByteLevelBPETokenizer()
-    made.train_from_iterator([(REPOSITORY / "README.md").read_text()], vocab_size=600, special_tokens=["<|endoftext|>"])
-    return made._tokenizer.to_str()
 
 
 class Distill(SystemTest):
     def maestro(self, *arguments):
         variables = {"MAESTRO_REPOSITORY": str(REPOSITORY), "HF_HUB_CACHE": str(self.folder / "hub"), "HF_HOME": "",
                      "XDG_CACHE_HOME": "", "HOME": str(self.folder)}
-        run = Run(self.folder, [str(part) for part in arguments], variables=variables)
-        self.addCleanup(run.end)
-        return run.wait()
+        return self.call(*arguments, variables=variables)
 
     def learn(self, *arguments):
         finished = self.maestro("distill", "--data", "corpus.txt", "--out", "runs", *COMMON, *arguments)

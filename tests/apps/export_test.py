@@ -8,6 +8,7 @@ import struct
 import unittest
 
 from maestro_program import SystemTest, decoder, language_model
+from model_folders import tensors
 
 EXTRAS = {
     "special_tokens_map.json": '{"eos_token": "x"}',
@@ -15,24 +16,6 @@ EXTRAS = {
     "generation_config.json": '{"temperature": 0.6}',
     "added_tokens.json": "{}",
 }
-
-
-def tensors(folder):
-    """{name: (dtype, shape, bytes)} of the model in a folder, whole or in shards."""
-    index = folder / "model.safetensors.index.json"
-    names = {"model.safetensors"}
-    if index.exists():
-        names = set(json.loads(index.read_text())["weight_map"].values())
-    found = {}
-    for name in names:
-        content = (folder / name).read_bytes()
-        length = struct.unpack("<Q", content[:8])[0]
-        header = json.loads(content[8:8 + length])
-        header.pop("__metadata__")
-        for tensor, entry in header.items():
-            begin, end = (8 + length + offset for offset in entry["data_offsets"])
-            found[tensor] = (entry["dtype"], entry["shape"], content[begin:end])
-    return found
 
 
 def rounded_to_bf16(content):

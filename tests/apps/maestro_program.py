@@ -283,9 +283,9 @@ class SystemTest(unittest.TestCase):
         self.assertEqual(finished.status, 0, finished.describe())
         return finished
 
-    def call(self, *arguments):
+    def call(self, *arguments, variables=None):
         """The program with any arguments, to its end."""
-        run = Run(self.folder, [str(part) for part in arguments])
+        run = Run(self.folder, [str(part) for part in arguments], variables=variables)
         self.addCleanup(run.end)
         return run.wait()
 

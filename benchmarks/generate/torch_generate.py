@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Greedy continuations by transformers with its cache: a JSON line for each line of ids, a JSON list, of a file."""
+import argparse
+import json
+import pathlib
+
+import torch
+from transformers import AutoModelForCausalLM
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("folder")
+parser.add_argument("prompts", type=pathlib.Path)
+parser.add_argument("--threads", type=int, required=True)
+parser.add_argument("--max-tokens", type=int, required=True)
+parser.add_argument("--dtype", choices=("float32", "bfloat16"), required=True)
+settings = parser.parse_args()
+torch.set_num_threads(settings.threads)
+model = AutoModelForCausalLM.from_pretrained(settings.folder, dtype=getattr(torch, settings.dtype)).eval()
+for line in settings.prompts.read_text().splitlines():
+    prompt = torch.tensor([json.loads(line)])
+    with torch.inference_mode():
+        ids = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, use_cache=True,
+                             max_new_tokens=settings.max_tokens, min_new_tokens=settings.max_tokens, pad_token_id=0)
+    print(json.dumps({"ids": ids[0, prompt.shape[1]:].tolist()}), flush=True)

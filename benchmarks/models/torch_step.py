@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of training or distillation by transformers and PyTorch, fp32, on tokens drawn at random."""
+import argparse
+
+import torch
+import torch.nn.functional as F
+from shapes import SHAPES
+from transformers import LlamaConfig, LlamaForCausalLM
+
+
+def model(shape):
+    config = {key: value for key, value in SHAPES[shape].items() if key != "dtype"}
+    return LlamaForCausalLM._from_config(LlamaConfig(**config), attn_implementation="sdpa", dtype=torch.float32)
+
+
+def loss_of(student, teacher, tokens, alpha):
+    logits = student(tokens, use_cache=False).logits[:, :-1].flatten(0, 1)
+    loss = F.cross_entropy(logits, tokens[:, 1:].flatten())
+    if teacher is None:
+        return loss
+    with torch.no_grad():
+        wanted = F.log_softmax(teacher(tokens, use_cache=False).logits[:, :-1].flatten(0, 1), 1)
+    divergence = F.kl_div(F.log_softmax(logits, 1), wanted, reduction="batchmean", log_target=True)
+    return alpha * divergence + (1 - alpha) * loss
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", choices=("training", "distillation"), required=True)
+    for name in ("steps", "threads", "sequence", "micro-batch", "micro-batches"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--compile", action="store_true")
+    settings = parser.parse_args()
+    torch.manual_seed(1)
+    torch.set_num_threads(settings.threads)
+    student = model("135m").train()
+    teacher = model("360m").eval().requires_grad_(False) if settings.work == "distillation" else None
+    matrices, vectors = ([p for p in student.parameters() if (p.dim() == 2) == two] for two in (True, False))
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
+                                  lr=3e-4, betas=(0.9, 0.95), fused=True)
+    run = torch.compile(loss_of) if settings.compile else loss_of
+    for step in range(settings.steps):
+        for _ in range(settings.micro_batches):
+            tokens = torch.randint(student.config.vocab_size, (settings.micro_batch, settings.sequence))
+            (run(student, teacher, tokens, 0.7) / settings.micro_batches).backward()
+        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        print(f"step {step + 1}/{settings.steps}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
