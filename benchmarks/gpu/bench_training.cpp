@@ -76,6 +76,7 @@ Training::Training(const TrainingSettings& settings, BenchDevice& student, Bench
   options.decoder = decoder_of(settings.model);
   options.teacher.decoder = decoder_of(settings.model);
   options.teacher.decoder.width *= 2;
+  options.teacher.decoder.head_size *= 2;
   options.teacher.decoder.tied = false;
   options.teacher.decoder.init_std = 0.1;  // a teacher with opinions
   options.teacher.precision = settings.dtype();
