@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "apps/maestro/bundled_apps.hpp"
+#include "apps/maestro/continuations.hpp"
 #include "apps/maestro/end_lines.hpp"
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/hub_cache.hpp"
@@ -68,12 +69,15 @@ void print_losses(const RunResult& student, const char* unit, Console& console) 
   console.note("  student, distilled  " + loss_text(metric(student, "student", "ce"), "not measured"));
 }
 
-void print_table(const RunResult& teacher, const RunResult& student, Console& console) {
+void print_comparison(const RunResult& student, Console& console) {
   const auto distilled = metric(student, "student", "ce");
   const auto plain = metric(student, "plain", "ce");
   print_losses(student, "byte", console);
   console.note("  student, plain      " + loss_text(plain, "not measured") +
                (plain && distilled ? "   distillation gains " + text("%+.4f", *plain - *distilled) : ""));
+}
+
+void print_speeds(const RunResult& teacher, const RunResult& student, Console& console) {
   console.note("speed");
   console.note("  teacher training    " + text("%.1f samples/s", teacher.samples_per_s) + ", " +
                text("%.0f s", teacher.train_seconds));
@@ -130,6 +134,10 @@ DistillCommand::DistillCommand(CLI::App& app)
       ->check(CLI::PositiveNumber)
       ->needs(teacher);
   command_->add_option("--out", arguments_.out, "folder for weights, checkpoints, report and trace");
+  command_
+      ->add_option("--prompt", arguments_.prompts,
+                   "a text that teacher and student continue at the end; may be repeated (default: three)")
+      ->allow_extra_args(false);
   command_->add_option("--seed", arguments_.seed, "random seed");
   command_->add_option("--set", arguments_.overrides, "override a key of the distillation job")
       ->allow_extra_args(false);
@@ -198,10 +206,20 @@ RunResult DistillCommand::train_teacher(Console& console) const {
   return train(job, console);
 }
 
+void DistillCommand::print_texts(const std::string& teacher, const RunResult& run, Console& console) const {
+  std::vector<NamedModel> models = {{"teacher", teacher}};
+  for (const char* section : {"student", "plain"}) {
+    const auto trained = run.weights.find(section);
+    if (trained != run.weights.end()) models.push_back({section, trained->second});
+  }
+  print_continuations(models, arguments_.prompts, console);
+}
+
 int DistillCommand::distil_given(Console& console) const {
   const RunResult student = train(distillation("models.toml", model_settings()), console);
   if (student.status != 0 || student.interrupted) return student.status;
   print_losses(student, "token", console);
+  print_texts(model_folder("--teacher", arguments_.teacher), student, console);
   console.note("speed");
   print_speed_and_files(student, console);
   return 0;
@@ -218,7 +236,9 @@ int DistillCommand::distil_trained(Console& console) const {
   const RunResult student =
       train(distillation("distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))}), console);
   if (student.status != 0 || student.interrupted) return student.status;
-  print_table(teacher, student, console);
+  print_comparison(student, console);
+  print_texts(teacher.weights.at("teacher"), student, console);
+  print_speeds(teacher, student, console);
   return 0;
 }
 

@@ -24,6 +24,7 @@ struct DistillArguments {
   std::optional<std::int64_t>
       sequence;  ///< tokens of a sample; absent: the bundled job's, or the most that both models take
   std::filesystem::path out = "runs";
+  std::vector<std::string> prompts = {"The", "In the", "It is"};  ///< that all models continue at the end
   std::int64_t seed = 1;
   std::vector<std::string> teacher_overrides;
   std::vector<std::string> overrides;  ///< of the distillation job
@@ -46,6 +47,8 @@ class DistillCommand {
   [[nodiscard]] RunResult train_teacher(Console& console) const;
   [[nodiscard]] TrainArguments distillation(const char* job, const std::vector<std::string>& settings) const;
   int distil_given(Console& console) const;
+  /// Prints what the teacher and the run's models write behind the prompts.
+  void print_texts(const std::string& teacher, const RunResult& run, Console& console) const;
   int distil_trained(Console& console) const;
 
   CLI::App* command_;  // belongs to the CLI::App

@@ -6,6 +6,7 @@
 
 #include "apps/maestro/json_lines.hpp"
 #include "runtime/chat/chat_template.hpp"
+#include "runtime/core/hub_cache.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/utf8.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -103,7 +104,11 @@ class GenerateCommand::PromptReader {
 
 GenerateCommand::GenerateCommand(CLI::App& app)
     : command_(app.add_subcommand("generate", "print text that continues prompts")) {
-  command_->add_option("folder", folder_, "a model's folder: config.json, weights and tokenizer")->required();
+  command_
+      ->add_option("model", folder_,
+                   "a model's folder (config.json, weights and tokenizer), or its name in the hub's cache")
+      ->required()
+      ->transform([](const std::string& name) { return find_model(name).value_or_throw(); });
   auto* prompt =
       command_->add_option("--prompt", prompts_, "the text to continue; may be repeated")->allow_extra_args(false);
   command_->add_option("--jsonl", lines_, "a file with a prompt, a JSON string, a line; - is standard input")

@@ -62,6 +62,18 @@ class Distill(SystemTest):
                 self.assertIn(f"({self.folder / teacher}/tokenizer.json)", finished.out)
                 self.assertIn("samples of up to 32 tokens", finished.out, "the positions of both models")
 
+    def test_teacher_and_student_continue_the_same_prompts(self):
+        self.model("teacher")
+        self.model("student", width=16)
+        _, finished = self.learn("--teacher", "teacher", "--student", "student", "--prompt", "the river")
+        lines = finished.out[finished.out.index("continuations ("):].splitlines()
+        self.assertEqual(json.loads(lines[1]), "the river")
+        trained, = self.folder.glob("runs/distill/checkpoints/*/student")
+        for line, name, folder in ((lines[2], "teacher", "teacher"), (lines[3], "student", trained)):
+            role, text = line.split(maxsplit=1)
+            generated = self.maestro("generate", folder, "--prompt", "the river", "--max-tokens", "24", "--json")
+            self.assertEqual((role, json.loads(text)), (name, json.loads(generated.out)["text"]))
+
     def test_a_student_that_is_not_given_is_small_and_has_the_teachers_tokens(self):
         self.model("teacher")
         report, finished = self.learn("--teacher", "teacher", "--sequence", 24)

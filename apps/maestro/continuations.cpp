@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/continuations.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/result.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/state/hf_generation.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+#include "sections/decoder/text_generator.hpp"
+#include "sections/weights_folder.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::int64_t most_tokens = 24;
+constexpr std::size_t name_width = 20;  // as the other tables of a command
+
+/// The text in a line, in quotation marks.
+std::string in_quotes(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::vector<std::string> continued(const NamedModel& model, std::span<const std::string> prompts) {
+  const auto tokenizer = open_tokenizer(model.folder).value_or_throw();
+  const ContinuationLimits limits{most_tokens, read_hf_stop_tokens(model.folder).value_or_throw()};
+  const bool bf16 = WeightsFolder::open(model.folder).value_or_throw().dtype() == WeightDtype::bf16;
+  const cpu::CpuOperatorTable ops;
+  TextGenerator generator(ops, model.folder, bf16 ? DType::bf16 : DType::f32);
+  std::vector<std::string> texts;
+  for (const std::string& prompt : prompts) {
+    TokenSampler likeliest({});
+    std::vector<std::int32_t> tokens;
+    generator.continue_prompt(tokenizer->encode_special(prompt), limits, likeliest,
+                              [&](std::int32_t token) { tokens.push_back(token); });
+    texts.push_back(in_quotes(tokenizer->decode(tokens, true)));
+  }
+  return texts;
+}
+
+}  // namespace
+
+void print_continuations(std::span<const NamedModel> models, std::span<const std::string> prompts, Console& console) {
+  std::vector<std::vector<std::string>> texts;
+  for (const NamedModel& model : models) {
+    try {
+      texts.push_back(continued(model, prompts));
+    } catch (const JobError& problem) {
+      texts.emplace_back(prompts.size(), std::string("(") + problem.what() + ")");
+    }
+  }
+  console.note("continuations (the likeliest " + std::to_string(most_tokens) + " tokens)");
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    console.note("  " + in_quotes(prompts[i]));
+    for (std::size_t model = 0; model < models.size(); ++model) {
+      std::string name = "    " + models[model].name;
+      name.resize(std::max(name.size() + 1, name_width + 2), ' ');
+      console.note(name + texts[model][i]);
+    }
+  }
+}
+
+}  // namespace maestro
