@@ -203,21 +203,27 @@ class Deaths(StartTest):
     ORPHANS_S = 2.0
 
     def reached(self, run, moment):
-        """Until the start has come so far; False when the run trains or has ended by then."""
+        """Until the start has come so far, with its processes in self.members; False when the run trains or has ended by
+        then."""
         sockets = lambda kind: [path for path in (self.folder / "maestro").glob(f"*.{kind}")]
         moments = {
-            "a child is there": lambda: 1 in run.members(),
-            "the last child is there": lambda: 2 in run.members(),
-            "all are there": lambda: len(run.members()) == 3,
+            "a child is there": lambda: 1 in self.members,
+            "the last child is there": lambda: 2 in self.members,
+            "all are there": lambda: len(self.members) == 3,
             "rank 0 takes connections": lambda: sockets("peers"),
             "all take connections": lambda: len(sockets("peers")) == 3,
         }
-        return run.wait_for(lambda: moments[moment]() or "step " in run.text["err"]) and "step " not in run.text["err"]
+
+        def come():
+            self.members = run.members()
+            return moments[moment]() or "step " in run.text["err"]
+
+        return run.wait_for(come) and "step " not in run.text["err"]
 
     def caught(self, moment, **settings):
         """A run whose start has come so far; a run that already trains is ended and replaced by another."""
         for _ in range(20):
-            run = self.start(distillation(**settings), "--processes", 3)
+            run = self.start(distillation(steps=10000, **settings), "--processes", 3)
             if self.reached(run, moment):
                 return run
             run.end()
@@ -237,7 +243,7 @@ class Deaths(StartTest):
 
     def test_a_process_that_is_killed_ends_the_start_with_status_1(self):
         run = self.caught("the last child is there")
-        os.kill(run.members()[2], signal.SIGKILL)
+        os.kill(self.members[2], signal.SIGKILL)
         finished = run.wait()
         self.assertEqual((finished.status, len(finished.error_lines())), (1, 1), finished.describe())
         self.assertIn("process 2", finished.error_lines()[0])
@@ -248,7 +254,7 @@ class Deaths(StartTest):
         for rank in (1, 2):
             with self.subTest(rank=rank):
                 run = self.caught("a child is there" if rank == 1 else "the last child is there", peer_timeout_s=1)
-                os.kill(run.members()[rank], signal.SIGSTOP)
+                os.kill(self.members[rank], signal.SIGSTOP)
                 begin = time.monotonic()
                 finished = run.wait()
                 self.assertLess(time.monotonic() - begin, 10, finished.describe())
