@@ -205,20 +205,19 @@ class Deaths(StartTest):
     def reached(self, run, moment):
         """Until the start has come so far, with its processes in self.members; False when the run trains or has ended by
         then."""
+        def seen():
+            self.members = run.members()
+            return self.members
+
         sockets = lambda kind: [path for path in (self.folder / "maestro").glob(f"*.{kind}")]
         moments = {
-            "a child is there": lambda: 1 in self.members,
-            "the last child is there": lambda: 2 in self.members,
-            "all are there": lambda: len(self.members) == 3,
+            "a child is there": lambda: 1 in seen(),
+            "the last child is there": lambda: 2 in seen(),
+            "all are there": lambda: len(seen()) == 3,
             "rank 0 takes connections": lambda: sockets("peers"),
             "all take connections": lambda: len(sockets("peers")) == 3,
         }
-
-        def come():
-            self.members = run.members()
-            return moments[moment]() or "step " in run.text["err"]
-
-        return run.wait_for(come) and "step " not in run.text["err"]
+        return run.wait_for(lambda: moments[moment]() or "step " in run.text["err"]) and "step " not in run.text["err"]
 
     def caught(self, moment, **settings):
         """A run whose start has come so far; a run that already trains is ended and replaced by another."""
