@@ -129,8 +129,28 @@ void row_product(const RowProductCall& call) {
   }
 }
 
+/// Computes `Count` dot products, so that each element of the row is loaded once for all.
+template <int Count, class W>
+MAESTRO_INLINE void dots(const RowDotsCall& call, const W* weights, float* to) {
+  Vec sums[Count] = {};
+  const float* row = call.row;
+  for_vectors(call.depth, [&](std::int64_t i, auto part) {
+    const Vec x = part.load(row + i);
+    for (int n = 0; n < Count; ++n) sums[n] += part.load(weights + n * call.stride + i) * x;
+  });
+  for (int n = 0; n < Count; ++n) to[n] = reduce_sum(sums[n]);
+}
+
+void row_dots(const RowDotsCall& call) {
+  typed(call.weights, [&](const auto* weights) {
+    std::int64_t n = 0;
+    for (; n + 8 <= call.count; n += 8) dots<8>(call, weights + n * call.stride, call.to + n);
+    for (; n < call.count; ++n) dots<1>(call, weights + n * call.stride, call.to + n);
+  });
+}
+
 }  // namespace
 
-const MatrixKernels matrix_kernels = {transpose_matrix, epilogue, add_column_sums, row_product};
+const MatrixKernels matrix_kernels = {transpose_matrix, epilogue, add_column_sums, row_product, row_dots};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

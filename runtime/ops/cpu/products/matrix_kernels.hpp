@@ -43,6 +43,16 @@ struct RowProductCall {
   float* to;                 ///< (block_count * bf16_block_columns)
 };
 
+/// to[n] = row (depth) f32 times row n of weights (count, stride), summed in f32.
+struct RowDotsCall {
+  const float* row;
+  In weights;
+  std::int64_t stride;
+  std::int64_t depth;
+  std::int64_t count;
+  float* to;
+};
+
 struct MatrixKernels {
   void (*transpose)(const TransposeCall& call);
   void (*epilogue)(const EpilogueCall& call);
@@ -50,6 +60,7 @@ struct MatrixKernels {
   void (*add_column_sums)(In x, std::int64_t rows, std::int64_t columns, float* sums);
   /// Reads the weights once and in order: as fast as memory.
   void (*row_product)(const RowProductCall& call);
+  void (*row_dots)(const RowDotsCall& call);
 };
 MAESTRO_KERNELS(MatrixKernels, matrix_kernels)
 

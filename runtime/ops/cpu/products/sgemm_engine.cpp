@@ -169,11 +169,35 @@ std::unique_ptr<PackedPanel> SgemmEngine::pack(const Tensor& w, PackFor use, std
   return reuse;
 }
 
+/// Reads the weights once, in order: as fast as memory, where sgemm would transpose them first.
+void SgemmEngine::multiply_row(const Matrix& in, const Matrix& weights, const Matrix& out,
+                               const Epilogue& epilogue) const {
+  ScratchPool::Lease scratch = scratch_.lease();
+  const Matrix row = widened(pointwise_, in, in.dtype == DType::bf16 ? scratch.floats(in.columns) : nullptr);
+  float* sums = scratch.floats(out.columns);
+  matrix_.row_dots({.row = static_cast<const float*>(row.data),
+                    .weights = {weights.data, weights.dtype == DType::bf16},
+                    .stride = weights.stride,
+                    .depth = in.columns,
+                    .count = out.columns,
+                    .to = sums});
+  matrix_.epilogue({.from = sums,
+                    .from_stride = out.columns,
+                    .to = {out.data, out.dtype == DType::bf16},
+                    .to_stride = out.stride,
+                    .rows = 1,
+                    .columns = out.columns,
+                    .bias = epilogue.bias,
+                    .gelu = epilogue.activation == Activation::gelu,
+                    .accumulate = epilogue.accumulate});
+}
+
 void SgemmEngine::multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
                            const Epilogue& epilogue) const {
   stay_on_this_thread();
   const auto& panel = static_cast<const PlainPanel&>(right);
   assert(in.columns == panel.depth() && out.columns == panel.columns() && in.rows == out.rows);
+  if (in.rows == 1 && panel.transposed()) return multiply_row(in, panel.matrix(), out, epilogue);
   ScratchPool::Lease scratch = scratch_.lease();
   const RightOperand operand(*this, panel, scratch);
   const std::int64_t widest = std::min(in.rows, arranged_rows + 8);

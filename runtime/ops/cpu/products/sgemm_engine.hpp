@@ -22,6 +22,8 @@ class SgemmEngine final : public ProductEngine {
 
  private:
   class RightOperand;
+  /// A single row times the transposed `weights`.
+  void multiply_row(const Matrix& in, const Matrix& weights, const Matrix& out, const Epilogue& epilogue) const;
   /// Computes to = epilogue(a b); `wide_out` holds the f32 result where `to` is bf16.
   void multiply_block(const Matrix& a, const Matrix& b, const Matrix& to, const Epilogue& epilogue,
                       float* wide_out) const;
