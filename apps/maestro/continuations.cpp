@@ -6,7 +6,6 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
-#include "runtime/state/hf_generation.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/text_generator.hpp"
 #include "sections/weights_folder.hpp"
@@ -25,7 +24,7 @@ std::string in_quotes(const std::string& text) {
 
 std::vector<std::string> continued(const NamedModel& model, std::span<const std::string> prompts) {
   const auto tokenizer = open_tokenizer(model.folder).value_or_throw();
-  const ContinuationLimits limits{most_tokens, read_hf_stop_tokens(model.folder).value_or_throw()};
+  const ContinuationLimits limits = continuation_limits(model.folder, *tokenizer, most_tokens);
   const bool bf16 = WeightsFolder::open(model.folder).value_or_throw().dtype() == WeightDtype::bf16;
   const cpu::CpuOperatorTable ops;
   TextGenerator generator(ops, model.folder, bf16 ? DType::bf16 : DType::f32);

@@ -11,7 +11,6 @@
 #include "runtime/core/utf8.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/ops/cpu/thread.hpp"
-#include "runtime/state/hf_generation.hpp"
 #include "runtime/tokenizer/text_stream.hpp"
 
 namespace maestro {
@@ -131,7 +130,7 @@ int GenerateCommand::run(Console& /*console*/) const {
   TokenSampler sampler(sampling_);
   const std::unique_ptr<Tokenizer> tokenizer = open();
   const TokenizerConfig config = read_tokenizer_config(folder_).value_or_throw();
-  const ContinuationLimits limits = this->limits(*tokenizer, config);
+  const ContinuationLimits limits = continuation_limits(folder_, *tokenizer, max_tokens_);
   const std::vector<Prompt> prompts = read_prompts({*tokenizer, config, folder_, chat_});
   cpu::prepare_thread();
   const cpu::CpuOperatorTable ops;
@@ -165,17 +164,6 @@ std::vector<GenerateCommand::Prompt> GenerateCommand::read_prompts(const PromptR
   for_json_lines(lines_, "generate",
                  [&](const std::string& where, const json& value) { prompts.push_back(reader.value(where, value)); });
   return prompts;
-}
-
-ContinuationLimits GenerateCommand::limits(const Tokenizer& tokenizer, const TokenizerConfig& config) const {
-  ContinuationLimits limits{max_tokens_, read_hf_stop_tokens(folder_).value_or_throw()};
-  if (!limits.stop_tokens.empty()) return limits;
-  if (config.eos_token.empty()) return limits;
-  limits.stop_tokens = tokenizer.encode(config.eos_token);
-  if (limits.stop_tokens.size() != 1) {
-    throw JobError(config.settings_file + ": eos_token is " + shown(config.eos_token) + ", which is no single token");
-  }
-  return limits;
 }
 
 }  // namespace maestro

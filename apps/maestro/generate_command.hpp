@@ -32,7 +32,6 @@ class GenerateCommand {
   class PromptReader;
   [[nodiscard]] std::unique_ptr<Tokenizer> open() const;
   [[nodiscard]] std::vector<Prompt> read_prompts(const PromptReader& reader) const;
-  [[nodiscard]] ContinuationLimits limits(const Tokenizer& tokenizer, const TokenizerConfig& config) const;
 
   CLI::App* command_;  // belongs to the CLI::App
   std::string folder_;

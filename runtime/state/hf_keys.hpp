@@ -31,7 +31,7 @@ class HfKeys {
   }
   /// Null counts as absent, as it does for transformers.
   [[nodiscard]] const nlohmann::json* find(std::string_view key) const {
-    asked_.emplace(key);
+    read_.emplace(key);
     const auto found = object_.find(key);
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
@@ -88,12 +88,12 @@ class HfKeys {
   void require_absent(std::string_view key) const {
     if (find(key) != nullptr) fail(key, "is not supported; only models without it are");
   }
-  /// Refuses a key that no function above has asked for, for it may change the model: unless `ignored` holds, or its
-  /// value is empty, false or null.
+  /// Refuses the first key that no function above has read, since it may change the model. Keys with an empty value,
+  /// false or null pass, and keys that `ignored` accepts.
   void refuse_unknown(const std::function<bool(std::string_view)>& ignored) const {
     for (const auto& [key, value] : object_.items()) {
       const bool unset = value.is_null() || value == false || (!value.is_number() && value.empty()) || value == "";
-      if (unset || asked_.contains(key) || ignored(key)) continue;
+      if (unset || read_.contains(key) || ignored(key)) continue;
       fail(printable(key),
            "= " + shown(value) + " is unknown here and may change the model; if it does not, remove it");
     }
@@ -102,7 +102,7 @@ class HfKeys {
  private:
   const nlohmann::json& object_;
   std::string where_;
-  mutable std::set<std::string, std::less<>> asked_;
+  mutable std::set<std::string, std::less<>> read_;
 };
 
 /// read(object, where) on the JSON object that `text` holds; a JobError it throws becomes the result's error.

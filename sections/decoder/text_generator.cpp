@@ -8,6 +8,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/state/hf_config.hpp"
+#include "runtime/state/hf_generation.hpp"
 #include "sections/state_io.hpp"
 
 namespace maestro {
@@ -26,6 +27,13 @@ SectionContext context_of(const OperatorTable& ops, DType precision) {
 }
 
 }  // namespace
+
+ContinuationLimits continuation_limits(const std::filesystem::path& folder, const Tokenizer& tokenizer,
+                                       std::int64_t max_tokens) {
+  ContinuationLimits limits{max_tokens, read_hf_stop_tokens(folder).value_or_throw()};
+  if (limits.stop_tokens.empty() && tokenizer.end_of_text()) limits.stop_tokens = {*tokenizer.end_of_text()};
+  return limits;
+}
 
 TextGenerator::TextGenerator(const OperatorTable& ops, const std::filesystem::path& folder, DType precision)
     : model_(context_of(ops, precision), {read_hf_config(folder).value_or_throw(), {}}),

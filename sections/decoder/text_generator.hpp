@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/core/aligned_memory.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/token_sampler.hpp"
 
@@ -29,6 +30,11 @@ struct ContinuationLimits {
   std::int64_t max_tokens = 256;
   std::vector<std::int32_t> stop_tokens;  ///< end a continuation and are not part of it
 };
+
+/// Returns the limits for a model's folder: its stop tokens are those of generation_config.json, else of config.json,
+/// else the end of a text of `tokenizer`. Throws JobError.
+[[nodiscard]] ContinuationLimits continuation_limits(const std::filesystem::path& folder, const Tokenizer& tokenizer,
+                                                     std::int64_t max_tokens);
 
 /// Not thread-safe.
 class TextGenerator {

@@ -47,13 +47,7 @@ class Generate(SystemTest):
         return [json.loads(line) for line in self.generate("--json", *arguments).splitlines()]
 
     def refuse(self, wanted, *arguments):
-        finished = self.call("generate", *arguments)
-        self.assertEqual(finished.status, 2, finished.describe())
-        self.assertEqual(finished.out, "", finished.describe())
-        lines = finished.err.splitlines()
-        self.assertEqual(len(lines), 1, finished.describe())
-        self.assertTrue(lines[0].startswith("error: "), finished.describe())
-        self.assertIn(wanted, lines[0])
+        self.assert_refused(wanted, "generate", *arguments)
 
     def test_a_text_and_a_line_of_json_are_the_same_continuation(self):
         line, = self.lines("--prompt", "ab", "--max-tokens", "9")

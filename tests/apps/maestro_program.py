@@ -289,6 +289,16 @@ class SystemTest(unittest.TestCase):
         self.addCleanup(run.end)
         return run.wait()
 
+    def assert_refused(self, wanted, *arguments):
+        """The call ends with status 2, prints nothing but one line of error, and that contains `wanted`."""
+        finished = self.call(*arguments)
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertEqual(finished.out, "", finished.describe())
+        lines = finished.err.splitlines()
+        self.assertEqual(len(lines), 1, finished.describe())
+        self.assertTrue(lines[0].startswith("error: "), finished.describe())
+        self.assertIn(wanted, lines[0])
+
     def assert_nothing_left(self, run):
         self.assertEqual(run.leftovers(), [])
 

@@ -20,13 +20,7 @@ class Tokenize(SystemTest):
         return finished.out
 
     def refuse(self, wanted, *arguments):
-        finished = self.call("tokenize", *arguments)
-        self.assertEqual(finished.status, 2, finished.describe())
-        self.assertEqual(finished.out, "", finished.describe())
-        lines = finished.err.splitlines()
-        self.assertEqual(len(lines), 1, finished.describe())
-        self.assertTrue(lines[0].startswith("error: "), finished.describe())
-        self.assertIn(wanted, lines[0])
+        self.assert_refused(wanted, "tokenize", *arguments)
 
     def ids(self, *arguments):
         return [int(line.split("\t")[0]) for line in self.tokenize(*arguments).splitlines()]

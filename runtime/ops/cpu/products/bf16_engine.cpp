@@ -194,15 +194,7 @@ void Bf16Engine::multiply_row(const Matrix& in, const std::byte* right, const Ma
                         .depth = in.columns,
                         .block_count = blocks,
                         .to = sums});
-  kernels_.epilogue({.from = sums,
-                     .from_stride = out.columns,
-                     .to = {out.data, out.dtype == DType::bf16},
-                     .to_stride = out.stride,
-                     .rows = 1,
-                     .columns = out.columns,
-                     .bias = epilogue.bias,
-                     .gelu = epilogue.activation == Activation::gelu,
-                     .accumulate = epilogue.accumulate});
+  finish_row(kernels_, sums, out, epilogue);
 }
 
 void Bf16Engine::multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "runtime/core/tensor.hpp"
+#include "runtime/ops/cpu/products/matrix_kernels.hpp"
 #include "runtime/ops/operator_table.hpp"
 
 namespace maestro::cpu {
@@ -49,6 +50,19 @@ struct Epilogue {
   Activation activation = Activation::none;
   bool accumulate = false;  ///< adds to the values of the result
 };
+
+/// Writes the sums (columns) of a single row to `out` (1, columns), with the operations after its product.
+inline void finish_row(const MatrixKernels& kernels, const float* sums, const Matrix& out, const Epilogue& epilogue) {
+  kernels.epilogue({.from = sums,
+                    .from_stride = out.columns,
+                    .to = {out.data, out.dtype == DType::bf16},
+                    .to_stride = out.stride,
+                    .rows = 1,
+                    .columns = out.columns,
+                    .bias = epilogue.bias,
+                    .gelu = epilogue.activation == Activation::gelu,
+                    .accumulate = epilogue.accumulate});
+}
 
 /// Thread-safe. Operands have at least 1 row.
 class ProductEngine {

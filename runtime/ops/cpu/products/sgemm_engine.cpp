@@ -181,15 +181,7 @@ void SgemmEngine::multiply_row(const Matrix& in, const Matrix& weights, const Ma
                     .depth = in.columns,
                     .count = out.columns,
                     .to = sums});
-  matrix_.epilogue({.from = sums,
-                    .from_stride = out.columns,
-                    .to = {out.data, out.dtype == DType::bf16},
-                    .to_stride = out.stride,
-                    .rows = 1,
-                    .columns = out.columns,
-                    .bias = epilogue.bias,
-                    .gelu = epilogue.activation == Activation::gelu,
-                    .accumulate = epilogue.accumulate});
+  finish_row(matrix_, sums, out, epilogue);
 }
 
 void SgemmEngine::multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
