@@ -113,10 +113,12 @@ GenerateCommand::GenerateCommand(CLI::App& app)
   command_->add_option("--jsonl", lines_, "a file with a prompt, a JSON string, a line; - is standard input")
       ->excludes(prompt);
   command_->add_option("--tokenizer", tokenizer_, "another folder, a tokenizer file, or bytes (default: the folder's)");
-  command_->add_option("--temperature", sampling_.temperature, "0: the likeliest token (default)");
-  command_->add_option("--top-k", sampling_.top_k, "only the k likeliest tokens (default: all)");
-  command_->add_option("--top-p", sampling_.top_p, "of those the fewest whose probabilities reach p (default: 1)");
-  command_->add_option("--seed", sampling_.seed, "of the draws")->check(CLI::NonNegativeNumber);
+  command_->add_option("--temperature", temperature_,
+                       "0: the likeliest token (default: as generation_config.json has it, else 0)");
+  command_->add_option("--top-k", top_k_, "only the k likeliest tokens; 0: all (default: likewise, else all)");
+  command_->add_option("--top-p", top_p_,
+                       "of those the fewest whose probabilities reach p (default: likewise, else 1)");
+  command_->add_option("--seed", seed_, "of the draws")->check(CLI::NonNegativeNumber);
   command_->add_option("--max-tokens", max_tokens_, "tokens at most for a prompt (default: 256)")
       ->check(CLI::NonNegativeNumber);
   command_->add_option("--precision", precision_, "of the products: fp32 (default) or bf16")
@@ -125,12 +127,24 @@ GenerateCommand::GenerateCommand(CLI::App& app)
   command_->add_flag("--json", json_, "print a line of ids, text and reason of the end for each prompt");
 }
 
-int GenerateCommand::run(Console& /*console*/) const {
+SamplingOptions GenerateCommand::sampling(const HfGenerationConfig& config) const {
+  return {.repetition_penalty = config.repetition_penalty,
+          .temperature = temperature_.value_or(config.temperature),
+          .top_k = top_k_.value_or(config.top_k),
+          .top_p = top_p_.value_or(config.top_p),
+          .seed = seed_};
+}
+
+int GenerateCommand::run(Console& console) const {
   if (prompts_.empty() && lines_.empty()) throw JobError("generate: give --prompt TEXT, or --jsonl FILE");
-  TokenSampler sampler(sampling_);
+  const HfGenerationConfig generation = read_hf_generation(folder_).value_or_throw();
+  TokenSampler sampler(sampling(generation));
+  for (const std::string& setting : generation.unused) {
+    console.warning("generate: " + folder_ + "/generation_config.json: " + setting + " has no effect here");
+  }
   const std::unique_ptr<Tokenizer> tokenizer = open();
   const TokenizerConfig config = read_tokenizer_config(folder_).value_or_throw();
-  const ContinuationLimits limits = continuation_limits(folder_, *tokenizer, max_tokens_);
+  const ContinuationLimits limits = continuation_limits(generation, *tokenizer, max_tokens_);
   const std::vector<Prompt> prompts = read_prompts({*tokenizer, config, folder_, chat_});
   cpu::prepare_thread();
   const cpu::CpuOperatorTable ops;

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ class GenerateCommand {
     std::vector<std::int32_t> tokens;
   };
   class PromptReader;
+  [[nodiscard]] SamplingOptions sampling(const HfGenerationConfig& config) const;
   [[nodiscard]] std::unique_ptr<Tokenizer> open() const;
   [[nodiscard]] std::vector<Prompt> read_prompts(const PromptReader& reader) const;
 
@@ -37,8 +39,11 @@ class GenerateCommand {
   std::string folder_;
   std::string tokenizer_;  // empty: the folder's
   std::vector<std::string> prompts_;
-  std::string lines_;  // a file
-  SamplingOptions sampling_;
+  std::string lines_;                  // a file
+  std::optional<double> temperature_;  // absent: as generation_config.json has it, like the two below
+  std::optional<std::int64_t> top_k_;
+  std::optional<double> top_p_;
+  std::uint64_t seed_ = 0;
   std::int64_t max_tokens_ = 256;
   std::string precision_ = "fp32";
   bool chat_ = false;

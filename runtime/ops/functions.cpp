@@ -29,6 +29,7 @@ Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positi
               double scale) {
   Var y = tape.output({ids.elements(), table.shape().columns()}, DType::f32, table.trained());
   tape.ops().run(Embedding{.table = table.value(),
+                           .packed = table.packed_rows(tape.ops(), tape.compute()),
                            .ids = ids,
                            .positions_table = value_of(positions_table),
                            .positions = layout.positions,

@@ -55,6 +55,8 @@ class PackedWeight {
  public:
   virtual ~PackedWeight() = default;
   [[nodiscard]] virtual std::size_t bytes() const = 0;
+  /// Returns whether Embedding can take rows out of it.
+  [[nodiscard]] virtual bool rows_readable() const = 0;
 };
 
 // ---- memory ----
@@ -250,9 +252,10 @@ struct Cast {
 
 /// y = scale table[ids] + positions_table[positions]. An id of -1 takes no row of the table: zeros, plus the position.
 struct Embedding {
-  Tensor table{};            ///< (V, C) f32
-  Tensor ids{};              ///< (M) i32
-  Tensor positions_table{};  ///< (P, C) f32, or undefined
+  Tensor table{};                        ///< (V, C) f32; or undefined
+  const PackedWeight* packed = nullptr;  ///< instead of `table`: (V, C) packed for forward, rows_readable()
+  Tensor ids{};                          ///< (M) i32
+  Tensor positions_table{};              ///< (P, C) f32, or undefined
   std::span<const std::int32_t> positions{};
   Tensor y{};  ///< (M, C) f32
   double scale = 1;

@@ -255,6 +255,7 @@ Var embedding_part(Tape& tape, Parameter& table, const Tensor& ids, Parameter* p
   tape.ops().run(ShiftIds{.ids = ids, .by = -part.first, .limit = table.shape()[0], .out = own_ids.tensor()});
   Var y = tape.output({ids.elements(), table.shape().columns()}, DType::f32, table.trained());
   tape.ops().run(Embedding{.table = table.value(),
+                           .packed = table.packed_rows(tape.ops(), tape.compute()),
                            .ids = own_ids.tensor(),
                            .positions_table = positions_table == nullptr ? Tensor() : positions_table->value(),
                            .positions = positions,

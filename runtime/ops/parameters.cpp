@@ -223,10 +223,6 @@ void Parameters::values_changed() {
   }
 }
 
-bool Parameters::Frozen::packs_alone(const Parameter& parameter) const {
-  return std::ranges::binary_search(matrices, &parameter);
-}
-
 void Parameters::freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices,
                                bool passes_gradient, Parameter* table) {
   assert(!trained());
@@ -246,12 +242,32 @@ void Parameters::freeze_packed(const OperatorTable& ops, DType compute, std::spa
 }
 
 bool Parameters::pack_frozen(Parameter& parameter) {
-  const bool alone = frozen_->packs_alone(parameter);
-  if (!alone && &parameter != frozen_->table) return false;
+  const bool matrix = std::ranges::binary_search(frozen_->matrices, &parameter);
+  const bool table = &parameter == frozen_->table;
+  const bool rows_packed = table && frozen_->compute == DType::bf16 && exact_in_bf16(parameter);
+  if (!matrix && !rows_packed) return false;
   const PackedWeight& forward = parameter.packed(*frozen_->ops, frozen_->compute, PackFor::forward);
-  if (frozen_->passes_gradient) (void)parameter.packed(*frozen_->ops, frozen_->compute, PackFor::backward_input);
+  if (matrix && frozen_->passes_gradient) {
+    (void)parameter.packed(*frozen_->ops, frozen_->compute, PackFor::backward_input);
+  }
+  if (table && !forward.rows_readable()) {
+    if (!matrix) parameter.packs_[0].weight.reset();
+    return false;
+  }
+  if (table) return rows_packed;
   const bool refers_to_values = frozen_->compute == DType::f32 && forward.bytes() == 0;
-  return alone && !refers_to_values;
+  return !refers_to_values;
+}
+
+bool Parameters::exact_in_bf16(const Parameter& table) const {
+  AlignedMemory copy;
+  std::span<const float> values(table.value_.data<float>(), static_cast<std::size_t>(table.shape_.elements()));
+  if (!memory_->host()) {
+    copy = AlignedMemory(table.value_.bytes());
+    memory_->read(copy.data(), table.value_.raw(), copy.size());
+    values = {reinterpret_cast<const float*>(copy.data()), values.size()};
+  }
+  return std::ranges::all_of(values, [](float value) { return float(bfloat16(value)) == value; });
 }
 
 void Parameters::keep_apart(Parameter& parameter) {

@@ -11,6 +11,7 @@
 //       exchange values and moments through it, each in the range whose moments it keeps.
 // PA-5 (frozen parameter by parameter): frozen parameters whose values come after freeze_packed() take the memory of
 //       their packed forms, of the values that stay, and of a single parameter's values.
+// PA-6 (rows of a packed table): a frozen table keeps its f32 values only where its packed form rounds one of them.
 //
 // A section that is cut over a tensor group holds some parameters in parts ("sharded": every element is on a single
 // rank, its gradient whole there) and the rest on every rank ("replicated": a rank's gradient is its share of a sum
@@ -81,6 +82,10 @@ class Parameter {
   /// Returns the packed form for products in `compute`; packs again if the values changed since. Device thread only. Of
   /// more than two dimensions, all but the first are folded into columns.
   const PackedWeight& packed(const OperatorTable& ops, DType compute, PackFor use);
+  /// Returns the packed form that holds the rows of a frozen table; null for a table that keeps its values (PA-6).
+  const PackedWeight* packed_rows(const OperatorTable& ops, DType compute) {
+    return value_.defined() ? nullptr : &packed(ops, compute, PackFor::forward);
+  }
 
  private:
   friend class Parameters;
@@ -141,8 +146,9 @@ class Parameters {
   /// Marks packed forms as out of date; called after values were written from outside (loading, optimizer).
   void values_changed();
   /// For frozen sections: packs `matrices` for `compute` once and frees the f32 memory of those values, unless the
-  /// packed form refers to it; values that come later are packed as they come. `table`, if any, is packed too and keeps
-  /// its values. With `passes_gradient` the forms for backward_input are packed too.
+  /// packed form refers to it; values that come later are packed as they come. `table`, if any, is an embedding's, tied
+  /// if it is a matrix as well; its values stay where its packed form rounds them (PA-6, rows of a packed table). With
+  /// `passes_gradient` the forms of matrices for backward_input are packed too.
   void freeze_packed(const OperatorTable& ops, DType compute, std::span<Parameter* const> matrices,
                      bool passes_gradient = false, Parameter* table = nullptr);
 
@@ -202,11 +208,12 @@ class Parameters {
     std::vector<Parameter*> matrices;  // sorted
     Parameter* table = nullptr;
     bool passes_gradient = false;
-    [[nodiscard]] bool packs_alone(const Parameter& parameter) const;
   };
   void allocate_values();
   /// Packs a frozen parameter's values; returns whether products need the values no more.
   bool pack_frozen(Parameter& parameter);
+  /// Returns whether the frozen table's values are those of its packed form in bf16.
+  [[nodiscard]] bool exact_in_bf16(const Parameter& table) const;
   void keep_apart(Parameter& parameter);
   void lay_out();
 

@@ -4,14 +4,25 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "runtime/core/result.hpp"
 
 namespace maestro {
 
-/// Returns the ids that end a text: eos_token_id of generation_config.json, else of config.json; none when neither has
-/// it. Errors (invalid_argument) name the file: no JSON, or a value that is no id and no list of ids.
-[[nodiscard]] Result<std::vector<std::int32_t>> read_hf_stop_tokens(const std::filesystem::path& folder);
+/// Settings with the meaning and the defaults that transformers gives them.
+struct HfGenerationConfig {
+  std::vector<std::int32_t> stop_tokens;  ///< the ids that end a text
+  double temperature = 0;                 ///< 0 without do_sample: the likeliest token
+  std::int64_t top_k = 0;                 ///< 0: all
+  double top_p = 1;
+  double repetition_penalty = 1;
+  std::vector<std::string> unused;  ///< "key = value" of settings that would change the text and have no effect here
+};
+
+/// Reads generation_config.json; eos_token_id is that of config.json where generation_config.json has none, and without
+/// either there are no stop tokens. Errors (invalid_argument) name file and key: no JSON, or a value out of range.
+[[nodiscard]] Result<HfGenerationConfig> read_hf_generation(const std::filesystem::path& folder);
 
 }  // namespace maestro

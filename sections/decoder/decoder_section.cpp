@@ -65,9 +65,8 @@ std::string DecoderSection::config_json() const {
 
 void DecoderSection::freeze() {
   std::vector<Parameter*> matrices = stack_.matrices();
-  if (separate_head()) matrices.push_back(head_);
-  // A tied table stays an embedding too. It is packed now, since forward passes may share it.
-  Parameter* const table = head_ != nullptr && !separate_head() ? head_ : nullptr;
+  if (head_ != nullptr) matrices.push_back(head_);
+  Parameter* const table = first_stage() ? &stack_.token_embedding() : nullptr;
   parameters_.freeze_packed(*context_.ops, context_.precision, matrices, context_.passes_gradient, table);
   frozen_ = true;
 }

@@ -8,7 +8,6 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/state/hf_config.hpp"
-#include "runtime/state/hf_generation.hpp"
 #include "sections/state_io.hpp"
 
 namespace maestro {
@@ -28,9 +27,9 @@ SectionContext context_of(const OperatorTable& ops, DType precision) {
 
 }  // namespace
 
-ContinuationLimits continuation_limits(const std::filesystem::path& folder, const Tokenizer& tokenizer,
+ContinuationLimits continuation_limits(const HfGenerationConfig& config, const Tokenizer& tokenizer,
                                        std::int64_t max_tokens) {
-  ContinuationLimits limits{max_tokens, read_hf_stop_tokens(folder).value_or_throw()};
+  ContinuationLimits limits{max_tokens, config.stop_tokens};
   if (limits.stop_tokens.empty() && tokenizer.end_of_text()) limits.stop_tokens = {*tokenizer.end_of_text()};
   return limits;
 }
@@ -104,10 +103,12 @@ void TextGenerator::run(std::span<const std::int32_t> tokens) {
 Finish TextGenerator::continue_prompt(std::span<const std::int32_t> prompt, const ContinuationLimits& limits,
                                       TokenSampler& sampler, const std::function<void(std::int32_t)>& sink) {
   begin(prompt, limits.max_tokens);
+  std::vector<std::int32_t> sequence(prompt.begin(), prompt.end());
   for (std::int64_t count = 0; count < limits.max_tokens; ++count) {
-    const std::int32_t token = sampler.choose(logits());
+    const std::int32_t token = sampler.choose(logits(), sequence);
     if (std::ranges::find(limits.stop_tokens, token) != limits.stop_tokens.end()) return Finish::stop;
     sink(token);
+    sequence.push_back(token);
     if (full() || count + 1 == limits.max_tokens) return Finish::length;
     append(token);
   }

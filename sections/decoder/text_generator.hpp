@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/core/aligned_memory.hpp"
+#include "runtime/state/hf_generation.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/token_sampler.hpp"
@@ -31,9 +32,8 @@ struct ContinuationLimits {
   std::vector<std::int32_t> stop_tokens;  ///< end a continuation and are not part of it
 };
 
-/// Returns the limits for a model's folder: its stop tokens are those of generation_config.json, else of config.json,
-/// else the end of a text of `tokenizer`. Throws JobError.
-[[nodiscard]] ContinuationLimits continuation_limits(const std::filesystem::path& folder, const Tokenizer& tokenizer,
+/// Returns the limits with the stop tokens of `config`, else the end of a text of `tokenizer`.
+[[nodiscard]] ContinuationLimits continuation_limits(const HfGenerationConfig& config, const Tokenizer& tokenizer,
                                                      std::int64_t max_tokens);
 
 /// Not thread-safe.

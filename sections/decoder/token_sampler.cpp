@@ -20,17 +20,30 @@ void require(bool good, const char* name, double value, const char* range) {
 }  // namespace
 
 TokenSampler::TokenSampler(const SamplingOptions& options) : options_(options), random_(options.seed) {
+  require(options.repetition_penalty > 0, "repetition_penalty", options.repetition_penalty, "above 0");
   require(options.temperature >= 0 && std::isfinite(options.temperature), "temperature", options.temperature,
           "0 (greedy) or above");
   require(options.top_k >= 0, "top_k", static_cast<double>(options.top_k), "0 (all tokens) or above");
   require(options.top_p > 0 && options.top_p <= 1, "top_p", options.top_p, "above 0 and at most 1");
 }
 
-std::int32_t TokenSampler::choose(std::span<const float> logits) {
+std::span<const float> TokenSampler::penalised(std::span<const float> logits, std::span<const std::int32_t> sequence) {
+  if (options_.repetition_penalty == 1) return logits;
+  const auto penalty = static_cast<float>(options_.repetition_penalty);
+  penalised_.assign(logits.begin(), logits.end());
+  for (const std::int32_t token : sequence) {
+    const auto at = static_cast<std::size_t>(token);
+    penalised_[at] = logits[at] < 0 ? logits[at] * penalty : logits[at] / penalty;
+  }
+  return penalised_;
+}
+
+std::int32_t TokenSampler::choose(std::span<const float> logits, std::span<const std::int32_t> sequence) {
   assert(!logits.empty());
   if (std::ranges::any_of(logits, [](float logit) { return std::isnan(logit); })) {
     throw JobError("a logit of the next token is not a number; the weights may be damaged", ErrorCode::corrupt);
   }
+  logits = penalised(logits, sequence);
   const auto largest = std::ranges::max_element(logits);
   if (options_.temperature == 0) return static_cast<std::int32_t>(largest - logits.begin());
   collect(logits, *largest);

@@ -13,8 +13,10 @@ namespace maestro {
 
 /// Applied in this order, as transformers does.
 struct SamplingOptions {
-  double temperature = 0;  ///< 0: the token of the largest logit
-  std::int64_t top_k = 0;  ///< only the tokens of the k largest logits; 0: all
+  double repetition_penalty = 1;  ///< of logits of tokens in the sequence: positive ones are divided by it, others are
+                                  ///< multiplied (Keskar et al. 2019, section 4.1)
+  double temperature = 0;         ///< 0: the token of the largest logit
+  std::int64_t top_k = 0;         ///< only the tokens of the k largest logits; 0: all
   double top_p = 1;  ///< of those the fewest most likely whose probabilities sum to at least this (nucleus sampling,
                      ///< Holtzman et al. 2020)
   std::uint64_t seed = 0;
@@ -23,10 +25,12 @@ struct SamplingOptions {
 /// Equal seeds choose equal tokens from equal logits. Not thread-safe.
 class TokenSampler {
  public:
-  /// Throws JobError for a negative temperature, top_k below 0 or top_p outside of (0, 1].
+  /// Throws JobError for a penalty that is not positive, a negative temperature, top_k below 0 or top_p outside of (0,
+  /// 1].
   explicit TokenSampler(const SamplingOptions& options);
-  /// Returns a token; of equal logits the lower ids are preferred. Throws JobError when a logit is not a number.
-  [[nodiscard]] std::int32_t choose(std::span<const float> logits);
+  /// Returns the token after `sequence`; of equal logits the lower ids are preferred. Throws JobError when a logit is
+  /// not a number.
+  [[nodiscard]] std::int32_t choose(std::span<const float> logits, std::span<const std::int32_t> sequence = {});
 
  private:
   /// A weight to draw by: exp((logit - the largest) / temperature).
@@ -34,12 +38,14 @@ class TokenSampler {
     double weight = 0;
     std::int32_t token = 0;
   };
+  [[nodiscard]] std::span<const float> penalised(std::span<const float> logits, std::span<const std::int32_t> sequence);
   void collect(std::span<const float> logits, float largest);
   /// Keeps the likeliest candidates up to top_p of all weights.
   void keep_nucleus();
 
   SamplingOptions options_;
   Random random_;
+  std::vector<float> penalised_;
   std::vector<Candidate> candidates_;
 };
 

@@ -106,6 +106,19 @@ class Generate(SystemTest):
         self.assertNotEqual(self.lines(*drawn, "--seed", "2"), first)
         self.assertEqual(self.lines("--prompt", "a", "--temperature", "2", "--top-k", "1"), self.lines("--prompt", "a"))
 
+    def test_generation_config_has_the_defaults_of_the_choice(self):
+        ask = ["--prompt", "a", "--max-tokens", "12"]
+        likeliest = self.lines(*ask)
+        drawn = self.lines(*ask, "--temperature", "1.5", "--top-k", "40", "--top-p", "0.95")
+        self.write("generation_config.json", {"do_sample": True, "temperature": 1.5, "top_k": 40, "top_p": 0.95})
+        self.assertEqual(self.lines(*ask), drawn)
+        self.assertEqual(self.lines(*ask, "--temperature", "0"), likeliest)
+        self.write("generation_config.json", {"repetition_penalty": 1000.0, "min_p": 0.1})
+        finished = self.call("generate", "model", "--json", *ask)
+        ids = json.loads(finished.out)["ids"]
+        self.assertEqual(len(set(ids)), len(ids))
+        self.assertIn("generation_config.json: min_p = 0.1 has no effect here", finished.err)
+
     def test_bf16_is_another_precision(self):
         self.assertEqual(len(self.lines("--prompt", "a", "--precision", "bf16", "--max-tokens", "3")[0]["ids"]), 3)
 

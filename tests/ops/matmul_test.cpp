@@ -114,6 +114,21 @@ TEST_P(Products, a_weight_takes_no_more_than_the_bytes_of_its_product) {
   for (const PackFor use : {PackFor::forward, PackFor::backward_input}) EXPECT_EQ(pack(w, use)->bytes(), own);
 }
 
+TEST_P(Products, rows_of_a_weight_come_out_of_its_packed_form) {
+  for (const std::int64_t rows : {1, 70, 4100}) {  // of one and of two panels
+    for (const std::int64_t columns : {1, 33, 64}) {
+      const OwnedTensor w = random(DType::f32, {rows, columns});
+      const auto packed = pack(w, PackFor::forward);
+      ASSERT_TRUE(packed->rows_readable());
+      const OwnedTensor read(DType::f32, {rows, columns});
+      for (std::int64_t row = 0; row < rows; ++row) {
+        products_.copy_row(*packed, row, read.tensor().data<float>() + row * columns);
+      }
+      EXPECT_EQ(read.values(), w.values());
+    }
+  }
+}
+
 TEST_P(Products, blocks_of_a_weight_agree_with_the_whole) {
   constexpr std::size_t m = 70;
   for (const auto& [n, k] : {std::pair<std::size_t, std::size_t>{390, 1024}, {45, 1500}}) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/ops/functions.hpp"
 #include "tests/ops/backends.hpp"
 #include "tests/ops/owned_tensor.hpp"
 
@@ -320,21 +321,32 @@ TEST(Parameters, frozen_parameters_take_their_packed_forms_and_the_values_of_a_s
   }
 }
 
-TEST(Parameters, a_frozen_table_is_packed_and_keeps_its_values) {
+TEST(Parameters, a_frozen_table_keeps_its_values_where_its_packed_form_rounds_them) {  // PA-6
   const cpu::CpuOperatorTable ops;
+  const float rounded = 3.005F;  // 3 in bf16
   for (const InitialValues when : {InitialValues::drawn, InitialValues::later}) {
-    Parameters parameters;
-    Parameter& weight = parameters.add(constant("weight", {3, 2}, true, 4));
-    Parameter& table = parameters.add(constant("table", {3, 2}, true, 3));
-    parameters.allocate(false, host_memory(), when);
-    Parameter* const matrices[] = {&weight};
-    parameters.freeze_packed(ops, DType::bf16, matrices, true, &table);
-    if (when == InitialValues::later) parameters.initialise();
-    EXPECT_FALSE(weight.value().defined());
-    ASSERT_TRUE(table.value().defined());
-    EXPECT_EQ(table.value().data<float>()[5], 3);
-    std::ranges::fill(table.value().span<float>(), 9.0F);  // unannounced: a new pack would show it
-    EXPECT_EQ(product(ops, table.packed(ops, DType::bf16, PackFor::forward), DType::bf16), 6);
+    for (const bool tied : {false, true}) {
+      for (const float value : {3.0F, rounded}) {
+        Parameters parameters;
+        Parameter& weight = parameters.add(constant("weight", {3, 2}, true, 4));
+        Parameter& table = parameters.add(constant("table", {3, 2}, true, value));
+        parameters.allocate(false, host_memory(), when);
+        std::vector<Parameter*> matrices{&weight};
+        if (tied) matrices.push_back(&table);
+        parameters.freeze_packed(ops, DType::bf16, matrices, true, &table);
+        if (when == InitialValues::later) parameters.initialise();
+        EXPECT_FALSE(weight.value().defined());
+        ASSERT_EQ(table.value().defined(), value == rounded);
+        Arena arena;
+        Tape tape(ops, arena, DType::bf16, false);
+        std::int32_t id = 2;
+        const Var row = embedding(tape, table, Tensor(&id, DType::i32, Shape{1}), nullptr, {});
+        EXPECT_EQ(row.value().data<float>()[1], value);
+        if (!tied) continue;
+        if (table.value().defined()) std::ranges::fill(table.value().span<float>(), 9.0F);  // a new pack would show it
+        EXPECT_EQ(product(ops, table.packed(ops, DType::bf16, PackFor::forward), DType::bf16), 6);
+      }
+    }
   }
 }
 

@@ -79,6 +79,16 @@ TEST(TokenSampler, top_p_counts_what_temperature_and_top_k_left) {
   EXPECT_EQ(shares({.temperature = 0.5, .top_k = 3, .top_p = 0.96}, halves).size(), 3U);
 }
 
+TEST(TokenSampler, a_repetition_penalty_counts_once_for_every_token_of_the_sequence) {
+  TokenSampler sampler({.repetition_penalty = 1.5});
+  const std::vector<std::int32_t> sequence{1, 1, 1};
+  EXPECT_EQ(sampler.choose(Logits{1.9F, 3, 0}, sequence), 1);  // 3 / 1.5 = 2
+  EXPECT_EQ(sampler.choose(Logits{2.1F, 3, 0}, sequence), 0);
+  EXPECT_EQ(sampler.choose(Logits{-2.9F, -2, -9}, sequence), 0);  // -2 * 1.5 = -3
+  EXPECT_EQ(sampler.choose(Logits{-3.1F, -2, -9}, sequence), 1);
+  EXPECT_EQ(sampler.choose(Logits{2.1F, 3, 0}), 1);
+}
+
 TEST(TokenSampler, equal_seeds_choose_equal_tokens) {
   const auto drawn = [](std::uint64_t seed) {
     TokenSampler sampler({.temperature = 1.5, .seed = seed});

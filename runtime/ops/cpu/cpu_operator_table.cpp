@@ -191,19 +191,26 @@ void CpuOperatorTable::run(const Cast& op) const {
 }
 
 void CpuOperatorTable::run(const Embedding& op) const {
-  const std::int64_t columns = op.table.columns();
+  const std::int64_t columns = op.y.columns();
   const auto id = op.ids.span<std::int32_t>();
+  ScratchPool::Lease scratch = scratch_.lease();
+  float* unpacked = op.packed != nullptr ? scratch.floats(columns) : nullptr;
+  const auto word = [&](std::int64_t number) -> const float* {
+    if (unpacked == nullptr) return op.table.data<float>() + number * columns;
+    products_.copy_row(*op.packed, number, unpacked);
+    return unpacked;
+  };
   assert(!op.positions_table.defined() || op.positions.size() >= id.size());
   const auto scale = static_cast<float>(op.scale);
   float* to = op.y.data<float>();
   for (std::size_t row = 0; row < id.size(); ++row, to += columns) {
-    assert(id[row] >= -1 && id[row] < op.table.rows());
+    assert(id[row] >= -1 && (op.packed != nullptr || id[row] < op.table.rows()));
     std::fill_n(to, columns, 0.0F);
     if (op.positions_table.defined()) {
       assert(op.positions[row] >= 0 && op.positions[row] < op.positions_table.rows());
       std::copy_n(op.positions_table.data<float>() + op.positions[row] * columns, columns, to);
     }
-    if (id[row] >= 0) pointwise_.add_scaled(op.table.data<float>() + id[row] * columns, scale, to, columns);
+    if (id[row] >= 0) pointwise_.add_scaled(word(id[row]), scale, to, columns);
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding, gathering, scattering and rotation against the CPU's.
+#include "runtime/ops/cuda/products/plain_weight.hpp"
 #include "tests/ops/cuda/kernel_test.hpp"
 #include "tests/ops/rotary_frequencies.hpp"
 
@@ -29,10 +30,18 @@ TEST_F(RowKernels, embedding_of_tokens_and_positions) {
         const Tensor device_ids = upload(ids);
         const Tensor device_positions = upload(positions);
         const Tensor device_y = empty(DType::f32, {rows, columns});
-        run([&] {
-          embedding(at_, {device_table, device_ids, device_places, span_of(device_positions), device_y, scale});
-        });
-        EXPECT_EQ(download(device_y), y.values()) << rows << " x " << columns;
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          const PlainWeight packed(upload(OwnedTensor(dtype, {40, columns}, table.values())));
+          const Embedding op{.table = dtype == DType::f32 ? device_table : Tensor(),
+                             .packed = dtype == DType::f32 ? nullptr : &packed,
+                             .ids = device_ids,
+                             .positions_table = device_places,
+                             .positions = span_of(device_positions),
+                             .y = device_y,
+                             .scale = scale};
+          run([&] { embedding(at_, op); });
+          EXPECT_EQ(download(device_y), y.values()) << rows << " x " << columns << " of " << name_of(dtype);
+        }
       }
     }
   }

@@ -83,6 +83,7 @@ class Bf16Panel final : public PackedPanel {
         memory_(layout.get_size()),
         in_blocks_(layout == Description({depth, columns}, Type::bf16, Tag::BA16a64b2a)) {}
   [[nodiscard]] std::size_t bytes() const override { return memory_.size(); }
+  [[nodiscard]] bool columns_readable() const override { return in_blocks_; }
   [[nodiscard]] std::int64_t depth() const { return depth_; }
   [[nodiscard]] std::int64_t columns() const { return columns_; }
   [[nodiscard]] const Description& layout() const { return layout_; }
@@ -222,6 +223,17 @@ void Bf16Engine::multiply(const Matrix& in, const PackedPanel& right, const Matr
     run(key, panel.layout(), {a.data, panel.data(), c.data, epilogue.bias}, scratch);
     if (!direct) copy_rows(c.row_slice(0, block.count), out.row_slice(block.first, block.count));
   });
+}
+
+void Bf16Engine::copy_column(const PackedPanel& right, std::int64_t column, float* to) const {
+  const auto& panel = static_cast<const Bf16Panel&>(right);
+  assert(panel.in_blocks() && column < panel.columns());
+  const std::int64_t padded = (panel.depth() + bf16_block_depth - 1) / bf16_block_depth * bf16_block_depth;
+  const bfloat16* pair = reinterpret_cast<const bfloat16*>(panel.data()) +
+                         column / bf16_block_columns * bf16_block_columns * padded + column % bf16_block_columns * 2;
+  for (std::int64_t depth = 0; depth < panel.depth(); ++depth) {
+    to[depth] = float(pair[depth / 2 * (2 * bf16_block_columns) + depth % 2]);
+  }
 }
 
 void Bf16Engine::add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const {

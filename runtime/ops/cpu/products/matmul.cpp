@@ -45,6 +45,11 @@ std::size_t CpuPackedWeight::bytes() const {
   return sum;
 }
 
+bool CpuPackedWeight::rows_readable() const {
+  return use_ == PackFor::forward &&
+         std::ranges::all_of(panels_, [](const auto& panel) { return panel->columns_readable(); });
+}
+
 PanelRange CpuPackedWeight::range(int panel) const {
   assert(panel >= 0 && panel < panels());
   const std::int64_t first = panel * panel_rows_;
@@ -127,6 +132,12 @@ void MatrixProducts::linear_panel(const Tensor& x, const PackedWeight& w, int pa
   const CpuPackedWeight& weight = own(w, PackFor::forward);
   if (x.rows() == 0) return;
   engine(weight.compute()).multiply(Matrix::of(x), weight.panel(panel), Matrix::of(y), {});
+}
+
+void MatrixProducts::copy_row(const PackedWeight& w, std::int64_t row, float* to) const {
+  const CpuPackedWeight& weight = own(w, PackFor::forward);
+  const int index = weight.panel_of(row);
+  engine(weight.compute()).copy_column(weight.panel(index), row - weight.range(index).first, to);
 }
 
 void MatrixProducts::linear_backward_input_panel(const Tensor& dy, const PackedWeight& w, int panel, const Tensor& dx,

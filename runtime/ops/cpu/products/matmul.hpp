@@ -42,12 +42,14 @@ class CpuPackedWeight final : public PackedWeight {
  public:
   CpuPackedWeight(std::int64_t rows, std::int64_t columns, DType compute, PackFor use);
   [[nodiscard]] std::size_t bytes() const override;
+  [[nodiscard]] bool rows_readable() const override;
   [[nodiscard]] std::int64_t rows() const { return rows_; }        ///< N
   [[nodiscard]] std::int64_t columns() const { return columns_; }  ///< K
   [[nodiscard]] DType compute() const { return compute_; }
   [[nodiscard]] PackFor use() const { return use_; }
   [[nodiscard]] int panels() const { return static_cast<int>(panels_.size()); }
   [[nodiscard]] PanelRange range(int panel) const;
+  [[nodiscard]] int panel_of(std::int64_t row) const { return static_cast<int>(row / panel_rows_); }
   [[nodiscard]] const PackedPanel& panel(int index) const { return *panels_[static_cast<std::size_t>(index)]; }
   /// Returns the engine's part of a panel, to be replaced on repacking.
   [[nodiscard]] std::unique_ptr<PackedPanel>& slot(int index) { return panels_[static_cast<std::size_t>(index)]; }
@@ -79,6 +81,8 @@ class MatrixProducts {
 
   /// Computes y (M, count) f32 or act = x (M, K) * w[panel]^T; `w` packed forward.
   void linear_panel(const Tensor& x, const PackedWeight& w, int panel, const Tensor& y) const;
+  /// Writes row `row` of a weight packed forward, rows_readable(), to `to` (K).
+  void copy_row(const PackedWeight& w, std::int64_t row, float* to) const;
   /// Computes dx (M, K) (+)= dy (M, count) act * w[panel]; `w` packed for backward_input.
   void linear_backward_input_panel(const Tensor& dy, const PackedWeight& w, int panel, const Tensor& dx,
                                    bool accumulate) const;

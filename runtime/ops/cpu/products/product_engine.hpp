@@ -42,6 +42,8 @@ class PackedPanel {
   virtual ~PackedPanel() = default;
   /// Returns the size of the panel's own memory: 0 when it refers to the weight, which then outlives it.
   [[nodiscard]] virtual std::size_t bytes() const = 0;
+  /// Returns whether ProductEngine::copy_column() takes it.
+  [[nodiscard]] virtual bool columns_readable() const = 0;
 };
 
 /// The operations after a product. An activation and accumulation exclude each other.
@@ -75,6 +77,8 @@ class ProductEngine {
   /// Computes out (M, columns) = activation(in (M, depth) * right + bias) (+ out).
   virtual void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
                         const Epilogue& epilogue) const = 0;
+  /// Writes column `column` of the right operand, a row of a weight packed forward, to `to` (depth).
+  virtual void copy_column(const PackedPanel& right, std::int64_t column, float* to) const = 0;
   /// Computes dw (N, K) f32 += dy (M, N)^T x (M, K).
   virtual void add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const = 0;
 };

@@ -36,6 +36,7 @@ class PlainPanel final : public PackedPanel {
   PlainPanel(std::int64_t rows, std::int64_t columns, PackFor use, std::size_t copied_bytes)
       : rows_(rows), columns_(columns), transposed_(use == PackFor::forward), memory_(copied_bytes) {}
   [[nodiscard]] std::size_t bytes() const override { return memory_.size(); }
+  [[nodiscard]] bool columns_readable() const override { return transposed_; }
   [[nodiscard]] std::byte* copy() const { return memory_.data(); }
   void view(std::byte* values) { values_ = values; }
   /// Whether the right operand of products is the transposed panel.
@@ -235,6 +236,13 @@ void SgemmEngine::multiply_block(const Matrix& a, const Matrix& b, const Matrix&
                     epilogue.bias,
                     epilogue.activation == Activation::gelu,
                     epilogue.accumulate && narrow});
+}
+
+void SgemmEngine::copy_column(const PackedPanel& right, std::int64_t column, float* to) const {
+  const auto& panel = static_cast<const PlainPanel&>(right);
+  assert(panel.transposed());
+  const Matrix row = panel.matrix().row_slice(column, 1);
+  pointwise_.cast({row.data, row.dtype == DType::bf16}, {to, false}, row.columns);
 }
 
 void SgemmEngine::add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const {

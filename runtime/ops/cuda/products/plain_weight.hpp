@@ -11,6 +11,7 @@ class PlainWeight final : public PackedWeight {
  public:
   explicit PlainWeight(const Tensor& weight) : weight_(weight) {}
   [[nodiscard]] std::size_t bytes() const override { return 0; }  // beyond the parameters' own
+  [[nodiscard]] bool rows_readable() const override { return true; }
   [[nodiscard]] const Tensor& tensor() const { return weight_; }
 
  private:

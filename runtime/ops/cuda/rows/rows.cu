@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/ops/cuda/launch_rows.cuh"
+#include "runtime/ops/cuda/products/plain_weight.hpp"
 #include "runtime/ops/cuda/rows/rows_by_key.hpp"
 
 namespace maestro::cuda {
@@ -16,16 +17,20 @@ constexpr int float_width = 4;
 }  // namespace
 
 void embedding(const Launch& at, const Embedding& op) {
-  const std::int64_t columns = op.table.columns();
+  const Tensor& table = op.packed != nullptr ? plain(*op.packed) : op.table;
+  const std::int64_t columns = table.columns();
   assert(op.y.columns() == columns && op.y.rows() == op.ids.elements());
-  const bool packed = packs_fit(op.table, columns, float_width) && packs_fit(op.y, columns, float_width) &&
+  const bool packed = packs_fit(table, columns, float_width) && packs_fit(op.y, columns, float_width) &&
                       packs_fit(op.positions_table, columns, float_width);
-  with_flag(packed, [&](auto flag) {
-    constexpr int V = decltype(flag)::value ? float_width : 1;
-    launch_rows(at, "embedding", op.ids.elements(), columns / V,
-                EmbeddingRows<V>{op.table.data<float>(), op.ids.data<std::int32_t>(),
-                                 data_of<float>(op.positions_table), op.positions.data(), op.y.data<float>(),
-                                 static_cast<int>(columns), static_cast<float>(op.scale)});
+  with_type(table.dtype(), [&](auto stored) {
+    with_flag(packed, [&](auto flag) {
+      using T = typename decltype(stored)::type;
+      constexpr int V = decltype(flag)::value ? float_width : 1;
+      launch_rows(at, "embedding", op.ids.elements(), columns / V,
+                  EmbeddingRows<T, V>{table.data<T>(), op.ids.data<std::int32_t>(), data_of<float>(op.positions_table),
+                                      op.positions.data(), op.y.data<float>(), static_cast<int>(columns),
+                                      static_cast<float>(op.scale)});
+    });
   });
 }
 

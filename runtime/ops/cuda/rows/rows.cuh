@@ -8,9 +8,9 @@
 
 namespace maestro::cuda {
 
-template <int V>
+template <class T, int V>
 struct EmbeddingRows {
-  const float* table;  // (tokens, C)
+  const T* table;  // (tokens, C)
   const std::int32_t* ids;
   const float* places;  // (positions, C) or null
   const std::int32_t* positions;
