@@ -10,6 +10,21 @@
 
 namespace maestro {
 
+namespace {
+
+/// Sets the options of a run that starts again: from a checkpoint, or as before while there is none.
+void go_on_from(const std::string& checkpoint, RunOptions& options) {
+  options.fresh = false;  // done
+  if (checkpoint.empty()) return;
+  options.resume = checkpoint;
+  std::vector<std::string>& command = options.command;
+  const auto given = std::ranges::find(command, "--resume");
+  if (given != command.end()) command.erase(given, given + 2);
+  command.insert(command.end(), {"--resume", checkpoint});
+}
+
+}  // namespace
+
 App::App(JobDocument job, RunOptions options, Console& console)
     : composed_{std::move(job), std::move(options), builtin_sections(), nullptr, {}, {}, {}}, console_(&console) {
   RunOptions& run = composed_.options;
@@ -58,23 +73,31 @@ std::vector<std::pair<std::string, std::string>> App::section_types() const {
 }
 
 RunResult App::run() {
-  const RunOptions& run = composed_.options;
+  std::optional<JobPlan> plan;
+  RunMemory memory;
+  while (true) {
+    if (const std::optional<RunResult> result = run_once(plan, memory)) return *result;
+    go_on_from(memory.record->checkpoint, plan->options);
+  }
+}
+
+std::optional<RunResult> App::run_once(std::optional<JobPlan>& plan, RunMemory& memory) {
+  const RunOptions& run = plan ? plan->options : composed_.options;
   std::unique_ptr<JobStart> start;  // null: this process is alone
   if (!run.check_only && run.processes > 1) {
     start = std::make_unique<JobStart>(
         JobStartOptions{run.launch_info, resolve_transport(composed_), run.ssh, run.command}, *console_);
   }
-  std::optional<JobPlan> plan;
   std::optional<ProcessRun> process;
   try {
-    plan = resolve_job(composed_);
-    process.emplace(*plan, *console_, start.get());
+    if (!plan) plan = resolve_job(composed_);
+    process.emplace(*plan, *console_, start.get(), memory);
     process->prepare();
   } catch (const JobError& problem) {
     if (start) start->withdraw(problem.what());
     throw;
   }
-  if (run.check_only) {
+  if (plan->options.check_only) {
     for (const std::string& note : plan->notes) console_->note("note: " + note);
     RunResult result;
     result.status = 0;

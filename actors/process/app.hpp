@@ -83,6 +83,9 @@ struct Composition {
   std::vector<std::pair<PortRef, PortRef>> edges;
 };
 
+struct JobPlan;
+struct RunMemory;
+
 /// Not thread-safe; used by main.
 class App {
  public:
@@ -123,6 +126,8 @@ class App {
   RunResult run();
 
  private:
+  /// Returns nothing after a loss from which the run is to recover. Resolves `plan` at the first call.
+  std::optional<RunResult> run_once(std::optional<JobPlan>& plan, RunMemory& memory);
   Composition composed_;
   Console* console_;
 };

@@ -13,6 +13,7 @@
 #include "actors/process/emergency_exit.hpp"
 #include "actors/process/process_state.hpp"
 #include "runtime/observe/trace.hpp"
+#include "transport/fabric/shared_memory_sweep.hpp"
 
 namespace maestro {
 
@@ -23,7 +24,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds failed_limit(2000);
-constexpr milliseconds departure_limit(5000);  // exit_now() bounds itself (DE-1)
+constexpr milliseconds recovery_patience(700);  // for the other processes to end by themselves
+constexpr milliseconds departure_limit(5000);   // exit_now() bounds itself (DE-1)
 
 /// Waits for a trace file: processes of other launchers or hosts may still write theirs, or write it where it is not
 /// visible here.
@@ -122,6 +124,42 @@ int ProcessRun::State::fail(const RunOutcome& ended) {
     groups_end->set("the run has failed");
   };
   exit_now(*launcher, emergency_exit);
+}
+
+bool ProcessRun::State::may_recover() const {
+  return is_root() && plan.options.launch_info.starts_others() && !stopping &&
+         plan.train.recover == RecoverChoice::restart &&
+         static_cast<std::int64_t>(record->recoveries.size()) < plan.train.max_recoveries;
+}
+
+void ProcessRun::State::begin_recovery(const std::string& cause) {
+  starts_again = true;
+  Recovery& recovery = record->recoveries.emplace_back();
+  recovery.cause = cause;
+  recovery.begun = Clock::now();
+  console.finish();
+  console.warning(cause + "; starting again (recovery " + std::to_string(record->recoveries.size()) + " of " +
+                  std::to_string(plan.train.max_recoveries) + ")");
+}
+
+/// Ends all other processes, and takes down what this process has built.
+void ProcessRun::State::end_to_recover(const RunOutcome& ended) {
+  begin_recovery(ended.error);
+  bound("the end of the processes before the recovery", departure_limit);
+  for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();
+  launcher->end_all(recovery_patience);
+  stop();
+  tidy_up(ended.lost);
+  (void)sweep_shared_memory();  // of the processes that have ended
+  bound({}, milliseconds(0));
+}
+
+/// Takes the record back to the step that the run goes on after.
+void ProcessRun::State::continue_record() {
+  Recovery& recovery = record->recoveries.back();
+  recovery.after_step = start.first_step - 1;
+  recovery.repeated = std::max(record->last_step, recovery.after_step) - recovery.after_step;
+  record->go_back(recovery.after_step);
 }
 
 /// Ends a partial start before the caller reports `problem`, which the watchdog prints at once if the end hangs.

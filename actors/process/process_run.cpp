@@ -128,7 +128,7 @@ std::string ProcessRun::State::on_host(std::uint32_t host) const {
 }
 
 void ProcessRun::State::print_header() const {
-  if (plan.options.quiet || !is_root()) return;
+  if (plan.options.quiet || !is_root() || recovering()) return;
   std::string header = "job " + plan.name + ": " + std::to_string(plan.train.steps) + " steps of " +
                        std::to_string(plan.train.global_batch) + " samples, " + std::to_string(plan.options.processes) +
                        (several() ? " processes" : " process") + ", transport: " + network->provider();
@@ -161,8 +161,8 @@ void ProcessRun::State::print_models() const {
   }
 }
 
-ProcessRun::ProcessRun(const JobPlan& plan, Console& console, JobStart* start)
-    : state_(std::make_unique<State>(plan, console, start)) {}
+ProcessRun::ProcessRun(const JobPlan& plan, Console& console, JobStart* start, RunMemory& memory)
+    : state_(std::make_unique<State>(plan, console, start, memory)) {}
 ProcessRun::~ProcessRun() {
   state_->stop();
 }
@@ -170,7 +170,11 @@ ProcessRun::~ProcessRun() {
 void ProcessRun::prepare() {
   State& state = *state_;
   state.start = find_start_point(state.plan);
-  state.record->resumed_from = state.start.first_step - 1;
+  if (state.recovering()) {
+    state.continue_record();
+  } else {
+    state.record->resumed_from = state.start.first_step - 1;
+  }
   for (std::size_t index = 0; index < state.plan.sections.size(); ++index) {
     const SectionConfig& config = state.plan.sections[index].config;
     if (config.weights.empty()) continue;
@@ -184,7 +188,8 @@ void ProcessRun::prepare() {
   state.check_surroundings();
   if (!state.is_root()) return;
   state.builder.try_stored_states(state.process);
-  state.claim = claim_run(state.plan, state.start);
+  state.claim = claim_run(state.plan, state.start, state.memory.run);
+  state.memory.run = state.claim.origin.run;
   if (!state.plan.options.check_only) {
     state.claim.origin.dtypes = prepare_model_files(state.plan, state.start);
     return;
@@ -203,6 +208,10 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
     const bool peer_lost = job_start != nullptr && problem.code() == ErrorCode::peer_lost;
     if (peer_lost && !is_root()) job_start->leave(problem.what());
     close_failed_start(problem.what());
+    if (peer_lost && recovering() && may_recover()) {
+      begin_recovery(problem.what());
+      return RunResult();
+    }
     if (peer_lost) {
       console.error(problem.what());
       RunResult lost;
@@ -236,7 +245,7 @@ void ProcessRun::State::begin() {
   }
 }
 
-RunResult ProcessRun::run() {
+std::optional<RunResult> ProcessRun::run() {
   State& state = *state_;
   std::future<RunOutcome> future = state.outcome->future();
   Launcher launcher([&state](ProcessId process, const std::string& how) { state.job_start->child_ended(process, how); },
@@ -248,10 +257,16 @@ RunResult ProcessRun::run() {
   state.watchdog = &watchdog;
   state.launcher = &launcher;
   const SignalWatcher signals([&](int signal) { state.signalled(signal); });
-  if (const std::optional<RunResult> refused = state.try_to_join()) return *refused;
+  if (std::optional<RunResult> refused = state.try_to_join()) {
+    return state.starts_again ? std::nullopt : refused;
+  }
   state.begin();
   const RunOutcome ended = future.get();
   watchdog.stop_watching();
+  if (ended.recoverable && state.may_recover()) {
+    state.end_to_recover(ended);
+    return std::nullopt;
+  }
   if (!ended.ok) {
     RunResult failed;
     failed.status = state.fail(ended);

@@ -6,30 +6,42 @@
 //       the snapshot writer, the network. Then the actor system ends. Objects are destroyed after that, users before
 //       the objects they use: network, sections, devices.
 // PR-2 (bounded failure): a failed run ends this process within a bounded time, whatever hangs.
+// PR-3 (recovery): where rank 0 has started the other processes and one of them is lost, rank 0 ends the others and
+// takes
+//       its own part down, and the run goes on with new processes from its newest checkpoint, as a resumed run would:
+//       with the same samples and losses. If the part cannot be taken down in time, the run fails (PR-2).
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "actors/plan/job_plan.hpp"
 #include "actors/process/job_start.hpp"
 #include "actors/run/run_result.hpp"
 #include "runtime/observe/console.hpp"
+#include "runtime/state/manifest.hpp"
 
 namespace maestro {
+
+/// What a run keeps from one start of its processes to the next.
+struct RunMemory {
+  std::shared_ptr<RunRecord> record = std::make_shared<RunRecord>();
+  std::optional<RunIdentity> run;  ///< after the first start
+};
 
 class ProcessRun {
  public:
   /// `start`: null in a job of a single process. All arguments must outlive the run.
-  ProcessRun(const JobPlan& plan, Console& console, JobStart* start);
+  ProcessRun(const JobPlan& plan, Console& console, JobStart* start, RunMemory& memory);
   ~ProcessRun();
   ProcessRun(const ProcessRun&) = delete;
   ProcessRun& operator=(const ProcessRun&) = delete;
 
   /// Checks all that can be checked before the run starts: checkpoint, weights, output folder. Throws JobError.
   void prepare();
-  /// Runs to the end and prints an error, if any. Does not return from a failed run of a job of several processes: it
-  /// exits with status 1 (PR-2).
-  RunResult run();
+  /// Runs to the end and prints an error, if any. Returns nothing after a loss from which the run is to recover (PR-3).
+  /// Does not return from a failed run of a job of several processes: it exits with status 1 (PR-2).
+  std::optional<RunResult> run();
 
  private:
   struct State;

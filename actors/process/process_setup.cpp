@@ -141,6 +141,9 @@ void ProcessRun::State::open_actors() {
       job_start->tidy();
     };
   }
+  const bool of_maestro = place.launcher == "maestro" || plan.options.launch_info.starts_others();
+  supervision.recovers = of_maestro && plan.train.recover == RecoverChoice::restart;
+  supervision.started_again = recovering();
   supervision.start_timeout = options.start_timeout;
   supervision.join_timeout = std::min(options.start_timeout, std::max(5 * peer_timeout, milliseconds(15000)));
   supervision.peer_timeout = peer_timeout;

@@ -35,7 +35,7 @@
 namespace maestro {
 
 struct ProcessRun::State {
-  State(const JobPlan& job, Console& terminal, JobStart* start_of_job)
+  State(const JobPlan& job, Console& terminal, JobStart* start_of_job, RunMemory& kept)
       : plan(job),
         console(terminal),
         job_start(start_of_job),
@@ -44,7 +44,8 @@ struct ProcessRun::State {
         trace(process, "process " + std::to_string(place.rank), trace_options(job)),
         snapshots(CheckpointStore(std::filesystem::path(job.train.out) / "checkpoints",
                                   {job.train.keep_checkpoints, {}, prepared_files_folder(job)})),
-        record(std::make_shared<RunRecord>()) {}
+        memory(kept),
+        record(kept.record) {}
 
   static TraceOptions trace_options(const JobPlan& job) {
     TraceOptions options;
@@ -67,7 +68,8 @@ struct ProcessRun::State {
   ProcessId process;
   TraceRecorder trace;
   SnapshotWriter snapshots;
-  std::shared_ptr<RunRecord> record;
+  RunMemory& memory;
+  std::shared_ptr<RunRecord> record;  // of memory
   std::atomic<std::uint64_t> current_step = 0;
   std::atomic<std::uint64_t> events = 0;  // of the coordinator: CoordinatorOptions::events
   std::shared_ptr<OutcomePromise> outcome = std::make_shared<OutcomePromise>();
@@ -98,10 +100,13 @@ struct ProcessRun::State {
   StopRequests stop_requests;               // of the signal thread
   std::atomic<bool> stopping = false;       // the orderly end has begun
   std::atomic<bool> leaving = false;        // before the first step
+  bool starts_again = false;                // begin_recovery() was called
   std::atomic<bool> supervised = false;     // there is a supervisor to inform
   Watchdog* watchdog = nullptr;             // while the run lasts
   Launcher* launcher = nullptr;             // likewise
 
+  [[nodiscard]] bool recovering() const { return !record->recoveries.empty(); }
+  void continue_record();
   void check_surroundings() const;
   [[nodiscard]] std::shared_ptr<const KeySet> keys() const;
   void open_control();
@@ -123,6 +128,9 @@ struct ProcessRun::State {
   void stop();
   RunResult succeed(const RunOutcome& outcome);
   int fail(const RunOutcome& outcome);
+  [[nodiscard]] bool may_recover() const;
+  void begin_recovery(const std::string& cause);
+  void end_to_recover(const RunOutcome& outcome);
   void stop_in_order(const std::string& reason);
   void signalled(int signal);
   [[noreturn]] void leave_before_the_start(const std::string& cause);

@@ -136,11 +136,11 @@ std::vector<std::string> compare_origins(const std::string& name, const Manifest
   return notes;
 }
 
-RunClaim claim_run(const JobPlan& plan, const StartPoint& start) {
+RunClaim claim_run(const JobPlan& plan, const StartPoint& start, const std::optional<RunIdentity>& earlier) {
   RunClaim claim;
   if (has_emulated(plan)) return claim;
   const bool resumed = !start.checkpoint.empty();
-  claim.origin.run = resumed ? start.stored.run : new_run(plan.name);
+  claim.origin.run = resumed ? start.stored.run : earlier ? *earlier : new_run(plan.name);
   if (claim.origin.run.job.empty()) claim.origin.run.job = plan.name;  // from a version that did not record it
   claim.origin.data = data_fingerprint(plan);
   claim.origin.settings = plan.settings;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,9 @@ struct RunClaim {
 };
 
 /// Checks BG-1 for the data, then establishes BG-2. With check_only it changes nothing and fails where a run would.
-/// Throws JobError.
-[[nodiscard]] RunClaim claim_run(const JobPlan& plan, const StartPoint& start);
+/// `earlier`: the run that starts again, without a checkpoint so far. Throws JobError.
+[[nodiscard]] RunClaim claim_run(const JobPlan& plan, const StartPoint& start,
+                                 const std::optional<RunIdentity>& earlier);
 
 /// Returns the identity of a run's data: Corpus::fingerprint(), and the weights of every frozen section, whose outputs
 /// others are trained on (see weights_fingerprint). Throws JobError.

@@ -43,8 +43,17 @@ caf::behavior Coordinator::make_behavior() {
 void Coordinator::begin(const Begin&) {
   began_ = true;
   started_ = Clock::now();
+  if (!options_.record->began) options_.record->began = started_;
+  note_recovery();
   for (const auto& [section, actors] : replicas_) last_step_end_[section] = started_;
   announce();
+}
+
+void Coordinator::note_recovery() {
+  auto& recoveries = options_.record->recoveries;
+  if (recoveries.empty() || recoveries.back().seconds > 0) return;
+  recoveries.back().seconds = std::chrono::duration<double>(started_ - recoveries.back().begun).count();
+  options_.console->note("recovered: " + text_of(recoveries.back()));
 }
 
 void Coordinator::committed(const CheckpointCommitted& committed) {
@@ -166,7 +175,14 @@ void Coordinator::announce_step(const StepPlanned& message) {
   }
   send_end_marks(open, plan.pass);
   for (const StepWatch::Opening& opening : open.watch.first_phases()) open_phase(opening);
-  if (train) options_.record->samples_read += open.samples.size();
+  if (train) {
+    StepCounts& counts = options_.record->counts[plan.step.value()];
+    counts.read = open.samples.size();
+    for (const SampleRef& sample : open.samples) {
+      counts.tokens += static_cast<std::uint64_t>(sample.tokens);
+      options_.record->distinct.insert(sample.id);
+    }
+  }
   announce();
 }
 
@@ -211,7 +227,7 @@ void Coordinator::micro_batch_done(const MicroBatchDone& message) {
   const auto kind = message.pass == Pass::train ? RunUnit::Kind::train : RunUnit::Kind::validate;
   Open& open = open_.at({message.step.value(), kind});
   if (kind == RunUnit::Kind::train && message.section == watched_section()) {
-    options_.record->samples_trained += static_cast<std::uint64_t>(message.samples);
+    options_.record->counts[message.step.value()].trained += static_cast<std::uint64_t>(message.samples);
   }
   open.watch.done(message, Clock::now());
   for (const Metric& metric : message.metrics) {
@@ -308,12 +324,8 @@ void Coordinator::close(Key key) {
   const auto now = Clock::now();
   if (key.second == RunUnit::Kind::train) {
     record.last_step = key.first;
-    record.scheduling.push_back(open.watch.row(started_));
+    record.scheduling.push_back(open.watch.row(*record.began));
     if (options_.measure) measured_ = open.watch.measured();
-    for (const SampleRef& sample : open.samples) {
-      record.tokens_trained += static_cast<std::uint64_t>(sample.tokens);
-      record.distinct.insert(sample.id);
-    }
     record.train_seconds += std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
   }
   unit_started_ = now;

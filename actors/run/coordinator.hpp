@@ -81,6 +81,7 @@ class Coordinator : public RunActor {
     };
   }
   void begin(const Begin& begin);
+  void note_recovery();
   void committed(const CheckpointCommitted& committed);
   void connect(const Directory& directory);
   void announce();

@@ -30,8 +30,9 @@ RunStatus Coordinator::status() const {
   }
   if (began_) status.elapsed_s = std::chrono::duration<double>(Clock::now() - started_).count();
   status.samples_per_s = recent_samples_per_s();
-  status.samples_trained = record.samples_trained;
-  status.tokens_trained = record.tokens_trained;
+  const StepCounts counts = record.totals();
+  status.samples_trained = counts.trained;
+  status.tokens_trained = counts.tokens;
   status.latest = latest_;
   const auto watched = latest_.find(options_.graph->node(watched_section()).section_name());
   if (watched != latest_.end() && watched->second.metrics.contains("loss")) status.loss = loss_;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/run/run_record.hpp"
 
+#include <array>
+#include <cstdio>
+
 namespace maestro {
 
 std::map<std::string, double> MetricTotals::means() const {
@@ -15,6 +18,38 @@ std::map<std::string, double> MetricTotals::means() const {
     if (weight > 0) result[name] = sum / weight;
   }
   return result;
+}
+
+std::string text_of(const Recovery& recovery) {
+  if (recovery.seconds == 0) return "the run did not get as far as its next pass";
+  std::array<char, 32> seconds{};
+  std::snprintf(seconds.data(), seconds.size(), "%.1f", recovery.seconds);
+  const std::string repeated =
+      std::to_string(recovery.repeated) + (recovery.repeated == 1 ? " step was" : " steps were");
+  return "went on after step " + std::to_string(recovery.after_step) + " within " + seconds.data() + " s; " + repeated +
+         " done again";
+}
+
+StepCounts RunRecord::totals() const {
+  StepCounts sum;
+  for (const auto& [step, count] : counts) {
+    sum.read += count.read;
+    sum.trained += count.trained;
+    if (step <= last_step) sum.tokens += count.tokens;
+  }
+  return sum;
+}
+
+void RunRecord::go_back(std::uint64_t step) {
+  const auto later = [step](const auto& row) { return row.step.value() > step; };
+  std::erase_if(steps, later);
+  std::erase_if(scheduling, later);
+  std::erase_if(validations, later);
+  validation.clear();
+  for (const StepRow& row : validations) validation[row.section] = row.metrics;
+  counts.erase(counts.upper_bound(step), counts.end());
+  last_step = step;
+  interrupted = false;
 }
 
 }  // namespace maestro

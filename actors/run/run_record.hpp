@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,21 +55,46 @@ class DistinctSamples {
   std::uint64_t count_ = 0;
 };
 
+/// Samples of a training step.
+struct StepCounts {
+  std::uint64_t read = 0;
+  std::uint64_t trained = 0;
+  std::uint64_t tokens = 0;  ///< of the samples read
+};
+
+/// The loss of a process after which the run goes on.
+struct Recovery {
+  std::string cause;                            ///< a line
+  std::chrono::steady_clock::time_point begun;  ///< when the loss was reported
+  std::uint64_t after_step = 0;                 ///< the step that the run goes on after
+  std::uint64_t repeated = 0;                   ///< finished steps that are done again
+  double seconds = 0;                           ///< from the report to the next pass; 0: not there yet
+};
+
+/// Returns "went on after step 8 within 1.3 s; 3 steps were done again"; something else after a further loss before the
+/// next pass.
+[[nodiscard]] std::string text_of(const Recovery& recovery);
+
 struct RunRecord {
   std::vector<StepRow> steps;
   std::vector<SchedulingRow> scheduling;
   std::map<std::string, std::map<std::string, double>> validation;  ///< of the last validation, by section
   std::vector<StepRow> validations;                                 ///< all validations
-  std::uint64_t samples_read = 0;
-  std::uint64_t samples_trained = 0;
-  std::uint64_t tokens_trained = 0;
+  std::map<std::uint64_t, StepCounts> counts;                       ///< by step
   DistinctSamples distinct;
-  std::vector<std::string> left_out;  ///< samples that could not be read, with the reason
+  std::vector<std::string> left_out;                           ///< samples that could not be read, with the reason
+  std::optional<std::chrono::steady_clock::time_point> began;  ///< the first pass
   double train_seconds = 0;
   std::uint64_t resumed_from = 0;
   std::uint64_t last_step = 0;
   std::string checkpoint;  ///< path of the last checkpoint
   bool interrupted = false;
+  std::vector<Recovery> recoveries;
+
+  /// Sums of all steps; tokens of finished steps only.
+  [[nodiscard]] StepCounts totals() const;
+  /// Removes all that was recorded of steps after `step`, since they are done again. Seconds stay: they have passed.
+  void go_back(std::uint64_t step);
 };
 
 }  // namespace maestro

@@ -74,7 +74,7 @@ caf::behavior Supervisor::make_behavior() {
       [this](const TransferBroken& broken) {
         delayed_send(this, options_.peer_timeout * 3 / 2, Failure{broken.message});  // SV-7
       },
-      [this](const Failure& failure) { fail(failure.message, membership_.prints(), current_sender() == root_); },
+      [this](const Failure& failure) { fail(failure.message, prints(), current_sender() == root_); },
       [this](Finish) { finish(); },
       [this](const ProcessSummary& summary) { summarised(summary); },
   };
@@ -189,7 +189,7 @@ void Supervisor::cannot_connect(const PeerAddress& neighbour, const std::string&
   fail("process " + std::to_string(options_.process.value()) + " cannot connect to process " +
            std::to_string(neighbour.process.value()) + " at " + neighbour.host + ":" + std::to_string(neighbour.port) +
            ": " + problem + "; check the network between the hosts; over long distances raise train.peer_timeout_s",
-       membership_.prints());
+       prints());
 }
 
 void Supervisor::pinged(ProcessId process, const caf::actor& supervisor) {
@@ -228,7 +228,7 @@ void Supervisor::connect_transport() {
     }
     send_to(this, root_, ProcessReady{options_.process});
   } catch (const JobError& problem) {
-    fail(std::string("transport: ") + problem.what(), membership_.prints());
+    fail(std::string("transport: ") + problem.what(), prints());
   }
 }
 
@@ -239,7 +239,7 @@ void Supervisor::ready(const ProcessReady& ready) {
 void Supervisor::child_ended(const ChildEnded& child) {
   if (!membership_.child_ended(child.process, child.how)) return;  // CAF's down message decides (SV-2)
   fail("process " + std::to_string(child.process.value()) + " ended before the job began: " + child.how,
-       !membership_.on_this_host(child.process) || !prints_itself(child.how));
+       !membership_.on_this_host(child.process) || !prints_itself(child.how), false, options_.started_again);
 }
 
 /// Sends heartbeats to the watched processes, and judges theirs.
@@ -282,7 +282,7 @@ void Supervisor::note_loss(const ProcessInfo& peer) {
   loss_.identity = peer.identity;
   loss_.peer = peer.identity.pid == 0 ? "process 0 (coordinator)" : process_label(peer, *options_.graph);
   loss_.step = std::to_string(options_.current_step->load(std::memory_order_relaxed));
-  if (!membership_.prints()) return report_loss();
+  if (!prints()) return report_loss();
   delayed_send(this, settle_time, LossSettled{});
   query_survivors();
 }
@@ -303,6 +303,11 @@ void Supervisor::survivor_waits(const WaitingFor& answer) {
                           std::to_string(answer.replica.value()) + " waits for " + text);
 }
 
+bool Supervisor::prints() const {
+  const bool left_to_root = options_.recovers && !membership_.is_root() && membership_.loss() != ProcessId(0);
+  return membership_.prints() && !left_to_root;
+}
+
 std::string Supervisor::loss_text() const {
   std::string how = membership_.is_root() ? "it was silent for too long" : "it died, or was silent for too long";
   if (const auto end = membership_.how_ended(*membership_.loss())) how = "it ended with " + *end;
@@ -313,7 +318,8 @@ void Supervisor::report_loss() {
   if (!membership_.settle()) return;
   const ProcessId lost = *membership_.loss();
   RunOutcome outcome;
-  if (membership_.prints()) {
+  outcome.recoverable = lost != ProcessId(0);
+  if (prints()) {
     outcome.error = loss_text();
     for (const std::string& waiting : loss_.waiting) outcome.error += "; " + waiting;
   }
@@ -330,12 +336,13 @@ void Supervisor::neighbour_lost(const NeighbourLost& loss) {
   fail("process " + std::to_string(options_.process.value()) + " lost its connection to " + loss.peer + " in step " +
            std::to_string(options_.current_step->load(std::memory_order_relaxed)) +
            ", which process 0 still reaches; check the network between their hosts",
-       membership_.prints());
+       prints());
 }
 
-void Supervisor::fail(const std::string& message, bool print, bool from_root) {
+void Supervisor::fail(const std::string& message, bool print, bool from_root, bool recoverable) {
   if (!membership_.fail()) return;
   RunOutcome outcome;
+  outcome.recoverable = recoverable;
   if (print) outcome.error = message;
   if (membership_.is_root()) {
     for (const auto& [address, peer] : watched_) send_to(this, peer.supervisor, Failure{message});

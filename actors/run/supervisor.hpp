@@ -5,7 +5,8 @@
 // SV-1 (single outcome): the outcome of a process is decided once, by the first failure or by the orderly end.
 // SV-2 (detection): CAF's down message detects a death, PeerWatch detects silence; the process that notices first
 //       informs all others.
-// SV-3 (one message per host): on each host the surviving process with the lowest number prints the error.
+// SV-3 (one message per host): on each host the surviving process with the lowest number prints the error; where rank 0
+//       starts lost processes again, rank 0 alone, unless it is the lost process.
 // SV-4 (full report): a loss is reported `settle_time` after it was noticed, with the reports of the survivors and of
 //       the launcher until then.
 // SV-5 (full mesh): before handles of actors are exchanged, every process has its own connection to every other
@@ -38,6 +39,7 @@ struct RunOutcome {
   std::string error;  ///< a single line; empty when another process prints it
   std::vector<ProcessSummary> processes;
   std::vector<ProcessIdentity> lost;  ///< of this host; stopped processes would stay for ever
+  bool recoverable = false;           ///< a process other than rank 0 is lost, and nothing else is wrong
 };
 
 /// Set once; read by the process's main thread.
@@ -61,6 +63,8 @@ struct SupervisorOptions {
   ProcessId process;
   std::vector<std::uint32_t> hosts = {0};  ///< of each process of the job
   std::string host;                        ///< of this process, as named by the user; empty in a job on a single host
+  bool started_again = false;              ///< a process that ends during this start is lost, as it would be later
+  bool recovers = false;                   ///< rank 0 starts lost processes again, and reports every loss but its own
   std::chrono::milliseconds start_timeout{60000};
   std::chrono::milliseconds join_timeout{
       60000};  ///< for all processes, after the rendezvous, to reach rank 0's supervisor
@@ -148,11 +152,12 @@ class Supervisor : public caf::event_based_actor {
   void note_loss(const ProcessInfo& peer);
   void query_survivors();
   void survivor_waits(const WaitingFor& answer);
+  [[nodiscard]] bool prints() const;
   [[nodiscard]] std::string loss_text() const;
   void report_loss();
   void neighbour_lost(const NeighbourLost& loss);
   void child_ended(const ChildEnded& child);
-  void fail(const std::string& message, bool print, bool from_root = false);
+  void fail(const std::string& message, bool print, bool from_root = false, bool recoverable = false);
   void interrupt();
   void finish();
   void summarised(const ProcessSummary& summary);

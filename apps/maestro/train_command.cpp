@@ -6,6 +6,7 @@
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_document.hpp"
+#include "runtime/job/job_reader.hpp"
 #include "runtime/state/checkpoint.hpp"
 
 namespace maestro {
@@ -34,12 +35,24 @@ std::vector<std::string> settings_of_checkpoint(const JobDocument& job, RunOptio
   return settings;
 }
 
+/// Resolves --resume auto: the run in train.out if it has a checkpoint, else a run from the start. A damaged checkpoint
+/// is left to the run, which reports it.
+void resolve_auto(const JobDocument& job, RunOptions& run) {
+  if (run.resume != "auto") return;
+  const std::string out = read_train(job.root().table("train")).out;
+  const auto checkpoint = resolve_checkpoint(out);
+  const bool none = !checkpoint && checkpoint.error().code == ErrorCode::not_found;
+  run.resume = none ? "" : out;
+  if (none) run.notes.push_back("--resume auto: " + printable(out) + " has no checkpoint; the run starts at step 1");
+}
+
 }  // namespace
 
 RunResult train(const TrainArguments& arguments, Console& console) {
   RunOptions run = arguments.run;
   std::vector<std::string> settings = arguments.overrides;
   JobDocument job = JobDocument::load(arguments.job, settings);
+  resolve_auto(job, run);
   if (const auto more = settings_of_checkpoint(job, run); !more.empty()) {
     settings.insert(settings.end(), more.begin(), more.end());
     job = JobDocument::load(arguments.job, settings);

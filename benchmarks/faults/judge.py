@@ -152,6 +152,24 @@ def died(scene, how):
     return problems + one_named_error(scene)
 
 
+def recovered(scene):
+    """The run went on without the lost process, with a warning that names it, and as if nothing had been."""
+    run, (rank, pid) = scene.run, scene.victim
+    if scene.phase != "running" or run.has_finished_steps() and not run.report.get("recoveries"):
+        return survived(scene) if run.status == 0 else completed_or_refused(scene)
+    problems = survived(scene)
+    if problems:
+        return problems
+    warnings = [line for line in run.text["err"].splitlines() if line.startswith("warning:")]
+    named = re.compile(rf"lost process {rank} \(pid {pid}.*section '.*replica \d.*in step \d+.*recovery 1 of ")
+    if len(warnings) != 1 or not named.search(warnings[0]):
+        problems.append(f"{len(warnings)} warnings, or without process {rank} (pid {pid}): {warnings[:2]}")
+    counted = [run.report["samples"][name] for name in ("read", "trained")]
+    if counted != [STEPS * 12] * 2:
+        problems.append(f"samples read and trained: {counted}")
+    return problems
+
+
 def survived_or_died(scene):
     """A pause near the time limit: both outcomes are right, but only the paused process may be named and ended."""
     return survived(scene) if scene.run.status == 0 else died(scene, signal.SIGKILL)

@@ -32,7 +32,7 @@ def job_of(layout):
         "name": "faults",
         "app": "distillation",
         "train": {"steps": STEPS, "global_batch": 12, "checkpoint_every": EVERY, "keep_checkpoints": 3,
-                  "validation_samples": 12, "out": "out"},
+                  "validation_samples": 12, "out": "out", "recover": "off"},
         "data": {"path": "corpus.txt", "sequence": 64},
         "teacher": {**SIZES, "weights": "random", "layers": 2, "micro_batch": 4, "replicas": 1},
         "student": decoder(**SIZES, layers=4),

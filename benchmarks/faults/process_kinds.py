@@ -59,6 +59,20 @@ class Stops(Ends):
         return judge.died(scene, KILL)
 
 
+class IsStartedAgain(Ends):
+    """A worker is lost, and rank 0 starts it again."""
+
+    def __init__(self, name, how):
+        super().__init__(name, how, -1)
+        self.group = "recovery"
+
+    def prepare(self, scene):
+        scene.options += ["--set", "train.recover=restart"]
+
+    def outcome(self, scene):
+        return judge.recovered(scene)
+
+
 class Pauses(Kind):
     """SIGSTOP, and SIGCONT after some time, of a process."""
 
@@ -196,6 +210,9 @@ PROCESS_KINDS = [
     Ends("segv-root", signal.SIGSEGV, 0),
     Ends("abrt-worker", signal.SIGABRT, -1),
     Ends("abrt-root", signal.SIGABRT, 0),
+    IsStartedAgain("recover-kill", KILL),
+    IsStartedAgain("recover-stop", STOP),
+    IsStartedAgain("recover-segv", signal.SIGSEGV),
     Stops("stop-worker", -1),
     Stops("stop-root", 0),
     Pauses("pause-worker-short", -1, 0.05, 1.3, judge.survived),

@@ -36,6 +36,10 @@ inline constexpr std::array<std::string_view, 2> clip_scope_names{"section", "gl
 enum class ExportChoice : std::uint8_t { source, f32, bf16, f16, none };
 inline constexpr std::array<std::string_view, 5> export_choice_names{"source", "f32", "bf16", "f16", "none"};
 
+/// What rank 0 does when a process that it has started is lost.
+enum class RecoverChoice : std::uint8_t { restart, off };
+inline constexpr std::array<std::string_view, 2> recover_choice_names{"restart", "off"};
+
 /// [train]
 struct TrainConfig {
   std::int64_t steps = 100;             ///< optimizer steps of every trained section
@@ -52,6 +56,8 @@ struct TrainConfig {
   std::int64_t ahead = 2;               ///< steps announced beyond the oldest unfinished step
   double stall_timeout_s = 10.0;        ///< time without any progress after which a run ends; 0: never
   double peer_timeout_s = 2.0;          ///< silence after which a process counts as lost
+  RecoverChoice recover = RecoverChoice::restart;
+  std::int64_t max_recoveries = 10;     ///< of a run
   ClipScope clip = ClipScope::section;
   std::string out = "runs/default";     ///< folder for checkpoints, weights, report and trace
 };

@@ -64,7 +64,8 @@ def language_model(**train):
     return {
         "name": "test",
         "app": "language_model",
-        "train": {"steps": 12, "global_batch": 8, "validation_samples": 8, "out": "out", **train},
+        "train": {"steps": 12, "global_batch": 8, "validation_samples": 8, "out": "out", "recover": "off",
+                  **train},
         "data": {"path": "corpus.txt", "sequence": 32},
         "teacher": decoder(replicas=1),
     }

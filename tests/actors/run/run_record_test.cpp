@@ -37,6 +37,47 @@ TEST(MetricTotals, figures_do_not_depend_on_the_order_in_which_micro_batches_rep
   }
 }
 
+TEST(RunRecord, that_goes_back_forgets_the_steps_that_are_done_again) {
+  RunRecord record;
+  for (std::uint64_t step = 1; step <= 5; ++step) {
+    record.steps.push_back({"student", StepId(step), {{"loss", 9.0 - static_cast<double>(step)}}});
+    record.scheduling.emplace_back().step = StepId(step);
+    record.counts[step] = {.read = 4, .trained = step < 5 ? 4U : 1U, .tokens = 10};
+  }
+  for (const std::uint64_t step : {2, 4}) {
+    record.validations.push_back({"student", StepId(step), {{"loss", static_cast<double>(step)}}});
+    record.validation["student"] = record.validations.back().metrics;
+  }
+  record.last_step = 4;
+  record.train_seconds = 7;
+  EXPECT_EQ(record.totals().read, 20U);
+  EXPECT_EQ(record.totals().trained, 17U);
+  EXPECT_EQ(record.totals().tokens, 40U) << "step 5 is not finished";
+  record.go_back(3);
+  EXPECT_EQ(record.steps.back().step, StepId(3));
+  EXPECT_EQ(record.scheduling.size(), 3U);
+  ASSERT_EQ(record.validations.size(), 1U);
+  EXPECT_EQ(record.validation.at("student").at("loss"), 2);
+  EXPECT_EQ(record.totals().read, 12U);
+  EXPECT_EQ(record.totals().trained, 12U);
+  EXPECT_EQ(record.totals().tokens, 30U);
+  EXPECT_EQ(record.last_step, 3U);
+  EXPECT_EQ(record.train_seconds, 7) << "the time has passed";
+  record.go_back(0);
+  EXPECT_TRUE(record.steps.empty() && record.validation.empty() && record.counts.empty());
+}
+
+TEST(Recovery, is_told_with_its_cost) {
+  Recovery recovery;
+  EXPECT_EQ(text_of(recovery), "the run did not get as far as its next pass");
+  recovery.after_step = 8;
+  recovery.repeated = 3;
+  recovery.seconds = 1.26;
+  EXPECT_EQ(text_of(recovery), "went on after step 8 within 1.3 s; 3 steps were done again");
+  recovery.repeated = 1;
+  EXPECT_EQ(text_of(recovery), "went on after step 8 within 1.3 s; 1 step was done again");
+}
+
 TEST(DistinctSamples, a_sample_counts_once_however_often_it_is_read) {
   DistinctSamples distinct;
   for (const std::uint64_t sample : {7, 0, 7, 1000, 0, 999}) distinct.insert(SampleId(sample));

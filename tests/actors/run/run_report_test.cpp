@@ -17,8 +17,8 @@ TEST(ProcessTotals, add_up_memory_and_traffic_and_name_the_first_provider) {
 
 TEST(RunResult, has_the_rates_of_the_training_time_alone) {
   RunRecord record;
-  record.samples_trained = 12;
-  record.tokens_trained = 300;
+  record.counts[1] = {.read = 12, .trained = 12, .tokens = 300};
+  record.last_step = 1;
   EXPECT_EQ(make_result(record, {}).samples_per_s, 0) << "nothing has been trained yet";
   record.train_seconds = 4;
   const RunResult result = make_result(record, {});

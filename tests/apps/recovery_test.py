@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that lose a process go on with train.recover = "restart": bitwise, with every sample once, and a line of each loss."""
+
+import os
+import random
+import signal
+import unittest
+
+from hosts import Hosts, why_not
+from maestro_program import SystemTest, decoder, distillation
+from resume_test import steps_of_checkpoints
+
+NO_HOSTS = why_not()
+STEPS, EVERY = 300, 20
+FEW_DEVICES = ("--cpu-devices", 16)
+LAID_OUT = {"student": decoder(heads=8, tensor=2, pipeline=2, replicas=2, zero=True),
+            "plain": decoder(heads=8, tensor=2, context=2, pipeline=2)}
+
+
+def job_of(sections=None, **train):
+    job = distillation(**{"steps": STEPS, "checkpoint_every": EVERY, "recover": "restart", **train})
+    return {**job, **(sections or {})}
+
+
+class Recovers(SystemTest):
+    def kill_one(self, run, rank, how, after_step):
+        """Once a checkpoint of `after_step` is there, or for 0 once training has begun."""
+        if after_step:
+            reached = lambda: max(steps_of_checkpoints(self.folder / "out"), default=0) >= after_step  # noqa: E731
+            self.assertTrue(run.wait_for(reached), run.text)
+        else:
+            self.assertTrue(run.wait_for_text("step ", "err"), run.text)
+        # While the processes start again, one of them may not be there yet.
+        self.assertTrue(run.wait_for(lambda: rank in run.members()), run.text)
+        pid = run.members()[rank]
+        os.kill(pid, how)
+        return pid
+
+    def check(self, run, expected, victims):
+        """`victims`: rank and pid of every process that was lost."""
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.error_lines(), [], finished.describe())
+        self.assertEqual(finished.curve(), expected.curve())
+        self.assertEqual(finished.report["samples"], expected.report["samples"])
+        self.assertEqual(finished.report["validation"], expected.report["validation"])
+        self.assertEqual(len(finished.report["scheduling"]), len({row["step"] for row in expected.report["steps"]}))
+        warnings = [line for line in finished.err.splitlines() if line.startswith("warning:")]
+        self.assertEqual(len(warnings), len(victims), finished.describe())
+        went_on = finished.out.count("recovered: went on after step ")
+        self.assertIn(went_on, range(1, len(victims) + 1), finished.describe())  # less: another loss came before that
+        for number, ((rank, pid), line) in enumerate(zip(victims, warnings), 1):
+            self.assertRegex(line, rf"process {rank} .*; starting again \(recovery {number} of 10\)")
+            if went_on == len(victims):
+                self.assertRegex(line, rf"lost process {rank} \(pid {pid}.*, section '\w+.*' replica \d.*\) in step \d+: ")
+        self.assertEqual(len(finished.report["recoveries"]), len(victims))
+        self.assert_nothing_left(run)
+
+    def lose(self, job, options, moments, settings=None):
+        """`moments`: rank, signal and step of every fault."""
+        expected = self.train(job, *options, settings={"train.out": "reference"})
+        processes = 3 if options == () else 2
+        run = self.start(job, "--processes", processes, *options, settings=settings)
+        victims = [(rank, self.kill_one(run, rank, how, step)) for rank, how, step in moments]
+        self.check(run, expected, victims)
+
+
+class ALostProcess(Recovers):
+    def test_killed_over_tcp_is_started_again(self):
+        self.lose(job_of(), (), [(1, signal.SIGKILL, EVERY)], {"transport.provider": "tcp"})
+
+    def test_stopped_over_shm_is_started_again(self):
+        self.lose(job_of(), (), [(2, signal.SIGSTOP, 2 * EVERY)], {"transport.provider": "shm"})
+
+    def test_is_started_again_as_often_as_it_is_lost(self):
+        self.lose(job_of(), (), [(random.choice((1, 2)), signal.SIGKILL, at * EVERY) for at in (1, 3, 5)])
+
+    def test_before_the_first_checkpoint_starts_the_run_anew(self):
+        self.lose(job_of(checkpoint_every=0), (), [(2, signal.SIGKILL, 0)])
+
+    def test_of_a_laid_out_job_is_started_again(self):
+        self.lose(job_of(LAID_OUT, steps=100), FEW_DEVICES, [(1, signal.SIGKILL, EVERY)])
+
+    def test_of_a_resumed_run_takes_it_to_its_own_checkpoints(self):
+        expected = self.train(job_of(keep_checkpoints=99), settings={"train.out": "reference"})
+        run = self.start(job_of(), "--processes", 3, "--resume", f"reference/checkpoints/step-{2 * EVERY:08}")
+        self.kill_one(run, 2, signal.SIGKILL, 4 * EVERY)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.report["resumed_from"], 2 * EVERY)
+        self.assertEqual(finished.curve(), expected.curve(after=2 * EVERY))
+
+
+class NoRecovery(Recovers):
+    def ends(self, job, rank, *wanted):
+        run = self.start(job, "--processes", 2)
+        self.kill_one(run, rank, signal.SIGKILL, 0)
+        finished = run.wait()
+        self.assertTrue(run.wait_for(lambda: not run.members()))
+        self.assertNotEqual(finished.status, 0)
+        self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+        for text in wanted:
+            self.assertIn(text, finished.error_lines()[0])
+        self.assert_nothing_left(run)
+
+    def test_is_tried_once_max_recoveries_are_used_up(self):
+        self.ends(job_of(steps=1_000_000, max_recoveries=0), 1, "lost process 1")
+
+    def test_is_tried_when_rank_0_is_lost(self):
+        self.ends(job_of(steps=1_000_000), 0, "lost process 0")
+
+    def test_is_tried_after_a_failure_of_the_training_itself(self):
+        job = job_of()
+        job["student"] |= {"lr": 1e30, "clip_norm": 0}
+        finished = self.start(job, "--processes", 2).wait()
+        self.assertEqual(finished.status, 1, finished.describe())
+        self.assertIn("training diverged", finished.error_lines()[0])
+
+
+@unittest.skipIf(NO_HOSTS, NO_HOSTS)
+class ALostProcessOfAnotherHost(Recovers):
+    def test_is_started_again_there(self):
+        hosts = Hosts(self.folder, 2)
+        self.addCleanup(hosts.remove)
+        options = ("--hosts", ",".join(hosts.addresses), "--ssh", hosts.remote_shell())
+        expected = self.start(job_of(), *options, settings={"train.out": "reference"}, launcher=hosts.on(0)).wait()
+        self.assertEqual(expected.status, 0, expected.describe())
+        run = self.start(job_of(), *options, launcher=hosts.on(0))
+        self.check(run, expected, [(1, self.kill_one(run, 1, signal.SIGKILL, EVERY))])
+
+
+class ResumeAuto(SystemTest):
+    def test_starts_where_there_is_no_checkpoint_and_goes_on_where_there_is_one(self):
+        first = self.train(job_of(), "--resume", "auto", settings={"train.steps": EVERY})
+        self.assertIn("--resume auto: out has no checkpoint", first.out)
+        self.assertEqual(first.report["resumed_from"], 0)
+        self.assertEqual(self.train(job_of(), "--resume", "auto").report["resumed_from"], EVERY)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
