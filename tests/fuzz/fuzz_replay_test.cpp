@@ -32,6 +32,9 @@ struct Target {
   std::string_view name;
   int (*run)(const std::uint8_t*, std::size_t);
 };
+void PrintTo(const Target& target, std::ostream* out) {  // GoogleTest's name
+  *out << target.name;
+}
 #define LISTED(name) Target{#name, fuzz_##name},
 constexpr std::array targets{MAESTRO_FUZZ_TARGETS(LISTED)};
 
