@@ -30,6 +30,7 @@ if(PROJECT_IS_TOP_LEVEL AND "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSI
   set(maestro_werror ON)
 endif()
 option(MAESTRO_WERROR "Treat warnings as errors" ${maestro_werror})
+option(MAESTRO_FUZZ "Instrument everything for libFuzzer and build the fuzzers of tests/fuzz (clang)" OFF)
 set(MAESTRO_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 
 find_program(MAESTRO_CCACHE ccache)

@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+# MAESTRO_FUZZ: coverage for libFuzzer in every target.
 # MAESTRO_SANITIZE: flags of every target, and the options under which ctest runs the tests.
 # Sanitizers see a whole program or nothing, so the flags apply to every target. A finding of the undefined-behaviour
 # sanitizer ends the program: a test that only prints a finding would pass.
+if(MAESTRO_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "MAESTRO_FUZZ needs clang, which has libFuzzer; the compiler is ${CMAKE_CXX_COMPILER_ID}")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage; libFuzzer's main() is linked into the fuzzers alone
+endif()
 if(NOT MAESTRO_SANITIZE)
   return()
 endif()

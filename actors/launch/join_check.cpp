@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <ranges>
 #include <string_view>
 #include <utility>
+
+#include "runtime/core/printable.hpp"
 
 namespace maestro {
 namespace {
@@ -28,8 +29,9 @@ std::string_view trimmed(std::string_view text) {
 std::vector<Setting> settings_of(std::string_view job) {
   std::vector<Setting> settings;
   std::string table;
-  for (const auto part : job | std::views::split('\n')) {
-    const std::string_view line = trimmed({part.begin(), part.end()});
+  for (std::size_t begin = 0, end = 0; begin < job.size(); begin = end + 1) {
+    end = std::min(job.find('\n', begin), job.size());
+    const std::string_view line = trimmed(job.substr(begin, end - begin));
     const std::size_t equals = line.find(" = ");
     if (line.starts_with('[') && line.ends_with(']') && equals == std::string_view::npos) {
       table = std::string(trimmed(line.substr(1, line.size() - 2))) + ".";
@@ -58,14 +60,13 @@ Values values_of(const std::vector<Setting>& settings) {
 
 /// Shortens a number for users: TOML has every digit, 0.00029999999999999997 for 0.0003.
 std::string shown(const std::string& value) {
-  constexpr std::size_t most = 120;
   double number = 0;
   const auto parsed = std::from_chars(value.data(), value.data() + value.size(), number);
   if (parsed.ec == std::errc() && parsed.ptr == value.data() + value.size()) {
     std::array<char, 32> text{};
     return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number, std::chars_format::general).ptr};
   }
-  return value.size() <= most ? value : value.substr(0, most) + "...";
+  return printable(value);
 }
 
 /// Returns the first setting of `a` that is missing in `b` or differs there.
@@ -78,7 +79,7 @@ std::string first_difference(const std::vector<Setting>& a, const Values& b, con
     const bool has = there != b.end() && nth < there->second.size();
     if (has && there->second[nth] == setting.value) continue;
     const std::string other = has ? shown(there->second[nth]) : "nothing";
-    return setting.name + " = " + shown(setting.value) + a_place + ", " + other + b_place;
+    return printable(setting.name) + " = " + shown(setting.value) + a_place + ", " + other + b_place;
   }
   return {};
 }
@@ -148,8 +149,9 @@ std::optional<Refusal> JoinCheck::admit(const JoinRequest& process) {
 }
 
 std::vector<JoinRequest> JoinCheck::present() const {
-  const auto values = present_ | std::views::values;
-  return {values.begin(), values.end()};
+  std::vector<JoinRequest> processes;
+  for (const auto& [rank, process] : present_) processes.push_back(process);
+  return processes;
 }
 
 std::string JoinCheck::missing_text() const {

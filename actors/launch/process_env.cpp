@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <ranges>
 #include <utility>
 
 #include "actors/launch/slurm_lists.hpp"
@@ -76,8 +75,9 @@ std::vector<std::uint32_t> given_hosts(const Variables& variables, std::int64_t 
   const auto list = variables.text("MAESTRO_HOSTS");
   if (!list) return {};
   std::vector<std::uint32_t> hosts;
-  for (const auto part : *list | std::views::split(',')) {
-    const std::string_view word(part.begin(), part.end());
+  for (std::size_t begin = 0, end = 0; begin <= list->size(); begin = end + 1) {
+    end = std::min(list->find(',', begin), list->size());
+    const std::string_view word = std::string_view(*list).substr(begin, end - begin);
     std::uint32_t host = 0;
     const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), host);
     const std::uint32_t next = hosts.empty() ? 0 : hosts.back() + 1;
@@ -97,9 +97,10 @@ std::vector<std::uint32_t> given_hosts(const Variables& variables, std::int64_t 
 /// Sets the fields that follow from `rank` and `hosts`.
 void set_hosts(ProcessEnv& place, std::vector<std::uint32_t> hosts) {
   place.hosts = std::move(hosts);
-  const auto here = std::ranges::equal_range(place.hosts, place.hosts[static_cast<std::size_t>(place.rank)]);
-  place.local_rank = place.rank - (here.begin() - place.hosts.begin());
-  place.local_processes = std::ssize(here);
+  const std::uint32_t host = place.hosts[static_cast<std::size_t>(place.rank)];
+  const auto [first, last] = std::equal_range(place.hosts.begin(), place.hosts.end(), host);
+  place.local_rank = place.rank - (first - place.hosts.begin());
+  place.local_processes = last - first;
 }
 
 /// Throws when the launcher's local rank differs from the local rank that follows from the hosts.

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "actors/launch/Rendezvous.h"
+#include "actors/launch/joining.hpp"
 #include "actors/launch/rendezvous.hpp"
 #include "actors/rpc/rpc_client.hpp"
 #include "actors/rpc/socket_address.hpp"
@@ -45,19 +46,6 @@ std::chrono::milliseconds patience_for(const JobError& error, const JoinOptions&
     default:
       return 0ms;
   }
-}
-
-rendezvous::Joining wire_form(const JoinRequest& request) {
-  rendezvous::Joining joining;
-  joining.rank = request.rank;
-  joining.processes = request.processes;
-  joining.pid = request.pid;
-  joining.host = request.host;
-  joining.local_rank = request.local_rank;
-  joining.version = request.version;
-  joining.token = request.token;
-  joining.job = request.job;
-  return joining;
 }
 
 /// A connection to rank 0.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "actors/launch/Rendezvous.h"
+#include "actors/launch/joining.hpp"
 #include "actors/launch/rendezvous.hpp"
 #include "actors/rpc/rpc_server.hpp"
 #include "actors/rpc/rpc_socket.hpp"
@@ -31,26 +30,6 @@ constexpr auto stranger_patience = 5000ms;
 constexpr auto look_after = 250ms;
 constexpr int most_refusals_noted = 20;
 constexpr std::int32_t largest_message = 4 << 20;
-
-/// Makes text of a peer fit for a line.
-std::string one_line(std::string text) {
-  constexpr std::size_t most = 2000;
-  if (text.size() > most) text.resize(most);
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
-  return text;
-}
-
-JoinRequest request_of(const Joining& joining) {
-  return {.rank = joining.rank,
-          .processes = joining.processes,
-          .pid = joining.pid,
-          .host = one_line(joining.host),
-          .local_rank = joining.local_rank,
-          .version = one_line(joining.version),
-          .token = joining.token,
-          .job = joining.job};
-}
 
 [[noreturn]] void refuse(const std::string& reason, bool for_all) {
   rendezvous::Refused refused;
@@ -78,7 +57,7 @@ struct RendezvousServer::State {
   /// Under the lock. RV-2
   void fail(const std::string& reason, ErrorCode code) {
     if (reason_not_to_begin || join_check.complete()) return;
-    reason_not_to_begin = one_line(reason);
+    reason_not_to_begin = peer_text(reason);
     code_not_to_begin = code;
     changed.notify_all();
   }
@@ -195,7 +174,7 @@ RendezvousServer::RendezvousServer(RendezvousOptions options) : state_(std::make
   acceptor.stranger_patience = stranger_patience;
   acceptor.largest_message = largest_message;
   acceptor.refused = [&state](const std::string& peer, const std::string& reason) {
-    state.note_refusal("refused " + one_line(peer) + " at the rendezvous: " + one_line(reason));
+    state.note_refusal("refused " + peer_text(peer) + " at the rendezvous: " + peer_text(reason));
   };
   const auto serve = [&state](Visitor& visitor) {
     return std::make_shared<rendezvous::RendezvousProcessor>(std::make_shared<State::Member>(state, visitor));

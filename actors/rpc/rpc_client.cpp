@@ -2,21 +2,17 @@
 #include "actors/rpc/rpc_client.hpp"
 
 #include <thrift/TApplicationException.h>
-#include <thrift/TConfiguration.h>
-#include <thrift/protocol/TBinaryProtocol.h>
 #include <thrift/protocol/TProtocolException.h>
-#include <thrift/transport/TBufferTransports.h>
+#include <thrift/transport/TTransportException.h>
 
+#include "actors/rpc/framed_protocol.hpp"
 #include "actors/rpc/rpc_socket.hpp"
 #include "actors/rpc/socket_address.hpp"
 
 namespace maestro {
 
 using apache::thrift::TApplicationException;
-using apache::thrift::TConfiguration;
-using apache::thrift::protocol::TBinaryProtocol;
 using apache::thrift::protocol::TProtocolException;
-using apache::thrift::transport::TFramedTransport;
 using apache::thrift::transport::TTransportException;
 
 RpcClient::RpcClient(ConnectionOptions options) : options_(std::move(options)) {
@@ -31,9 +27,7 @@ RpcClient::RpcClient(ConnectionOptions options) : options_(std::move(options)) {
     rethrow();
   }
   stream_->set_patience(options_.answer_patience);
-  const auto limits = std::make_shared<TConfiguration>(options_.largest_message, options_.largest_message);
-  const auto framed = std::make_shared<TFramedTransport>(stream_, limits);
-  protocol_ = std::make_shared<TBinaryProtocol>(framed, options_.largest_message, options_.largest_message, true, true);
+  protocol_ = framed_protocol(stream_, options_.largest_message);
 }
 
 RpcClient::~RpcClient() {

@@ -21,6 +21,10 @@ struct ChatTemplate::Tree {
 namespace {
 
 constexpr std::size_t longest_output = std::size_t{64} << 20;  // bytes
+// Of all values that a rendering makes (weight_of). A conversation needs a small part of it; loops inside of loops, or
+// texts that double, reach it within seconds.
+constexpr std::size_t most_work = std::size_t{512} << 20;
+constexpr std::size_t work_of_iteration = 16384;  // of a loop, beside its element
 
 class Renderer {
  public:
@@ -35,6 +39,10 @@ class Renderer {
   enum class Flow : std::uint8_t { next, leave, proceed };
 
   [[nodiscard]] TemplatePlace place(int line) const { return {file_, line}; }
+  void spend(std::size_t work, int line) {
+    work_ += work;
+    if (work_ > most_work) fail_template(place(line), "it loops too often, or makes values that are too large");
+  }
 
   // ---- statements ----
 
@@ -103,6 +111,7 @@ class Renderer {
   void loop(const Statement& statement) {
     const std::vector<Value> elements = elements_of_loop(statement);
     for (std::size_t i = 0; i < elements.size(); ++i) {
+      spend(work_of_iteration + 3 * weight_of(elements[i], place(statement.line)), statement.line);
       scopes_.emplace_back();
       assign(statement, elements[i]);
       scopes_.back()["loop"] = {{"index", i + 1},
@@ -125,6 +134,7 @@ class Renderer {
     if (statement.expressions.size() == 1) return elements;
     std::vector<Value> kept;
     for (Value& element : elements) {
+      spend(work_of_iteration, statement.line);
       scopes_.emplace_back();
       assign(statement, element);
       if (is_true(evaluate(statement.expressions[1]))) kept.push_back(std::move(element));
@@ -154,6 +164,11 @@ class Renderer {
   }
 
   Value evaluate(const Expression& expression) {
+    Value value = made_by(expression);
+    spend(weight_of(value, place(expression.line)), expression.line);
+    return value;
+  }
+  Value made_by(const Expression& expression) {
     const std::vector<Expression>& parts = expression.parts;
     const TemplatePlace here = place(expression.line);
     switch (expression.kind) {
@@ -168,7 +183,7 @@ class Renderer {
       case Expression::Kind::mapping:
         return mapping_of(expression);
       case Expression::Kind::item:
-        return item_of(evaluate(parts[0]), evaluate(parts[1]), here);
+        return item(expression);
       case Expression::Kind::slice:
         return slice_of(arguments_of(expression).values, here);
       case Expression::Kind::call:
@@ -187,6 +202,13 @@ class Renderer {
         return parts.size() > 2 ? evaluate(parts[2]) : undefined_value();
     }
     return undefined_value();
+  }
+  /// An item of a variable takes no copy of the variable.
+  Value item(const Expression& expression) {
+    const Expression& container = expression.parts[0];
+    const Value key = evaluate(expression.parts[1]);
+    const Value* found = container.kind == Expression::Kind::name ? find(container.text) : nullptr;
+    return item_of(found != nullptr ? *found : evaluate(container), key, place(expression.line));
   }
   Value unary(const Expression& expression) {
     const Value value = evaluate(expression.parts[0]);
@@ -226,6 +248,7 @@ class Renderer {
   std::string_view file_;
   std::vector<Variables> scopes_;  // the innermost last
   std::string out_;
+  std::size_t work_ = 0;
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 //
 // CJ-1 (same text): a text that is returned equals that of transformers' apply_chat_template with a prompt for the
 //       answer, without tools and documents. strftime_now is not defined: a template takes its own date.
-// CJ-2 (bounded): nesting, numbers and texts are bounded, so that no template exhausts stack or memory.
+// CJ-2 (bounded): nesting, numbers, texts and the work of a rendering are bounded, so that no template exhausts stack,
+//       memory or patience.
 #pragma once
 
 #include <memory>

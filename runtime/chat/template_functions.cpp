@@ -15,6 +15,7 @@ using Arguments = TemplateArguments;
 namespace {
 
 constexpr const char* spaces = " \t\n\r\f\v";
+constexpr std::size_t most_parts = 1'000'000;  // of a text that is split
 
 /// A call, and its arguments by place or name.
 class Call {
@@ -42,6 +43,9 @@ class Call {
       if (std::ranges::find(names, name) == names.end())
         refuse_template(place_, "the argument " + name + " of the " + title_);
     }
+  }
+  void check_length(const std::string& text) const {
+    if (text.size() > longest_template_text) fail("makes a text longer than 16 MiB");
   }
   [[nodiscard]] const std::string& text() const { return text_of(operand()); }
   [[nodiscard]] const std::string& text_of(const Value& value) const {
@@ -110,11 +114,15 @@ Value replace(const Call& call) {
   call.takes(3);
   const std::string from = call.text_argument(1, Value()), to = call.text_argument(2, Value());
   if (from.empty()) call.fail("has nothing to replace");
-  std::string text = call.text();
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
+  const std::string& text = call.text();
+  std::string made;
+  std::size_t begin = 0;
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, begin)) {
+    made.append(text, begin, at - begin).append(to);
+    begin = at + from.size();
+    call.check_length(made);
   }
-  return text;
+  return made.append(text, begin);
 }
 
 Value split(const Call& call) {
@@ -125,6 +133,7 @@ Value split(const Call& call) {
   Value parts = Value::array();
   std::size_t begin = 0;
   for (std::size_t at = text.find(between); at != std::string::npos; at = text.find(between, begin)) {
+    if (parts.size() == most_parts) call.fail("makes more than 1,000,000 parts");
     parts.push_back(text.substr(begin, at - begin));
     begin = at + between.size();
   }
@@ -139,15 +148,23 @@ Value as_default(const Call& call) {
   return kept ? call.operand() : call.argument(1, "", "default_value");
 }
 
+std::string dumped(const Call& call, const Value& value) {
+  try {
+    return value.dump();
+  } catch (const nlohmann::json::type_error&) {
+    call.fail("takes no text that is not UTF-8");
+  }
+}
+
 /// As Python's json.dumps(value, ensure_ascii=False). The order of a mapping's keys is lost, so it takes none.
 std::string json_text(const Call& call, const Value& value) {
   if (value.is_object() && value.size() > 1) refuse_template(call.place(), "the filter tojson of a mapping");
   if (value.is_discarded()) call.fail("takes no undefined value");
   if (!value.is_array() && !value.is_object())
-    return value.is_number_float() ? printed(value, call.place()) : value.dump();
+    return value.is_number_float() ? printed(value, call.place()) : dumped(call, value);
   std::string text;
   for (const auto& [key, each] : value.items()) {
-    text += (text.empty() ? "" : ", ") + (value.is_object() ? Value(key).dump() + ": " : "") + json_text(call, each);
+    text += (text.empty() ? "" : ", ") + (value.is_object() ? dumped(call, key) + ": " : "") + json_text(call, each);
   }
   return value.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
@@ -165,6 +182,7 @@ Value join(const Call& call) {
   for (const Value& each : elements_of(call.operand(), call.place())) {
     text += (first ? "" : between) + printed(each, call.place());
     first = false;
+    call.check_length(text);
   }
   return text;
 }

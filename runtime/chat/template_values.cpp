@@ -14,7 +14,8 @@ using Values = std::vector<Value>;
 
 namespace {
 
-constexpr std::size_t longest_text = std::size_t{64} << 20;  // bytes: a loop may double a text again and again
+constexpr int most_levels = 64;
+constexpr std::size_t weight_of_node = 1024;  // about the time of as many bytes of a text
 
 std::string kind_of(const Value& value) {
   if (value.is_discarded()) return "an undefined value";
@@ -26,7 +27,7 @@ std::string kind_of(const Value& value) {
 }
 
 Value joined(const std::string& a, const std::string& b, const TemplatePlace& place) {
-  if (a.size() + b.size() > longest_text) fail_template(place, "a text is longer than 64 MiB");
+  if (a.size() + b.size() > longest_template_text) fail_template(place, "a text is longer than 16 MiB");
   return a + b;
 }
 
@@ -97,6 +98,16 @@ bool less(const std::string& operation, const Value& a, const Value& b, const Te
 }
 
 }  // namespace
+
+std::size_t weight_of(const Value& value, const TemplatePlace& place, int level) {
+  if (level > most_levels) fail_template(place, "a value is nested deeper than 64 levels");
+  if (value.is_string()) return weight_of_node + value.get_ref<const std::string&>().size();
+  std::size_t weight = weight_of_node;
+  if (value.is_structured()) {
+    for (const Value& each : value) weight += weight_of(each, place, level + 1);
+  }
+  return weight;
+}
 
 bool is_true(const Value& value) {
   if (value.is_discarded() || value.is_null()) return false;

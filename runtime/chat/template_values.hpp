@@ -24,6 +24,10 @@ struct TemplateArguments {
   std::map<std::string, TemplateValue> named;
 };
 
+inline constexpr std::size_t longest_template_text = std::size_t{16} << 20;  ///< bytes
+/// Returns a measure of the time and memory that a copy takes, in bytes. Throws JobError for a value that nests deeper
+/// than 64 levels: copies are recursive.
+[[nodiscard]] std::size_t weight_of(const TemplateValue& value, const TemplatePlace& place, int level = 0);
 /// Whether `if` takes it.
 [[nodiscard]] bool is_true(const TemplateValue& value);
 /// What {{ }} prints. Throws JobError for lists and mappings.

@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t largest_document = std::size_t{1} << 20;
 // A dotted key opens a table per dot, and tables are freed recursively: a bounded line bounds the depth of the stack.
 constexpr std::size_t longest_line = 8192;
+// Paths of keys are held for every table on the way: they take memory with the square of the depth.
+constexpr int most_levels = 64;
 
 std::string file_beside(const std::filesystem::path& path) {
   std::vector<std::string> names;
@@ -51,6 +53,15 @@ void check_size(std::string_view text, const std::string& name) {
                      " bytes; break it up");
     }
     begin = end + 1;
+  }
+}
+
+void check_depth(const toml::node& node, const std::string& name, int level = 0) {
+  if (level > most_levels) throw JobError(name + ": tables and lists are nested deeper than 64 levels");
+  if (const toml::table* table = node.as_table()) {
+    for (const auto& [key, value] : *table) check_depth(value, name, level + 1);
+  } else if (const toml::array* list = node.as_array()) {
+    for (const toml::node& value : *list) check_depth(value, name, level + 1);
   }
 }
 
@@ -94,6 +105,7 @@ JobDocument JobDocument::parse(std::string text, std::string name, const std::ve
     check_size(override_, "--set " + printable(override_));
     apply_override(*state, override_);
   }
+  check_depth(state->root, state->name);
   return JobDocument(std::move(state));
 }
 

@@ -19,7 +19,8 @@ class JobDocument {
   /// Throws JobError(not_found) when the file cannot be read, and as `parse`.
   static JobDocument load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
   /// `name` stands for the file in error messages. Throws JobError for text that is not TOML, with line and column, for
-  /// a malformed override, for a document over 1 MiB and for a line over 8 KiB.
+  /// a malformed override, for a document over 1 MiB, for a line over 8 KiB and for more than 64 levels of tables and
+  /// lists.
   static JobDocument parse(std::string text, std::string name, const std::vector<std::string>& overrides = {});
 
   [[nodiscard]] JobTable root() const;

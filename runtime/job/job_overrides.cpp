@@ -52,7 +52,8 @@ toml::table& innermost_table(JobState& state, const JobOverride& override_) {
     }
     if (!node->is_table()) {
       const JobPath outer(override_.path.begin(), override_.path.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      throw JobError(override_.place + ": " + label_of(outer) + ": expected a table, but it is " + describe(*node));
+      throw JobError(override_.place + ": " + printable(label_of(outer)) + ": expected a table, but it is " +
+                     describe(*node));
     }
     table = node->as_table();
   }

@@ -13,6 +13,8 @@ bool is_prefix(const JobPath& prefix, const JobPath& path) {
   return prefix.size() <= path.size() && std::equal(prefix.begin(), prefix.end(), path.begin());
 }
 
+constexpr std::size_t longest_label = 240;  // bytes, in a message
+
 bool is_bare(std::string_view key) {
   return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -55,7 +57,7 @@ JobPlace JobState::place_of(const JobPath& path) const {
 }
 
 void JobState::fail(const JobPath& path, const std::string& message) const {
-  throw JobError(place_of(path).text + ": " + label_of(path) + ": " + message);
+  throw JobError(place_of(path).text + ": " + printable(label_of(path), longest_label) + ": " + message);
 }
 
 toml::table parse_toml(std::string_view text, const std::string& name) {

@@ -91,7 +91,7 @@ Result<std::vector<std::string>> read_hf_index(const fs::path& folder) {
     std::set<std::string> files;
     for (const auto& [tensor, file] : map->items()) {
       const std::string name = file.is_string() ? file.get<std::string>() : "";
-      if (name.empty() || fs::path(name).filename() != name) keys.fail("weight_map", "names the file " + file.dump());
+      if (name.empty() || fs::path(name).filename() != name) keys.fail("weight_map", "names the file " + shown(file));
       files.insert(name);
     }
     return std::vector<std::string>(files.begin(), files.end());

@@ -53,7 +53,7 @@ class HfKeys {
   [[nodiscard]] std::int64_t aliased_size(std::string_view key, std::string_view alias) const {
     if (find(alias) == nullptr) return size(key);
     if (find(key) != nullptr && *find(key) != *find(alias)) {
-      fail(key, "= " + find(key)->dump() + " contradicts " + std::string(alias) + " = " + find(alias)->dump() +
+      fail(key, "= " + shown(*find(key)) + " contradicts " + std::string(alias) + " = " + shown(*find(alias)) +
                     ", another name of it; remove one");
     }
     return size(alias);

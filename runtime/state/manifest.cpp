@@ -43,10 +43,13 @@ RunIdentity run_identity_of(const json& object) {
 }
 
 /// Throws JobError for a value that is no whole number of 64 bits; get() would convert it silently.
-std::uint64_t count_at(const json& object, const char* key) {
-  const json& value = object.at(key);
+std::uint64_t count_of(const json& value, const char* key) {
   if (value.is_number_unsigned()) return value.get<std::uint64_t>();
   throw JobError(std::string("has ") + key + " = " + shown(value) + ", which is no whole number from 0 to 2^64 - 1");
+}
+
+std::uint64_t count_at(const json& object, const char* key) {
+  return count_of(object.at(key), key);
 }
 
 /// Throws json::exception for a key that is missing or of the wrong type, JobError as count_at.
@@ -56,7 +59,9 @@ Manifest manifest_of(const json& object) {
   manifest.seed = count_at(object, "seed");
   manifest.data_position = count_at(object, "data_position");
   manifest.epoch = count_at(object, "epoch");
-  manifest.random_state = object.at("random_state").get<std::vector<std::uint64_t>>();
+  for (const json& number : object.at("random_state").get_ref<const json::array_t&>()) {
+    manifest.random_state.push_back(count_of(number, "random_state"));
+  }
   manifest.sequence = count_at(object, "sequence");
   manifest.maestro_version = object.at("maestro_version").get<std::string>();
   // Checkpoints of earlier versions lack these.

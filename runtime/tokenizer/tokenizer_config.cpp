@@ -2,6 +2,7 @@
 #include "runtime/tokenizer/tokenizer_config.hpp"
 
 #include "runtime/core/input_file.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/tokenizer/json_node.hpp"
 
 namespace maestro {
@@ -21,9 +22,9 @@ std::string template_text(const JsonNode& node) {
   for (const JsonNode& each : node.list()) {
     const std::string name = each.at("name").text();
     if (name == "default") return each.at("template").text();
-    names += (names.empty() ? "" : ", ") + name;
+    names += (names.empty() ? "" : ", ") + printable(name);
   }
-  node.fail("has no template of the name default, only: " + names);
+  node.fail("has no template of the name default, only: " + printable(names));
 }
 
 Status read_settings(const fs::path& file, TokenizerConfig& config) {

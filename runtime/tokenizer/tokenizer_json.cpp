@@ -17,11 +17,21 @@ using nlohmann::json;
 
 namespace {
 
+constexpr std::size_t most_missing = std::size_t{1} << 16;  // ids without a token, in a small vocabulary
 constexpr std::size_t largest_file = std::size_t{1} << 29;  // bytes; Gemma's has 2^25
 
 std::string read_filled(const JsonNode& node) {
   std::string text = node.text();
   if (text.empty()) node.fail("is empty");
+  return text;
+}
+
+/// One character, as in Hugging Face's tokenizers: a longer replacement would make a text longer with every part.
+std::string read_character(const JsonNode& node) {
+  std::string text = read_filled(node);
+  const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
+  if (!std::all_of(text.begin() + 1, text.end(), continues))
+    node.fail("is " + shown(node.value()) + "; it must be one character");
   return text;
 }
 
@@ -48,6 +58,24 @@ void for_parts(const JsonNode& node, std::string_view list, const Read& read) {
   }
 }
 
+/// A pattern and the text in its place. The parts of a normalizer or decoder together may make a text only so much
+/// longer.
+class Replacements {
+ public:
+  template <class Made>
+  Made read(const JsonNode& node) {
+    constexpr std::size_t most = 4096;
+    Made made{read_pattern(node.at("pattern")), node.at("content").text()};
+    const std::size_t replaced = node.at("pattern").at("String").text("").size(), added = made.content.size();
+    growth_ *= replaced == 0 ? added + 1 : std::max<std::size_t>(1, added / replaced + (added % replaced != 0 ? 1 : 0));
+    if (growth_ > most) node.fail("makes a text more than 4096 times as long, with the parts before it");
+    return made;
+  }
+
+ private:
+  std::size_t growth_ = 1;
+};
+
 // ---- normalizer ----
 
 Normalizer read_normalizer(const JsonNode& node) {
@@ -56,6 +84,7 @@ Normalizer read_normalizer(const JsonNode& node) {
       {"NFC", Type::nfc},         {"NFD", Type::nfd},         {"NFKC", Type::nfkc},  {"NFKD", Type::nfkd},
       {"Prepend", Type::prepend}, {"Replace", Type::replace}, {"Strip", Type::strip}};
   std::vector<Normalizer::Step> steps;
+  Replacements replacements;
   for_parts(node, "normalizers", [&](const JsonNode& part) {
     switch (part.at("type").choice(types)) {
       case Type::nfc:
@@ -69,7 +98,7 @@ Normalizer read_normalizer(const JsonNode& node) {
       case Type::prepend:
         return steps.emplace_back(Prepend{part.at("prepend").text()}), void();
       case Type::replace:
-        return steps.emplace_back(Replace{read_pattern(part.at("pattern")), part.at("content").text()}), void();
+        return steps.emplace_back(replacements.read<Replace>(part)), void();
       case Type::strip:
         return steps.emplace_back(StripSpace{part.at("strip_left").flag(true), part.at("strip_right").flag(true)}),
                void();
@@ -137,7 +166,7 @@ PreTokenizerRead read_pre_tokenizer(const JsonNode& node) {
         return;
       case Type::metaspace:
         steps.emplace_back(
-            Metaspace{read_filled(part.at("replacement")), read_prepend(part), part.at("split").flag(true)});
+            Metaspace{read_character(part.at("replacement")), read_prepend(part), part.at("split").flag(true)});
         return;
       case Type::whitespace:
         steps.emplace_back(
@@ -248,13 +277,14 @@ TokenDecoder read_decoder(const JsonNode& node) {
                                                                  {"Strip", Type::strip},
                                                                  {"Metaspace", Type::metaspace}};
   std::vector<TokenDecoder::Step> steps;
+  Replacements replacements;
   for_parts(node, "decoders", [&](const JsonNode& part) {
     switch (part.at("type").choice(types)) {
       case Type::byte_level:
         steps.emplace_back(ByteLevelDecoder{});
         return;
       case Type::replace:
-        steps.emplace_back(ReplaceDecoder{read_pattern(part.at("pattern")), part.at("content").text()});
+        steps.emplace_back(replacements.read<ReplaceDecoder>(part));
         return;
       case Type::byte_fallback:
         steps.emplace_back(ByteFallbackDecoder{});
@@ -268,7 +298,7 @@ TokenDecoder read_decoder(const JsonNode& node) {
         return;
       case Type::metaspace:
         steps.emplace_back(
-            MetaspaceDecoder{read_filled(part.at("replacement")), read_prepend(part) != Metaspace::Prepend::never});
+            MetaspaceDecoder{read_character(part.at("replacement")), read_prepend(part) != Metaspace::Prepend::never});
         return;
     }
   });
@@ -280,6 +310,11 @@ std::vector<std::string> tokens_by_id(const BpeOptions& model, const std::vector
   std::int32_t last = -1;
   for (const auto& [token, id] : model.vocabulary) last = std::max(last, id);
   for (const AddedToken& token : added) last = std::max(last, token.id);
+  const std::size_t given = model.vocabulary.size() + added.size(), most = 2 * given + most_missing;
+  if (static_cast<std::size_t>(last + 1) > most) {
+    throw JobError("model.vocab: the id " + std::to_string(last) + " is too large for " + std::to_string(given) +
+                   " tokens; the largest can be " + std::to_string(most - 1));
+  }
   std::vector<std::string> tokens(static_cast<std::size_t>(last + 1));
   const auto put = [&](const std::string& token, std::int32_t id) {
     std::string& there = tokens[static_cast<std::size_t>(id)];

@@ -20,6 +20,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t largest_workload = std::size_t{1} << 30;  // bytes: millions of samples
+constexpr std::size_t longest_cycle = 480;                      // bytes, in a message
 constexpr std::int64_t most_lanes = 65'536;
 constexpr std::int64_t most_places = 1'000'000'000;  // slots or tasks in flight; more is no limit
 
@@ -122,7 +123,7 @@ std::string cycle_among(const DraftGraph& graph, const std::vector<bool>& ordere
     next = before(next);
     text = printable(graph.sections[next].name) + " -> " + text;
   } while (next != at);
-  return text;
+  return printable(text, longest_cycle);
 }
 
 /// Puts every edge's producer before its consumer, and otherwise keeps the order of the file.

@@ -11,8 +11,8 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-REAL_TOOLS = ("bash env sh readlink dirname basename cksum cut cat awk grep sed head tail mktemp rm mkdir nproc flock tee "
-              "touch chmod ls find ln sort").split()
+REAL_TOOLS = ("bash env sh readlink dirname basename cksum cut cat awk grep head tail mktemp rm mkdir nproc flock tee "
+              "touch chmod ls find ln sort cp sed tr").split()
 # Commands that count as a package; `missing` may remove their stand-ins.
 PACKAGE_TOOLS = {"g++": "g++", "cmake": "cmake", "ninja-build": "ninja", "python3": "python3"}
 
@@ -363,6 +363,34 @@ class RunScript(unittest.TestCase):
         done = self.run_it("bench", "transfre")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no benchmark 'transfre'; there are: transfer", done.stderr)
+
+    def make_fuzz_target(self, program):
+        """A target `toy` with a seed of its own and a file of another test; `program` stands in for its fuzzer."""
+        seeds = self.clone / "tests" / "fuzz" / "corpus" / "toy"
+        seeds.mkdir(parents=True)
+        (seeds / "small").touch()
+        (self.clone / "tests" / "fuzz" / "toy_target.cpp").touch()
+        (self.clone / "tests" / "fuzz" / "references.txt").write_text("toy tests/*/own.json\nother tests/*\n")
+        (self.clone / "tests" / "data").mkdir()
+        (self.clone / "tests" / "data" / "own.json").touch()
+        self.make_script(self.clone / "build" / "fuzz" / "bin" / "fuzz_toy", program)
+
+    def test_a_fuzz_target_runs_for_its_seconds_on_all_its_seeds(self):
+        self.make_fuzz_target('echo "$*"; for last; do :; done; ls "$last"')
+        self.assertEqual(self.run_it("fuzz").stdout.split(), ["fuzz", "targets:", "toy"])
+        done = self.run_it("fuzz", "toy", "--seconds", "7")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for text in ("-max_total_time=7 ", "-rss_limit_mb=2048 -timeout=10 ", "small\n", "own.json\n"):
+            self.assertIn(text, done.stdout)
+        self.assertIn(" fuzz_toy", self.calls("ninja")[-1])
+        self.assertEqual(self.run_it("fuzz", "toys").returncode, 2)
+        self.assertEqual(self.run_it("fuzz", "toy", "--seconds", "x").returncode, 2)
+
+    def test_a_finding_of_a_fuzz_target_is_named_with_the_command_that_repeats_it(self):
+        self.make_fuzz_target('for word; do case $word in -artifact_prefix=*) touch "${word#*=}crash-1";; esac; done; exit 1')
+        done = self.run_it("fuzz", "toy")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"run: finding: \S.*/bin/fuzz_toy -rss_limit_mb=2048 -timeout=10 \S.*/findings/toy/crash-1\n")
 
     def test_help_builds_nothing(self):
         for arguments in ((), ("help",), ("--help",)):

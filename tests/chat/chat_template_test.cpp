@@ -130,7 +130,7 @@ TEST(ChatTemplate, depth_and_size_are_bounded) {
             "t: line 1 of the chat template: statements are nested deeper than 64 levels");
   EXPECT_EQ(
       refusal("{% set n = namespace(t='0123456789') %}{% for i in range(100) %}{% set n.t = n.t + n.t %}{% endfor %}"),
-      "t: line 1 of the chat template: a text is longer than 64 MiB");
+      "t: line 1 of the chat template: a text is longer than 16 MiB");
   EXPECT_EQ(refusal("{{ range(1000000000) | length }}"),
             "t: line 1 of the chat template: the function range has more than 100,000 numbers");
 }

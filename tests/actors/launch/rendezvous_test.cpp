@@ -212,7 +212,7 @@ TEST_F(Rendezvous, versions_that_differ_are_told_to_all) {
   auto came = joined(1);
   JoinOptions other = joining(2);
   other.request.version = "2.0\nroot";
-  EXPECT_THAT(error_of_join(other), AllOf(IsOneLine(), HasSubstr("2.0 root on host2")));
+  EXPECT_THAT(error_of_join(other), AllOf(IsOneLine(), HasSubstr("2.0\\nroot on host2")));
   EXPECT_THAT(wait_error(), StartsWith("versions differ between hosts: maestro 1.0 on host0 (rank 0)"));
   EXPECT_THAT(came.get(), StartsWith("versions differ"));
 }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// checkpoint.json and run.json under fuzz. The checksum in an input is replaced by the right sum, too: behind it lie
+// the checks that a damaged file does not reach.
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "fuzz_target.hpp"
+#include "runtime/core/json_text.hpp"
+#include "runtime/state/checksum.hpp"
+#include "runtime/state/manifest.hpp"
+
+namespace maestro::fuzz {
+namespace {
+
+constexpr const char* checksum_key = "self_xxh3_128";
+
+void read(std::string_view text) {
+  const Result<Manifest> manifest = parse_manifest(text, "checkpoint.json");
+  if (!accepted(manifest)) return;
+  static_cast<void>(manifest->sections());
+  const std::string written = manifest_text(*manifest);
+  const Result<Manifest> again = parse_manifest(written, "written.json");
+  require(again.ok(), "a written manifest is a manifest", again.ok() ? "" : again.error().message);
+  require(manifest_text(*again) == written && again->files == manifest->files && again->run == manifest->run,
+          "a written manifest reads back equal", written);
+}
+
+/// Returns the text with the right checksum; nothing if it is no object.
+std::optional<std::string> with_checksum(std::string_view text) {
+  Result<nlohmann::json> object = parse_json(text, "checkpoint.json");
+  if (!object || !object->is_object()) return std::nullopt;
+  object->erase(checksum_key);
+  (*object)[checksum_key] = checksum_of(object->dump());
+  return object->dump();
+}
+
+}  // namespace
+}  // namespace maestro::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace maestro;
+  const std::string_view text = fuzz::text_of(data, size);
+  fuzz::read(text);
+  if (const auto summed = fuzz::with_checksum(text)) fuzz::read(*summed);
+  fuzz::accepted(read_run_identity(fuzz::scratch().write("run.json", text)));
+  return 0;
+}

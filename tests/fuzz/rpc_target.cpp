@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Thrift frames under fuzz: each input is a stream that a client sends to the rendezvous and to the control service,
+// and an answer that their clients receive. Streams are memory; limits and wire form are those of RpcServer and
+// RpcClient.
+#include <thrift/Thrift.h>
+#include <thrift/protocol/TProtocol.h>
+#include <thrift/transport/TBufferTransports.h>
+
+#include <memory>
+
+#include "actors/control/Control.h"
+#include "actors/launch/Rendezvous.h"
+#include "actors/launch/join_check.hpp"
+#include "actors/launch/joining.hpp"
+#include "actors/rpc/framed_protocol.hpp"
+#include "fuzz_target.hpp"
+
+namespace maestro::fuzz {
+namespace {
+
+using apache::thrift::TException;
+using apache::thrift::TProcessor;
+using apache::thrift::protocol::TProtocol;
+using apache::thrift::transport::TMemoryBuffer;
+
+constexpr std::int32_t largest_message = 4 << 20;
+
+std::shared_ptr<TProtocol> protocol_of(std::string_view bytes) {
+  const auto stream = std::make_shared<TMemoryBuffer>();
+  stream->write(reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<std::uint32_t>(bytes.size()));
+  return framed_protocol(stream, largest_message);
+}
+
+/// Judges join requests as rank 0 does.
+class Rendezvous final : public rendezvous::RendezvousNull {
+ public:
+  void join(rendezvous::Answer&, const rendezvous::Joining& joining) override {
+    if (const auto refusal = check_.admit(request_of(joining))) check_refusal(refusal->reason);
+    check_refusal("missing: " + check_.missing_text());
+  }
+  void withdraw(const rendezvous::Joining& joining, const std::string& reason) override {
+    check_refusal(process_name(request_of(joining)) + peer_text(reason));
+  }
+
+ private:
+  JoinCheck check_{{.processes = 4, .host = "a", .version = "0.1.0", .token = "t", .job = "[train]\nsteps = 3\n"},
+                   {0, 0, 1, 1}};
+};
+
+/// Serves a stream until it ends, or until an exception ends the connection.
+void serve(const std::shared_ptr<TProcessor>& processor, std::string_view bytes) {
+  const auto answers = framed_protocol(std::make_shared<TMemoryBuffer>(), largest_message);
+  try {
+    const auto calls = protocol_of(bytes);
+    while (processor->process(calls, answers, nullptr)) {
+    }
+  } catch (const TException&) {  // the server closes the connection
+  }
+}
+
+/// Calls `receive` of a client whose service has sent the bytes.
+template <class Client, class Receive>
+void receive(std::string_view bytes, Receive receive_answer) {
+  try {
+    Client client(protocol_of(bytes));
+    receive_answer(client);
+  } catch (const TException&) {  // RpcClient reports it
+  }
+}
+
+void receive_of_control(std::string_view bytes) {
+  using control::ControlClient;
+  receive<ControlClient>(bytes, [](auto& client) {
+    control::Status answer;
+    client.recv_status(answer);
+  });
+  receive<ControlClient>(bytes, [](auto& client) {
+    control::Plan answer;
+    client.recv_plan(answer);
+  });
+  receive<ControlClient>(bytes, [](auto& client) {
+    control::Metrics answer;
+    client.recv_metrics(answer);
+  });
+  receive<ControlClient>(bytes, [](auto& client) {
+    control::Checkpoint answer;
+    client.recv_checkpoint(answer);
+  });
+  receive<ControlClient>(bytes, [](auto& client) {
+    control::Standing answer;
+    client.recv_pause(answer);
+  });
+}
+
+void receive_of_rendezvous(std::string_view bytes) {
+  using rendezvous::RendezvousClient;
+  receive<RendezvousClient>(bytes, [](auto& client) {
+    rendezvous::Answer answer;
+    client.recv_join(answer);
+  });
+  receive<RendezvousClient>(bytes, [](auto& client) { client.recv_withdraw(); });
+}
+
+}  // namespace
+}  // namespace maestro::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace maestro;
+  const std::string_view bytes = fuzz::text_of(data, size);
+  fuzz::serve(std::make_shared<rendezvous::RendezvousProcessor>(std::make_shared<fuzz::Rendezvous>()), bytes);
+  fuzz::serve(std::make_shared<control::ControlProcessor>(std::make_shared<control::ControlNull>()), bytes);
+  fuzz::receive_of_control(bytes);
+  fuzz::receive_of_rendezvous(bytes);
+  return 0;
+}
