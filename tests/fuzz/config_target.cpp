@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::check_config(text, parse_hf_projector_config, hf_projector_config_text);
   const fuzz::ScratchFolder& folder = fuzz::scratch();
   folder.write("generation_config.json", text);
-  fuzz::accepted(read_hf_stop_tokens(folder.path()));
+  fuzz::accepted(read_hf_generation(folder.path()));
   folder.write(hf_index_file, text);
   fuzz::accepted(read_hf_index(folder.path()));
   return 0;

@@ -131,6 +131,7 @@ class SupervisorsTest : public ::testing::Test {
     options.build = "maestro 1 job test";
     options.outcome = outcomes_[rank];
     options.current_step = &current_step_;
+    options.recovers = recovers_;
     options.connected = [this](caf::event_based_actor*) { ++connected_; };
     options.stop_run = [this] { ++interrupted_; };
     options.connect = [this, rank](caf::event_based_actor*, const std::string& host, std::uint16_t port,
@@ -166,6 +167,7 @@ class SupervisorsTest : public ::testing::Test {
                                                        outcomes_[2]->future().share()};
   std::atomic<std::uint64_t> current_step_ = 4;
   bool reachable_ = true;
+  bool recovers_ = false;
   int connected_ = 0;
   int begun_ = 0;
   int interrupted_ = 0;
@@ -211,6 +213,39 @@ TEST_F(SupervisorsTest, rank_0_that_is_lost_is_told_by_the_first_process_of_anot
   EXPECT_EQ(error_of(1),
             "lost process 0 (pid 100, host a, coordinator) in step 4: it died, or was silent for too long");
   EXPECT_EQ(error_of(2), "");
+}
+
+TEST_F(SupervisorsTest, a_lost_process_that_rank_0_starts_again_is_told_by_rank_0_alone) {  // SV-3, PR-3
+  recovers_ = true;
+  start();
+  caf::anon_send_exit(supervisors_[2], caf::exit_reason::kill);
+  bench_.deliver_all();
+  bench_.send(supervisors_[0], LossSettled{});
+  bench_.deliver_all();
+  EXPECT_EQ(error_of(0), "lost process 2 (pid 102, host b) in step 4: it was silent for too long");
+  EXPECT_TRUE(ends_[0].get().recoverable);
+  EXPECT_EQ(error_of(1), "");
+}
+
+TEST_F(SupervisorsTest, a_failure_that_is_no_loss_is_not_recoverable) {
+  recovers_ = true;
+  start();
+  bench_.send(supervisors_[2], Failure{"section 's' replica 0, step 4: diverged"});
+  bench_.deliver_all();
+  EXPECT_EQ(error_of(0), "section 's' replica 0, step 4: diverged");
+  EXPECT_FALSE(ends_[0].get().recoverable);
+  EXPECT_EQ(error_of(1), "");
+}
+
+TEST_F(SupervisorsTest, rank_0_that_is_lost_is_told_where_it_would_start_others_again_too) {  // SV-3
+  recovers_ = true;
+  start();
+  caf::anon_send_exit(supervisors_[0], caf::exit_reason::kill);
+  bench_.deliver_all();
+  bench_.send(supervisors_[1], LossSettled{});
+  bench_.deliver_all();
+  EXPECT_EQ(error_of(1),
+            "lost process 0 (pid 100, host a, coordinator) in step 4: it died, or was silent for too long");
 }
 
 TEST_F(SupervisorsTest,
