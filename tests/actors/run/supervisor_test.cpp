@@ -154,6 +154,14 @@ class SupervisorsTest : public ::testing::Test {
     local.info.supervisor = supervisors_[rank];
     return local;
   }
+  /// A process is killed in mid-run; `reporter` has heard of the survivors.
+  void lose(std::uint32_t rank, std::uint32_t reporter) {
+    start();
+    caf::anon_send_exit(supervisors_[rank], caf::exit_reason::kill);
+    bench_.deliver_all();
+    bench_.send(supervisors_[reporter], LossSettled{});
+    bench_.deliver_all();
+  }
   /// The error that a process prints; nothing while it runs.
   std::optional<std::string> error_of(std::uint32_t rank) {
     if (ends_[rank].wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
@@ -205,11 +213,7 @@ TEST_F(SupervisorsTest, a_failure_is_told_by_the_first_process_of_every_host) { 
 }
 
 TEST_F(SupervisorsTest, rank_0_that_is_lost_is_told_by_the_first_process_of_another_host) {  // SV-2, SV-3
-  start();
-  caf::anon_send_exit(supervisors_[0], caf::exit_reason::kill);
-  bench_.deliver_all();
-  bench_.send(supervisors_[1], LossSettled{});
-  bench_.deliver_all();
+  lose(0, 1);
   EXPECT_EQ(error_of(1),
             "lost process 0 (pid 100, host a, coordinator) in step 4: it died, or was silent for too long");
   EXPECT_EQ(error_of(2), "");
@@ -217,11 +221,7 @@ TEST_F(SupervisorsTest, rank_0_that_is_lost_is_told_by_the_first_process_of_anot
 
 TEST_F(SupervisorsTest, a_lost_process_that_rank_0_starts_again_is_told_by_rank_0_alone) {  // SV-3, PR-3
   recovers_ = true;
-  start();
-  caf::anon_send_exit(supervisors_[2], caf::exit_reason::kill);
-  bench_.deliver_all();
-  bench_.send(supervisors_[0], LossSettled{});
-  bench_.deliver_all();
+  lose(2, 0);
   EXPECT_EQ(error_of(0), "lost process 2 (pid 102, host b) in step 4: it was silent for too long");
   EXPECT_TRUE(ends_[0].get().recoverable);
   EXPECT_EQ(error_of(1), "");
@@ -239,11 +239,7 @@ TEST_F(SupervisorsTest, a_failure_that_is_no_loss_is_not_recoverable) {
 
 TEST_F(SupervisorsTest, rank_0_that_is_lost_is_told_where_it_would_start_others_again_too) {  // SV-3
   recovers_ = true;
-  start();
-  caf::anon_send_exit(supervisors_[0], caf::exit_reason::kill);
-  bench_.deliver_all();
-  bench_.send(supervisors_[1], LossSettled{});
-  bench_.deliver_all();
+  lose(0, 1);
   EXPECT_EQ(error_of(1),
             "lost process 0 (pid 100, host a, coordinator) in step 4: it died, or was silent for too long");
 }
