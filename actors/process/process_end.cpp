@@ -138,8 +138,10 @@ void ProcessRun::State::begin_recovery(const std::string& cause) {
   recovery.cause = cause;
   recovery.begun = Clock::now();
   console.finish();
-  console.warning(cause + "; starting again (recovery " + std::to_string(record->recoveries.size()) + " of " +
-                  std::to_string(plan.train.max_recoveries) + ")");
+  const std::string from =
+      record->checkpoint.empty() ? "where the run began, as it has no checkpoint yet" : "from " + record->checkpoint;
+  console.warning(cause + "; starting again " + from + " (recovery " + std::to_string(record->recoveries.size()) +
+                  " of " + std::to_string(plan.train.max_recoveries) + ")");
 }
 
 /// Ends all other processes, and takes down what this process has built.

@@ -51,7 +51,7 @@ class Recovers(SystemTest):
         went_on = finished.out.count("recovered: went on after step ")
         self.assertIn(went_on, range(1, len(victims) + 1), finished.describe())  # less: another loss came before that
         for number, ((rank, pid), line) in enumerate(zip(victims, warnings), 1):
-            self.assertRegex(line, rf"process {rank} .*; starting again \(recovery {number} of 10\)")
+            self.assertRegex(line, rf"process {rank} .*; starting again \w+ .* \(recovery {number} of 10\)")
             if went_on == len(victims):
                 self.assertRegex(line, rf"lost process {rank} \(pid {pid}.*, section '\w+.*' replica \d.*\) in step \d+: ")
         self.assertEqual(len(finished.report["recoveries"]), len(victims))
