@@ -38,7 +38,7 @@ def job_of(app, train=None, **sections):
         "name": "cuda",
         "app": app,
         "train": {"steps": FEW, "global_batch": 4, "validation_samples": 4, "checkpoint_at_end": False, "out": "out",
-                  **(train or {})},
+                  "recover": "off", **(train or {})},
         "data": {"kind": "synthetic", "sequence": 13, "vocabulary": VOCABULARY},
         **sections,
     }
