@@ -244,7 +244,8 @@ void Parameters::freeze_packed(const OperatorTable& ops, DType compute, std::spa
 bool Parameters::pack_frozen(Parameter& parameter) {
   const bool matrix = std::ranges::binary_search(frozen_->matrices, &parameter);
   const bool table = &parameter == frozen_->table;
-  const bool rows_packed = table && frozen_->compute == DType::bf16 && exact_in_bf16(parameter);
+  const bool rows_packed =
+      table && parameter.shape_.elements() > 0 && frozen_->compute == DType::bf16 && exact_in_bf16(parameter);
   if (!matrix && !rows_packed) return false;
   const PackedWeight& forward = parameter.packed(*frozen_->ops, frozen_->compute, PackFor::forward);
   if (matrix && frozen_->passes_gradient) {

@@ -82,9 +82,11 @@ class Parameter {
   /// Returns the packed form for products in `compute`; packs again if the values changed since. Device thread only. Of
   /// more than two dimensions, all but the first are folded into columns.
   const PackedWeight& packed(const OperatorTable& ops, DType compute, PackFor use);
-  /// Returns the packed form that holds the rows of a frozen table; null for a table that keeps its values (PA-6).
+  /// Returns the packed form that holds the rows of a frozen table; null for a table that keeps its values (PA-6), and
+  /// for a part without rows.
   const PackedWeight* packed_rows(const OperatorTable& ops, DType compute) {
-    return value_.defined() ? nullptr : &packed(ops, compute, PackFor::forward);
+    const bool kept = value_.defined() || packs_[0].weight == nullptr;
+    return kept ? nullptr : &packed(ops, compute, PackFor::forward);
   }
 
  private:
