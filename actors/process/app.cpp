@@ -76,7 +76,13 @@ RunResult App::run() {
   std::optional<JobPlan> plan;
   RunMemory memory;
   while (true) {
-    if (const std::optional<RunResult> result = run_once(plan, memory)) return *result;
+    try {
+      if (const std::optional<RunResult> result = run_once(plan, memory)) return *result;
+    } catch (const JobError& problem) {
+      if (memory.record->recoveries.empty()) throw;
+      console_->error(problem.what());  // no wrong input: the run had begun
+      return {};
+    }
     go_on_from(memory.record->checkpoint, plan->options);
   }
 }

@@ -6,10 +6,9 @@
 //       the snapshot writer, the network. Then the actor system ends. Objects are destroyed after that, users before
 //       the objects they use: network, sections, devices.
 // PR-2 (bounded failure): a failed run ends this process within a bounded time, whatever hangs.
-// PR-3 (recovery): where rank 0 has started the other processes and one of them is lost, rank 0 ends the others and
-// takes
-//       its own part down, and the run goes on with new processes from its newest checkpoint, as a resumed run would:
-//       with the same samples and losses. If the part cannot be taken down in time, the run fails (PR-2).
+// PR-3 (recovery): where rank 0 has started the other processes and one of them is lost, rank 0 ends the others and its
+//       own part. The run goes on with new processes from its newest checkpoint, with the samples and losses of a
+//       resumed run. If the part cannot be ended in time, the run fails (PR-2).
 #pragma once
 
 #include <memory>

@@ -115,12 +115,13 @@ Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTo
 }
 
 RunResult make_result(const RunRecord& record, const ProcessTotals& totals) {
+  const StepCounts counts = record.totals();
   RunResult result;
   result.status = 0;
   result.interrupted = record.interrupted;
   result.validation = record.validation;
-  result.samples_per_s = per_second(record.totals().trained, record.train_seconds);
-  result.tokens_per_s = per_second(record.totals().tokens, record.train_seconds);
+  result.samples_per_s = per_second(counts.trained, record.train_seconds);
+  result.tokens_per_s = per_second(counts.tokens, record.train_seconds);
   result.train_seconds = record.train_seconds;
   result.max_rss_mb = totals.max_rss_mb;
   result.provider = totals.provider;

@@ -25,8 +25,7 @@
 
 namespace maestro {
 
-/// Where each packed sequence begins: `offsets` has S + 1 entries, the last is M; `positions` (M) counts from 0 in
-/// each.
+/// Where each packed sequence begins: S + 1 `offsets`, the last is M; `positions` (M) count from 0 in each.
 struct SequenceLayout {
   std::span<const std::int32_t> offsets{};         ///< host
   std::span<const std::int32_t> positions{};       ///< memory() of the table
@@ -55,8 +54,7 @@ class PackedWeight {
  public:
   virtual ~PackedWeight() = default;
   [[nodiscard]] virtual std::size_t bytes() const = 0;
-  /// Returns whether Embedding can take rows out of it.
-  [[nodiscard]] virtual bool rows_readable() const = 0;
+  [[nodiscard]] virtual bool rows_readable() const = 0;  ///< by Embedding
 };
 
 // ---- memory ----

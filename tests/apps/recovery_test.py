@@ -107,6 +107,21 @@ class NoRecovery(Recovers):
     def test_is_tried_once_max_recoveries_are_used_up(self):
         self.ends(job_of(steps=1_000_000, max_recoveries=0), 1, "lost process 1")
 
+    def test_ends_well_from_a_damaged_checkpoint(self):
+        run = self.start(job_of(steps=1_000_000), "--processes", 2)
+        self.assertTrue(run.wait_for(lambda: steps_of_checkpoints(self.folder / "out")), run.text)
+        members = run.members()
+        os.kill(members[0], signal.SIGSTOP)  # commits no further checkpoint
+        for weights in (self.folder / "out" / "checkpoints").glob("step-*/*/*.safetensors"):
+            os.truncate(weights, 100)
+        os.kill(members[1], signal.SIGKILL)
+        os.kill(members[0], signal.SIGCONT)
+        finished = run.wait()
+        self.assertEqual(finished.status, 1, finished.describe())
+        self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+        self.assertRegex(finished.error_lines()[0], r"step-\d{8}.*\.safetensors")
+        self.assert_nothing_left(run)
+
     def test_is_tried_when_rank_0_is_lost(self):
         self.ends(job_of(steps=1_000_000), 0, "lost process 0")
 
