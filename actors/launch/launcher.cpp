@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -254,7 +255,7 @@ void Launcher::watch(const Child& child) {
   if (!said.empty() && status != 0) how += " (" + said + ")";
   {
     const std::lock_guard lock(mutex_);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) clean_ = false;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) unclean_.insert(child.process);
   }
   if (ended_) ended_(child.process, how);
 }
@@ -289,9 +290,19 @@ std::vector<std::int64_t> Launcher::pids() const {
   return pids_;
 }
 
+void Launcher::forgive(ProcessId process) {
+  const std::lock_guard lock(mutex_);
+  forgiven_.insert(process);
+}
+
+bool Launcher::is_forgiven(ProcessId process) const {
+  const std::lock_guard lock(mutex_);
+  return forgiven_.contains(process);
+}
+
 bool Launcher::all_clean() const {
   const std::lock_guard lock(mutex_);
-  return clean_;
+  return std::ranges::all_of(unclean_, [this](ProcessId process) { return forgiven_.contains(process); });
 }
 
 }  // namespace maestro

@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -79,6 +80,9 @@ class Launcher {
   void kill_all();
   /// Returns the pids of all children, running or not. Thread-safe.
   [[nodiscard]] std::vector<std::int64_t> pids() const;
+  /// The run goes on without a process: however it ends, all_clean() does not count it. Thread-safe.
+  void forgive(ProcessId process);
+  [[nodiscard]] bool is_forgiven(ProcessId process) const;
   /// Returns true when every ended child had status 0.
   [[nodiscard]] bool all_clean() const;
 
@@ -103,7 +107,8 @@ class Launcher {
   mutable std::mutex mutex_;
   std::map<pid_t, ProcessHandle> running_;
   std::vector<std::int64_t> pids_;
-  bool clean_ = true;
+  std::set<ProcessId> unclean_;
+  std::set<ProcessId> forgiven_;
   std::vector<std::thread> watchers_;
 };
 

@@ -11,6 +11,7 @@
 #include "actors/messages/memory_addresses.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/process_identity.hpp"
+#include "runtime/schedule/forward_replay.hpp"
 
 namespace maestro {
 
@@ -25,6 +26,14 @@ struct ReplicaAddress {
   [[nodiscard]] const ReductionAddress& reduction(LayoutRank layout_rank, ReductionKind kind) const {
     return reductions.at(layout_rank.value() * reduction_kinds + static_cast<std::size_t>(kind));
   }
+};
+
+/// The process of a replica.
+struct Seat {
+  SectionId section;
+  ReplicaIndex replica;
+  ProcessId process;
+  friend auto operator<=>(const Seat&, const Seat&) = default;
 };
 
 /// A process has started: rank 0 watches it from now on, while it builds its sections.
@@ -81,6 +90,37 @@ struct Directory {
   [[nodiscard]] auto replicas() const {
     return processes | std::views::transform(&ProcessInfo::replicas) | std::views::join;
   }
+};
+
+/// Rank 0 to every supervisor: a process is lost, and these seats move. All replicas of repeatable sections begin anew,
+/// under this epoch. Answered with SeatsTaken.
+struct MoveSeats {
+  Epoch epoch;
+  ProcessId lost;
+  std::vector<Seat> moved;
+};
+/// The replicas of a process, and the rings of those that have not begun anew.
+struct SeatsTaken {
+  Epoch epoch;
+  ProcessId process;
+  std::vector<ReplicaAddress> replicas;
+  std::vector<RingArrivals> arrivals;
+};
+/// The answer to RenewInputs.
+struct InputsRenewed {
+  ReplicaAddress address;
+  std::vector<RingArrivals> arrivals;
+};
+/// Rank 0 to every supervisor, and on to replicas that have not begun anew: the addresses after a move. Supervisors
+/// answer with SeatsReady.
+struct SeatsMoved {
+  Epoch epoch;
+  Directory directory;
+};
+/// To the coordinator: all seats have moved.
+struct BeginAgain {
+  Directory directory;
+  std::vector<RingArrivals> arrivals;
 };
 
 /// A process has connected its network and its replicas.

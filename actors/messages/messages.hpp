@@ -11,6 +11,7 @@
 
 #include "actors/messages/memory_addresses.hpp"
 #include "runtime/core/buffer.hpp"
+#include "runtime/schedule/forward_replay.hpp"
 #include "runtime/schedule/replica_lane.hpp"
 #include "runtime/schedule/step_plan.hpp"
 #include "runtime/schedule/step_planner.hpp"
@@ -144,6 +145,7 @@ struct TransferBroken {
 /// An error; the first error that reaches a supervisor ends the run.
 struct Failure {
   std::string message;
+  bool of_transport = false;  ///< of a process's network: the loss of a process may be its cause (EP-5)
 };
 /// A signal, or `maestro stop`: the run ends in order. Sent by any process to its supervisor and on to that of rank 0.
 struct Interrupt {};
@@ -190,7 +192,27 @@ struct WaitingFor {
   std::uint64_t events = 0;         ///< progress messages handled by the replica
 };
 
+// ---- moves of seats; in actors/messages/addresses.hpp those with addresses ----
+
+/// A process's replicas at the new seats are connected.
+struct SeatsReady {
+  Epoch epoch;
+  ProcessId process;
+};
+
 // ---- local ----
+
+/// To a replica of a repeatable section: another actor takes its seat. The replica finishes its pass and does nothing
+/// more.
+struct Retire {};
+/// To any other replica: the senders of repeatable sections begin anew, under this epoch. Answered with InputsRenewed.
+struct RenewInputs {
+  Epoch epoch;
+};
+/// To the coordinator: a process is lost, and its seats move.
+struct SeatsLost {
+  std::string cause;  ///< a line
+};
 
 /// To the planner: requests placement and order of the batch's micro-batches. Answered with StepPlanned.
 struct PlanStep {
@@ -211,6 +233,7 @@ struct PieceHandOver {
   std::int64_t rows = 0;
   ReplicaIndex sender;
   LayoutRank layout_rank;  ///< of the receiver
+  Epoch epoch;             ///< of the sender
   Buffer buffer;
   std::size_t offset = 0;  ///< bytes into the buffer
 };

@@ -40,6 +40,10 @@ bool appears(const fs::path& file, Clock::time_point deadline) {
 }  // namespace
 
 void ProcessRun::State::stop() {  // PR-1: in this order
+  {
+    const std::lock_guard lock(spawned_mutex);
+    seats_closed = true;
+  }
   if (questions) questions->close();
   control.reset();
   groups_end->set("the run has ended");  // before devices stop: their streams may wait for a peer
@@ -72,6 +76,7 @@ void ProcessRun::State::write_outputs(RunResult& result, const ProcessTotals& to
     const auto deadline = Clock::now() + patience;
     std::vector<fs::path> parts;
     for (std::int64_t at = 0; at < plan.options.processes; ++at) {
+      if (launcher->is_forgiven(ProcessId(static_cast<std::uint32_t>(at)))) continue;  // it had no time to write one
       const fs::path part = trace_part(at);
       if (appears(part, deadline)) {
         parts.push_back(part);

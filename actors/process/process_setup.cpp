@@ -101,6 +101,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.epoch_samples = plan.corpus->samples(Split::train);
   options.synchronous = scheduling_policy(plan)->synchronous();
   options.measure = !train.deterministic;
+  options.moves_seats = seats_may_move();
   options.global_clip = train.clip == ClipScope::global;
   options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
   options.record = record;
@@ -163,6 +164,7 @@ void ProcessRun::State::open_actors() {
     if (!begun) return leave_before_the_start("a signal to another process");
     stop_in_order("a signal to another process");
   };
+  supervision.seats = seat_moves();
   supervisor = actors->system().spawn<Supervisor>(supervision);
   spawned.push_back(supervisor);
   supervised = true;
@@ -195,48 +197,58 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   spawned.insert(spawned.end(), {source, planner, coordinator});
 }
 
+ReplicaSpec ProcessRun::State::replica_spec(const BuiltReplica& built, const Seat& seat, Epoch epoch) {
+  const ReplicaPlacement& at = built.place;
+  ReplicaSpec spec;
+  spec.graph = &plan.graph;
+  spec.section = seat.section;
+  spec.replica = seat.replica;
+  spec.process = process;
+  spec.largest = plan.largest;
+  spec.limits = flow_limits(plan);
+  if (plan.sections[at.section.value()].config.emulated()) {
+    spec.emulated_ms = [costs = CostModel(plan.cost, plan.unit_per_ms), section = at.section](
+                           std::span<const SampleRef> samples) { return costs.of(section, samples); };
+  }
+  spec.epoch = epoch;
+  spec.again = epoch != rendezvous_info.epoch;
+  spec.remote = network->open();
+  spec.paths = TransferPaths(plan.graph, plan.places, plan.transport.force_rma);
+  spec.opened = &opened;
+  spec.log = [this](const std::string& line) { note(line); };
+  spec.global_clip = plan.train.clip == ClipScope::global;
+  for (std::uint32_t index = 0; index < built.runners.size(); ++index) {
+    spec.ranks.push_back({built.runners[index], device(at, LayoutRank(index)), at.devices[index]});
+  }
+  if (std::ranges::any_of(at.devices, &DeviceId::is_cuda)) {
+    spec.backend = cuda_status().backend;
+    spec.groups = {&plan.places, groups_end};
+  }
+  spec.host_ops = &ops;
+  spec.collective_submit_mutex = &collective_submit_mutex;
+  spec.network = network.get();
+  spec.trace = &trace;
+  spec.snapshots = &snapshots;
+  if (!is_root()) spec.current_step = &current_step;  // on rank 0 the coordinator sets it
+  spec.supervisor = supervisor;
+  return spec;
+}
+
+OwnActor ProcessRun::State::spawn_replica(const BuiltReplica& built, const Seat& seat, Epoch epoch) {
+  const caf::actor replica = actors->system().spawn<SectionReplica>(replica_spec(built, seat, epoch));
+  spawned.push_back(replica);
+  return {replica, label_of(seat.section, seat.replica)};
+}
+
 void ProcessRun::State::spawn_replicas(LocalActors& local) {
-  caf::actor_system& system = actors->system();
-  caf::scoped_actor self(system);
+  caf::scoped_actor self(actors->system());
   for (const BuiltReplica& built : replicas) {
-    const ReplicaPlacement& at = built.place;
-    ReplicaSpec spec;
-    spec.graph = &plan.graph;
-    spec.section = at.section;
-    spec.replica = at.replica;
-    spec.process = process;
-    spec.largest = plan.largest;
-    spec.limits = flow_limits(plan);
-    if (plan.sections[at.section.value()].config.emulated()) {
-      spec.emulated_ms = [costs = CostModel(plan.cost, plan.unit_per_ms), section = at.section](
-                             std::span<const SampleRef> samples) { return costs.of(section, samples); };
-    }
-    spec.epoch = rendezvous_info.epoch;
-    spec.remote = network->open();
-    spec.paths = TransferPaths(plan.graph, plan.places, plan.transport.force_rma);
-    spec.opened = &opened;
-    spec.log = [this](const std::string& line) { note(line); };
-    spec.global_clip = plan.train.clip == ClipScope::global;
-    for (std::uint32_t index = 0; index < built.runners.size(); ++index) {
-      spec.ranks.push_back({built.runners[index], device(at, LayoutRank(index)), at.devices[index]});
-    }
-    if (std::ranges::any_of(at.devices, &DeviceId::is_cuda)) {
-      spec.backend = cuda_status().backend;
-      spec.groups = {&plan.places, groups_end};
-    }
-    spec.host_ops = &ops;
-    spec.collective_submit_mutex = &collective_submit_mutex;
-    spec.network = network.get();
-    spec.trace = &trace;
-    spec.snapshots = &snapshots;
-    if (!is_root()) spec.current_step = &current_step;  // on rank 0 the coordinator sets it
-    spec.supervisor = supervisor;
-    const caf::actor replica = system.spawn<SectionReplica>(std::move(spec));
-    local.own.push_back({replica, label_of(at.section, at.replica)});
-    spawned.push_back(replica);
-    self->request(replica, std::chrono::seconds(30), AddressRequest{})
+    const Seat seat{built.place.section, built.place.replica, process};
+    local.own.push_back(spawn_replica(built, seat, rendezvous_info.epoch));
+    seats.push_back(seat);
+    self->request(local.own.back().actor, std::chrono::seconds(30), AddressRequest{})
         .receive([&](const ReplicaAddress& address) { local.info.replicas.push_back(address); },
-                 [&](const caf::error& problem) { throw JobError("start-up: " + system.render(problem)); });
+                 [&](const caf::error& problem) { throw JobError("start-up: " + actors->system().render(problem)); });
   }
 }
 

@@ -19,6 +19,7 @@
 #include "actors/process/process_run.hpp"
 #include "actors/process/replica_builder.hpp"
 #include "actors/process/signal_watcher.hpp"
+#include "actors/replica/replica_spec.hpp"
 #include "actors/run/coordinator.hpp"
 #include "actors/run/run_report.hpp"
 #include "actors/run/supervisor.hpp"
@@ -90,7 +91,10 @@ struct ProcessRun::State {
   std::vector<BuiltReplica> replicas;
   std::unique_ptr<Network> network;
   std::unique_ptr<ActorEnvironment> actors;  // below all members that actors use: destroyed first (PR-1)
+  std::mutex spawned_mutex;                    // while the run runs: seats that move, and the end
   std::vector<caf::actor> spawned;
+  std::vector<Seat> seats;  // of the replicas here; the supervisor's after the start
+  bool seats_closed = false;  // no seat is taken any more
   caf::actor supervisor;
   caf::actor coordinator;
   std::atomic<bool> begun = false;          // the coordinator exists
@@ -122,6 +126,13 @@ struct ProcessRun::State {
   void build();
   void spawn_coordinator(LocalActors& local);
   void spawn_replicas(LocalActors& local);
+  [[nodiscard]] ReplicaSpec replica_spec(const BuiltReplica& built, const Seat& seat, Epoch epoch);
+  OwnActor spawn_replica(const BuiltReplica& built, const Seat& seat, Epoch epoch);
+  // Moves of seats; process_seats.cpp.
+  [[nodiscard]] bool seats_may_move() const;
+  [[nodiscard]] SeatMoves seat_moves();
+  [[nodiscard]] std::vector<OwnActor> take_seats(const MoveSeats& order);
+  void bury(const ProcessInfo& lost);
   void introduce();
   CoordinatorOptions coordinator_options(const caf::actor& source);
   ProcessSummary summary() const;

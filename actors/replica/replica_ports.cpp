@@ -189,7 +189,7 @@ Status ReplicaPorts::release(const MicroBatchPlan& plan) {
 void ReplicaPorts::grant(const InputRing& ring, std::uint64_t first, std::uint64_t end) {
   const InputRingSpec& spec = ring.spec();
   const std::vector<caf::actor>& all = senders_[spec.channel];
-  const Credit credit{spec.channel, options_.replica, options_.layout_rank, options_.epoch.value(), ring.released()};
+  const Credit credit{spec.channel, options_.replica, options_.layout_rank, spec.epoch.value(), ring.released()};
   std::vector<ReplicaIndex> granted;
   if (all.size() == 1) granted.emplace_back(0);  // the only sender, without a work item
   for (std::uint64_t sequence = first; all.size() > 1 && sequence < end; ++sequence) {
@@ -227,6 +227,7 @@ Status ReplicaPorts::landed(std::uint32_t immediate, const Arrived& arrived) {
 }
 
 Status ReplicaPorts::handed_over(const PieceHandOver& piece, const Arrived& arrived) {
+  if (piece.epoch != ring(piece.channel).spec().epoch) return {};  // RB-5
   HandedRows rows{piece.buffer, piece.offset, piece.index, piece.target_row, piece.rows};
   const Result<bool> complete = ring(piece.channel).handed_over(piece.sequence, std::move(rows));
   if (!complete) return complete.error();

@@ -10,6 +10,7 @@
 // RB-4 (device memory): output of a device leaves from its memory, unless a CPU of the process reads it too. If a
 //       receiver offers memory of its device and the sender can write there (PieceTarget), pieces go there; else they
 //       go to host memory.
+// RB-5 (begun anew): after renew_inputs() nothing that senders of an earlier epoch sent changes a ring.
 #pragma once
 
 #include <functional>
@@ -62,6 +63,7 @@ struct ReplicaPortsOptions {
   SampleRef largest{SampleId(0), 1};  ///< the most rows that a sample has, by axis
   FlowLimits limits;
   Epoch epoch;
+  bool again = false;   ///< the replica began anew: its receivers may hold sequences of its predecessor
   bool remote = false;  ///< some peer is in another process, or RMA is forced
   PortDevice device;
 };
@@ -93,6 +95,11 @@ class ReplicaPorts {
   /// Returns the client number of this rank's writes.
   [[nodiscard]] std::uint32_t client() const { return client_; }
   void connect(const Directory& directory, Outbox outbox);
+  /// Repeatable sections begin anew, under this epoch: their rings get new memory and numbers. Returns what the rings
+  /// hold. Former memory stays until the next call, as writes may still be on their way.
+  std::vector<RingArrivals> renew_inputs(Epoch epoch);
+  /// Connects to the new senders of those rings.
+  void connect_renewed(const Directory& directory);
   /// Drops the handles of peers, at the actor's end: they hold handles of this actor, and neither would be freed.
   void leave();
 
@@ -139,6 +146,9 @@ class ReplicaPorts {
     std::unique_ptr<Region> region;         // of its host memory
     std::unique_ptr<Region> device_region;  // of its memory of the device
     std::string exported;                   // likewise
+    // Of the former epoch:
+    std::shared_ptr<AlignedMemory> former_memory = {};
+    std::unique_ptr<Region> former_region = {};
   };
   struct Pool {
     BufferPool buffers;
@@ -174,6 +184,8 @@ class ReplicaPorts {
   /// Returns the most pieces of a micro-batch, over all edges.
   [[nodiscard]] std::size_t most_pieces_sent() const;
   [[nodiscard]] const Layout& layout() const { return options_.graph->node(options_.section).layout; }
+  /// Returns whether the sender's section is repeatable.
+  [[nodiscard]] bool renewable(Channel channel) const;
   InputRing& ring(Channel channel) { return *rings_.at(channel).slots; }
   Pool& pool(Channel channel) { return *pool_of_.at(channel); }
   Status flush(Link& link);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/replica/replica_ports.hpp"
+#include "transport/ring/immediate.hpp"
 
 namespace maestro {
 
@@ -65,6 +66,7 @@ std::vector<RingAddress> ReplicaPorts::rings() const {
     address.slots = slots.spec().slots;
     address.max_pieces = slots.spec().max_pieces;
     address.payload_bytes = slots.layout().payload_bytes();
+    address.released = slots.released();
     if (made.region) address.region = made.region->remote();
     address.device_ring = slots.spec().device_ring;
     address.device_memory = made.exported;
@@ -102,11 +104,48 @@ void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
   }
 }
 
+bool ReplicaPorts::renewable(Channel channel) const {
+  return !channel.gradient() && options_.graph->repeatable()[options_.graph->sender(channel).value()];
+}
+
+std::vector<RingArrivals> ReplicaPorts::renew_inputs(Epoch epoch) {
+  std::vector<RingArrivals> arrivals;
+  for (auto& [channel, made] : rings_) {
+    if (!renewable(channel)) continue;
+    InputRing& slots = *made.slots;
+    ring_index_.erase(slots.spec().ring);
+    const std::uint32_t number = network_->next_ring();
+    if (options_.remote) check_immediate_limits(std::uint64_t{number} + 1, slots.spec().slots).or_throw();
+    made.former_region = std::move(made.region);  // before the memory of the one that this replaces
+    made.former_memory = slots.renew(number, epoch);
+    if (options_.remote) made.region = network_->register_memory(slots.memory(), slots.memory_bytes());
+    ring_index_[number] = &slots;
+    arrivals.push_back({channel, options_.replica, options_.layout_rank, slots.released(), slots.complete()});
+  }
+  return arrivals;
+}
+
+void ReplicaPorts::connect_renewed(const Directory& directory) {
+  for (const auto& [channel, made] : rings_) {
+    if (!renewable(channel)) continue;
+    std::vector<caf::actor>& senders = senders_[channel];
+    for (const ReplicaAddress& peer : directory.replicas()) {
+      if (peer.section == options_.graph->sender(channel)) senders.at(peer.replica.value()) = peer.actor;
+    }
+    // The addresses have the sequences released when they were made.
+    const InputRingSpec& spec = made.slots->spec();
+    const Credit credit{channel, options_.replica, options_.layout_rank, spec.epoch.value(), made.slots->released()};
+    for (const caf::actor& sender : senders) outbox_.credit(sender, credit);
+  }
+}
+
 ReplicaPorts::Link ReplicaPorts::link_to(const ReplicaAddress& peer, const RingAddress& address) {
   const GraphNode& sending = options_.graph->node(options_.section);
   const std::int64_t senders =
       sending.replicas * sending.layout.ranks() * options_.graph->node(peer.section).layout.ranks();
-  Link link{OutputLink(options_.epoch, address.slots, senders), peer.section, peer.actor};
+  // Sequences that a predecessor sent look like those of another sender.
+  const std::int64_t counted = options_.again ? senders + 1 : senders;
+  Link link{OutputLink(options_.epoch, address.slots, counted, address.released), peer.section, peer.actor};
   link.local = peer.process == options_.process && !network_->options().force_rma;
   link.target.process = peer.process;
   link.target.ring = address;

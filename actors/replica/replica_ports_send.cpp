@@ -69,6 +69,7 @@ Status ReplicaPorts::flush(Link& link) {
     hand.rows = outgoing.piece.rows;
     hand.sender = options_.replica;
     hand.layout_rank = outgoing.piece.target_rank;
+    hand.epoch = options_.epoch;
     hand.buffer = outgoing.buffer;
     hand.offset = outgoing.offset;
     const Transfer transfer{outgoing.piece, outgoing.step, false, std::chrono::steady_clock::now()};

@@ -58,6 +58,7 @@ ReplicaPortsOptions ports_options(const ReplicaSpec& spec, LayoutRank rank) {
   options.largest = spec.largest;
   options.limits = spec.limits;
   options.epoch = spec.epoch;
+  options.again = spec.again;
   options.remote = spec.remote;
   options.device = port_device(spec, rank);
   return options;

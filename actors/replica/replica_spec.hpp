@@ -47,6 +47,7 @@ struct ReplicaSpec {
   /// Returns the time of a micro-batch's passes on an emulated device; empty on a real device.
   std::function<PassCost(std::span<const SampleRef>)> emulated_ms;
   Epoch epoch;
+  bool again = false;  ///< it takes the seat of a predecessor in a running job
   bool remote = false;
   TransferPaths paths;
   const DeviceBackend* backend = nullptr;            ///< of ranks on devices with memory of their own

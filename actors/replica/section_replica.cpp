@@ -143,6 +143,11 @@ caf::behavior SectionReplica::make_behavior() {
       [this](WorkDone& result) { rank_done(std::move(result)); },
       [this](const Failure& failure) { fail(failure.message); },
       [this](StatusRequest) { return status(); },
+      [this](Retire) { retire(); },
+      [this](const RenewInputs& renewal) { return renew_inputs(renewal.epoch); },
+      [this](const SeatsMoved& moved) {
+        for (const auto& rank : ranks_) rank->ports().connect_renewed(moved.directory);
+      },
   };
 }
 
@@ -165,6 +170,22 @@ void SectionReplica::connect(const Directory& directory) {
     rank->ports().connect(directory, std::move(outbox));
     rank->reductions().connect(directory, reductions);
   }
+}
+
+void SectionReplica::retire() {
+  coordinator_ = nullptr;
+  for (const auto& rank : ranks_) rank->ports().leave();
+  ignore_messages(this);
+}
+
+InputsRenewed SectionReplica::renew_inputs(Epoch epoch) {
+  InputsRenewed renewed;
+  for (const auto& rank : ranks_) {
+    std::ranges::move(rank->ports().renew_inputs(epoch), std::back_inserter(renewed.arrivals));
+    rank->route(caf::actor_cast<caf::actor>(this));
+  }
+  renewed.address = address();
+  return renewed;
 }
 
 ReplicaPorts::Arrived SectionReplica::arrived(LayoutRank layout_rank) {

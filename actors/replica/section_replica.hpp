@@ -5,6 +5,7 @@
 // RA-1 (ranks in step): all ranks run the same pass, or the same action of a boundary; the next begins when the last
 //       rank has finished.
 // RA-2 (failures): every failure goes to the supervisor, with section, replica and step; nothing is retried here.
+// RA-3 (retired): after Retire the replica sends nothing. Its memory stays, since writes and a pass may still use it.
 #pragma once
 
 #include <functional>
@@ -34,6 +35,8 @@ class SectionReplica : public RunActor {
   [[nodiscard]] const GraphNode& node() const { return spec_.graph->node(spec_.section); }
   [[nodiscard]] ReplicaAddress address();
   void connect(const Directory& directory);
+  void retire();
+  InputsRenewed renew_inputs(Epoch epoch);
   void pump();
   void start(const Work& work);
   void start_pass(const Work& work, bool forward, bool backward);

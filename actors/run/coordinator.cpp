@@ -13,7 +13,9 @@ Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
       schedule_(options_.schedule),
       norms_(*options_.graph, options_.global_clip),
       meter_(static_cast<std::int64_t>(options_.schedule.first_step) - 1,
-             static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {}
+             static_cast<std::int64_t>(options_.schedule.steps), options_.global_batch, Clock::now()) {
+  if (options_.moves_seats) replay_.emplace(*options_.graph);
+}
 
 caf::behavior Coordinator::make_behavior() {
   return {
@@ -27,6 +29,8 @@ caf::behavior Coordinator::make_behavior() {
       progress(&Coordinator::norm_reported),
       progress(&Coordinator::snapshot_written),
       progress(&Coordinator::committed),
+      progress(&Coordinator::seats_lost),
+      progress(&Coordinator::begin_again),
       [this](Interrupt) {
         options_.record->interrupted = true;
         schedule_.stop();
@@ -170,6 +174,10 @@ void Coordinator::announce_step(const StepPlanned& message) {
   open.watch = StepWatch(*options_.graph, message);
   for (MicroBatchPlan& micro_batch : plan.micro_batches) {
     const caf::actor& lane = replicas_.at(micro_batch.section)[micro_batch.replica.value()];
+    if (replay_ && replay_->repeatable(micro_batch.section)) {
+      send_to(this, lane, MicroBatchOrder{replay_->announced(micro_batch)});
+      continue;
+    }
     // Its samples are used again for measured passes only.
     send_to(this, lane, MicroBatchOrder{options_.measure ? micro_batch : std::move(micro_batch)});
   }
@@ -184,6 +192,41 @@ void Coordinator::announce_step(const StepPlanned& message) {
     }
   }
   announce();
+}
+
+void Coordinator::seats_lost(const SeatsLost& loss) {
+  Recovery& recovery = options_.record->recoveries.emplace_back();
+  recovery.cause = loss.cause;
+  recovery.begun = Clock::now();
+  recovery.in_place = true;
+}
+
+void Coordinator::begin_again(const BeginAgain& moved) {
+  connect(moved.directory);
+  const std::vector<MicroBatchPlan> repeated = replay_->again(moved.arrivals);
+  Recovery& recovery = options_.record->recoveries.back();
+  recovery.repeated = repeated.size();
+  for (const auto& [key, open] : open_) {
+    for (const MicroBatchPlan& batch : repeated) {
+      if (key_of(batch.step, batch.pass) != key) continue;
+      send_to(this, replicas_.at(batch.section)[batch.replica.value()], MicroBatchOrder{batch});
+    }
+    if (open.watch.planned()) send_end_marks_again(open);
+  }
+  recovery.seconds = std::chrono::duration<double>(Clock::now() - recovery.begun).count();
+  options_.console->note("recovered: " + text_of(recovery));
+}
+
+void Coordinator::send_end_marks_again(const Open& open) {
+  const Pass pass = open.unit.kind == RunUnit::Kind::train ? Pass::train : Pass::evaluate;
+  for (const auto& [section, actors] : replicas_) {
+    if (!replay_->repeatable(section)) continue;
+    const StepBoundary mark{StepBoundary::Kind::end_step, open.unit.step, pass, {}, open.watch.active(section)};
+    for (std::uint32_t replica = 0; replica < actors.size(); ++replica) {
+      if (open.replicas_done.contains({section, ReplicaIndex(replica)})) continue;
+      send_to(this, actors[replica], BoundaryOrder{mark});
+    }
+  }
 }
 
 void Coordinator::open_phase(const StepWatch::Opening& opening) {
@@ -224,9 +267,12 @@ void Coordinator::send_marks(const StepBoundary& mark) {
 }
 
 void Coordinator::micro_batch_done(const MicroBatchDone& message) {
-  const auto kind = message.pass == Pass::train ? RunUnit::Kind::train : RunUnit::Kind::validate;
-  Open& open = open_.at({message.step.value(), kind});
-  if (kind == RunUnit::Kind::train && message.section == watched_section()) {
+  if (replay_ && replay_->repeatable(message.section) &&
+      !replay_->done(message.section, message.step, message.pass, message.index)) {
+    return;  // done again (CR-5)
+  }
+  Open& open = open_.at(key_of(message.step, message.pass));
+  if (message.pass == Pass::train && message.section == watched_section()) {
     options_.record->counts[message.step.value()].trained += static_cast<std::uint64_t>(message.samples);
   }
   open.watch.done(message, Clock::now());
@@ -236,13 +282,15 @@ void Coordinator::micro_batch_done(const MicroBatchDone& message) {
 }
 
 void Coordinator::step_done(const StepDone& message) {
-  const auto kind = message.pass == Pass::train ? RunUnit::Kind::train : RunUnit::Kind::validate;
-  const Key key{message.step.value(), kind};
-  Open& open = open_.at(key);
+  const Key key = key_of(message.step, message.pass);
+  const auto found = open_.find(key);
+  const bool again = found == open_.end() || !found->second.replicas_done.insert({message.section, message.replica}).second;
+  if (again) return;  // of a replica that has begun anew (CR-5)
+  Open& open = found->second;
   if (message.replica == ReplicaIndex(0)) open.norm_and_lr[message.section] = {message.gradient_norm, message.lr};
   if (++open.section_done[message.section] == replicas_.at(message.section).size())
     section_finished(open, message.section);
-  if (++open.replicas_done == replicas_in_all()) close(key);
+  if (open.replicas_done.size() == replicas_in_all()) close(key);
 }
 
 void Coordinator::section_finished(Open& open, SectionId section) {
@@ -329,6 +377,9 @@ void Coordinator::close(Key key) {
     record.train_seconds += std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
   }
   unit_started_ = now;
+  if (replay_ && key.second != RunUnit::Kind::checkpoint) {
+    replay_->closed(StepId(key.first), key.second == RunUnit::Kind::train ? Pass::train : Pass::evaluate);
+  }
   open_.erase(key);
   announce();
 }

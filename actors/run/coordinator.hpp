@@ -7,6 +7,7 @@
 // CR-3 (whole checkpoints): a checkpoint is committed only when every trained section has written its part of the same
 //       step.
 // CR-4 (no lost request): every request of the control service is answered, at the latest when the run has ended.
+// CR-5 (moved seats): after BeginAgain every unit that is open ends as if its work items had been sent only once.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "actors/messages/message_types.hpp"
 #include "actors/messages/run_actor.hpp"
@@ -38,6 +40,7 @@ struct CoordinatorOptions {
   std::uint64_t epoch_samples = 1;    ///< of the training split
   bool synchronous = false;           ///< a unit is announced when its predecessor has ended
   bool measure = false;               ///< plans follow measured times
+  bool moves_seats = false;           ///< replicas of repeatable sections may begin anew
   bool global_clip = false;           ///< by the norm over all sections instead of each section's own
   std::int64_t max_left_out = 0;      ///< unreadable samples tolerated before the run fails
   std::shared_ptr<RunRecord> record;  ///< shared with the starting thread, which reads it when the run is over
@@ -61,7 +64,7 @@ class Coordinator : public RunActor {
   [[nodiscard]] std::string where() const override;
   struct Open {
     RunUnit unit;
-    std::size_t replicas_done = 0;
+    std::set<std::pair<SectionId, ReplicaIndex>> replicas_done;
     std::map<SectionId, std::size_t> section_done;
     std::map<SectionId, MetricTotals> totals;
     std::map<SectionId, std::pair<double, double>> norm_and_lr;
@@ -72,6 +75,9 @@ class Coordinator : public RunActor {
     std::string staging;
   };
   using Key = std::pair<std::uint64_t, RunUnit::Kind>;
+  [[nodiscard]] static Key key_of(StepId step, Pass pass) {
+    return {step.value(), pass == Pass::train ? RunUnit::Kind::train : RunUnit::Kind::validate};
+  }
   /// Wraps the handler of a progress message (CoordinatorOptions::events).
   template <class Message>
   [[nodiscard]] auto progress(void (Coordinator::*handle)(const Message&)) {
@@ -91,6 +97,10 @@ class Coordinator : public RunActor {
   /// steps for, and all of them were left out.
   bool trains_something(const BatchMetadata& batch);
   void announce_step(const StepPlanned& planned);
+  void seats_lost(const SeatsLost& loss);
+  void begin_again(const BeginAgain& moved);
+  /// Sends the end of a step to the replicas of repeatable sections that have not reported it.
+  void send_end_marks_again(const Open& open);
   void open_phase(const StepWatch::Opening& opening);
   void phase_pass_done(const PhasePassDone& message);
   void announce_checkpoint(StepId step);
@@ -127,6 +137,7 @@ class Coordinator : public RunActor {
   bool awaiting_batch_ = false;
   bool any_kept_ = false;  // of the training samples drawn so far
   bool finished_ = false;
+  std::optional<ForwardReplay> replay_;  // where seats move
   NormTotals norms_;
   std::vector<MeasuredPass> measured_;  // since the last request for a plan
   std::map<SectionId, std::chrono::steady_clock::time_point> last_step_end_;

@@ -49,7 +49,7 @@ bool RunMembership::child_ended(ProcessId child, std::string how) {
 }
 
 LossVerdict RunMembership::lost(ProcessId process) {
-  if (phase_ >= RunPhase::settling) return LossVerdict::ignored;
+  if (phase_ >= RunPhase::settling || has_left(process)) return LossVerdict::ignored;
   const bool neighbour = !is_root() && process != ProcessId(0);
   if (phase_ == RunPhase::finishing) {
     if (neighbour || reached(Milestone::summarised).contains(process)) return LossVerdict::ignored;
@@ -64,6 +64,13 @@ LossVerdict RunMembership::lost(ProcessId process) {
   return LossVerdict::noted;
 }
 
+bool RunMembership::leave(ProcessId process) {
+  if (phase_ != (is_root() ? RunPhase::running : RunPhase::wiring)) return false;
+  left_.insert(process);
+  for (std::set<ProcessId>& of_milestone : reached_) of_milestone.erase(process);
+  return true;
+}
+
 bool RunMembership::settle() {
   if (phase_ != RunPhase::settling) return false;
   advance(RunPhase::ended);
@@ -76,7 +83,7 @@ bool RunMembership::on_this_host(ProcessId process) const {
 
 bool RunMembership::prints() const {
   for (ProcessId lower(0); lower < process_; lower = ProcessId(lower.value() + 1)) {
-    if (on_this_host(lower) && lower != loss_) return false;
+    if (on_this_host(lower) && lower != loss_ && !has_left(lower)) return false;
   }
   return true;
 }
@@ -87,12 +94,12 @@ std::optional<std::string> RunMembership::how_ended(ProcessId child) const {
 }
 
 std::size_t RunMembership::awaited(Milestone milestone) const {
-  if (milestone != Milestone::pinged) return processes();
+  if (milestone != Milestone::pinged) return processes() - left_.size();
   return is_root() ? 0 : processes() - 2;
 }
 
 bool RunMembership::counts(Milestone milestone, ProcessId process) const {
-  if (process.value() >= processes()) return false;
+  if (process.value() >= processes() || has_left(process)) return false;
   return milestone != Milestone::pinged || (!is_root() && process != ProcessId(0) && process != process_);
 }
 

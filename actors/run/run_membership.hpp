@@ -25,6 +25,8 @@
 //       summaries.
 // RM-6 (first loss): while a loss settles, failures and further losses are its consequences and do not count.
 //       Milestones count: the last summary still ends the run in order.
+// RM-7 (left): the run goes on without a process that has left: no milestone awaits or counts it, and its loss is
+//       ignored.
 #pragma once
 
 #include <array>
@@ -91,6 +93,9 @@ class RunMembership {
   bool child_ended(ProcessId child, std::string how);
   /// The connection to a process has ended, or it is silent.
   LossVerdict lost(ProcessId process);
+  /// The process is lost, and the others take its seats. Returns false, without effect, unless the run is running
+  /// (other processes than rank 0: unless its actors are connected).
+  bool leave(ProcessId process);
   /// The reports about the loss are complete. Returns whether the loss decides the outcome; then the run has ended
   /// here.
   bool settle();
@@ -108,6 +113,7 @@ class RunMembership {
   [[nodiscard]] bool on_this_host(ProcessId process) const;
   /// Returns whether this process prints the error: the lowest process of its host, the noted loss apart (SV-3).
   [[nodiscard]] bool prints() const;
+  [[nodiscard]] bool has_left(ProcessId process) const { return left_.contains(process); }
   /// The process whose loss was noted, or nothing.
   [[nodiscard]] std::optional<ProcessId> loss() const { return loss_; }
   /// How a child of this process ended, or nothing.
@@ -127,6 +133,7 @@ class RunMembership {
   std::vector<std::uint32_t> hosts_;
   RunPhase phase_ = RunPhase::gathering;
   std::array<std::set<ProcessId>, milestones> reached_;
+  std::set<ProcessId> left_;
   std::optional<ProcessId> loss_;
   std::map<ProcessId, std::string> how_ended_;
 };

@@ -23,10 +23,11 @@ std::map<std::string, double> MetricTotals::means() const {
 std::string text_of(const Recovery& recovery) {
   if (recovery.seconds == 0) return "the run did not get as far as its next pass";
   std::array<char, 32> seconds{};
-  std::snprintf(seconds.data(), seconds.size(), "%.1f", recovery.seconds);
-  const std::string repeated =
-      std::to_string(recovery.repeated) + (recovery.repeated == 1 ? " step was" : " steps were");
-  return "went on after step " + std::to_string(recovery.after_step) + " within " + seconds.data() + " s; " + repeated +
+  std::snprintf(seconds.data(), seconds.size(), "%.*f", recovery.in_place ? 2 : 1, recovery.seconds);
+  const std::string where = recovery.in_place ? "in place" : "after step " + std::to_string(recovery.after_step);
+  const std::string unit = recovery.in_place ? (recovery.repeated == 1 ? " micro-batch was" : " micro-batches were")
+                                             : (recovery.repeated == 1 ? " step was" : " steps were");
+  return "went on " + where + " within " + seconds.data() + " s; " + std::to_string(recovery.repeated) + unit +
          " done again";
 }
 

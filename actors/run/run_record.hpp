@@ -66,13 +66,14 @@ struct StepCounts {
 struct Recovery {
   std::string cause;                            ///< a line
   std::chrono::steady_clock::time_point begun;  ///< when the loss was reported
-  std::uint64_t after_step = 0;                 ///< the step that the run goes on after
-  std::uint64_t repeated = 0;                   ///< finished steps that are done again
+  bool in_place = false;                        ///< seats have moved; nothing that is trained went back
+  std::uint64_t after_step = 0;                 ///< the step that the run goes on after; not in place
+  std::uint64_t repeated = 0;                   ///< finished steps that are done again; in place: micro-batches
   double seconds = 0;                           ///< from the report to the next pass; 0: not there yet
 };
 
-/// Returns "went on after step 8 within 1.3 s; 3 steps were done again"; something else after a further loss before the
-/// next pass.
+/// Returns "went on after step 8 within 1.3 s; 3 steps were done again", or "went on in place within 0.02 s; 2
+/// micro-batches were done again"; something else after a further loss before the next pass.
 [[nodiscard]] std::string text_of(const Recovery& recovery);
 
 struct RunRecord {

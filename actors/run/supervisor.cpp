@@ -5,14 +5,12 @@
 #include <utility>
 
 #include "actors/launch/launcher.hpp"
-#include "actors/messages/wait_text.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/graph/section_graph.hpp"
 
 namespace maestro {
 
 namespace {
-constexpr std::chrono::milliseconds settle_time(250);
 constexpr std::chrono::milliseconds own_settle_time(100);  // for the Failure of an actor that has ended
 constexpr std::chrono::seconds ping_limit(5);
 constexpr std::chrono::seconds report_limit(1);  // for rank 0 to receive a failure of this process
@@ -72,9 +70,21 @@ caf::behavior Supervisor::make_behavior() {
         end_in_order();
       },
       [this](const TransferBroken& broken) {
-        delayed_send(this, options_.peer_timeout * 3 / 2, Failure{broken.message});  // SV-7
+        delayed_send(this, options_.peer_timeout * 3 / 2,
+                     TransferJudgement{broken.message, caf::actor_cast<caf::actor_addr>(current_sender())});  // SV-7
       },
-      [this](const Failure& failure) { fail(failure.message, prints(), current_sender() == root_); },
+      [this](const TransferJudgement& broken) {
+        if (!retired_.contains(broken.reporter)) fail(broken.message, prints());
+      },
+      [this](const Failure& failure) {
+        const bool of_a_loss = failure.of_transport && (moves_ > 0 || !membership_.is_root());
+        fail(failure.message, prints(), current_sender() == root_, of_a_loss);
+      },
+      [this](const MoveSeats& order) { move_seats(order); },
+      [this](const SeatsTaken& answer) { seats_taken(answer); },
+      [this](const SeatsMoved& moved) { seats_moved(moved); },
+      [this](const SeatsReady& answer) { seats_ready(answer); },
+      [this](const MoveTimeout& move) { move_timed_out(move); },
       [this](Finish) { finish(); },
       [this](const ProcessSummary& summary) { summarised(summary); },
   };
@@ -264,81 +274,6 @@ void Supervisor::own_ended(const std::string& label, const caf::error& reason) {
   delayed_send(this, own_settle_time, Failure{label + " ended in mid-run: " + home_system().render(reason)});
 }
 
-void Supervisor::lost(const ProcessInfo& peer) {
-  switch (membership_.lost(peer.process)) {
-    case LossVerdict::ignored:
-      return;
-    case LossVerdict::neighbour:
-      // Rank 0 also detects most of these losses and reports more: wait for its report first.
-      return delayed_send(this, 2 * options_.peer_timeout, NeighbourLost{process_label(peer, *options_.graph)});
-    case LossVerdict::run_over:
-      return end_in_order();
-    case LossVerdict::noted:
-      return note_loss(peer);
-  }
-}
-
-void Supervisor::note_loss(const ProcessInfo& peer) {
-  loss_.identity = peer.identity;
-  loss_.peer = peer.identity.pid == 0 ? "process 0 (coordinator)" : process_label(peer, *options_.graph);
-  loss_.step = std::to_string(options_.current_step->load(std::memory_order_relaxed));
-  if (!prints()) return report_loss();
-  delayed_send(this, settle_time, LossSettled{});
-  query_survivors();
-}
-
-void Supervisor::query_survivors() {
-  for (const ReplicaAddress& replica : directory_.replicas()) {
-    const bool queried = membership_.is_root() || replica.process == options_.process;
-    if (!queried || replica.process == membership_.loss()) continue;
-    request(replica.actor, settle_time, StatusRequest{})
-        .then([this](const WaitingFor& answer) { survivor_waits(answer); }, [](const caf::error&) {});  // SV-4
-  }
-}
-
-void Supervisor::survivor_waits(const WaitingFor& answer) {
-  const std::string text = wait_text(answer, *options_.graph);
-  if (text.empty()) return;
-  loss_.waiting.push_back("section '" + options_.graph->node(answer.section).name + "' replica " +
-                          std::to_string(answer.replica.value()) + " waits for " + text);
-}
-
-bool Supervisor::prints() const {
-  const bool left_to_root = options_.recovers && !membership_.is_root() && membership_.loss() != ProcessId(0);
-  return membership_.prints() && !left_to_root;
-}
-
-std::string Supervisor::loss_text() const {
-  std::string how = membership_.is_root() ? "it was silent for too long" : "it died, or was silent for too long";
-  if (const auto end = membership_.how_ended(*membership_.loss())) how = "it ended with " + *end;
-  return "lost " + loss_.peer + " in step " + loss_.step + ": " + how;
-}
-
-void Supervisor::report_loss() {
-  if (!membership_.settle()) return;
-  const ProcessId lost = *membership_.loss();
-  RunOutcome outcome;
-  outcome.recoverable = lost != ProcessId(0);
-  if (prints()) {
-    outcome.error = loss_text();
-    for (const std::string& waiting : loss_.waiting) outcome.error += "; " + waiting;
-  }
-  if (membership_.on_this_host(lost)) outcome.lost.push_back(loss_.identity);
-  if (membership_.is_root()) {
-    for (const auto& [address, peer] : watched_) {
-      if (peer.process != lost) send_to(this, peer.supervisor, Failure{loss_text()});
-    }
-  }
-  options_.outcome->set(std::move(outcome));
-}
-
-void Supervisor::neighbour_lost(const NeighbourLost& loss) {
-  fail("process " + std::to_string(options_.process.value()) + " lost its connection to " + loss.peer + " in step " +
-           std::to_string(options_.current_step->load(std::memory_order_relaxed)) +
-           ", which process 0 still reaches; check the network between their hosts",
-       prints());
-}
-
 void Supervisor::fail(const std::string& message, bool print, bool from_root, bool recoverable) {
   if (!membership_.fail()) return;
   RunOutcome outcome;
@@ -349,7 +284,7 @@ void Supervisor::fail(const std::string& message, bool print, bool from_root, bo
   } else if (root_ && !from_root) {
     // The process ends when the outcome is set, and messages not sent by then are lost.
     const auto set = [promise = options_.outcome, outcome] { promise->set(outcome); };
-    request(root_, report_limit, Failure{message}).then(set, [set](const caf::error&) { set(); });
+    request(root_, report_limit, Failure{message, recoverable}).then(set, [set](const caf::error&) { set(); });
     return;
   }
   options_.outcome->set(std::move(outcome));

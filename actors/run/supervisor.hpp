@@ -15,6 +15,8 @@
 //       supervisor itself, fail the run.
 // SV-7 (failed transfers wait): a failed transfer fails the run 1.5 peer timeouts after its report, so that the death
 //       of the peer, which explains it, is reported instead where there is one.
+// SV-8 (seats): if a lost process has only replicas of repeatable sections that other processes have, too, those take
+//       its seats (adopt_seats), and the run goes on. A further loss before they have ends the run, or this start of it.
 #pragma once
 
 #include <atomic>
@@ -24,12 +26,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "actors/messages/message_types.hpp"
 #include "actors/run/peer_watch.hpp"
 #include "actors/run/run_membership.hpp"
+#include "actors/run/seat_change.hpp"
 #include "runtime/graph/section_graph.hpp"
 
 namespace maestro {
@@ -58,6 +62,22 @@ class OutcomePromise {
 /// Returns "process 2 (pid 4711, section 'student' replica 0)"; with ", host node3" in jobs on several hosts.
 [[nodiscard]] std::string process_label(const ProcessInfo& peer, const SectionGraph& graph);
 
+/// An actor that must not end before the run does.
+struct OwnActor {
+  caf::actor actor;
+  std::string label;  ///< "section 'student' replica 0"
+};
+
+/// Moves of seats (SV-8). The functions are called by the supervisor.
+struct SeatMoves {
+  std::size_t most = 0;                                ///< of this start; 0: seats do not move
+  Epoch epoch;                                         ///< of the start
+  std::function<void(const std::string& line)> begun;  ///< on rank 0
+  std::function<void(const ProcessInfo& lost)> bury;   ///< the process is not to run any more, nor to be written to
+  /// Returns the new replicas of repeatable sections in this process.
+  std::function<std::vector<OwnActor>(const MoveSeats&)> take;
+};
+
 struct SupervisorOptions {
   const SectionGraph* graph = nullptr;
   ProcessId process;
@@ -82,17 +102,12 @@ struct SupervisorOptions {
   std::function<ProcessSummary()> summary;
   std::function<void(const ProcessInfo&)> connect_transport;  ///< to a process's memory; throws JobError; may be empty
   std::function<void()> stop_run;                             ///< on rank 0: ends the run in order; may be empty
+  SeatMoves seats;
 };
 
 /// The first message to a supervisor: the supervisor that it reports to.
 struct JoinRoot {
   caf::actor root;  ///< rank 0's supervisor; on rank 0 the receiver itself
-};
-
-/// An actor that must not end before the run does.
-struct OwnActor {
-  caf::actor actor;
-  std::string label;  ///< "section 'student' replica 0"
 };
 
 /// The process's own actors, sent after they were spawned.
@@ -118,7 +133,17 @@ struct WiringTimeout {};
 struct BeatDue {};
 /// To the supervisor itself: rank 0 has had the time to notice this loss itself.
 struct NeighbourLost {
+  ProcessId process;
   std::string peer;
+};
+/// To the supervisor itself: a failed transfer is to be judged (SV-7).
+struct TransferJudgement {
+  std::string message;
+  caf::actor_addr reporter;
+};
+/// To the supervisor itself: seats should have moved by now.
+struct MoveTimeout {
+  Epoch epoch;
 };
 
 class Supervisor : public caf::event_based_actor {
@@ -153,7 +178,7 @@ class Supervisor : public caf::event_based_actor {
   void query_survivors();
   void survivor_waits(const WaitingFor& answer);
   [[nodiscard]] bool prints() const;
-  [[nodiscard]] std::string loss_text() const;
+  [[nodiscard]] std::string loss_text(ProcessId lost) const;
   void report_loss();
   void neighbour_lost(const NeighbourLost& loss);
   void child_ended(const ChildEnded& child);
@@ -162,6 +187,16 @@ class Supervisor : public caf::event_based_actor {
   void finish();
   void summarised(const ProcessSummary& summary);
   void end_in_order(std::vector<ProcessSummary> summaries = {});
+  // Moves of seats; supervisor_seats.cpp.
+  /// Returns false if the seats of the lost process cannot move.
+  bool move_seats_of(const ProcessInfo& lost);
+  void forget(ProcessId process);
+  void move_seats(const MoveSeats& order);
+  void replica_moved(const ReplicaAddress& address);
+  void seats_taken(const SeatsTaken& answer);
+  void seats_moved(const SeatsMoved& moved);
+  void seats_ready(const SeatsReady& answer);
+  void move_timed_out(const MoveTimeout& move);
 
   SupervisorOptions options_;
   RunMembership membership_;
@@ -173,13 +208,20 @@ class Supervisor : public caf::event_based_actor {
   PeerWatch peers_;
   std::chrono::steady_clock::time_point connect_until_;
   std::vector<ProcessSummary> summaries_;  // on rank 0
-  Loss loss_;                              // while the survivors are queried
+  Loss loss_;                              // while the survivors are queried, or seats move
+  SeatChange change_;                      // on rank 0
+  std::size_t moves_ = 0;                  // on rank 0
+  SeatsTaken taken_;                       // while own replicas move
+  std::size_t answers_due_ = 0;            // of own replicas
+  std::set<caf::actor_addr> retired_;
 };
 
 }  // namespace maestro
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LossSettled)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::NeighbourLost)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::TransferJudgement)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::MoveTimeout)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::BeatDue)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::WiringTimeout)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::JoinRoot)

@@ -42,55 +42,74 @@ Result<std::unique_ptr<Region>> Network::register_device_memory(std::byte* data,
 }
 
 void Network::route_ring(std::uint32_t ring, const caf::actor& receiver) {
+  const std::lock_guard lock(mutex_);
   if (rings_.size() <= ring) rings_.resize(ring + 1);
   rings_[ring] = receiver;
 }
 
 void Network::route_client(std::uint32_t client, const caf::actor& receiver) {
+  const std::lock_guard lock(mutex_);
   if (clients_.size() <= client) clients_.resize(client + 1);
   clients_[client] = receiver;
 }
 
 void Network::route_failures(const caf::actor& supervisor) {
+  const std::lock_guard lock(mutex_);
   supervisor_ = supervisor;
 }
 
 void Network::connect(ProcessId process, const std::string& address, const std::string& name) {
   if (!open()) return;
+  const PeerHandle peer = endpoint_->connect(address, name).value_or_throw();
+  const std::lock_guard lock(mutex_);
   if (peers_.size() <= process.value()) peers_.resize(process.value() + 1);
-  peers_[process.value()] = endpoint_->connect(address, name).value_or_throw();
+  peers_[process.value()] = peer;
 }
 
 void Network::write(ProcessId to, WriteRequest request) {
   writes_.fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(request.bytes, std::memory_order_relaxed);
-  request.peer = peers_[to.value()];
+  {
+    const std::lock_guard lock(mutex_);
+    request.peer = peers_[to.value()];
+  }
   endpoint_->write(request);
 }
 
 void Network::abandon(ProcessId process) {
-  if (open() && process.value() < peers_.size()) endpoint_->abandon(peers_[process.value()]);
+  if (!open()) return;
+  std::unique_lock lock(mutex_);
+  if (process.value() >= peers_.size()) return;
+  const PeerHandle peer = peers_[process.value()];
+  lock.unlock();
+  endpoint_->abandon(peer);
 }
 
 void Network::stop() {
   if (endpoint_ != nullptr) endpoint_->stop();
-  rings_.clear();
-  clients_.clear();
+  std::vector<caf::actor> rings, clients;  // destroyed without the lock: the last handle of an actor ends it
+  const std::lock_guard lock(mutex_);
+  rings_.swap(rings);
+  clients_.swap(clients);
   supervisor_ = nullptr;
 }
 
+caf::actor Network::client_of(std::uint64_t cookie) const {
+  const std::lock_guard lock(mutex_);
+  return clients_.at(unpack_cookie(cookie).client);
+}
+
 void Network::handle(const EndpointEvent& event) const {
-  const auto client = [this](std::uint64_t cookie) -> const caf::actor& {
-    return clients_[unpack_cookie(cookie).client];
-  };
   if (const auto* landed = std::get_if<RemoteWrite>(&event)) {
-    send_from_outside(rings_[unpack_immediate(landed->immediate).edge.value()], RingEvent{landed->immediate});
+    const std::lock_guard lock(mutex_);
+    send_from_outside(rings_.at(unpack_immediate(landed->immediate).edge.value()), RingEvent{landed->immediate});
   } else if (const auto* done = std::get_if<WriteDone>(&event)) {
-    send_from_outside(client(done->cookie), WriteFinished{done->cookie});
+    send_from_outside(client_of(done->cookie), WriteFinished{done->cookie});
   } else if (const auto* failed = std::get_if<WriteFailed>(&event)) {
-    send_from_outside(client(failed->cookie), WriteBroken{failed->cookie, failed->error.message});
+    send_from_outside(client_of(failed->cookie), WriteBroken{failed->cookie, failed->error.message});
   } else if (const auto* broken = std::get_if<EndpointFailed>(&event)) {
-    send_from_outside(supervisor_, Failure{"transport: " + broken->error.message});
+    const std::lock_guard lock(mutex_);
+    send_from_outside(supervisor_, Failure{"transport: " + broken->error.message, true});
   }
 }
 

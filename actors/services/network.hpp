@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The network state shared by a process's actors: the endpoint, its peers by process, and the table that routes
-// completions to replicas. Built before any actor runs and constant afterwards, so that it needs no lock.
+// completions to replicas.
 //
 // The progress thread routes completions by table lookups alone; handlers only enqueue messages.
 #pragma once
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct NetworkOptions {
   bool device_memory = false;  ///< some tensors of this process are in device memory
 };
 
-/// Thread-safe once begin() was called; before that it belongs to the starting thread.
+/// Thread-safe.
 class Network {
  public:
   /// Opens the endpoint when `needed` (several processes, or forced RMA). Throws JobError.
@@ -59,7 +60,7 @@ class Network {
   void route_ring(std::uint32_t ring, const caf::actor& receiver);
   void route_client(std::uint32_t client, const caf::actor& receiver);
   void route_failures(const caf::actor& supervisor);
-  /// Makes a process reachable. Throws JobError.
+  /// Makes a process reachable, or reachable at a new address. Throws JobError.
   void connect(ProcessId process, const std::string& address, const std::string& name);
 
   /// Queues a write to a process, whose cookie is a WriteCookie; WriteFinished or WriteBroken to its client reports its
@@ -71,12 +72,14 @@ class Network {
 
  private:
   void handle(const EndpointEvent& event) const;
+  [[nodiscard]] caf::actor client_of(std::uint64_t cookie) const;
 
   NetworkOptions options_;
   std::atomic<std::uint64_t> writes_{0};
   std::atomic<std::uint64_t> bytes_{0};
-  std::uint32_t next_ring_ = 0;
-  std::uint32_t next_client_ = 0;
+  std::atomic<std::uint32_t> next_ring_{0};
+  std::atomic<std::uint32_t> next_client_{0};
+  mutable std::mutex mutex_;  // of the tables
   std::vector<caf::actor> rings_;
   std::vector<caf::actor> clients_;
   caf::actor supervisor_;

@@ -132,6 +132,16 @@ void SectionGraph::validate() const {
   throw JobError("the section graph has a cycle through " + names + "; tensors must flow one way");
 }
 
+std::vector<bool> SectionGraph::repeatable() const {
+  std::vector<bool> found(nodes_.size(), false);
+  for (const SectionId id : topological()) {
+    const std::vector<EdgeId> into = inputs(id);
+    found[id.value()] = !node(id).runs_backward() &&
+                        std::ranges::all_of(into, [&](EdgeId edge) { return found[edges_[edge.value()].from.value()]; });
+  }
+  return found;
+}
+
 std::vector<SectionId> SectionGraph::topological() const {
   // Kahn's algorithm; sections on a cycle are left out.
   std::vector<std::size_t> waiting(nodes_.size());

@@ -108,6 +108,9 @@ class SectionGraph {
   /// Returns true if a trained section's gradient returns over an edge, so that its backward pass runs apart from the
   /// forward pass.
   [[nodiscard]] bool awaits_gradient(SectionId id) const;
+  /// Returns, by SectionId, the sections that a run never changes and that need nothing from sections it changes:
+  /// sources, and frozen sections whose inputs all come from such sections. Their passes can be repeated at any time.
+  [[nodiscard]] std::vector<bool> repeatable() const;
   /// Returns sections before their consumers; the graph has no cycle.
   [[nodiscard]] std::vector<SectionId> topological() const;
 

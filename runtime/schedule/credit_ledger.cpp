@@ -18,7 +18,8 @@ std::string window_of(std::uint64_t released, std::uint64_t slots) {
 
 }  // namespace
 
-CreditLedger::CreditLedger(Epoch epoch, std::uint32_t slots) : epoch_(epoch), slots_(at_least_one(slots)) {}
+CreditLedger::CreditLedger(Epoch epoch, std::uint32_t slots, std::uint64_t released)
+    : epoch_(epoch), slots_(at_least_one(slots)), released_(released), sent_end_(released) {}
 
 Status CreditLedger::sent(std::uint64_t seq) {
   if (!may_send(seq)) {

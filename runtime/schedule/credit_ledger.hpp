@@ -27,8 +27,8 @@ namespace maestro {
 /// others, since grants count all of them.
 class CreditLedger {
  public:
-  /// `slots` is at least 1; 0 throws JobError.
-  CreditLedger(Epoch epoch, std::uint32_t slots);
+  /// `slots` is at least 1; 0 throws JobError. The first `released` sequences were sent and released before.
+  CreditLedger(Epoch epoch, std::uint32_t slots, std::uint64_t released = 0);
 
   [[nodiscard]] bool may_send(std::uint64_t seq) const { return seq < released_ + slots_; }
   /// Records that all sequences up to and including `seq` are on their way; a repeated or older report changes nothing.

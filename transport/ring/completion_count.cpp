@@ -40,6 +40,12 @@ Arrival CompletionCounter::arrived(const Immediate& immediate, std::uint64_t n) 
   return slot.is_complete() && !was_complete ? Arrival::complete : Arrival::pending;
 }
 
+void CompletionCounter::forget_incomplete() {
+  for (Slot& slot : slots_) {
+    if (!slot.is_complete()) slot.arrived = 0;
+  }
+}
+
 Status CompletionCounter::release(std::uint64_t seq) {
   if (!in_window(seq)) return outside_window(seq);
   auto& slot = slot_of(seq);

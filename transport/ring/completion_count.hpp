@@ -10,6 +10,7 @@
 // CC-4 (stale arrivals): an arrival outside the window [released, released + slots), for a sequence released already,
 //       or whose slot does not belong to its sequence is stale: it is reported and counted for no sequence.
 // CC-5 (slot reuse): a slot counts from zero again once every sequence up to its own is released.
+// CC-6 (begun anew): after forget_incomplete() complete sequences are as before, and all others count from zero.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,12 @@ class CompletionCounter {
   Result<bool> expect(std::uint64_t seq, std::uint64_t writes);
   /// Notes `n` writes that carried `immediate`; the caller has routed them here by edge.
   [[nodiscard]] Arrival arrived(const Immediate& immediate, std::uint64_t n = 1);
+  /// The writes of incomplete sequences will come again, all of them; their expectations hold.
+  void forget_incomplete();
+  /// Returns whether all writes of a sequence in the window have arrived, released or not.
+  [[nodiscard]] bool complete(std::uint64_t seq) const {
+    return in_window(seq) && slots_[seq % slots_.size()].is_complete();
+  }
   /// Frees the slot of a complete sequence. Error `internal` when it is not complete or released already.
   Status release(std::uint64_t seq);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "transport/ring/chunk_plan.hpp"
 
@@ -13,7 +14,7 @@ InputRing::InputRing(const InputRingSpec& spec)
       layout_(SlotLayout::make(spec.slots, spec.max_pieces, static_cast<std::size_t>(spec.max_rows) * spec.row_bytes())
                   .value_or_throw()),
       counter_(spec.slots),
-      memory_(layout_.total_bytes()) {
+      memory_(std::make_shared<AlignedMemory>(layout_.total_bytes())) {
   if (spec.device != nullptr) device_memory_ = SpaceMemory(*spec.device, layout_.device_bytes());
 }
 
@@ -116,11 +117,12 @@ Result<SlotMemory> InputRing::check_header(const Incoming& incoming, std::uint32
                                            std::int64_t target_row) const {
   PieceHeader header;
   const std::uint64_t sequence = incoming.arrival.sequence;
-  std::memcpy(&header, memory_.data() + layout_.header_offset(layout_.slot_of(sequence), piece), sizeof header);
+  const std::size_t place = layout_.header_offset(layout_.slot_of(sequence), piece);
+  std::memcpy(&header, memory_of(incoming).data() + place, sizeof header);
   const bool whole = std::ranges::find(incoming.whole, piece) != incoming.whole.end();
   const bool may_be_there = device_memory() != nullptr && header.place == static_cast<std::uint8_t>(SlotMemory::device);
   PieceInfo info;
-  info.epoch = spec_.epoch;
+  info.epoch = incoming.kept ? incoming.kept_epoch : spec_.epoch;
   info.edge = spec_.channel.edge;
   info.seq = sequence;
   info.step = incoming.step;
@@ -152,10 +154,10 @@ Result<std::vector<InputRing::Written>> InputRing::written(const Incoming& incom
   return pieces;
 }
 
-std::byte* InputRing::payload(SlotMemory place, std::uint64_t sequence, std::int64_t row) const {
-  const std::uint32_t slot = layout_.slot_of(sequence);
+std::byte* InputRing::payload(SlotMemory place, const Incoming& incoming, std::int64_t row) const {
+  const std::uint32_t slot = layout_.slot_of(incoming.arrival.sequence);
   const std::size_t byte = static_cast<std::size_t>(row) * spec_.row_bytes();
-  return place == SlotMemory::host ? memory_.data() + layout_.payload_offset(slot, byte)
+  return place == SlotMemory::host ? memory_of(incoming).data() + layout_.payload_offset(slot, byte)
                                    : device_memory() + layout_.device_offset(slot, byte);
 }
 
@@ -192,17 +194,41 @@ Result<ArrivedTensor> InputRing::open(std::uint64_t sequence) {
     if (piece.place == into) continue;
     const std::int64_t piece_rows = incoming.arrival.pieces[piece.piece].rows;
     arrived.copies.push_back(
-        {payload(piece.place, sequence, piece.target_row), payload(into, sequence, piece.target_row),
+        {payload(piece.place, incoming, piece.target_row), payload(into, incoming, piece.target_row),
          static_cast<std::size_t>(piece_rows) * spec_.row_bytes(), piece.place == SlotMemory::host, to_host});
   }
   for (const HandedRows& part : handed) {
-    arrived.copies.push_back({part.buffer.data() + part.offset, payload(into, sequence, part.target_row),
+    arrived.copies.push_back({part.buffer.data() + part.offset, payload(into, incoming, part.target_row),
                               static_cast<std::size_t>(part.rows) * spec_.row_bytes(), part.buffer.space().host(),
                               to_host});
   }
-  arrived.tensor = Tensor(payload(into, sequence), spec_.dtype, shape);
+  arrived.tensor = Tensor(payload(into, incoming), spec_.dtype, shape);
   if (!to_host) arrived.space = spec_.device;
   return arrived;
+}
+
+std::shared_ptr<AlignedMemory> InputRing::renew(std::uint32_t ring, Epoch epoch) {
+  for (auto& [sequence, incoming] : incoming_) {
+    if (!counter_.complete(sequence)) {
+      incoming.handed.clear();
+      incoming.whole.clear();
+    } else if (!incoming.kept) {
+      incoming.kept = memory_;
+      incoming.kept_epoch = spec_.epoch;
+    }
+  }
+  counter_.forget_incomplete();
+  spec_.ring = ring;
+  spec_.epoch = epoch;
+  return std::exchange(memory_, std::make_shared<AlignedMemory>(layout_.total_bytes()));
+}
+
+std::vector<std::uint64_t> InputRing::complete() const {
+  std::vector<std::uint64_t> sequences;
+  for (std::uint64_t sequence = released(); sequence < window_end(); ++sequence) {
+    if (counter_.complete(sequence)) sequences.push_back(sequence);
+  }
+  return sequences;
 }
 
 Result<bool> InputRing::release(std::uint64_t sequence) {

@@ -4,16 +4,18 @@
 //
 // IR-1 (complete): a sequence is complete when every write of every piece has been counted, RMA and hand-over alike.
 // IR-2 (in place): a hand-over of a whole sequence, or of neighbouring rows of the same buffer, is read in place, and
-// so is
-//       a sequence whose pieces were all written into a single payload of its slot; only mixed arrivals are gathered,
-//       in the device's payload if there is one.
+//       so is a sequence whose pieces were all written into a single payload of its slot; only mixed arrivals are
+//       gathered, in the device's payload if there is one.
 // IR-3 (release): slots and buffers are given back at release(), in any order; credits count the released prefix.
 // IR-4 (whole pieces): a piece whose rows reached the device's payload by other means than counted writes is complete
 //       with its header, which then counts for all of its writes.
+// IR-5 (begun anew): after renew() complete sequences stay where they are; writes into the former memory, or with the
+//       former number, change nothing else.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -73,8 +75,8 @@ class InputRing {
 
   [[nodiscard]] const InputRingSpec& spec() const { return spec_; }
   [[nodiscard]] const SlotLayout& layout() const { return layout_; }
-  [[nodiscard]] std::byte* memory() const { return memory_.data(); }
-  [[nodiscard]] std::size_t memory_bytes() const { return memory_.size(); }
+  [[nodiscard]] std::byte* memory() const { return memory_->data(); }
+  [[nodiscard]] std::size_t memory_bytes() const { return memory_->size(); }
   /// The payloads in the device's memory; null where there are none.
   [[nodiscard]] std::byte* device_memory() const { return device_memory_.data(); }
   [[nodiscard]] std::size_t device_bytes() const { return device_memory_.size(); }
@@ -91,6 +93,11 @@ class InputRing {
   Result<bool> handed_over(std::uint64_t sequence, HandedRows rows);
   /// After completion: checks the headers of RMA pieces (LY-3) and returns the place of the rows.
   Result<ArrivedTensor> open(std::uint64_t sequence);
+  /// The senders begin anew: incomplete sequences come again, with another number and epoch, into new host memory.
+  /// Returns the former memory, which late writes may still reach. Only without a device's payload.
+  [[nodiscard]] std::shared_ptr<AlignedMemory> renew(std::uint32_t ring, Epoch epoch);
+  /// The sequences in the window that are complete, whether released or not.
+  [[nodiscard]] std::vector<std::uint64_t> complete() const;
   /// The micro-batch has retired. True when the released prefix grew: time for a credit of `released()`.
   Result<bool> release(std::uint64_t sequence);
   [[nodiscard]] std::uint64_t released() const { return counter_.released(); }
@@ -110,6 +117,8 @@ class InputRing {
     StepId step;
     std::vector<HandedRows> handed;
     std::vector<std::uint32_t> whole;  ///< indices of pieces that came as a whole (IR-4)
+    std::shared_ptr<AlignedMemory> kept;  ///< of a sequence that was complete at renew(): its memory and its epoch
+    Epoch kept_epoch;
   };
   [[nodiscard]] Immediate immediate_of(std::uint64_t sequence) const;
   [[nodiscard]] std::size_t writes_of(std::int64_t rows) const;
@@ -129,13 +138,16 @@ class InputRing {
     std::int64_t target_row = 0;
   };
   [[nodiscard]] Result<std::vector<Written>> written(const Incoming& incoming) const;
-  [[nodiscard]] std::byte* payload(SlotMemory place, std::uint64_t sequence, std::int64_t row = 0) const;
+  [[nodiscard]] std::byte* payload(SlotMemory place, const Incoming& incoming, std::int64_t row = 0) const;
+  [[nodiscard]] const AlignedMemory& memory_of(const Incoming& incoming) const {
+    return incoming.kept ? *incoming.kept : *memory_;
+  }
   [[nodiscard]] bool in_one_row(const std::vector<HandedRows>& handed) const;
 
   InputRingSpec spec_;
   SlotLayout layout_;
   CompletionCounter counter_;
-  AlignedMemory memory_;                        // untouched pages cost nothing
+  std::shared_ptr<AlignedMemory> memory_;       // untouched pages cost nothing
   std::map<std::uint64_t, Incoming> incoming_;  // the counter does not yet have the sequences beyond the window
   SpaceMemory device_memory_;
 };

@@ -2,9 +2,8 @@
 // The sending end of an edge towards a receiver replica: the pieces that wait for a credit.
 //
 // OL-1 (order): pieces leave in the order of their sequences, and pieces of the same sequence in the order they were
-// queued,
-//       each only when its sequence is inside the credit window: a piece that was made early never stands before a
-//       piece that is due.
+//       queued, each only when its sequence is inside the credit window: a piece that was made early never stands
+//       before a piece that is due.
 // OL-2 (held buffers): a queued piece holds its buffer, so nothing is overwritten before it was sent.
 #pragma once
 
@@ -29,8 +28,10 @@ struct OutgoingPiece {
 /// Not thread-safe; belongs to the sending replica's actor.
 class OutputLink {
  public:
-  /// `senders`: above 1 when not every sequence of the ring has a piece of this sender.
-  OutputLink(Epoch epoch, std::uint32_t slots, std::int64_t senders) : ledger_(epoch, slots), senders_(senders) {}
+  /// `senders`: above 1 when not every sequence of the ring has a piece of this sender. `released`: sequences that the
+  /// receiver has released before this link was made.
+  OutputLink(Epoch epoch, std::uint32_t slots, std::int64_t senders, std::uint64_t released = 0)
+      : ledger_(epoch, slots, released), senders_(senders) {}
 
   void queue(OutgoingPiece piece);
   /// The next piece that may leave now, if any.

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process's part in moves of seats (SV-8): replicas of repeatable sections that begin anew, also in seats of a lost
+// process.
+#include <algorithm>
+
+#include "actors/control/control_place.hpp"
+#include "actors/plan/planning_options.hpp"
+#include "actors/plan/seats.hpp"
+#include "actors/process/process_state.hpp"
+
+namespace maestro {
+
+bool ProcessRun::State::seats_may_move() const {
+  // The phases of a synchronous plan are of the lanes that were there when the step began.
+  return several() && plan.train.recover == RecoverChoice::restart && !scheduling_policy(plan)->synchronous() &&
+         why_seats_stay(plan.graph, plan.places).empty();
+}
+
+SeatMoves ProcessRun::State::seat_moves() {
+  SeatMoves moves;
+  const auto most = static_cast<std::size_t>(plan.train.max_recoveries);
+  if (seats_may_move()) moves.most = most - std::min(most, record->recoveries.size());
+  moves.epoch = rendezvous_info.epoch;
+  moves.begun = [this](const std::string& line) {
+    console.finish();
+    console.warning(line);
+  };
+  moves.bury = [this](const ProcessInfo& lost) { bury(lost); };
+  moves.take = [this](const MoveSeats& order) { return take_seats(order); };
+  return moves;
+}
+
+std::vector<OwnActor> ProcessRun::State::take_seats(const MoveSeats& order) {
+  const std::lock_guard lock(spawned_mutex);
+  if (seats_closed) return {};
+  for (const Seat& seat : order.moved) {
+    if (seat.process == process) seats.push_back(seat);
+  }
+  const std::vector<bool> repeatable = plan.graph.repeatable();
+  std::vector<OwnActor> taken;
+  for (const Seat& seat : seats) {
+    if (!repeatable[seat.section.value()]) continue;
+    const auto has_seat = [&](const BuiltReplica& built) {
+      return built.place.section == seat.section && built.place.replica == seat.replica;
+    };
+    auto built = std::ranges::find_if(replicas, has_seat);
+    if (built == replicas.end()) {
+      built = std::ranges::find(replicas, seat.section, [](const BuiltReplica& one) { return one.place.section; });
+    }
+    taken.push_back(spawn_replica(*built, seat, order.epoch));
+  }
+  return taken;
+}
+
+void ProcessRun::State::bury(const ProcessInfo& lost) {
+  network->abandon(lost.process);
+  if (launcher != nullptr) launcher->forgive(lost.process);
+  const std::uint32_t here = place.hosts.empty() ? 0 : place.hosts.at(process.value());
+  const std::uint32_t there = place.hosts.empty() ? 0 : place.hosts.at(lost.process.value());
+  if (here != there) return;
+  ProcessHandle(lost.identity).kill();  // a stopped process would stay for ever
+  if (lost.identity.pid_namespace == own_identity().pid_namespace) remove_sockets_of(lost.identity.pid);
+}
+
+}  // namespace maestro

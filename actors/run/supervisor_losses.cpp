@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses of processes, and their reports.
+#include <algorithm>
+
+#include "actors/messages/wait_text.hpp"
+#include "actors/run/supervisor.hpp"
+#include "runtime/graph/section_graph.hpp"
+
+namespace maestro {
+
+namespace {
+constexpr std::chrono::milliseconds settle_time(250);
+}  // namespace
+
+void Supervisor::lost(const ProcessInfo& peer) {
+  if (move_seats_of(peer)) return;
+  switch (membership_.lost(peer.process)) {
+    case LossVerdict::ignored:
+      return;
+    case LossVerdict::neighbour:
+      // Rank 0 also detects most of these losses and reports more: wait for its report first.
+      return delayed_send(this, 2 * options_.peer_timeout, NeighbourLost{peer.process, process_label(peer, *options_.graph)});
+    case LossVerdict::run_over:
+      return end_in_order();
+    case LossVerdict::noted:
+      return note_loss(peer);
+  }
+}
+
+void Supervisor::note_loss(const ProcessInfo& peer) {
+  loss_.identity = peer.identity;
+  loss_.peer = peer.identity.pid == 0 ? "process 0 (coordinator)" : process_label(peer, *options_.graph);
+  loss_.step = std::to_string(options_.current_step->load(std::memory_order_relaxed));
+  if (!prints()) return report_loss();
+  delayed_send(this, settle_time, LossSettled{});
+  query_survivors();
+}
+
+void Supervisor::query_survivors() {
+  for (const ReplicaAddress& replica : directory_.replicas()) {
+    const bool queried = membership_.is_root() || replica.process == options_.process;
+    if (!queried || replica.process == membership_.loss()) continue;
+    request(replica.actor, settle_time, StatusRequest{})
+        .then([this](const WaitingFor& answer) { survivor_waits(answer); }, [](const caf::error&) {});  // SV-4
+  }
+}
+
+void Supervisor::survivor_waits(const WaitingFor& answer) {
+  const std::string text = wait_text(answer, *options_.graph);
+  if (text.empty()) return;
+  loss_.waiting.push_back("section '" + options_.graph->node(answer.section).name + "' replica " +
+                          std::to_string(answer.replica.value()) + " waits for " + text);
+}
+
+bool Supervisor::prints() const {
+  const bool left_to_root = options_.recovers && !membership_.is_root() && membership_.loss() != ProcessId(0);
+  return membership_.prints() && !left_to_root;
+}
+
+std::string Supervisor::loss_text(ProcessId lost) const {
+  const bool settled = membership_.is_root() && membership_.loss();  // then the launcher has reported a death
+  std::string how = settled ? "it was silent for too long" : "it died, or was silent for too long";
+  if (const auto end = membership_.how_ended(lost)) how = "it ended with " + *end;
+  return "lost " + loss_.peer + " in step " + loss_.step + ": " + how;
+}
+
+void Supervisor::report_loss() {
+  if (!membership_.settle()) return;
+  const ProcessId lost = *membership_.loss();
+  RunOutcome outcome;
+  outcome.recoverable = lost != ProcessId(0);
+  if (prints()) {
+    outcome.error = loss_text(lost);
+    for (const std::string& waiting : loss_.waiting) outcome.error += "; " + waiting;
+  }
+  if (membership_.on_this_host(lost)) outcome.lost.push_back(loss_.identity);
+  if (membership_.is_root()) {
+    for (const auto& [address, peer] : watched_) {
+      if (peer.process != lost) send_to(this, peer.supervisor, Failure{loss_text(lost)});
+    }
+  }
+  options_.outcome->set(std::move(outcome));
+}
+
+void Supervisor::neighbour_lost(const NeighbourLost& loss) {
+  if (membership_.has_left(loss.process)) return;
+  fail("process " + std::to_string(options_.process.value()) + " lost its connection to " + loss.peer + " in step " +
+           std::to_string(options_.current_step->load(std::memory_order_relaxed)) +
+           ", which process 0 still reaches; check the network between their hosts",
+       prints());
+}
+
+}  // namespace maestro

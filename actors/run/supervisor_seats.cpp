@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves of seats (SV-8).
+#include <algorithm>
+
+#include "actors/plan/seats.hpp"
+#include "actors/run/supervisor.hpp"
+#include "runtime/graph/section_graph.hpp"
+
+namespace maestro {
+
+namespace {
+
+std::vector<Seat> seats_of(const Directory& directory) {
+  std::vector<Seat> seats;
+  for (const ReplicaAddress& replica : directory.replicas()) {
+    seats.push_back({replica.section, replica.replica, replica.process});
+  }
+  return seats;
+}
+
+std::string text_of(const std::vector<Seat>& moved, const SectionGraph& graph) {
+  std::string text;
+  for (const Seat& seat : moved) {
+    text += (text.empty() ? "process " : ", process ") + std::to_string(seat.process.value()) + " takes section '" +
+            graph.node(seat.section).name + "' replica " + std::to_string(seat.replica.value());
+  }
+  return text;
+}
+
+}  // namespace
+
+bool Supervisor::move_seats_of(const ProcessInfo& lost) {
+  const SeatMoves& moves = options_.seats;
+  if (!membership_.is_root() || moves_ >= moves.most || change_.under_way()) return false;
+  const Result<std::vector<Seat>> moved = adopt_seats(*options_.graph, seats_of(directory_), lost.process);
+  if (!moved || !membership_.leave(lost.process)) return false;
+  const MoveSeats order{Epoch(moves.epoch.value() + static_cast<std::uint32_t>(++moves_)), lost.process, *moved};
+  loss_.peer = process_label(lost, *options_.graph);
+  loss_.step = std::to_string(options_.current_step->load(std::memory_order_relaxed));
+  const std::string cause = loss_text(lost.process);
+  moves.begun(cause + "; " + text_of(*moved, *options_.graph));
+  send_to(this, local_.coordinator, SeatsLost{cause});
+  Directory remaining = directory_;
+  std::erase_if(remaining.processes, [&](const ProcessInfo& process) { return process.process == order.lost; });
+  change_.begin(order.epoch, remaining);
+  for (const ProcessInfo& process : remaining.processes) send_to(this, process.supervisor, order);
+  delayed_send(this, std::max<std::chrono::milliseconds>(2 * options_.peer_timeout, std::chrono::seconds(5)),
+               MoveTimeout{order.epoch});
+  return true;
+}
+
+void Supervisor::forget(ProcessId process) {
+  const auto found =
+      std::ranges::find_if(watched_, [&](const auto& entry) { return entry.second.process == process; });
+  if (found == watched_.end()) return;
+  options_.seats.bury(found->second);
+  peers_.remove(process);
+  watched_.erase(found);
+}
+
+void Supervisor::move_seats(const MoveSeats& order) {
+  (void)membership_.leave(order.lost);  // on rank 0 it has
+  forget(order.lost);
+  const std::vector<bool> repeatable = options_.graph->repeatable();
+  taken_ = {order.epoch, options_.process, {}, {}};
+  answers_due_ = 0;
+  const auto failed = [this](const caf::error& problem) {
+    fail("a replica does not move: " + home_system().render(problem), prints());
+  };
+  for (const ReplicaAddress& replica : local_.info.replicas) {
+    if (repeatable[replica.section.value()]) {
+      retired_.insert(replica.actor.address());
+      send_to(this, replica.actor, Retire{});
+      continue;
+    }
+    ++answers_due_;
+    request(replica.actor, caf::infinite, RenewInputs{order.epoch}).then([this](const InputsRenewed& renewed) {
+      std::ranges::copy(renewed.arrivals, std::back_inserter(taken_.arrivals));
+      replica_moved(renewed.address);
+    }, failed);
+  }
+  for (const OwnActor& own : options_.seats.take(order)) {
+    own_[own.actor.address()] = own.label;
+    monitor(own.actor);
+    ++answers_due_;
+    request(own.actor, caf::infinite, AddressRequest{})
+        .then([this](const ReplicaAddress& address) { replica_moved(address); }, failed);
+  }
+  if (answers_due_ == 0) send_to(this, root_, taken_);
+}
+
+void Supervisor::replica_moved(const ReplicaAddress& address) {
+  taken_.replicas.push_back(address);
+  if (--answers_due_ == 0) send_to(this, root_, taken_);
+}
+
+void Supervisor::seats_taken(const SeatsTaken& answer) {
+  if (!change_.taken(answer)) return;
+  for (const ProcessInfo& process : change_.directory().processes) {
+    send_to(this, process.supervisor, SeatsMoved{change_.epoch(), change_.directory()});
+  }
+}
+
+void Supervisor::seats_moved(const SeatsMoved& moved) {
+  directory_ = moved.directory;
+  for (const ProcessInfo& peer : directory_.processes) {
+    if (peer.process == options_.process) {
+      local_.info.replicas = peer.replicas;
+    } else {
+      watch(peer);  // with its new label
+    }
+  }
+  const std::vector<bool> repeatable = options_.graph->repeatable();
+  const caf::message begins = caf::make_message(directory_);
+  const caf::message goes_on = caf::make_message(moved);
+  for (const ReplicaAddress& replica : local_.info.replicas) {
+    send_to(this, replica.actor, repeatable[replica.section.value()] ? begins : goes_on);
+  }
+  send_to(this, root_, SeatsReady{moved.epoch, options_.process});
+}
+
+void Supervisor::seats_ready(const SeatsReady& answer) {
+  if (change_.ready(answer)) send_to(this, local_.coordinator, BeginAgain{directory_, change_.arrivals()});
+}
+
+void Supervisor::move_timed_out(const MoveTimeout& move) {
+  if (!change_.under_way() || change_.epoch() != move.epoch) return;
+  fail("lost " + loss_.peer + " in step " + loss_.step + ", and the others have not taken its seats in time", true,
+       false, true);
+}
+
+}  // namespace maestro
