@@ -64,7 +64,8 @@ void send_to(Self* self, const Receiver& receiver, Message&&... message) {
 /// message with an error.
 inline void ignore_messages(caf::event_based_actor* self) {
 #if CAF_VERSION >= 10000
-  self->set_default_handler([](caf::scheduled_actor*, caf::message&) -> caf::skippable_result { return caf::message(); });
+  self->set_default_handler(
+      [](caf::scheduled_actor*, caf::message&) -> caf::skippable_result { return caf::message(); });
 #else
   self->set_default_handler(
       [](caf::scheduled_actor*, caf::message_view&) -> caf::result<caf::message> { return caf::message(); });

@@ -23,7 +23,7 @@ struct RingAddress {
   std::uint32_t max_pieces = 1;
   std::uint64_t payload_bytes = 0;
   std::uint64_t released = 0;  ///< sequences that senders need not fill any more
-  RemoteRegion region;  ///< empty when no process writes remotely
+  RemoteRegion region;         ///< empty when no process writes remotely
   // Where slots also have a payload in memory of a device (LY-4):
   std::uint32_t device_ring = 0;  ///< the ring's second number, of whole pieces there
   std::string device_memory;      ///< for processes of this host (DeviceBackend::export_memory); empty: not shared

@@ -35,7 +35,7 @@ MAESTRO_INSPECT(BatchMetadata, x.step, x.pass, x.samples, x.target_tokens, x.lef
 MAESTRO_INSPECT(StoredFile, x.path, x.bytes, x.checksum)
 MAESTRO_INSPECT(SnapshotWritten, x.section, x.step, x.files)
 MAESTRO_INSPECT(CheckpointCommitted, x.step, x.path)
-MAESTRO_INSPECT(Failure, x.message, x.of_transport)
+MAESTRO_INSPECT(Failure, x.message, x.may_follow_loss)
 MAESTRO_INSPECT(RingArrivals, x.channel, x.receiver, x.layout_rank, x.released, x.complete)
 MAESTRO_INSPECT(Seat, x.section, x.replica, x.process)
 MAESTRO_INSPECT(SeatsReady, x.epoch, x.process)

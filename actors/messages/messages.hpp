@@ -145,7 +145,7 @@ struct TransferBroken {
 /// An error; the first error that reaches a supervisor ends the run.
 struct Failure {
   std::string message;
-  bool of_transport = false;  ///< of a process's network: the loss of a process may be its cause (EP-5)
+  bool may_follow_loss = false;  ///< the loss of a process may be its cause, as of a broken network (EP-5)
 };
 /// A signal, or `maestro stop`: the run ends in order. Sent by any process to its supervisor and on to that of rank 0.
 struct Interrupt {};

@@ -76,7 +76,10 @@ void ProcessRun::State::write_outputs(RunResult& result, const ProcessTotals& to
     const auto deadline = Clock::now() + patience;
     std::vector<fs::path> parts;
     for (std::int64_t at = 0; at < plan.options.processes; ++at) {
-      if (launcher->is_forgiven(ProcessId(static_cast<std::uint32_t>(at)))) continue;  // it had no time to write one
+      if (launcher->is_forgiven(ProcessId(static_cast<std::uint32_t>(at)))) {
+        console.note("the trace of process " + std::to_string(at) + ", which was lost, is missing");
+        continue;
+      }
       const fs::path part = trace_part(at);
       if (appears(part, deadline)) {
         parts.push_back(part);

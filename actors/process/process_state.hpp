@@ -91,9 +91,9 @@ struct ProcessRun::State {
   std::vector<BuiltReplica> replicas;
   std::unique_ptr<Network> network;
   std::unique_ptr<ActorEnvironment> actors;  // below all members that actors use: destroyed first (PR-1)
-  std::mutex spawned_mutex;                    // while the run runs: seats that move, and the end
+  std::mutex spawned_mutex;                  // while the run runs: seats that move, and the end
   std::vector<caf::actor> spawned;
-  std::vector<Seat> seats;  // of the replicas here; the supervisor's after the start
+  std::vector<Seat> seats;    // of the replicas here; the supervisor's after the start
   bool seats_closed = false;  // no seat is taken any more
   caf::actor supervisor;
   caf::actor coordinator;

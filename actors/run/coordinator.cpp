@@ -284,7 +284,8 @@ void Coordinator::micro_batch_done(const MicroBatchDone& message) {
 void Coordinator::step_done(const StepDone& message) {
   const Key key = key_of(message.step, message.pass);
   const auto found = open_.find(key);
-  const bool again = found == open_.end() || !found->second.replicas_done.insert({message.section, message.replica}).second;
+  const bool again =
+      found == open_.end() || !found->second.replicas_done.insert({message.section, message.replica}).second;
   if (again) return;  // of a replica that has begun anew (CR-5)
   Open& open = found->second;
   if (message.replica == ReplicaIndex(0)) open.norm_and_lr[message.section] = {message.gradient_norm, message.lr};

@@ -77,7 +77,7 @@ caf::behavior Supervisor::make_behavior() {
         if (!retired_.contains(broken.reporter)) fail(broken.message, prints());
       },
       [this](const Failure& failure) {
-        const bool of_a_loss = failure.of_transport && (moves_ > 0 || !membership_.is_root());
+        const bool of_a_loss = failure.may_follow_loss && (moves_ > 0 || !membership_.is_root());
         fail(failure.message, prints(), current_sender() == root_, of_a_loss);
       },
       [this](const MoveSeats& order) { move_seats(order); },

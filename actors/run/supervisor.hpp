@@ -16,7 +16,8 @@
 // SV-7 (failed transfers wait): a failed transfer fails the run 1.5 peer timeouts after its report, so that the death
 //       of the peer, which explains it, is reported instead where there is one.
 // SV-8 (seats): if a lost process has only replicas of repeatable sections that other processes have, too, those take
-//       its seats (adopt_seats), and the run goes on. A further loss before they have ends the run, or this start of it.
+//       its seats (adopt_seats), and the run goes on. A further loss before they have ends the run, or this start of
+//       it.
 #pragma once
 
 #include <atomic>
@@ -192,6 +193,8 @@ class Supervisor : public caf::event_based_actor {
   bool move_seats_of(const ProcessInfo& lost);
   void forget(ProcessId process);
   void move_seats(const MoveSeats& order);
+  std::vector<OwnActor> take_seats(const MoveSeats& order);
+  void cannot_move(const std::string& problem);
   void replica_moved(const ReplicaAddress& address);
   void seats_taken(const SeatsTaken& answer);
   void seats_moved(const SeatsMoved& moved);

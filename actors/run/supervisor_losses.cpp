@@ -19,7 +19,8 @@ void Supervisor::lost(const ProcessInfo& peer) {
       return;
     case LossVerdict::neighbour:
       // Rank 0 also detects most of these losses and reports more: wait for its report first.
-      return delayed_send(this, 2 * options_.peer_timeout, NeighbourLost{peer.process, process_label(peer, *options_.graph)});
+      return delayed_send(this, 2 * options_.peer_timeout,
+                          NeighbourLost{peer.process, process_label(peer, *options_.graph)});
     case LossVerdict::run_over:
       return end_in_order();
     case LossVerdict::noted:

@@ -50,8 +50,7 @@ bool Supervisor::move_seats_of(const ProcessInfo& lost) {
 }
 
 void Supervisor::forget(ProcessId process) {
-  const auto found =
-      std::ranges::find_if(watched_, [&](const auto& entry) { return entry.second.process == process; });
+  const auto found = std::ranges::find_if(watched_, [&](const auto& entry) { return entry.second.process == process; });
   if (found == watched_.end()) return;
   options_.seats.bury(found->second);
   peers_.remove(process);
@@ -64,9 +63,7 @@ void Supervisor::move_seats(const MoveSeats& order) {
   const std::vector<bool> repeatable = options_.graph->repeatable();
   taken_ = {order.epoch, options_.process, {}, {}};
   answers_due_ = 0;
-  const auto failed = [this](const caf::error& problem) {
-    fail("a replica does not move: " + home_system().render(problem), prints());
-  };
+  const auto failed = [this](const caf::error& problem) { cannot_move(home_system().render(problem)); };
   for (const ReplicaAddress& replica : local_.info.replicas) {
     if (repeatable[replica.section.value()]) {
       retired_.insert(replica.actor.address());
@@ -74,12 +71,15 @@ void Supervisor::move_seats(const MoveSeats& order) {
       continue;
     }
     ++answers_due_;
-    request(replica.actor, caf::infinite, RenewInputs{order.epoch}).then([this](const InputsRenewed& renewed) {
-      std::ranges::copy(renewed.arrivals, std::back_inserter(taken_.arrivals));
-      replica_moved(renewed.address);
-    }, failed);
+    request(replica.actor, caf::infinite, RenewInputs{order.epoch})
+        .then(
+            [this](const InputsRenewed& renewed) {
+              std::ranges::copy(renewed.arrivals, std::back_inserter(taken_.arrivals));
+              replica_moved(renewed.address);
+            },
+            failed);
   }
-  for (const OwnActor& own : options_.seats.take(order)) {
+  for (const OwnActor& own : take_seats(order)) {
     own_[own.actor.address()] = own.label;
     monitor(own.actor);
     ++answers_due_;
@@ -87,6 +87,20 @@ void Supervisor::move_seats(const MoveSeats& order) {
         .then([this](const ReplicaAddress& address) { replica_moved(address); }, failed);
   }
   if (answers_due_ == 0) send_to(this, root_, taken_);
+}
+
+std::vector<OwnActor> Supervisor::take_seats(const MoveSeats& order) {
+  try {
+    return options_.seats.take(order);
+  } catch (const std::exception&) {
+    cannot_move(describe(std::current_exception()));
+    return {};
+  }
+}
+
+void Supervisor::cannot_move(const std::string& problem) {
+  fail("process " + std::to_string(options_.process.value()) + " cannot take the seats of a lost process: " + problem,
+       prints(), false, true);
 }
 
 void Supervisor::replica_moved(const ReplicaAddress& address) {

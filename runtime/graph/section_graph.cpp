@@ -136,8 +136,9 @@ std::vector<bool> SectionGraph::repeatable() const {
   std::vector<bool> found(nodes_.size(), false);
   for (const SectionId id : topological()) {
     const std::vector<EdgeId> into = inputs(id);
-    found[id.value()] = !node(id).runs_backward() &&
-                        std::ranges::all_of(into, [&](EdgeId edge) { return found[edges_[edge.value()].from.value()]; });
+    found[id.value()] = !node(id).runs_backward() && std::ranges::all_of(into, [&](EdgeId edge) {
+      return found[edges_[edge.value()].from.value()];
+    });
   }
   return found;
 }

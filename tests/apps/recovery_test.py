@@ -92,6 +92,71 @@ class ALostProcess(Recovers):
         self.assertEqual(finished.curve(), expected.curve(after=2 * EVERY))
 
 
+class ALostTeacher(Recovers):
+    """Processes 1 and 2 have a replica of the teacher and nothing else; process 0 has the third, 3 the student."""
+
+    FOUR = ("--processes", 4, *FEW_DEVICES)
+
+    def job(self, **train):
+        job = job_of(**train)
+        job["teacher"] |= {"replicas": 3, "micro_batch": 2}
+        return job
+
+    def lose_in_place(self, moments, settings=None, options=()):
+        job = self.job()
+        expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
+        run = self.start(job, *self.FOUR, *options, settings=settings)
+        victims = []
+        for rank, how, step in moments:
+            victims.append((rank, self.kill_one(run, rank, how, step)))
+            others = {r: pid for r, pid in run.members().items() if r not in dict(victims)}
+            self.assertTrue(run.wait_for(lambda: run.text["out"].count("recovered: went on in place") == len(victims)), run.text)
+            self.assertEqual({r: pid for r, pid in run.members().items() if r in others}, others)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.error_lines(), [], finished.describe())
+        self.assertEqual(finished.curve(), expected.curve())
+        for part in ("samples", "validation"):
+            self.assertEqual(finished.report[part], expected.report[part])
+        self.assertEqual(len(finished.report["recoveries"]), len(victims))
+        for rank, pid in victims:
+            line = rf"warning: lost process {rank} \(pid {pid}, section 'teacher' replica {rank}\) in step \d+: .*; process 0 takes"
+            self.assertRegex(finished.err, line)
+        self.assert_nothing_left(run)
+        return finished
+
+    def test_killed_over_tcp_is_replaced_in_place(self):
+        self.lose_in_place([(2, signal.SIGKILL, EVERY)], {"transport.provider": "tcp"})
+
+    def test_killed_over_shm_is_replaced_in_place(self):
+        self.lose_in_place([(2, signal.SIGKILL, EVERY)], {"transport.provider": "shm"})
+
+    def test_stopped_is_replaced_in_place(self):
+        self.lose_in_place([(2, signal.SIGSTOP, EVERY)], {"train.peer_timeout_s": 1})
+
+    def test_is_replaced_one_after_the_other(self):
+        self.lose_in_place([(2, signal.SIGKILL, EVERY), (1, signal.SIGKILL, 4 * EVERY)])
+
+    def test_is_missing_in_the_trace(self):
+        run = self.lose_in_place([(2, signal.SIGKILL, EVERY)], options=("--trace", "trace.json"))
+        self.assertIn("the trace of process 2, which was lost, is missing", run.out + run.err)
+        self.assertTrue((self.folder / "trace.json").stat().st_size > 0)
+
+    def test_and_a_lost_student_take_the_run_back(self):
+        job = self.job()
+        expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
+        run = self.start(job, *self.FOUR)
+        self.kill_one(run, 1, signal.SIGKILL, EVERY)
+        self.assertTrue(run.wait_for(lambda: "in place" in run.text["out"]), run.text)
+        self.kill_one(run, 3, signal.SIGKILL, 4 * EVERY)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.curve(), expected.curve())
+        self.assertEqual(len(finished.report["recoveries"]), 2)
+        self.assertIn("(recovery 2 of 10)", finished.err)
+        self.assert_nothing_left(run)
+
+
 class NoRecovery(Recovers):
     def ends(self, job, rank, *wanted):
         run = self.start(job, "--processes", 2)

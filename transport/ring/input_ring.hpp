@@ -116,7 +116,7 @@ class InputRing {
     ArrivalPlan arrival;
     StepId step;
     std::vector<HandedRows> handed;
-    std::vector<std::uint32_t> whole;  ///< indices of pieces that came as a whole (IR-4)
+    std::vector<std::uint32_t> whole;     ///< indices of pieces that came as a whole (IR-4)
     std::shared_ptr<AlignedMemory> kept;  ///< of a sequence that was complete at renew(): its memory and its epoch
     Epoch kept_epoch;
   };

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "actors/run/supervisor.hpp"
+#include "tests/actors/actor_bench.hpp"
+
+namespace maestro {
+namespace {
+
+const SectionId text(0), teacher(1), student(2);
+constexpr Epoch begun(40);
+
+SectionGraph distillation() {
+  SectionGraph graph;
+  const auto add = [&](const std::string& name, Role role, std::int64_t replicas,
+                       const std::vector<std::string>& inputs) {
+    GraphNode node;
+    node.name = name;
+    node.role = role;
+    node.replicas = replicas;
+    for (const std::string& input : inputs) node.ports.inputs.push_back({input, DType::f32, 1});
+    node.ports.outputs.push_back({"out", DType::f32, 1});
+    graph.add(std::move(node));
+    for (const std::string& input : inputs) graph.connect(input, "out", name, input);
+  };
+  add("text", Role::source, 1, {});
+  add("teacher", Role::frozen, 2, {"text"});
+  add("student", Role::trained, 1, {"text", "teacher"});
+  return graph;
+}
+
+/// Supervisors of four processes: 0 has the text, 1 and 2 a teacher each, 3 the student. The test plays all other
+/// actors.
+class MovesOfSeats : public ::testing::Test {
+ protected:
+  void start() {
+    for (std::uint32_t rank = 0; rank < 4; ++rank) supervisors_.push_back(spawn(rank));
+    for (const caf::actor& supervisor : supervisors_) bench_.send(supervisor, JoinRoot{supervisors_[0]});
+    bench_.deliver_all();
+    for (std::uint32_t rank = 0; rank < 4; ++rank) bench_.send(supervisors_[rank], local(rank));
+    bench_.deliver_all();
+  }
+  caf::actor spawn(std::uint32_t rank) {
+    SupervisorOptions options;
+    options.graph = &graph_;
+    options.process = ProcessId(rank);
+    options.hosts = {0, 0, 0, 0};
+    options.outcome = outcomes_.emplace_back(std::make_shared<OutcomePromise>());
+    options.current_step = &current_step_;
+    options.recovers = true;
+    options.connect = [this](caf::event_based_actor*, const std::string&, std::uint16_t port, const auto& done,
+                             const auto&) { done(supervisors_.at(port)); };
+    options.seats.most = most_;
+    options.seats.epoch = begun;
+    options.seats.begun = [this](const std::string& line) { lines_.push_back(line); };
+    options.seats.bury = [this](const ProcessInfo& lost) { buried_.push_back(lost.process.value()); };
+    options.seats.take = [this, rank](const MoveSeats& order) { return take(rank, order); };
+    ends_.push_back(options.outcome->future().share());
+    return bench_.spawn<Supervisor>(options);
+  }
+  /// A replica that does as it is ordered, and notes it.
+  caf::actor replica(SectionId section, std::uint32_t index, std::uint32_t process) {
+    const ReplicaAddress address{section, ReplicaIndex(index), ProcessId(process), nullptr, {}, {}};
+    const auto self = std::make_shared<caf::actor>();
+    const std::string name = graph_.node(section).name + std::to_string(index) + "@" + std::to_string(process);
+    const auto note = [this, name](const std::string& what) { noted_.push_back(name + " " + what); };
+    const auto own = [address, self] {
+      ReplicaAddress known = address;
+      known.actor = *self;
+      return known;
+    };
+    *self = bench_.stand_in([own](AddressRequest) { return own(); },
+                            [own, note](const RenewInputs& renewal) {
+                              note("renews for " + std::to_string(renewal.epoch.value()));
+                              return InputsRenewed{own(), {RingArrivals{{}, ReplicaIndex(0), {}, 11, {}}}};
+                            },
+                            [note](Retire) { note("retires"); }, [note](const SeatsMoved&) { note("goes on"); },
+                            [note](const Directory&) { note("begins"); });
+    actors_.push_back(*self);
+    return *self;
+  }
+  std::vector<OwnActor> take(std::uint32_t rank, const MoveSeats& order) {
+    std::vector<OwnActor> taken;
+    const auto add = [&](SectionId section, std::uint32_t index) {
+      taken.push_back({replica(section, index, rank), "section"});
+    };
+    if (rank == 0) add(text, 0);
+    if (rank == 1 || rank == 2) add(teacher, rank - 1);
+    for (const Seat& seat : order.moved) {
+      if (seat.process == ProcessId(rank)) add(seat.section, seat.replica.value());
+    }
+    if (silent_)
+      taken.push_back({bench_.stand_in([](AddressRequest) -> caf::result<ReplicaAddress> {
+                         return caf::delegated<ReplicaAddress>();
+                       }),
+                       "section"});
+    return taken;
+  }
+  LocalActors local(std::uint32_t rank) {
+    LocalActors local;
+    local.info.process = ProcessId(rank);
+    local.info.identity.pid = 100 + rank;
+    local.info.actors_port = static_cast<std::uint16_t>(rank);
+    local.info.supervisor = supervisors_[rank];
+    const SectionId section = rank == 0 ? text : rank == 3 ? student : teacher;
+    const std::uint32_t index = rank == 2 ? 1 : 0;
+    replicas_.push_back(replica(section, index, rank));
+    local.info.replicas.push_back({section, ReplicaIndex(index), ProcessId(rank), replicas_.back(), {}, {}});
+    local.coordinator = bench_.stand_in([](const Directory&) {}, [](Begin) {},
+                                        [this](const SeatsLost& loss) { noted_.push_back("lost: " + loss.cause); },
+                                        [this](const BeginAgain& moved) { moved_ = moved; });
+    return local;
+  }
+  void kill(std::uint32_t rank) {
+    caf::anon_send_exit(supervisors_[rank], caf::exit_reason::kill);
+    bench_.deliver_all();
+  }
+  [[nodiscard]] bool ended(std::uint32_t rank) {
+    return ends_[rank].wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  [[nodiscard]] int times(const std::string& note) const { return static_cast<int>(std::ranges::count(noted_, note)); }
+
+  SectionGraph graph_ = distillation();
+  std::size_t most_ = 10;
+  bool silent_ = false;  // a new replica never gives its address
+  std::atomic<std::uint64_t> current_step_ = 4;
+  std::vector<std::shared_ptr<OutcomePromise>> outcomes_;
+  std::vector<std::shared_future<RunOutcome>> ends_;
+  std::vector<std::string> lines_, noted_;
+  std::vector<std::uint32_t> buried_;
+  std::optional<BeginAgain> moved_;
+  std::vector<caf::actor> actors_, replicas_;
+  testing::ActorBench bench_;
+  std::vector<caf::actor> supervisors_;
+};
+
+TEST_F(MovesOfSeats, let_the_run_go_on_without_a_process_of_seats) {  // SV-8
+  start();
+  kill(2);
+  for (const std::uint32_t rank : {0u, 1u, 3u}) EXPECT_FALSE(ended(rank)) << rank;
+  EXPECT_EQ(buried_, (std::vector<std::uint32_t>{2, 2, 2}));
+  ASSERT_EQ(lines_.size(), 1u);
+  EXPECT_EQ(lines_[0],
+            "lost process 2 (pid 102, section 'teacher' replica 1) in step 4: it died, or was silent for too long; "
+            "process 1 takes section 'teacher' replica 1");
+  EXPECT_EQ(times("text0@0 retires"), 1);
+  EXPECT_EQ(times("teacher0@1 retires"), 1);
+  EXPECT_EQ(times("student0@3 renews for 41"), 1);
+  EXPECT_EQ(times("student0@3 goes on"), 1);
+  EXPECT_EQ(times("teacher1@1 begins"), 1);
+  ASSERT_TRUE(moved_);
+  EXPECT_EQ(moved_->arrivals.size(), 1u);
+  std::vector<Seat> seats;
+  for (const ReplicaAddress& replica : moved_->directory.replicas()) {
+    seats.push_back({replica.section, replica.replica, replica.process});
+  }
+  std::ranges::sort(seats);
+  const auto seat = [](SectionId section, std::uint32_t index, std::uint32_t process) {
+    return Seat{section, ReplicaIndex(index), ProcessId(process)};
+  };
+  EXPECT_EQ(seats,
+            (std::vector<Seat>{seat(text, 0, 0), seat(teacher, 0, 1), seat(teacher, 1, 1), seat(student, 0, 3)}));
+}
+
+TEST_F(MovesOfSeats, end_with_the_last_process_of_the_section) {  // SV-8
+  start();
+  kill(2);
+  kill(1);
+  bench_.send(supervisors_[0], LossSettled{});
+  bench_.deliver_all();
+  ASSERT_TRUE(ended(0));
+  EXPECT_TRUE(ends_[0].get().recoverable);
+  EXPECT_EQ(lines_.size(), 1u);
+}
+
+TEST_F(MovesOfSeats, do_not_happen_for_a_process_with_a_trained_section) {  // SV-8
+  start();
+  kill(3);
+  bench_.send(supervisors_[0], LossSettled{});
+  bench_.deliver_all();
+  ASSERT_TRUE(ended(0));
+  EXPECT_TRUE(ends_[0].get().recoverable);
+  EXPECT_TRUE(lines_.empty());
+}
+
+TEST_F(MovesOfSeats, happen_at_most_as_often_as_the_job_allows) {
+  most_ = 0;
+  start();
+  kill(2);
+  bench_.send(supervisors_[0], LossSettled{});
+  bench_.deliver_all();
+  EXPECT_TRUE(ended(0));
+  EXPECT_TRUE(lines_.empty());
+}
+
+TEST_F(MovesOfSeats, end_the_start_of_the_run_when_a_process_does_not_answer) {  // SV-8
+  silent_ = true;
+  start();
+  kill(2);
+  EXPECT_FALSE(ended(0));
+  bench_.advance(std::chrono::seconds(5));
+  ASSERT_TRUE(ended(0));
+  EXPECT_TRUE(ends_[0].get().recoverable);
+  EXPECT_NE(ends_[0].get().error.find("have not taken its seats"), std::string::npos) << ends_[0].get().error;
+}
+
+TEST_F(MovesOfSeats, end_the_start_of_the_run_at_a_loss_before_the_seats_have_moved) {  // SV-8
+  silent_ = true;
+  start();
+  kill(2);
+  kill(1);
+  bench_.send(supervisors_[0], LossSettled{});
+  bench_.deliver_all();
+  ASSERT_TRUE(ended(0));
+  EXPECT_TRUE(ends_[0].get().recoverable);
+}
+
+TEST_F(MovesOfSeats, explain_failed_transfers_of_the_replicas_that_were_there_before) {  // SV-7
+  start();
+  caf::anon_send_exit(supervisors_[2], caf::exit_reason::kill);
+  caf::scoped_actor other(bench_.system());
+  caf::send_as(replicas_[1], supervisors_[1], TransferBroken{"section 'teacher' replica 0: cannot write"});
+  bench_.deliver_all();
+  bench_.advance(std::chrono::seconds(4));
+  EXPECT_FALSE(ended(1));
+  caf::send_as(replicas_[3], supervisors_[3], TransferBroken{"section 'student' replica 0: cannot write"});
+  bench_.deliver_all();
+  bench_.advance(std::chrono::seconds(4));
+  EXPECT_TRUE(ended(3));
+}
+
+TEST_F(MovesOfSeats, explain_a_broken_transport_as_a_further_loss) {  // EP-5
+  start();
+  kill(2);
+  bench_.send(supervisors_[3], Failure{"transport: a lock is held", true});
+  bench_.deliver_all();
+  ASSERT_TRUE(ended(0));
+  EXPECT_TRUE(ends_[0].get().recoverable);
+}
+
+}  // namespace
+}  // namespace maestro
