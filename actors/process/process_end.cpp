@@ -108,6 +108,7 @@ void ProcessRun::State::write_outputs(RunResult& result, const ProcessTotals& to
 
 RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
   console.finish();
+  if (recovering()) (void)sweep_shared_memory();  // of lost processes
   const ProcessTotals totals = total_of(ended.processes);
   RunResult result = make_result(*record, totals);
   if (is_root()) write_outputs(result, totals);

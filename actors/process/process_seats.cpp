@@ -21,9 +21,10 @@ SeatMoves ProcessRun::State::seat_moves() {
   const auto most = static_cast<std::size_t>(plan.train.max_recoveries);
   if (seats_may_move()) moves.most = most - std::min(most, record->recoveries.size());
   moves.epoch = rendezvous_info.epoch;
-  moves.begun = [this](const std::string& line) {
+  moves.begun = [this, number = record->recoveries.size()](const std::string& line) mutable {
     console.finish();
-    console.warning(line);
+    console.warning(line + " (recovery " + std::to_string(++number) + " of " +
+                    std::to_string(plan.train.max_recoveries) + ")");
   };
   moves.bury = [this](const ProcessInfo& lost) { bury(lost); };
   moves.take = [this](const MoveSeats& order) { return take_seats(order); };

@@ -74,11 +74,10 @@ caf::behavior Supervisor::make_behavior() {
                      TransferJudgement{broken.message, caf::actor_cast<caf::actor_addr>(current_sender())});  // SV-7
       },
       [this](const TransferJudgement& broken) {
-        if (!retired_.contains(broken.reporter)) fail(broken.message, prints());
+        if (!retired_.contains(broken.reporter)) fail(broken.message, prints(), false, may_follow_loss());
       },
       [this](const Failure& failure) {
-        const bool of_a_loss = failure.may_follow_loss && (moves_ > 0 || !membership_.is_root());
-        fail(failure.message, prints(), current_sender() == root_, of_a_loss);
+        fail(failure.message, prints(), current_sender() == root_, failure.may_follow_loss && may_follow_loss());
       },
       [this](const MoveSeats& order) { move_seats(order); },
       [this](const SeatsTaken& answer) { seats_taken(answer); },

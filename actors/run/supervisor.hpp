@@ -179,6 +179,8 @@ class Supervisor : public caf::event_based_actor {
   void query_survivors();
   void survivor_waits(const WaitingFor& answer);
   [[nodiscard]] bool prints() const;
+  /// Returns whether a failed transfer may come from the loss of a process whose seats have moved; rank 0 decides.
+  [[nodiscard]] bool may_follow_loss() const { return moves_ > 0 || !membership_.is_root(); }
   [[nodiscard]] std::string loss_text(ProcessId lost) const;
   void report_loss();
   void neighbour_lost(const NeighbourLost& loss);

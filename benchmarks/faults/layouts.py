@@ -23,6 +23,7 @@ LAYOUTS = {
     "zero": {"student": {"replicas": 2, "zero": True}},
     "all": {"student": {"pipeline": 2, "tensor": 2, "replicas": 2, "zero": True},
             "plain": decoder(**SIZES, layers=2, pipeline=2, context=2)},
+    "teachers": {"teacher": {"replicas": 4, "tensor": 2, "pipeline": 2, "micro_batch": 1}},
 }
 
 

@@ -60,11 +60,12 @@ class Stops(Ends):
 
 
 class IsStartedAgain(Ends):
-    """A worker is lost, and rank 0 starts it again."""
+    """A worker is lost, and rank 0 starts it again, or others take its seats."""
 
     def __init__(self, name, how):
         super().__init__(name, how, -1)
         self.group = "recovery"
+        self.processes = (2, 3, 5)
 
     def prepare(self, scene):
         scene.options += ["--set", "train.recover=restart"]

@@ -22,7 +22,8 @@ constexpr auto block_after = 200us;
 // A blocked thread looks around this often all the same, should the provider miss an event.
 constexpr auto longest_block = 100ms;
 constexpr std::size_t completions_per_read = 64;
-// A call into libfabric is given up after the write timeout, though not below the first, seen in so many looks.
+// A call into libfabric is given up after the write timeout, though not below the first, seen in so many looks. Once a
+// peer was abandoned it is given up after the first: the peer may have left a lock taken.
 constexpr auto shortest_stuck_limit = 1000ms;
 constexpr int watchdog_looks = 8;
 
@@ -67,6 +68,7 @@ ProgressThread::ProgressThread(std::shared_ptr<FabricDomain> domain, std::chrono
                                EndpointHandler handler)
     : domain_(std::move(domain)),
       timeout_(timeout),
+      stuck_limit_(std::max<std::chrono::milliseconds>(timeout, shortest_stuck_limit)),
       handler_(std::move(handler)),
       queue_(timeout),
       backoff_(Clock::now()),
@@ -106,7 +108,9 @@ void ProgressThread::write(const WriteRequest& request) {
 void ProgressThread::abandon(PeerHandle peer) {
   const std::lock_guard lock(mutex_);
   inbox_.abandoned.push_back(peer);
+  stuck_limit_ = shortest_stuck_limit;
   wake();
+  fate_known_.notify_all();  // the watchdog looks more often from now on
 }
 
 bool ProgressThread::stop() {
@@ -160,14 +164,16 @@ void ProgressThread::serve() {
 
 void ProgressThread::watch() {
   pthread_setname_np(pthread_self(), "maestro-watch");
-  const auto limit = std::max<std::chrono::milliseconds>(timeout_, shortest_stuck_limit);
   {
     std::unique_lock lock(mutex_);
     while (!library_call_.look()) {
-      if (fate_known_.wait_for(lock, limit / watchdog_looks, [this] { return fate_ != Fate::running; })) return;
+      const auto limit = stuck_limit_;
+      const auto due = [&] { return fate_ != Fate::running || stuck_limit_ != limit; };
+      fate_known_.wait_for(lock, limit / watchdog_looks, due);
+      if (fate_ != Fate::running) return;
     }
     closed_ = Error{ErrorCode::internal,
-                    "a call into libfabric has not returned for " + std::to_string(limit.count()) +
+                    "a call into libfabric has not returned for " + std::to_string(stuck_limit_.count()) +
                         " ms: with provider shm, a process that was killed may have left a lock taken; restart this "
                         "process, or set transport.provider to \"tcp\""};
   }

@@ -89,6 +89,7 @@ class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
 
   const std::shared_ptr<FabricDomain> domain_;
   const std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds stuck_limit_;  // of a call into libfabric (PT-5)
   const EndpointHandler handler_;
 
   std::mutex mutex_;  // guards the inbox, rest_, peer_count_, closed_ and fate_
