@@ -211,6 +211,7 @@ void Launcher::started(Child child) {
   {
     const std::lock_guard lock(mutex_);
     running_.emplace(child.pid, ProcessHandle(identity_of(child.pid)));
+    processes_[child.pid] = child.process;
     pids_.push_back(child.pid);
   }
   try {
@@ -258,6 +259,8 @@ void Launcher::watch(const Child& child) {
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) unclean_.insert(child.process);
   }
   if (ended_) ended_(child.process, how);
+  const std::lock_guard lock(mutex_);
+  processes_.erase(child.pid);
 }
 
 void Launcher::wait(std::chrono::milliseconds patience) const {
@@ -293,6 +296,34 @@ std::vector<std::int64_t> Launcher::pids() const {
 void Launcher::forgive(ProcessId process) {
   const std::lock_guard lock(mutex_);
   forgiven_.insert(process);
+}
+
+void Launcher::rely_on(ProcessId process) {
+  const std::lock_guard lock(mutex_);
+  forgiven_.erase(process);
+  unclean_.erase(process);
+}
+
+void Launcher::end(ProcessId process, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto child = std::ranges::find(processes_, process, [](const auto& entry) { return entry.second; });
+      if (child == processes_.end()) return;
+      const auto running = running_.find(child->first);
+      if (running != running_.end() && std::chrono::steady_clock::now() > deadline) running->second.kill();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // as in wait()
+  }
+}
+
+void Launcher::kill_forgiven() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [pid, process] : processes_) {
+    const auto running = running_.find(pid);
+    if (running != running_.end() && forgiven_.contains(process)) running->second.kill();
+  }
 }
 
 bool Launcher::is_forgiven(ProcessId process) const {

@@ -83,6 +83,12 @@ class Launcher {
   /// The run goes on without a process: however it ends, all_clean() does not count it. Thread-safe.
   void forgive(ProcessId process);
   [[nodiscard]] bool is_forgiven(ProcessId process) const;
+  /// A process that was started again takes part in the run: from now on it counts again. Thread-safe.
+  void rely_on(ProcessId process);
+  /// Waits for the end of a child and of its report, kills it when the patience is over, and waits on. Thread-safe.
+  void end(ProcessId process, std::chrono::milliseconds patience);
+  /// Kills children that do not count. Thread-safe.
+  void kill_forgiven();
   /// Returns true when every ended child had status 0.
   [[nodiscard]] bool all_clean() const;
 
@@ -106,6 +112,7 @@ class Launcher {
   Stopped stopped_;
   mutable std::mutex mutex_;
   std::map<pid_t, ProcessHandle> running_;
+  std::map<pid_t, ProcessId> processes_;  // of the children whose end was not reported
   std::vector<std::int64_t> pids_;
   std::set<ProcessId> unclean_;
   std::set<ProcessId> forgiven_;

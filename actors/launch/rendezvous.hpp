@@ -43,6 +43,7 @@ struct RendezvousOptions {
   std::shared_ptr<const KeySet> keys;  ///< TLS with mutual certificates, shared with the sockets; null: plain
   JoinRequest own;                     ///< of rank 0
   std::vector<std::uint32_t> hosts;    ///< by rank
+  std::vector<JoinRequest> present;    ///< processes that run already
   JoinAccepted accepted;
   std::chrono::milliseconds silence{4000};  ///< RV-5
   std::function<void(const std::string&)>

@@ -166,6 +166,9 @@ class RendezvousServer::State::Member final : public rendezvous::RendezvousIf {
 
 RendezvousServer::RendezvousServer(RendezvousOptions options) : state_(std::make_unique<State>(std::move(options))) {
   State& state = *state_;
+  for (const JoinRequest& process : state.options.present) {
+    if (!state.join_check.admit(process)) state.informed.insert(process.rank);
+  }
   AcceptorOptions acceptor;
   acceptor.address = state.options.address;
   acceptor.keys = state.options.keys;

@@ -66,6 +66,7 @@ struct PeerAddress {
 /// received before its connection exists could break with a connection that fails.
 struct PeerList {
   std::vector<PeerAddress> all;
+  bool late = false;  ///< the receiver joins a running job: it connects to all, and no other process is to come
 };
 /// First message on a new connection, and its answer: after both the connection is established.
 struct Ping {
@@ -92,11 +93,11 @@ struct Directory {
   }
 };
 
-/// Rank 0 to every supervisor: a process is lost, and these seats move. All replicas of repeatable sections begin anew,
-/// under this epoch. Answered with SeatsTaken.
+/// Rank 0 to every supervisor: these seats move, as processes are lost or have come. All replicas of repeatable
+/// sections begin anew, under this epoch. Answered with SeatsTaken.
 struct MoveSeats {
   Epoch epoch;
-  ProcessId lost;
+  std::vector<ProcessId> lost;
   std::vector<Seat> moved;
 };
 /// The replicas of a process, and the rings of those that have not begun anew.
@@ -119,6 +120,7 @@ struct SeatsMoved {
 };
 /// To the coordinator: all seats have moved.
 struct BeginAgain {
+  std::string reason;  ///< "process 2 takes section 'teacher' replica 1"
   Directory directory;
   std::vector<RingArrivals> arrivals;
 };

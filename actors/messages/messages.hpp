@@ -25,7 +25,8 @@ struct StartTimeout {};
 /// To the supervisor of rank 0: a process that the launcher of this host started has ended.
 struct ChildEnded {
   ProcessId process;
-  std::string how;  ///< "exit status 1", "signal 9"
+  std::string how;     ///< "exit status 1", "signal 9"
+  bool again = false;  ///< it is, or was, the successor of a lost process
 };
 /// To the coordinator: all processes are connected, training begins.
 struct Begin {};
@@ -200,8 +201,19 @@ struct SeatsReady {
   ProcessId process;
 };
 
+/// Rank 0 to every supervisor: the process is lost, and no seats move.
+struct ProcessGone {
+  ProcessId process;
+  bool awaited = false;  ///< its seats wait for its successor
+};
+
 // ---- local ----
 
+/// To the supervisor of rank 0: a lost process has not started again.
+struct SuccessorFailed {
+  ProcessId process;
+  std::string problem;
+};
 /// To a replica of a repeatable section: another actor takes its seat. The replica finishes its pass and does nothing
 /// more.
 struct Retire {};

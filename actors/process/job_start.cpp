@@ -204,50 +204,6 @@ std::string JobStart::gate_host() const {
   return "unix:" + (runtime_folder() / name).string();
 }
 
-std::vector<ProcessStart> JobStart::starts(const ProcessEnv& place) const {
-  const std::vector<InterfaceAddress> here = interface_addresses();
-  const std::string& wanted = options_.transport.listen;
-  const bool interface = std::ranges::find(here, wanted, &InterfaceAddress::interface) != here.end();
-  std::vector<ProcessStart> starts;
-  for (std::int64_t rank = 1; rank < place.processes; ++rank) {
-    ProcessStart start;
-    start.rank = rank;
-    start.variables = place_variables(place, rank);
-    const std::uint32_t host = place.hosts[static_cast<std::size_t>(rank)];
-    if (host == 0) start.variables.push_back("MAESTRO_PARENT=" + std::to_string(getpid()));
-    if (!options_.run.host_names.empty())
-      start.variables.push_back("MAESTRO_HOST_NAME=" + options_.run.host_names[host]);
-    if (host > 0) {
-      start.host = options_.run.host_names[host];
-      start.variables.emplace_back("MAESTRO_SECRETS=stdin");
-      start.variables.push_back("MAESTRO_LISTEN=" + (interface ? wanted : "auto"));
-    } else {
-      start.variables.push_back("MAESTRO_LISTEN=" + listen_);
-      if (keys_) start.variables.push_back("MAESTRO_KEYS=" + keys_->folder.string());
-      if (!place.token.empty()) start.variables.push_back("MAESTRO_TOKEN=" + place.token);
-    }
-    starts.push_back(std::move(start));
-  }
-  return starts;
-}
-
-void JobStart::start_others(Launcher& launcher) {
-  ProcessEnv place = options_.run.place;
-  const std::string address = server_->address();
-  if (address.starts_with("unix:")) {
-    place.root_host = address;
-    place.root_port = 1;  // not used
-  } else {
-    const std::size_t colon = address.rfind(':');
-    place.root_host = address.substr(0, colon);
-    place.root_port = static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1)));
-  }
-  RemoteShell shell;
-  shell.words = remote_shell_words(options_.ssh);
-  if (several_hosts()) shell.secrets = pack(*keys_);
-  launcher.start(options_.command, starts(place), shell);
-}
-
 std::string JobStart::write_shared_file(const fs::path& folder) {
   if (!several_hosts() || folder.empty()) return {};
   fs::create_directories(folder);
@@ -267,12 +223,7 @@ void JobStart::check_shared_folder(const RendezvousInfo& info) const {
       ErrorCode::unavailable);
 }
 
-RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Publish& publish) {
-  RendezvousInfo info = new_rendezvous_info();
-  const bool chosen = !several_hosts() && options_.transport.port != 0;
-  info.root_address = chosen ? listen_ : gate_host();
-  info.shared_file = write_shared_file(job.shared_folder);
-  info.root_port = publish(info, info.root_address, chosen ? options_.transport.port : 0);
+RendezvousOptions JobStart::rendezvous_options(const JobText& job, const RendezvousInfo& info) const {
   RendezvousOptions options;
   options.address = server_address();
   options.keys = keys_;
@@ -281,14 +232,24 @@ RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Pu
   options.accepted = {info.epoch.value(), info.root_address, info.root_port, host_, info.secret, info.shared_file};
   options.silence = job.silence;
   options.note = [this](const std::string& line) { console_.note(line); };
+  return options;
+}
+
+RendezvousInfo JobStart::gather(Launcher& launcher, const JobText& job, const Publish& publish) {
+  RendezvousInfo info = new_rendezvous_info();
+  const bool chosen = !several_hosts() && options_.transport.port != 0;
+  info.root_address = chosen ? listen_ : gate_host();
+  info.shared_file = write_shared_file(job.shared_folder);
+  info.root_port = publish(info, info.root_address, chosen ? options_.transport.port : 0);
   {
     const std::lock_guard lock(mutex_);
-    server_ = std::make_unique<RendezvousServer>(std::move(options));
+    server_ = std::make_unique<RendezvousServer>(rendezvous_options(job, info));
   }
   try {
-    if (options_.run.starts_others()) start_others(launcher);
+    if (options_.run.starts_others()) start_missing(launcher);
     server_->wait_all(patience(), [this, &job] { look_at_stopped_children(job.silence); });
     server_->stop();
+    joined_ = server_->present();
   } catch (const JobError&) {
     server_->stop();
     launcher.wait(std::chrono::seconds(2));  // JS-3: they print the reason, and end
@@ -340,46 +301,6 @@ void JobStart::withdraw(const std::string& reason) noexcept {
     RendezvousServer(std::move(options)).refuse_all(own_name() + ": " + reason, patience_for_others);
   } catch (const JobError&) {  // the caller reports the reason
   }
-}
-
-void JobStart::child_ended(ProcessId process, const std::string& how) {
-  const std::lock_guard lock(mutex_);
-  if (route_) return route_(process, how);
-  if (!server_) return;
-  const std::string where =
-      several_hosts() ? " on host " + options_.run.host_names[options_.run.place.hosts[process.value()]] : "";
-  const bool here = options_.run.place.hosts[process.value()] == 0;
-  const bool refused =
-      how.starts_with("exit status") && !how.starts_with("exit status 1");  // invalid input, also of ssh
-  if (here && prints_itself(how)) child_printed_ = true;
-  server_->fail("process " + std::to_string(process.value()) + where + " ended before the job began: " + how,
-                child_printed_ ? ErrorCode::cancelled
-                : refused      ? ErrorCode::invalid_argument
-                               : ErrorCode::peer_lost);
-}
-
-void JobStart::child_stopped(ProcessId process, bool stopped) {
-  const std::lock_guard lock(mutex_);
-  if (stopped) {
-    stopped_[process] = 0;
-  } else {
-    stopped_.erase(process);
-  }
-}
-
-/// Runs four times a second; time in which this process itself was stopped, as by Ctrl-Z, does not count.
-void JobStart::look_at_stopped_children(std::chrono::milliseconds silence) {
-  const std::lock_guard lock(mutex_);
-  for (auto& [process, looks] : stopped_) {
-    if (++looks * 250 < silence.count()) continue;
-    server_->fail("process " + std::to_string(process.value()) + " was stopped by a signal before the job began",
-                  ErrorCode::peer_lost);
-  }
-}
-
-void JobStart::route_child_ends(std::function<void(ProcessId, const std::string& how)> route) {
-  const std::lock_guard lock(mutex_);
-  route_ = std::move(route);
 }
 
 }  // namespace maestro

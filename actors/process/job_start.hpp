@@ -84,6 +84,13 @@ class JobStart {
   using Publish = std::function<std::uint16_t(const RendezvousInfo&, const std::string& address, std::int64_t port)>;
   /// Rank 0: blocks until all processes have joined. Throws JobError.
   [[nodiscard]] RendezvousInfo gather(Launcher& launcher, const JobText& job, const Publish& publish);
+  /// Rank 0: starts a lost process again and blocks until it has joined the running job of `info`. Throws JobError,
+  /// also after stop_starting(). Called by one thread at a time.
+  void start_again(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process);
+  /// The process of start_again() takes part in the run: its end is no end of a start any more. Thread-safe.
+  void started_again();
+  /// No process is started again any more. Thread-safe.
+  void stop_starting();
   /// Other ranks: blocks likewise. Throws JobError.
   [[nodiscard]] RendezvousInfo join(const JobText& job);
   /// Whether this process prints why the job cannot begin; otherwise another process of this host does.
@@ -107,8 +114,10 @@ class JobStart {
   void child_ended(ProcessId process, const std::string& how);
   /// A child of the launcher was stopped by a signal, or continues. Thread-safe.
   void child_stopped(ProcessId process, bool stopped);
-  /// Sets the receiver of child ends after the rendezvous; empty: none.
-  void route_child_ends(std::function<void(ProcessId, const std::string& how)> route);
+  /// Receives the end of a child after the rendezvous; `again`: of one that start_again() has started.
+  using ChildEndRoute = std::function<void(ProcessId, const std::string& how, bool again)>;
+  /// Empty: no receiver.
+  void route_child_ends(ChildEndRoute route);
 
  private:
   [[nodiscard]] bool several_hosts() const { return options_.run.several_hosts(); }
@@ -120,7 +129,9 @@ class JobStart {
   [[nodiscard]] std::chrono::milliseconds patience() const;
   [[nodiscard]] JoinOptions join_options(const std::string& job) const;
   [[nodiscard]] std::vector<ProcessStart> starts(const ProcessEnv& place) const;
-  void start_others(Launcher& launcher);
+  [[nodiscard]] RendezvousOptions rendezvous_options(const JobText& job, const RendezvousInfo& info) const;
+  /// Starts the processes that have not joined.
+  void start_missing(Launcher& launcher);
   [[nodiscard]] std::string write_shared_file(const std::filesystem::path& folder);
   void watch_parent();
   void look_at_stopped_children(std::chrono::milliseconds silence);
@@ -136,7 +147,10 @@ class JobStart {
   std::filesystem::path shared_file_;
   std::mutex mutex_;
   std::unique_ptr<RendezvousServer> server_;
-  std::function<void(ProcessId, const std::string& how)> route_;
+  std::vector<JoinRequest> joined_;    // of the first start
+  std::optional<ProcessId> starting_;  // again
+  bool stopped_starting_ = false;
+  ChildEndRoute route_;
   std::map<ProcessId, std::int64_t> stopped_;  // stopped children: number of checks since
   std::mutex leaving_;                         // never unlocked
   std::unique_ptr<ParentWatch> parent_watch_;  // last: its thread uses all above

@@ -40,10 +40,7 @@ bool appears(const fs::path& file, Clock::time_point deadline) {
 }  // namespace
 
 void ProcessRun::State::stop() {  // PR-1: in this order
-  {
-    const std::lock_guard lock(spawned_mutex);
-    seats_closed = true;
-  }
+  close_seats();
   if (questions) questions->close();
   control.reset();
   groups_end->set("the run has ended");  // before devices stop: their streams may wait for a peer
@@ -157,6 +154,7 @@ void ProcessRun::State::begin_recovery(const std::string& cause) {
 void ProcessRun::State::end_to_recover(const RunOutcome& ended) {
   begin_recovery(ended.error);
   bound("the end of the processes before the recovery", departure_limit);
+  close_seats();
   for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();
   launcher->end_all(recovery_patience);
   stop();

@@ -64,8 +64,8 @@ void ProcessRun::State::join_job() {
                                           // The gate's port goes out with the RendezvousInfo that gather() returns.
                                           return actors->publish(supervisor, address, static_cast<std::uint16_t>(port));
                                         });
-    job_start->route_child_ends([to = supervisor](ProcessId child, const std::string& how) {
-      send_from_outside(to, ChildEnded{child, how});
+    job_start->route_child_ends([to = supervisor](ProcessId child, const std::string& how, bool again) {
+      send_from_outside(to, ChildEnded{child, how, again});
     });
     root.root = supervisor;
   } else {
@@ -275,6 +275,7 @@ std::optional<RunResult> ProcessRun::run() {
   if (!state.plan.options.trace.empty()) state.trace.write_part(state.trace_part(state.place.rank)).or_throw();
   state.bound("the end of the run", closing_limit);
   state.stop();
+  launcher.kill_forgiven();
   launcher.end_all(milliseconds(10000));
   watchdog.no_limit();
   RunResult result = state.succeed(ended);

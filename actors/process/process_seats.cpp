@@ -21,20 +21,57 @@ SeatMoves ProcessRun::State::seat_moves() {
   const auto most = static_cast<std::size_t>(plan.train.max_recoveries);
   if (seats_may_move()) moves.most = most - std::min(most, record->recoveries.size());
   moves.epoch = rendezvous_info.epoch;
-  moves.begun = [this, number = record->recoveries.size()](const std::string& line) mutable {
+  moves.warn = [this](const std::string& line) {
     console.finish();
-    console.warning(line + " (recovery " + std::to_string(++number) + " of " +
+    console.warning(line);
+  };
+  moves.begun = [warn = moves.warn, this, number = record->recoveries.size()](const std::string& line) mutable {
+    warn(line + " (recovery " + std::to_string(++number) + " of " +
                     std::to_string(plan.train.max_recoveries) + ")");
   };
   moves.bury = [this](const ProcessInfo& lost) { bury(lost); };
   moves.take = [this](const MoveSeats& order) { return take_seats(order); };
+  if (is_root() && successors_may_come()) moves.start = [this](ProcessId lost) { start_again(lost); };
+  moves.seated = [this](ProcessId successor) {
+    launcher->rely_on(successor);
+    job_start->started_again();
+  };
   return moves;
+}
+
+bool ProcessRun::State::successors_may_come() const {
+  return started_by_rank_0() && seats_may_move();
+}
+
+void ProcessRun::State::start_again(ProcessId lost) {
+  const std::lock_guard lock(spawned_mutex);
+  if (seats_closed) return;
+  if (starting.joinable()) starting.join();  // it has ended: a single process starts at a time
+  starting = std::thread([this, lost, to = supervisor] {
+    try {
+      job_start->start_again(*launcher, job_text(), rendezvous_info, lost);
+    } catch (const std::exception& problem) {
+      send_from_outside(to, SuccessorFailed{lost, problem.what()});
+    }
+  });
+}
+
+void ProcessRun::State::close_seats() {
+  {
+    const std::lock_guard lock(spawned_mutex);
+    seats_closed = true;
+  }
+  if (!starting.joinable()) return;
+  job_start->stop_starting();
+  launcher->kill_forgiven();
+  starting.join();
 }
 
 std::vector<OwnActor> ProcessRun::State::take_seats(const MoveSeats& order) {
   const std::lock_guard lock(spawned_mutex);
   if (seats_closed) return {};
   for (const Seat& seat : order.moved) {
+    std::erase_if(seats, [&](const Seat& own) { return own.section == seat.section && own.replica == seat.replica; });
     if (seat.process == process) seats.push_back(seat);
   }
   const std::vector<bool> repeatable = plan.graph.repeatable();

@@ -138,12 +138,12 @@ void ProcessRun::State::open_actors() {
   if (job_start) {
     supervision.host = job_start->host();
     supervision.connected = [this](caf::event_based_actor*) {
+      if (successors_may_come()) return;  // successors come by the same way
       actors->stop_listening();
       job_start->tidy();
     };
   }
-  const bool of_maestro = place.launcher == "maestro" || plan.options.launch_info.starts_others();
-  supervision.recovers = of_maestro && plan.train.recover == RecoverChoice::restart;
+  supervision.recovers = started_by_rank_0() && plan.train.recover == RecoverChoice::restart;
   supervision.started_again = recovering();
   supervision.start_timeout = options.start_timeout;
   supervision.join_timeout = std::min(options.start_timeout, std::max(5 * peer_timeout, milliseconds(15000)));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "actors/control/control_service.hpp"
@@ -54,6 +55,9 @@ struct ProcessRun::State {
     return options;
   }
   [[nodiscard]] bool is_root() const { return place.rank == 0; }
+  [[nodiscard]] bool started_by_rank_0() const {
+    return place.launcher == "maestro" || plan.options.launch_info.starts_others();
+  }
   [[nodiscard]] bool several() const { return place.processes > 1; }
   [[nodiscard]] std::filesystem::path trace_part(std::int64_t of_rank) const {
     const std::filesystem::path& trace_file = plan.options.trace;
@@ -95,6 +99,7 @@ struct ProcessRun::State {
   std::vector<caf::actor> spawned;
   std::vector<Seat> seats;    // of the replicas here; the supervisor's after the start
   bool seats_closed = false;  // no seat is taken any more
+  std::thread starting;       // of a lost process, again
   caf::actor supervisor;
   caf::actor coordinator;
   std::atomic<bool> begun = false;          // the coordinator exists
@@ -131,6 +136,11 @@ struct ProcessRun::State {
   // Moves of seats; process_seats.cpp.
   [[nodiscard]] bool seats_may_move() const;
   [[nodiscard]] SeatMoves seat_moves();
+  /// Whether rank 0 starts a lost process of seats again.
+  [[nodiscard]] bool successors_may_come() const;
+  void start_again(ProcessId lost);
+  /// From now on no seat is taken and no process started.
+  void close_seats();
   [[nodiscard]] std::vector<OwnActor> take_seats(const MoveSeats& order);
   void bury(const ProcessInfo& lost);
   void introduce();

@@ -202,6 +202,7 @@ class ReplicaPorts {
   std::map<Channel, Pool*> pool_of_;
   std::map<LinkKey, Link> links_;
   std::map<Channel, std::vector<caf::actor>> senders_;  // into this ring, by replica
+  std::vector<Credit> early_credits_;                   // before connect(): of receivers that are connected already
   std::set<std::string> logged_;
   std::unique_ptr<BufferPool> staging_;  // of the writer; null if no pool lies in memory of a device
   std::unique_ptr<Region> staging_region_;

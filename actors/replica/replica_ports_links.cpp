@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links of a rank's ports: the memory that its rings offer to senders, and the method of sending to each receiver.
 #include <algorithm>
+#include <utility>
 
 #include "actors/replica/replica_ports.hpp"
 #include "transport/ring/immediate.hpp"
@@ -102,6 +103,7 @@ void ReplicaPorts::connect(const Directory& directory, Outbox outbox) {
       senders[peer.replica.value()] = peer.actor;
     }
   }
+  for (const Credit& early : std::exchange(early_credits_, {})) credit(early).or_throw();
 }
 
 bool ReplicaPorts::renewable(Channel channel) const {

@@ -79,6 +79,7 @@ Status ReplicaPorts::flush(Link& link) {
 }
 
 Status ReplicaPorts::credit(const Credit& credit) {
+  if (links_.empty()) early_credits_.push_back(credit);
   const auto found = links_.find({credit.channel, credit.receiver, credit.layout_rank});
   if (found == links_.end()) return {};
   if (Status granted = found->second.credits.grant(Epoch(credit.epoch), credit.released); !granted) return granted;

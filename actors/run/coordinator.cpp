@@ -204,8 +204,6 @@ void Coordinator::seats_lost(const SeatsLost& loss) {
 void Coordinator::begin_again(const BeginAgain& moved) {
   connect(moved.directory);
   const std::vector<MicroBatchPlan> repeated = replay_->again(moved.arrivals);
-  Recovery& recovery = options_.record->recoveries.back();
-  recovery.repeated = repeated.size();
   for (const auto& [key, open] : open_) {
     for (const MicroBatchPlan& batch : repeated) {
       if (key_of(batch.step, batch.pass) != key) continue;
@@ -213,6 +211,9 @@ void Coordinator::begin_again(const BeginAgain& moved) {
     }
     if (open.watch.planned()) send_end_marks_again(open);
   }
+  Recovery& recovery = options_.record->recoveries.back();
+  if (recovery.seconds > 0) return options_.console->note("recovered: " + moved.reason);  // a successor of its process
+  recovery.repeated = repeated.size();
   recovery.seconds = std::chrono::duration<double>(Clock::now() - recovery.begun).count();
   options_.console->note("recovered: " + text_of(recovery));
 }

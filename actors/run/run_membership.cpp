@@ -95,7 +95,7 @@ std::optional<std::string> RunMembership::how_ended(ProcessId child) const {
 
 std::size_t RunMembership::awaited(Milestone milestone) const {
   if (milestone != Milestone::pinged) return processes() - left_.size();
-  return is_root() ? 0 : processes() - 2;
+  return is_root() ? 0 : processes() - 2 - left_.size();
 }
 
 bool RunMembership::counts(Milestone milestone, ProcessId process) const {

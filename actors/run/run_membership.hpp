@@ -26,7 +26,7 @@
 // RM-6 (first loss): while a loss settles, failures and further losses are its consequences and do not count.
 //       Milestones count: the last summary still ends the run in order.
 // RM-7 (left): the run goes on without a process that has left: no milestone awaits or counts it, and its loss is
-//       ignored.
+//       ignored, until its successor comes.
 #pragma once
 
 #include <array>
@@ -96,6 +96,10 @@ class RunMembership {
   /// The process is lost, and the others take its seats. Returns false, without effect, unless the run is running
   /// (other processes than rank 0: unless its actors are connected).
   bool leave(ProcessId process);
+  /// The process is not there when this process, a successor itself, joins a running job.
+  void miss(ProcessId process) { left_.insert(process); }
+  /// The successor of a process that has left is connected. Returns false, without effect, if the process has not left.
+  bool come(ProcessId process) { return phase_ < RunPhase::finishing && left_.erase(process) > 0; }
   /// The reports about the loss are complete. Returns whether the loss decides the outcome; then the run has ended
   /// here.
   bool settle();

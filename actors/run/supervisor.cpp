@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/launch/launcher.hpp"
+#include "actors/plan/seats.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/graph/section_graph.hpp"
 
@@ -74,9 +75,14 @@ caf::behavior Supervisor::make_behavior() {
                      TransferJudgement{broken.message, caf::actor_cast<caf::actor_addr>(current_sender())});  // SV-7
       },
       [this](const TransferJudgement& broken) {
+        if (!held_.empty()) return delayed_send(this, options_.peer_timeout, TransferJudgement(broken));
         if (!retired_.contains(broken.reporter)) fail(broken.message, prints(), false, may_follow_loss());
       },
       [this](const Failure& failure) {
+        const auto from = watched_.find(caf::actor_cast<caf::actor_addr>(current_sender()));
+        if (successor_ && from != watched_.end() && from->second.process == successor_ && !change_.under_way()) {
+          return successor_failed({*successor_, failure.message});
+        }
         fail(failure.message, prints(), current_sender() == root_, failure.may_follow_loss && may_follow_loss());
       },
       [this](const MoveSeats& order) { move_seats(order); },
@@ -84,6 +90,8 @@ caf::behavior Supervisor::make_behavior() {
       [this](const SeatsMoved& moved) { seats_moved(moved); },
       [this](const SeatsReady& answer) { seats_ready(answer); },
       [this](const MoveTimeout& move) { move_timed_out(move); },
+      [this](const ProcessGone& lost) { process_gone(lost); },
+      [this](const SuccessorFailed& failure) { successor_failed(failure); },
       [this](Finish) { finish(); },
       [this](const ProcessSummary& summary) { summarised(summary); },
   };
@@ -103,8 +111,9 @@ void Supervisor::join(const JoinRoot& message) {
 }
 
 void Supervisor::joined(const ProcessJoined& peer) {
+  const bool again = successor_ == peer.process && membership_.come(peer.process);
   const Tally tally = membership_.record(Milestone::joined, peer.process);
-  if (tally == Tally::ignored || peer.process == options_.process) return;
+  if ((tally == Tally::ignored && !again) || peer.process == options_.process) return;
   ProcessInfo known;
   known.process = peer.process;
   known.identity = peer.identity;
@@ -155,6 +164,7 @@ void Supervisor::introduced(const ProcessInfo& info) {
   }
   const Tally tally = membership_.record(Milestone::introduced, info.process);
   if (tally == Tally::ignored) return;
+  if (successor_ == info.process) return successor_introduced(info);
   directory_.processes.push_back(info);
   if (info.process != options_.process) watch(info);
   if (tally != Tally::last) return;
@@ -167,11 +177,13 @@ void Supervisor::introduced(const ProcessInfo& info) {
 }
 
 void Supervisor::connect_neighbours(const PeerList& neighbours) {
+  if (neighbours.late) miss_absent(neighbours);
   const Tally tally = membership_.listed();
   if (tally == Tally::ignored) return;
   connect_until_ = std::chrono::steady_clock::now() + options_.start_timeout;
   for (const PeerAddress& neighbour : neighbours.all) {
-    if (neighbour.process.value() > 0 && neighbour.process < options_.process) connect_to(neighbour);
+    if (neighbour.process == ProcessId(0) || neighbour.process == options_.process) continue;
+    if (neighbours.late || neighbour.process < options_.process) connect_to(neighbour);
   }
   if (tally == Tally::last) send_to(this, root_, PeersConnected{options_.process});
 }
@@ -202,16 +214,21 @@ void Supervisor::cannot_connect(const PeerAddress& neighbour, const std::string&
 }
 
 void Supervisor::pinged(ProcessId process, const caf::actor& supervisor) {
+  const bool again = !membership_.is_root() && membership_.come(process);
   const Tally tally = membership_.record(Milestone::pinged, process);
-  if (tally == Tally::ignored) return;
+  if (tally == Tally::ignored && !again) return;
   ProcessInfo known;
   known.process = process;
   known.supervisor = supervisor;
   watch(known);
-  if (tally == Tally::last) send_to(this, root_, PeersConnected{options_.process});
+  if (tally == Tally::last && !again) send_to(this, root_, PeersConnected{options_.process});
 }
 
 void Supervisor::connected(const PeersConnected& from) {
+  if (successor_ == from.process && introduced_) {
+    connected_ = true;
+    return seat_successor();
+  }
   if (membership_.record(Milestone::connected, from.process) != Tally::last) return;
   directory_.coordinator = local_.coordinator;
   for (const ProcessInfo& peer : directory_.processes) send_to(this, peer.supervisor, directory_);
@@ -232,20 +249,29 @@ void Supervisor::wire(const Directory& directory) {
 
 void Supervisor::connect_transport() {
   try {
-    for (const ProcessInfo& peer : directory_.processes) {
-      if (options_.connect_transport) options_.connect_transport(peer);
-    }
+    connect_memory();
     send_to(this, root_, ProcessReady{options_.process});
   } catch (const JobError& problem) {
     fail(std::string("transport: ") + problem.what(), prints());
   }
 }
 
+void Supervisor::connect_memory() {
+  for (const ProcessInfo& peer : directory_.processes) {
+    if (transported_.insert(peer.process).second && options_.connect_transport) options_.connect_transport(peer);
+  }
+}
+
 void Supervisor::ready(const ProcessReady& ready) {
-  if (membership_.record(Milestone::ready, ready.process) == Tally::last) send_to(this, local_.coordinator, Begin{});
+  if (membership_.record(Milestone::ready, ready.process) != Tally::last) return;
+  home_ = seats_of(directory_);
+  send_to(this, local_.coordinator, Begin{});
 }
 
 void Supervisor::child_ended(const ChildEnded& child) {
+  if (child.again && successor_ == child.process && membership_.has_left(child.process)) {
+    return successor_failed({child.process, "it ended with " + child.how});
+  }
   if (!membership_.child_ended(child.process, child.how)) return;  // CAF's down message decides (SV-2)
   fail("process " + std::to_string(child.process.value()) + " ended before the job began: " + child.how,
        !membership_.on_this_host(child.process) || !prints_itself(child.how), false, options_.started_again);

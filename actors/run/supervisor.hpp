@@ -16,12 +16,14 @@
 // SV-7 (failed transfers wait): a failed transfer fails the run 1.5 peer timeouts after its report, so that the death
 //       of the peer, which explains it, is reported instead where there is one.
 // SV-8 (seats): if a lost process has only replicas of repeatable sections that other processes have, too, those take
-//       its seats (adopt_seats), and the run goes on. A further loss before they have ends the run, or this start of
-//       it.
+//       its seats (adopt_seats), and the run goes on. A further loss during a move ends the run, or this start of it.
+// SV-9 (successors): rank 0 starts a process that was lost so again, and the successor takes the seats that it had at
+//       the start. If no other process has its sections, the others wait for the successor.
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <future>
 #include <map>
@@ -73,10 +75,13 @@ struct OwnActor {
 struct SeatMoves {
   std::size_t most = 0;                                ///< of this start; 0: seats do not move
   Epoch epoch;                                         ///< of the start
-  std::function<void(const std::string& line)> begun;  ///< on rank 0
+  std::function<void(const std::string& line)> begun;  ///< on rank 0, after a loss
+  std::function<void(const std::string& line)> warn;   ///< on rank 0
   std::function<void(const ProcessInfo& lost)> bury;   ///< the process is not to run any more, nor to be written to
   /// Returns the new replicas of repeatable sections in this process.
   std::function<std::vector<OwnActor>(const MoveSeats&)> take;
+  std::function<void(ProcessId)> start;   ///< on rank 0: starts a lost process again; empty: nothing can
+  std::function<void(ProcessId)> seated;  ///< on rank 0: the successor takes part in the run
 };
 
 struct SupervisorOptions {
@@ -134,7 +139,7 @@ struct WiringTimeout {};
 struct BeatDue {};
 /// To the supervisor itself: rank 0 has had the time to notice this loss itself.
 struct NeighbourLost {
-  ProcessId process;
+  caf::actor_addr supervisor;
   std::string peer;
 };
 /// To the supervisor itself: a failed transfer is to be judged (SV-7).
@@ -161,6 +166,8 @@ class Supervisor : public caf::event_based_actor {
   void introduced(const ProcessInfo& info);
   void watch(const ProcessInfo& peer);
   void connect_neighbours(const PeerList& neighbours);
+  /// Of a successor: takes note of the processes that are not there.
+  void miss_absent(const PeerList& present);
   void connect_to(const PeerAddress& neighbour);
   void ping(const PeerAddress& neighbour, const caf::actor& supervisor);
   void cannot_connect(const PeerAddress& neighbour, const std::string& problem);
@@ -170,6 +177,8 @@ class Supervisor : public caf::event_based_actor {
   void wiring_timed_out();
   void wire(const Directory& directory);
   void connect_transport();
+  /// Throws JobError.
+  void connect_memory();
   void ready(const ProcessReady& ready);
   void down(const caf::down_msg& down);
   void own_ended(const std::string& label, const caf::error& reason);
@@ -193,6 +202,8 @@ class Supervisor : public caf::event_based_actor {
   // Moves of seats; supervisor_seats.cpp.
   /// Returns false if the seats of the lost process cannot move.
   bool move_seats_of(const ProcessInfo& lost);
+  void note_move(const ProcessInfo& lost, const std::string& what_follows);
+  void begin_move(const MoveSeats& moves, Directory directory);
   void forget(ProcessId process);
   void move_seats(const MoveSeats& order);
   std::vector<OwnActor> take_seats(const MoveSeats& order);
@@ -202,6 +213,16 @@ class Supervisor : public caf::event_based_actor {
   void seats_moved(const SeatsMoved& moved);
   void seats_ready(const SeatsReady& answer);
   void move_timed_out(const MoveTimeout& move);
+  // Successors; supervisor_successors.cpp.
+  /// Returns false if the seats of the lost process cannot wait for a successor.
+  bool hold_seats_of(const ProcessInfo& lost);
+  void process_gone(const ProcessGone& lost);
+  void start_next();
+  void successor_introduced(const ProcessInfo& info);
+  /// Moves the seats of the successor, once it is connected and no other seats move.
+  void seat_successor();
+  void successor_seated();
+  void successor_failed(const SuccessorFailed& failure);
 
   SupervisorOptions options_;
   RunMembership membership_;
@@ -215,7 +236,16 @@ class Supervisor : public caf::event_based_actor {
   std::vector<ProcessSummary> summaries_;  // on rank 0
   Loss loss_;                              // while the survivors are queried, or seats move
   SeatChange change_;                      // on rank 0
-  std::size_t moves_ = 0;                  // on rank 0
+  std::size_t moves_ = 0;                  // on rank 0: losses after which seats have moved
+  std::uint32_t generation_ = 0;           // on rank 0: moves
+  std::string move_reason_;                // on rank 0
+  std::vector<Seat> home_;                 // on rank 0: the seats at the start
+  std::deque<ProcessId> to_start_;         // on rank 0
+  std::optional<ProcessId> successor_;     // on rank 0: from its start until it has its seats
+  std::optional<ProcessInfo> introduced_;  // on rank 0: the successor, until its seats move
+  bool connected_ = false;                 // on rank 0: the successor is, to all others
+  std::set<ProcessId> held_;               // lost processes whose successors the run waits for
+  std::set<ProcessId> transported_;        // processes whose memory this one is connected to
   SeatsTaken taken_;                       // while own replicas move
   std::size_t answers_due_ = 0;            // of own replicas
   std::set<caf::actor_addr> retired_;

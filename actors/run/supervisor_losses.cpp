@@ -13,6 +13,7 @@ constexpr std::chrono::milliseconds settle_time(250);
 }  // namespace
 
 void Supervisor::lost(const ProcessInfo& peer) {
+  if (successor_ == peer.process && !change_.under_way()) return successor_failed({peer.process, "it was lost"});
   if (move_seats_of(peer)) return;
   switch (membership_.lost(peer.process)) {
     case LossVerdict::ignored:
@@ -20,7 +21,7 @@ void Supervisor::lost(const ProcessInfo& peer) {
     case LossVerdict::neighbour:
       // Rank 0 also detects most of these losses and reports more: wait for its report first.
       return delayed_send(this, 2 * options_.peer_timeout,
-                          NeighbourLost{peer.process, process_label(peer, *options_.graph)});
+                          NeighbourLost{peer.supervisor.address(), process_label(peer, *options_.graph)});
     case LossVerdict::run_over:
       return end_in_order();
     case LossVerdict::noted:
@@ -84,7 +85,7 @@ void Supervisor::report_loss() {
 }
 
 void Supervisor::neighbour_lost(const NeighbourLost& loss) {
-  if (membership_.has_left(loss.process)) return;
+  if (!watched_.contains(loss.supervisor)) return;  // its seats have moved
   fail("process " + std::to_string(options_.process.value()) + " lost its connection to " + loss.peer + " in step " +
            std::to_string(options_.current_step->load(std::memory_order_relaxed)) +
            ", which process 0 still reaches; check the network between their hosts",

@@ -10,14 +10,6 @@ namespace maestro {
 
 namespace {
 
-std::vector<Seat> seats_of(const Directory& directory) {
-  std::vector<Seat> seats;
-  for (const ReplicaAddress& replica : directory.replicas()) {
-    seats.push_back({replica.section, replica.replica, replica.process});
-  }
-  return seats;
-}
-
 std::string text_of(const std::vector<Seat>& moved, const SectionGraph& graph) {
   std::string text;
   for (const Seat& seat : moved) {
@@ -30,23 +22,36 @@ std::string text_of(const std::vector<Seat>& moved, const SectionGraph& graph) {
 }  // namespace
 
 bool Supervisor::move_seats_of(const ProcessInfo& lost) {
-  const SeatMoves& moves = options_.seats;
-  if (!membership_.is_root() || moves_ >= moves.most || change_.under_way()) return false;
+  if (!membership_.is_root() || moves_ >= options_.seats.most || change_.under_way() || !held_.empty()) return false;
   const Result<std::vector<Seat>> moved = adopt_seats(*options_.graph, seats_of(directory_), lost.process);
-  if (!moved || !membership_.leave(lost.process)) return false;
-  const MoveSeats order{Epoch(moves.epoch.value() + static_cast<std::uint32_t>(++moves_)), lost.process, *moved};
+  if (!moved) return moved.error().code == ErrorCode::not_found && hold_seats_of(lost);
+  if (!membership_.leave(lost.process)) return false;
+  move_reason_ = moved->empty() ? "it had no section" : text_of(*moved, *options_.graph);
+  note_move(lost, move_reason_);
+  Directory remaining = directory_;
+  std::erase_if(remaining.processes, [&](const ProcessInfo& process) { return process.process == lost.process; });
+  to_start_.push_back(lost.process);
+  begin_move({{}, {lost.process}, *moved}, std::move(remaining));
+  start_next();
+  return true;
+}
+
+void Supervisor::note_move(const ProcessInfo& lost, const std::string& what_follows) {
+  ++moves_;
   loss_.peer = process_label(lost, *options_.graph);
   loss_.step = std::to_string(options_.current_step->load(std::memory_order_relaxed));
   const std::string cause = loss_text(lost.process);
-  moves.begun(cause + "; " + text_of(*moved, *options_.graph));
+  options_.seats.begun(cause + "; " + what_follows);
   send_to(this, local_.coordinator, SeatsLost{cause});
-  Directory remaining = directory_;
-  std::erase_if(remaining.processes, [&](const ProcessInfo& process) { return process.process == order.lost; });
-  change_.begin(order.epoch, remaining);
-  for (const ProcessInfo& process : remaining.processes) send_to(this, process.supervisor, order);
+}
+
+void Supervisor::begin_move(const MoveSeats& moves, Directory directory) {
+  MoveSeats order = moves;
+  order.epoch = Epoch(options_.seats.epoch.value() + ++generation_);
+  change_.begin(order.epoch, std::move(directory));
+  for (const ProcessInfo& process : change_.directory().processes) send_to(this, process.supervisor, order);
   delayed_send(this, std::max<std::chrono::milliseconds>(2 * options_.peer_timeout, std::chrono::seconds(5)),
                MoveTimeout{order.epoch});
-  return true;
 }
 
 void Supervisor::forget(ProcessId process) {
@@ -54,12 +59,15 @@ void Supervisor::forget(ProcessId process) {
   if (found == watched_.end()) return;
   options_.seats.bury(found->second);
   peers_.remove(process);
+  transported_.erase(process);
   watched_.erase(found);
 }
 
 void Supervisor::move_seats(const MoveSeats& order) {
-  (void)membership_.leave(order.lost);  // on rank 0 it has
-  forget(order.lost);
+  for (const ProcessId lost : order.lost) {
+    (void)membership_.leave(lost);  // on rank 0 it has
+    forget(lost);
+  }
   const std::vector<bool> repeatable = options_.graph->repeatable();
   taken_ = {order.epoch, options_.process, {}, {}};
   answers_due_ = 0;
@@ -116,13 +124,20 @@ void Supervisor::seats_taken(const SeatsTaken& answer) {
 }
 
 void Supervisor::seats_moved(const SeatsMoved& moved) {
+  (void)membership_.wired();  // of a successor
   directory_ = moved.directory;
   for (const ProcessInfo& peer : directory_.processes) {
+    held_.erase(peer.process);
     if (peer.process == options_.process) {
       local_.info.replicas = peer.replicas;
     } else {
       watch(peer);  // with its new label
     }
+  }
+  try {
+    connect_memory();
+  } catch (const JobError& problem) {
+    return cannot_move(problem.what());
   }
   const std::vector<bool> repeatable = options_.graph->repeatable();
   const caf::message begins = caf::make_message(directory_);
@@ -134,13 +149,14 @@ void Supervisor::seats_moved(const SeatsMoved& moved) {
 }
 
 void Supervisor::seats_ready(const SeatsReady& answer) {
-  if (change_.ready(answer)) send_to(this, local_.coordinator, BeginAgain{directory_, change_.arrivals()});
+  if (!change_.ready(answer)) return;
+  send_to(this, local_.coordinator, BeginAgain{move_reason_, directory_, change_.arrivals()});
+  successor_seated();
 }
 
 void Supervisor::move_timed_out(const MoveTimeout& move) {
   if (!change_.under_way() || change_.epoch() != move.epoch) return;
-  fail("lost " + loss_.peer + " in step " + loss_.step + ", and the others have not taken its seats in time", true,
-       false, true);
+  fail("seats have not moved in time: " + move_reason_, true, false, true);
 }
 
 }  // namespace maestro

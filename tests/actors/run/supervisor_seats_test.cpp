@@ -56,6 +56,7 @@ class MovesOfSeats : public ::testing::Test {
     options.seats.most = most_;
     options.seats.epoch = begun;
     options.seats.begun = [this](const std::string& line) { lines_.push_back(line); };
+    options.seats.warn = options.seats.begun;
     options.seats.bury = [this](const ProcessInfo& lost) { buried_.push_back(lost.process.value()); };
     options.seats.take = [this, rank](const MoveSeats& order) { return take(rank, order); };
     ends_.push_back(options.outcome->future().share());
@@ -204,7 +205,7 @@ TEST_F(MovesOfSeats, end_the_start_of_the_run_when_a_process_does_not_answer) { 
   bench_.advance(std::chrono::seconds(5));
   ASSERT_TRUE(ended(0));
   EXPECT_TRUE(ends_[0].get().recoverable);
-  EXPECT_NE(ends_[0].get().error.find("have not taken its seats"), std::string::npos) << ends_[0].get().error;
+  EXPECT_NE(ends_[0].get().error.find("seats have not moved in time"), std::string::npos) << ends_[0].get().error;
 }
 
 TEST_F(MovesOfSeats, end_the_start_of_the_run_at_a_loss_before_the_seats_have_moved) {  // SV-8

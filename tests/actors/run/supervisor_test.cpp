@@ -247,7 +247,7 @@ TEST_F(SupervisorsTest, rank_0_that_is_lost_is_told_where_it_would_start_others_
 TEST_F(SupervisorsTest,
        two_that_lose_each_other_while_rank_0_has_both_end_the_run_when_it_had_time_to_notice) {  // SV-5
   start();
-  bench_.send(supervisors_[1], NeighbourLost{ProcessId(2), "process 2 (pid 102, host b)"});
+  bench_.send(supervisors_[1], NeighbourLost{supervisors_[2].address(), "process 2 (pid 102, host b)"});
   bench_.deliver_all();
   const std::string told =
       "process 1 lost its connection to process 2 (pid 102, host b) in step 4, which process 0 still reaches; check "
