@@ -161,7 +161,7 @@ def recovered(scene):
     if problems:
         return problems
     warnings = [line for line in run.text["err"].splitlines() if line.startswith("warning:")]
-    named = re.compile(rf"lost process {rank} \(pid {pid}.*section '.*replica \d.*in step \d+.*recovery 1 of ")
+    named = re.compile(rf"lost process {rank} \(pid {pid}(, section '.*replica \d.*)?\) in step \d+.*recovery 1 of ")
     if len(warnings) != 1 or not named.search(warnings[0]):
         problems.append(f"{len(warnings)} warnings, or without process {rank} (pid {pid}): {warnings[:2]}")
     counted = [run.report["samples"][name] for name in ("read", "trained")]

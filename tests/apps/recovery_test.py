@@ -93,25 +93,30 @@ class ALostProcess(Recovers):
 
 
 class ALostTeacher(Recovers):
-    """Processes 1 and 2 have a replica of the teacher and nothing else; process 0 has the third, 3 the student."""
+    """Of four processes 1 and 2 have a replica of the teacher and nothing else; process 0 has the third, 3 the student."""
 
-    FOUR = ("--processes", 4, *FEW_DEVICES)
+    REPLICAS = 3
 
-    def job(self, **train):
-        job = job_of(**train)
-        job["teacher"] |= {"replicas": 3, "micro_batch": 2}
-        return job
-
-    def lose_in_place(self, moments, settings=None, options=()):
-        job = self.job()
+    def start_and_lose(self, moments, settings=None, options=()):
+        """Returns the run, its undisturbed twin, and rank and pid of the victims. Nobody else starts again."""
+        job = job_of(steps=2 * STEPS)
+        job["teacher"] |= {"replicas": self.REPLICAS, "micro_batch": 2}
         expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
-        run = self.start(job, *self.FOUR, *options, settings=settings)
+        run = self.start(job, "--processes", 4, *FEW_DEVICES, *options, settings=settings)
         victims = []
         for rank, how, step in moments:
             victims.append((rank, self.kill_one(run, rank, how, step)))
-            others = {r: pid for r, pid in run.members().items() if r not in dict(victims)}
-            self.assertTrue(run.wait_for(lambda: run.text["out"].count("recovered: went on in place") == len(victims)), run.text)
-            self.assertEqual({r: pid for r, pid in run.members().items() if r in others}, others)
+            others = {other: pid for other, pid in run.members().items() if other not in dict(victims)}
+            self.assertTrue(run.wait_for(lambda: self.recoveries(run) == len(victims)), run.text)
+            self.assertEqual({other: pid for other, pid in run.members().items() if other in others}, others)
+        return run, expected, victims
+
+    @staticmethod
+    def recoveries(run):
+        """The number of successors that have their seats."""
+        return run.text["out"].count("is there again")
+
+    def check_in_place(self, run, expected, victims):
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.error_lines(), [], finished.describe())
@@ -119,41 +124,66 @@ class ALostTeacher(Recovers):
         for part in ("samples", "validation"):
             self.assertEqual(finished.report[part], expected.report[part])
         self.assertEqual(len(finished.report["recoveries"]), len(victims))
-        for rank, pid in victims:
-            line = rf"warning: lost process {rank} \(pid {pid}, section 'teacher' replica {rank}\) in step \d+: .*; process 0 takes"
-            self.assertRegex(finished.err, line)
+        warnings = [line for line in finished.err.splitlines() if line.startswith("warning:")]
+        self.assertEqual(len(warnings), len(victims), finished.describe())
+        for number, ((rank, pid), line) in enumerate(zip(victims, warnings), 1):
+            self.assertRegex(line, rf"lost process {rank} \(pid {pid}, section 'teacher' replica \d\) in step \d+: "
+                                   rf".*; {self.FOLLOWS} \(recovery {number} of 10\)")
         self.assert_nothing_left(run)
         return finished
 
-    def test_killed_over_tcp_is_replaced_in_place(self):
-        self.lose_in_place([(2, signal.SIGKILL, EVERY)], {"transport.provider": "tcp"})
+    FOLLOWS = r"process 0 takes section 'teacher' replica \d"
 
-    def test_killed_over_shm_is_replaced_in_place(self):
-        self.lose_in_place([(2, signal.SIGKILL, EVERY)], {"transport.provider": "shm"})
+    def test_killed_over_tcp_comes_again_and_is_in_the_trace(self):
+        run = self.start_and_lose([(2, signal.SIGKILL, EVERY)], {"transport.provider": "tcp"}, ("--trace", "trace.json"))
+        finished = self.check_in_place(*run)
+        self.assertIn("recovered: went on in place within 0.", finished.out)
+        self.assertIn("process 2", (self.folder / "trace.json").read_text())
 
-    def test_stopped_is_replaced_in_place(self):
-        self.lose_in_place([(2, signal.SIGSTOP, EVERY)], {"train.peer_timeout_s": 1})
+    def test_stopped_over_shm_comes_again(self):
+        settings = {"transport.provider": "shm", "train.peer_timeout_s": 1}
+        self.check_in_place(*self.start_and_lose([(2, signal.SIGSTOP, EVERY)], settings))
 
-    def test_is_replaced_one_after_the_other(self):
-        self.lose_in_place([(2, signal.SIGKILL, EVERY), (1, signal.SIGKILL, 4 * EVERY)])
-
-    def test_is_missing_in_the_trace(self):
-        run = self.lose_in_place([(2, signal.SIGKILL, EVERY)], options=("--trace", "trace.json"))
-        self.assertIn("the trace of process 2, which was lost, is missing", run.out + run.err)
-        self.assertTrue((self.folder / "trace.json").stat().st_size > 0)
+    def test_comes_again_as_often_as_it_is_lost(self):
+        moments = [(2, signal.SIGKILL, EVERY), (1, signal.SIGKILL, 4 * EVERY), (2, signal.SIGKILL, 7 * EVERY)]
+        self.check_in_place(*self.start_and_lose(moments))
 
     def test_and_a_lost_student_take_the_run_back(self):
-        job = self.job()
-        expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
-        run = self.start(job, *self.FOUR)
-        self.kill_one(run, 1, signal.SIGKILL, EVERY)
-        self.assertTrue(run.wait_for(lambda: "in place" in run.text["out"]), run.text)
+        run, expected, _ = self.start_and_lose([(1, signal.SIGKILL, EVERY)])
         self.kill_one(run, 3, signal.SIGKILL, 4 * EVERY)
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.curve(), expected.curve())
-        self.assertEqual(len(finished.report["recoveries"]), 2)
         self.assertIn("(recovery 2 of 10)", finished.err)
+        self.assert_nothing_left(run)
+
+
+class TheOnlyTeacher(ALostTeacher):
+    """Process 1 has it, 2 the student."""
+
+    REPLICAS = 1
+    FOLLOWS = "starting it again"
+
+    @staticmethod
+    def recoveries(run):
+        return run.text["out"].count("recovered: went on in place")
+
+    def test_killed_over_tcp_comes_again_and_is_in_the_trace(self):
+        self.check_in_place(*self.start_and_lose([(1, signal.SIGKILL, EVERY)], {"transport.provider": "tcp"}))
+
+    def test_comes_again_as_often_as_it_is_lost(self):
+        self.check_in_place(*self.start_and_lose([(1, signal.SIGKILL, EVERY), (1, signal.SIGKILL, 4 * EVERY)]))
+
+    def test_stopped_over_shm_comes_again(self):
+        settings = {"transport.provider": "shm", "train.peer_timeout_s": 1}
+        self.check_in_place(*self.start_and_lose([(1, signal.SIGSTOP, EVERY)], settings))
+
+    def test_and_a_lost_student_take_the_run_back(self):
+        run, expected, _ = self.start_and_lose([(1, signal.SIGKILL, EVERY)])
+        self.kill_one(run, 2, signal.SIGKILL, 4 * EVERY)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.curve(), expected.curve())
         self.assert_nothing_left(run)
 
 
