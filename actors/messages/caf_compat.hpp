@@ -60,9 +60,9 @@ void send_to(Self* self, const Receiver& receiver, Message&&... message) {
 #endif
 }
 
-/// From now on every message to `self` is without effect. Requests get an empty answer: caf::drop would answer every
-/// message with an error.
-inline void ignore_messages(caf::event_based_actor* self) {
+/// From now on `self` handles these messages alone; all others are without effect. Requests get an empty answer:
+/// caf::drop would answer every message with an error.
+inline void ignore_other_messages(caf::event_based_actor* self, caf::behavior handled) {
 #if CAF_VERSION >= 10000
   self->set_default_handler(
       [](caf::scheduled_actor*, caf::message&) -> caf::skippable_result { return caf::message(); });
@@ -70,7 +70,7 @@ inline void ignore_messages(caf::event_based_actor* self) {
   self->set_default_handler(
       [](caf::scheduled_actor*, caf::message_view&) -> caf::result<caf::message> { return caf::message(); });
 #endif
-  self->become(caf::behavior{[](caf::unit_t) {}});
+  self->become(std::move(handled));
 }
 
 /// Calls `report` with a single line for every event that would end `self` unexpectedly or that CAF would print: an

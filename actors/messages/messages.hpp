@@ -217,6 +217,8 @@ struct SuccessorFailed {
 /// To a replica of a repeatable section: another actor takes its seat. The replica finishes its pass and does nothing
 /// more.
 struct Retire {};
+/// To a retired replica, from itself: its memory may be free.
+struct MemoryDue {};
 /// To any other replica: the senders of repeatable sections begin anew, under this epoch. Answered with InputsRenewed.
 struct RenewInputs {
   Epoch epoch;

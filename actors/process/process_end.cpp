@@ -134,20 +134,18 @@ int ProcessRun::State::fail(const RunOutcome& ended) {
 
 bool ProcessRun::State::may_recover() const {
   return is_root() && plan.options.launch_info.starts_others() && !stopping &&
-         plan.train.recover == RecoverChoice::restart &&
-         static_cast<std::int64_t>(record->recoveries.size()) < plan.train.max_recoveries;
+         plan.train.recover == RecoverChoice::restart && static_cast<std::int64_t>(losses) < plan.train.max_recoveries;
 }
 
 void ProcessRun::State::begin_recovery(const std::string& cause) {
-  starts_again = true;
-  Recovery& recovery = record->recoveries.emplace_back();
-  recovery.cause = cause;
-  recovery.begun = Clock::now();
+  recovery.emplace();
+  recovery->cause = cause;
+  recovery->begun = Clock::now();
   console.finish();
   const std::string from =
       record->checkpoint.empty() ? "where the run began, as it has no checkpoint yet" : "from " + record->checkpoint;
-  console.warning(cause + "; starting again " + from + " (recovery " + std::to_string(record->recoveries.size()) +
-                  " of " + std::to_string(plan.train.max_recoveries) + ")");
+  console.warning(cause + "; starting again " + from + " (recovery " + std::to_string(++losses) + " of " +
+                  std::to_string(plan.train.max_recoveries) + ")");
 }
 
 /// Ends all other processes, and takes down what this process has built.
@@ -158,6 +156,7 @@ void ProcessRun::State::end_to_recover(const RunOutcome& ended) {
   for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();
   launcher->end_all(recovery_patience);
   stop();
+  record->recoveries.push_back(*recovery);  // the coordinator, which also records some, has ended
   tidy_up(ended.lost);
   (void)sweep_shared_memory();  // of the processes that have ended
   bound({}, milliseconds(0));
@@ -165,10 +164,10 @@ void ProcessRun::State::end_to_recover(const RunOutcome& ended) {
 
 /// Takes the record back to the step that the run goes on after.
 void ProcessRun::State::continue_record() {
-  Recovery& recovery = record->recoveries.back();
-  recovery.after_step = start.first_step - 1;
-  recovery.repeated = std::max(record->last_step, recovery.after_step) - recovery.after_step;
-  record->go_back(recovery.after_step);
+  Recovery& last = record->recoveries.back();
+  last.after_step = start.first_step - 1;
+  last.repeated = std::max(record->last_step, last.after_step) - last.after_step;
+  record->go_back(last.after_step);
 }
 
 /// Ends a partial start before the caller reports `problem`, which the watchdog prints at once if the end hangs.

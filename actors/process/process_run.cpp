@@ -210,6 +210,7 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
     close_failed_start(problem.what());
     if (peer_lost && recovering() && may_recover()) {
       begin_recovery(problem.what());
+      record->recoveries.push_back(*recovery);
       return RunResult();
     }
     if (peer_lost) {
@@ -258,7 +259,7 @@ std::optional<RunResult> ProcessRun::run() {
   state.launcher = &launcher;
   const SignalWatcher signals([&](int signal) { state.signalled(signal); });
   if (std::optional<RunResult> refused = state.try_to_join()) {
-    return state.starts_again ? std::nullopt : refused;
+    return state.recovery ? std::nullopt : refused;
   }
   state.begin();
   const RunOutcome ended = future.get();

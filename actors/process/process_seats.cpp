@@ -19,15 +19,14 @@ bool ProcessRun::State::seats_may_move() const {
 SeatMoves ProcessRun::State::seat_moves() {
   SeatMoves moves;
   const auto most = static_cast<std::size_t>(plan.train.max_recoveries);
-  if (seats_may_move()) moves.most = most - std::min(most, record->recoveries.size());
+  if (seats_may_move()) moves.most = most - std::min<std::size_t>(most, losses);
   moves.epoch = rendezvous_info.epoch;
   moves.warn = [this](const std::string& line) {
     console.finish();
     console.warning(line);
   };
-  moves.begun = [warn = moves.warn, this, number = record->recoveries.size()](const std::string& line) mutable {
-    warn(line + " (recovery " + std::to_string(++number) + " of " +
-                    std::to_string(plan.train.max_recoveries) + ")");
+  moves.begun = [warn = moves.warn, this](const std::string& line) {
+    warn(line + " (recovery " + std::to_string(++losses) + " of " + std::to_string(plan.train.max_recoveries) + ")");
   };
   moves.bury = [this](const ProcessInfo& lost) { bury(lost); };
   moves.take = [this](const MoveSeats& order) { return take_seats(order); };

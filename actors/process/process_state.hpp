@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,7 +48,8 @@ struct ProcessRun::State {
         snapshots(CheckpointStore(std::filesystem::path(job.train.out) / "checkpoints",
                                   {job.train.keep_checkpoints, {}, prepared_files_folder(job)})),
         memory(kept),
-        record(kept.record) {}
+        record(kept.record),
+        losses(record->recoveries.size()) {}
 
   static TraceOptions trace_options(const JobPlan& job) {
     TraceOptions options;
@@ -109,7 +111,8 @@ struct ProcessRun::State {
   StopRequests stop_requests;               // of the signal thread
   std::atomic<bool> stopping = false;       // the orderly end has begun
   std::atomic<bool> leaving = false;        // before the first step
-  bool starts_again = false;                // begin_recovery() was called
+  std::atomic<std::size_t> losses = 0;      // recoveries of the run; the coordinator records those in place
+  std::optional<Recovery> recovery;         // of this start, once begin_recovery() was called
   std::atomic<bool> supervised = false;     // there is a supervisor to inform
   Watchdog* watchdog = nullptr;             // while the run lasts
   Launcher* launcher = nullptr;             // likewise

@@ -175,7 +175,16 @@ void SectionReplica::connect(const Directory& directory) {
 void SectionReplica::retire() {
   coordinator_ = nullptr;
   for (const auto& rank : ranks_) rank->ports().leave();
-  ignore_messages(this);
+  const auto rank_ended = [this] { working_ -= std::min<std::size_t>(working_, 1); };
+  ignore_other_messages(
+      this, {[rank_ended](const WorkDone&) { rank_ended(); }, [rank_ended](const Failure&) { rank_ended(); },
+             [rank_ended](const TransferBroken&) { rank_ended(); }, [this](MemoryDue) { release_memory(); }});
+  delayed_send(this, 2 * std::chrono::milliseconds(spec_.network->options().timeout_ms), MemoryDue{});
+}
+
+void SectionReplica::release_memory() {
+  if (working_ == 0) return ranks_.clear();
+  delayed_send(this, 2 * std::chrono::milliseconds(spec_.network->options().timeout_ms), MemoryDue{});
 }
 
 InputsRenewed SectionReplica::renew_inputs(Epoch epoch) {

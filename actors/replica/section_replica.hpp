@@ -5,7 +5,8 @@
 // RA-1 (ranks in step): all ranks run the same pass, or the same action of a boundary; the next begins when the last
 //       rank has finished.
 // RA-2 (failures): every failure goes to the supervisor, with section, replica and step; nothing is retried here.
-// RA-3 (retired): after Retire the replica sends nothing. Its memory stays, since writes and a pass may still use it.
+// RA-3 (retired): after Retire the replica sends nothing. Its memory stays until its pass has ended and every write has
+//       reached its deadline (EP-3).
 #pragma once
 
 #include <functional>
@@ -36,6 +37,7 @@ class SectionReplica : public RunActor {
   [[nodiscard]] ReplicaAddress address();
   void connect(const Directory& directory);
   void retire();
+  void release_memory();
   InputsRenewed renew_inputs(Epoch epoch);
   void pump();
   void start(const Work& work);

@@ -172,10 +172,10 @@ TrainConfig read_train(const JobTable& train) {
                                       "s"});
   out.peer_timeout_s = train.number("peer_timeout_s", out.peer_timeout_s, seconds,
                                     {"silence after which a process counts as lost", "s"});
-  out.recover =
-      train.choice("recover", out.recover, recover_choice_names,
-                   {"when a process that --processes or --hosts started is lost: restart: the job goes on from "
-                    "its newest checkpoint, or from its start; off: the run ends with an error"});
+  out.recover = train.choice(
+      "recover", out.recover, recover_choice_names,
+      {"when a process is lost: restart: others take its replicas of frozen sections, or the job goes on from "
+       "its newest checkpoint, or from its start; off: the run ends with an error"});
   out.max_recoveries = train.integer("max_recoveries", out.max_recoveries, counts_or_zero,
                                      {"lost processes after which a run goes on; the next ends it"});
   out.clip = train.choice("clip", out.clip, clip_scope_names,

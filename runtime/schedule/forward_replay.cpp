@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 namespace maestro {
@@ -26,7 +27,9 @@ class ForwardReplay::Arrived {
 };
 
 MicroBatchPlan ForwardReplay::announced(const MicroBatchPlan& planned) {
-  record_.push_back({planned});
+  Step& step = steps_[{planned.step, planned.pass}];
+  step.places[{planned.section, planned.index}] = step.announced.size();
+  step.announced.push_back({planned});
   for (const ArrivalPlan& arrival : planned.arrivals) {
     std::uint64_t& next = next_[{arrival.channel, planned.replica}];
     next = std::max(next, arrival.sequence + 1);
@@ -37,17 +40,13 @@ MicroBatchPlan ForwardReplay::announced(const MicroBatchPlan& planned) {
 }
 
 bool ForwardReplay::done(SectionId section, StepId step, Pass pass, std::uint32_t index) {
-  for (Announced& batch : record_) {
-    const MicroBatchPlan& is = batch.planned;
-    if (is.section != section || is.step != step || is.pass != pass || is.index != index) continue;
-    return !std::exchange(batch.done, true);
-  }
-  return false;
+  const auto found = steps_.find({step, pass});
+  if (found == steps_.end()) return false;
+  return !std::exchange(found->second.announced[found->second.places.at({section, index})].done, true);
 }
 
 void ForwardReplay::closed(StepId step, Pass pass) {
-  std::erase_if(record_,
-                [&](const Announced& batch) { return batch.planned.step == step && batch.planned.pass == pass; });
+  steps_.erase({step, pass});
 }
 
 void ForwardReplay::renumber(MicroBatchPlan& batch) const {
@@ -62,28 +61,33 @@ void ForwardReplay::renumber(MicroBatchPlan& batch) const {
 }
 
 std::vector<MicroBatchPlan> ForwardReplay::select(const Arrived& arrived) const {
-  std::vector<std::size_t> rank(repeatable_.size());
+  std::vector<const Announced*> all;
+  for (const auto& [key, step] : steps_) {
+    for (const Announced& announced : step.announced) all.push_back(&announced);
+  }
   const std::vector<SectionId> order = graph_->topological();
+  std::vector<std::size_t> rank(order.size());
   for (std::size_t at = 0; at < order.size(); ++at) rank[order[at].value()] = at;
-  std::vector<std::size_t> consumers_first(record_.size());
-  for (std::size_t at = 0; at < record_.size(); ++at) consumers_first[at] = at;
+  std::vector<std::size_t> consumers_first(all.size());
+  std::iota(consumers_first.begin(), consumers_first.end(), std::size_t{0});
   std::ranges::stable_sort(consumers_first, std::greater(),
-                           [&](std::size_t at) { return rank[record_[at].planned.section.value()]; });
+                           [&](std::size_t at) { return rank[all[at]->planned.section.value()]; });
   Needs needed;
   const auto sent_again = [&](const PieceOut& piece) {
     return inside(piece) ? needed.contains({piece.channel, piece.receiver, piece.sequence}) : !arrived.has(piece);
   };
-  std::vector<std::vector<PieceOut>> pieces(record_.size());
+  std::vector<std::vector<PieceOut>> pieces(all.size());
+  const auto repeats = [&](std::size_t at) { return !pieces[at].empty() || !all[at]->done; };
   for (const std::size_t at : consumers_first) {
-    const MicroBatchPlan& batch = record_[at].planned;
+    const MicroBatchPlan& batch = all[at]->planned;
     std::ranges::copy_if(batch.pieces, std::back_inserter(pieces[at]), sent_again);
-    if (pieces[at].empty() && record_[at].done) continue;
+    if (!repeats(at)) continue;
     for (const ArrivalPlan& arrival : batch.arrivals) needed.insert({arrival.channel, batch.replica, arrival.sequence});
   }
   std::vector<MicroBatchPlan> selected;
-  for (std::size_t at = 0; at < record_.size(); ++at) {
-    if (pieces[at].empty() && record_[at].done) continue;
-    selected.push_back(record_[at].planned);
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    if (!repeats(at)) continue;
+    selected.push_back(all[at]->planned);
     selected.back().pieces = std::move(pieces[at]);
   }
   return selected;

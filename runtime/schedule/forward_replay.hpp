@@ -56,6 +56,11 @@ class ForwardReplay {
     MicroBatchPlan planned;
     bool done = false;
   };
+  /// The micro-batches of a step, as announced.
+  struct Step {
+    std::vector<Announced> announced;
+    std::map<std::pair<SectionId, std::uint32_t>, std::size_t> places;  // by section and index
+  };
   [[nodiscard]] bool inside(const PieceOut& piece) const { return repeatable(graph_->receiver(piece.channel)); }
   /// Returns the micro-batches that are done again, with the pieces that are sent again, in planned numbers.
   std::vector<MicroBatchPlan> select(const Arrived& arrived) const;
@@ -63,9 +68,9 @@ class ForwardReplay {
 
   const SectionGraph* graph_;
   std::vector<bool> repeatable_;
-  std::vector<Announced> record_;
-  std::map<Ring, std::uint64_t> next_;   // planned number of the next sequence
-  std::map<Ring, std::uint64_t> shift_;  // planned number minus that of the lane, since the last again()
+  std::map<std::pair<StepId, Pass>, Step> steps_;  // that are not closed
+  std::map<Ring, std::uint64_t> next_;             // planned number of the next sequence
+  std::map<Ring, std::uint64_t> shift_;            // planned number minus that of the lane, since the last again()
 };
 
 }  // namespace maestro
