@@ -24,6 +24,10 @@ def job_of(sections=None, **train):
 
 
 class Recovers(SystemTest):
+    def setUp(self):
+        super().setUp()
+        self.killed = set()
+
     def kill_one(self, run, rank, how, after_step):
         """Once a checkpoint of `after_step` is there, or for 0 once training has begun."""
         if after_step:
@@ -31,11 +35,18 @@ class Recovers(SystemTest):
             self.assertTrue(run.wait_for(reached), run.text)
         else:
             self.assertTrue(run.wait_for_text("step ", "err"), run.text)
-        # While the processes start again, one of them may not be there yet.
-        self.assertTrue(run.wait_for(lambda: rank in run.members()), run.text)
-        pid = run.members()[rank]
-        os.kill(pid, how)
-        return pid
+        victims = []
+
+        def find():  # while processes start again, one of them may not be there yet, or still end
+            pid = run.members().get(rank)
+            if pid not in (None, *self.killed):
+                victims.append(pid)
+            return victims
+
+        self.assertTrue(run.wait_for(find), run.text)
+        os.kill(victims[0], how)
+        self.killed.add(victims[0])
+        return victims[0]
 
     def check(self, run, expected, victims):
         """`victims`: rank and pid of every process that was lost."""
@@ -92,15 +103,20 @@ class ALostProcess(Recovers):
         self.assertEqual(finished.curve(), expected.curve(after=2 * EVERY))
 
 
-class ALostTeacher(Recovers):
+class InPlace(Recovers):
     """Of four processes 1 and 2 have a replica of the teacher and nothing else; process 0 has the third, 3 the student."""
 
     REPLICAS = 3
 
-    def start_and_lose(self, moments, settings=None, options=()):
-        """Returns the run, its undisturbed twin, and rank and pid of the victims. Nobody else starts again."""
+    def job(self):
         job = job_of(steps=2 * STEPS)
         job["teacher"] |= {"replicas": self.REPLICAS, "micro_batch": 2}
+        return job
+
+    def start_and_lose(self, moments, options=(), **settings):
+        """Returns the run, its undisturbed twin, and rank and pid of the victims. Nobody else starts again."""
+        job = self.job()
+        settings = {"transport.provider": "tcp", **settings}
         expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
         run = self.start(job, "--processes", 4, *FEW_DEVICES, *options, settings=settings)
         victims = []
@@ -134,15 +150,25 @@ class ALostTeacher(Recovers):
 
     FOLLOWS = r"process 0 takes section 'teacher' replica \d"
 
-    def test_killed_over_tcp_comes_again_and_is_in_the_trace(self):
-        run = self.start_and_lose([(2, signal.SIGKILL, EVERY)], {"transport.provider": "tcp"}, ("--trace", "trace.json"))
+
+class ALostTeacher(InPlace):
+    def test_killed_comes_again_and_is_in_the_trace(self):
+        run = self.start_and_lose([(2, signal.SIGKILL, EVERY)], ("--trace", "trace.json"))
         finished = self.check_in_place(*run)
         self.assertIn("recovered: went on in place within 0.", finished.out)
         self.assertIn("process 2", (self.folder / "trace.json").read_text())
 
-    def test_stopped_over_shm_comes_again(self):
-        settings = {"transport.provider": "shm", "train.peer_timeout_s": 1}
-        self.check_in_place(*self.start_and_lose([(2, signal.SIGSTOP, EVERY)], settings))
+    def test_stopped_comes_again(self):
+        self.check_in_place(*self.start_and_lose([(2, signal.SIGSTOP, EVERY)], **{"train.peer_timeout_s": 1}))
+
+    def test_over_shm_does_not_end_the_run_whatever_lock_it_holds(self):
+        expected = self.train(self.job(), *FEW_DEVICES, settings={"train.out": "reference"})
+        run = self.start(self.job(), "--processes", 4, *FEW_DEVICES, settings={"transport.provider": "shm"})
+        self.kill_one(run, 2, signal.SIGKILL, EVERY)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.curve(), expected.curve())
+        self.assert_nothing_left(run)
 
     def test_comes_again_as_often_as_it_is_lost(self):
         moments = [(2, signal.SIGKILL, EVERY), (1, signal.SIGKILL, 4 * EVERY), (2, signal.SIGKILL, 7 * EVERY)]
@@ -158,7 +184,7 @@ class ALostTeacher(Recovers):
         self.assert_nothing_left(run)
 
 
-class TheOnlyTeacher(ALostTeacher):
+class TheOnlyTeacher(InPlace):
     """Process 1 has it, 2 the student."""
 
     REPLICAS = 1
@@ -168,15 +194,8 @@ class TheOnlyTeacher(ALostTeacher):
     def recoveries(run):
         return run.text["out"].count("recovered: went on in place")
 
-    def test_killed_over_tcp_comes_again_and_is_in_the_trace(self):
-        self.check_in_place(*self.start_and_lose([(1, signal.SIGKILL, EVERY)], {"transport.provider": "tcp"}))
-
     def test_comes_again_as_often_as_it_is_lost(self):
         self.check_in_place(*self.start_and_lose([(1, signal.SIGKILL, EVERY), (1, signal.SIGKILL, 4 * EVERY)]))
-
-    def test_stopped_over_shm_comes_again(self):
-        settings = {"transport.provider": "shm", "train.peer_timeout_s": 1}
-        self.check_in_place(*self.start_and_lose([(1, signal.SIGSTOP, EVERY)], settings))
 
     def test_and_a_lost_student_take_the_run_back(self):
         run, expected, _ = self.start_and_lose([(1, signal.SIGKILL, EVERY)])

@@ -205,38 +205,6 @@ TEST(RunMembership, the_end_of_a_child_fails_the_run_until_it_runs_and_is_rememb
   EXPECT_EQ(running.how_ended(p1), "signal 9");
 }
 
-TEST(RunMembership, a_process_that_has_left_is_neither_awaited_nor_lost) {  // RM-7
-  RunMembership root = root_in(RunPhase::running);
-  reach(root, Milestone::joined);
-  EXPECT_TRUE(root.leave(p1));
-  EXPECT_TRUE(root.has_left(p1));
-  EXPECT_TRUE(root.complete(Milestone::joined));
-  EXPECT_EQ(root.lost(p1), LossVerdict::ignored);
-  EXPECT_EQ(root.phase(), RunPhase::running);
-  EXPECT_TRUE(root.finish());
-  EXPECT_EQ(root.record(Milestone::summarised, p0), Tally::counted);
-  EXPECT_EQ(root.record(Milestone::summarised, p1), Tally::ignored);
-  EXPECT_EQ(root.record(Milestone::summarised, p2), Tally::last);
-}
-
-TEST(RunMembership, no_process_leaves_before_the_run_runs_or_after_it_finishes) {  // RM-7
-  for (const RunPhase phase : {RunPhase::connecting, RunPhase::wiring, RunPhase::finishing}) {
-    RunMembership root = root_in(phase);
-    EXPECT_FALSE(root.leave(p1));
-    EXPECT_FALSE(root.has_left(p1));
-  }
-}
-
-TEST(RunMembership, a_neighbour_that_has_left_is_not_lost_and_prints_nothing) {  // RM-7
-  RunMembership other = member(p2, {1, 0, 0});
-  other.listed();
-  other.wired();
-  EXPECT_FALSE(other.prints());
-  EXPECT_TRUE(other.leave(p1));
-  EXPECT_EQ(other.lost(p1), LossVerdict::ignored);
-  EXPECT_TRUE(other.prints());
-}
-
 TEST(RunMembership, the_lowest_process_of_a_host_that_is_not_lost_prints) {  // SV-3
   const std::vector<std::uint32_t> hosts = {0, 0, 1, 1};
   EXPECT_TRUE(member(p0, hosts).prints());
