@@ -12,7 +12,8 @@ namespace maestro {
 
 bool ProcessRun::State::seats_may_move() const {
   // The phases of a synchronous plan are of the lanes that were there when the step began.
-  return several() && plan.train.recover == RecoverChoice::restart && !scheduling_policy(plan)->synchronous() &&
+  const bool recovers = plan.train.recover == RecoverChoice::restart && plan.train.max_recoveries > 0;
+  return several() && recovers && !scheduling_policy(plan)->synchronous() &&
          why_seats_stay(plan.graph, plan.places).empty();
 }
 
