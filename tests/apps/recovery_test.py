@@ -143,7 +143,7 @@ class InPlace(Recovers):
         warnings = [line for line in finished.err.splitlines() if line.startswith("warning:")]
         self.assertEqual(len(warnings), len(victims), finished.describe())
         for number, ((rank, pid), line) in enumerate(zip(victims, warnings), 1):
-            self.assertRegex(line, rf"lost process {rank} \(pid {pid}, section 'teacher' replica \d\) in step \d+: "
+            self.assertRegex(line, rf"lost process {rank} \(pid {pid}(, host \S+)?, section 'teacher' replica \d\) in step \d+: "
                                    rf".*; {self.FOLLOWS} \(recovery {number} of 10\)")
         self.assert_nothing_left(run)
         return finished
@@ -245,6 +245,19 @@ class NoRecovery(Recovers):
         finished = self.start(job, "--processes", 2).wait()
         self.assertEqual(finished.status, 1, finished.describe())
         self.assertIn("training diverged", finished.error_lines()[0])
+
+
+@unittest.skipIf(NO_HOSTS, NO_HOSTS)
+class ALostTeacherOfAnotherHost(InPlace):
+    def test_comes_again_there(self):
+        hosts = Hosts(self.folder, 4)
+        self.addCleanup(hosts.remove)
+        expected = self.train(self.job(), *FEW_DEVICES, settings={"train.out": "reference"})
+        options = ("--hosts", ",".join(hosts.addresses), "--ssh", hosts.remote_shell(), *FEW_DEVICES)
+        run = self.start(self.job(), *options, launcher=hosts.on(0))
+        pid = self.kill_one(run, 2, signal.SIGKILL, EVERY)
+        self.assertTrue(run.wait_for(lambda: self.recoveries(run) == 1), run.text)
+        self.check_in_place(run, expected, [(2, pid)])
 
 
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
