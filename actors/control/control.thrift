@@ -98,6 +98,7 @@ struct Status {
   12: list<SectionFigures> sections
   13: list<ReplicaFigures> replicas
   14: string checkpoint            // path of the last checkpoint, or empty
+  15: list<string> recoveries      // a line for each lost process after which the run went on
 }
 
 struct PlannedReplica {

@@ -110,6 +110,7 @@ std::string json_text(const control::Status& status) {
   json["sections"] = list_json(status.sections, section_json);
   json["replicas"] = list_json(status.replicas, replica_json);
   json["checkpoint"] = status.checkpoint;
+  json["recoveries"] = status.recoveries;
   return json.dump();
 }
 

@@ -87,6 +87,7 @@ std::string plain_text(const control::Status& status) {
   }
   text += "\nannounced: " + (units.empty() ? "nothing" : joined(units, ", "));
   if (!status.checkpoint.empty()) text += "\nlast checkpoint: " + status.checkpoint;
+  for (const std::string& recovery : status.recoveries) text += "\nrecovered: " + recovery;
   std::vector<std::vector<std::string>> sections{{"section", "replicas", "", "step", "busy", ""}};
   for (const control::SectionFigures& section : status.sections) sections.push_back(section_row(section));
   text += table(sections);

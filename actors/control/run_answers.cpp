@@ -17,14 +17,25 @@ control::State::type state_of(RunState state) {
   return static_cast<control::State::type>(state);
 }
 
-/// Processes by replica and host.
+/// Replicas where they are now, and processes.
 struct Places {
   explicit Places(const JobPlan& job, const Directory* directory) {
-    for (const ReplicaPlacement& place : job.places) places[{place.section, place.replica}] = &place;
+    for (const ReplicaPlacement& place : job.places) places[{place.section, place.replica}] = place;
     if (directory == nullptr) return;
     for (const ProcessInfo& info : directory->processes) processes[info.process] = &info;
+    for (const ReplicaAddress& replica : directory->replicas()) move(replica, job.places);
   }
-  std::map<Lane, const ReplicaPlacement*> places;
+  /// A replica whose seat has moved shares the devices of its section there.
+  void move(const ReplicaAddress& replica, const std::vector<ReplicaPlacement>& planned) {
+    ReplicaPlacement& place = places.at({replica.section, replica.replica});
+    if (place.process == replica.process) return;
+    place.process = replica.process;
+    const auto host = std::ranges::find_if(planned, [&](const ReplicaPlacement& one) {
+      return one.section == replica.section && one.process == replica.process;
+    });
+    if (host != planned.end()) place.devices = host->devices;
+  }
+  std::map<Lane, ReplicaPlacement> places;
   std::map<ProcessId, const ProcessInfo*> processes;
 };
 
@@ -49,7 +60,7 @@ control::Wait wait_of(const WaitingFor& waiting, const Places& places, const Sec
   for (const ReplicaIndex peer : waiting.peers) {
     wait.replicas.push_back(number(peer.value()));
     const auto place = places.places.find({waiting.peer, peer});
-    if (place != places.places.end()) processes.insert(number(place->second->process.value()));
+    if (place != places.places.end()) processes.insert(number(place->second.process.value()));
   }
   wait.processes.assign(processes.begin(), processes.end());
   return wait;
@@ -121,7 +132,7 @@ control::PlannedSection planned_section(SectionId id, const JobPlan& job, const 
   planned.micro_batch = node.micro_batch;
   planned.max_in_flight = node.max_in_flight;
   planned.precision = name_of(job.sections[id.value()].config.precision);
-  for (const ReplicaPlacement& place : job.places) {
+  for (const auto& [lane, place] : places.places) {
     if (place.section != id) continue;
     control::PlannedReplica replica;
     replica.replica = number(place.replica.value());
@@ -172,12 +183,13 @@ control::Status status_answer(const JobPlan& job, const RunStatus& run, const st
   std::map<Lane, const WaitingFor*> answer_of;
   for (const WaitingFor& answer : answers) answer_of[{answer.section, answer.replica}] = &answer;
   const Places places(job, run.directory.get());
-  for (const ReplicaPlacement& place : job.places) {
-    const auto answer = answer_of.find({place.section, place.replica});
+  for (const auto& [lane, place] : places.places) {
+    const auto answer = answer_of.find(lane);
     status.replicas.push_back(
         replica_figures(place, answer == answer_of.end() ? nullptr : answer->second, places, job.graph));
   }
   status.checkpoint = run.checkpoint;
+  status.recoveries = run.recoveries;
   return status;
 }
 

@@ -2,6 +2,8 @@
 #include "actors/control/run_questions.hpp"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "runtime/core/result.hpp"
 
@@ -82,9 +84,12 @@ RunQuestions::View RunQuestions::view(milliseconds patience) {
   Mailbox mailbox(*this);
   View view;
   std::size_t queried = 0;
+  std::shared_ptr<const Directory> directory;  // of the replicas that were queried
   bool answered = false;
   const auto query_replicas = [&](const RunStatus& run) {
-    if (!run.directory || queried > 0) return;
+    if (!run.directory || run.directory == directory) return;
+    directory = run.directory;  // a new one after a move of seats: the replicas of the last may have retired
+    queried = 0;
     for (const ReplicaAddress& replica : run.directory->replicas()) {
       mailbox.self()->send(replica.actor, StatusRequest{});
       ++queried;
@@ -100,7 +105,10 @@ RunQuestions::View RunQuestions::view(milliseconds patience) {
     view.run = std::move(run);
     query_replicas(view.run);
   };
-  const auto on_replica = [&](WaitingFor& answer) { view.replicas.push_back(std::move(answer)); };
+  std::set<std::pair<SectionId, ReplicaIndex>> heard;
+  const auto on_replica = [&](WaitingFor& answer) {
+    if (heard.emplace(answer.section, answer.replica).second) view.replicas.push_back(std::move(answer));
+  };
   const auto awaits_more = [&] { return !answered || view.replicas.size() < queried; };
   // Thousands of answers may come without a gap: the deadline bounds the whole loop.
   while (awaits_more() && mailbox.receive(deadline, on_run, on_replica) && Clock::now() < deadline) {

@@ -31,6 +31,7 @@ struct RunStatus {
   std::map<std::string, StepRow> latest;       ///< the last row of each section that has rows
   std::optional<SchedulingRow> scheduling;     ///< of the last complete step
   std::string checkpoint;                      ///< path of the last checkpoint
+  std::vector<std::string> recoveries;         ///< a line for each
   bool announced = false;                      ///< some announced work has not ended
   std::uint64_t events = 0;                    ///< progress messages so far
   std::string working;                         ///< work of the coordinator or on its behalf; empty: none

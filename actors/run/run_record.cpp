@@ -31,6 +31,10 @@ std::string text_of(const Recovery& recovery) {
          " done again";
 }
 
+std::string line_of(const Recovery& recovery) {
+  return recovery.cause + "; " + text_of(recovery);
+}
+
 StepCounts RunRecord::totals() const {
   StepCounts sum;
   for (const auto& [step, count] : counts) {

@@ -76,6 +76,9 @@ struct Recovery {
 /// micro-batches were done again"; something else after a further loss before the next pass.
 [[nodiscard]] std::string text_of(const Recovery& recovery);
 
+/// Returns the cause and text_of().
+[[nodiscard]] std::string line_of(const Recovery& recovery);
+
 struct RunRecord {
   std::vector<StepRow> steps;
   std::vector<SchedulingRow> scheduling;

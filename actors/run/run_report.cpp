@@ -108,7 +108,7 @@ Report make_report(const JobPlan& plan, const RunRecord& record, const ProcessTo
   report.set("last_step", record.last_step);
   report.set("interrupted", record.interrupted);
   std::vector<std::string> recoveries;
-  for (const Recovery& recovery : record.recoveries) recoveries.push_back(recovery.cause + "; " + text_of(recovery));
+  for (const Recovery& recovery : record.recoveries) recoveries.push_back(line_of(recovery));
   if (!recoveries.empty()) report.set("recoveries", recoveries);
   report.set("checkpoint", record.checkpoint);
   return report;

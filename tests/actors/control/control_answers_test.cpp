@@ -76,6 +76,20 @@ class ControlAnswersTest : public ::testing::Test {
   RunStatus run_;
 };
 
+TEST_F(ControlAnswersTest, a_replica_whose_seat_has_moved_is_where_it_is_now) {
+  Directory moved = *run_.directory;
+  moved.processes[0].replicas.push_back({SectionId(1), ReplicaIndex(1), ProcessId(0), nullptr, {}, {}});
+  run_.directory = std::make_shared<const Directory>(moved);
+  job_.places.push_back({SectionId(1), ReplicaIndex(2), ProcessId(0), {{DeviceId::Kind::cpu, 5}}, 0});
+  run_.recoveries = {"lost process 1; went on"};
+  const control::Status status = status_answer(job_, run_, {});
+  ASSERT_EQ(status.replicas.size(), 4u);
+  EXPECT_EQ(status.replicas[2].process, 0);
+  EXPECT_EQ(status.replicas[2].pid, 100);
+  EXPECT_THAT(status.replicas[2].devices, ElementsAre("cpu:5"));
+  EXPECT_THAT(plain_text(status), HasSubstr("recovered: lost process 1; went on"));
+}
+
 TEST_F(ControlAnswersTest, status_has_every_section_and_replica_and_says_who_has_not_answered) {
   const control::Status status = status_answer(job_, run_, {busy()});
   EXPECT_EQ(status.state, control::State::RUNNING);

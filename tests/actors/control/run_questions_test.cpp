@@ -73,6 +73,16 @@ TEST_F(RunQuestionsTest, a_view_has_the_run_and_every_replica) {
   questions.close();
 }
 
+TEST_F(RunQuestionsTest, a_view_queries_the_replicas_that_are_there_now) {
+  const auto before = directory_of({replica(0), silent()});  // whose seat moves
+  const auto after = directory_of({replica(0), replica(1)});
+  RunQuestions questions(
+      system_, actor([=, asked = 0](RunStatusRequest) mutable { return run_at(7, asked++ == 0 ? before : after); }));
+  EXPECT_EQ(questions.view(100ms).replicas.size(), 1u);
+  EXPECT_EQ(questions.view(30s).replicas.size(), 2u);
+  questions.close();
+}
+
 TEST_F(RunQuestionsTest, a_view_does_not_wait_for_a_replica_that_is_silent) {  // RQ-1
   const auto directory = directory_of({replica(0), silent()});
   RunQuestions questions(system_, actor([=](RunStatusRequest) { return run_at(7, directory); }));
