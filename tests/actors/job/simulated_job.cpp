@@ -159,6 +159,14 @@ SimulatedJob::SimulatedJob(std::uint64_t seed, SectionGraph graph, const Simulat
   supervisor_ = bench_.stand_in([this](const Failure& failure) { problems_.push_back(failure.message); },
                                 [this](const TransferBroken& broken) { problems_.push_back(broken.message); },
                                 [this](Finish) { finished_ = true; });
+  mover_ = bench_.stand_in(
+      [this](const ReplicaAddress& address) {
+        move_->addresses[{address.section, address.replica}] = address;
+      },
+      [this](const InputsRenewed& renewed) {
+        move_->addresses[{renewed.address.section, renewed.address.replica}] = renewed.address;
+        std::ranges::copy(renewed.arrivals, std::back_inserter(move_->arrivals));
+      });
   if (!options_.folder.empty()) snapshots_ = std::make_unique<SnapshotWriter>(CheckpointStore(options_.folder));
   places_ = draw_places();
   spawn_replicas(options);
@@ -265,6 +273,7 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
       spec.trace = &trace_;
       spec.current_step = &current_step_;
       spec.supervisor = supervisor_;
+      specs_.push_back(spec);
       replicas_.push_back(bench_.spawn<SectionReplica>(std::move(spec)));
       hello_.replicas.push_back(bench_.ask<ReplicaAddress>(replicas_.back(), AddressRequest{}));
     }
@@ -286,6 +295,7 @@ void SimulatedJob::spawn_coordinator(const SimulationOptions& options, StepPlann
   coordination.global_batch = options.global_batch;
   coordination.synchronous = planning.policy->synchronous();
   coordination.measure = options.measure;
+  coordination.moves_seats = options.moves > 0;
   coordination.global_clip = options.global_clip;
   coordination.planner = bench_.spawn<Planner>(std::move(planning), supervisor_);
   coordination.record = record_;
@@ -326,6 +336,55 @@ void SimulatedJob::drain_writer() {
   drained.get_future().wait();
 }
 
+void SimulatedJob::begin_move() {
+  move_.emplace();
+  ++moves_;
+  const Epoch epoch(static_cast<std::uint32_t>(moves_) + 1);
+  bench_.send(coordinator_, SeatsLost{"a loss"});
+  for (std::size_t at = 0; at < replicas_.size(); ++at) {
+    ReplicaSpec& spec = specs_[at];
+    if (!graph_.repeatable()[spec.section.value()]) {
+      caf::send_as(mover_, replicas_[at], RenewInputs{epoch});
+      continue;
+    }
+    bench_.send(replicas_[at], Retire{});
+    spec.epoch = epoch;
+    spec.again = true;
+    replicas_[at] = bench_.spawn<SectionReplica>(ReplicaSpec(spec));
+    caf::send_as(mover_, replicas_[at], AddressRequest{});
+  }
+}
+
+void SimulatedJob::continue_move() {
+  const auto send = [this](bool repeatable, const auto& message) {
+    for (std::size_t at = 0; at < replicas_.size(); ++at) {
+      if (graph_.repeatable()[specs_[at].section.value()] == repeatable) bench_.send(replicas_[at], message);
+    }
+  };
+  switch (move_->next) {
+    case Move::Next::gather:
+      if (move_->addresses.size() < replicas_.size()) return;
+      hello_.replicas.clear();
+      for (const auto& [key, address] : move_->addresses) hello_.replicas.push_back(address);
+      move_->directory.processes.push_back(hello_);
+      move_->directory.coordinator = coordinator_;
+      move_->next = Move::Next::connect_keepers;
+      return;
+    case Move::Next::connect_keepers:
+      send(false, SeatsMoved{Epoch(static_cast<std::uint32_t>(moves_) + 1), move_->directory});
+      move_->next = Move::Next::connect_movers;
+      return;
+    case Move::Next::connect_movers:
+      send(true, move_->directory);
+      move_->next = Move::Next::begin_again;
+      return;
+    case Move::Next::begin_again:
+      bench_.send(coordinator_, BeginAgain{"", move_->directory, move_->arrivals});
+      move_.reset();
+      return;
+  }
+}
+
 bool SimulatedJob::run() {
   Directory directory;
   directory.processes.push_back(hello_);
@@ -335,11 +394,14 @@ bool SimulatedJob::run() {
   bench_.deliver_all();
   bench_.send(coordinator_, Begin{});
   while (true) {
+    if (!move_ && moves_ < options_.moves && !finished_ && random_() % 60 == 0) begin_move();
+    if (move_ && (random_() % 8 == 0 || bench_.idle())) continue_move();
     std::vector<SimulatedDevice*> busy;
     for (const auto& [name, device] : devices_) {
       if (!device->idle()) busy.push_back(device.get());
     }
-    if (busy.empty() && bench_.idle()) return finished_;
+    if (busy.empty() && bench_.idle() && !move_) return finished_;
+    if (busy.empty() && bench_.idle()) continue;
     if (busy.empty() || (!bench_.idle() && random_() % 4 != 0)) {
       bench_.deliver_one(random_);
     } else {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct SimulationOptions {
   std::filesystem::path folder;        ///< of checkpoints; empty: none are made
   std::string policy = "arrival";
   bool measure = false;  ///< plans follow measured times
+  int moves = 0;         ///< times at which the replicas of repeatable sections begin anew
   bool groups = false;   ///< gradients are reduced in groups of devices if replicas have devices of their own
 };
 
@@ -50,6 +52,7 @@ class SimulatedJob {
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
   /// Returns who waits for whom, a line each.
   [[nodiscard]] std::string waiting();
+  [[nodiscard]] int moves() const { return moves_; }
   [[nodiscard]] const RunRecord& record() const { return *record_; }
   /// Returns the rows that went forward through a section, over all replicas and passes.
   [[nodiscard]] std::int64_t rows_forwarded(SectionId section) const;
@@ -74,6 +77,9 @@ class SimulatedJob {
   [[nodiscard]] std::vector<ReplicaPlacement> draw_places();
   [[nodiscard]] Device* device_of(const ReplicaPlacement& place, std::size_t rank);
   void spawn_replicas(const SimulationOptions& options);
+  /// Moves of seats, as supervisors make them (SV-8), in steps between which anything may be delivered.
+  void begin_move();
+  void continue_move();
   void spawn_coordinator(const SimulationOptions& options, StepPlannerOptions planning);
 
   Generator random_;
@@ -99,6 +105,17 @@ class SimulatedJob {
   caf::actor supervisor_;
   caf::actor coordinator_;
   std::vector<caf::actor> replicas_;
+  std::vector<ReplicaSpec> specs_;  // of replicas_
+  struct Move {
+    enum class Next : std::uint8_t { gather, connect_keepers, connect_movers, begin_again };
+    Next next = Next::gather;
+    std::map<std::pair<SectionId, ReplicaIndex>, ReplicaAddress> addresses;
+    std::vector<RingArrivals> arrivals;
+    Directory directory;
+  };
+  std::optional<Move> move_;
+  int moves_ = 0;     // begun
+  caf::actor mover_;  // receives the addresses
   ProcessInfo hello_;
   bool finished_ = false;
 };
