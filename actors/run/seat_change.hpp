@@ -2,8 +2,8 @@
 // A move of seats as rank 0 follows it: first every process gives the replicas that begin anew and what the rings of
 // its other replicas hold, then every process connects to the addresses of all. Pure; belongs to the supervisor.
 //
-// MS-1 (one at a time): a move begins when the one before has ended.
-// MS-2 (of this move): an answer counts once per process, and only with the epoch of the move.
+// MV-1 (one at a time): a move begins when the one before has ended.
+// MV-2 (of this move): an answer counts once per process, and only with the epoch of the move.
 #pragma once
 
 #include <set>

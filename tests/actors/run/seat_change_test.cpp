@@ -24,7 +24,7 @@ SeatsTaken taken(std::uint32_t process, Epoch epoch = now) {
   return {epoch, ProcessId(process), {replica}, {RingArrivals{{}, ReplicaIndex(process), {}, 5, {}}}};
 }
 
-TEST(SeatChange, first_gathers_all_replicas_and_then_awaits_all_connections) {  // MS-2
+TEST(SeatChange, first_gathers_all_replicas_and_then_awaits_all_connections) {  // MV-2
   SeatChange change;
   EXPECT_FALSE(change.under_way());
   ASSERT_TRUE(change.begin(now, directory_of({0, 2})));
@@ -47,7 +47,7 @@ TEST(SeatChange, first_gathers_all_replicas_and_then_awaits_all_connections) {  
   EXPECT_FALSE(change.under_way());
 }
 
-TEST(SeatChange, is_one_at_a_time) {  // MS-1
+TEST(SeatChange, is_one_at_a_time) {  // MV-1
   SeatChange change;
   ASSERT_TRUE(change.begin(before, directory_of({0})));
   EXPECT_FALSE(change.begin(now, directory_of({0})));
