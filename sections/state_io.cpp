@@ -221,7 +221,7 @@ Status make_folder(const std::filesystem::path& folder) {
 }
 
 /// Copies of the whole tensors' memory, uninitialised.
-TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view prefix) {
+TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view prefix, AlignedMemory reused) {
   constexpr std::size_t alignment = 16;  // elements: each copy starts on a cache line
   std::vector<std::size_t> offsets;
   std::size_t elements = 0;
@@ -230,7 +230,8 @@ TensorSnapshot room_for(const std::vector<StateEntry>& entries, std::string_view
     elements += (static_cast<std::size_t>(stored_shape(entry).elements()) + alignment - 1) / alignment * alignment;
   }
   TensorSnapshot snapshot;
-  snapshot.memory = AlignedMemory(elements * sizeof(float));
+  const std::size_t bytes = elements * sizeof(float);
+  snapshot.memory = reused.size() >= bytes ? std::move(reused) : AlignedMemory(bytes);
   auto* const memory = reinterpret_cast<float*>(snapshot.memory.data());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Tensor whole(memory + offsets[i], DType::f32, stored_shape(entries[i]));
@@ -249,14 +250,14 @@ std::int64_t collect(const Source& rank, const StateEntry& entry, const Tensor& 
   return copied;
 }
 
-Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view prefix) {
+Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view prefix, AlignedMemory reused) {
   std::vector<std::vector<StateEntry>> entries;
   for (const Source& rank : ranks) {
     if (const Status usable = check_buffer(rank); !usable) return usable.error();
     entries.push_back(rank.section->state());
     std::erase_if(entries.back(), [](const StateEntry& entry) { return entry.copy; });
   }
-  TensorSnapshot snapshot = room_for(entries.front(), prefix);
+  TensorSnapshot snapshot = room_for(entries.front(), prefix, std::move(reused));
   for (std::size_t i = 0; i < snapshot.tensors.size(); ++i) {
     const NamedTensor& whole = snapshot.tensors[i];
     // Replicated tensors are the same on every rank.
@@ -287,18 +288,18 @@ Status write_weights(std::span<Section* const> tensor_ranks, const std::filesyst
 Result<TensorSnapshot> export_tensors(Section& section, std::span<float> flat, std::string_view prefix) {
   const HostView view(section.parameters(), flat);
   const Source alone[] = {{&section, view.values()}};
-  return merged(alone, prefix);
+  return merged(alone, prefix, {});
 }
 
 Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, ParameterBuffer which,
-                                      std::string_view prefix) {
+                                      std::string_view prefix, AlignedMemory reused) {
   std::deque<HostView> views;
   std::vector<Source> ranks;
   for (Section* section : tensor_ranks) {
     const HostView& view = views.emplace_back(section->parameters(), section->parameters().buffer(which));
     ranks.push_back({section, view.values()});
   }
-  return merged(ranks, prefix);
+  return merged(ranks, prefix, std::move(reused));
 }
 
 Status import_tensors(Section& section, std::span<float> flat, std::span<const NamedTensor> tensors,

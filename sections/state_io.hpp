@@ -43,9 +43,10 @@ struct TensorSnapshot {
 
 /// As above for a section whose parameters lie on several tensor ranks, in order of their tensor index: whole tensors,
 /// put together from the ranks' parts; replicated tensors are those of the first. No rank may be at work meanwhile. A
-/// sharded section cannot be exported by a single rank (invalid_argument).
+/// sharded section cannot be exported by a single rank (invalid_argument). `reused`, of an earlier snapshot that nobody
+/// reads any more, saves the system's zeroing of new memory, which costs more than the copy.
 [[nodiscard]] Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, ParameterBuffer which,
-                                                    std::string_view prefix = "");
+                                                    std::string_view prefix = "", AlignedMemory reused = {});
 
 /// Writes `tensors` (f32 or bf16, named prefix + Hugging Face name) into `flat` and marks the section's packed weights
 /// as out of date; a rank of several takes its parts out of the whole tensors. Tensors that the section ignores() are

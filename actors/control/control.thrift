@@ -25,7 +25,7 @@ enum State {
   FINISHED = 5
 }
 
-enum UnitKind { TRAIN = 0, VALIDATE = 1, CHECKPOINT = 2 }
+enum UnitKind { TRAIN = 0, VALIDATE = 1, CHECKPOINT = 2, SHADOW = 3 }  // SHADOW: a checkpoint in memory
 
 /** A step, a validation or a checkpoint; announced as a whole. */
 struct Unit {
@@ -169,6 +169,21 @@ struct Standing {
   2: i64 step                      // the last complete step
 }
 
+/** How a process takes part: it executes `maestro` with these arguments, in this folder, with these variables added to
+    its environment, on the host that join() was called for, within the job's start_timeout_s. */
+struct JoinTerms {
+  1: i32 process
+  2: list<string> command
+  3: list<string> variables        // NAME=value
+  4: string folder
+}
+
+/** A process that leaves. */
+struct Leaving {
+  1: i32 process
+  2: string text                   // what becomes of its replicas
+}
+
 service Control {
   /** Answers within 50 ms also at full speed: a replica that does not answer in time has the state NO_ANSWER. */
   Status status(1: string token) throws (1: Refused refused)
@@ -182,6 +197,12 @@ service Control {
   /** Stops announcing units; answers when the run stands still, or PAUSING when that takes longer than 30 s. */
   Standing pause(1: string token) throws (1: Refused refused)
   Standing resume(1: string token) throws (1: Refused refused)
+  /** Makes room for a process that takes replicas of a section with replicas = {least, most} over; see `maestro join`.
+      `devices`: "cpu:2,cpu:3", or empty for the least used; `host`: the name of its host. */
+  JoinTerms join(1: string token, 2: string section, 3: string devices, 4: string host) throws (1: Refused refused)
+  /** Moves the replicas of a process to others; then the process ends. */
+  Leaving leave(1: string token, 2: i32 process) throws (1: Refused refused)
+
   /** Same as Ctrl-C, also while paused. Answers at once. */
   Standing stop(1: string token) throws (1: Refused refused)
 }

@@ -4,6 +4,7 @@
 #include "actors/control/Control.h"
 #include "actors/control/control_place.hpp"
 #include "actors/control/control_text.hpp"
+#include "actors/launch/listen_address.hpp"
 #include "actors/rpc/rpc_client.hpp"
 #include "actors/rpc/socket_address.hpp"
 #include "runtime/state/posix_file.hpp"
@@ -16,6 +17,7 @@ using std::chrono::milliseconds;
 // The service answers a pause after 30 s and a checkpoint after 10 min at the latest.
 constexpr milliseconds usual_patience(5000);
 constexpr milliseconds pause_patience(40000);
+constexpr milliseconds join_patience(15000);
 constexpr milliseconds checkpoint_patience(620000);
 
 std::string the_one_run() {
@@ -114,6 +116,25 @@ std::string ControlClient::call(const std::string& name, Form form) {
     if (name == "resume") return client.resume(to, state.token);
     client.stop(to, state.token);
   }));
+}
+
+JoinTerms ControlClient::join(const std::string& section, const std::string& devices) {
+  State& state = *state_;
+  state.check_answers();
+  const auto terms = state.query<control::JoinTerms>(
+      join_patience, [&](auto& to) { state.client.join(to, state.token, section, devices, host_name()); });
+  JoinTerms result{ProcessId(static_cast<std::uint32_t>(terms.process)), terms.command, terms.variables, terms.folder};
+  const bool same_host = on_this_host_only(parse_socket_address(state.options.address));
+  if (state.keys && !same_host) result.variables.push_back("MAESTRO_KEYS=" + state.keys->folder.string());
+  return result;
+}
+
+std::string ControlClient::leave(std::int32_t process, Form form) {
+  State& state = *state_;
+  state.check_answers();
+  const auto answer =
+      state.query<control::Leaving>(join_patience, [&](auto& to) { state.client.leave(to, state.token, process); });
+  return form == Form::json ? json_text(answer) : plain_text(answer);
 }
 
 }  // namespace maestro

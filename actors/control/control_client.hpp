@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "actors/launch/join_terms.hpp"
+
 namespace maestro {
 
 struct ControlTarget {
@@ -26,6 +28,10 @@ class ControlClient {
   enum class Form { text, json };
   /// `name`: "status", "plan", "checkpoint", "pause", "resume" or "stop". The answer ends without a line break.
   [[nodiscard]] std::string call(const std::string& name, Form form);
+  /// Returns how this host's process joins the run; `devices`: ProcessEnv::join_devices.
+  [[nodiscard]] JoinTerms join(const std::string& section, const std::string& devices);
+  /// As call().
+  [[nodiscard]] std::string leave(std::int32_t process, Form form);
 
  private:
   struct State;

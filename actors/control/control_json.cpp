@@ -136,4 +136,8 @@ std::string json_text(const control::Standing& standing) {
   return Json{{"state", lower_name(control::_State_VALUES_TO_NAMES, standing.state)}, {"step", standing.step}}.dump();
 }
 
+std::string json_text(const control::Leaving& leaving) {
+  return Json{{"process", leaving.process}, {"text", leaving.text}}.dump();
+}
+
 }  // namespace maestro

@@ -101,6 +101,22 @@ class ControlHandler final : public control::ControlIf {
     service_.check_token(client_, token);
     answer = standing(answered([&] { return service_.questions.resume(); }));
   }
+  void join(control::JoinTerms& answer, const std::string& token, const std::string& section,
+            const std::string& devices, const std::string& host) override {
+    service_.check_token(client_, token);
+    const bool here = on_this_host_only(service_.address);
+    const JoinTerms terms = answered([&] { return service_.options.let_join({section, devices, host, here}); });
+    answer.process = static_cast<std::int32_t>(terms.process.value());
+    answer.command = terms.command;
+    answer.variables = terms.variables;
+    answer.folder = terms.folder;
+  }
+  void leave(control::Leaving& answer, const std::string& token, const std::int32_t process) override {
+    service_.check_token(client_, token);
+    if (process < 0) refuse("processes count from 0");
+    answer.process = process;
+    answer.text = answered([&] { return service_.options.let_leave(ProcessId(static_cast<std::uint32_t>(process))); });
+  }
   void stop(control::Standing& answer, const std::string& token) override {
     service_.check_token(client_, token);
     if (answered([&] { return service_.questions.status(); }).state == RunState::starting) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 
+#include "actors/launch/join_terms.hpp"
 #include "actors/plan/job_plan.hpp"
 #include "actors/rpc/key_set.hpp"
 #include "runtime/observe/console.hpp"
@@ -29,7 +30,10 @@ struct ControlServiceOptions {
   caf::actor_system* system = nullptr;
   caf::actor coordinator;
   std::function<void()> stop_run;  ///< same effect as Ctrl-C; called on any thread
-  Console* console = nullptr;      ///< receives a line for each of the first refused peers; may be null
+  /// Let a process join, and leave; the latter returns a line. Called on any thread; throw JobError.
+  std::function<JoinTerms(const SeatRequest&)> let_join;
+  std::function<std::string(ProcessId)> let_leave;
+  Console* console = nullptr;  ///< receives a line for each of the first refused peers; may be null
   std::chrono::milliseconds status_patience{30};
 };
 

@@ -29,8 +29,8 @@ const char* word(control::State::type state) {
 }
 
 const char* word(control::UnitKind::type kind) {
-  static constexpr const char* words[] = {"step", "validation after step", "checkpoint of step"};
-  return kind >= 0 && kind < 3 ? words[kind] : "unit of step";
+  static constexpr const char* words[] = {"step", "validation after step", "checkpoint of step", "shadow of step"};
+  return kind >= 0 && kind < 4 ? words[kind] : "unit of step";
 }
 
 /// Columns are as wide as their widest cell, except the last.
@@ -133,6 +133,10 @@ std::string plain_text(const control::Checkpoint& checkpoint) {
 
 std::string plain_text(const control::Standing& standing) {
   return std::string(word(standing.state)) + " after step " + std::to_string(standing.step);
+}
+
+std::string plain_text(const control::Leaving& leaving) {
+  return "process " + std::to_string(leaving.process) + " leaves; " + leaving.text;
 }
 
 }  // namespace maestro

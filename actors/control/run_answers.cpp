@@ -35,6 +35,11 @@ struct Places {
     });
     if (host != planned.end()) place.devices = host->devices;
   }
+  [[nodiscard]] std::vector<std::string> devices_of(const ReplicaPlacement& place) const {
+    const auto process = processes.find(place.process);
+    const bool joined = process != processes.end() && !process->second->devices.empty();
+    return joined ? process->second->devices : texts_of(place.devices);
+  }
   std::map<Lane, ReplicaPlacement> places;
   std::map<ProcessId, const ProcessInfo*> processes;
 };
@@ -72,7 +77,7 @@ control::ReplicaFigures replica_figures(const ReplicaPlacement& place, const Wai
   figures.section = graph.node(place.section).name;
   figures.replica = number(place.replica.value());
   figures.process = number(place.process.value());
-  figures.devices = texts_of(place.devices);
+  figures.devices = places.devices_of(place);
   if (const auto process = places.processes.find(place.process); process != places.processes.end()) {
     figures.host = process->second->host;
     figures.pid = process->second->identity.pid;
@@ -137,7 +142,7 @@ control::PlannedSection planned_section(SectionId id, const JobPlan& job, const 
     control::PlannedReplica replica;
     replica.replica = number(place.replica.value());
     replica.process = number(place.process.value());
-    replica.devices = texts_of(place.devices);
+    replica.devices = places.devices_of(place);
     if (const auto process = places.processes.find(place.process); process != places.processes.end()) {
       replica.host = process->second->host;
     }

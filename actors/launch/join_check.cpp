@@ -134,8 +134,8 @@ std::optional<Refusal> JoinCheck::admit(const JoinRequest& process) {
                        with_root(std::to_string(root_.processes), std::to_string(process.processes), process),
                    true};
   }
-  if (process.rank < 1 || process.rank >= root_.processes) {
-    return Refusal{process_name(process) + " is not in the ranks 1 to " + std::to_string(root_.processes - 1), true};
+  if (process.rank < 1 || process.rank >= std::ssize(hosts_)) {
+    return Refusal{process_name(process) + " is not in the ranks 1 to " + std::to_string(hosts_.size() - 1), true};
   }
   if (const auto other = present_.find(process.rank); other != present_.end()) {
     return Refusal{"two processes have the same rank: " + process_name(other->second) + " and " + process_name(process),
@@ -156,7 +156,7 @@ std::vector<JoinRequest> JoinCheck::present() const {
 
 std::string JoinCheck::missing_text() const {
   std::map<std::uint32_t, std::vector<std::int64_t>> missing;  // by host
-  for (std::int64_t rank = 1; rank < root_.processes; ++rank) {
+  for (std::int64_t rank = 1; rank < std::ssize(hosts_); ++rank) {
     if (!present_.contains(rank)) missing[hosts_.at(static_cast<std::size_t>(rank))].push_back(rank);
   }
   std::string text;

@@ -35,14 +35,15 @@ struct Refusal {
 
 class JoinCheck {
  public:
-  /// `own`: of rank 0, which is present from the start. `hosts`: by rank.
+  /// `own`: of rank 0, which is present from the start. `hosts`: by rank; a running job may have more of them than
+  /// JoinRequest::processes, which counts those of the start.
   JoinCheck(JoinRequest root, std::vector<std::uint32_t> hosts);
 
   /// Whether the request has the token of the job.
   [[nodiscard]] bool knows_token(const JoinRequest& process) const;
   /// Returns nothing when the process is admitted.
   [[nodiscard]] std::optional<Refusal> admit(const JoinRequest& process);
-  [[nodiscard]] bool complete() const { return static_cast<std::int64_t>(present_.size()) == root_.processes; }
+  [[nodiscard]] bool complete() const { return present_.size() == hosts_.size(); }
   /// Returns the admitted processes by rank, with rank 0.
   [[nodiscard]] std::vector<JoinRequest> present() const;
   /// Returns "processes 2 and 3 (host 1)", "process 1 (host 0), processes 2-7 (host 1)"; empty when complete.

@@ -99,14 +99,18 @@ std::int64_t devices_of_host(const ProcessEnv& place, std::int64_t own_cores, st
 std::vector<std::string> place_variables(const ProcessEnv& place, std::int64_t rank) {
   std::string hosts;
   for (const std::uint32_t host : place.hosts) hosts += (hosts.empty() ? "" : ",") + std::to_string(host);
+  std::vector<std::string> variables = {"MAESTRO_RANK=" + std::to_string(rank),
+                                        "MAESTRO_PROCESSES=" + std::to_string(place.processes),
+                                        "MAESTRO_HOSTS=" + hosts, "MAESTRO_ROOT_HOST=" + place.root_host,
+                                        "MAESTRO_ROOT_PORT=" + std::to_string(place.root_port)};
+  if (!place.joins.empty()) {
+    variables.insert(variables.end(), {"MAESTRO_JOINS=" + place.joins, "MAESTRO_JOIN_DEVICES=" + place.join_devices});
+    return variables;
+  }
   const auto at = static_cast<std::ptrdiff_t>(rank);
   const auto local_rank = std::count(place.hosts.begin(), place.hosts.begin() + at, place.hosts.at(at));
-  return {"MAESTRO_RANK=" + std::to_string(rank),
-          "MAESTRO_PROCESSES=" + std::to_string(place.processes),
-          "MAESTRO_LOCAL_RANK=" + std::to_string(local_rank),
-          "MAESTRO_HOSTS=" + hosts,
-          "MAESTRO_ROOT_HOST=" + place.root_host,
-          "MAESTRO_ROOT_PORT=" + std::to_string(place.root_port)};
+  variables.push_back("MAESTRO_LOCAL_RANK=" + std::to_string(local_rank));
+  return variables;
 }
 
 }  // namespace maestro

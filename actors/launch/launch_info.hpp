@@ -42,7 +42,8 @@ struct HostList {
 };
 [[nodiscard]] HostList parse_hosts(std::string_view text);
 
-/// Returns the environment of rank `rank` of `place`: "MAESTRO_RANK=1", ...
+/// Returns the environment of rank `rank` of `place`: "MAESTRO_RANK=1", ... Of a process that joins a running job,
+/// `place.joins` is set.
 [[nodiscard]] std::vector<std::string> place_variables(const ProcessEnv& place, std::int64_t rank);
 
 }  // namespace maestro

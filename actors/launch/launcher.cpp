@@ -43,13 +43,6 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
-std::string own_program() {
-  char self[4096];
-  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (length <= 0) throw JobError("cannot find this program's own file: " + std::string(std::strerror(errno)));
-  return {self, static_cast<std::size_t>(length)};
-}
-
 struct Pipe {
   Pipe() {
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -118,6 +111,13 @@ std::string how_it_ended(int status) {
 }
 
 }  // namespace
+
+std::string own_program() {
+  char self[4096];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0) throw JobError("cannot find this program's own file: " + std::string(std::strerror(errno)));
+  return {self, static_cast<std::size_t>(length)};
+}
 
 std::vector<std::string> remote_shell_words(const std::string& command) {
   std::istringstream stream(command.empty() ? "ssh" : command);

@@ -57,6 +57,9 @@ struct RemoteShell {
   return how == refused || how.starts_with(std::string(refused) + " ");
 }
 
+/// Returns the path of this executable. Throws JobError.
+[[nodiscard]] std::string own_program();
+
 class Launcher {
  public:
   /// Called on a thread of the launcher when a child has ended: "exit status 1", "signal 9"; for a remote shell also

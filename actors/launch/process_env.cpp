@@ -65,7 +65,7 @@ std::string shown(std::string_view name, std::int64_t value) {
 void read_rank(const Variables& variables, std::string_view rank, std::string_view processes, ProcessEnv& place) {
   place.processes = variables.number(processes, 1, most_processes, rank);
   place.rank = variables.number(rank, 0, most_processes, processes);
-  if (place.rank < place.processes) return;
+  if (place.rank < place.processes || !place.joins.empty()) return;
   throw JobError(shown(rank, place.rank) + " does not fit " + shown(processes, place.processes) +
                  ": ranks count from 0");
 }
@@ -97,6 +97,7 @@ std::vector<std::uint32_t> given_hosts(const Variables& variables, std::int64_t 
 /// Sets the fields that follow from `rank` and `hosts`.
 void set_hosts(ProcessEnv& place, std::vector<std::uint32_t> hosts) {
   place.hosts = std::move(hosts);
+  if (!place.joins.empty()) return;
   const std::uint32_t host = place.hosts[static_cast<std::size_t>(place.rank)];
   const auto [first, last] = std::equal_range(place.hosts.begin(), place.hosts.end(), host);
   place.local_rank = place.rank - (first - place.hosts.begin());
@@ -142,6 +143,8 @@ std::uint16_t port_of(std::string_view job) {
 ProcessEnv maestro_place(const Variables& variables) {
   ProcessEnv place;
   place.launcher = "maestro";
+  place.joins = variables.text("MAESTRO_JOINS").value_or("");
+  place.join_devices = variables.text("MAESTRO_JOIN_DEVICES").value_or("");
   read_rank(variables, "MAESTRO_RANK", "MAESTRO_PROCESSES", place);
   if (place.processes == 1) return place;
   auto hosts = given_hosts(variables, place.processes);

@@ -29,6 +29,9 @@ struct ProcessEnv {
   std::string root_host = "127.0.0.1";     ///< name or address of rank 0
   std::uint16_t root_port = 0;             ///< of rank 0's rendezvous
   std::string token;                       ///< secret shared by all processes of the job; empty: none
+  /// Section whose replicas this process takes over in a running job; its rank is none of `processes` and `hosts`.
+  std::string joins;
+  std::string join_devices;  ///< of these replicas: "cpu:2,cpu:3"; empty: automatic
 };
 
 /// Returns the value of a variable, or nothing.

@@ -44,7 +44,7 @@ struct RendezvousServer::State {
   class Member;
 
   explicit State(RendezvousOptions given)
-      : options(std::move(given)), join_check(options.own, std::move(options.hosts)) {}
+      : options(std::move(given)), processes(options.hosts.size()), join_check(options.own, std::move(options.hosts)) {}
 
   void note(const std::string& line) const {
     if (options.note) options.note(line);
@@ -64,11 +64,12 @@ struct RendezvousServer::State {
   [[nodiscard]] bool decided() const { return reason_not_to_begin || join_check.complete(); }
   [[nodiscard]] Answer answer(std::int64_t rank);
   [[nodiscard]] bool all_told() const {
-    const bool everybody = std::ssize(informed) + 1 == options.own.processes;
+    const bool everybody = informed.size() + 1 == processes;
     return members == 0 && (!reason_not_to_begin || everybody);
   }
 
   RendezvousOptions options;
+  std::size_t processes;
   std::chrono::milliseconds patience_at_end = farewell;
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -172,7 +173,7 @@ RendezvousServer::RendezvousServer(RendezvousOptions options) : state_(std::make
   AcceptorOptions acceptor;
   acceptor.address = state.options.address;
   acceptor.keys = state.options.keys;
-  acceptor.most_clients = static_cast<std::size_t>(state.options.own.processes);
+  acceptor.most_clients = state.processes;
   acceptor.most_strangers = strangers;
   acceptor.stranger_patience = stranger_patience;
   acceptor.largest_message = largest_message;

@@ -54,6 +54,7 @@ struct ProcessInfo {
   std::uint16_t actors_port = 0;  ///< where its supervisor is published
   caf::actor supervisor;
   std::vector<ReplicaAddress> replicas;
+  std::vector<std::string> devices;  ///< of the replicas of a process that has joined a running job
 };
 
 /// Where a process's supervisor is published.
@@ -98,6 +99,7 @@ struct Directory {
 struct MoveSeats {
   Epoch epoch;
   std::vector<ProcessId> lost;
+  std::vector<ProcessId> left;  ///< these end by themselves
   std::vector<Seat> moved;
 };
 /// The replicas of a process, and the rings of those that have not begun anew.

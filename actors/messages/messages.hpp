@@ -128,10 +128,12 @@ struct StoredFile {
 struct SnapshotWritten {
   SectionId section;
   StepId step;
+  bool shadow = false;  ///< of a checkpoint in memory
   std::vector<StoredFile> files;
 };
 struct CheckpointCommitted {
   StepId step;
+  bool shadow = false;
   std::string path;
 };
 
@@ -214,6 +216,20 @@ struct SuccessorFailed {
   ProcessId process;
   std::string problem;
 };
+/// To the supervisor of rank 0: a process is to join the run, or to leave it. Answered with SeatAnswer.
+struct JoinWanted {
+  std::string section;
+};
+struct LeaveWanted {
+  ProcessId process;
+};
+struct SeatAnswer {
+  ProcessId process;
+  std::string text;     ///< a line: what follows
+  std::string refusal;  ///< a line; empty: granted
+};
+/// To the supervisor of a process that has left: it ends in order.
+struct Dismissed {};
 /// To a replica of a repeatable section: another actor takes its seat. The replica finishes its pass and does nothing
 /// more.
 struct Retire {};

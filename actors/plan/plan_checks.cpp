@@ -6,6 +6,8 @@
 #include <set>
 
 #include "actors/plan/memory_estimate.hpp"
+#include "actors/plan/planning_options.hpp"
+#include "actors/plan/seats.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
@@ -61,7 +63,7 @@ void check_devices(const JobPlan& plan, std::int64_t devices) {
   for (const PlannedSection& planned : plan.sections) {
     const SectionConfig& config = planned.config;
     if (config.pipeline == 1 || planned.stage.index > 0) continue;
-    const Degrees wanted{config.replicas, config.pipeline, {config.tensor, config.context}};
+    const Degrees wanted{config.placed(), config.pipeline, {config.tensor, config.context}};
     if (wanted.devices() <= devices) continue;
     throw JobError(config.name + ": " + text_of(wanted) + " needs " + std::to_string(wanted.devices()) +
                        " devices, and there are " + std::to_string(devices) +
@@ -153,6 +155,42 @@ void check_cuda(const JobPlan& plan) {
   }
   for (const ReplicaPlacement& place : plan.places) check_one_kind(plan.sections[place.section.value()].config, place);
   check_shares(plan);
+}
+
+void check_shadows(JobPlan& plan) {
+  if (plan.train.shadow_every == 0) return;
+  const std::string key = "train.shadow_every = " + std::to_string(plan.train.shadow_every) + ": ";
+  const LaunchInfo& run = plan.options.launch_info;
+  if (plan.train.recover == RecoverChoice::off) {
+    throw JobError(key +
+                   "a run goes on from a checkpoint in memory with train.recover = \"restart\" only; leave it at 0");
+  }
+  if (run.several_hosts()) {
+    throw JobError(key + "the memory of a host is not seen from the others; use train.checkpoint_every");
+  }
+  if (has_emulated(plan)) throw JobError(key + "emulated sections have no state; leave it at 0");
+  if (run.starts_others() || run.place.launcher == "maestro" || plan.options.check_only) return;
+  plan.notes.push_back(key + "no effect, as rank 0 starts no other processes here");
+  plan.train.shadow_every = 0;
+}
+
+void check_seats(const JobPlan& plan) {
+  const std::vector<bool> repeatable = plan.graph.repeatable();
+  for (std::size_t index = 0; index < plan.sections.size(); ++index) {
+    const GraphNode& node = plan.graph.nodes()[index];
+    if (node.least == 0) continue;
+    std::string problem = why_seats_stay(plan.graph, plan.places);
+    if (!repeatable[index]) {
+      problem = "section '" + node.section_name() + "' " +
+                (node.trained() ? "is trained" : "gets inputs or gradients from a trained section");
+    } else if (scheduling_policy(plan)->synchronous()) {
+      problem = "schedule.policy = \"" + plan.schedule.policy + "\" fixes the places of a step";
+    }
+    if (problem.empty()) continue;
+    throw JobError(node.section_name() + ".replicas: replicas with least and most move between processes, but " +
+                   problem + "; give a number, for example " + node.section_name() +
+                   ".replicas = " + std::to_string(node.replicas));
+  }
 }
 
 void check_trained(const JobPlan& plan) {

@@ -23,5 +23,9 @@ void check_emulated(JobPlan& plan);
 /// Refuses settings that sections on CUDA devices do not support. Called after placement.
 void check_cuda(const JobPlan& plan);
 void check_trained(const JobPlan& plan);
+/// Whether a run makes checkpoints in memory, and from there goes on after a loss.
+void check_shadows(JobPlan& plan);
+/// Of sections with `least`: their replicas can move.
+void check_seats(const JobPlan& plan);
 
 }  // namespace maestro

@@ -32,9 +32,13 @@ StepPlannerOptions planner_options(const JobPlan& plan) {
   options.limits = flow_limits(plan);
   options.devices.resize(plan.graph.nodes().size());
   std::map<std::pair<std::uint32_t, DeviceId>, int> numbers;  // by host and device
+  int next = 0;
   for (const ReplicaPlacement& place : plan.places) {
-    const int number =
-        numbers.try_emplace({place.host, place.devices.front()}, static_cast<int>(numbers.size())).first->second;
+    // A replica that shares a device counts as if it had its own: a plan does not depend on the processes that are
+    // there.
+    int number = next;
+    if (!place.shares) number = numbers.try_emplace({place.host, place.devices.front()}, next).first->second;
+    if (number == next) ++next;
     options.devices[place.section.value()].push_back(number);
   }
   return options;

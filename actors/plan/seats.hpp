@@ -20,6 +20,35 @@ namespace maestro {
 [[nodiscard]] Result<std::vector<Seat>> adopt_seats(const SectionGraph& graph, std::span<const Seat> seats,
                                                     ProcessId lost);
 
+/// Returns the seats that `joining` takes over for a fair share of a section's replicas, stage by stage, each from the
+/// process with the most of them. The error is a line: no such section, a section that cannot move, no seat to give.
+[[nodiscard]] Result<std::vector<Seat>> share_seats(const SectionGraph& graph, std::span<const Seat> seats,
+                                                    ProcessId joining, const std::string& section);
+
+/// Returns how many processes can join a job beside those of its start: for each section with `least` one less than it
+/// has replicas, as some process always has it.
+[[nodiscard]] std::size_t most_joining(const SectionGraph& graph);
+
+/// A process that joins a job for the replicas of a section.
+struct Joining {
+  std::string section;
+  ProcessId process;
+  std::uint32_t host = 0;
+  std::int64_t before = 0;  ///< processes of this host that may have joined before
+};
+/// Returns where the stages of the section run in this process: on `devices`, "cpu:2,cpu:3", or on the cores of its
+/// host that `places` uses least. Throws JobError: no such section, no device or a wrong number of them.
+[[nodiscard]] std::vector<ReplicaPlacement> places_of_joining(const SectionGraph& graph,
+                                                              std::span<const ReplicaPlacement> places,
+                                                              const Joining& joining, const std::string& devices,
+                                                              std::int64_t cores);
+
+/// Takes moves over into the seats of `process`.
+void follow_moves(std::vector<Seat>& own, std::span<const Seat> moved, ProcessId process);
+
+/// Returns "process 1 takes section 'teacher' replica 0 and 2, process 3 takes section 'teacher' replica 1".
+[[nodiscard]] std::string text_of(std::span<const Seat> moved, const SectionGraph& graph);
+
 /// Returns the seats of all replicas.
 [[nodiscard]] std::vector<Seat> seats_of(const Directory& directory);
 

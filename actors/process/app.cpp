@@ -83,7 +83,7 @@ RunResult App::run() {
       console_->error(problem.what());  // no wrong input: the run had begun
       return {};
     }
-    go_on_from(memory.record->checkpoint, plan->options);
+    go_on_from(memory.record->newest, plan->options);
   }
 }
 

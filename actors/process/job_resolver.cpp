@@ -164,6 +164,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
     planned.factory = composed_.registry.build(type, {builder.name_, settings, composed_.document.root(), data});
   }
   node.replicas = planned.config.replicas;
+  node.least = planned.config.least;
   node.layout = {planned.config.tensor, planned.config.context};
   node.micro_batch = std::min(planned.config.micro_batch, std::max(plan_.train.global_batch, plan_.validation_samples));
   node.micro_batch_rows = planned.config.micro_batch_tokens;
@@ -274,6 +275,8 @@ JobPlan JobResolver::resolve() && {
   check_emulated(plan_);
   place_sections();
   check_cuda(plan_);
+  check_seats(plan_);
+  check_shadows(plan_);
   plan_.effective_job = composed_.document.to_toml();
   plan_.settings = composed_.document.settings();
   return std::move(plan_);

@@ -100,16 +100,18 @@ void JobStart::watch_parent() {
 bool JobStart::prints_refusals() const {
   if (child_printed_) return false;
   const ProcessEnv& place = options_.run.place;
-  if (place.launcher != "maestro") return true;  // each process has its own log
+  if (place.launcher != "maestro" || !place.joins.empty()) return true;  // each process has its own log
   return place.local_rank == 0 && place.hosts[static_cast<std::size_t>(place.rank)] > 0;
 }
 
 void JobStart::leave(const std::string& line) {
   leaving_.lock();
   const ProcessEnv& place = options_.run.place;
-  const bool here = place.hosts[static_cast<std::size_t>(place.rank)] == 0;
-  const bool first_of_host = place.local_rank == (here ? 1 : 0);
-  if (place.launcher != "maestro" || first_of_host) console_.error(line);
+  const auto first_of_host = [&] {
+    const bool here = place.hosts[static_cast<std::size_t>(place.rank)] == 0;
+    return place.local_rank == (here ? 1 : 0);
+  };
+  if (place.launcher != "maestro" || !place.joins.empty() || first_of_host()) console_.error(line);
   tidy();
   (void)sweep_own_shared_memory();  // the next run sweeps the rest
   (void)sweep_shared_memory();      // of rank 0

@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 
+#include "actors/launch/join_terms.hpp"
 #include "actors/launch/launch_info.hpp"
 #include "actors/launch/launcher.hpp"
 #include "actors/launch/parent_watch.hpp"
@@ -85,9 +86,19 @@ class JobStart {
   /// Rank 0: blocks until all processes have joined. Throws JobError.
   [[nodiscard]] RendezvousInfo gather(Launcher& launcher, const JobText& job, const Publish& publish);
   /// Rank 0: starts a lost process again and blocks until it has joined the running job of `info`. Throws JobError,
-  /// also after stop_starting(). Called by one thread at a time.
+  /// also after stop_starting(). Called by one thread at a time, as the next two.
   void start_again(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process);
-  /// The process of start_again() takes part in the run: its end is no end of a start any more. Thread-safe.
+  /// Rank 0: returns what a process that a user starts needs to join the running job of `info` as `process`, in place
+  /// of the replicas of a section. Throws JobError, as after stop_starting().
+  [[nodiscard]] JoinTerms open_door(const JobText& job, const RendezvousInfo& info, ProcessId process,
+                                    const SeatRequest& request);
+  /// Rank 0: starts a process on this host that joins so, and blocks until it has. Throws JobError.
+  void start_new(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process,
+                 const std::string& section);
+  /// Rank 0: blocks until the process of open_door() has joined. Throws JobError.
+  void await_joining(const JobText& job);
+  /// The process of start_again() or open_door() takes part in the run: its end is no end of a start any more.
+  /// Thread-safe.
   void started_again();
   /// No process is started again any more. Thread-safe.
   void stop_starting();
@@ -130,8 +141,11 @@ class JobStart {
   [[nodiscard]] JoinOptions join_options(const std::string& job) const;
   [[nodiscard]] std::vector<ProcessStart> starts(const ProcessEnv& place) const;
   [[nodiscard]] RendezvousOptions rendezvous_options(const JobText& job, const RendezvousInfo& info) const;
+  [[nodiscard]] ProcessEnv place_of_server() const;
   /// Starts the processes that have not joined.
   void start_missing(Launcher& launcher);
+  /// Opens a rendezvous at which all are present but `process`.
+  void expect(const JobText& job, const RendezvousInfo& info, ProcessId process);
   [[nodiscard]] std::string write_shared_file(const std::filesystem::path& folder);
   void watch_parent();
   void look_at_stopped_children(std::chrono::milliseconds silence);

@@ -10,6 +10,8 @@
 
 namespace maestro {
 
+namespace fs = std::filesystem;
+
 std::vector<ProcessStart> JobStart::starts(const ProcessEnv& place) const {
   const std::vector<InterfaceAddress> here = interface_addresses();
   const std::string& wanted = options_.transport.listen;
@@ -37,7 +39,8 @@ std::vector<ProcessStart> JobStart::starts(const ProcessEnv& place) const {
   return starts;
 }
 
-void JobStart::start_missing(Launcher& launcher) {
+/// Returns the place of rank 0 with the address of its rendezvous.
+ProcessEnv JobStart::place_of_server() const {
   ProcessEnv place = options_.run.place;
   const std::string address = server_->address();
   if (address.starts_with("unix:")) {
@@ -48,39 +51,92 @@ void JobStart::start_missing(Launcher& launcher) {
     place.root_host = address.substr(0, colon);
     place.root_port = static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1)));
   }
+  return place;
+}
+
+void JobStart::start_missing(Launcher& launcher) {
   RemoteShell shell;
   shell.words = remote_shell_words(options_.ssh);
   if (several_hosts()) shell.secrets = pack(*keys_);
-  std::vector<ProcessStart> missing = starts(place);
+  std::vector<ProcessStart> missing = starts(place_of_server());
   for (const JoinRequest& there : server_->present()) {
     std::erase_if(missing, [&](const ProcessStart& start) { return start.rank == there.rank; });
   }
   launcher.start(options_.command, missing, shell);
 }
 
+void JobStart::expect(const JobText& job, const RendezvousInfo& info, ProcessId process) {
+  RendezvousOptions options = rendezvous_options(job, info);
+  const auto rank = static_cast<std::int64_t>(process.value());
+  options.hosts.resize(std::max(options.hosts.size(), std::size_t{process.value()} + 1), options.hosts.back());
+  options.present.assign(options.hosts.size(), options.own);
+  for (std::size_t at = 0; at < options.present.size(); ++at) options.present[at].rank = static_cast<std::int64_t>(at);
+  for (const JoinRequest& there : joined_) options.present.at(static_cast<std::size_t>(there.rank)) = there;
+  std::erase_if(options.present, [&](const JoinRequest& there) { return there.rank == 0 || there.rank == rank; });
+  const std::lock_guard lock(mutex_);
+  if (stopped_starting_) throw JobError("the run is over", ErrorCode::cancelled);
+  server_.reset();  // its address is free
+  server_ = std::make_unique<RendezvousServer>(std::move(options));
+  starting_ = process;
+  stopped_.erase(process);
+}
+
 void JobStart::start_again(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process) {
   launcher.end(process, std::chrono::seconds(5));  // of the lost one, or of its remote shell
-  RendezvousOptions options = rendezvous_options(job, info);
-  options.present = joined_;
-  std::erase_if(options.present, [&](const JoinRequest& there) {
-    return there.rank == 0 || there.rank == static_cast<std::int64_t>(process.value());
-  });
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopped_starting_) throw JobError("the run is over", ErrorCode::cancelled);
-    server_.reset();  // its address is free
-    server_ = std::make_unique<RendezvousServer>(std::move(options));
-    starting_ = process;
-    stopped_.erase(process);
-  }
+  expect(job, info, process);
   try {
     start_missing(launcher);
+  } catch (const JobError&) {
+    server_->stop();
+    throw;
+  }
+  await_joining(job);
+}
+
+void JobStart::await_joining(const JobText& job) {
+  try {
     server_->wait_all(patience(), [this, &job] { look_at_stopped_children(job.silence); });
   } catch (const JobError&) {
     server_->stop();
     throw;
   }
   server_->stop();
+}
+
+JoinTerms JobStart::open_door(const JobText& job, const RendezvousInfo& info, ProcessId process,
+                              const SeatRequest& request) {
+  if (!request.on_this_host && !several_hosts()) {
+    throw JobError("its processes meet on the host of rank 0; call `maestro join` there");
+  }
+  if (!request.on_this_host && run_keys_) {
+    throw JobError("its keys were generated for this run; start it with --keys FOLDER for others to join");
+  }
+  expect(job, info, process);
+  ProcessEnv place = place_of_server();
+  place.joins = request.section;
+  place.join_devices = request.devices;
+  JoinTerms terms{process, options_.command, place_variables(place, process.value()), fs::current_path().string()};
+  if (several_hosts()) terms.variables.push_back("MAESTRO_HOST_NAME=" + request.host);
+  terms.variables.push_back("MAESTRO_LISTEN=" + (request.on_this_host ? listen_ : "auto"));
+  if (request.on_this_host && keys_) terms.variables.push_back("MAESTRO_KEYS=" + keys_->folder.string());
+  if (request.on_this_host && !place.token.empty()) terms.variables.push_back("MAESTRO_TOKEN=" + place.token);
+  return terms;
+}
+
+void JobStart::start_new(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process,
+                         const std::string& section) {
+  launcher.end(process, std::chrono::seconds(5));  // of one that has left
+  ProcessStart start;
+  start.rank = process.value();
+  start.variables = open_door(job, info, process, {section, {}, host_, true}).variables;
+  start.variables.push_back("MAESTRO_PARENT=" + std::to_string(getpid()));
+  try {
+    launcher.start(options_.command, {start}, {});
+  } catch (const JobError&) {
+    server_->stop();
+    throw;
+  }
+  await_joining(job);
 }
 
 void JobStart::started_again() {

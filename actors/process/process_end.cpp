@@ -63,29 +63,37 @@ void ProcessRun::State::stop() {  // PR-1: in this order
   actors.reset();
 }
 
-void ProcessRun::State::write_outputs(RunResult& result, const ProcessTotals& totals) {
+/// Merges the traces of the processes that were there at the end, and of those that had left by then.
+void ProcessRun::State::write_trace(const RunOutcome& ended) {
+  constexpr std::chrono::seconds patience(5);
+  const auto deadline = Clock::now() + patience;
+  std::vector<fs::path> parts;
+  for (std::int64_t at = 0; at < std::ssize(hosts); ++at) {
+    const ProcessId of_process(static_cast<std::uint32_t>(at));
+    const std::string trace_of = "the trace of process " + std::to_string(at);
+    const fs::path part = trace_part(at);
+    const bool there =
+        std::ranges::find(ended.processes, of_process, &ProcessSummary::process) != ended.processes.end();
+    if (there ? appears(part, deadline) : fs::exists(part)) {
+      parts.push_back(part);
+    } else if (there) {
+      console.note(trace_of + " stayed on its host, in " + part.string());
+    } else if (at < plan.options.processes) {
+      console.note(trace_of + ", which was lost, is missing");
+    }
+  }
+  merge_traces(parts, plan.options.trace).or_throw();
+  for (const fs::path& part : parts) fs::remove(part);
+}
+
+void ProcessRun::State::write_outputs(RunResult& result, const RunOutcome& ended) {
+  const ProcessTotals totals = total_of(ended.processes);
   if (!plan.options.report.empty()) {
     make_report(plan, *record, totals).write(plan.options.report).or_throw();
     result.report = plan.options.report.string();
   }
   if (!plan.options.trace.empty()) {
-    constexpr std::chrono::seconds patience(5);
-    const auto deadline = Clock::now() + patience;
-    std::vector<fs::path> parts;
-    for (std::int64_t at = 0; at < plan.options.processes; ++at) {
-      if (launcher->is_forgiven(ProcessId(static_cast<std::uint32_t>(at)))) {
-        console.note("the trace of process " + std::to_string(at) + ", which was lost, is missing");
-        continue;
-      }
-      const fs::path part = trace_part(at);
-      if (appears(part, deadline)) {
-        parts.push_back(part);
-      } else {
-        console.note("the trace of process " + std::to_string(at) + " stayed on its host, in " + part.string());
-      }
-    }
-    merge_traces(parts, plan.options.trace).or_throw();
-    for (const fs::path& part : parts) fs::remove(part);
+    write_trace(ended);
     result.trace = plan.options.trace.string();
   }
   if (record->checkpoint.empty()) return;
@@ -105,16 +113,18 @@ void ProcessRun::State::write_outputs(RunResult& result, const ProcessTotals& to
 
 RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
   console.finish();
+  if (by_hand()) console.note(ended.left ? "left the run, which goes on" : "the run has ended");
   if (recovering()) (void)sweep_shared_memory();  // of lost processes
   const ProcessTotals totals = total_of(ended.processes);
   RunResult result = make_result(*record, totals);
-  if (is_root()) write_outputs(result, totals);
+  if (is_root()) write_outputs(result, ended);
   return result;
 }
 
 int ProcessRun::State::fail(const RunOutcome& ended) {
   console.finish();
   if (!ended.error.empty()) console.error(ended.error);  // first: the steps below may hang
+  if (by_hand()) console.note("if the run goes on without this process, `maestro join` it again");
   bound("the end of the failed run", several() ? departure_limit : failed_limit);
   if (control) control->stop();  // removes its socket
   if (!several()) {
@@ -143,7 +153,7 @@ void ProcessRun::State::begin_recovery(const std::string& cause) {
   recovery->begun = Clock::now();
   console.finish();
   const std::string from =
-      record->checkpoint.empty() ? "where the run began, as it has no checkpoint yet" : "from " + record->checkpoint;
+      record->newest.empty() ? "where the run began, as it has no checkpoint yet" : "from " + record->newest;
   console.warning(cause + "; starting again " + from + " (recovery " + std::to_string(++losses) + " of " +
                   std::to_string(plan.train.max_recoveries) + ")");
 }
@@ -205,12 +215,14 @@ void ProcessRun::State::leave(int status) {
 /// Removes files of this process, and sockets of the processes it has ended.
 void ProcessRun::State::tidy_up(const std::vector<ProcessIdentity>& lost) const {
   if (job_start) job_start->tidy();
-  for (const ProcessIdentity& gone : lost) {
-    // In another PID namespace the number may be that of a living process here (PI-1).
-    if (gone.pid_namespace == own_identity().pid_namespace) remove_sockets_of(gone.pid);
-  }
+  for (const ProcessIdentity& gone : lost) remove_sockets_of_lost(gone);
   for (const std::int64_t child : launcher->pids()) remove_sockets_of(child);
   remove_sockets_of(own_identity().pid);
+}
+
+void ProcessRun::State::remove_sockets_of_lost(const ProcessIdentity& lost) {
+  // In another PID namespace the number may be that of a living process here (PI-1).
+  if (lost.pid_namespace == own_identity().pid_namespace) remove_sockets_of(lost.pid);
 }
 
 void ProcessRun::State::leave_before_the_start(const std::string& cause) {

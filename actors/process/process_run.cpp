@@ -169,7 +169,8 @@ ProcessRun::~ProcessRun() {
 
 void ProcessRun::prepare() {
   State& state = *state_;
-  state.start = find_start_point(state.plan);
+  // A process that comes later, without a state, may find that newer checkpoints have replaced that of the start.
+  if (state.has_state()) state.start = find_start_point(state.plan);
   if (state.recovering()) {
     state.continue_record();
   } else {
@@ -185,8 +186,10 @@ void ProcessRun::prepare() {
     context.ops = &state.ops;
     check_same_model(state.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();
   }
+  state.check_elastic();
   state.check_surroundings();
   if (!state.is_root()) return;
+  state.make_shadows();
   state.builder.try_stored_states(state.process);
   state.claim = claim_run(state.plan, state.start, state.memory.run);
   state.memory.run = state.claim.origin.run;

@@ -16,6 +16,7 @@
 
 #include "actors/plan/job_plan.hpp"
 #include "actors/process/job_start.hpp"
+#include "actors/process/shadow_folder.hpp"
 #include "actors/run/run_result.hpp"
 #include "runtime/observe/console.hpp"
 #include "runtime/state/manifest.hpp"
@@ -25,7 +26,8 @@ namespace maestro {
 /// What a run keeps from one start of its processes to the next.
 struct RunMemory {
   std::shared_ptr<RunRecord> record = std::make_shared<RunRecord>();
-  std::optional<RunIdentity> run;  ///< after the first start
+  std::optional<RunIdentity> run;       ///< after the first start
+  std::optional<ShadowFolder> shadows;  ///< on rank 0, with train.shadow_every
 };
 
 class ProcessRun {

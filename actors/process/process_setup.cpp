@@ -83,6 +83,18 @@ Device* ProcessRun::State::device(const ReplicaPlacement& at, LayoutRank of_rank
   return found.get();
 }
 
+void ProcessRun::State::make_shadows() {
+  if (plan.train.shadow_every == 0 || plan.options.check_only || memory.shadows) return;
+  constexpr std::int64_t bytes_of_parameter = 3 * sizeof(float);  // a value and two moments
+  std::int64_t bytes = 0;
+  for (std::size_t index = 0; index < plan.sections.size(); ++index) {
+    const GraphNode& node = plan.graph.nodes()[index];
+    if (node.trained()) bytes += plan.rank_parameters[index] * node.layout.ranks() * bytes_of_parameter;
+  }
+  memory.shadows.emplace(prepared_files_folder(plan));
+  memory.shadows->require_room(static_cast<std::uint64_t>(bytes));
+}
+
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {
   const TrainConfig& train = plan.train;
   CoordinatorOptions options;
@@ -92,6 +104,8 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.schedule.validate_every = static_cast<std::uint64_t>(train.validate_every);
   options.schedule.checkpoint_every = static_cast<std::uint64_t>(train.checkpoint_every);
   options.schedule.validate_at_end = plan.corpus->samples(Split::validation) > 0;
+  if (memory.shadows) options.schedule.shadow_every = static_cast<std::uint64_t>(train.shadow_every);
+  if (memory.shadows) options.shadows = &memory.shadows->store();
   options.schedule.checkpoint_at_end = train.checkpoint_at_end;
   options.schedule.keeps_state = !has_emulated(plan);
   options.ahead = train.ahead;
@@ -134,11 +148,12 @@ void ProcessRun::State::open_actors() {
   SupervisorOptions supervision;
   supervision.graph = &plan.graph;
   supervision.process = process;
-  supervision.hosts = place.hosts;
+  supervision.hosts = hosts;
+  supervision.joining = joining();
   if (job_start) {
     supervision.host = job_start->host();
     supervision.connected = [this](caf::event_based_actor*) {
-      if (successors_may_come()) return;  // successors come by the same way
+      if (successors_may_come() || joining() > 0) return;  // they come by the same way
       actors->stop_listening();
       job_start->tidy();
     };
@@ -172,7 +187,7 @@ void ProcessRun::State::open_actors() {
 }
 
 void ProcessRun::State::build() {
-  replicas = builder.build_all(process);
+  replicas = builder.build_all(own_places());
   const std::string listen = job_start ? job_start->listen_address() : plan.transport.listen;
   NetworkOptions options = network_options(plan.transport, listen);
   options.device_memory =
@@ -242,10 +257,10 @@ OwnActor ProcessRun::State::spawn_replica(const BuiltReplica& built, const Seat&
 
 void ProcessRun::State::spawn_replicas(LocalActors& local) {
   caf::scoped_actor self(actors->system());
-  for (const BuiltReplica& built : replicas) {
-    const Seat seat{built.place.section, built.place.replica, process};
-    local.own.push_back(spawn_replica(built, seat, rendezvous_info.epoch));
-    seats.push_back(seat);
+  for (const ReplicaPlacement& at : plan.places) {
+    if (at.process != process || joins_later()) continue;
+    const Seat& seat = seats.emplace_back(at.section, at.replica, process);
+    local.own.push_back(spawn_replica(built_for(seat), seat, rendezvous_info.epoch));
     self->request(local.own.back().actor, std::chrono::seconds(30), AddressRequest{})
         .receive([&](const ReplicaAddress& address) { local.info.replicas.push_back(address); },
                  [&](const caf::error& problem) { throw JobError("start-up: " + actors->system().render(problem)); });
@@ -263,6 +278,9 @@ void ProcessRun::State::introduce() {
   local.info.build = build_name();
   local.info.endpoint = network->address();
   local.info.supervisor = supervisor;
+  for (const BuiltReplica& built : replicas) {
+    if (joins_later()) std::ranges::copy(texts_of(built.place.devices), std::back_inserter(local.info.devices));
+  }
   if (job_start) {
     local.info.host = job_start->host();
     local.info.actors_host = is_root() ? rendezvous_info.root_address : job_start->gate_host();
@@ -294,6 +312,8 @@ void ProcessRun::State::open_control() {
   // Answers of other hosts take a round trip; with all answers present no time is spent waiting.
   if (plan.options.launch_info.several_hosts()) options.status_patience = milliseconds(200);
   options.stop_run = [this] { stop_in_order({}); };
+  options.let_join = [this](const SeatRequest& request) { return let_join(request); };
+  options.let_leave = [this](ProcessId leaver) { return let_leave(leaver); };
   options.console = &console;
   try {
     control = std::make_unique<ControlService>(std::move(options));

@@ -3,6 +3,7 @@
 // spawning) and process_end.cpp (the end).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <map>
@@ -16,6 +17,7 @@
 #include "actors/control/control_service.hpp"
 #include "actors/control/run_questions.hpp"
 #include "actors/launch/launcher.hpp"
+#include "actors/plan/seats.hpp"
 #include "actors/process/actor_environment.hpp"
 #include "actors/process/model_folders.hpp"
 #include "actors/process/process_run.hpp"
@@ -43,14 +45,25 @@ struct ProcessRun::State {
         console(terminal),
         job_start(start_of_job),
         place(job.options.launch_info.place),
+        hosts(hosts_of(job)),
         process(static_cast<std::uint32_t>(place.rank)),
         trace(process, "process " + std::to_string(place.rank), trace_options(job)),
         snapshots(CheckpointStore(std::filesystem::path(job.train.out) / "checkpoints",
-                                  {job.train.keep_checkpoints, {}, prepared_files_folder(job)})),
+                                  {job.train.keep_checkpoints, {}, prepared_files_folder(job)}),
+                  job.train.shadow_every > 0),
         memory(kept),
         record(kept.record),
         losses(record->recoveries.size()) {}
 
+  /// Processes that join are on hosts of their own, unless the job is on a single host.
+  static std::vector<std::uint32_t> hosts_of(const JobPlan& job) {
+    const LaunchInfo& run = job.options.launch_info;
+    std::vector<std::uint32_t> hosts = run.place.hosts;
+    for (std::size_t more = run.place.processes > 1 ? most_joining(job.graph) : 0; more > 0; --more) {
+      hosts.push_back(run.several_hosts() ? hosts.back() + 1 : 0);
+    }
+    return hosts;
+  }
   static TraceOptions trace_options(const JobPlan& job) {
     TraceOptions options;
     options.on = !job.options.trace.empty();
@@ -60,6 +73,17 @@ struct ProcessRun::State {
   [[nodiscard]] bool started_by_rank_0() const {
     return place.launcher == "maestro" || plan.options.launch_info.starts_others();
   }
+  /// Whether this process is rank 0, or has a trained section.
+  [[nodiscard]] bool has_state() const {
+    return is_root() || std::ranges::any_of(own_places(), [this](const ReplicaPlacement& at) {
+             return plan.graph.node(at.section).trained();
+           });
+  }
+  [[nodiscard]] bool joins_later() const { return !place.joins.empty(); }
+  /// Whether a user has started this process to join the run.
+  [[nodiscard]] bool by_hand() const { return joins_later() && std::getenv("MAESTRO_PARENT") == nullptr; }
+  /// Returns how many processes may join the run beside those of its start.
+  [[nodiscard]] std::size_t joining() const { return hosts.size() - place.hosts.size(); }
   [[nodiscard]] bool several() const { return place.processes > 1; }
   [[nodiscard]] std::filesystem::path trace_part(std::int64_t of_rank) const {
     const std::filesystem::path& trace_file = plan.options.trace;
@@ -72,6 +96,7 @@ struct ProcessRun::State {
   Console& console;
   JobStart* job_start;  // null: this process is alone
   ProcessEnv place;
+  std::vector<std::uint32_t> hosts;  // of each process that the job may have
   ProcessId process;
   TraceRecorder trace;
   SnapshotWriter snapshots;
@@ -135,9 +160,26 @@ struct ProcessRun::State {
   void spawn_coordinator(LocalActors& local);
   void spawn_replicas(LocalActors& local);
   [[nodiscard]] ReplicaSpec replica_spec(const BuiltReplica& built, const Seat& seat, Epoch epoch);
+  /// Returns the replica built for this seat, or the first of its section, whose values and devices the seat shares.
+  [[nodiscard]] const BuiltReplica& built_for(const Seat& seat) const;
   OwnActor spawn_replica(const BuiltReplica& built, const Seat& seat, Epoch epoch);
   // Moves of seats; process_seats.cpp.
   [[nodiscard]] bool seats_may_move() const;
+  [[nodiscard]] bool recovers_in_place() const;
+  /// Returns what this process builds.
+  [[nodiscard]] std::vector<ReplicaPlacement> own_places() const;
+  [[nodiscard]] std::vector<ReplicaPlacement> joining_places(const std::string& section, ProcessId joining_process,
+                                                             const std::string& wanted) const;
+  /// Lets a process join the run, or leave it; of the control service. Throws JobError: the reason why not.
+  [[nodiscard]] JoinTerms let_join(const SeatRequest& request);
+  std::string let_leave(ProcessId leaver);
+  [[nodiscard]] SeatAnswer query_supervisor(const caf::message& wanted);
+  void start_new(ProcessId joining_process, const std::string& section);
+  /// Throws JobError where rank 0 could start no process of an elastic section.
+  void check_elastic() const;
+  /// On rank 0: makes room for checkpoints in memory, at the first start. Throws JobError.
+  void make_shadows();
+  void await_start(ProcessId of_process, std::function<void()> call);
   [[nodiscard]] SeatMoves seat_moves();
   /// Whether rank 0 starts a lost process of seats again.
   [[nodiscard]] bool successors_may_come() const;
@@ -145,7 +187,8 @@ struct ProcessRun::State {
   /// From now on no seat is taken and no process started.
   void close_seats();
   [[nodiscard]] std::vector<OwnActor> take_seats(const MoveSeats& order);
-  void bury(const ProcessInfo& lost);
+  void bury(const ProcessInfo& lost, bool here);
+  static void remove_sockets_of_lost(const ProcessIdentity& lost);
   void introduce();
   CoordinatorOptions coordinator_options(const caf::actor& source);
   ProcessSummary summary() const;
@@ -164,7 +207,8 @@ struct ProcessRun::State {
   void close_failed_start(const std::string& problem);
   void watch_progress();
   [[nodiscard]] StallLook look();
-  void write_outputs(RunResult& result, const ProcessTotals& totals);
+  void write_trace(const RunOutcome& ended);
+  void write_outputs(RunResult& result, const RunOutcome& ended);
   void print_header() const;
   /// The sections' models, of `check`.
   void print_models() const;

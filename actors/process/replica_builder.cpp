@@ -135,10 +135,9 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
   }
 }
 
-std::vector<BuiltReplica> ReplicaBuilder::build_all(ProcessId process) const {
+std::vector<BuiltReplica> ReplicaBuilder::build_all(const std::vector<ReplicaPlacement>& places) const {
   std::vector<BuiltReplica> built;
-  for (const ReplicaPlacement& place : plan_->places) {
-    if (place.process != process) continue;
+  for (const ReplicaPlacement& place : places) {
     BuiltReplica replica;
     replica.place = place;
     build(replica, built);

@@ -41,9 +41,9 @@ class ReplicaBuilder {
         groups_end_(std::move(groups_end)),
         device_of_(std::move(device_of)) {}
 
-  /// Builds the replicas of a process, with weights or checkpointed state in place; replicas of a frozen section that
-  /// is shareable() share it. Throws JobError for state that cannot be loaded.
-  [[nodiscard]] std::vector<BuiltReplica> build_all(ProcessId process) const;
+  /// Builds replicas, with weights or checkpointed state in place; replicas of a frozen section that is shareable()
+  /// share it. Throws JobError for state that cannot be loaded.
+  [[nodiscard]] std::vector<BuiltReplica> build_all(const std::vector<ReplicaPlacement>& places) const;
   /// Loads and discards every stored state that `rank` itself will not load: damage is reported once, before any
   /// process starts. Throws JobError.
   void try_stored_states(ProcessId process) const;

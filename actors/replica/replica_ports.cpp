@@ -186,10 +186,14 @@ Status ReplicaPorts::release(const MicroBatchPlan& plan) {
   return {};
 }
 
+Credit ReplicaPorts::credit_of(const InputRing& ring) const {
+  const InputRingSpec& spec = ring.spec();
+  return {spec.channel, options_.replica, options_.layout_rank, spec.epoch.value(), ring.released()};
+}
+
 void ReplicaPorts::grant(const InputRing& ring, std::uint64_t first, std::uint64_t end) {
   const InputRingSpec& spec = ring.spec();
   const std::vector<caf::actor>& all = senders_[spec.channel];
-  const Credit credit{spec.channel, options_.replica, options_.layout_rank, spec.epoch.value(), ring.released()};
   std::vector<ReplicaIndex> granted;
   if (all.size() == 1) granted.emplace_back(0);  // the only sender, without a work item
   for (std::uint64_t sequence = first; all.size() > 1 && sequence < end; ++sequence) {
@@ -199,7 +203,7 @@ void ReplicaPorts::grant(const InputRing& ring, std::uint64_t first, std::uint64
       if (std::ranges::find(granted, piece.sender) == granted.end()) granted.push_back(piece.sender);
     }
   }
-  for (const ReplicaIndex sender : granted) outbox_.credit(all.at(sender.value()), credit);
+  for (const ReplicaIndex sender : granted) outbox_.credit(all.at(sender.value()), credit_of(ring));
 }
 
 Status ReplicaPorts::expect(const MicroBatchPlan& plan, const Arrived& arrived) {

@@ -189,6 +189,7 @@ class ReplicaPorts {
   InputRing& ring(Channel channel) { return *rings_.at(channel).slots; }
   Pool& pool(Channel channel) { return *pool_of_.at(channel); }
   Status flush(Link& link);
+  [[nodiscard]] Credit credit_of(const InputRing& ring) const;
   /// Sends credits to the senders of these sequences, which have entered the window (RB-3).
   void grant(const InputRing& ring, std::uint64_t first, std::uint64_t end);
   ReplicaPortsOptions options_;

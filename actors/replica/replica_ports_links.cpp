@@ -135,9 +135,7 @@ void ReplicaPorts::connect_renewed(const Directory& directory) {
       if (peer.section == options_.graph->sender(channel)) senders.at(peer.replica.value()) = peer.actor;
     }
     // The addresses have the sequences released when they were made.
-    const InputRingSpec& spec = made.slots->spec();
-    const Credit credit{channel, options_.replica, options_.layout_rank, spec.epoch.value(), made.slots->released()};
-    for (const caf::actor& sender : senders) outbox_.credit(sender, credit);
+    for (const caf::actor& sender : senders) outbox_.credit(sender, credit_of(*made.slots));
   }
 }
 

@@ -15,7 +15,7 @@ struct ReplicaSnapshot::Capture {
   SnapshotWriter* writer = nullptr;
   caf::actor replica;
   caf::actor coordinator;
-  SectionSnapshot moments;  // of sharded optimizer state
+  SectionSnapshot snapshot;  // memory of an earlier one, and gathered optimizer state
 };
 
 ReplicaSnapshot::ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& mark, caf::actor replica,
@@ -31,13 +31,14 @@ ReplicaSnapshot::ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& ma
   capture_->part = {static_cast<std::uint32_t>(node.stage), static_cast<std::uint32_t>(node.stages)};
   capture_->mark = mark;
   capture_->writer = spec.snapshots;
+  capture_->snapshot = spec.snapshots->spare(capture_->label, capture_->part);
   capture_->replica = std::move(replica);
   capture_->coordinator = std::move(coordinator);
 }
 
 ReplicaRank::Job ReplicaSnapshot::load_gathered_moments(ParameterBuffer which) const {
   return [capture = capture_, which]() -> Result<WorkResult> {
-    const Status added = add_moments(capture->moments, capture->sections, which, ParameterBuffer::gradients);
+    const Status added = add_moments(capture->snapshot, capture->sections, which, ParameterBuffer::gradients);
     if (!added) return added.error();
     return WorkResult();
   };
@@ -45,17 +46,14 @@ ReplicaRank::Job ReplicaSnapshot::load_gathered_moments(ParameterBuffer which) c
 
 ReplicaRank::Job ReplicaSnapshot::write() const {
   return [capture = capture_]() -> Result<WorkResult> {
-    Result<SectionSnapshot> snapshot = take_snapshot(capture->sections, capture->label);
+    Result<SectionSnapshot> snapshot = take_snapshot(capture->sections, capture->label, std::move(capture->snapshot));
     if (!snapshot) return snapshot.error();
-    if (capture->sections.front()->parameters().optimizer_sharded()) {
-      snapshot->first_moments = std::move(capture->moments.first_moments);
-      snapshot->second_moments = std::move(capture->moments.second_moments);
-    }
     snapshot->part = capture->part;
     const auto written = [replica = capture->replica, coordinator = capture->coordinator, section = capture->section,
-                          step = capture->mark.step](Result<std::vector<FileRecord>> files) {
+                          step = capture->mark.step,
+                          shadow = capture->mark.shadow](Result<std::vector<FileRecord>> files) {
       if (!files) return send_from_outside(replica, Failure{"checkpoint: " + files.error().message});
-      SnapshotWritten message{section, step, {}};
+      SnapshotWritten message{section, step, shadow, {}};
       for (const FileRecord& file : *files) message.files.push_back({file.path, file.bytes, file.checksum});
       send_from_outside(coordinator, std::move(message));
     };

@@ -178,12 +178,12 @@ void SectionReplica::retire() {
   const auto rank_ended = [this] { working_ -= std::min<std::size_t>(working_, 1); };
   ignore_other_messages(
       this, {[rank_ended](const WorkDone&) { rank_ended(); }, [rank_ended](const Failure&) { rank_ended(); },
-             [rank_ended](const TransferBroken&) { rank_ended(); }, [this](MemoryDue) { release_memory(); }});
-  delayed_send(this, 2 * std::chrono::milliseconds(spec_.network->options().timeout_ms), MemoryDue{});
+             [rank_ended](const TransferBroken&) { rank_ended(); },
+             [this](MemoryDue) { working_ == 0 ? ranks_.clear() : await_release(); }});
+  await_release();
 }
 
-void SectionReplica::release_memory() {
-  if (working_ == 0) return ranks_.clear();
+void SectionReplica::await_release() {
   delayed_send(this, 2 * std::chrono::milliseconds(spec_.network->options().timeout_ms), MemoryDue{});
 }
 

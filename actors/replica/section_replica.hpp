@@ -37,7 +37,7 @@ class SectionReplica : public RunActor {
   [[nodiscard]] ReplicaAddress address();
   void connect(const Directory& directory);
   void retire();
-  void release_memory();
+  void await_release();
   InputsRenewed renew_inputs(Epoch epoch);
   void pump();
   void start(const Work& work);

@@ -61,6 +61,8 @@ void Coordinator::note_recovery() {
 }
 
 void Coordinator::committed(const CheckpointCommitted& committed) {
+  options_.record->newest = committed.path;
+  if (committed.shadow) return close({committed.step.value(), RunUnit::Kind::shadow});
   options_.record->checkpoint = committed.path;
   checkpoint_committed(committed);
   close({committed.step.value(), RunUnit::Kind::checkpoint});
@@ -117,13 +119,12 @@ void Coordinator::announce() {
     if (!unit) break;
     const Key key{unit->step.value(), unit->kind};
     open_[key].unit = *unit;
-    if (unit->kind == RunUnit::Kind::checkpoint) {
-      announce_checkpoint(unit->step);
+    if (is_checkpoint(unit->kind)) {
+      announce_checkpoint(*unit);
       continue;
     }
     awaiting_batch_ = true;
-    const Pass pass = unit->kind == RunUnit::Kind::train ? Pass::train : Pass::evaluate;
-    send_to(this, options_.data_source, BatchRequest{unit->step, pass});
+    send_to(this, options_.data_source, BatchRequest{unit->step, pass_of(unit->kind)});
   }
   finish_if_done();
 }
@@ -181,7 +182,7 @@ void Coordinator::announce_step(const StepPlanned& message) {
     // Its samples are used again for measured passes only.
     send_to(this, lane, MicroBatchOrder{options_.measure ? micro_batch : std::move(micro_batch)});
   }
-  send_end_marks(open, plan.pass);
+  send_end_marks(open, false);
   for (const StepWatch::Opening& opening : open.watch.first_phases()) open_phase(opening);
   if (train) {
     StepCounts& counts = options_.record->counts[plan.step.value()];
@@ -209,25 +210,15 @@ void Coordinator::begin_again(const BeginAgain& moved) {
       if (key_of(batch.step, batch.pass) != key) continue;
       send_to(this, replicas_.at(batch.section)[batch.replica.value()], MicroBatchOrder{batch});
     }
-    if (open.watch.planned()) send_end_marks_again(open);
+    if (open.watch.planned()) send_end_marks(open, true);
   }
-  Recovery& recovery = options_.record->recoveries.back();
-  if (recovery.seconds > 0) return options_.console->note("recovered: " + moved.reason);  // a successor of its process
+  std::vector<Recovery>& recoveries = options_.record->recoveries;
+  const bool after_loss = !recoveries.empty() && recoveries.back().in_place && recoveries.back().seconds == 0;
+  if (!after_loss) return options_.console->note(moved.reason);
+  Recovery& recovery = recoveries.back();
   recovery.repeated = repeated.size();
   recovery.seconds = std::chrono::duration<double>(Clock::now() - recovery.begun).count();
   options_.console->note("recovered: " + text_of(recovery));
-}
-
-void Coordinator::send_end_marks_again(const Open& open) {
-  const Pass pass = open.unit.kind == RunUnit::Kind::train ? Pass::train : Pass::evaluate;
-  for (const auto& [section, actors] : replicas_) {
-    if (!replay_->repeatable(section)) continue;
-    const StepBoundary mark{StepBoundary::Kind::end_step, open.unit.step, pass, {}, open.watch.active(section)};
-    for (std::uint32_t replica = 0; replica < actors.size(); ++replica) {
-      if (open.replicas_done.contains({section, ReplicaIndex(replica)})) continue;
-      send_to(this, actors[replica], BoundaryOrder{mark});
-    }
-  }
 }
 
 void Coordinator::open_phase(const StepWatch::Opening& opening) {
@@ -241,24 +232,31 @@ void Coordinator::phase_pass_done(const PhasePassDone& message) {
   if (const auto opening = open.watch.phase_pass_done(message)) open_phase(*opening);
 }
 
-void Coordinator::send_end_marks(const Open& open, Pass pass) {
+void Coordinator::send_end_marks(const Open& open, bool again) {
   for (const auto& [section, actors] : replicas_) {
-    StepBoundary mark{StepBoundary::Kind::end_step, open.unit.step, pass, {}, open.watch.active(section)};
-    for (const caf::actor& lane : actors) send_to(this, lane, BoundaryOrder{mark});
+    if (again && !replay_->repeatable(section)) continue;
+    const StepBoundary mark{
+        StepBoundary::Kind::end_step, open.unit.step, pass_of(open.unit.kind), {}, open.watch.active(section)};
+    for (std::uint32_t replica = 0; replica < actors.size(); ++replica) {
+      if (open.replicas_done.contains({section, ReplicaIndex(replica)})) continue;
+      send_to(this, actors[replica], BoundaryOrder{mark});
+    }
   }
 }
 
-void Coordinator::announce_checkpoint(StepId step) {
+void Coordinator::announce_checkpoint(const RunUnit& unit) {
   // Creating a folder is the only file work here; lanes must receive the boundary before work of the next step (CR-1).
-  const Result<std::filesystem::path> staging = options_.snapshots->store().begin(step, options_.origin.run.id);
+  const Result<std::filesystem::path> staging = store_of(unit.kind).begin(unit.step, options_.origin.run.id);
   if (!staging) {
     send_to(this, supervisor(),
-            Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + staging.error().message});
+            Failure{"checkpoint of step " + std::to_string(unit.step.value()) + ": " + staging.error().message});
     return;
   }
-  open_[{step.value(), RunUnit::Kind::checkpoint}].staging = staging->string();
-  send_marks({StepBoundary::Kind::snapshot, step, Pass::train, staging->string(), true});
-  if (trained_sections() == 0) commit(open_[{step.value(), RunUnit::Kind::checkpoint}]);
+  Open& open = open_[{unit.step.value(), unit.kind}];
+  open.staging = staging->string();
+  send_marks(
+      {StepBoundary::Kind::snapshot, unit.step, Pass::train, open.staging, true, unit.kind == RunUnit::Kind::shadow});
+  if (trained_sections() == 0) commit(open);
 }
 
 void Coordinator::send_marks(const StepBoundary& mark) {
@@ -337,7 +335,8 @@ void Coordinator::norm_reported(const NormReport& report) {
 }
 
 void Coordinator::snapshot_written(const SnapshotWritten& written) {
-  Open& open = open_.at({written.step.value(), RunUnit::Kind::checkpoint});
+  const auto kind = written.shadow ? RunUnit::Kind::shadow : RunUnit::Kind::checkpoint;
+  Open& open = open_.at({written.step.value(), kind});
   for (const StoredFile& file : written.files) open.files.push_back({file.path, file.bytes, file.checksum});
   if (++open.parts == trained_sections()) commit(open);
 }
@@ -355,13 +354,14 @@ void Coordinator::commit(Open& open) {
   const auto failed = [supervisor, step = open.unit.step](const std::string& problem) {
     send_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + problem});
   };
-  const auto commit = [writer = options_.snapshots, staging = open.staging, manifest, self, failed,
-                       step = open.unit.step]() -> SnapshotWriter::Report {
-    if (const Status committed = writer->store().commit(staging, manifest); !committed) {
+  const auto commit = [store = &store_of(open.unit.kind), staging = open.staging, manifest, self, failed,
+                       unit = open.unit]() -> SnapshotWriter::Report {
+    if (const Status committed = store->commit(staging, manifest); !committed) {
       return [failed, problem = committed.error().message] { failed(problem); };
     }
-    const Result<std::filesystem::path> latest = latest_checkpoint(writer->store().root(), manifest.run.id);
-    return [self, done = CheckpointCommitted{step, latest ? latest->string() : std::string()}] {
+    const Result<std::filesystem::path> latest = latest_checkpoint(store->root(), manifest.run.id);
+    const bool shadow = unit.kind == RunUnit::Kind::shadow;
+    return [self, done = CheckpointCommitted{unit.step, shadow, latest ? latest->string() : std::string()}] {
       send_from_outside(self, done);
     };
   };
@@ -379,8 +379,8 @@ void Coordinator::close(Key key) {
     record.train_seconds += std::chrono::duration<double>(now - std::max(started_, unit_started_)).count();
   }
   unit_started_ = now;
-  if (replay_ && key.second != RunUnit::Kind::checkpoint) {
-    replay_->closed(StepId(key.first), key.second == RunUnit::Kind::train ? Pass::train : Pass::evaluate);
+  if (replay_ && !is_checkpoint(key.second)) {
+    replay_->closed(StepId(key.first), pass_of(key.second));
   }
   open_.erase(key);
   announce();

@@ -45,6 +45,7 @@ struct CoordinatorOptions {
   std::int64_t max_left_out = 0;      ///< unreadable samples tolerated before the run fails
   std::shared_ptr<RunRecord> record;  ///< shared with the starting thread, which reads it when the run is over
   SnapshotWriter* snapshots = nullptr;
+  const CheckpointStore* shadows = nullptr;  ///< of checkpoints in memory; null: none are made
   Console* console = nullptr;
   std::atomic<std::uint64_t>* current_step = nullptr;  ///< the oldest unfinished step; may be null
   std::atomic<std::uint64_t>* events = nullptr;        ///< incremented by every progress message; may be null
@@ -75,6 +76,12 @@ class Coordinator : public RunActor {
     std::string staging;
   };
   using Key = std::pair<std::uint64_t, RunUnit::Kind>;
+  [[nodiscard]] static bool is_checkpoint(RunUnit::Kind kind) {
+    return kind == RunUnit::Kind::checkpoint || kind == RunUnit::Kind::shadow;
+  }
+  [[nodiscard]] static Pass pass_of(RunUnit::Kind kind) {
+    return kind == RunUnit::Kind::train ? Pass::train : Pass::evaluate;
+  }
   [[nodiscard]] static Key key_of(StepId step, Pass pass) {
     return {step.value(), pass == Pass::train ? RunUnit::Kind::train : RunUnit::Kind::validate};
   }
@@ -99,12 +106,14 @@ class Coordinator : public RunActor {
   void announce_step(const StepPlanned& planned);
   void seats_lost(const SeatsLost& loss);
   void begin_again(const BeginAgain& moved);
-  /// Sends the end of a step to the replicas of repeatable sections that have not reported it.
-  void send_end_marks_again(const Open& open);
   void open_phase(const StepWatch::Opening& opening);
   void phase_pass_done(const PhasePassDone& message);
-  void announce_checkpoint(StepId step);
-  void send_end_marks(const Open& open, Pass pass);
+  [[nodiscard]] const CheckpointStore& store_of(RunUnit::Kind kind) const {
+    return kind == RunUnit::Kind::shadow ? *options_.shadows : options_.snapshots->store();
+  }
+  void announce_checkpoint(const RunUnit& unit);
+  /// To the replicas that have not reported the end of the step; `again`: only of repeatable sections.
+  void send_end_marks(const Open& open, bool again);
   void send_marks(const StepBoundary& mark);
   void micro_batch_done(const MicroBatchDone& message);
   void step_done(const StepDone& message);

@@ -6,8 +6,12 @@
 
 namespace maestro {
 
-RunMembership::RunMembership(ProcessId process, std::vector<std::uint32_t> hosts)
-    : process_(process), hosts_(std::move(hosts)) {}
+RunMembership::RunMembership(ProcessId process, std::vector<std::uint32_t> hosts, std::size_t joining)
+    : process_(process), hosts_(std::move(hosts)) {
+  for (std::size_t other = hosts_.size() - joining; other < hosts_.size(); ++other) {
+    if (other != process.value()) miss(ProcessId(static_cast<std::uint32_t>(other)));
+  }
+}
 
 Tally RunMembership::record(Milestone milestone, ProcessId process) {
   if (phase_ == RunPhase::ended || !counts(milestone, process)) return Tally::ignored;
@@ -94,12 +98,12 @@ std::optional<std::string> RunMembership::how_ended(ProcessId child) const {
 }
 
 std::size_t RunMembership::awaited(Milestone milestone) const {
-  if (milestone != Milestone::pinged) return processes() - left_.size();
-  return is_root() ? 0 : processes() - 2 - left_.size();
+  if (milestone != Milestone::pinged) return processes();
+  return is_root() ? 0 : processes() - 2;
 }
 
 bool RunMembership::counts(Milestone milestone, ProcessId process) const {
-  if (process.value() >= processes() || has_left(process)) return false;
+  if (process.value() >= hosts_.size() || has_left(process)) return false;
   return milestone != Milestone::pinged || (!is_root() && process != ProcessId(0) && process != process_);
 }
 

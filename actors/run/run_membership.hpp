@@ -70,8 +70,8 @@ enum class LossVerdict : std::uint8_t {
 /// Not thread-safe; belongs to the supervisor.
 class RunMembership {
  public:
-  /// `hosts`: of each process of the job, by its id.
-  RunMembership(ProcessId process, std::vector<std::uint32_t> hosts);
+  /// `hosts`: of each process that the job may have, by its id; the last `joining` of them are not there at the start.
+  RunMembership(ProcessId process, std::vector<std::uint32_t> hosts, std::size_t joining = 0);
 
   // Events.
 
@@ -108,8 +108,10 @@ class RunMembership {
 
   [[nodiscard]] RunPhase phase() const { return phase_; }
   [[nodiscard]] bool is_root() const { return process_ == ProcessId(0); }
-  /// The processes of the job.
-  [[nodiscard]] std::size_t processes() const { return hosts_.size(); }
+  /// The processes that the job may have.
+  [[nodiscard]] std::size_t most_processes() const { return hosts_.size(); }
+  /// The processes that are there, or are to come at the start.
+  [[nodiscard]] std::size_t processes() const { return hosts_.size() - left_.size(); }
   /// The processes that have reached a milestone.
   [[nodiscard]] std::size_t count(Milestone milestone) const { return reached(milestone).size(); }
   /// Returns whether all processes that count for a milestone have reached it.

@@ -92,6 +92,7 @@ struct RunRecord {
   std::uint64_t resumed_from = 0;
   std::uint64_t last_step = 0;
   std::string checkpoint;  ///< path of the last checkpoint
+  std::string newest;      ///< path of the last checkpoint, also one in memory: a recovery goes on from it
   bool interrupted = false;
   std::vector<Recovery> recoveries;
 

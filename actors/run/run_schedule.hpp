@@ -2,7 +2,7 @@
 // The units of a run, in order: training steps, validations, checkpoints. Pure.
 //
 // RS-1 (fixed order): the settings determine the order of units: train k, then validation after k, then checkpoint
-//       after k.
+//       after k, or else shadow after k.
 // RS-2 (stop): after stop() no further training step is handed out; a checkpoint of the last step is, unless it exists
 //       or the run keeps none.
 // RS-3 (pause): while paused only requested checkpoints are handed out; stop() ends a pause.
@@ -19,7 +19,12 @@
 namespace maestro {
 
 struct RunUnit {
-  enum class Kind : std::uint8_t { train, validate, checkpoint };
+  enum class Kind : std::uint8_t {
+    train,
+    validate,
+    checkpoint,
+    shadow  ///< a checkpoint in memory
+  };
   Kind kind = Kind::train;
   StepId step;
 };
@@ -29,6 +34,7 @@ struct RunScheduleOptions {
   std::uint64_t steps = 1;
   std::uint64_t validate_every = 0;
   std::uint64_t checkpoint_every = 0;
+  std::uint64_t shadow_every = 0;
   bool validate_at_end = true;
   bool checkpoint_at_end = true;
   bool keeps_state = true;  ///< false on emulated devices, which train nothing: no checkpoints

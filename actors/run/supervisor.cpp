@@ -30,7 +30,7 @@ std::string process_label(const ProcessInfo& peer, const SectionGraph& graph) {
 Supervisor::Supervisor(caf::actor_config& config, SupervisorOptions options)
     : caf::event_based_actor(config),
       options_(std::move(options)),
-      membership_(options_.process, options_.hosts),
+      membership_(options_.process, options_.hosts, options_.joining),
       peers_(options_.peer_timeout) {
   set_down_handler([this](caf::down_msg& message) { down(message); });
   report_every_end(this, [this](const std::string& problem) { fail("supervisor: " + problem, true); });  // SV-6
@@ -42,6 +42,7 @@ void Supervisor::on_exit() {
   watched_.clear();
   own_.clear();
   root_ = nullptr;
+  leaver_ = nullptr;
 }
 
 caf::behavior Supervisor::make_behavior() {
@@ -80,8 +81,8 @@ caf::behavior Supervisor::make_behavior() {
       },
       [this](const Failure& failure) {
         const auto from = watched_.find(caf::actor_cast<caf::actor_addr>(current_sender()));
-        if (successor_ && from != watched_.end() && from->second.process == successor_ && !change_.under_way()) {
-          return successor_failed({*successor_, failure.message});
+        if (from != watched_.end() && is_successor(from->second.process) && !change_.under_way()) {
+          return successor_failed({from->second.process, failure.message});
         }
         fail(failure.message, prints(), current_sender() == root_, failure.may_follow_loss && may_follow_loss());
       },
@@ -92,6 +93,10 @@ caf::behavior Supervisor::make_behavior() {
       [this](const MoveTimeout& move) { move_timed_out(move); },
       [this](const ProcessGone& lost) { process_gone(lost); },
       [this](const SuccessorFailed& failure) { successor_failed(failure); },
+      [this](const JoinWanted& wanted) { return let_join(wanted); },
+      [this](const LeaveWanted& wanted) { return let_leave(wanted); },
+      [this](Dismissed) { leave_run(); },
+      [this](LookDue) { look_at_seats(); },
       [this](Finish) { finish(); },
       [this](const ProcessSummary& summary) { summarised(summary); },
   };
@@ -111,7 +116,7 @@ void Supervisor::join(const JoinRoot& message) {
 }
 
 void Supervisor::joined(const ProcessJoined& peer) {
-  const bool again = successor_ == peer.process && membership_.come(peer.process);
+  const bool again = is_successor(peer.process) && membership_.come(peer.process);
   const Tally tally = membership_.record(Milestone::joined, peer.process);
   if ((tally == Tally::ignored && !again) || peer.process == options_.process) return;
   ProcessInfo known;
@@ -123,7 +128,7 @@ void Supervisor::joined(const ProcessJoined& peer) {
 }
 
 void Supervisor::start_timed_out() {
-  if (membership_.complete(Milestone::joined)) return;  // deaths are detected from here on
+  if (membership_.phase() >= RunPhase::running || membership_.complete(Milestone::joined)) return;
   fail("only " + std::to_string(membership_.count(Milestone::joined)) + " of " +
            std::to_string(membership_.processes()) + " processes joined within " +
            std::to_string(options_.join_timeout.count() / 1000) + " s",
@@ -131,7 +136,7 @@ void Supervisor::start_timed_out() {
 }
 
 void Supervisor::wiring_timed_out() {
-  if (membership_.complete(Milestone::ready)) return;
+  if (membership_.phase() >= RunPhase::running) return;
   fail("the processes have not connected to each other within " +
            std::to_string(options_.start_timeout.count() / 1000) +
            " s: " + std::to_string(membership_.count(Milestone::ready)) + " of " +
@@ -164,7 +169,7 @@ void Supervisor::introduced(const ProcessInfo& info) {
   }
   const Tally tally = membership_.record(Milestone::introduced, info.process);
   if (tally == Tally::ignored) return;
-  if (successor_ == info.process) return successor_introduced(info);
+  if (is_successor(info.process)) return successor_introduced(info);
   directory_.processes.push_back(info);
   if (info.process != options_.process) watch(info);
   if (tally != Tally::last) return;
@@ -225,8 +230,8 @@ void Supervisor::pinged(ProcessId process, const caf::actor& supervisor) {
 }
 
 void Supervisor::connected(const PeersConnected& from) {
-  if (successor_ == from.process && introduced_) {
-    connected_ = true;
+  if (is_successor(from.process)) {
+    successor_->connected = true;
     return seat_successor();
   }
   if (membership_.record(Milestone::connected, from.process) != Tally::last) return;
@@ -266,10 +271,11 @@ void Supervisor::ready(const ProcessReady& ready) {
   if (membership_.record(Milestone::ready, ready.process) != Tally::last) return;
   home_ = seats_of(directory_);
   send_to(this, local_.coordinator, Begin{});
+  look_at_seats();
 }
 
 void Supervisor::child_ended(const ChildEnded& child) {
-  if (child.again && successor_ == child.process && membership_.has_left(child.process)) {
+  if (child.again && is_successor(child.process) && membership_.has_left(child.process)) {
     return successor_failed({child.process, "it ended with " + child.how});
   }
   if (!membership_.child_ended(child.process, child.how)) return;  // CAF's down message decides (SV-2)
@@ -316,6 +322,7 @@ void Supervisor::fail(const std::string& message, bool print, bool from_root, bo
 }
 
 void Supervisor::interrupt() {
+  if (options_.seats.by_hand) return leave_by_signal();
   if (!membership_.is_root()) return send_to(this, root_, Interrupt{});
   if (options_.stop_run) options_.stop_run();
 }

@@ -19,6 +19,10 @@
 //       its seats (adopt_seats), and the run goes on. A further loss during a move ends the run, or this start of it.
 // SV-9 (successors): rank 0 starts a process that was lost so again, and the successor takes the seats that it had at
 //       the start. If no other process has its sections, the others wait for the successor.
+// SV-10 (joining, leaving): a process that joins the running job takes a fair share of the replicas of one section
+//       (share_seats); a process leaves where others can take its seats. Each is a move of seats without a loss.
+// SV-11 (elastic sections): rank 0 starts one more process for such a section where its consumers wait for it, and ends
+//       one of those that it has started so where they have nothing to do (SeatBalance).
 #pragma once
 
 #include <atomic>
@@ -36,6 +40,7 @@
 #include "actors/messages/message_types.hpp"
 #include "actors/run/peer_watch.hpp"
 #include "actors/run/run_membership.hpp"
+#include "actors/run/seat_balance.hpp"
 #include "actors/run/seat_change.hpp"
 #include "runtime/graph/section_graph.hpp"
 
@@ -47,6 +52,7 @@ struct RunOutcome {
   std::vector<ProcessSummary> processes;
   std::vector<ProcessIdentity> lost;  ///< of this host; stopped processes would stay for ever
   bool recoverable = false;           ///< a process other than rank 0 is lost, and nothing else is wrong
+  bool left = false;                  ///< this process has left the run, which goes on
 };
 
 /// Set once; read by the process's main thread.
@@ -77,17 +83,25 @@ struct SeatMoves {
   Epoch epoch;                                         ///< of the start
   std::function<void(const std::string& line)> begun;  ///< on rank 0, after a loss
   std::function<void(const std::string& line)> warn;   ///< on rank 0
-  std::function<void(const ProcessInfo& lost)> bury;   ///< the process is not to run any more, nor to be written to
+  /// The process is not to run any more, nor to be written to; `here`: it is on this host.
+  std::function<void(const ProcessInfo& lost, bool here)> bury;
+  std::function<void(ProcessId)> left;  ///< the process is not to be written to any more, and ends by itself
   /// Returns the new replicas of repeatable sections in this process.
   std::function<std::vector<OwnActor>(const MoveSeats&)> take;
   std::function<void(ProcessId)> start;   ///< on rank 0: starts a lost process again; empty: nothing can
   std::function<void(ProcessId)> seated;  ///< on rank 0: the successor takes part in the run
+  bool may_join = false;                  ///< processes may join the job, and leave it
+  bool by_hand = false;                   ///< this process has joined by a user's command, in a terminal of its own
+  std::vector<std::string> elastic;       ///< on rank 0: sections (SV-11)
+  std::function<void(const std::string& line)> note;                     ///< on rank 0
+  std::function<void(ProcessId, const std::string& section)> start_new;  ///< on rank 0: for an elastic section
 };
 
 struct SupervisorOptions {
   const SectionGraph* graph = nullptr;
   ProcessId process;
-  std::vector<std::uint32_t> hosts = {0};  ///< of each process of the job
+  std::vector<std::uint32_t> hosts = {0};  ///< of each process that the job may have
+  std::size_t joining = 0;                 ///< the last of these are not there at the start
   std::string host;                        ///< of this process, as named by the user; empty in a job on a single host
   bool started_again = false;              ///< a process that ends during this start is lost, as it would be later
   bool recovers = false;                   ///< rank 0 starts lost processes again, and reports every loss but its own
@@ -147,9 +161,19 @@ struct TransferJudgement {
   std::string message;
   caf::actor_addr reporter;
 };
+/// To the supervisor itself: a look at elastic sections is due.
+struct LookDue {};
 /// To the supervisor itself: seats should have moved by now.
 struct MoveTimeout {
   Epoch epoch;
+};
+
+/// A process that rank 0 starts again, or that joins.
+struct Successor {
+  ProcessId process;
+  std::string section;              ///< whose seats it takes; empty: those that it had at the start
+  std::optional<ProcessInfo> info;  ///< once it has introduced itself
+  bool connected = false;           ///< to all others
 };
 
 class Supervisor : public caf::event_based_actor {
@@ -204,7 +228,7 @@ class Supervisor : public caf::event_based_actor {
   bool move_seats_of(const ProcessInfo& lost);
   void note_move(const ProcessInfo& lost, const std::string& what_follows);
   void begin_move(const MoveSeats& moves, Directory directory);
-  void forget(ProcessId process);
+  void forget(ProcessId process, bool lost = true);
   void move_seats(const MoveSeats& order);
   std::vector<OwnActor> take_seats(const MoveSeats& order);
   void cannot_move(const std::string& problem);
@@ -218,11 +242,27 @@ class Supervisor : public caf::event_based_actor {
   bool hold_seats_of(const ProcessInfo& lost);
   void process_gone(const ProcessGone& lost);
   void start_next();
+  [[nodiscard]] bool is_successor(ProcessId process) const { return successor_ && successor_->process == process; }
   void successor_introduced(const ProcessInfo& info);
   /// Moves the seats of the successor, once it is connected and no other seats move.
   void seat_successor();
-  void successor_seated();
+  void move_ended();
   void successor_failed(const SuccessorFailed& failure);
+  // Processes that join and leave (SV-10); supervisor_joining.cpp.
+  [[nodiscard]] bool joins_later(ProcessId process) const {
+    return process.value() + options_.joining >= options_.hosts.size();
+  }
+  [[nodiscard]] std::string why_nothing_moves() const;
+  SeatAnswer let_join(const JoinWanted& wanted);
+  SeatAnswer let_leave(const LeaveWanted& wanted);
+  void dismiss_leaver();
+  void leave_by_signal();
+  // Elastic sections (SV-11); supervisor_elastic.cpp.
+  void look_at_seats();
+  void judge(const std::string& section);
+  void one_more(const std::string& section);
+  void one_less(const std::string& section);
+  void leave_run();
 
   SupervisorOptions options_;
   RunMembership membership_;
@@ -233,21 +273,23 @@ class Supervisor : public caf::event_based_actor {
   std::map<caf::actor_addr, std::string> own_;  // labels of the process's own actors
   PeerWatch peers_;
   std::chrono::steady_clock::time_point connect_until_;
-  std::vector<ProcessSummary> summaries_;  // on rank 0
-  Loss loss_;                              // while the survivors are queried, or seats move
-  SeatChange change_;                      // on rank 0
-  std::size_t moves_ = 0;                  // on rank 0: losses after which seats have moved
-  std::uint32_t generation_ = 0;           // on rank 0: moves
-  std::string move_reason_;                // on rank 0
-  std::vector<Seat> home_;                 // on rank 0: the seats at the start
-  std::deque<ProcessId> to_start_;         // on rank 0
-  std::optional<ProcessId> successor_;     // on rank 0: from its start until it has its seats
-  std::optional<ProcessInfo> introduced_;  // on rank 0: the successor, until its seats move
-  bool connected_ = false;                 // on rank 0: the successor is, to all others
-  std::set<ProcessId> held_;               // lost processes whose successors the run waits for
-  std::set<ProcessId> transported_;        // processes whose memory this one is connected to
-  SeatsTaken taken_;                       // while own replicas move
-  std::size_t answers_due_ = 0;            // of own replicas
+  std::vector<ProcessSummary> summaries_;        // on rank 0
+  Loss loss_;                                    // while the survivors are queried, or seats move
+  SeatChange change_;                            // on rank 0
+  std::size_t moves_ = 0;                        // on rank 0: losses after which seats have moved
+  std::uint32_t generation_ = 0;                 // on rank 0: moves
+  std::string move_reason_;                      // on rank 0
+  std::vector<Seat> home_;                       // on rank 0: the seats at the start
+  std::deque<ProcessId> to_start_;               // on rank 0
+  std::optional<Successor> successor_;           // on rank 0: from its start until it has its seats
+  caf::actor leaver_;                            // on rank 0: a supervisor, while its seats move
+  std::map<std::string, SeatBalance> balances_;  // on rank 0: of elastic sections
+  std::vector<WaitingFor> looked_;               // on rank 0: answers to the last look
+  std::set<ProcessId> started_new_;              // on rank 0: processes of elastic sections
+  std::set<ProcessId> held_;                     // lost processes whose successors the run waits for
+  std::set<ProcessId> transported_;              // processes whose memory this one is connected to
+  SeatsTaken taken_;                             // while own replicas move
+  std::size_t answers_due_ = 0;                  // of own replicas
   std::set<caf::actor_addr> retired_;
 };
 
@@ -258,6 +300,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::NeighbourLost)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::TransferJudgement)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::MoveTimeout)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::BeatDue)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LookDue)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::WiringTimeout)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::JoinRoot)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(maestro::LocalActors)

@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds settle_time(250);
 }  // namespace
 
 void Supervisor::lost(const ProcessInfo& peer) {
-  if (successor_ == peer.process && !change_.under_way()) return successor_failed({peer.process, "it was lost"});
+  if (is_successor(peer.process) && !change_.under_way()) return successor_failed({peer.process, "it was lost"});
   if (move_seats_of(peer)) return;
   switch (membership_.lost(peer.process)) {
     case LossVerdict::ignored:
@@ -55,6 +55,7 @@ void Supervisor::survivor_waits(const WaitingFor& answer) {
 }
 
 bool Supervisor::prints() const {
+  if (options_.seats.by_hand) return true;
   const bool left_to_root = options_.recovers && !membership_.is_root() && membership_.loss() != ProcessId(0);
   return membership_.prints() && !left_to_root;
 }

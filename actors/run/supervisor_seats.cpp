@@ -8,19 +8,6 @@
 
 namespace maestro {
 
-namespace {
-
-std::string text_of(const std::vector<Seat>& moved, const SectionGraph& graph) {
-  std::string text;
-  for (const Seat& seat : moved) {
-    text += (text.empty() ? "process " : ", process ") + std::to_string(seat.process.value()) + " takes section '" +
-            graph.node(seat.section).name + "' replica " + std::to_string(seat.replica.value());
-  }
-  return text;
-}
-
-}  // namespace
-
 bool Supervisor::move_seats_of(const ProcessInfo& lost) {
   if (!membership_.is_root() || moves_ >= options_.seats.most || change_.under_way() || !held_.empty()) return false;
   const Result<std::vector<Seat>> moved = adopt_seats(*options_.graph, seats_of(directory_), lost.process);
@@ -30,8 +17,8 @@ bool Supervisor::move_seats_of(const ProcessInfo& lost) {
   note_move(lost, move_reason_);
   Directory remaining = directory_;
   std::erase_if(remaining.processes, [&](const ProcessInfo& process) { return process.process == lost.process; });
-  to_start_.push_back(lost.process);
-  begin_move({{}, {lost.process}, *moved}, std::move(remaining));
+  if (!joins_later(lost.process)) to_start_.push_back(lost.process);
+  begin_move({{}, {lost.process}, {}, *moved}, std::move(remaining));
   start_next();
   return true;
 }
@@ -54,10 +41,14 @@ void Supervisor::begin_move(const MoveSeats& moves, Directory directory) {
                MoveTimeout{order.epoch});
 }
 
-void Supervisor::forget(ProcessId process) {
+void Supervisor::forget(ProcessId process, bool lost) {
   const auto found = std::ranges::find_if(watched_, [&](const auto& entry) { return entry.second.process == process; });
   if (found == watched_.end()) return;
-  options_.seats.bury(found->second);
+  if (lost) {
+    options_.seats.bury(found->second, membership_.on_this_host(process));
+  } else {
+    options_.seats.left(process);
+  }
   peers_.remove(process);
   transported_.erase(process);
   watched_.erase(found);
@@ -67,6 +58,11 @@ void Supervisor::move_seats(const MoveSeats& order) {
   for (const ProcessId lost : order.lost) {
     (void)membership_.leave(lost);  // on rank 0 it has
     forget(lost);
+  }
+  for (const ProcessId leaver : order.left) {
+    if (leaver == options_.process) continue;
+    (void)membership_.leave(leaver);
+    forget(leaver, false);
   }
   const std::vector<bool> repeatable = options_.graph->repeatable();
   taken_ = {order.epoch, options_.process, {}, {}};
@@ -151,7 +147,7 @@ void Supervisor::seats_moved(const SeatsMoved& moved) {
 void Supervisor::seats_ready(const SeatsReady& answer) {
   if (!change_.ready(answer)) return;
   send_to(this, local_.coordinator, BeginAgain{move_reason_, directory_, change_.arrivals()});
-  successor_seated();
+  move_ended();
 }
 
 void Supervisor::move_timed_out(const MoveTimeout& move) {

@@ -2,6 +2,7 @@
 // Successors of lost processes (SV-9).
 #include <algorithm>
 
+#include "actors/plan/seats.hpp"
 #include "actors/run/supervisor.hpp"
 #include "runtime/graph/section_graph.hpp"
 
@@ -10,7 +11,8 @@ namespace maestro {
 bool Supervisor::hold_seats_of(const ProcessInfo& lost) {
   const ProcessId gone = lost.process;
   const bool others_start = successor_ || !to_start_.empty();  // their seats could not move without these
-  if (!options_.seats.start || others_start || !membership_.leave(gone)) return false;
+  const bool starts = options_.seats.start && !joins_later(gone);
+  if (!starts || others_start || !membership_.leave(gone)) return false;
   note_move(lost, "starting it again");
   held_.insert(gone);
   std::erase_if(directory_.processes, [&](const ProcessInfo& process) { return process.process == gone; });
@@ -21,21 +23,21 @@ bool Supervisor::hold_seats_of(const ProcessInfo& lost) {
 }
 
 void Supervisor::process_gone(const ProcessGone& lost) {
-  (void)membership_.leave(lost.process);  // on rank 0 it has
-  forget(lost.process);
+  (void)membership_.leave(lost.process);             // on rank 0 it has
+  forget(lost.process, !joins_later(lost.process));  // a process that could not join ends by itself, with its reason
   if (lost.awaited) held_.insert(lost.process);
 }
 
 void Supervisor::start_next() {
   if (successor_ || to_start_.empty() || !options_.seats.start) return;
-  successor_ = to_start_.front();
+  successor_ = Successor{to_start_.front(), {}, {}, false};
   to_start_.pop_front();
-  options_.seats.start(*successor_);
+  options_.seats.start(successor_->process);
 }
 
 void Supervisor::successor_introduced(const ProcessInfo& info) {
-  introduced_ = info;
-  introduced_->replicas.clear();  // they begin anew when its seats move
+  successor_->info = info;
+  successor_->info->replicas.clear();  // they begin anew when its seats move
   watch(info);
   PeerList present;
   present.late = true;
@@ -46,47 +48,55 @@ void Supervisor::successor_introduced(const ProcessInfo& info) {
 }
 
 void Supervisor::miss_absent(const PeerList& present) {
-  for (std::uint32_t process = 0; process < membership_.processes(); ++process) {
+  for (std::uint32_t process = 0; process < membership_.most_processes(); ++process) {
     const auto there = std::ranges::find(present.all, ProcessId(process), &PeerAddress::process) != present.all.end();
+    if (there) (void)membership_.come(ProcessId(process));
     if (!there && ProcessId(process) != options_.process) membership_.miss(ProcessId(process));
   }
 }
 
 void Supervisor::seat_successor() {
-  if (!connected_ || change_.under_way()) return;
+  if (!successor_ || !successor_->connected || change_.under_way()) return;
   MoveSeats order;
-  std::ranges::copy_if(home_, std::back_inserter(order.moved),
-                       [&](const Seat& seat) { return seat.process == successor_; });
+  move_reason_ = "recovered: process " + std::to_string(successor_->process.value()) + " is there again";
+  if (successor_->section.empty()) {
+    std::ranges::copy_if(home_, std::back_inserter(order.moved),
+                         [&](const Seat& seat) { return seat.process == successor_->process; });
+  } else {
+    const auto shared = share_seats(*options_.graph, seats_of(directory_), successor_->process, successor_->section);
+    if (!shared) return successor_failed({successor_->process, shared.error().message});
+    order.moved = *shared;
+    move_reason_ = text_of(order.moved, *options_.graph);
+  }
   Directory directory = directory_;
-  directory.processes.push_back(*std::exchange(introduced_, std::nullopt));
-  connected_ = false;
-  move_reason_ = "process " + std::to_string(successor_->value()) + " is there again";
+  directory.processes.push_back(*successor_->info);
   begin_move(order, std::move(directory));
 }
 
-void Supervisor::successor_seated() {
-  const auto has = [](const Directory& directory, std::optional<ProcessId> process) {
-    return std::ranges::any_of(directory.processes, [&](const auto& one) { return one.process == process; });
-  };
-  if (successor_ && has(directory_, successor_)) options_.seats.seated(*std::exchange(successor_, std::nullopt));
+void Supervisor::move_ended() {
+  const auto is_here = [this](const ProcessInfo& process) { return is_successor(process.process); };
+  if (std::ranges::any_of(directory_.processes, is_here)) {
+    options_.seats.seated(successor_->process);
+    successor_.reset();
+  }
+  dismiss_leaver();
   seat_successor();  // which waited for the end of this move
   start_next();
 }
 
 void Supervisor::successor_failed(const SuccessorFailed& failure) {
-  if (successor_ != failure.process || membership_.phase() != RunPhase::running) return;
-  const std::string problem =
-      "process " + std::to_string(failure.process.value()) + " did not start again: " + failure.problem;
+  if (!is_successor(failure.process) || membership_.phase() != RunPhase::running) return;
+  const bool again = successor_->section.empty();
+  const std::string problem = "process " + std::to_string(failure.process.value()) +
+                              (again ? " did not start again: " : " has not joined: ") + failure.problem;
   if (held_.contains(failure.process)) return fail(problem, true, false, true);
   if (membership_.leave(failure.process)) {  // some may be connected to it
     for (const ProcessInfo& process : directory_.processes) {
       send_to(this, process.supervisor, ProcessGone{failure.process});
     }
   }
-  options_.seats.warn(problem + "; the others keep its seats");
+  options_.seats.warn(problem + (again ? "; the others keep its seats" : ""));
   successor_.reset();
-  introduced_.reset();
-  connected_ = false;
   start_next();
 }
 

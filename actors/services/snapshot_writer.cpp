@@ -18,28 +18,31 @@ std::string label_of(const std::vector<SafetensorsFile>& files) {
 
 }  // namespace
 
-Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name) {
+Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name,
+                                      SectionSnapshot into) {
   Section& section = *tensor_ranks.front();
-  SectionSnapshot snapshot;
-  snapshot.section = name;
-  snapshot.config = section.config_json();
-  snapshot.updates = static_cast<std::uint64_t>(section.parameters().updates());
-  Result<TensorSnapshot> values = export_tensors(tensor_ranks, ParameterBuffer::values);
+  into.section = name;
+  into.config = section.config_json();
+  into.updates = static_cast<std::uint64_t>(section.parameters().updates());
+  Result<TensorSnapshot> values =
+      export_tensors(tensor_ranks, ParameterBuffer::values, "", std::move(into.values.memory));
   if (!values) return values.error();
-  snapshot.values = std::move(*values);
-  if (section.parameters().optimizer_sharded()) return snapshot;
+  into.values = std::move(*values);
+  if (section.parameters().optimizer_sharded()) return into;
   for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
-    if (Status status = add_moments(snapshot, tensor_ranks, which, which); !status) return status.error();
+    if (Status status = add_moments(into, tensor_ranks, which, which); !status) return status.error();
   }
-  return snapshot;
+  return into;
 }
 
 Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
                    ParameterBuffer from) {
   const bool first = which == ParameterBuffer::first_moments;
-  Result<TensorSnapshot> made = export_tensors(tensor_ranks, from, first ? first_prefix : second_prefix);
+  TensorSnapshot& moments = first ? snapshot.first_moments : snapshot.second_moments;
+  Result<TensorSnapshot> made =
+      export_tensors(tensor_ranks, from, first ? first_prefix : second_prefix, std::move(moments.memory));
   if (!made) return made.error();
-  (first ? snapshot.first_moments : snapshot.second_moments) = std::move(*made);
+  moments = std::move(*made);
   return {};
 }
 
@@ -70,6 +73,12 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
   return import_moments(ParameterBuffer::second_moments, second, second_prefix);
 }
 
+SectionSnapshot SnapshotWriter::spare(const std::string& section, const StatePart& part) {
+  const std::lock_guard lock(mutex_);
+  auto found = spares_.extract({section, part.index});
+  return found ? std::move(found.mapped()) : SectionSnapshot();
+}
+
 void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapshot, Written written) {
   auto held = std::make_shared<SectionSnapshot>(std::move(snapshot));  // std::function requires copyable captures
   const auto failed = [written](const std::string& problem) { written(Error{ErrorCode::unavailable, problem}); };
@@ -82,7 +91,12 @@ void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapsh
                            held->second_moments.tensors.end());
     state.optimizer_step = held->updates;
     state.part = held->part;
-    return [written, files = store_.write_section(staging, held->section, state)] { written(files); };
+    auto files = store_.write_section(staging, held->section, state);
+    if (keeps_memory_) {
+      const std::lock_guard lock(mutex_);
+      spares_[{held->section, held->part.index}] = std::move(*held);
+    }
+    return [written, files = std::move(files)] { written(files); };
   };
   run(work, failed);
 }

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,10 +31,12 @@ struct SectionSnapshot {
 };
 
 /// Copies a trained section's checkpoint state, given the tensor ranks of the first context part of a replica. Runs on
-/// a device thread, while the others rest. Sharded optimizer state is left out: add_moments() follows.
-Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name);
+/// a device thread, while the others rest. The memory is that of `into` where it suffices; sharded optimizer state
+/// stays as it is there, from add_moments().
+Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name,
+                                      SectionSnapshot into = {});
 /// Copies `which`, first or second moments, from the buffer that holds them complete: `from` is that buffer itself or
-/// gradients.
+/// gradients. Uses the memory that the snapshot has for them.
 Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
                    ParameterBuffer from);
 /// Restores a stored state, whatever its number of parts. Runs on the starting thread, before any work.
@@ -41,7 +45,11 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
 /// Thread-safe.
 class SnapshotWriter {
  public:
-  explicit SnapshotWriter(CheckpointStore store) : store_(std::move(store)), thread_([] {}) {}
+  /// `keeps_memory`: of each section's last snapshot, for the next: a state's size in memory, for frequent snapshots.
+  explicit SnapshotWriter(CheckpointStore store, bool keeps_memory = false)
+      : store_(std::move(store)), keeps_memory_(keeps_memory), thread_([] {}) {}
+  /// Returns an earlier snapshot of this part that was written, for its memory; an empty one if there is none.
+  [[nodiscard]] SectionSnapshot spare(const std::string& section, const StatePart& part);
   using Written = std::function<void(Result<std::vector<FileRecord>>)>;
   /// Returns at once; the writer's thread calls `written`.
   void write(std::filesystem::path staging, SectionSnapshot snapshot, Written written);
@@ -56,6 +64,9 @@ class SnapshotWriter {
 
  private:
   CheckpointStore store_;
+  bool keeps_memory_;
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::uint32_t>, SectionSnapshot> spares_;  // by section and stage
   std::atomic<int> pending_ = 0;
   WorkThread thread_;
 };

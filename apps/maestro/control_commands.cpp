@@ -15,6 +15,7 @@ ControlCommands::ControlCommands(CLI::App& app) {
       {"pause", "pause a run after its announced steps"},
       {"resume", "continue a paused run"},
       {"stop", "end a run in order, as a first Ctrl-C does"},
+      {"leave", "give the replicas of a process to the others, and end it"},
   };
   for (const auto& [name, purpose] : calls) {
     Command& command = commands_.emplace_back();
@@ -24,6 +25,9 @@ ControlCommands::ControlCommands(CLI::App& app) {
                             "unix:/PATH or HOST:PORT (default: the one run of this user on this host)");
     command.app->add_option("--keys", command.target.keys, "key folder, for a run on another host");
     command.app->add_option("--token-file", command.target.token_file, "file with the run's token");
+    if (command.name == "leave") {
+      command.app->add_option("--process", command.process, "its number, as `maestro status` shows it")->required();
+    }
     command.app->add_flag("--json", command.json, "print the answer as a line of JSON");
   }
 }
@@ -36,7 +40,8 @@ int ControlCommands::run(Console& console) const {
   const auto command = std::ranges::find_if(commands_, [](const Command& each) { return each.app->parsed(); });
   try {
     ControlClient client(command->target);
-    console.note(client.call(command->name, command->json ? ControlClient::Form::json : ControlClient::Form::text));
+    const auto form = command->json ? ControlClient::Form::json : ControlClient::Form::text;
+    console.note(command->name == "leave" ? client.leave(command->process, form) : client.call(command->name, form));
     return 0;
   } catch (const JobError& error) {
     if (error.code() == ErrorCode::invalid_argument) throw;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `maestro status`, `plan`, `checkpoint`, `pause`, `resume` and `stop`: clients of a run's control service.
+// `maestro status`, `plan`, `checkpoint`, `pause`, `resume`, `stop` and `leave`: clients of a run's control service.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -26,6 +26,7 @@ class ControlCommands {
     CLI::App* app = nullptr;
     std::string name;
     ControlTarget target;
+    std::int32_t process = 0;  // of `leave`
     bool json = false;
   };
   std::deque<Command> commands_;  // options hold references into it

@@ -13,6 +13,7 @@
 #include "apps/maestro/export_command.hpp"
 #include "apps/maestro/generate_command.hpp"
 #include "apps/maestro/help_command.hpp"
+#include "apps/maestro/join_command.hpp"
 #include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
 #include "apps/maestro/tokenize_command.hpp"
@@ -62,6 +63,7 @@ int run(int argc, char** argv, Console& console) {
   TokenizeCommand tokenize(app);
   GenerateCommand generate(app);
   ControlCommands control(app);
+  JoinCommand join(app);
   HelpCommand help(app);
   try {
     app.parse(argc, argv);
@@ -71,7 +73,7 @@ int run(int argc, char** argv, Console& console) {
     return 2;
   }
   return run_given(console, train, check, distill, vlm, simulate, emulate, exporting, keys, tokenize, generate, control,
-                   help);
+                   join, help);
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ fuzz_for() {
   fuzz_scratch=$(mktemp -d -p "$([[ -w /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")")
   trap 'rm -rf -- "$fuzz_scratch"' EXIT
   started=$(mktemp -p "$fuzz_scratch")
+  touch -d "1 second ago" "$started"  # a file system's clock may stand still between this file and the first finding
   TMPDIR=$fuzz_scratch "$program" -max_total_time="$2" "${fuzz_limits[@]}" -artifact_prefix="$findings/" \
     -print_final_stats=1 "$inputs" "$seeds" || status=1
   while read -r finding; do

@@ -72,11 +72,12 @@ class Hosts {
 void refuse(const GraphNode& node, const Hosts& hosts) {
   const std::string remedy = "; or oversubscribe the cores with --cpu-devices ";
   if (node.layout.ranks() == 1) {
-    throw JobError(node.name + ".replicas = " + std::to_string(node.replicas) + ": " + hosts.devices_text() +
-                       "; use at most " + std::to_string(hosts.devices()) + remedy + std::to_string(node.replicas),
+    throw JobError(node.name + (node.least > 0 ? ".replicas.least = " : ".replicas = ") +
+                       std::to_string(node.placed()) + ": " + hosts.devices_text() + "; use at most " +
+                       std::to_string(hosts.devices()) + remedy + std::to_string(node.placed()),
                    ErrorCode::unavailable);
   }
-  const Degrees wanted{node.replicas, 1, node.layout};
+  const Degrees wanted{node.placed(), 1, node.layout};
   throw JobError(node.name + ": " + text_of(wanted) + " needs " + std::to_string(wanted.devices()) + " devices, and " +
                      hosts.devices_text() + "; nearest that fits: " + text_of(nearest_fit(wanted, hosts.devices())) +
                      remedy + std::to_string(wanted.devices()),
@@ -84,7 +85,7 @@ void refuse(const GraphNode& node, const Hosts& hosts) {
 }
 
 void check_named(const GraphNode& node, const std::vector<DeviceId>& devices, const PlacementRequest& request) {
-  const std::int64_t needed = node.replicas * node.layout.ranks();
+  const std::int64_t needed = node.placed() * node.layout.ranks();
   if (static_cast<std::int64_t>(devices.size()) != needed) {
     const bool ranks = node.layout.ranks() > 1;
     throw JobError(node.name + ".devices names " + std::to_string(devices.size()) + " devices for " +
@@ -104,12 +105,12 @@ class Placer {
     if (node.role == Role::source) return {{id, ReplicaIndex(0), ProcessId(0), {DeviceId()}, hosts_.of(0)}};
     const std::vector<DeviceId>& wanted = request_.devices[id.value()];
     const bool emulated = wanted.size() == 1 && wanted[0].kind == DeviceId::Kind::emulated;
-    if (wanted.empty() && node.replicas * node.layout.ranks() > hosts_.devices()) refuse(node, hosts_);
+    if (wanted.empty() && node.placed() * node.layout.ranks() > hosts_.devices()) refuse(node, hosts_);
     if (!emulated && !wanted.empty()) check_named(node, wanted, request_);
     per_host_ = request_.cores + (wanted.empty() ? 0 : request_.cuda.of_host);
     std::vector<ReplicaPlacement> places;
     std::map<std::uint32_t, std::int64_t> taken;  // devices of this section, by host
-    for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
+    for (std::uint32_t replica = 0; replica < node.placed(); ++replica) {
       const std::int64_t process = next_process(node, emulated, taken);
       ReplicaPlacement place{
           id, ReplicaIndex(replica), ProcessId(static_cast<std::uint32_t>(process)), {}, hosts_.of(process)};
@@ -118,6 +119,12 @@ class Placer {
       places.push_back(std::move(place));
     }
     check_distinct(node, places);
+    for (std::uint32_t replica = static_cast<std::uint32_t>(places.size()); replica < node.replicas; ++replica) {
+      ReplicaPlacement place = places[replica % static_cast<std::uint32_t>(node.placed())];
+      place.replica = ReplicaIndex(replica);
+      place.shares = true;
+      places.push_back(std::move(place));
+    }
     return places;
   }
 
@@ -195,7 +202,7 @@ std::string text_of(const Degrees& degrees) {
 
 std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRequest& request) {
   std::int64_t computing = 0;
-  for (const GraphNode& node : graph.nodes()) computing += node.role == Role::source ? 0 : node.replicas;
+  for (const GraphNode& node : graph.nodes()) computing += node.role == Role::source ? 0 : node.placed();
   const std::int64_t first_rank = request.processes > computing ? 1 : 0;  // PL-2
   Placer placer(request, first_rank);
   std::vector<ReplicaPlacement> places;

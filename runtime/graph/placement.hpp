@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assignment of section replicas to processes and devices. Pure.
 //
-// PL-1 (distinct devices): the ranks of all replicas of a section are on distinct devices.
+// PL-1 (distinct devices): the ranks of all replicas of a section are on distinct devices, but for PL-4.
 // PL-2 (sources on rank 0): rank 0 always hosts sources; with enough processes it hosts nothing else.
 // PL-3 (one host per replica): the ranks of a replica are on devices of a single host, that of its process.
+// PL-4 (shared seats): of a section with `least`, so many replicas are placed like those of any section; each further
+//       replica shares process and devices of one of them, in turn.
 #pragma once
 
 #include <string>
@@ -21,6 +23,7 @@ struct ReplicaPlacement {
   ProcessId process;
   std::vector<DeviceId> devices;  ///< by rank; of a source, the host
   std::uint32_t host = 0;         ///< of the process: devices of two hosts may be equal
+  bool shares = false;            ///< process and devices are those of an earlier replica (PL-4)
 };
 
 /// Returns null if there is none.

@@ -37,6 +37,7 @@ struct GraphNode {
   Role role = Role::trained;
   Ports ports;
   std::int64_t replicas = 1;
+  std::int64_t least = 0;             ///< replicas with devices of their own at the start; 0: all
   Layout layout;                      ///< of each replica
   std::int64_t micro_batch = 1;       ///< samples at most
   std::int64_t micro_batch_rows = 0;  ///< rows on the section's axis at most, unless a sample has more; 0: no bound
@@ -44,6 +45,8 @@ struct GraphNode {
 
   /// Returns its name in the job file.
   [[nodiscard]] const std::string& section_name() const { return section.empty() ? name : section; }
+  /// Returns the replicas with devices of their own at the start.
+  [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
   /// Returns whether it has an optimizer.
   [[nodiscard]] bool trained() const { return role == Role::trained; }
   /// Returns whether its parameters stay as they are.

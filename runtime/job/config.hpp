@@ -48,6 +48,7 @@ struct TrainConfig {
   bool deterministic = true;            ///< two runs of a plan give bitwise equal losses
   CudaGraphs cuda_graphs = CudaGraphs::automatic;
   std::int64_t checkpoint_every = 0;    ///< steps between checkpoints; 0: only at the end and on Ctrl-C
+  std::int64_t shadow_every = 0;        ///< steps between checkpoints in memory, for recovery; 0: none
   bool checkpoint_at_end = true;        ///< also where the trained weights are kept
   std::int64_t keep_checkpoints = 2;    ///< older checkpoints are removed
   ExportChoice export_dtype = ExportChoice::source;  ///< key `export`: models in `out`/models
@@ -142,6 +143,9 @@ struct SectionConfig {
   std::string name;
   bool trained = true;                  ///< false: frozen, though gradients may pass through to sections before it
   std::int64_t replicas = 1;            ///< data-parallel degree
+  std::int64_t least = 0;               ///< replicas with devices of their own at the start; the others share these,
+                                        ///< until processes join that take them; 0: all
+  bool elastic = false;                 ///< rank 0 starts and ends such processes as the consumers wait
   std::int64_t tensor = 1;              ///< devices that share each layer of a replica: heads, FFN and vocabulary are cut
   std::int64_t context = 1;             ///< devices that share the rows of each micro-batch
   std::int64_t pipeline = 1;            ///< stages of consecutive layers
@@ -157,6 +161,8 @@ struct SectionConfig {
   std::int64_t memory_mib = 0;          ///< of a device; a micro-batch that cannot fit is refused; 0: no check
   double share = 1;                     ///< of a CUDA device's multiprocessors, where sections share the device
   OptimizerConfig optimizer;
+  /// Returns the replicas with devices of their own at the start.
+  [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
   /// Returns the devices of a replica: stages x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }
   [[nodiscard]] bool emulated() const { return devices.size() == 1 && devices[0].kind == DeviceId::Kind::emulated; }

@@ -155,6 +155,10 @@ TrainConfig read_train(const JobTable& train) {
                     "slowly than the GPU computes it; results are the same"});
   out.checkpoint_every = train.integer("checkpoint_every", out.checkpoint_every, counts_or_zero,
                                        {"steps between checkpoints; 0: only at the end and on Ctrl-C", "steps"});
+  out.shadow_every = train.integer("shadow_every", out.shadow_every, counts_or_zero,
+                                   {"steps between checkpoints in the memory of the host, from which a run goes on "
+                                    "after the loss of a process; 0: none",
+                                    "steps"});
   out.checkpoint_at_end = train.flag("checkpoint_at_end", out.checkpoint_at_end,
                                      {"a checkpoint and the trained weights are written at the end"});
   out.keep_checkpoints = train.integer("keep_checkpoints", out.keep_checkpoints, counts,

@@ -218,6 +218,11 @@ bool JobTable::has(std::string_view key) const {
   return read(*state_, path_to(key)) != nullptr;
 }
 
+bool JobTable::holds_table(std::string_view key) const {
+  const toml::node* node = read(*state_, path_to(key));
+  return node != nullptr && node->is_table();
+}
+
 JobTable JobTable::table(std::string_view key) const {
   auto path = path_to(key);
   const auto* node = read(*state_, path);

@@ -44,11 +44,12 @@ void check_devices(const JobTable& section, const SectionConfig& config) {
   }
   if (config.emulated()) return;
   const auto named = static_cast<std::int64_t>(config.devices.size());
-  const std::int64_t needed = config.replicas * config.devices_of_replica();
+  const std::int64_t needed = config.placed() * config.devices_of_replica();
   if (named == 0 || named == needed) return;
   const std::string names = "names " + std::to_string(named) + (named == 1 ? " device" : " devices") + " for ";
   if (config.devices_of_replica() == 1) {
-    section.fail_among({"devices", "replicas"}, names + setting("replicas", config.replicas) +
+    const std::string key = config.least > 0 ? "replicas.least" : "replicas";
+    section.fail_among({"devices", "replicas"}, names + setting(key, config.placed()) +
                                                     "; name one per replica, or none to place them automatically");
   }
   section.fail_among({"devices", "tensor", "context", "pipeline", "replicas"},
@@ -93,11 +94,40 @@ OptimizerConfig read_optimizer(const JobTable& section, OptimizerConfig defaults
 
 namespace {
 
+/// Reads a number, or a table: replicas = {least = 1, most = 4}. A file without either has the keys of both in its
+/// reference.
+void read_replicas(const JobTable& section, SectionConfig& out) {
+  constexpr Range copies{.min = 1, .max = 4096};
+  const bool may_move = section.holds_table("replicas");
+  if (!may_move) {
+    out.replicas = section.integer("replicas", out.replicas, copies,
+                                   {"data-parallel copies, each of which takes whole micro-batches; an app may choose "
+                                    "another default"});
+    if (section.has("replicas")) return;
+  }
+  const JobTable bounds = section.table("replicas");
+  const std::int64_t least = bounds.integer(
+      "least", 1, copies,
+      {"instead of a number, in a frozen section that nothing trained feeds: replicas that have devices of their own "
+       "at the start; the others share these until a process joins the run"});
+  const std::int64_t most =
+      bounds.integer("most", least, copies, {"all replicas, and the processes that can have one at the same time"});
+  enum class Elastic : std::uint8_t { off, automatic };
+  constexpr std::array<std::string_view, 2> names{"off", "auto"};
+  const Elastic elastic = bounds.choice(
+      "elastic", Elastic::off, names,
+      {"auto: rank 0 starts a process for the section where consumers wait for it in over 5% of the time, and ends one "
+       "of these where they have nothing to do in over 50%; off: processes join and leave by command"});
+  if (!may_move) return;
+  out.elastic = elastic == Elastic::automatic;
+  if (most < least) bounds.fail("most", "must be at least least = " + std::to_string(least));
+  out.replicas = most;
+  out.least = least;
+}
+
 void read_layout(const JobTable& section, SectionConfig& out) {
   constexpr Range degree{.min = 1, .max = 1024};
-  out.replicas = section.integer("replicas", out.replicas, {.min = 1, .max = 4096},
-                                 {"data-parallel copies, each of which takes whole micro-batches; an app may choose "
-                                  "another default"});
+  read_replicas(section, out);
   out.tensor = section.integer(
       "tensor", out.tensor, degree,
       {"devices that share each layer of a replica: heads, feed-forward network and vocabulary are cut", "devices"});

@@ -44,6 +44,7 @@ struct StepBoundary {
   Pass pass = Pass::train;
   std::string staging;  ///< of a snapshot: folder to write into
   bool active = true;   ///< of an end_step: the section had a micro-batch in the step, on any of its replicas
+  bool shadow = false;  ///< of a snapshot: for a checkpoint in memory
 };
 
 /// Whether every port has a free buffer to write into.

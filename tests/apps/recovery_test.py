@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import unittest
+from pathlib import Path
 
 from hosts import Hosts, why_not
 from maestro_program import SystemTest, decoder, distillation
@@ -101,6 +102,48 @@ class ALostProcess(Recovers):
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.report["resumed_from"], 2 * EVERY)
         self.assertEqual(finished.curve(), expected.curve(after=2 * EVERY))
+
+
+class WithShadows(Recovers):
+    """Checkpoints in memory, and none on disk before the end."""
+
+    SETTINGS = {"train.shadow_every": EVERY}
+
+    def shadows(self, run):
+        """Steps of the checkpoints in memory of this run."""
+        own = f"-{run.process.pid}-"
+        folders = [folder for folder in Path("/dev/shm").iterdir() if own in folder.name and folder.is_dir()]
+        return [step for folder in folders for step in steps_of_checkpoints(folder, "")]
+
+
+class Shadows(WithShadows):
+    def test_take_a_run_back_less_far(self):
+        for job, options in ((job_of(checkpoint_every=0), ()), (job_of(LAID_OUT, checkpoint_every=0), FEW_DEVICES)):
+            expected = self.train(job, *options, settings={"train.out": "reference"})
+            run = self.start(job, "--processes", 2 if options else 3, *options, settings=self.SETTINGS)
+            victims = []
+            for number in (1, 2):
+                self.assertTrue(run.wait_for(lambda: max(self.shadows(run), default=0) >= 2 * number * EVERY), run.text)
+                victims.append((1, self.kill_one(run, 1, signal.SIGKILL, 0)))
+                self.assertTrue(run.wait_for(lambda: run.text["out"].count("recovered: ") == number), run.text)
+            self.check(run, expected, victims)
+            self.assertEqual(run.text["err"].count("starting again from /dev/shm/maestro-"), 2, run.text)
+            self.assertEqual(self.shadows(run), [])
+
+    def test_are_gone_after_the_death_of_rank_0(self):
+        run = self.start(job_of(checkpoint_every=0), "--processes", 2, settings=self.SETTINGS)
+        self.assertTrue(run.wait_for(lambda: self.shadows(run)), run.text)
+        run.end()
+        self.train(job_of(checkpoint_every=0, steps=1), "--processes", 2)
+        self.assertEqual(self.shadows(run), [])
+
+    def test_are_refused_where_they_serve_nothing(self):
+        name = self.write_job(job_of())
+        wanted = "train.shadow_every = 5: "
+        self.assert_refused(wanted + "a run goes on from a checkpoint in memory with", "train", name, "--set",
+                            "train.shadow_every=5", "--set", 'train.recover="off"')
+        alone = self.train(job_of(steps=2), settings={"train.shadow_every": 5})
+        self.assertIn(wanted + "no effect, as rank 0 starts no other processes here", alone.out)
 
 
 class InPlace(Recovers):
@@ -245,6 +288,23 @@ class NoRecovery(Recovers):
         finished = self.start(job, "--processes", 2).wait()
         self.assertEqual(finished.status, 1, finished.describe())
         self.assertIn("training diverged", finished.error_lines()[0])
+
+
+class ALostTeacherAfterALostStudent(InPlace, WithShadows):
+    def test_comes_again_though_the_checkpoint_of_the_start_is_gone(self):
+        expected = self.train(self.job(), *FEW_DEVICES, settings={"train.out": "reference"})
+        run = self.start(self.job(), "--processes", 4, *FEW_DEVICES, settings={"train.checkpoint_every": 0, **self.SETTINGS})
+        self.assertTrue(run.wait_for(lambda: self.shadows(run)), run.text)
+        self.kill_one(run, 3, signal.SIGKILL, 0)
+        self.assertTrue(run.wait_for_text("recovered: went on after step "), run.text)
+        began = int(run.text["out"].split("went on after step ")[1].split()[0])
+        self.assertTrue(run.wait_for(lambda: min(self.shadows(run), default=0) > began), run.text)
+        self.kill_one(run, 1, signal.SIGKILL, 0)
+        self.assertTrue(run.wait_for(lambda: self.recoveries(run) == 1), run.text)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.curve(), expected.curve())
+        self.assertEqual(finished.err.count("did not start again"), 0, finished.describe())
 
 
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)

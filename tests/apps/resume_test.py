@@ -14,8 +14,8 @@ from maestro_program import SystemTest, decoder, distillation, language_model, t
 SEED = int(os.environ.get("MAESTRO_TEST_SEED", random.SystemRandom().randrange(1_000_000)))
 
 
-def steps_of_checkpoints(folder):
-    found = (re.fullmatch(r"step-(\d+)", path.name) for path in folder.glob("checkpoints/step-*"))
+def steps_of_checkpoints(folder, checkpoints="checkpoints"):
+    found = (re.fullmatch(r"step-(\d+)", path.name) for path in (folder / checkpoints).glob("step-*"))
     return [int(match[1]) for match in found if match]
 
 

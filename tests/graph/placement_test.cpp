@@ -278,5 +278,25 @@ TEST(Placement, the_nearest_layout_fits_and_its_degrees_divide_those_wanted) {
   }
 }
 
+TEST(Placement, further_replicas_of_a_section_with_least_share_the_devices_of_the_first) {  // PL-4
+  SectionGraph graph;
+  for (const char* name : {"data", "teacher", "student"}) {
+    GraphNode node;
+    node.name = name;
+    node.role = graph.nodes().empty() ? Role::source : graph.nodes().size() == 1 ? Role::frozen : Role::trained;
+    if (node.name == "teacher") node.replicas = 5, node.least = 2;
+    graph.add(node);
+  }
+  const auto places = place(graph, request_of(4, 3));
+  EXPECT_EQ(ranks(places), (std::vector<std::uint32_t>{0, 1, 2, 1, 2, 1, 3})) << "process 0 has the source alone";
+  std::vector<std::string> devices;
+  std::vector<bool> shares;
+  for (const ReplicaPlacement& at : places) {
+    if (at.section == SectionId(1)) devices.push_back(text_of(at.devices.at(0))), shares.push_back(at.shares);
+  }
+  EXPECT_EQ(devices, (std::vector<std::string>{"cpu:0", "cpu:1", "cpu:0", "cpu:1", "cpu:0"}));
+  EXPECT_EQ(shares, (std::vector<bool>{false, false, true, true, true}));
+}
+
 }  // namespace
 }  // namespace maestro

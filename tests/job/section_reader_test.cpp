@@ -214,5 +214,18 @@ TEST(DecoderReader, refuses_impossible_shapes) {
   EXPECT_THAT(decoder_error("family = \"lama\""), HasSubstr("did you mean 'llama'?"));
 }
 
+TEST(SectionReader, replicas_that_move_have_two_bounds) {
+  const auto section = read_section(student_of("replicas = {least = 2, most = 6}\n"), "student", {});
+  EXPECT_EQ(section.replicas, 6);
+  EXPECT_EQ(section.least, 2);
+  EXPECT_EQ(section.placed(), 2);
+  EXPECT_EQ(read_section(student_of("replicas = 3\n"), "student", {}).placed(), 3);
+  EXPECT_EQ(read_section(student_of("replicas = {most = 3}\n"), "student", {}).least, 1);
+  EXPECT_THAT(section_error("replicas = {least = 3, most = 2}"), HasSubstr("most: must be at least least = 3"));
+  EXPECT_THAT(section_error("replicas = {least = 0}"), HasSubstr("least: must be from 1 to 4096"));
+  EXPECT_THAT(section_error("replicas = {least = 2, most = 6}\ndevices = [\"cpu:0\"]"),
+              HasSubstr("names 1 device for replicas.least = 2"));
+}
+
 }  // namespace
 }  // namespace maestro

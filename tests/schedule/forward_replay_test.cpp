@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/schedule/planner_options.hpp"
+#include "tests/schedule/small_graph.hpp"
 
 namespace maestro {
 namespace {
@@ -203,27 +204,11 @@ TEST(ForwardReplay, the_end_of_a_micro_batch_counts_once_and_only_while_its_step
   EXPECT_FALSE(run.replay().done(first.section, first.step, first.pass, first.index));
 }
 
-SectionGraph distillation() {
-  SectionGraph graph;
-  const auto add = [&](const std::string& name, Role role, std::vector<std::string> inputs) {
-    GraphNode node;
-    node.name = name;
-    node.role = role;
-    for (const std::string& input : inputs) node.ports.inputs.push_back({input, DType::f32, 1});
-    node.ports.outputs.push_back({"out", DType::f32, 1});
-    graph.add(std::move(node));
-    for (const std::string& input : inputs) graph.connect(input, "out", name, input);
-  };
-  add("corpus", Role::source, {});
-  add("teacher", Role::frozen, {"corpus"});
-  add("student", Role::trained, {"corpus", "teacher"});
-  add("judge", Role::frozen, {"student"});
-  add("head", Role::passing, {"student"});
-  return graph;
-}
-
 TEST(ForwardReplay, sections_behind_a_trained_section_are_not_repeatable) {
-  EXPECT_EQ(distillation().repeatable(), (std::vector<bool>{true, true, false, false, false}));
+  SectionGraph graph = testing::distillation_graph();
+  testing::add_section(graph, "judge", Role::frozen, {"student"});
+  testing::add_section(graph, "head", Role::passing, {"student"});
+  EXPECT_EQ(graph.repeatable(), (std::vector<bool>{true, true, false, false, false}));
 }
 
 }  // namespace

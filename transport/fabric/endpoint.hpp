@@ -10,8 +10,8 @@
 // EP-4 (isolation): a peer's death never fails another peer's writes; on tcp it never fails the endpoint either.
 // EP-5 (dead lock holders): libfabric 1.17's shm provider keeps spin locks in memory that processes share, and a
 //       process killed inside a critical section never releases its lock. Its peers' endpoints then report
-//       EndpointFailed after `timeout_ms` (at least 1 s), stop() still returns, and those processes must be restarted.
-//       Use tcp if processes must outlive the death of others.
+//       EndpointFailed after `timeout_ms` (at least 1 s; 1 s once a peer was abandoned), stop() still returns, and
+//       those processes must be restarted. Use tcp if processes must outlive the death of others.
 // For memory of devices RemoteWrite means the same: work that is submitted to the device after it sees the bytes of
 // this write. This rests on two rules: a completion at the target has delivery semantics also with FI_HMEM (fi_cq(3)),
 // and CUDA orders RDMA that is complete before work that is submitted later (GPUDirect RDMA, "Synchronization and

@@ -92,7 +92,7 @@ class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
   std::chrono::milliseconds stuck_limit_;  // of a call into libfabric (PT-5)
   const EndpointHandler handler_;
 
-  std::mutex mutex_;  // guards the inbox, rest_, peer_count_, closed_ and fate_
+  std::mutex mutex_;  // guards the inbox, rest_, peer_count_, closed_, fate_ and stuck_limit_
   std::condition_variable wake_up_;
   std::condition_variable fate_known_;
   Inbox inbox_;

@@ -64,7 +64,7 @@ Result<std::vector<std::string>> sweep(const std::string& folder, const std::fun
     const auto owner = owner_of(name);
     if (!owner || !may_go(*owner)) continue;
     std::error_code failure;
-    if (std::filesystem::remove(entries->path(), failure)) removed.push_back(name);
+    if (std::filesystem::remove_all(entries->path(), failure) > 0 && !failure) removed.push_back(name);
     if (failure) kept = name + " (" + failure.message() + ")";
   }
   if (error) return Error{ErrorCode::unavailable, "cannot look through " + folder + ": " + error.message()};

@@ -155,27 +155,6 @@ TEST(SimulatedJob, every_row_reaches_the_ranks_that_hold_it_whatever_the_layouts
   }
 }
 
-TEST(SimulatedJob, every_row_arrives_while_repeatable_sections_begin_anew) {  // RB-5, RA-3, CR-5, CC-6
-  int moves = 0;
-  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
-    Generator random(seed);
-    SimulationOptions options = random_options(random);
-    if (options.policy == std::string("bulk_synchronous")) options.policy = "wavefront";
-    options.moves = 4;
-    GraphLimits limits;
-    limits.tensor = seed % 2 == 0 ? 1 : 2;
-    limits.context = limits.tensor;
-    const SectionGraph graph =
-        with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
-    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));
-    SimulatedJob job(seed, graph, options);
-    expect_complete(job, graph, options);
-    if (HasFailure()) return;
-    moves += job.moves();
-  }
-  EXPECT_GT(moves, 300);
-}
-
 /// Returns a graph; for every other seed with several ranks.
 SectionGraph graph_of_many_replicas(std::uint64_t seed, Generator& random, const SimulationOptions& options) {
   GraphLimits limits;
@@ -183,6 +162,23 @@ SectionGraph graph_of_many_replicas(std::uint64_t seed, Generator& random, const
   limits.tensor = seed % 2 == 0 ? 1 : 2;
   limits.context = limits.tensor;
   return with_enough_in_flight(random_graph(random, limits, options.global_batch), options.global_batch);
+}
+
+TEST(SimulatedJob, every_row_arrives_while_repeatable_sections_begin_anew) {  // RB-5, RA-3, CR-5, CC-6
+  int moves = 0;
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    Generator random(seed);
+    SimulationOptions options = random_options(random);
+    if (options.policy == std::string("bulk_synchronous")) options.policy = "wavefront";
+    options.moves = 4;
+    const SectionGraph graph = graph_of_many_replicas(seed, random, options);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));
+    SimulatedJob job(seed, graph, options);
+    expect_complete(job, graph, options);
+    if (HasFailure()) return;
+    moves += job.moves();
+  }
+  EXPECT_GT(moves, 300);
 }
 
 TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_whole) {  // HX-1..HX-3, RD-5, PA-4, CR-3

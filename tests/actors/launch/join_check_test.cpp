@@ -123,5 +123,15 @@ TEST(JobDifference, ignores_how_a_job_is_laid_out) {
   EXPECT_THAT(difference("a = 1\n\n[t]\nb = 2\n", "  a = 1\n[t]\n\n b = 2"), IsEmpty());
 }
 
+TEST(JoinCheck, a_running_job_may_have_more_processes_than_it_had_at_the_start) {
+  JoinCheck join_check(process(0), {0, 0, 0, 0, 0});
+  for (const std::int64_t rank : {1, 2, 3}) EXPECT_FALSE(join_check.admit(process(rank)));
+  EXPECT_FALSE(join_check.complete());
+  EXPECT_EQ(join_check.missing_text(), "process 4 (host 0)");
+  EXPECT_FALSE(join_check.admit(process(4)));
+  EXPECT_TRUE(join_check.complete());
+  EXPECT_TRUE(join_check.admit(process(5))) << "one too many";
+}
+
 }  // namespace
 }  // namespace maestro

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <filesystem>
@@ -124,6 +125,55 @@ TEST_F(RemoteStart, does_not_outlive_the_launcher) {  // LA-1
   launcher.end_all(std::chrono::milliseconds(0));
   EXPECT_FALSE(fs::exists("/proc/" + std::to_string(child)));
   EXPECT_FALSE(launcher.all_clean());
+}
+
+/// Children 1 and 2, which end when they are killed.
+class Forgiven : public RemoteStart {
+ protected:
+  void start(Launcher& launcher) const {
+    launcher.start({"train"}, {{1, "node7", {}}, {2, "node7", {}}}, shell("exec sleep 1000\n"));
+  }
+};
+
+TEST_F(Forgiven, children_do_not_count_however_they_end) {
+  Launcher launcher({});
+  start(launcher);
+  launcher.forgive(ProcessId(1));
+  EXPECT_TRUE(launcher.is_forgiven(ProcessId(1)));
+  launcher.end(ProcessId(1), std::chrono::milliseconds(0));
+  EXPECT_TRUE(launcher.all_clean());
+  launcher.end(ProcessId(2), std::chrono::milliseconds(0));
+  EXPECT_FALSE(launcher.all_clean());
+}
+
+TEST_F(Forgiven, children_alone_are_killed) {
+  Launcher launcher({});
+  start(launcher);
+  launcher.forgive(ProcessId(2));
+  launcher.kill_forgiven();
+  launcher.end(ProcessId(2), std::chrono::hours(1));
+  EXPECT_TRUE(launcher.all_clean()) << "process 1 runs";
+}
+
+TEST_F(Forgiven, children_count_again_when_the_run_relies_on_their_successors) {
+  Launcher launcher({});
+  start(launcher);
+  launcher.forgive(ProcessId(1));
+  launcher.end(ProcessId(1), std::chrono::milliseconds(0));
+  launcher.start({"train"}, {{1, "node7", {}}}, shell("exec sleep 1000\n"));
+  launcher.rely_on(ProcessId(1));
+  EXPECT_FALSE(launcher.is_forgiven(ProcessId(1)));
+  EXPECT_TRUE(launcher.all_clean()) << "how its predecessor ended is forgotten";
+  launcher.end(ProcessId(1), std::chrono::milliseconds(0));
+  EXPECT_FALSE(launcher.all_clean());
+}
+
+TEST_F(Forgiven, children_have_ended_for_the_caller_when_their_end_was_reported) {
+  std::atomic<int> reported = 0;
+  Launcher launcher([&](ProcessId, const std::string&) { ++reported; });
+  start(launcher);
+  launcher.end(ProcessId(1), std::chrono::milliseconds(0));
+  EXPECT_EQ(reported, 1);
 }
 
 }  // namespace

@@ -328,5 +328,13 @@ TEST(SlurmLists, tasks_by_node) {
   }
 }
 
+TEST(ProcessEnv, a_process_that_joins_a_running_job_is_none_of_its_first) {
+  const ProcessEnv place = place_of(with(own_rank_2, {{"MAESTRO_RANK", "5"}, {"MAESTRO_JOINS", "teacher"}}));
+  EXPECT_EQ(place.joins, "teacher");
+  EXPECT_EQ(place.rank, 5);
+  EXPECT_EQ(place.processes, 4);
+  EXPECT_EQ(place.hosts.size(), 4u);
+}
+
 }  // namespace
 }  // namespace maestro

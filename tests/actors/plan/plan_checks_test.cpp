@@ -122,5 +122,26 @@ TEST_F(PlanChecks, a_job_trains_a_section) {
   EXPECT_EQ(refusal_of([&] { check_trained(plan_); }), "accepted");
 }
 
+TEST_F(PlanChecks, checkpoints_in_memory_serve_a_run_on_one_host_that_recovers) {
+  add("student", 4);
+  ProcessEnv& place = plan_.options.launch_info.place;
+  const auto check = [this](std::vector<std::uint32_t> hosts) {
+    plan_.train.shadow_every = 10;
+    plan_.options.launch_info.place.hosts = std::move(hosts);
+    return refusal_of([this] { check_shadows(plan_); });
+  };
+  place.processes = 2;
+  EXPECT_EQ(check({0, 0}), "accepted");
+  EXPECT_EQ(plan_.train.shadow_every, 10);
+  EXPECT_THAT(check({0, 1}), HasSubstr("train.shadow_every = 10: the memory of a host is not seen from the others"));
+  plan_.train.recover = RecoverChoice::off;
+  EXPECT_THAT(check({0, 0}), HasSubstr("with train.recover = \"restart\" only; leave it at 0"));
+  plan_.train.recover = RecoverChoice::restart;
+  place.launcher = "SLURM";
+  EXPECT_EQ(check({0, 0}), "accepted");
+  EXPECT_EQ(plan_.train.shadow_every, 0);
+  EXPECT_THAT(plan_.notes, ElementsAre(HasSubstr("no effect, as rank 0 starts no other processes here")));
+}
+
 }  // namespace
 }  // namespace maestro

@@ -86,7 +86,7 @@ class CoordinatorTest : public ::testing::Test {
     state.config = "{}";
     const auto files = snapshots_.store().write_section(mark.staging, graph_.nodes()[section].name, state);
     ASSERT_TRUE(files) << files.error().message;
-    SnapshotWritten written{SectionId(section), mark.step, {}};
+    SnapshotWritten written{SectionId(section), mark.step, mark.shadow, {}};
     for (const FileRecord& file : *files) written.files.push_back({file.path, file.bytes, file.checksum});
     bench_.send(coordinator_, written);
     bench_.deliver_all();

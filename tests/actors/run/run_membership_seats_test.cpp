@@ -69,5 +69,18 @@ TEST(RunMembershipSeats, a_successor_awaits_those_that_are_there) {  // RM-7
   EXPECT_EQ(successor.listed(), Tally::last) << "there is no other neighbour";
 }
 
+TEST(RunMembershipSeats, processes_that_may_join_are_not_awaited_until_they_come) {  // RM-7
+  RunMembership root(p0, {0, 0, 0}, 1);
+  EXPECT_EQ(root.processes(), 2u);
+  EXPECT_EQ(root.most_processes(), 3u);
+  EXPECT_EQ(root.record(Milestone::joined, p0), Tally::counted);
+  EXPECT_EQ(root.record(Milestone::joined, p1), Tally::last);
+  EXPECT_EQ(root.record(Milestone::joined, p2), Tally::ignored);
+  EXPECT_TRUE(root.come(p2));
+  EXPECT_EQ(root.processes(), 3u);
+  RunMembership joining(p2, {0, 0, 0}, 1);
+  EXPECT_FALSE(joining.has_left(p2)) << "it is there";
+}
+
 }  // namespace
 }  // namespace maestro

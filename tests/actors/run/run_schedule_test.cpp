@@ -8,13 +8,13 @@
 namespace maestro {
 namespace {
 
-/// "t1 v1 c1": train, validate, checkpoint.
+/// "t1 v1 c1 s1": train, validate, checkpoint, shadow.
 std::string units(RunSchedule& schedule, int limit = 100) {
   std::string text;
   for (int at = 0; at < limit; ++at) {
     const auto unit = schedule.next();
     if (!unit) break;
-    const char kind = "tvc"[static_cast<int>(unit->kind)];
+    const char kind = "tvcs"[static_cast<int>(unit->kind)];
     text += (text.empty() ? "" : " ") + std::string(1, kind) + std::to_string(unit->step.value());
   }
   return text;
@@ -41,6 +41,22 @@ TEST(RunSchedule, the_last_step_is_validated_and_kept_once_even_when_it_is_due_a
   bare.checkpoint_at_end = false;
   RunSchedule none(bare);
   EXPECT_EQ(units(none), "t1 t2");
+}
+
+TEST(RunSchedule, a_shadow_follows_a_step_that_has_no_checkpoint) {  // RS-1
+  RunScheduleOptions options = options_of(7, 0, 4);
+  options.shadow_every = 2;
+  RunSchedule schedule(options);
+  EXPECT_EQ(units(schedule), "t1 t2 s2 t3 t4 c4 t5 t6 s6 t7 v7 c7");
+  RunSchedule stopped(options);
+  EXPECT_EQ(units(stopped, 2), "t1 t2");
+  stopped.stop();
+  EXPECT_EQ(units(stopped), "c2") << "a checkpoint on disk makes up for it";
+  options.keeps_state = false;
+  options.checkpoint_every = 0;
+  options.checkpoint_at_end = false;
+  RunSchedule without_state(options);
+  EXPECT_EQ(units(without_state), "t1 t2 t3 t4 t5 t6 t7 v7");
 }
 
 TEST(RunSchedule, a_resumed_run_goes_on_where_it_stood) {

@@ -62,33 +62,60 @@ TEST_F(SnapshotWriterTest, an_exception_of_the_work_is_reported_as_one_line) {
   EXPECT_EQ(line.get_future().get(), "the disk is full");
 }
 
-TEST_F(SnapshotWriterTest, a_section_gets_its_values_its_moments_and_its_updates_back) {
-  Plain section;
-  const auto fill = [&](ParameterBuffer which, float first) {
-    std::ranges::generate(section.parameters().buffer(which), [value = first]() mutable { return value++; });
-  };
-  fill(ParameterBuffer::values, 100);
-  fill(ParameterBuffer::first_moments, 200);
-  fill(ParameterBuffer::second_moments, 300);
-  section.parameters().set_updates(7);
+/// Writes a checkpoint of `section` and reads it back; compares both.
+void expect_round_trip(SnapshotWriter& writer, StepId step, Plain& section, SectionSnapshot into = {}) {
   Section* const alone[] = {&section};
-  SectionSnapshot snapshot = take_snapshot(alone, "plain").value_or_throw();
+  SectionSnapshot snapshot = take_snapshot(alone, "plain", std::move(into)).value_or_throw();
   std::promise<Result<std::vector<FileRecord>>> written;
-  const std::filesystem::path staging = writer_.store().begin(StepId(3)).value_or_throw();
-  writer_.write(staging, std::move(snapshot), [&](auto files) { written.set_value(std::move(files)); });
+  const std::filesystem::path staging = writer.store().begin(step).value_or_throw();
+  writer.write(staging, std::move(snapshot), [&](auto files) { written.set_value(std::move(files)); });
   Manifest manifest;
-  manifest.step = 3;
+  manifest.step = step.value();
   manifest.files = written.get_future().get().value_or_throw();
-  ASSERT_TRUE(writer_.store().commit(staging, manifest).ok());
+  ASSERT_TRUE(writer.store().commit(staging, manifest).ok());
 
   Plain restored;
-  const Status done = restore_snapshot(restored, writer_.store().latest().value_or_throw(), "plain");
+  const Status done = restore_snapshot(restored, writer.store().latest().value_or_throw(), "plain");
   ASSERT_TRUE(done.ok()) << done.error().message;
-  EXPECT_EQ(restored.parameters().updates(), 7);
+  EXPECT_EQ(restored.parameters().updates(), section.parameters().updates());
   for (const ParameterBuffer which :
        {ParameterBuffer::values, ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
     EXPECT_TRUE(std::ranges::equal(restored.parameters().buffer(which), section.parameters().buffer(which)));
   }
+}
+
+void fill(Plain& section, ParameterBuffer which, float first) {
+  std::ranges::generate(section.parameters().buffer(which), [value = first]() mutable { return value++; });
+}
+
+void fill(Plain& section, float first) {
+  fill(section, ParameterBuffer::values, first);
+  fill(section, ParameterBuffer::first_moments, 2 * first);
+  fill(section, ParameterBuffer::second_moments, 3 * first);
+}
+
+TEST_F(SnapshotWriterTest, a_section_gets_its_values_its_moments_and_its_updates_back) {
+  Plain section;
+  fill(section, 100);
+  section.parameters().set_updates(7);
+  expect_round_trip(writer_, StepId(3), section);
+  EXPECT_EQ(writer_.spare("plain", {}).values.memory.size(), 0u) << "nothing is kept";
+}
+
+TEST_F(SnapshotWriterTest, memory_of_a_written_snapshot_serves_the_next) {
+  SnapshotWriter writer(CheckpointStore(folder_.path()), true);
+  Plain section;
+  fill(section, 100);
+  expect_round_trip(writer, StepId(1), section);
+  fill(section, 500);
+  section.parameters().set_updates(9);
+  SectionSnapshot spare = writer.spare("plain", {});
+  const std::byte* memory = spare.first_moments.memory.data();
+  ASSERT_NE(memory, nullptr);
+  expect_round_trip(writer, StepId(2), section, std::move(spare));
+  EXPECT_EQ(writer.spare("plain", {}).first_moments.memory.data(), memory);
+  EXPECT_EQ(writer.spare("plain", {}).first_moments.memory.data(), nullptr) << "it was taken";
+  EXPECT_EQ(writer.spare("plain", {1, 2}).values.memory.data(), nullptr) << "of another stage";
 }
 
 }  // namespace

@@ -188,6 +188,22 @@ TEST(EndpointShared, a_lock_that_a_killed_process_left_taken_fails_the_endpoint_
   lock.free();  // the thread left behind comes back, reports nothing and ends
 }
 
+TEST(EndpointShared, a_lock_is_looked_for_sooner_once_a_peer_was_abandoned) {  // EP-5, PT-5
+  unsetenv("MAESTRO_PROVIDER");
+  Station station("shm", 64, 600'000);  // no other deadline ends this test
+  const Station other("shm", 64, 600'000);
+  SharedLock lock(station.endpoint->address());
+  if (!lock.has_known_layout()) GTEST_SKIP() << "this version of libfabric lays out its shared memory in another way";
+  const auto self = station.endpoint->connect(station.endpoint->address()).value_or_throw();
+  const auto lost = station.endpoint->connect(other.endpoint->address()).value_or_throw();
+  lock.take();
+  station.endpoint->write({self, station.region.get(), 0, 8, station.region->remote(), 32, 1, 1});
+  station.endpoint->abandon(lost);
+  ASSERT_TRUE(station.events.wait_until([](const auto& seen) { return !seen.endpoint_failures.empty(); }));
+  EXPECT_NE(station.events.seen().endpoint_failures.front().message.find("for 1000 ms"), std::string::npos);
+  lock.free();
+}
+
 TEST(EndpointOpen, bad_options_are_refused_with_a_remedy) {
   unsetenv("MAESTRO_PROVIDER");
   const EndpointHandler ignore = [](const EndpointEvent&) {};
