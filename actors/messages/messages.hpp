@@ -137,6 +137,18 @@ struct CheckpointCommitted {
   std::string path;
 };
 
+// ---- state after a loss ----
+
+/// To a trained replica, after the loss of a process: it begins no work that changes its state any more. Answered with
+/// StandsStill; from then on a snapshot's BoundaryOrder is carried out at once.
+struct StandStill {};
+struct StandsStill {
+  SectionId section;
+  ReplicaIndex replica;
+  StepId step;         ///< its state is that after this step
+  bool whole = false;  ///< it has the whole state: no other replica keeps a shard of it
+};
+
 // ---- ends ----
 
 /// A write to peers, or an exchange with them, failed. Its cause may be the death of a process, which the supervisor
@@ -243,6 +255,13 @@ struct RenewInputs {
 struct SeatsLost {
   std::string cause;  ///< a line
 };
+
+/// To the coordinator: a process is lost. If the others hold the state after the last finished step, the coordinator
+/// has it written as a checkpoint, then answers with Rescued.
+struct Rescue {
+  ProcessId lost;
+};
+struct Rescued {};
 
 /// To the planner: requests placement and order of the batch's micro-batches. Answered with StepPlanned.
 struct PlanStep {

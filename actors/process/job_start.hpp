@@ -86,7 +86,7 @@ class JobStart {
   /// Rank 0: blocks until all processes have joined. Throws JobError.
   [[nodiscard]] RendezvousInfo gather(Launcher& launcher, const JobText& job, const Publish& publish);
   /// Rank 0: starts a lost process again and blocks until it has joined the running job of `info`. Throws JobError,
-  /// also after stop_starting(). Called by one thread at a time, as the next two.
+  /// also after stop_starting(). Called by one thread at a time, as the next three.
   void start_again(Launcher& launcher, const JobText& job, const RendezvousInfo& info, ProcessId process);
   /// Rank 0: returns what a process that a user starts needs to join the running job of `info` as `process`, in place
   /// of the replicas of a section. Throws JobError, as after stop_starting().

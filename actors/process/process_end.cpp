@@ -147,10 +147,10 @@ bool ProcessRun::State::may_recover() const {
          plan.train.recover == RecoverChoice::restart && static_cast<std::int64_t>(losses) < plan.train.max_recoveries;
 }
 
-void ProcessRun::State::begin_recovery(const std::string& cause) {
+void ProcessRun::State::begin_recovery(const std::string& cause, Clock::time_point since) {
   recovery.emplace();
   recovery->cause = cause;
-  recovery->begun = Clock::now();
+  recovery->begun = since;
   console.finish();
   const std::string from =
       record->newest.empty() ? "where the run began, as it has no checkpoint yet" : "from " + record->newest;
@@ -160,7 +160,7 @@ void ProcessRun::State::begin_recovery(const std::string& cause) {
 
 /// Ends all other processes, and takes down what this process has built.
 void ProcessRun::State::end_to_recover(const RunOutcome& ended) {
-  begin_recovery(ended.error);
+  begin_recovery(ended.error, ended.lost_at);
   bound("the end of the processes before the recovery", departure_limit);
   close_seats();
   for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();

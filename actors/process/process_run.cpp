@@ -110,8 +110,7 @@ JobText ProcessRun::State::job_text() const {
     text.job += plan.graph.node(at.section).name + ".replica" + std::to_string(at.replica.value()) + " = \"" +
                 listed(at.devices) + " of process " + std::to_string(at.process.value()) + "\"\n";
   }
-  const bool stores = plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0;
-  if (stores) text.shared_folder = plan.train.out;
+  if (stores_checkpoints()) text.shared_folder = plan.train.out;
   // After a network cut that a running job survives, TCP waits as long again.
   text.silence = milliseconds(static_cast<std::int64_t>(plan.train.peer_timeout_s * 2000));
   return text;

@@ -27,7 +27,7 @@ namespace maestro {
 struct RunMemory {
   std::shared_ptr<RunRecord> record = std::make_shared<RunRecord>();
   std::optional<RunIdentity> run;       ///< after the first start
-  std::optional<ShadowFolder> shadows;  ///< on rank 0, with train.shadow_every
+  std::optional<ShadowFolder> shadows;  ///< on rank 0 of a run on a single host that may recover
 };
 
 class ProcessRun {

@@ -84,7 +84,9 @@ Device* ProcessRun::State::device(const ReplicaPlacement& at, LayoutRank of_rank
 }
 
 void ProcessRun::State::make_shadows() {
-  if (plan.train.shadow_every == 0 || plan.options.check_only || memory.shadows) return;
+  const bool required = plan.train.shadow_every > 0;
+  const bool useful = may_recover() && !plan.options.launch_info.several_hosts() && !has_emulated(plan);
+  if (!(required || useful) || plan.options.check_only || memory.shadows) return;
   constexpr std::int64_t bytes_of_parameter = 3 * sizeof(float);  // a value and two moments
   std::int64_t bytes = 0;
   for (std::size_t index = 0; index < plan.sections.size(); ++index) {
@@ -92,7 +94,9 @@ void ProcessRun::State::make_shadows() {
     if (node.trained()) bytes += plan.rank_parameters[index] * node.layout.ranks() * bytes_of_parameter;
   }
   memory.shadows.emplace(prepared_files_folder(plan));
-  memory.shadows->require_room(static_cast<std::uint64_t>(bytes));
+  const Status room = memory.shadows->room_for(static_cast<std::uint64_t>(bytes));
+  if (required) room.or_throw();
+  if (!room) memory.shadows.reset();
 }
 
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {
@@ -160,6 +164,7 @@ void ProcessRun::State::open_actors() {
   }
   supervision.recovers = started_by_rank_0() && plan.train.recover == RecoverChoice::restart;
   supervision.started_again = recovering();
+  supervision.rescues = may_recover() && (stores_checkpoints() || !plan.options.launch_info.several_hosts());
   supervision.start_timeout = options.start_timeout;
   supervision.join_timeout = std::min(options.start_timeout, std::max(5 * peer_timeout, milliseconds(15000)));
   supervision.peer_timeout = peer_timeout;

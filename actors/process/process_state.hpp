@@ -177,7 +177,11 @@ struct ProcessRun::State {
   void start_new(ProcessId joining_process, const std::string& section);
   /// Throws JobError where rank 0 could start no process of an elastic section.
   void check_elastic() const;
-  /// On rank 0: makes room for checkpoints in memory, at the first start. Throws JobError.
+  [[nodiscard]] bool stores_checkpoints() const {
+    return plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0;
+  }
+  /// On rank 0: makes room for checkpoints in memory, at the first start. Throws JobError where train.shadow_every
+  /// requires it.
   void make_shadows();
   void await_start(ProcessId of_process, std::function<void()> call);
   [[nodiscard]] SeatMoves seat_moves();
@@ -196,7 +200,8 @@ struct ProcessRun::State {
   RunResult succeed(const RunOutcome& outcome);
   int fail(const RunOutcome& outcome);
   [[nodiscard]] bool may_recover() const;
-  void begin_recovery(const std::string& cause);
+  void begin_recovery(const std::string& cause,
+                      std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now());
   void end_to_recover(const RunOutcome& outcome);
   void stop_in_order(const std::string& reason);
   void signalled(int signal);

@@ -29,14 +29,14 @@ ShadowFolder::~ShadowFolder() {
   fs::remove_all(store_.root(), ignored);
 }
 
-void ShadowFolder::require_room(std::uint64_t bytes) const {
+Status ShadowFolder::room_for(std::uint64_t bytes) const {
   std::error_code failure;
   const std::uint64_t free = fs::space(memory_files, failure).available;
-  if (!failure && free >= 2 * bytes) return;
-  throw JobError("train.shadow_every: two checkpoints of " + mebibytes(bytes) + " do not fit into " + memory_files +
-                     ", which has " + (failure ? "no files: " + failure.message() : mebibytes(free) + " free") +
-                     "; enlarge it (docker run --shm-size), or leave train.shadow_every at 0",
-                 ErrorCode::unavailable);
+  if (!failure && free >= 2 * bytes) return {};
+  return Error{ErrorCode::unavailable, "train.shadow_every: two checkpoints of " + mebibytes(bytes) +
+                                           " do not fit into " + memory_files + ", which has " +
+                                           (failure ? "no files: " + failure.message() : mebibytes(free) + " free") +
+                                           "; enlarge it (docker run --shm-size), or leave train.shadow_every at 0"};
 }
 
 }  // namespace maestro

@@ -20,8 +20,8 @@ class ShadowFolder {
   ShadowFolder& operator=(const ShadowFolder&) = delete;
 
   [[nodiscard]] const CheckpointStore& store() const { return store_; }
-  /// Throws JobError where two checkpoints of `bytes` do not fit.
-  void require_room(std::uint64_t bytes) const;
+  /// Returns an error where two checkpoints of `bytes` do not fit.
+  [[nodiscard]] Status room_for(std::uint64_t bytes) const;
 
  private:
   CheckpointStore store_;

@@ -70,6 +70,7 @@ void SectionReplica::on_exit() {
   RunActor::on_exit();
   coordinator_ = nullptr;
   snapshot_.reset();  // it refers to this actor
+  standing_ = {};     // likewise
   for (const auto& rank : ranks_) {
     rank->ports().leave();
     rank->reductions().leave();
@@ -87,7 +88,9 @@ caf::behavior SectionReplica::make_behavior() {
         lane_.enqueue(std::move(token.plan));
         pump();
       },
+      [this](StandStill) { return stand_still(); },
       [this](const BoundaryOrder& token) {
+        if (still_) return write_now(token.mark);
         lane_.enqueue(token.mark);
         pump();
       },
@@ -234,7 +237,7 @@ BuffersFree SectionReplica::buffers_free() const {
 
 void SectionReplica::pump() {
   ++events_;
-  if (failed_) return;
+  if (failed_ || still_) return;
   if (busy_) return continue_exchange();
   const std::optional<Work> next = lane_.next(buffers_free());
   if (next) {
@@ -311,6 +314,7 @@ void SectionReplica::submit_all(std::vector<std::pair<TracedWork, Job>> work, st
 
 void SectionReplica::rank_done(WorkDone result) {
   ++events_;
+  if (still_ && !standing_.pending()) return;
   if (exchanging()) {
     ranks_[result.layout_rank.value()]->reductions().job_done();
     return continue_exchange();

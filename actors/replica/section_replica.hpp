@@ -7,6 +7,8 @@
 // RA-2 (failures): every failure goes to the supervisor, with section, replica and step; nothing is retried here.
 // RA-3 (retired): after Retire the replica sends nothing. Its memory stays until its pass has ended and every write has
 //       reached its deadline (EP-3).
+// RA-4 (stands still): from StandsStill on the replica's state is that after the answer's step; only a write of it is
+//       carried out.
 #pragma once
 
 #include <functional>
@@ -54,6 +56,10 @@ class SectionReplica : public RunActor {
   void report_norm();
   void take_total();
   void report_step();
+  /// After the loss of a process (RA-4).
+  caf::result<StandsStill> stand_still();
+  [[nodiscard]] StandsStill stands_still();
+  void write_now(const StepBoundary& snapshot);
   void boundary_passed();
 
   /// Queues the same action on every rank.
@@ -101,6 +107,9 @@ class SectionReplica : public RunActor {
   double lr_ = 0;
   std::optional<ReplicaSnapshot> snapshot_;  // while the replica writes it
   std::optional<NormTotal> norm_total_;      // the last message; of step_ if it came early
+  StepId settled_;                           // the last step that has changed the state
+  bool still_ = false;
+  caf::response_promise standing_;  // while still_: until a step that has begun has ended
   bool failed_ = false;
   std::uint64_t events_ = 0;  // messages of progress so far
   std::optional<TraceTime> idle_since_;

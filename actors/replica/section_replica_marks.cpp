@@ -78,6 +78,7 @@ void SectionReplica::start_boundary(const StepBoundary& boundary) {
 void SectionReplica::start_action() {
   const std::optional<StepAction> action = step_end_.current();
   if (!action) return boundary_passed();
+  if (still_ && *action != StepAction::report) return;
   if (is_exchange(*action)) {
     for (const auto& rank : ranks_) rank->reductions().begin(*action);
     return continue_exchange();
@@ -123,7 +124,7 @@ bool SectionReplica::exchanging() const {
 }
 
 void SectionReplica::continue_exchange() {
-  if (!exchanging()) return;
+  if (still_ || !exchanging()) return;
   bool complete = true;
   for (const auto& rank : ranks_) {
     if (auto next = rank->reductions().next_job()) {
@@ -151,9 +152,28 @@ void SectionReplica::take_total() {
 }
 
 void SectionReplica::report_step() {
+  if (work_.mark.pass == Pass::train) settled_ = step_;
+  if (standing_.pending()) standing_.deliver(stands_still());
   send_to(this, coordinator_,
           StepDone{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_), lr_});
   action_done();
+}
+
+caf::result<StandsStill> SectionReplica::stand_still() {
+  still_ = true;
+  const bool changes = working_ > 0 && step_end_.at(StepAction::step);
+  if (!changes) return stands_still();
+  standing_ = make_response_promise<StandsStill>();
+  return standing_;
+}
+
+StandsStill SectionReplica::stands_still() {
+  const bool sharded = ranks_.front()->runner()->section().parameters().optimizer_sharded();
+  return {spec_.section, spec_.replica, settled_, !sharded && !failed_};
+}
+
+void SectionReplica::write_now(const StepBoundary& snapshot) {
+  submit_first("snapshot", ReplicaSnapshot(spec_, snapshot, caf::actor_cast<caf::actor>(this), coordinator_).write());
 }
 
 void SectionReplica::boundary_passed() {

@@ -37,6 +37,7 @@ caf::behavior Coordinator::make_behavior() {
         if (began_) announce();  // otherwise at Begin, when all processes are connected
         answer_pauses();
       },
+      [this](const Rescue& loss) { return rescue(loss); },
       [this](RunStatusRequest) { return status(); },
       [this](const MetricsRequest& request) { return metrics(request); },
       [this](CheckpointRequest) { return checkpoint_requested(); },
@@ -62,6 +63,8 @@ void Coordinator::note_recovery() {
 
 void Coordinator::committed(const CheckpointCommitted& committed) {
   options_.record->newest = committed.path;
+  newest_ = committed.step;
+  if (rescuing_ && rescuing_->written == committed.step) rescued();
   if (committed.shadow) return close({committed.step.value(), RunUnit::Kind::shadow});
   options_.record->checkpoint = committed.path;
   checkpoint_committed(committed);
@@ -76,6 +79,7 @@ std::string Coordinator::where() const {
 void Coordinator::on_exit() {
   RunActor::on_exit();
   replicas_.clear();
+  rescuing_.reset();
   directory_.reset();
   options_.data_source = nullptr;
   options_.planner = nullptr;
@@ -113,6 +117,7 @@ SectionId Coordinator::watched_section() const {
 }
 
 void Coordinator::announce() {
+  if (rescuing_) return;
   const std::int64_t most = options_.synchronous ? 1 : options_.ahead + 1;
   while (!awaiting_batch_ && !finished_ && static_cast<std::int64_t>(open_.size()) < most) {
     const std::optional<RunUnit> unit = schedule_.next();
@@ -168,6 +173,7 @@ void Coordinator::plan(const BatchMetadata& batch) {
 }
 
 void Coordinator::announce_step(const StepPlanned& message) {
+  if (rescuing_) return;
   awaiting_batch_ = false;
   StepPlan& plan = message.planned->plan;
   const bool train = plan.pass == Pass::train;
@@ -228,6 +234,7 @@ void Coordinator::open_phase(const StepWatch::Opening& opening) {
 }
 
 void Coordinator::phase_pass_done(const PhasePassDone& message) {
+  if (rescuing_) return;
   Open& open = open_.begin()->second;  // a bulk-synchronous run has a single unit open at a time
   if (const auto opening = open.watch.phase_pass_done(message)) open_phase(*opening);
 }

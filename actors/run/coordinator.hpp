@@ -8,6 +8,10 @@
 //       step.
 // CR-4 (no lost request): every request of the control service is answered, at the latest when the run has ended.
 // CR-5 (moved seats): after BeginAgain every unit that is open ends as if its work items had been sent only once.
+// CR-6 (rescue): after a Rescue nothing is announced. The checkpoint that it makes is of the last step that is
+// finished,
+//       with its validation and checkpoint if such are due, so the run that goes on from it repeats and leaves out
+//       nothing.
 #pragma once
 
 #include <atomic>
@@ -124,6 +128,12 @@ class Coordinator : public RunActor {
   void close(Key key);
   void finish_if_done();
   void report_progress(StepId step);
+  // After the loss of a process (CR-6); coordinator_rescue.cpp.
+  caf::result<Rescued> rescue(const Rescue& loss);
+  [[nodiscard]] std::vector<caf::actor> trained_survivors(ProcessId lost) const;
+  void stand_still(const std::vector<caf::actor>& replicas);
+  void write_rescued();
+  void rescued();
   // Requests of the control service; coordinator_control.cpp.
   [[nodiscard]] RunState state() const;
   [[nodiscard]] StepId last_step() const;
@@ -146,6 +156,13 @@ class Coordinator : public RunActor {
   bool awaiting_batch_ = false;
   bool any_kept_ = false;  // of the training samples drawn so far
   bool finished_ = false;
+  struct Rescuing {
+    caf::response_promise answer;
+    std::size_t due = 0;  // answers
+    std::vector<std::pair<StandsStill, caf::actor>> standing;
+    std::optional<StepId> written;  // of its checkpoint
+  };
+  std::optional<Rescuing> rescuing_;
   std::optional<ForwardReplay> replay_;  // where seats move
   NormTotals norms_;
   std::vector<MeasuredPass> measured_;  // since the last request for a plan
@@ -158,6 +175,7 @@ class Coordinator : public RunActor {
   std::shared_ptr<const Directory> directory_;  // shared with answers to the control service
   std::map<std::string, StepRow> latest_;       // by section
   std::optional<StepId> committed_;             // of RunRecord::checkpoint, when this run wrote it
+  std::optional<StepId> newest_;                // of RunRecord::newest, likewise
   std::vector<std::pair<StepId, caf::response_promise>> checkpoint_requests_;
   std::vector<caf::response_promise> pause_requests_;
 };

@@ -45,6 +45,11 @@ bool RunSchedule::complete() const {
   return !requested_ && pending_.empty() && (stopped_ || next_step_ > options_.steps);
 }
 
+bool RunSchedule::owes(StepId step) const {
+  const auto is_due = [step](const RunUnit& unit) { return unit.step <= step; };
+  return (requested_ && is_due(*requested_)) || std::ranges::any_of(pending_, is_due);
+}
+
 std::optional<StepId> RunSchedule::request_checkpoint() {
   const std::uint64_t last = next_step_ - 1;
   if (!options_.keeps_state || last < options_.first_step) return std::nullopt;

@@ -47,6 +47,8 @@ class RunSchedule {
   std::optional<RunUnit> next();
   /// Whether no unit is left, even after a resume.
   [[nodiscard]] bool complete() const;
+  /// Whether a validation or checkpoint after `step` or an earlier step is left.
+  [[nodiscard]] bool owes(StepId step) const;
   /// Ends the run after the last training step handed out.
   void stop();
   void pause() { paused_ = !stopped_; }

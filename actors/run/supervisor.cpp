@@ -62,7 +62,7 @@ caf::behavior Supervisor::make_behavior() {
       [this](StartTimeout) { start_timed_out(); },
       [this](WiringTimeout) { wiring_timed_out(); },
       [this](const ChildEnded& child) { child_ended(child); },
-      [this](LossSettled) { report_loss(); },
+      [this](LossSettled) { rescue_state(); },
       [this](const Heartbeat& peer) { peers_.heard(peer.process); },
       [this](BeatDue) { beat(); },
       [this](Interrupt) { interrupt(); },

@@ -23,6 +23,8 @@
 //       (share_seats); a process leaves where others can take its seats. Each is a move of seats without a loss.
 // SV-11 (elastic sections): rank 0 starts one more process for such a section where its consumers wait for it, and ends
 //       one of those that it has started so where they have nothing to do (SeatBalance).
+// SV-12 (rescue): before rank 0 reports a loss that it recovers from, it has the coordinator make a checkpoint of the
+//       survivors' state, within `rescue_limit`; the survivors stay until then. A further loss ends the wait.
 #pragma once
 
 #include <atomic>
@@ -52,7 +54,8 @@ struct RunOutcome {
   std::vector<ProcessSummary> processes;
   std::vector<ProcessIdentity> lost;  ///< of this host; stopped processes would stay for ever
   bool recoverable = false;           ///< a process other than rank 0 is lost, and nothing else is wrong
-  bool left = false;                  ///< this process has left the run, which goes on
+  std::chrono::steady_clock::time_point lost_at = std::chrono::steady_clock::now();  ///< when the loss was noticed
+  bool left = false;  ///< this process has left the run, which goes on
 };
 
 /// Set once; read by the process's main thread.
@@ -105,6 +108,7 @@ struct SupervisorOptions {
   std::string host;                        ///< of this process, as named by the user; empty in a job on a single host
   bool started_again = false;              ///< a process that ends during this start is lost, as it would be later
   bool recovers = false;                   ///< rank 0 starts lost processes again, and reports every loss but its own
+  bool rescues = false;                    ///< on rank 0: this start may be followed by another
   std::chrono::milliseconds start_timeout{60000};
   std::chrono::milliseconds join_timeout{
       60000};  ///< for all processes, after the rendezvous, to reach rank 0's supervisor
@@ -139,6 +143,7 @@ struct LocalActors {
 
 /// A lost process, and the waits of the survivors.
 struct Loss {
+  std::chrono::steady_clock::time_point noticed;
   ProcessIdentity identity;
   std::string peer;
   std::string step;
@@ -215,6 +220,7 @@ class Supervisor : public caf::event_based_actor {
   /// Returns whether a failed transfer may come from the loss of a process whose seats have moved; rank 0 decides.
   [[nodiscard]] bool may_follow_loss() const { return moves_ > 0 || !membership_.is_root(); }
   [[nodiscard]] std::string loss_text(ProcessId lost) const;
+  void rescue_state();
   void report_loss();
   void neighbour_lost(const NeighbourLost& loss);
   void child_ended(const ChildEnded& child);
@@ -275,6 +281,7 @@ class Supervisor : public caf::event_based_actor {
   std::chrono::steady_clock::time_point connect_until_;
   std::vector<ProcessSummary> summaries_;        // on rank 0
   Loss loss_;                                    // while the survivors are queried, or seats move
+  bool rescuing_ = false;                        // on rank 0: the coordinator has been sent Rescue
   SeatChange change_;                            // on rank 0
   std::size_t moves_ = 0;                        // on rank 0: losses after which seats have moved
   std::uint32_t generation_ = 0;                 // on rank 0: moves

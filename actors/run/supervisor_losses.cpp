@@ -10,6 +10,7 @@ namespace maestro {
 
 namespace {
 constexpr std::chrono::milliseconds settle_time(250);
+constexpr std::chrono::seconds rescue_limit(20);
 }  // namespace
 
 void Supervisor::lost(const ProcessInfo& peer) {
@@ -17,6 +18,7 @@ void Supervisor::lost(const ProcessInfo& peer) {
   if (move_seats_of(peer)) return;
   switch (membership_.lost(peer.process)) {
     case LossVerdict::ignored:
+      if (rescuing_ && peer.process != membership_.loss()) report_loss();  // SV-12
       return;
     case LossVerdict::neighbour:
       // Rank 0 also detects most of these losses and reports more: wait for its report first.
@@ -30,6 +32,7 @@ void Supervisor::lost(const ProcessInfo& peer) {
 }
 
 void Supervisor::note_loss(const ProcessInfo& peer) {
+  loss_.noticed = std::chrono::steady_clock::now();
   loss_.identity = peer.identity;
   loss_.peer = peer.identity.pid == 0 ? "process 0 (coordinator)" : process_label(peer, *options_.graph);
   loss_.step = std::to_string(options_.current_step->load(std::memory_order_relaxed));
@@ -67,11 +70,23 @@ std::string Supervisor::loss_text(ProcessId lost) const {
   return "lost " + loss_.peer + " in step " + loss_.step + ": " + how;
 }
 
+void Supervisor::rescue_state() {
+  if (!options_.rescues || membership_.loss() == ProcessId(0) || !local_.coordinator) return report_loss();
+  for (const ProcessInfo& process : directory_.processes) {
+    const bool survives = process.process != options_.process && process.process != membership_.loss();
+    if (survives) send_to(this, process.supervisor, ProcessGone{*membership_.loss(), true});
+  }
+  rescuing_ = true;
+  request(local_.coordinator, rescue_limit, Rescue{*membership_.loss()})
+      .then([this](Rescued) { report_loss(); }, [this](const caf::error&) { report_loss(); });
+}
+
 void Supervisor::report_loss() {
   if (!membership_.settle()) return;
   const ProcessId lost = *membership_.loss();
   RunOutcome outcome;
   outcome.recoverable = lost != ProcessId(0);
+  outcome.lost_at = loss_.noticed;
   if (prints()) {
     outcome.error = loss_text(lost);
     for (const std::string& waiting : loss_.waiting) outcome.error += "; " + waiting;

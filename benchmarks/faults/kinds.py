@@ -9,6 +9,7 @@ class Kind:
 
     group = "other"  # death, stop, start: their seconds are in the summary
     processes = (1, 2, 3)
+    layouts = ()  # those it needs; none: any of the command's
     providers = ("shm", "tcp")
     resumes = True  # whether a run that it ended can go on from its checkpoint
     all_die = False  # nothing can tidy up behind SIGKILL of all

@@ -24,6 +24,8 @@ LAYOUTS = {
     "all": {"student": {"pipeline": 2, "tensor": 2, "replicas": 2, "zero": True},
             "plain": decoder(**SIZES, layers=2, pipeline=2, context=2)},
     "teachers": {"teacher": {"replicas": 4, "tensor": 2, "pipeline": 2, "micro_batch": 1}},
+    "students": {"student": {"replicas": 2}},
+    "joined": {"teacher": {"replicas": {"least": 1, "most": 4}, "micro_batch": 1}},
 }
 
 

@@ -74,6 +74,45 @@ class IsStartedAgain(Ends):
         return judge.recovered(scene)
 
 
+class Joins(Kind):
+    """A process joins the run and takes replicas of the teacher over; some moments later it leaves or is lost, or a
+    worker of the run is."""
+
+    group = "joining"
+    layouts = ("joined",)
+    processes = (2, 3)
+
+    def __init__(self, name, how, of_run=False):
+        """`how`: a signal to the process that has joined (`of_run`: to a worker), or None for `maestro leave`."""
+        super().__init__(name)
+        self.how, self.of_run = how, of_run
+
+    def prepare(self, scene):
+        scene.options += ["--set", "train.recover=restart"]
+
+    def fault(self, scene):
+        scene.await_training(share=0.2)
+        joined = scene.join()
+        if scene.random.random() < 0.7:
+            joined.wait_for_text("joined the run")
+        time.sleep(scene.random.uniform(0, 0.4))
+        if self.of_run:
+            pid = scene.pick(-1)
+            return scene.strike(lambda: scene.run.send(pid, self.how))
+        number = scene.case.processes  # the first beyond those of the start
+        scene.victim = (number, joined.process.pid)
+        if self.how is None:
+            return scene.strike(lambda: scene.command("leave", "--process", str(number)))
+        return scene.strike(lambda: joined.send(joined.process.pid, self.how))
+
+    def outcome(self, scene):
+        ends_well = self.how in (None, signal.SIGTERM) and scene.runs[1].text["out"].count("joined the run")
+        problems = judge.survived(scene)
+        if ends_well and scene.runs[1].status != 0:
+            problems.append(f"who left ended with status {scene.runs[1].status}: {judge.lines_of(scene.runs[1])}")
+        return problems
+
+
 class Pauses(Kind):
     """SIGSTOP, and SIGCONT after some time, of a process."""
 
@@ -214,6 +253,11 @@ PROCESS_KINDS = [
     IsStartedAgain("recover-kill", KILL),
     IsStartedAgain("recover-stop", STOP),
     IsStartedAgain("recover-segv", signal.SIGSEGV),
+    Joins("join-leave", None),
+    Joins("join-term", signal.SIGTERM),
+    Joins("join-kill", KILL),
+    Joins("join-stop", STOP),
+    Joins("join-kill-worker", KILL, of_run=True),
     Stops("stop-worker", -1),
     Stops("stop-root", 0),
     Pauses("pause-worker-short", -1, 0.05, 1.3, judge.survived),

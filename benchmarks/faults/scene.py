@@ -7,12 +7,13 @@ import random
 import shutil
 import signal
 import stat
+import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from layouts import DEVICES, EVERY, STEPS, write_inputs
-from maestro_program import Run
+from maestro_program import PROGRAM, Run, own_environment
 
 
 class NoEffect(Exception):
@@ -39,7 +40,7 @@ class Case:
 
 def draw_case(kind, number, seed, layouts):
     chosen = random.Random(f"{seed}/{kind.name}/{number}")
-    layout, processes = chosen.choice(list(layouts)), chosen.choice(kind.processes)
+    layout, processes = chosen.choice(list(kind.layouts or layouts)), chosen.choice(kind.processes)
     provider = chosen.choice(kind.providers)
     return Case(kind.name, number, seed, layout, processes, provider if processes > 1 else "none")
 
@@ -158,6 +159,16 @@ class Scene:
         self.runs.append(FaultyRun(self.folder, arguments, self.folder / report,
                                    self.launcher if launcher is None else launcher, self.variables()))
         return self.runs[-1]
+
+    def join(self):
+        """A process that takes replicas of the teacher over; of `runs`, too."""
+        self.runs.append(FaultyRun(self.folder, ["join", "--section", "teacher"], None, self.launcher, self.variables()))
+        return self.runs[-1]
+
+    def command(self, *words):
+        """A client of the run, to its end."""
+        environment = {**own_environment(), **self.variables()}
+        subprocess.run([PROGRAM, *words], cwd=self.folder, env=environment, capture_output=True, check=False, timeout=60)
 
     def variables(self):
         return {"XDG_RUNTIME_DIR": str(self.folder / "runtime"), "TMPDIR": str(self.folder / "tmp"),

@@ -146,6 +146,26 @@ class Shadows(WithShadows):
         self.assertIn(wanted + "no effect, as rank 0 starts no other processes here", alone.out)
 
 
+class OfAPairOfStudents(Recovers):
+    """Processes 1 and 2 have a replica of the student each; no checkpoint is made before the end."""
+
+    def test_goes_on_from_the_state_of_the_other(self):
+        job = job_of({"student": decoder(replicas=2)}, checkpoint_every=0, steps=600)
+        del job["plain"]  # not joined to the student by gradients, it would be some steps ahead
+        expected = self.train(job, *FEW_DEVICES, settings={"train.out": "reference"})
+        run = self.start(job, "--processes", 4, *FEW_DEVICES)
+        victims = []
+        for number, how in enumerate((signal.SIGKILL, signal.SIGSTOP), 1):
+            victims.append((2, self.kill_one(run, 2, how, 0)))
+            recovered = lambda: run.text["out"].count("recovered: ") == number  # noqa: E731, B023
+            self.assertTrue(run.wait_for(recovered), run.text)
+        self.check(run, expected, victims)
+        self.assertEqual(run.text["err"].count("starting again from /dev/shm/maestro-"), 2, run.text)
+        for line in run.text["out"].splitlines():
+            if line.startswith("recovered: "):
+                self.assertRegex(line, r"went on after step \d\d+ within [\d.]+ s; [0-3] steps? w")
+
+
 class InPlace(Recovers):
     """Of four processes 1 and 2 have a replica of the teacher and nothing else; process 0 has the third, 3 the student."""
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names the segments of libfabric's shm provider in /dev/shm, and removes the segments of killed processes.
+// Names the segments of libfabric's shm provider in /dev/shm, and removes the segments of killed processes; a folder of
+// checkpoints that has such a name counts as a segment.
 //
 // libfabric 1.17 names segments by process number alone: a process that gets the number of a killed process then finds
 // "its" segment taken and cannot open its endpoint, and so does a process of another container that shares /dev/shm.

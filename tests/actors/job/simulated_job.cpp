@@ -339,6 +339,10 @@ bool SimulatedJob::run() {
   while (true) {
     if (!move_ && moves_ < options_.moves && !finished_ && random_() % 60 == 0) begin_move();
     if (move_ && (random_() % 8 == 0 || bench_.idle())) continue_move();
+    if (options_.rescue && !lost_ && random_() % 200 == 0) {
+      lost_ = true;
+      bench_.send(coordinator_, Rescue{ProcessId(1)});
+    }
     std::vector<SimulatedDevice*> busy;
     for (const auto& [name, device] : devices_) {
       if (!device->idle()) busy.push_back(device.get());

@@ -36,6 +36,7 @@ struct SimulationOptions {
   std::string policy = "arrival";
   bool measure = false;  ///< plans follow measured times
   int moves = 0;         ///< times at which the replicas of repeatable sections begin anew
+  bool rescue = false;   ///< a process of no replica is lost at some moment (CR-6)
   bool groups = false;   ///< gradients are reduced in groups of devices if replicas have devices of their own
 };
 
@@ -114,7 +115,8 @@ class SimulatedJob {
     Directory directory;
   };
   std::optional<Move> move_;
-  int moves_ = 0;     // begun
+  int moves_ = 0;  // begun
+  bool lost_ = false;
   caf::actor mover_;  // receives the addresses
   ProcessInfo hello_;
   bool finished_ = false;

@@ -199,6 +199,56 @@ TEST(SimulatedJob, replicas_that_share_their_moments_step_alike_and_store_them_w
   }
 }
 
+/// Returns whether the checkpoint that the job ended with is of the step that it had finished.
+bool expect_rescued(SimulatedJob& job, const SectionGraph& graph) {
+  const std::filesystem::path newest = job.record().newest;
+  const std::uint64_t step = job.record().last_step;
+  if (newest.empty() || std::stoull(newest.filename().string().substr(5)) != step) return false;
+  for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
+    const GraphNode& node = graph.nodes()[index];
+    if (!node.trained()) continue;
+    const auto stored = read_section(newest, node.section_name());
+    EXPECT_TRUE(stored) << stored.error().message;
+    if (!stored) continue;
+    std::uint64_t updates = 0;
+    for (const auto& [at, sum] : job.step_sums(node.axis())) updates += at <= step ? 1 : 0;
+    EXPECT_EQ(stored->state.optimizer_step, updates) << node.name;
+    const std::span<const float> values = stored->state.parameters.at(0).tensor.span<float>();
+    const auto holds = [&](const auto& runner) {
+      Parameters& own = runner->section().parameters();
+      return static_cast<std::uint64_t>(own.updates()) == updates &&
+             std::ranges::equal(values, own.values().first(values.size()));
+    };
+    EXPECT_TRUE(std::ranges::any_of(job.runners(SectionId(index)), holds)) << node.name;
+  }
+  return true;
+}
+
+TEST(SimulatedJob, state_after_the_last_finished_step_is_written_at_any_moment) {  // RA-4, CR-6
+  TempFolder folder;
+  int rescued = 0;
+  int unfinished = 0;
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    Generator random(seed);
+    SimulationOptions options = random_options(random);
+    options.folder = folder.path() / std::to_string(seed);
+    options.checkpoint_every = seed % 4;
+    options.rescue = true;
+    options.zero = false;
+    options.steps = 6;
+    const SectionGraph graph = graph_of_many_replicas(seed, random, options);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + description(graph, options));
+    SimulatedJob job(seed, graph, options);
+    if (job.run()) continue;
+    ++unfinished;
+    EXPECT_EQ(job.problems(), std::vector<std::string>());
+    if (expect_rescued(job, graph)) ++rescued;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(unfinished, 100);
+  EXPECT_GT(rescued, 40);
+}
+
 TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_by_the_host) {  // DG-1, DG-2, WR-1
   TempFolder folder;
   std::set<std::string> exchanges;

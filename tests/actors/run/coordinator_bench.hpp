@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <future>
 #include <sstream>
 
@@ -57,22 +58,27 @@ class CoordinatorTest : public ::testing::Test {
     planning.policy = make_policy("arrival");
     options.planner = bench_.spawn<Planner>(std::move(planning), options.supervisor);
     coordinator_ = bench_.spawn<Coordinator>(std::move(options));
-    const caf::actor lane = bench_.stand_in([this](const MicroBatchOrder&) { ++tokens_; },
-                                            [this](const BoundaryOrder& token) { marks_.push_back(token.mark); },
-                                            [this](const NormTotal& total) { totals_.push_back(total); });
     Directory directory;
     directory.coordinator = coordinator_;
     ProcessInfo info;
     for (std::uint32_t section = 0; section < 2; ++section) {
       ReplicaAddress address;
       address.section = SectionId(section);
-      address.actor = lane;
+      address.actor = lane_of(section);
       info.replicas.push_back(address);
     }
     directory.processes.push_back(info);
     bench_.send(coordinator_, directory);
     if (begins_) bench_.send(coordinator_, Begin{});
     bench_.deliver_all();
+  }
+  caf::actor lane_of(std::uint32_t section) {
+    return bench_.stand_in([this](const MicroBatchOrder&) { ++tokens_; },
+                           [this](const BoundaryOrder& token) { marks_.push_back(token.mark); },
+                           [this](const NormTotal& total) { totals_.push_back(total); },
+                           [this, section](StandStill) {
+                             return StandsStill{SectionId(section), ReplicaIndex(0), settled_[section], whole_};
+                           });
   }
   void finish_step(std::uint64_t step) {
     for (std::uint32_t section = 0; section < 2; ++section) finish_step(step, section);
@@ -114,6 +120,8 @@ class CoordinatorTest : public ::testing::Test {
   std::uint64_t epoch_samples_ = 1;
   bool global_clip_ = false;
   bool begins_ = true;
+  std::array<StepId, 2> settled_;  // of each section's replica
+  bool whole_ = true;
   std::size_t tokens_ = 0;
   std::vector<StepBoundary> marks_;
   std::vector<NormTotal> totals_;

@@ -44,6 +44,7 @@ class MovesOfSeats : public ::testing::Test {
     options.outcome = outcomes_.emplace_back(std::make_shared<OutcomePromise>());  // of a successor: after the others
     options.current_step = &current_step_;
     options.recovers = true;
+    options.rescues = rescues_ && rank == 0;
     options.connect = [this](caf::event_based_actor*, const std::string&, std::uint16_t port, const auto& done,
                              const auto&) { done(supervisors_.at(port)); };
     options.seats.most = most_;
@@ -122,7 +123,12 @@ class MovesOfSeats : public ::testing::Test {
       seats_of_[rank].push_back(seat(section, index, rank));
       local.info.replicas.push_back({section, ReplicaIndex(index), ProcessId(rank), replicas_.back(), {}, {}});
     }
-    local.coordinator = bench_.stand_in([](const Directory&) {}, [](Begin) {},
+    const auto rescue = [this](const Rescue& loss) -> caf::result<Rescued> {
+      noted_.push_back("rescue from process " + std::to_string(loss.lost.value()));
+      if (silent_) return caf::delegated<Rescued>();
+      return Rescued{};
+    };
+    local.coordinator = bench_.stand_in([](const Directory&) {}, [](Begin) {}, rescue,
                                         [this](const SeatsLost& loss) { noted_.push_back("lost: " + loss.cause); },
                                         [this](const BeginAgain& moved) { moved_ = moved; });
     return local;
@@ -166,7 +172,8 @@ class MovesOfSeats : public ::testing::Test {
   std::map<SectionId, WaitingFor> states_;  // of all replicas of a section
   bool starts_ = false;                     // lost processes again
   std::vector<std::uint32_t> started_, seated_;
-  bool silent_ = false;  // a new replica never gives its address
+  bool silent_ = false;  // a new replica never gives its address, and Rescue has no answer
+  bool rescues_ = false;
   std::atomic<std::uint64_t> current_step_ = 4;
   std::vector<std::shared_ptr<OutcomePromise>> outcomes_;
   std::vector<std::shared_future<RunOutcome>> ends_;

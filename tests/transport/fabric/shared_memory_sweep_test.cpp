@@ -83,6 +83,16 @@ TEST(SharedMemorySweep, removes_what_a_killed_process_left) {
   EXPECT_TRUE(segments_of(pid).empty());
 }
 
+TEST(SharedMemorySweep, removes_a_folder_of_a_dead_process_with_all_that_is_in_it) {
+  const TempFolder folder;
+  Fields dead;
+  dead.pid = no_process;
+  std::filesystem::create_directories(folder.path() + "/" + dead.name() + "/step-00000001");
+  folder.touch(dead.name() + "/step-00000001/part");
+  EXPECT_EQ(sweep_shared_memory(folder.path())->size(), 1U);
+  EXPECT_FALSE(folder.has(dead.name()));
+}
+
 TEST(SharedMemorySweep, opening_an_endpoint_removes_what_a_killed_process_left) {
   unsetenv("MAESTRO_PROVIDER");
   PeerProcess killed("shm", 4096);

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checkpoint that the coordinator makes of the survivors' state after the loss of a process (CR-6).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/actors/run/coordinator_bench.hpp"
+
+namespace maestro {
+namespace {
+
+class CoordinatorRescue : public CoordinatorTest {
+ protected:
+  /// A run that has finished `steps`; its replicas' state is that after the last of them.
+  void train(std::uint64_t steps, RunScheduleOptions schedule = plain(1'000'000)) {
+    start(1, schedule);
+    for (std::uint64_t step = 1; step <= steps; ++step) finish_step(step);
+    settled_ = {StepId(steps), StepId(steps)};
+  }
+  void lose(std::uint32_t process) {
+    self_->send(coordinator_, Rescue{ProcessId(process)});
+    bench_.deliver_all();
+  }
+  [[nodiscard]] bool answered() {
+    bool answer = false;
+    while (self_->has_next_message()) self_->receive([&](Rescued) { answer = true; });
+    return answer;
+  }
+  [[nodiscard]] std::size_t snapshots() const {
+    return static_cast<std::size_t>(std::ranges::count(marks_, StepBoundary::Kind::snapshot, &StepBoundary::kind));
+  }
+
+  caf::scoped_actor self_{bench_.system()};
+};
+
+TEST_F(CoordinatorRescue, state_of_the_last_finished_step_is_written_and_nothing_announced) {
+  train(3);
+  const std::uint64_t before = announced();
+  lose(1);
+  ASSERT_EQ(snapshots(), 2u);
+  EXPECT_FALSE(answered()) << "the checkpoint is not there yet";
+  const StepBoundary mark = marks_.back();
+  EXPECT_EQ(mark.step, StepId(3));
+  write_part(mark, 0);
+  write_part(mark, 1);
+  finish_step(4);  // a report that was under way
+  drain_writer();
+  EXPECT_TRUE(answered());
+  EXPECT_NE(record_->newest.find("step-00000003"), std::string::npos) << record_->newest;
+  EXPECT_EQ(announced(), before + 1) << "a mark for each section of the checkpoint alone";
+  EXPECT_EQ(failure_, "");
+}
+
+TEST_F(CoordinatorRescue, a_section_all_of_which_is_lost_leaves_nothing_to_write) {
+  train(3);
+  lose(0);  // both replicas
+  EXPECT_TRUE(answered());
+  EXPECT_EQ(snapshots(), 0u);
+}
+
+TEST_F(CoordinatorRescue, a_replica_that_is_a_step_ahead_or_has_a_shard_alone_cannot_write) {
+  train(3);
+  settled_[1] = StepId(4);
+  lose(1);
+  EXPECT_TRUE(answered());
+  EXPECT_EQ(snapshots(), 0u);
+}
+
+TEST_F(CoordinatorRescue, sharded_state_cannot_be_written) {
+  train(3);
+  whole_ = false;
+  lose(1);
+  EXPECT_TRUE(answered());
+  EXPECT_EQ(snapshots(), 0u);
+}
+
+TEST_F(CoordinatorRescue, a_step_whose_validation_or_checkpoint_is_not_there_yet_cannot_be_gone_on_from) {
+  RunScheduleOptions schedule = plain(1'000'000);
+  schedule.checkpoint_every = 3;
+  train(3, schedule);
+  const std::size_t under_way = snapshots();
+  ASSERT_EQ(under_way, 2u);
+  lose(1);
+  EXPECT_TRUE(answered());
+  EXPECT_EQ(snapshots(), under_way);
+}
+
+TEST_F(CoordinatorRescue, a_run_that_stops_or_has_not_begun_is_not_rescued) {
+  begins_ = false;
+  start(1, plain(10));
+  lose(1);
+  EXPECT_TRUE(answered());
+  bench_.send(coordinator_, Begin{});
+  bench_.send(coordinator_, Interrupt{});
+  bench_.deliver_all();
+  const std::size_t in_order = snapshots();
+  lose(1);
+  EXPECT_TRUE(answered());
+  EXPECT_EQ(snapshots(), in_order);
+}
+
+TEST_F(CoordinatorRescue, a_step_that_has_its_checkpoint_is_not_written_again) {
+  RunScheduleOptions schedule = plain(1'000'000);
+  schedule.checkpoint_every = 3;
+  train(3, schedule);
+  const StepBoundary mark = *std::ranges::find(marks_, StepBoundary::Kind::snapshot, &StepBoundary::kind);
+  write_part(mark, 0);
+  write_part(mark, 1);
+  drain_writer();
+  const std::size_t written = snapshots();
+  lose(1);
+  EXPECT_TRUE(answered());
+  EXPECT_EQ(snapshots(), written);
+}
+
+}  // namespace
+}  // namespace maestro
