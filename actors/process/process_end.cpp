@@ -165,6 +165,9 @@ void ProcessRun::State::end_to_recover(const RunOutcome& ended) {
   close_seats();
   for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();
   launcher->end_all(recovery_patience);
+  for (std::uint32_t other = 1; other < hosts.size(); ++other) {
+    if (network) network->abandon(ProcessId(other));  // stop() would await writes to them
+  }
   stop();
   record->recoveries.push_back(*recovery);  // the coordinator, which also records some, has ended
   tidy_up(ended.lost);
@@ -177,7 +180,7 @@ void ProcessRun::State::continue_record() {
   Recovery& last = record->recoveries.back();
   last.after_step = start.first_step - 1;
   last.repeated = std::max(record->last_step, last.after_step) - last.after_step;
-  record->go_back(last.after_step);
+  record->go_back(last.after_step, start.stored.ahead, plan.graph.node(watched_section(plan.graph)).section_name());
 }
 
 /// Ends a partial start before the caller reports `problem`, which the watchdog prints at once if the end hangs.

@@ -121,6 +121,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.measure = !train.deterministic;
   options.moves_seats = seats_may_move();
   options.global_clip = train.clip == ClipScope::global;
+  options.trained_until = trained_until();
   options.max_left_out = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
   options.record = record;
   options.snapshots = &snapshots;
@@ -208,7 +209,9 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   // A detached actor: it reads samples, and must not delay heartbeats.
   const caf::actor source = system.spawn<DataSource, caf::detached>(
       supervisor, plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});
-  const caf::actor planner = system.spawn<Planner, caf::detached>(planner_options(plan), supervisor);
+  StepPlannerOptions planning = planner_options(plan);
+  planning.trained_until = trained_until();
+  const caf::actor planner = system.spawn<Planner, caf::detached>(std::move(planning), supervisor);
   CoordinatorOptions options = coordinator_options(source);
   options.planner = planner;
   coordinator = system.spawn<Coordinator>(std::move(options));
@@ -237,6 +240,8 @@ ReplicaSpec ProcessRun::State::replica_spec(const BuiltReplica& built, const Sea
   spec.opened = &opened;
   spec.log = [this](const std::string& line) { note(line); };
   spec.global_clip = plan.train.clip == ClipScope::global;
+  const auto until = trained_until();
+  if (const auto found = until.find(seat.section); found != until.end()) spec.trained_until = found->second;
   for (std::uint32_t index = 0; index < built.runners.size(); ++index) {
     spec.ranks.push_back({built.runners[index], device(at, LayoutRank(index)), at.devices[index]});
   }

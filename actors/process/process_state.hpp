@@ -142,6 +142,15 @@ struct ProcessRun::State {
   Watchdog* watchdog = nullptr;             // while the run lasts
   Launcher* launcher = nullptr;             // likewise
 
+  /// Returns the sections that the start is behind of, and their step.
+  [[nodiscard]] std::map<SectionId, StepId> trained_until() const {
+    std::map<SectionId, StepId> until;
+    for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
+      const auto found = start.stored.ahead.find(plan.graph.nodes()[index].section_name());
+      if (found != start.stored.ahead.end()) until[SectionId(index)] = StepId(found->second);
+    }
+    return until;
+  }
   [[nodiscard]] bool recovering() const { return !record->recoveries.empty(); }
   void continue_record();
   void check_surroundings() const;

@@ -54,6 +54,7 @@ struct ReplicaSpec {
   ImportedMemories* opened = nullptr;                ///< likewise
   std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
   bool global_clip = false;
+  StepId trained_until;         ///< its state at the start is that after this step, or after the step before the first
   std::vector<RankSpec> ranks;  ///< of the section's layout
   GroupSpec groups;
   const OperatorTable* host_ops = nullptr;        ///< for sums in host memory

@@ -36,7 +36,10 @@ void add_to(WorkDone& all, const WorkDone& one) {
 }  // namespace
 
 SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
-    : RunActor(config, spec.supervisor), spec_(std::move(spec)), lane_(lane_options(spec_)) {
+    : RunActor(config, spec.supervisor),
+      spec_(std::move(spec)),
+      lane_(lane_options(spec_)),
+      settled_(spec_.trained_until) {
   const caf::actor self = caf::actor_cast<caf::actor>(this);
   for (std::uint32_t rank = 0; rank < spec_.ranks.size(); ++rank) {
     // A weak reference: if the run ends early, buffers and copies outlive the actor.

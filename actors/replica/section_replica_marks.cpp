@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The actions of a section replica at a StepBoundary (StepEnd): at the end of a step the sum of gradients, the norm and
 // the optimizer's step; at a snapshot the copy of the state for a checkpoint.
+#include <algorithm>
 #include <cmath>
 
 #include "actors/replica/section_replica.hpp"
@@ -152,7 +153,7 @@ void SectionReplica::take_total() {
 }
 
 void SectionReplica::report_step() {
-  if (work_.mark.pass == Pass::train) settled_ = step_;
+  if (work_.mark.pass == Pass::train) settled_ = std::max(settled_, step_);
   if (standing_.pending()) standing_.deliver(stands_still());
   send_to(this, coordinator_,
           StepDone{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_), lr_});

@@ -106,11 +106,10 @@ std::size_t Coordinator::trained_sections() const {
       std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.trained(); }));
 }
 
-SectionId Coordinator::watched_section() const {
-  const auto& nodes = options_.graph->nodes();
-  for (std::uint32_t index = 0; index < nodes.size(); ++index) {
+SectionId watched_section(const SectionGraph& graph) {
+  for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
     // A section that awaits gradients has no loss of its own.
-    if (!nodes[index].runs_backward() || options_.graph->awaits_gradient(SectionId(index))) continue;
+    if (!graph.nodes()[index].runs_backward() || graph.awaits_gradient(SectionId(index))) continue;
     return SectionId(index);
   }
   return SectionId(0);
@@ -294,7 +293,8 @@ void Coordinator::step_done(const StepDone& message) {
       found == open_.end() || !found->second.replicas_done.insert({message.section, message.replica}).second;
   if (again) return;  // of a replica that has begun anew (CR-5)
   Open& open = found->second;
-  if (message.replica == ReplicaIndex(0)) open.norm_and_lr[message.section] = {message.gradient_norm, message.lr};
+  const std::pair norm_and_lr(message.gradient_norm, message.lr);  // equal on all replicas
+  open.norm_and_lr.try_emplace(message.section, norm_and_lr);
   if (++open.section_done[message.section] == replicas_.at(message.section).size())
     section_finished(open, message.section);
   if (open.replicas_done.size() == replicas_in_all()) close(key);
@@ -356,6 +356,10 @@ void Coordinator::commit(Open& open) {
   manifest.epoch = manifest.data_position / std::max<std::uint64_t>(options_.epoch_samples, 1);
   manifest.random_state = {options_.seed};  // streams are counter-based: (seed, name, step) is all the state there is
   manifest.files = open.files;
+  const auto& ahead = rescuing_ ? rescuing_->ahead : options_.trained_until;
+  for (const auto& [section, step] : ahead) {
+    if (step > open.unit.step) manifest.ahead[options_.graph->node(section).section_name()] = step.value();
+  }
   const caf::actor self = caf::actor_cast<caf::actor>(this);
   const caf::actor supervisor = RunActor::supervisor();
   const auto failed = [supervisor, step = open.unit.step](const std::string& problem) {

@@ -40,14 +40,15 @@ struct CoordinatorOptions {
   std::int64_t ahead = 2;
   std::int64_t global_batch = 1;
   std::uint64_t seed = 1;
-  Manifest origin;                    ///< run, data and settings that every checkpoint records
-  std::uint64_t epoch_samples = 1;    ///< of the training split
-  bool synchronous = false;           ///< a unit is announced when its predecessor has ended
-  bool measure = false;               ///< plans follow measured times
-  bool moves_seats = false;           ///< replicas of repeatable sections may begin anew
-  bool global_clip = false;           ///< by the norm over all sections instead of each section's own
-  std::int64_t max_left_out = 0;      ///< unreadable samples tolerated before the run fails
-  std::shared_ptr<RunRecord> record;  ///< shared with the starting thread, which reads it when the run is over
+  Manifest origin;                            ///< run, data and settings that every checkpoint records
+  std::uint64_t epoch_samples = 1;            ///< of the training split
+  bool synchronous = false;                   ///< a unit is announced when its predecessor has ended
+  bool measure = false;                       ///< plans follow measured times
+  bool moves_seats = false;                   ///< replicas of repeatable sections may begin anew
+  std::map<SectionId, StepId> trained_until;  ///< sections whose state was further than the first step at the start
+  bool global_clip = false;                   ///< by the norm over all sections instead of each section's own
+  std::int64_t max_left_out = 0;              ///< unreadable samples tolerated before the run fails
+  std::shared_ptr<RunRecord> record;          ///< shared with the starting thread, which reads it when the run is over
   SnapshotWriter* snapshots = nullptr;
   const CheckpointStore* shadows = nullptr;  ///< of checkpoints in memory; null: none are made
   Console* console = nullptr;
@@ -57,6 +58,9 @@ struct CoordinatorOptions {
   caf::actor planner;
   caf::actor supervisor;
 };
+
+/// Returns the section whose loss and samples stand for the run's: the first with a loss of its own.
+[[nodiscard]] SectionId watched_section(const SectionGraph& graph);
 
 class Coordinator : public RunActor {
  public:
@@ -132,7 +136,11 @@ class Coordinator : public RunActor {
   caf::result<Rescued> rescue(const Rescue& loss);
   [[nodiscard]] std::vector<caf::actor> trained_survivors(ProcessId lost) const;
   void stand_still(const std::vector<caf::actor>& replicas);
+  /// Ends the steps that lack nothing but reports of the lost process.
+  void end_steps_of(ProcessId lost);
   void write_rescued();
+  /// Whether what was due until the point's steps is done and recorded.
+  [[nodiscard]] bool is_recorded(StepId step, const std::map<SectionId, StepId>& ahead) const;
   void rescued();
   // Requests of the control service; coordinator_control.cpp.
   [[nodiscard]] RunState state() const;
@@ -147,7 +155,7 @@ class Coordinator : public RunActor {
   void answer_pauses();
   [[nodiscard]] std::size_t replicas_in_all() const;
   [[nodiscard]] std::size_t trained_sections() const;
-  [[nodiscard]] SectionId watched_section() const;
+  [[nodiscard]] SectionId watched_section() const { return maestro::watched_section(*options_.graph); }
 
   CoordinatorOptions options_;
   RunSchedule schedule_;
@@ -158,9 +166,11 @@ class Coordinator : public RunActor {
   bool finished_ = false;
   struct Rescuing {
     caf::response_promise answer;
+    ProcessId lost;
     std::size_t due = 0;  // answers
     std::vector<std::pair<StandsStill, caf::actor>> standing;
     std::optional<StepId> written;  // of its checkpoint
+    std::map<SectionId, StepId> ahead;
   };
   std::optional<Rescuing> rescuing_;
   std::optional<ForwardReplay> replay_;  // where seats move

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator after the loss of a process (CR-6): replicas of the trained sections that survive write their state.
 #include <algorithm>
+#include <iterator>
 
 #include "actors/run/coordinator.hpp"
+#include "actors/run/rescue_point.hpp"
 
 namespace maestro {
 
@@ -16,6 +18,7 @@ caf::result<Rescued> Coordinator::rescue(const Rescue& loss) {
   const std::vector<caf::actor> survivors = trained_survivors(loss.lost);
   if (survivors.empty()) return Rescued{};
   rescuing_.emplace();
+  rescuing_->lost = loss.lost;
   rescuing_->answer = make_response_promise<Rescued>();
   stand_still(survivors);
   return rescuing_->answer;
@@ -50,26 +53,63 @@ void Coordinator::stand_still(const std::vector<caf::actor>& replicas) {
   }
 }
 
-void Coordinator::write_rescued() {
-  const StepId step(options_.record->last_step);
-  const auto is_earlier = [step](const auto& entry) { return entry.first.first <= step.value(); };
-  std::map<SectionId, caf::actor> writers;
-  for (const auto& [still, replica] : rescuing_->standing) {
-    if (still.whole && still.step == step) writers.emplace(still.section, replica);
+void Coordinator::end_steps_of(ProcessId lost) {
+  std::set<std::pair<SectionId, ReplicaIndex>> of_lost;
+  std::set<std::pair<SectionId, ReplicaIndex>> all;
+  for (const ReplicaAddress& replica : directory_->replicas()) {
+    all.emplace(replica.section, replica.replica);
+    if (replica.process == lost) of_lost.emplace(replica.section, replica.replica);
   }
-  const bool complete = writers.size() == trained_sections() && step.value() >= options_.schedule.first_step;
-  const bool ended = !schedule_.owes(step) && std::ranges::none_of(open_, is_earlier);
-  if (!complete || !ended || newest_ == step) return rescued();
+  while (!open_.empty()) {
+    auto& [key, open] = *open_.begin();
+    std::set<std::pair<SectionId, ReplicaIndex>> missing;
+    std::ranges::set_difference(all, open.replicas_done, std::inserter(missing, missing.end()));
+    if (key.second != RunUnit::Kind::train || !open.watch.complete() || !std::ranges::includes(of_lost, missing))
+      return;
+    for (const auto& [section, replica] : missing) {
+      const auto [norm, lr] = open.norm_and_lr[section];
+      step_done({section, replica, open.unit.step, Pass::train, norm, lr});  // the last one closes it
+    }
+  }
+}
+
+bool Coordinator::is_recorded(StepId step, const std::map<SectionId, StepId>& ahead) const {
+  StepId last = step;
+  for (const auto& [section, until] : ahead) last = std::max(last, until);
+  if (schedule_.owes(last)) return false;
+  for (const auto& [key, open] : open_) {
+    if (key.first > last.value()) break;
+    if (key.first <= step.value() || key.second != RunUnit::Kind::train) return false;
+    for (const auto& [section, until] : ahead) {
+      const auto earlier = options_.trained_until.find(section);
+      if (open.unit.step > until || (earlier != options_.trained_until.end() && open.unit.step <= earlier->second))
+        continue;
+      const auto reports = open.section_done.find(section);
+      if (reports == open.section_done.end() || reports->second < replicas_.at(section).size()) return false;
+    }
+  }
+  return true;
+}
+
+void Coordinator::write_rescued() {
+  end_steps_of(rescuing_->lost);
+  const StepId step(options_.record->last_step);
+  std::vector<StandsStill> standing;
+  for (const auto& [still, replica] : rescuing_->standing) standing.push_back(still);
+  const std::optional<RescuePoint> point = rescue_point(*options_.graph, options_.global_clip, step, standing);
+  const bool has_more = step.value() >= options_.schedule.first_step && newest_ != step;
+  if (!point || !has_more || !is_recorded(step, point->ahead)) return rescued();
   const RunUnit unit{options_.shadows != nullptr ? RunUnit::Kind::shadow : RunUnit::Kind::checkpoint, step};
   const Result<std::filesystem::path> staging = store_of(unit.kind).begin(step, options_.origin.run.id);
   if (!staging) return rescued();
   rescuing_->written = step;
+  rescuing_->ahead = point->ahead;
   Open& open = open_[{step.value(), unit.kind}];
   open.unit = unit;
   open.staging = staging->string();
   const bool shadow = unit.kind == RunUnit::Kind::shadow;
   const StepBoundary mark{StepBoundary::Kind::snapshot, step, Pass::train, open.staging, true, shadow};
-  for (const auto& [section, replica] : writers) send_to(this, replica, BoundaryOrder{mark});
+  for (const auto& [section, at] : point->writers) send_to(this, rescuing_->standing[at].second, BoundaryOrder{mark});
 }
 
 void Coordinator::rescued() {

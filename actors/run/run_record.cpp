@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/run/run_record.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -45,14 +46,21 @@ StepCounts RunRecord::totals() const {
   return sum;
 }
 
-void RunRecord::go_back(std::uint64_t step) {
+void RunRecord::go_back(std::uint64_t step, const std::map<std::string, std::uint64_t>& ahead,
+                        const std::string& counted) {
   const auto later = [step](const auto& row) { return row.step.value() > step; };
-  std::erase_if(steps, later);
+  const auto kept_until = [&](const std::string& section) {
+    const auto found = ahead.find(section);
+    return found == ahead.end() ? step : std::max(step, found->second);
+  };
+  std::erase_if(steps, [&](const StepRow& row) { return row.step.value() > kept_until(row.section); });
   std::erase_if(scheduling, later);
   std::erase_if(validations, later);
   validation.clear();
   for (const StepRow& row : validations) validation[row.section] = row.metrics;
-  counts.erase(counts.upper_bound(step), counts.end());
+  counts.erase(counts.upper_bound(kept_until(counted)), counts.end());
+  for (auto after = counts.upper_bound(step); after != counts.end(); ++after)
+    after->second = {0, after->second.trained, 0};
   last_step = step;
   interrupted = false;
 }

@@ -98,8 +98,11 @@ struct RunRecord {
 
   /// Sums of all steps; tokens of finished steps only.
   [[nodiscard]] StepCounts totals() const;
-  /// Removes all that was recorded of steps after `step`, since they are done again. Seconds stay: they have passed.
-  void go_back(std::uint64_t step);
+  /// Removes all that was recorded of steps after `step`, since they are done again, but for what sections have trained
+  /// up to their step in `ahead`; `counted`: the section whose trained samples are counted. Seconds stay: they have
+  /// passed.
+  void go_back(std::uint64_t step, const std::map<std::string, std::uint64_t>& ahead = {},
+               const std::string& counted = {});
 };
 
 }  // namespace maestro

@@ -21,7 +21,14 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
     if (tasks.size() <= index) tasks.resize(index + 1);  // numbers of micro-batches have no gaps
     tasks[index] = task;
   }
-  for (const MicroBatchPlan& batch : planned_->plan.micro_batches) active_[batch.section.value()] = true;
+  for (const MicroBatchPlan& batch : planned_->plan.micro_batches) {
+    active_[batch.section.value()] = true;
+    if (task_of(batch.section, batch.index)) ++left_;
+  }
+  for (std::size_t task = 0; task < planned_->tasks.size(); ++task) {
+    if (!active_[planned_->tasks[task].first.value()]) measured_.tasks[task].forward_ms = 0;  // trained already
+    if (!active_[planned_->tasks[task].first.value()]) measured_.tasks[task].backward_ms = 0;
+  }
   const auto& passes = planned_->schedule.passes;
   if (std::ranges::none_of(passes, [](const PlannedPass& pass) { return pass.phase > 0; })) return;
   for (const PlannedPass& pass : passes) {
@@ -42,6 +49,7 @@ void StepWatch::done(const MicroBatchDone& message, Clock::time_point now) {
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(message.age_ms));
   const std::optional<std::size_t> found = task_of(message.section, message.index);
   if (!found) return;
+  --left_;
   WorkloadTask& task = measured_.tasks[*found];
   const bool apart = measured_.sections[task.section].has_backward;  // otherwise both passes ran together
   task.forward_ms = message.forward_ms + (apart ? 0 : message.backward_ms);

@@ -30,6 +30,8 @@ class StepWatch {
   [[nodiscard]] SchedulingRow row(Clock::time_point run_began) const;
   /// Returns the measured passes, for the cost model. Needs the samples of the plan.
   [[nodiscard]] std::vector<MeasuredPass> measured() const;
+  /// Whether the passes of all micro-batches are done.
+  [[nodiscard]] bool complete() const { return planned_ && left_ == 0; }
   /// Whether the section has a micro-batch in the step.
   [[nodiscard]] bool active(SectionId section) const { return active_.at(section.value()); }
   /// Null before the step was planned.
@@ -61,6 +63,7 @@ class StepWatch {
   std::vector<PassCost> times_;                    // by task
   std::vector<std::vector<std::size_t>> task_of_;  // by section and index of the micro-batch
   std::vector<bool> active_;                       // by section
+  std::size_t left_ = 0;                           // micro-batches whose passes are not done
   std::map<std::uint32_t, Group> groups_;          // of a bulk-synchronous plan
   std::optional<Clock::time_point> begin_;
   Clock::time_point end_;

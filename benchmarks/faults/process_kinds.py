@@ -103,6 +103,8 @@ class Joins(Kind):
         scene.victim = (number, joined.process.pid)
         if self.how is None:
             return scene.strike(lambda: scene.command("leave", "--process", str(number)))
+        if self.how == STOP:
+            scene.left_stopped = (joined.process.pid,)  # the run may end before it notices
         return scene.strike(lambda: joined.send(joined.process.pid, self.how))
 
     def outcome(self, scene):

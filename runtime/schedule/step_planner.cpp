@@ -289,6 +289,12 @@ Result<PlannedStep> StepPlanner::plan(StepId step, Pass pass, std::span<const Sa
     planned.schedule = std::move(*made);
   }
   place(planned, cut, samples, loss_scale);
+  if (pass == Pass::train) {
+    std::erase_if(planned.plan.micro_batches, [&](const MicroBatchPlan& batch) {
+      const auto found = options_.trained_until.find(batch.section);
+      return found != options_.trained_until.end() && step <= found->second;
+    });
+  }
   for (const Channel channel : options_.graph->channels()) {
     if (!channel.gradient() || pass == Pass::train) join(planned.plan, channel);
   }

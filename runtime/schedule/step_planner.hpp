@@ -13,6 +13,8 @@
 // ST-5 (input window): a forward pass starts fewer than `window` places after the oldest input that its lane still
 //       holds: input rings release in order, so a plan that breaks this would wait for itself. Such a plan is replaced
 //       by a plan of `arrival`.
+// ST-6 (trained already): leaving out a section's micro-batches changes nothing of those of other sections but the
+//       pieces between them.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +40,8 @@ struct StepPlannerOptions {
   /// [section][replica], equal numbers share a device; empty: every lane has its own.
   std::vector<std::vector<int>> devices;
   FlowLimits limits;
+  /// Sections that need no training up to a step; it is planned, and their micro-batches are left out (ST-6).
+  std::map<SectionId, StepId> trained_until;
 };
 
 /// A step as the policy planned it, to compare measured passes with.

@@ -69,6 +69,10 @@ Manifest manifest_of(const json& object) {
   manifest.data = object.value("data", manifest.data);
   manifest.settings = object.value("settings", manifest.settings);
   manifest.dtypes = object.value("dtypes", manifest.dtypes);
+  const json ahead = object.value("ahead", json::object());
+  for (const auto& [section, step] : ahead.get_ref<const json::object_t&>()) {
+    manifest.ahead[section] = count_of(step, "ahead");
+  }
   for (const json& file : object.at("files")) {
     manifest.files.push_back(
         {file.at("path").get<std::string>(), count_at(file, "bytes"), file.at("xxh3_128").get<std::string>()});
@@ -112,6 +116,7 @@ std::string manifest_text(const Manifest& manifest) {
                  {"data", manifest.data},
                  {"settings", manifest.settings},
                  {"dtypes", manifest.dtypes},
+                 {"ahead", manifest.ahead},
                  {"files", std::move(files)}};
   // Over the compact form without this key, which sorted keys make the same for every reader.
   object["self_xxh3_128"] = checksum_of(dumped(object));

@@ -44,6 +44,7 @@ struct Manifest {
   std::map<std::string, std::string> settings;  ///< of the job, by key
   std::map<std::string, std::string> dtypes;    ///< of the weights that a section began from, by section: "bf16"
   std::uint64_t step = 0;                       ///< optimizer steps done
+  std::map<std::string, std::uint64_t> ahead;   ///< sections that have done more, and their optimizer steps
   std::uint64_t seed = 0;
   std::uint64_t data_position = 0;          ///< next position of the sampler
   std::uint64_t epoch = 0;                  ///< of the data

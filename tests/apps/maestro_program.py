@@ -43,6 +43,8 @@ def text_corpus(size=40_000, seed=7):
 
 
 def as_toml(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {as_toml(part)}" for key, part in value.items()) + "}"
     return json.dumps(value)  # strings, numbers, booleans and lists of them are written alike
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Costs, windows and packing of StepPlanner with policies made for the test.
+// Costs, windows and packing of StepPlanner with policies made for the test, and steps without a section.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/schedule/planner_options.hpp"
+#include "tests/schedule/small_graph.hpp"
 
 namespace maestro {
 namespace {
@@ -226,6 +227,33 @@ TEST(StepPlanner, the_passes_of_a_source_wait_for_no_phase) {
   for (const MicroBatchPlan& batch : planned->plan.micro_batches) {
     EXPECT_EQ(batch.phased, batch.section != SectionId(0));
   }
+}
+
+TEST(StepPlanner, a_section_that_is_trained_already_is_left_out_and_changes_no_other) {  // ST-6, ST-3
+  SectionGraph graph = testing::distillation_graph(2);
+  testing::add_section(graph, "plain", Role::trained, {"text"}, 2);
+  const SectionId plain(3);
+  StepPlannerOptions options = options_of(graph, "wavefront", {2, 8, 0});
+  StepPlanner all(options);
+  options.trained_until[plain] = StepId(2);
+  StepPlanner others(options);
+  Generator random(7);
+  std::uint64_t first = 1000;
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    const std::vector<SampleRef> samples = random_samples(random, 8);
+    std::vector<MicroBatchPlan> wanted = all.plan(StepId(step), Pass::train, samples, 1)->plan.micro_batches;
+    const std::vector<MicroBatchPlan> found = others.plan(StepId(step), Pass::train, samples, 1)->plan.micro_batches;
+    if (step < 3) std::erase_if(wanted, [&](const MicroBatchPlan& batch) { return batch.section == plain; });
+    ASSERT_EQ(found.size(), wanted.size());
+    for (std::size_t at = 0; at < found.size(); ++at) {
+      EXPECT_EQ(found[at].section, wanted[at].section);
+      EXPECT_EQ(found[at].replica, wanted[at].replica);
+      EXPECT_EQ(found[at].samples.front().id, wanted[at].samples.front().id);
+      EXPECT_EQ(found[at].backward_order, wanted[at].backward_order);
+      if (found[at].section == plain) first = std::min(first, found[at].arrivals.front().sequence);
+    }
+  }
+  EXPECT_EQ(first, 0U) << "sequences have no gap";
 }
 
 }  // namespace

@@ -204,14 +204,17 @@ bool expect_rescued(SimulatedJob& job, const SectionGraph& graph) {
   const std::filesystem::path newest = job.record().newest;
   const std::uint64_t step = job.record().last_step;
   if (newest.empty() || std::stoull(newest.filename().string().substr(5)) != step) return false;
+  const Manifest manifest = load_manifest(newest).value_or_throw();
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
     const GraphNode& node = graph.nodes()[index];
     if (!node.trained()) continue;
     const auto stored = read_section(newest, node.section_name());
     EXPECT_TRUE(stored) << stored.error().message;
     if (!stored) continue;
+    const auto ahead = manifest.ahead.find(node.section_name());
+    const std::uint64_t last = ahead == manifest.ahead.end() ? step : ahead->second;
     std::uint64_t updates = 0;
-    for (const auto& [at, sum] : job.step_sums(node.axis())) updates += at <= step ? 1 : 0;
+    for (const auto& [at, sum] : job.step_sums(node.axis())) updates += at <= last ? 1 : 0;
     EXPECT_EQ(stored->state.optimizer_step, updates) << node.name;
     const std::span<const float> values = stored->state.parameters.at(0).tensor.span<float>();
     const auto holds = [&](const auto& runner) {
@@ -246,7 +249,7 @@ TEST(SimulatedJob, state_after_the_last_finished_step_is_written_at_any_moment) 
     if (HasFailure()) return;
   }
   EXPECT_GT(unfinished, 100);
-  EXPECT_GT(rescued, 40);
+  EXPECT_GT(rescued, 30);
 }
 
 TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_by_the_host) {  // DG-1, DG-2, WR-1

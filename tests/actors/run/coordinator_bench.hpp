@@ -68,6 +68,10 @@ class CoordinatorTest : public ::testing::Test {
       info.replicas.push_back(address);
     }
     directory.processes.push_back(info);
+    if (second_process_) {
+      ReplicaAddress address{SectionId(0), ReplicaIndex(1), ProcessId(1), lane_of(0), {}, {}};
+      directory.processes.emplace_back().replicas.push_back(address);
+    }
     bench_.send(coordinator_, directory);
     if (begins_) bench_.send(coordinator_, Begin{});
     bench_.deliver_all();
@@ -120,6 +124,7 @@ class CoordinatorTest : public ::testing::Test {
   std::uint64_t epoch_samples_ = 1;
   bool global_clip_ = false;
   bool begins_ = true;
+  bool second_process_ = false;    // it has another replica of the first section
   std::array<StepId, 2> settled_;  // of each section's replica
   bool whole_ = true;
   std::size_t tokens_ = 0;

@@ -66,6 +66,39 @@ TEST_F(CoordinatorRescue, a_replica_that_is_a_step_ahead_or_has_a_shard_alone_ca
   EXPECT_EQ(snapshots(), 0u);
 }
 
+TEST_F(CoordinatorRescue, a_section_may_be_ahead_by_steps_that_are_recorded) {
+  start(2, plain(1'000'000));
+  finish_step(1);
+  finish_step(2, 1);
+  settled_ = {StepId(1), StepId(2)};
+  lose(1);
+  ASSERT_EQ(snapshots(), 2u);
+  const StepBoundary mark = marks_.back();
+  EXPECT_EQ(mark.step, StepId(1));
+  write_part(mark, 0);
+  write_part(mark, 1);
+  drain_writer();
+  EXPECT_EQ(load_manifest(record_->newest)->ahead, (std::map<std::string, std::uint64_t>{{"second", 2}}));
+}
+
+TEST_F(CoordinatorRescue, a_step_that_lacks_the_reports_of_the_lost_process_alone_is_finished) {
+  second_process_ = true;
+  start(1, plain(1'000'000));
+  settled_ = {StepId(1), StepId(1)};
+  for (std::uint32_t section = 0; section < 2; ++section) {
+    MicroBatchDone done;
+    done.section = SectionId(section);
+    done.step = StepId(1);
+    bench_.send(coordinator_, done);
+  }
+  finish_step(1);
+  EXPECT_EQ(record_->last_step, 0u) << "the replica of process 1 has not reported";
+  lose(1);
+  EXPECT_EQ(record_->last_step, 1u);
+  EXPECT_EQ(marks_.back().kind, StepBoundary::Kind::snapshot);
+  EXPECT_EQ(marks_.back().step, StepId(1));
+}
+
 TEST_F(CoordinatorRescue, sharded_state_cannot_be_written) {
   train(3);
   whole_ = false;

@@ -67,6 +67,23 @@ TEST(RunRecord, that_goes_back_forgets_the_steps_that_are_done_again) {
   EXPECT_TRUE(record.steps.empty() && record.validation.empty() && record.counts.empty());
 }
 
+TEST(RunRecord, keeps_what_a_section_that_was_ahead_has_done) {
+  RunRecord record;
+  for (std::uint64_t step = 1; step <= 5; ++step) {
+    for (const char* section : {"plain", "student"}) record.steps.push_back({section, StepId(step), {}});
+    record.counts[step] = {.read = 4, .trained = 4, .tokens = 10};
+  }
+  record.last_step = 3;
+  RunRecord other = record;
+  record.go_back(3, {{"plain", 4}}, "plain");
+  ASSERT_EQ(record.steps.size(), 7U);
+  EXPECT_EQ(record.steps.back().section, "plain");
+  EXPECT_EQ(record.totals().trained, 16U) << "those of step 4 are not trained again";
+  EXPECT_EQ(record.totals().read, 12U) << "but read again";
+  other.go_back(3, {{"plain", 4}}, "student");
+  EXPECT_EQ(other.totals().trained, 12U);
+}
+
 TEST(Recovery, is_told_with_its_cost) {
   Recovery recovery;
   EXPECT_EQ(text_of(recovery), "the run did not get as far as its next pass");

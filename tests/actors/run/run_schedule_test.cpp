@@ -59,6 +59,18 @@ TEST(RunSchedule, a_shadow_follows_a_step_that_has_no_checkpoint) {  // RS-1
   EXPECT_EQ(units(without_state), "t1 t2 t3 t4 t5 t6 t7 v7");
 }
 
+TEST(RunSchedule, owes_what_follows_a_step_until_it_is_handed_out) {
+  RunSchedule schedule(options_of(9, 2, 0));
+  EXPECT_EQ(units(schedule, 2), "t1 t2");
+  EXPECT_FALSE(schedule.owes(StepId(1)));
+  EXPECT_TRUE(schedule.owes(StepId(2)));
+  EXPECT_TRUE(schedule.owes(StepId(3)));
+  EXPECT_EQ(units(schedule, 1), "v2");
+  EXPECT_FALSE(schedule.owes(StepId(3)));
+  (void)schedule.request_checkpoint();
+  EXPECT_TRUE(schedule.owes(StepId(2)));
+}
+
 TEST(RunSchedule, a_resumed_run_goes_on_where_it_stood) {
   RunScheduleOptions options = options_of(4, 2, 0);
   options.first_step = 3;

@@ -99,6 +99,15 @@ TEST_F(StepWatchTest, micro_batches_may_be_moved_out_of_the_plan_that_is_watched
   EXPECT_NEAR(watch.row(start_).utilization.at("decoder"), 100.0 / 95, 1e-6);
 }
 
+TEST_F(StepWatchTest, is_complete_when_the_passes_of_all_micro_batches_are_done) {
+  EXPECT_FALSE(StepWatch().complete());
+  StepWatch watch(graph_, planned("wavefront", 1));
+  watch.done(done(0, 0, 10, 15, 20), start_);
+  EXPECT_FALSE(watch.complete());
+  watch.done(done(1, 0, 20, 30, 20), start_);
+  EXPECT_TRUE(watch.complete());
+}
+
 TEST_F(StepWatchTest, a_section_without_micro_batches_is_not_active) {
   const StepWatch watch(graph_, planned("wavefront", 0));
   EXPECT_FALSE(watch.active(SectionId(0)));
