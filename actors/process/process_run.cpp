@@ -283,6 +283,7 @@ std::optional<RunResult> ProcessRun::run() {
   watchdog.no_limit();
   RunResult result = state.succeed(ended);
   if (!launcher.all_clean()) {
+    state.tidy_up({});
     state.console.error("the run is complete, but another process of it ended with an error");
     result.status = 1;
   }

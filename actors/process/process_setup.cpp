@@ -111,6 +111,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   if (memory.shadows) options.schedule.shadow_every = static_cast<std::uint64_t>(train.shadow_every);
   if (memory.shadows) options.shadows = &memory.shadows->store();
   options.schedule.checkpoint_at_end = train.checkpoint_at_end;
+  if (recovering()) options.schedule.owed = record->owed;
   options.schedule.keeps_state = !has_emulated(plan);
   options.ahead = train.ahead;
   options.global_batch = train.global_batch;

@@ -64,7 +64,10 @@ void Coordinator::note_recovery() {
 void Coordinator::committed(const CheckpointCommitted& committed) {
   options_.record->newest = committed.path;
   newest_ = committed.step;
-  if (rescuing_ && rescuing_->written == committed.step) rescued();
+  options_.record->owed.reset();
+  const bool made = rescuing_ && rescuing_->made && rescuing_->made->step == committed.step &&
+                    (rescuing_->made->kind == RunUnit::Kind::shadow) == committed.shadow;
+  if (made) rescued();
   if (committed.shadow) return close({committed.step.value(), RunUnit::Kind::shadow});
   options_.record->checkpoint = committed.path;
   checkpoint_committed(committed);

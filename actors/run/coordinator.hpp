@@ -8,10 +8,8 @@
 //       step.
 // CR-4 (no lost request): every request of the control service is answered, at the latest when the run has ended.
 // CR-5 (moved seats): after BeginAgain every unit that is open ends as if its work items had been sent only once.
-// CR-6 (rescue): after a Rescue nothing is announced. The checkpoint that it makes is of the last step that is
-// finished,
-//       with its validation and checkpoint if such are due, so the run that goes on from it repeats and leaves out
-//       nothing.
+// CR-6 (rescue): after a Rescue nothing is announced. The checkpoint that it makes is of the last finished step; a
+//       validation and a checkpoint of that step that have not ended are the first units of the run that goes on.
 #pragma once
 
 #include <atomic>
@@ -139,8 +137,12 @@ class Coordinator : public RunActor {
   /// Ends the steps that lack nothing but reports of the lost process.
   void end_steps_of(ProcessId lost);
   void write_rescued();
-  /// Whether what was due until the point's steps is done and recorded.
+  /// Whether the record has the section's figures of the step.
+  [[nodiscard]] bool is_recorded(const Open& open, SectionId section) const;
+  /// Whether nothing but training follows `step` up to the steps of sections ahead, and the record has it.
   [[nodiscard]] bool is_recorded(StepId step, const std::map<SectionId, StepId>& ahead) const;
+  /// Returns what is left after `step`, as units of this step.
+  [[nodiscard]] std::vector<RunUnit> owed(StepId step) const;
   void rescued();
   // Requests of the control service; coordinator_control.cpp.
   [[nodiscard]] RunState state() const;
@@ -169,8 +171,9 @@ class Coordinator : public RunActor {
     ProcessId lost;
     std::size_t due = 0;  // answers
     std::vector<std::pair<StandsStill, caf::actor>> standing;
-    std::optional<StepId> written;  // of its checkpoint
+    std::optional<RunUnit> made;  // its checkpoint
     std::map<SectionId, StepId> ahead;
+    std::vector<RunUnit> owed;
   };
   std::optional<Rescuing> rescuing_;
   std::optional<ForwardReplay> replay_;  // where seats move

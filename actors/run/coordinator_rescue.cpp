@@ -73,22 +73,38 @@ void Coordinator::end_steps_of(ProcessId lost) {
   }
 }
 
+bool Coordinator::is_recorded(const Open& open, SectionId section) const {
+  const auto earlier = options_.trained_until.find(section);
+  if (earlier != options_.trained_until.end() && open.unit.step <= earlier->second) return true;
+  const auto reports = open.section_done.find(section);
+  return reports != open.section_done.end() && reports->second == replicas_.at(section).size();
+}
+
 bool Coordinator::is_recorded(StepId step, const std::map<SectionId, StepId>& ahead) const {
+  if (ahead.empty()) return true;
   StepId last = step;
   for (const auto& [section, until] : ahead) last = std::max(last, until);
-  if (schedule_.owes(last)) return false;
   for (const auto& [key, open] : open_) {
-    if (key.first > last.value()) break;
-    if (key.first <= step.value() || key.second != RunUnit::Kind::train) return false;
+    if (key.first <= step.value() || key.first > last.value()) continue;
+    if (key.second != RunUnit::Kind::train) return false;
     for (const auto& [section, until] : ahead) {
-      const auto earlier = options_.trained_until.find(section);
-      if (open.unit.step > until || (earlier != options_.trained_until.end() && open.unit.step <= earlier->second))
-        continue;
-      const auto reports = open.section_done.find(section);
-      if (reports == open.section_done.end() || reports->second < replicas_.at(section).size()) return false;
+      if (open.unit.step <= until && !is_recorded(open, section)) return false;
     }
   }
-  return true;
+  const auto is_validation = [](const RunUnit& unit) { return unit.kind == RunUnit::Kind::validate; };
+  return schedule_.owed(last).size() == schedule_.owed(step).size() && std::ranges::none_of(owed(step), is_validation);
+}
+
+std::vector<RunUnit> Coordinator::owed(StepId step) const {
+  std::set<RunUnit::Kind> kinds;  // in the order of RS-1
+  for (const RunUnit& unit : schedule_.owed(step)) kinds.insert(unit.kind);
+  for (const auto& [key, open] : open_) {
+    if (key.first <= step.value()) kinds.insert(key.second);
+  }
+  kinds.erase(RunUnit::Kind::shadow);
+  std::vector<RunUnit> units;
+  for (const RunUnit::Kind kind : kinds) units.push_back({kind, step});
+  return units;
 }
 
 void Coordinator::write_rescued() {
@@ -100,10 +116,12 @@ void Coordinator::write_rescued() {
   const bool has_more = step.value() >= options_.schedule.first_step && newest_ != step;
   if (!point || !has_more || !is_recorded(step, point->ahead)) return rescued();
   const RunUnit unit{options_.shadows != nullptr ? RunUnit::Kind::shadow : RunUnit::Kind::checkpoint, step};
+  if (open_.contains({step.value(), unit.kind})) return rescued();  // parts of it may be written already
   const Result<std::filesystem::path> staging = store_of(unit.kind).begin(step, options_.origin.run.id);
   if (!staging) return rescued();
-  rescuing_->written = step;
+  rescuing_->made = unit;
   rescuing_->ahead = point->ahead;
+  rescuing_->owed = owed(step);
   Open& open = open_[{step.value(), unit.kind}];
   open.unit = unit;
   open.staging = staging->string();
@@ -113,6 +131,7 @@ void Coordinator::write_rescued() {
 }
 
 void Coordinator::rescued() {
+  if (rescuing_->made) options_.record->owed = rescuing_->owed;
   rescuing_->answer.deliver(Rescued{});
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/run/run_schedule.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/observe/report.hpp"
 #include "runtime/schedule/step_plan.hpp"
@@ -93,6 +94,8 @@ struct RunRecord {
   std::uint64_t last_step = 0;
   std::string checkpoint;  ///< path of the last checkpoint
   std::string newest;      ///< path of the last checkpoint, also one in memory: a recovery goes on from it
+  /// What is left of the step that `newest` is of, if it was made after the loss of a process (CR-6).
+  std::optional<std::vector<RunUnit>> owed;
   bool interrupted = false;
   std::vector<Recovery> recoveries;
 

@@ -9,7 +9,9 @@ namespace maestro {
 RunSchedule::RunSchedule(const RunScheduleOptions& options)
     : options_(options), next_step_(options.first_step), checkpointed_(options.first_step - 1) {
   // A run resumed at its end still validates, so that its report is complete.
-  if (next_step_ > options_.steps && options_.validate_at_end) {
+  if (options_.owed) {
+    pending_.assign(options_.owed->begin(), options_.owed->end());
+  } else if (next_step_ > options_.steps && options_.validate_at_end) {
     pending_.push_back({RunUnit::Kind::validate, StepId(options_.steps)});
   }
 }
@@ -45,9 +47,11 @@ bool RunSchedule::complete() const {
   return !requested_ && pending_.empty() && (stopped_ || next_step_ > options_.steps);
 }
 
-bool RunSchedule::owes(StepId step) const {
-  const auto is_due = [step](const RunUnit& unit) { return unit.step <= step; };
-  return (requested_ && is_due(*requested_)) || std::ranges::any_of(pending_, is_due);
+std::vector<RunUnit> RunSchedule::owed(StepId step) const {
+  std::vector<RunUnit> units(pending_.begin(), pending_.end());
+  if (requested_) units.push_back(*requested_);
+  std::erase_if(units, [step](const RunUnit& unit) { return unit.step > step; });
+  return units;
 }
 
 std::optional<StepId> RunSchedule::request_checkpoint() {

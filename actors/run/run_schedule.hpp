@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "runtime/core/ids.hpp"
 
@@ -38,6 +39,8 @@ struct RunScheduleOptions {
   bool validate_at_end = true;
   bool checkpoint_at_end = true;
   bool keeps_state = true;  ///< false on emulated devices, which train nothing: no checkpoints
+  /// Of a run that goes on after the loss of a process: what is left of the step before `first_step`.
+  std::optional<std::vector<RunUnit>> owed;
 };
 
 class RunSchedule {
@@ -47,8 +50,8 @@ class RunSchedule {
   std::optional<RunUnit> next();
   /// Whether no unit is left, even after a resume.
   [[nodiscard]] bool complete() const;
-  /// Whether a validation or checkpoint after `step` or an earlier step is left.
-  [[nodiscard]] bool owes(StepId step) const;
+  /// Returns the validations and checkpoints after `step` and earlier steps that have not been handed out.
+  [[nodiscard]] std::vector<RunUnit> owed(StepId step) const;
   /// Ends the run after the last training step handed out.
   void stop();
   void pause() { paused_ = !stopped_; }

@@ -32,6 +32,7 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
   const auto& passes = planned_->schedule.passes;
   if (std::ranges::none_of(passes, [](const PlannedPass& pass) { return pass.phase > 0; })) return;
   for (const PlannedPass& pass : passes) {
+    if (!active_[planned_->tasks[pass.task].first.value()]) continue;
     Group& group = groups_[static_cast<std::uint32_t>(pass.group)];
     ++group.left[static_cast<std::uint32_t>(pass.phase)];
     const std::pair lane(planned_->tasks[pass.task].first, ReplicaIndex(static_cast<std::uint32_t>(pass.replica)));

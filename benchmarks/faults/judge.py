@@ -155,13 +155,16 @@ def died(scene, how):
 def recovered(scene):
     """The run went on without the lost process, with a warning that names it, and as if nothing had been."""
     run, (rank, pid) = scene.run, scene.victim
-    if scene.phase != "running" or run.has_finished_steps() and not run.report.get("recoveries"):
+    if scene.phase != "running" or run.has_finished_steps() and not (run.report or {}).get("recoveries"):
         return survived(scene) if run.status == 0 else completed_or_refused(scene)
     problems = survived(scene)
     if problems:
         return problems
     warnings = [line for line in run.text["err"].splitlines() if line.startswith("warning:")]
     named = re.compile(rf"lost process {rank} \(pid {pid}(, section '.*replica \d.*)?\) in step \d+.*recovery 1 of ")
+    if scene.case.provider == "shm" and len(warnings) == 2 and "was not finished within" in warnings[1]:
+        scene.notes.append("libfabric's shared memory no longer worked, and the group went back")
+        warnings.pop()
     if len(warnings) != 1 or not named.search(warnings[0]):
         problems.append(f"{len(warnings)} warnings, or without process {rank} (pid {pid}): {warnings[:2]}")
     counted = [run.report["samples"][name] for name in ("read", "trained")]

@@ -37,6 +37,7 @@ class CoordinatorTest : public ::testing::Test {
     options.global_batch = 2;
     options.record = record_;
     options.snapshots = &snapshots_;
+    if (with_shadows_) options.shadows = &shadows_;
     options.console = &console_;
     options.current_step = &current_step_;
     options.max_left_out = max_left_out_;
@@ -124,6 +125,7 @@ class CoordinatorTest : public ::testing::Test {
   std::uint64_t epoch_samples_ = 1;
   bool global_clip_ = false;
   bool begins_ = true;
+  bool with_shadows_ = false;
   bool second_process_ = false;    // it has another replica of the first section
   std::array<StepId, 2> settled_;  // of each section's replica
   bool whole_ = true;
@@ -131,6 +133,7 @@ class CoordinatorTest : public ::testing::Test {
   std::vector<StepBoundary> marks_;
   std::vector<NormTotal> totals_;
   testing::ActorBench bench_;
+  CheckpointStore shadows_{folder_.path() / "shadows"};
   SnapshotWriter snapshots_{CheckpointStore(folder_.path() / "checkpoints")};  // before the actors it sends to
   caf::actor coordinator_;
 };

@@ -62,13 +62,23 @@ TEST(RunSchedule, a_shadow_follows_a_step_that_has_no_checkpoint) {  // RS-1
 TEST(RunSchedule, owes_what_follows_a_step_until_it_is_handed_out) {
   RunSchedule schedule(options_of(9, 2, 0));
   EXPECT_EQ(units(schedule, 2), "t1 t2");
-  EXPECT_FALSE(schedule.owes(StepId(1)));
-  EXPECT_TRUE(schedule.owes(StepId(2)));
-  EXPECT_TRUE(schedule.owes(StepId(3)));
+  EXPECT_TRUE(schedule.owed(StepId(1)).empty());
+  const std::vector<RunUnit> owed = schedule.owed(StepId(3));
+  ASSERT_EQ(owed.size(), 1U);
+  EXPECT_EQ(schedule.owed(StepId(2)).size(), 1U);
   EXPECT_EQ(units(schedule, 1), "v2");
-  EXPECT_FALSE(schedule.owes(StepId(3)));
+  EXPECT_TRUE(schedule.owed(StepId(3)).empty());
   (void)schedule.request_checkpoint();
-  EXPECT_TRUE(schedule.owes(StepId(2)));
+  EXPECT_EQ(schedule.owed(StepId(2)).size(), 1U);
+  RunScheduleOptions options = options_of(3, 2, 0);
+  options.first_step = 3;
+  options.owed = owed;
+  RunSchedule going_on(options);
+  EXPECT_EQ(units(going_on), "v2 t3 v3 c3");
+  options.first_step = 4;
+  options.owed->clear();
+  RunSchedule at_the_end(options);
+  EXPECT_EQ(units(at_the_end), "") << "it was validated before the loss";
 }
 
 TEST(RunSchedule, a_resumed_run_goes_on_where_it_stood) {
