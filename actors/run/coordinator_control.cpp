@@ -39,7 +39,7 @@ RunStatus Coordinator::status() const {
   if (!record.scheduling.empty()) status.scheduling = record.scheduling.back();
   status.checkpoint = record.checkpoint;
   for (const Recovery& recovery : record.recoveries) status.recoveries.push_back(line_of(recovery));
-  status.announced = began_ && (finished_ || !open_.empty());
+  status.announced = began_ && !rescuing_ && (finished_ || !open_.empty());
   if (options_.events != nullptr) status.events = options_.events->load(std::memory_order_relaxed);
   if (awaiting_batch_) status.working = "process 0 reads and plans the next batch";
   if (options_.snapshots->busy()) status.working = "process 0 writes a checkpoint";

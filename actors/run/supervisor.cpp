@@ -84,6 +84,7 @@ caf::behavior Supervisor::make_behavior() {
         if (from != watched_.end() && is_successor(from->second.process) && !change_.under_way()) {
           return successor_failed({from->second.process, failure.message});
         }
+        if (rescuing_) return not_rescued(failure.message);
         fail(failure.message, prints(), current_sender() == root_, failure.may_follow_loss && may_follow_loss());
       },
       [this](const MoveSeats& order) { move_seats(order); },
@@ -328,6 +329,7 @@ void Supervisor::interrupt() {
 }
 
 void Supervisor::finish() {
+  leave_out_successor();
   if (!membership_.finish()) return;
   if (membership_.is_root()) {
     for (const ProcessInfo& peer : directory_.processes) {

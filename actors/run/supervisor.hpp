@@ -24,7 +24,8 @@
 // SV-11 (elastic sections): rank 0 starts one more process for such a section where its consumers wait for it, and ends
 //       one of those that it has started so where they have nothing to do (SeatBalance).
 // SV-12 (rescue): before rank 0 reports a loss that it recovers from, it has the coordinator make a checkpoint of the
-//       survivors' state, within `rescue_limit`; the survivors stay until then. A further loss ends the wait.
+//       survivors' state, within `rescue_limit`; the survivors stay until then. A further loss, or a failure, ends the
+//       wait.
 #pragma once
 
 #include <atomic>
@@ -221,6 +222,7 @@ class Supervisor : public caf::event_based_actor {
   [[nodiscard]] bool may_follow_loss() const { return moves_ > 0 || !membership_.is_root(); }
   [[nodiscard]] std::string loss_text(ProcessId lost) const;
   void rescue_state();
+  void not_rescued(const std::string& problem);
   void report_loss();
   void neighbour_lost(const NeighbourLost& loss);
   void child_ended(const ChildEnded& child);
@@ -253,6 +255,8 @@ class Supervisor : public caf::event_based_actor {
   /// Moves the seats of the successor, once it is connected and no other seats move.
   void seat_successor();
   void move_ended();
+  /// At the end of the run: a successor that has no seats yet is not awaited.
+  void leave_out_successor();
   void successor_failed(const SuccessorFailed& failure);
   // Processes that join and leave (SV-10); supervisor_joining.cpp.
   [[nodiscard]] bool joins_later(ProcessId process) const {

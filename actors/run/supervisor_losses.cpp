@@ -81,6 +81,11 @@ void Supervisor::rescue_state() {
       .then([this](Rescued) { report_loss(); }, [this](const caf::error&) { report_loss(); });
 }
 
+void Supervisor::not_rescued(const std::string& problem) {
+  loss_.waiting.push_back("the state of the other replicas could not be kept: " + problem);
+  report_loss();
+}
+
 void Supervisor::report_loss() {
   if (!membership_.settle()) return;
   const ProcessId lost = *membership_.loss();

@@ -84,6 +84,14 @@ void Supervisor::move_ended() {
   start_next();
 }
 
+void Supervisor::leave_out_successor() {
+  if (!successor_) return;
+  const auto takes_part =
+      std::ranges::find(directory_.processes, successor_->process, &ProcessInfo::process) != directory_.processes.end();
+  if (takes_part || !membership_.leave(successor_->process)) return;
+  if (successor_->info) send_to(this, successor_->info->supervisor, Finish{});  // its summary does not count
+}
+
 void Supervisor::successor_failed(const SuccessorFailed& failure) {
   if (!is_successor(failure.process) || membership_.phase() != RunPhase::running) return;
   const bool again = successor_->section.empty();

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from layouts import DEVICES, EVERY, STEPS, write_inputs
-from maestro_program import PROGRAM, Run, own_environment
+from maestro_program import PROGRAM, Run, own_environment, state_of
 
 
 class NoEffect(Exception):
@@ -43,14 +43,6 @@ def draw_case(kind, number, seed, layouts):
     layout, processes = chosen.choice(list(kind.layouts or layouts)), chosen.choice(kind.processes)
     provider = chosen.choice(kind.providers)
     return Case(kind.name, number, seed, layout, processes, provider if processes > 1 else "none")
-
-
-def state_of(pid):
-    """The letter of proc(5); Z also for a process that is not there."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return "Z"
 
 
 class FaultyRun(Run):

@@ -91,6 +91,14 @@ def options_of(settings):
     return arguments
 
 
+def state_of(pid):
+    """The letter of proc(5); Z also for a process that is not there."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "Z"
+
+
 class Finished:
     def __init__(self, status, out, err, report):
         self.status, self.out, self.err, self.report = status, out, err, report

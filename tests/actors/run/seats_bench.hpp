@@ -43,6 +43,7 @@ class MovesOfSeats : public ::testing::Test {
     options.joining = joining_;
     options.outcome = outcomes_.emplace_back(std::make_shared<OutcomePromise>());  // of a successor: after the others
     options.current_step = &current_step_;
+    options.summary = [rank] { return ProcessSummary{ProcessId(rank), 0, {}, 0, 0}; };
     options.recovers = true;
     options.rescues = rescues_ && rank == 0;
     options.connect = [this](caf::event_based_actor*, const std::string&, std::uint16_t port, const auto& done,

@@ -57,6 +57,19 @@ TEST_F(JoiningProcesses, take_a_fair_share_of_the_seats) {  // SV-10
   EXPECT_TRUE(lines_.empty()) << "nothing was lost";
 }
 
+TEST_F(JoiningProcesses, that_have_no_seat_by_the_end_of_the_run_do_not_hold_it_up) {  // SV-10
+  start();
+  ASSERT_EQ(ask(JoinWanted{"teacher"}).refusal, "");
+  supervisors_.push_back(spawn(4));
+  bench_.send(supervisors_[4], JoinRoot{supervisors_[0]});
+  bench_.deliver_all();
+  bench_.send(supervisors_[0], Finish{});
+  bench_.deliver_all();
+  ASSERT_TRUE(ended(0));
+  EXPECT_TRUE(ends_[0].get().ok);
+  EXPECT_EQ(ends_[0].get().processes.size(), 4U);
+}
+
 TEST_F(JoiningProcesses, leave_without_being_killed_and_end_in_order) {  // SV-10
   start();
   join();

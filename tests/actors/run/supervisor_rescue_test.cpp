@@ -45,6 +45,16 @@ TEST_F(RescueOfState, ends_with_a_further_loss) {
   EXPECT_NE(ends_[0].get().error.find("process 3"), std::string::npos) << ends_[0].get().error;
 }
 
+TEST_F(RescueOfState, ends_with_a_failure_and_names_it) {
+  silent_ = true;
+  lose();
+  bench_.send(supervisors_[0], Failure{"checkpoint of step 3: no space left"});
+  bench_.deliver_all();
+  ASSERT_TRUE(ended(0));
+  EXPECT_TRUE(ends_[0].get().recoverable);
+  EXPECT_NE(ends_[0].get().error.find("no space left"), std::string::npos) << ends_[0].get().error;
+}
+
 TEST_F(RescueOfState, is_left_out_where_no_recovery_follows) {
   start();
   kill(3);
