@@ -28,7 +28,7 @@ class Joining(SystemTest):
         self.expected = None
 
     def job(self, **train):
-        job = distillation(**{"steps": 800, "checkpoint_every": 0, "recover": "restart", **train})
+        job = distillation(**{"steps": 2000, "checkpoint_every": 0, "recover": "restart", **train})
         del job["teacher"]["replicas"]
         job["teacher"] |= {"micro_batch": 2}
         return job

@@ -28,12 +28,16 @@ class Recovers(SystemTest):
     def setUp(self):
         super().setUp()
         self.killed = set()
+        self.losses = {}
 
     def kill_one(self, run, rank, how, after_step):
-        """Once a checkpoint of `after_step` is there, or for 0 once training has begun."""
+        """Once a checkpoint of `after_step` is there, or for 0 once training has begun; after a loss, once the run has
+        gone on."""
         victims = []
+        earlier = self.losses.get(run, 0)
+        run.wait_for(lambda: run.text["out"].count("recovered: went on") >= earlier)
 
-        def find():  # while processes start again, one of them may not be there yet, or still end
+        def find():  # a process that was started again may not be there yet
             pid = run.members().get(rank)
             if pid not in (None, *self.killed):
                 victims.append(pid)
@@ -50,6 +54,7 @@ class Recovers(SystemTest):
             self.assertTrue(run.wait_for(find), run.text)
         os.kill(victims[0], how)
         self.killed.add(victims[0])
+        self.losses[run] = earlier + 1
         return victims[0]
 
     def check(self, run, expected, victims):
