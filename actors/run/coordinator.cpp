@@ -61,19 +61,6 @@ void Coordinator::note_recovery() {
   options_.console->note("recovered: " + text_of(recoveries.back()));
 }
 
-void Coordinator::committed(const CheckpointCommitted& committed) {
-  options_.record->newest = committed.path;
-  newest_ = committed.step;
-  options_.record->owed.reset();
-  const bool made = rescuing_ && rescuing_->made && rescuing_->made->step == committed.step &&
-                    (rescuing_->made->kind == RunUnit::Kind::shadow) == committed.shadow;
-  if (made) rescued();
-  if (committed.shadow) return close({committed.step.value(), RunUnit::Kind::shadow});
-  options_.record->checkpoint = committed.path;
-  checkpoint_committed(committed);
-  close({committed.step.value(), RunUnit::Kind::checkpoint});
-}
-
 std::string Coordinator::where() const {
   return "coordinator, step " +
          std::to_string(open_.empty() ? options_.schedule.first_step : open_.begin()->first.first);
@@ -253,21 +240,6 @@ void Coordinator::send_end_marks(const Open& open, bool again) {
   }
 }
 
-void Coordinator::announce_checkpoint(const RunUnit& unit) {
-  // Creating a folder is the only file work here; lanes must receive the boundary before work of the next step (CR-1).
-  const Result<std::filesystem::path> staging = store_of(unit.kind).begin(unit.step, options_.origin.run.id);
-  if (!staging) {
-    send_to(this, supervisor(),
-            Failure{"checkpoint of step " + std::to_string(unit.step.value()) + ": " + staging.error().message});
-    return;
-  }
-  Open& open = open_[{unit.step.value(), unit.kind}];
-  open.staging = staging->string();
-  send_marks(
-      {StepBoundary::Kind::snapshot, unit.step, Pass::train, open.staging, true, unit.kind == RunUnit::Kind::shadow});
-  if (trained_sections() == 0) commit(open);
-}
-
 void Coordinator::send_marks(const StepBoundary& mark) {
   for (const auto& [section, actors] : replicas_) {
     for (const caf::actor& lane : actors) send_to(this, lane, BoundaryOrder{mark});
@@ -280,7 +252,7 @@ void Coordinator::micro_batch_done(const MicroBatchDone& message) {
     return;  // done again (CR-5)
   }
   Open& open = open_.at(key_of(message.step, message.pass));
-  if (message.pass == Pass::train && message.section == watched_section()) {
+  if (message.pass == Pass::train && message.section == watched_section(*options_.graph)) {
     options_.record->counts[message.step.value()].trained += static_cast<std::uint64_t>(message.samples);
   }
   open.watch.done(message, Clock::now());
@@ -311,6 +283,9 @@ void Coordinator::section_finished(Open& open, SectionId section) {
     last_step_end_[section] = now;
     if (row.metrics.empty()) return;
     options_.record->validation[node.section_name()] = row.metrics;
+    std::erase_if(options_.record->validations, [&](const StepRow& earlier) {  // done again after a loss
+      return earlier.section == row.section && earlier.step == row.step;
+    });
     options_.record->validations.push_back(std::move(row));
     return;
   }
@@ -323,7 +298,7 @@ void Coordinator::section_finished(Open& open, SectionId section) {
     row.metrics["lr"] = open.norm_and_lr[section].second;
   }
   row.metrics["step_ms"] = step_ms;
-  if (section == watched_section()) {
+  if (section == watched_section(*options_.graph)) {
     if (const auto found = row.metrics.find("loss"); found != row.metrics.end()) loss_ = found->second;
     report_progress(open.unit.step);
   }
@@ -342,44 +317,6 @@ void Coordinator::norm_reported(const NormReport& report) {
   for (const auto& [section, total] : norms_.add(report, active)) {
     for (const caf::actor& lane : replicas_.at(section)) send_to(this, lane, total);
   }
-}
-
-void Coordinator::snapshot_written(const SnapshotWritten& written) {
-  const auto kind = written.shadow ? RunUnit::Kind::shadow : RunUnit::Kind::checkpoint;
-  Open& open = open_.at({written.step.value(), kind});
-  for (const StoredFile& file : written.files) open.files.push_back({file.path, file.bytes, file.checksum});
-  if (++open.parts == trained_sections()) commit(open);
-}
-
-void Coordinator::commit(Open& open) {
-  Manifest manifest = options_.origin;
-  manifest.step = open.unit.step.value();
-  manifest.seed = options_.seed;
-  manifest.data_position = manifest.step * static_cast<std::uint64_t>(options_.global_batch);
-  manifest.epoch = manifest.data_position / std::max<std::uint64_t>(options_.epoch_samples, 1);
-  manifest.random_state = {options_.seed};  // streams are counter-based: (seed, name, step) is all the state there is
-  manifest.files = open.files;
-  const auto& ahead = rescuing_ ? rescuing_->ahead : options_.trained_until;
-  for (const auto& [section, step] : ahead) {
-    if (step > open.unit.step) manifest.ahead[options_.graph->node(section).section_name()] = step.value();
-  }
-  const caf::actor self = caf::actor_cast<caf::actor>(this);
-  const caf::actor supervisor = RunActor::supervisor();
-  const auto failed = [supervisor, step = open.unit.step](const std::string& problem) {
-    send_from_outside(supervisor, Failure{"checkpoint of step " + std::to_string(step.value()) + ": " + problem});
-  };
-  const auto commit = [store = &store_of(open.unit.kind), staging = open.staging, manifest, self, failed,
-                       unit = open.unit]() -> SnapshotWriter::Report {
-    if (const Status committed = store->commit(staging, manifest); !committed) {
-      return [failed, problem = committed.error().message] { failed(problem); };
-    }
-    const Result<std::filesystem::path> latest = latest_checkpoint(store->root(), manifest.run.id);
-    const bool shadow = unit.kind == RunUnit::Kind::shadow;
-    return [self, done = CheckpointCommitted{unit.step, shadow, latest ? latest->string() : std::string()}] {
-      send_from_outside(self, done);
-    };
-  };
-  options_.snapshots->run(commit, failed);
 }
 
 void Coordinator::close(Key key) {

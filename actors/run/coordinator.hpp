@@ -80,6 +80,7 @@ class Coordinator : public RunActor {
     std::vector<FileRecord> files;  // of the checkpoint
     std::size_t parts = 0;
     std::string staging;
+    std::map<SectionId, StepId> ahead;  // sections whose part of the checkpoint is of a later step
   };
   using Key = std::pair<std::uint64_t, RunUnit::Kind>;
   [[nodiscard]] static bool is_checkpoint(RunUnit::Kind kind) {
@@ -101,7 +102,6 @@ class Coordinator : public RunActor {
   }
   void begin(const Begin& begin);
   void note_recovery();
-  void committed(const CheckpointCommitted& committed);
   void connect(const Directory& directory);
   void announce();
   void plan(const BatchMetadata& batch);
@@ -117,7 +117,6 @@ class Coordinator : public RunActor {
   [[nodiscard]] const CheckpointStore& store_of(RunUnit::Kind kind) const {
     return kind == RunUnit::Kind::shadow ? *options_.shadows : options_.snapshots->store();
   }
-  void announce_checkpoint(const RunUnit& unit);
   /// To the replicas that have not reported the end of the step; `again`: only of repeatable sections.
   void send_end_marks(const Open& open, bool again);
   void send_marks(const StepBoundary& mark);
@@ -125,11 +124,14 @@ class Coordinator : public RunActor {
   void step_done(const StepDone& message);
   void section_finished(Open& open, SectionId section);
   void norm_reported(const NormReport& report);
-  void snapshot_written(const SnapshotWritten& written);
-  void commit(Open& open);
   void close(Key key);
   void finish_if_done();
   void report_progress(StepId step);
+  // Checkpoints (CR-3); coordinator_checkpoints.cpp.
+  void announce_checkpoint(const RunUnit& unit);
+  void snapshot_written(const SnapshotWritten& written);
+  void commit(Open& open);
+  void committed(const CheckpointCommitted& committed);
   // After the loss of a process (CR-6); coordinator_rescue.cpp.
   caf::result<Rescued> rescue(const Rescue& loss);
   [[nodiscard]] std::vector<caf::actor> trained_survivors(ProcessId lost) const;
@@ -157,7 +159,6 @@ class Coordinator : public RunActor {
   void answer_pauses();
   [[nodiscard]] std::size_t replicas_in_all() const;
   [[nodiscard]] std::size_t trained_sections() const;
-  [[nodiscard]] SectionId watched_section() const { return maestro::watched_section(*options_.graph); }
 
   CoordinatorOptions options_;
   RunSchedule schedule_;
@@ -171,9 +172,9 @@ class Coordinator : public RunActor {
     ProcessId lost;
     std::size_t due = 0;  // answers
     std::vector<std::pair<StandsStill, caf::actor>> standing;
-    std::optional<RunUnit> made;  // its checkpoint
-    std::map<SectionId, StepId> ahead;
+    std::optional<Key> made;  // its checkpoint
     std::vector<RunUnit> owed;
+    bool written = false;
   };
   std::optional<Rescuing> rescuing_;
   std::optional<ForwardReplay> replay_;  // where seats move

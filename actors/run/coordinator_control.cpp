@@ -34,7 +34,7 @@ RunStatus Coordinator::status() const {
   status.samples_trained = counts.trained;
   status.tokens_trained = counts.tokens;
   status.latest = latest_;
-  const auto watched = latest_.find(options_.graph->node(watched_section()).section_name());
+  const auto watched = latest_.find(options_.graph->node(watched_section(*options_.graph)).section_name());
   if (watched != latest_.end() && watched->second.metrics.contains("loss")) status.loss = loss_;
   if (!record.scheduling.empty()) status.scheduling = record.scheduling.back();
   status.checkpoint = record.checkpoint;

@@ -116,22 +116,24 @@ void Coordinator::write_rescued() {
   const bool has_more = step.value() >= options_.schedule.first_step && newest_ != step;
   if (!point || !has_more || !is_recorded(step, point->ahead)) return rescued();
   const RunUnit unit{options_.shadows != nullptr ? RunUnit::Kind::shadow : RunUnit::Kind::checkpoint, step};
-  if (open_.contains({step.value(), unit.kind})) return rescued();  // parts of it may be written already
+  const Key key{step.value(), unit.kind};
+  if (open_.contains(key)) return rescued();  // parts of it may be written already
   const Result<std::filesystem::path> staging = store_of(unit.kind).begin(step, options_.origin.run.id);
   if (!staging) return rescued();
-  rescuing_->made = unit;
-  rescuing_->ahead = point->ahead;
+  rescuing_->made = key;
   rescuing_->owed = owed(step);
-  Open& open = open_[{step.value(), unit.kind}];
+  Open& open = open_[key];
   open.unit = unit;
   open.staging = staging->string();
+  open.ahead = point->ahead;
   const bool shadow = unit.kind == RunUnit::Kind::shadow;
   const StepBoundary mark{StepBoundary::Kind::snapshot, step, Pass::train, open.staging, true, shadow};
   for (const auto& [section, at] : point->writers) send_to(this, rescuing_->standing[at].second, BoundaryOrder{mark});
 }
 
 void Coordinator::rescued() {
-  if (rescuing_->made) options_.record->owed = rescuing_->owed;
+  rescuing_->written = rescuing_->made.has_value();
+  if (rescuing_->written) options_.record->owed = rescuing_->owed;
   rescuing_->answer.deliver(Rescued{});
 }
 

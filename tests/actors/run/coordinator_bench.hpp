@@ -95,7 +95,8 @@ class CoordinatorTest : public ::testing::Test {
   void write_part(const StepBoundary& mark, std::uint32_t section) {
     SectionState state;
     state.config = "{}";
-    const auto files = snapshots_.store().write_section(mark.staging, graph_.nodes()[section].name, state);
+    const CheckpointStore& store = mark.shadow ? shadows_ : snapshots_.store();
+    const auto files = store.write_section(mark.staging, graph_.nodes()[section].name, state);
     ASSERT_TRUE(files) << files.error().message;
     SnapshotWritten written{SectionId(section), mark.step, mark.shadow, {}};
     for (const FileRecord& file : *files) written.files.push_back({file.path, file.bytes, file.checksum});

@@ -117,20 +117,36 @@ TEST_F(CoordinatorRescue, what_a_step_still_owes_is_done_first) {
   ASSERT_EQ(snapshots(), 4u);
   const StepBoundary mark = marks_.back();
   EXPECT_TRUE(mark.shadow);
-  for (std::uint32_t section = 0; section < 2; ++section) {
-    SectionState state;
-    state.config = "{}";
-    const auto files = shadows_.write_section(mark.staging, graph_.nodes()[section].name, state);
-    SnapshotWritten written{SectionId(section), mark.step, true, {}};
-    for (const FileRecord& file : *files) written.files.push_back({file.path, file.bytes, file.checksum});
-    bench_.send(coordinator_, written);
-  }
-  bench_.deliver_all();
+  write_part(mark, 0);
+  write_part(mark, 1);
   drain_writer();
   EXPECT_TRUE(answered());
   ASSERT_TRUE(record_->owed && record_->owed->size() == 1);
   EXPECT_EQ(record_->owed->front().kind, RunUnit::Kind::checkpoint);
   EXPECT_EQ(record_->owed->front().step, StepId(3));
+}
+
+TEST_F(CoordinatorRescue, an_ordinary_checkpoint_that_ends_meanwhile_names_no_section_ahead) {
+  RunScheduleOptions schedule = plain(1'000'000);
+  schedule.checkpoint_every = 3;
+  with_shadows_ = true;
+  start(2, schedule);
+  for (std::uint64_t step = 1; step <= 3; ++step) finish_step(step);
+  finish_step(4, 1);
+  settled_ = {StepId(3), StepId(4)};
+  const StepBoundary ordinary = *std::ranges::find(marks_, StepBoundary::Kind::snapshot, &StepBoundary::kind);
+  lose(1);
+  const StepBoundary rescue = marks_.back();
+  ASSERT_TRUE(rescue.shadow);
+  for (const StepBoundary& mark : {rescue, ordinary}) {
+    write_part(mark, 0);
+    write_part(mark, 1);
+    drain_writer();
+  }
+  EXPECT_TRUE(load_manifest(record_->checkpoint)->ahead.empty()) << "its parts are all of step 3";
+  EXPECT_EQ(load_manifest(record_->newest)->ahead.at("second"), 4u);
+  EXPECT_NE(record_->newest.find("shadows"), std::string::npos) << "what came later is not newer";
+  EXPECT_TRUE(record_->owed.has_value());
 }
 
 TEST_F(CoordinatorRescue, a_checkpoint_of_the_same_step_that_is_under_way_is_left_alone) {
