@@ -179,7 +179,7 @@ TrainConfig read_train(const JobTable& train) {
   out.recover = train.choice(
       "recover", out.recover, recover_choice_names,
       {"when a process is lost: restart: others take its replicas of frozen sections, or the job goes on from "
-       "its newest checkpoint, or from its start; off: the run ends with an error"});
+       "the state of other replicas, its newest checkpoint or its start; off: the run ends with an error"});
   out.max_recoveries = train.integer("max_recoveries", out.max_recoveries, counts_or_zero,
                                      {"lost processes after which a run goes on; the next ends it"});
   out.clip = train.choice("clip", out.clip, clip_scope_names,
