@@ -141,8 +141,9 @@ class Coordinator : public RunActor {
   void write_rescued();
   /// Whether the record has the section's figures of the step.
   [[nodiscard]] bool is_recorded(const Open& open, SectionId section) const;
-  /// Whether nothing but training follows `step` up to the steps of sections ahead, and the record has it.
-  [[nodiscard]] bool is_recorded(StepId step, const std::map<SectionId, StepId>& ahead) const;
+  /// Whether sections may keep what they have trained after `step`: no validation or checkpoint lies between, and the
+  /// record has their figures.
+  [[nodiscard]] bool may_stay_ahead(StepId step, const std::map<SectionId, StepId>& ahead) const;
   /// Returns what is left after `step`, as units of this step.
   [[nodiscard]] std::vector<RunUnit> owed(StepId step) const;
   void rescued();

@@ -80,7 +80,7 @@ bool Coordinator::is_recorded(const Open& open, SectionId section) const {
   return reports != open.section_done.end() && reports->second == replicas_.at(section).size();
 }
 
-bool Coordinator::is_recorded(StepId step, const std::map<SectionId, StepId>& ahead) const {
+bool Coordinator::may_stay_ahead(StepId step, const std::map<SectionId, StepId>& ahead) const {
   if (ahead.empty()) return true;
   StepId last = step;
   for (const auto& [section, until] : ahead) last = std::max(last, until);
@@ -114,7 +114,7 @@ void Coordinator::write_rescued() {
   for (const auto& [still, replica] : rescuing_->standing) standing.push_back(still);
   const std::optional<RescuePoint> point = rescue_point(*options_.graph, options_.global_clip, step, standing);
   const bool has_more = step.value() >= options_.schedule.first_step && newest_ != step;
-  if (!point || !has_more || !is_recorded(step, point->ahead)) return rescued();
+  if (!point || !has_more || !may_stay_ahead(step, point->ahead)) return rescued();
   const RunUnit unit{options_.shadows != nullptr ? RunUnit::Kind::shadow : RunUnit::Kind::checkpoint, step};
   const Key key{step.value(), unit.kind};
   if (open_.contains(key)) return rescued();  // parts of it may be written already
