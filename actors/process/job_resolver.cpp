@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
 #include "actors/plan/corpus_section.hpp"
 #include "actors/plan/plan_checks.hpp"
 #include "actors/run/data_source.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/job/job_reader.hpp"
@@ -47,11 +49,17 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
   DataShape shape;
   shape.sequence = largest.tokens;
   shape.vocabulary = corpus.vocabulary();
-  const bool text = data.kind == DataKind::text || data.kind == DataKind::llava;
-  shape.tokenizer = text ? data.tokenizer : std::string(name_of(data.kind));
+  shape.tokenizer = is_generated(data.kind) ? std::string(name_of(data.kind)) : data.tokenizer;
   shape.patch_columns = corpus.patch_columns();
   shape.pictures = corpus.picture_grids();
   return shape;
+}
+
+/// Steps that visit the training samples `epochs` times; the last step may begin another epoch.
+std::int64_t steps_of_epochs(const TrainConfig& train, std::uint64_t samples) {
+  const double steps = std::ceil(train.epochs * static_cast<double>(samples) / static_cast<double>(train.global_batch));
+  if (steps <= static_cast<double>(most_counted)) return std::max<std::int64_t>(static_cast<std::int64_t>(steps), 1);
+  throw JobError("train.epochs = " + number_text(train.epochs) + " are more steps than a run can have");
 }
 
 /// Returns the devices of a stage; a section lists devices by replica, and within a replica by stage.
@@ -303,12 +311,16 @@ DataShape JobResolver::read_tables() {
   plan_.unit_per_ms = read_emulation(table("emulation")).gflops * flops_per_ms_of_a_gflops;
   DataConfig data = composed_.corpus ? DataConfig() : read_data(table("data"));
   if (data.tokenizer.empty()) data.tokenizer = tokenizer_of_weights().value_or("bytes");
-  plan_.corpus = composed_.corpus ? composed_.corpus : open_corpus(data, static_cast<std::uint64_t>(plan_.train.seed));
+  data.work_folder = plan_.train.out + "/data";
+  const auto note = [&](const std::string& line) { plan_.notes.push_back(line); };
+  plan_.corpus =
+      composed_.corpus ? composed_.corpus : open_corpus(data, static_cast<std::uint64_t>(plan_.train.seed), note);
+  if (data.kind == DataKind::prepared) data.tokenizer = plan_.corpus->own_tokenizer();
+  if (plan_.train.epochs > 0) plan_.train.steps = steps_of_epochs(plan_.train, plan_.corpus->samples(Split::train));
   plan_.max_bad_samples = data.max_bad_samples;
   plan_.largest = {SampleId(0), plan_.corpus->max_length(), plan_.corpus->max_patches(), 1};
   plan_.validation_samples = static_cast<std::int64_t>(validation_size(*plan_.corpus, plan_.train.validation_samples));
-  const bool generated = data.kind == DataKind::synthetic || data.kind == DataKind::synthetic_images;
-  if (!composed_.corpus && !generated) plan_.tokenizer = data.tokenizer;
+  if (!composed_.corpus && !is_generated(data.kind)) plan_.tokenizer = data.tokenizer;
   DataShape shape = shape_of(data, *plan_.corpus, plan_.largest);
   if (composed_.corpus) shape.tokenizer.clear();  // [data] does not describe an app's own corpus
   return shape;

@@ -206,7 +206,7 @@ void ProcessRun::State::build() {
 
 void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   caf::actor_system& system = actors->system();
-  const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->samples(Split::train));
+  const Sampler sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->sources());
   // A detached actor: it reads samples, and must not delay heartbeats.
   const caf::actor source = system.spawn<DataSource, caf::detached>(
       supervisor, plan.corpus, sampler, DataSourceOptions{plan.train.global_batch, plan.train.validation_samples});

@@ -97,7 +97,7 @@ class GenerateCommand::PromptReader {
   }
 
   const Tokenizer* tokenizer_;
-  ChatTokens tokens_;
+  ChatSpecialTokens tokens_;
   std::optional<ChatTemplate> template_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "actors/process/signal_watcher.hpp"
 #include "apps/maestro/control_commands.hpp"
+#include "apps/maestro/data_command.hpp"
 #include "apps/maestro/distill_command.hpp"
 #include "apps/maestro/emulate_command.hpp"
 #include "apps/maestro/export_command.hpp"
@@ -15,6 +16,7 @@
 #include "apps/maestro/help_command.hpp"
 #include "apps/maestro/join_command.hpp"
 #include "apps/maestro/keys_command.hpp"
+#include "apps/maestro/prepare_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
 #include "apps/maestro/tokenize_command.hpp"
 #include "apps/maestro/train_command.hpp"
@@ -61,6 +63,8 @@ int run(int argc, char** argv, Console& console) {
   ExportCommand exporting(app);
   KeysCommand keys(app);
   TokenizeCommand tokenize(app);
+  PrepareCommand prepare(app);
+  DataCommand data(app);
   GenerateCommand generate(app);
   ControlCommands control(app);
   JoinCommand join(app);
@@ -72,8 +76,8 @@ int run(int argc, char** argv, Console& console) {
     console.error(usage_error(app, problem, std::vector<std::string>(argv + 1, argv + argc)));
     return 2;
   }
-  return run_given(console, train, check, distill, vlm, simulate, emulate, exporting, keys, tokenize, generate, control,
-                   join, help);
+  return run_given(console, train, check, distill, vlm, simulate, emulate, exporting, keys, tokenize, prepare, data,
+                   generate, control, join, help);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 # `run gpu-deps`, `run gpu-test` and `run gpu-bench`: machines with a GPU, however bare (docs/gpu.md). Sourced by `run`;
 # needs build.sh and packages.sh.
 packages_for_gpu_tools=(g++:g++ cmake:cmake ninja-build:ninja python3:python3)
-packages_for_gpu=(libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libonig-dev libutf8proc-dev
+packages_for_gpu=(libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libonig-dev libutf8proc-dev libarchive-dev
                   libsentencepiece-dev libgtest-dev libgmock-dev)
 # Their run-time dependencies are carried, too; the packages listed here exist on any machine that can compile.
 packages_of_any_compiler='^(libc6|libgcc-s1|libstdc\+\+6|gcc-[0-9]+-base|googletest|libcrypt1)$'

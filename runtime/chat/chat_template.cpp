@@ -258,11 +258,14 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string file)
 
 ChatTemplate::~ChatTemplate() = default;
 
-std::string ChatTemplate::render(std::span<const ChatMessage> messages, const ChatTokens& tokens) const {
+std::string ChatTemplate::render(std::span<const ChatMessage> messages, const ChatSpecialTokens& tokens,
+                                 ChatEnd end) const {
   Value list = Value::array();
   for (const ChatMessage& message : messages) list.push_back({{"role", message.role}, {"content", message.content}});
-  Variables variables{
-      {"messages", std::move(list)}, {"add_generation_prompt", true}, {"tools", Value()}, {"documents", Value()}};
+  Variables variables{{"messages", std::move(list)},
+                      {"add_generation_prompt", end == ChatEnd::prompt},
+                      {"tools", Value()},
+                      {"documents", Value()}};
   if (!tokens.bos_token.empty()) variables["bos_token"] = tokens.bos_token;
   if (!tokens.eos_token.empty()) variables["eos_token"] = tokens.eos_token;
   return Renderer(file_, std::move(variables)).render(tree_->body);

@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-enum class DType : std::uint8_t { f32, bf16, i32, i64, u8 };
+enum class DType : std::uint8_t { f32, bf16, i32, i64, u8, u16 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
@@ -17,6 +17,7 @@ enum class DType : std::uint8_t { f32, bf16, i32, i64, u8 };
     case DType::i32:
       return 4;
     case DType::bf16:
+    case DType::u16:
       return 2;
     case DType::i64:
       return 8;
@@ -26,7 +27,7 @@ enum class DType : std::uint8_t { f32, bf16, i32, i64, u8 };
   return 0;
 }
 
-/// Name as in job files: "fp32", "bf16", "i32", "i64", "u8".
+/// Name as in job files: "fp32", "bf16", "i32", "i64", "u8", "u16".
 [[nodiscard]] constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -39,6 +40,8 @@ enum class DType : std::uint8_t { f32, bf16, i32, i64, u8 };
       return "i64";
     case DType::u8:
       return "u8";
+    case DType::u16:
+      return "u16";
   }
   return "?";
 }
@@ -80,6 +83,10 @@ struct DTypeOf<std::int64_t> {
 template <>
 struct DTypeOf<std::uint8_t> {
   static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<std::uint16_t> {
+  static constexpr DType value = DType::u16;
 };
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;

@@ -3,15 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/data/patches.hpp"
 #include "runtime/data/sample_index.hpp"
+#include "runtime/data/sampler.hpp"
 #include "runtime/job/config.hpp"
 
 namespace maestro {
@@ -39,6 +42,8 @@ class Corpus {
   [[nodiscard]] virtual std::uint64_t samples(Split split) const = 0;
   /// Returns the positions of a sample, in [2, max_length()]. Throws std::out_of_range when there is no such sample.
   [[nodiscard]] virtual std::int64_t length(Split split, SampleId sample) const = 0;
+  /// Returns the sources of the training split, whose samples stand one behind the other, for Sampler.
+  [[nodiscard]] virtual std::vector<SampleSource> sources() const { return {{samples(Split::train), 1.0}}; }
   /// Returns the most positions of any sample, for the size of buffers. Visits every sample unless overridden.
   [[nodiscard]] virtual std::int64_t max_length() const;
   /// Returns how many of them have a target (the loss is a mean over these).
@@ -71,6 +76,8 @@ class Corpus {
   void read(Split split, SampleId sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
   /// Tokens are in [0, vocabulary), or `image_token`.
   [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
+  /// Returns the tokenizer that comes with the data, as make_tokenizer() takes it; empty: none does.
+  [[nodiscard]] virtual std::string own_tokenizer() const { return {}; }
   /// Returns a line for the run header: the data, its size, and the samples that were skipped.
   [[nodiscard]] virtual std::string describe() const = 0;
   /// Returns counts and sizes, unless overridden: every corpus adds its other properties. Two corpora with the same
@@ -83,8 +90,11 @@ class Corpus {
                           std::span<std::int32_t> targets) const = 0;
 };
 
-/// Opens the corpus that [data] describes; `seed` matters for the synthetic kinds only. Throws JobError: unknown kind
-/// or tokenizer (with the nearest valid name), missing, empty, binary or too short text, and the errors of LlavaCorpus.
-[[nodiscard]] std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed);
+/// Opens the corpus that [data] describes; `seed` matters for the synthetic kinds only. Rows of files are prepared in
+/// DataConfig::work_folder first, unless they are there as the job wants them; `note` receives lines about that. Throws
+/// JobError: unknown kind or tokenizer (with the nearest valid name), missing, empty, binary or too short text, and the
+/// errors of LlavaCorpus, PreparedCorpus and prepare_data().
+[[nodiscard]] std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed,
+                                                  const std::function<void(const std::string&)>& note = {});
 
 }  // namespace maestro

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/llava_corpus.hpp"
+#include "runtime/data/mixed_corpus.hpp"
+#include "runtime/data/prepared_corpus.hpp"
 #include "runtime/data/synthetic_corpus.hpp"
 #include "runtime/data/synthetic_image_corpus.hpp"
 #include "runtime/data/text_corpus.hpp"
+#include "runtime/records/prepare_once.hpp"
+#include "runtime/records/row_files.hpp"
 
 namespace maestro {
 
@@ -55,12 +62,63 @@ SyntheticOptions synthetic_text(const DataConfig& config, std::uint64_t seed) {
   return options;
 }
 
+std::unique_ptr<Corpus> open_mix(const DataConfig& config) {
+  std::vector<MixedPart> parts;
+  for (const MixedData& part : config.mix) {
+    parts.push_back({part.name, part.weight, std::make_unique<PreparedCorpus>(part.path, config)});
+  }
+  return std::make_unique<MixedCorpus>(std::move(parts));
+}
+
+/// Whether a file of kind = "text" has rows; a folder of texts has none.
+bool has_rows(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  const Result<RowFileKind> kind = kind_of_rows(path);
+  return kind && *kind != RowFileKind::text && *kind != RowFileKind::binary;
+}
+
+/// Throws for settings of rows, which a plain text would ignore silently.
+void refuse_settings_of_rows(const DataConfig& config) {
+  const bool given = config.packing != Packing::automatic || config.long_documents != LongDocuments::automatic ||
+                     !config.text_column.empty() || config.max_bad_samples > 0;
+  if (!given) return;
+  throw JobError("[data] packing, long, field and max_bad_samples have no meaning for plain text, as in " +
+                 printable(config.path) + "; `maestro prepare` makes documents of it for kind = \"prepared\"");
+}
+
+std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<void(const std::string&)>& note) {
+  PrepareOptions options;
+  options.inputs = {config.path};
+  options.tokenizer = config.tokenizer;
+  options.text_column = config.text_column;
+  options.chat_template = config.chat_template;
+  options.end_of_turn = config.end_of_turn;
+  options.learned = config.learned;
+  options.expected = config.kind == DataKind::text   ? ExpectedRows::text
+                     : config.kind == DataKind::chat ? ExpectedRows::chat
+                                                     : ExpectedRows::webdataset;
+  options.validation_fraction = config.validation_fraction;
+  options.jobs = std::max(1U, std::thread::hardware_concurrency());
+  options.max_bad = static_cast<std::uint64_t>(config.max_bad_samples);
+  return std::make_unique<PreparedCorpus>(prepare_once(options, config.work_folder, note), config);
+}
+
 }  // namespace
 
-std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed) {
+std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed,
+                                    const std::function<void(const std::string&)>& note) {
   switch (config.kind) {
     case DataKind::text:
+      if (has_rows(config.path)) return open_rows(config, note);
+      refuse_settings_of_rows(config);
       return std::make_unique<TextCorpus>(config);
+    case DataKind::chat:
+    case DataKind::webdataset:
+      return open_rows(config, note);
+    case DataKind::prepared:
+      if (!config.mix.empty()) return open_mix(config);
+      return std::make_unique<PreparedCorpus>(config.path, config);
     case DataKind::llava:
       return std::make_unique<LlavaCorpus>(config);
     case DataKind::synthetic:

@@ -14,6 +14,8 @@ namespace {
 // Networks of 1 or 2 bits a half reach few of the permutations; six bits in all reach every order of small corpora.
 constexpr unsigned least_half_bits = 3;
 constexpr std::uint64_t rounds = 8;
+constexpr std::uint64_t block = 1024;  // positions
+constexpr unsigned block_half_bits = 5;
 
 std::uint64_t permuted(std::uint64_t value, std::uint64_t key, unsigned half_bits) {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
@@ -29,19 +31,56 @@ std::uint64_t permuted(std::uint64_t value, std::uint64_t key, unsigned half_bit
 
 }  // namespace
 
-Sampler::Sampler(std::uint64_t seed, std::uint64_t samples) : seed_(seed), samples_(samples) {
-  if (samples == 0) throw JobError("a corpus without samples cannot be sampled");
-  const auto bits = static_cast<unsigned>(std::bit_width(samples - 1));
-  half_bits_ = std::max(least_half_bits, (bits + 1) / 2);
+Sampler::Sampler(std::uint64_t seed, const std::vector<SampleSource>& sources) : seed_(seed) {
+  for (const SampleSource& source : sources) {
+    if (source.samples == 0) throw JobError("a corpus without samples cannot be sampled");
+    const auto bits = static_cast<unsigned>(std::bit_width(source.samples - 1));
+    // The seed of the first source is the sampler's, so that a single source has the order it has without others.
+    const std::uint64_t own = sources_.empty() ? seed : mix64(seed ^ golden_gamma, sources_.size());
+    sources_.push_back({own, source.samples, samples_, block, std::max(least_half_bits, (bits + 1) / 2)});
+    samples_ += source.samples;
+  }
+  if (sources_.empty()) throw JobError("a corpus without samples cannot be sampled");
+  if (sources_.size() > 1) share_out(sources);
+}
+
+void Sampler::share_out(const std::vector<SampleSource>& sources) {
+  double sum = 0;
+  for (const SampleSource& source : sources) sum += source.weight;
+  std::vector<std::pair<double, std::size_t>> remainders;
+  std::uint64_t left = block;
+  for (std::size_t at = 0; at < sources.size(); ++at) {
+    const double share = static_cast<double>(block) * sources[at].weight / sum;
+    sources_[at].share = static_cast<std::uint64_t>(share);
+    left -= sources_[at].share;
+    remainders.emplace_back(static_cast<double>(sources_[at].share) - share, at);
+  }
+  std::ranges::stable_sort(remainders, {}, [](const auto& each) { return each.first; });
+  for (std::size_t at = 0; at < left; ++at) ++sources_[remainders[at].second].share;
+  for (std::uint32_t at = 0; at < sources_.size(); ++at) {
+    if (sources_[at].share == 0) {
+      throw JobError("the weight of source " + std::to_string(at + 1) + " is below 1 / " + std::to_string(block) +
+                     " of all weights");
+    }
+    for (std::uint32_t number = 0; number < sources_[at].share; ++number) places_.push_back({at, number});
+  }
+}
+
+std::uint64_t Sampler::visited(const Source& source, std::uint64_t position) {
+  const std::uint64_t key = mix64(source.seed, position / source.samples);
+  std::uint64_t value = position % source.samples;
+  do {
+    value = permuted(value, key, source.half_bits);
+  } while (value >= source.samples);  // ends: a permutation's cycle returns to its start, which lies inside
+  return source.first + value;
 }
 
 SampleId Sampler::at(std::uint64_t position) const {
-  const std::uint64_t key = mix64(seed_, epoch(position));
-  std::uint64_t value = position % samples_;
-  do {
-    value = permuted(value, key, half_bits_);
-  } while (value >= samples_);  // ends: a permutation's cycle returns to its start, which lies inside
-  return SampleId(value);
+  if (places_.empty()) return SampleId(visited(sources_[0], position));
+  const std::uint64_t key = mix64(seed_, ~(position / block));
+  const Place place = places_[permuted(position % block, key, block_half_bits)];
+  const Source& source = sources_[place.source];
+  return SampleId(visited(source, position / block * source.share + place.number));
 }
 
 }  // namespace maestro

@@ -43,6 +43,7 @@ inline constexpr std::array<std::string_view, 2> recover_choice_names{"restart",
 /// [train]
 struct TrainConfig {
   std::int64_t steps = 100;             ///< optimizer steps of every trained section
+  double epochs = 0;                    ///< passes over the training samples; 0: `steps` counts
   std::int64_t seed = 1;
   std::int64_t global_batch = 16;       ///< samples per step, over all replicas
   bool deterministic = true;            ///< two runs of a plan give bitwise equal losses
@@ -64,11 +65,36 @@ struct TrainConfig {
 };
 
 /// The source of samples.
-enum class DataKind : std::uint8_t { text, llava, synthetic, synthetic_images };
-inline constexpr std::array<std::string_view, 4> data_kind_names{"text", "llava", "synthetic", "synthetic_images"};
+enum class DataKind : std::uint8_t { text, chat, webdataset, prepared, llava, synthetic, synthetic_images };
+inline constexpr std::array<std::string_view, 7> data_kind_names{"text",  "chat",      "webdataset",      "prepared",
+                                                                 "llava", "synthetic", "synthetic_images"};
 [[nodiscard]] constexpr std::string_view name_of(DataKind kind) {
   return data_kind_names[static_cast<std::size_t>(kind)];
 }
+
+[[nodiscard]] constexpr bool is_generated(DataKind kind) {
+  return kind == DataKind::synthetic || kind == DataKind::synthetic_images;
+}
+
+/// The samples of prepared data: documents by themselves, or windows of all documents in a row; automatic: documents
+/// for conversations, a stream for texts.
+enum class Packing : std::uint8_t { automatic, documents, stream };
+inline constexpr std::array<std::string_view, 3> packing_names{"auto", "documents", "stream"};
+
+/// What becomes of documents longer than a sample; automatic: conversations are cut, texts split.
+enum class LongDocuments : std::uint8_t { automatic, cut, split, drop };
+inline constexpr std::array<std::string_view, 4> long_documents_names{"auto", "cut", "split", "drop"};
+
+/// The answers of a conversation that are learned.
+enum class LearnedAnswers : std::uint8_t { all, last };
+inline constexpr std::array<std::string_view, 2> learned_answers_names{"answers", "last"};
+
+/// [data.mix.NAME]: prepared data, and how often its samples come
+struct MixedData {
+  std::string name;
+  std::string path;                     ///< folder of prepared data
+  double weight = 1;                    ///< its ratio to the others' counts
+};
 
 /// [data]
 struct DataConfig {
@@ -86,6 +112,14 @@ struct DataConfig {
   std::int64_t max_image_size = 1024;   ///< native pictures larger than this are shrunk to it
   double image_share = 0.5;             ///< kind = "synthetic_images": the share of samples with a picture
   std::int64_t max_bad_samples = 0;     ///< broken samples or pictures that are left out before the run ends
+  std::vector<MixedData> mix;           ///< kind = "prepared": instead of `path`
+  Packing packing = Packing::automatic;
+  LongDocuments long_documents = LongDocuments::automatic;  ///< key `long`
+  std::string chat_template = "auto";   ///< key `template`: auto, chatml, none, or a file
+  std::string end_of_turn;              ///< the token that ends an answer, as text; empty: those of the tokenizer
+  LearnedAnswers learned = LearnedAnswers::all;  ///< key `learn`
+  std::string text_column;              ///< key `field`: the column of the text of rows; empty: recognised
+  std::string work_folder;              ///< where rows are prepared; no key
 };
 
 /// Slots between hosts where the job gives none: enough to hide a round trip of 40 ms behind micro-batches of 10 ms.

@@ -18,7 +18,6 @@ constexpr Range counts{.min = 1, .max = most_counted};
 constexpr Range counts_or_zero{.min = 0, .max = most_counted};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
 constexpr NumberRange seconds{.min = 1e-3, .max = 1e6};  // a millisecond to 11 days: durations are kept in int64 ns
-constexpr NumberRange proper_fraction{.min = 0.0, .max = 1.0, .min_open = true, .max_open = true};
 
 bool is_address(const std::string& text) {
   std::array<unsigned char, sizeof(in6_addr)> ignored{};
@@ -37,82 +36,6 @@ bool is_interface(const std::string& text) {
 std::string nonempty(const JobTable& table, std::string_view key, std::string value, const std::string& example) {
   if (value.empty()) table.fail(key, "must not be empty; give " + example);
   return value;
-}
-
-/// Throws for keys of other kinds of corpus, which the corpus would ignore silently.
-void refuse_for_kind(const JobTable& data, DataKind kind, std::initializer_list<std::string_view> keys,
-                     const std::string& kinds) {
-  for (const std::string_view key : keys) {
-    if (!data.has(key)) continue;
-    data.fail(key, "has no meaning with kind = \"" + std::string(name_of(kind)) + "\"; it belongs to kind = " + kinds);
-  }
-}
-
-void check_pictures(const JobTable& data, const DataConfig& read) {
-  const bool llava = read.kind == DataKind::llava;
-  const bool noise = read.kind == DataKind::synthetic_images;
-  if ((llava || noise) && read.image_size % read.patch != 0) {
-    data.fail_among({"image_size", "patch"},
-                    "image_size = " + std::to_string(read.image_size) +
-                        " is no multiple of patch = " + std::to_string(read.patch) + "; the nearest below is " +
-                        std::to_string(std::max(read.image_size / read.patch, std::int64_t{1}) * read.patch));
-  }
-  if (llava && read.max_image_size < read.patch) {
-    data.fail_among({"max_image_size", "patch"}, "max_image_size = " + std::to_string(read.max_image_size) +
-                                                     " holds no patch of " + std::to_string(read.patch) + " pixels");
-  }
-  if (!read.validation_path.empty() && data.has("validation_fraction")) {
-    data.fail("validation_fraction", "has no meaning beside a validation_path; remove one of them");
-  }
-}
-
-/// Reads the keys of corpora with pictures.
-void read_pictures(const JobTable& data, DataConfig& out) {
-  constexpr std::int64_t largest = 16384;  // side of the largest picture that is read, runtime/data/image.hpp
-  const bool llava = out.kind == DataKind::llava;
-  const bool noise = out.kind == DataKind::synthetic_images;
-  if (!llava) {
-    refuse_for_kind(data, out.kind, {"images", "validation_path", "max_image_size", "max_bad_samples"}, "\"llava\"");
-  }
-  if (!noise) refuse_for_kind(data, out.kind, {"image_share"}, "\"synthetic_images\"");
-  if (!llava && !noise) {
-    refuse_for_kind(data, out.kind, {"patch", "image_size"}, "\"llava\" and \"synthetic_images\"");
-  }
-  out.images = data.text("images", out.images,
-                         {"llava: the folder of the pictures (PNG, JPEG); empty: `images` beside the file"});
-  out.validation_path = data.text("validation_path", out.validation_path,
-                                  {"llava: a JSON file for validation; empty: `validation_fraction` of `path`"});
-  out.patch = data.integer("patch", out.patch, {.min = 1, .max = 1024},
-                           {"llava, synthetic_images: the side of a patch", "pixels"});
-  out.image_size = data.integer("image_size", out.image_size, {.min = noise ? 1 : 0, .max = largest},
-                                {"llava, synthetic_images: the longer side of a resized picture, a multiple of "
-                                 "`patch`; 0 (llava): native size",
-                                 "pixels"});
-  out.max_image_size =
-      data.integer("max_image_size", out.max_image_size, {.min = 1, .max = largest},
-                   {"llava: the longest side of a native picture; larger pictures are shrunk to it", "pixels"});
-  out.image_share = data.number("image_share", out.image_share, {.min = 0.0, .max = 1.0},
-                                {"synthetic_images: the share of samples with a picture"});
-  out.max_bad_samples = data.integer("max_bad_samples", out.max_bad_samples, counts_or_zero,
-                                     {"llava: broken samples and pictures that are left out and counted; the next "
-                                      "broken sample ends the run with the list",
-                                      "samples"});
-  check_pictures(data, out);
-}
-
-/// Checks the path against the kind.
-void check_path(const JobTable& data, const DataConfig& read) {
-  if (read.kind == DataKind::text && read.path.empty()) {
-    data.fail_among({"path", "kind"}, "kind = \"text\" needs data.path, a text file or a folder of them");
-  }
-  if (read.kind == DataKind::llava && read.path.empty()) {
-    data.fail_among({"path", "kind"}, "kind = \"llava\" needs data.path, a JSON file of conversations");
-  }
-  const bool synthetic = read.kind == DataKind::synthetic || read.kind == DataKind::synthetic_images;
-  if (synthetic && !read.path.empty()) {
-    data.fail("path", "kind = \"" + std::string(name_of(read.kind)) +
-                          "\" reads no file; remove the path or set kind = \"text\"");
-  }
 }
 
 }  // namespace
@@ -143,6 +66,9 @@ ExportChoice read_export(const JobTable& train, const TrainConfig& read) {
 TrainConfig read_train(const JobTable& train) {
   TrainConfig out;
   out.steps = train.integer("steps", out.steps, counts, {"optimizer steps of every trained section", "steps"});
+  out.epochs = train.number("epochs", out.epochs, {.min = 0.0, .max = 1e9},
+                            {"passes over the training samples, instead of `steps`; 0: `steps` counts", "epochs"});
+  if (out.epochs > 0 && train.has("steps")) train.fail("epochs", "has no meaning beside steps; remove one of them");
   out.seed = train.integer("seed", out.seed, at_least_zero, {"the seed of initial values and of the sample order"});
   out.global_batch = train.integer("global_batch", out.global_batch, {.min = 1, .max = most_samples_of_a_step},
                                    {"samples of a step, over all replicas", "samples"});
@@ -188,36 +114,6 @@ TrainConfig read_train(const JobTable& train) {
       train, "out",
       train.text("out", out.out, {"the folder for checkpoints, weights, report and trace, of one run at a time"}),
       "a folder for the run's files");
-  return out;
-}
-
-DataConfig read_data(const JobTable& data) {
-  DataConfig out;
-  out.kind = data.choice("kind", out.kind, data_kind_names,
-                         {"text, llava (conversations about pictures), or generated for trials: synthetic, "
-                          "synthetic_images"});
-  out.path = data.text("path", out.path,
-                       {"text: a file or folder; llava: the JSON file of conversations; generated data have no path"});
-  out.tokenizer =
-      read_model(data, "tokenizer", out.tokenizer,
-                 {"the tokenizer of text: \"bytes\" (a token per byte), a model's folder or its name on the "
-                  "hub, or its tokenizer file; without it, the tokenizer beside the weights of the sections "
-                  "that read tokens, else bytes"});
-  const bool generated = out.kind != DataKind::text && out.kind != DataKind::llava;
-  if (generated && !out.tokenizer.empty() && out.tokenizer != "bytes") {
-    refuse_for_kind(data, out.kind, {"tokenizer"}, "\"text\" and \"llava\"");
-  }
-  out.sequence = data.integer("sequence", out.sequence, {.min = 1, .max = most_tokens_of_a_sample},
-                              {"the length of a sample", "tokens"});
-  out.vocabulary = data.integer("vocabulary", out.vocabulary, {.min = 2, .max = std::int64_t{1} << 31},
-                                {"generated data: the number of different tokens", "tokens"});
-  if (out.kind != DataKind::text) refuse_for_kind(data, out.kind, {"max_file_mb"}, "\"text\"");
-  out.max_file_mb =
-      data.number("max_file_mb", out.max_file_mb, positive, {"text: larger files of a folder are left out", "MB"});
-  out.validation_fraction = data.number("validation_fraction", out.validation_fraction, proper_fraction,
-                                        {"the last part of the corpus, kept for validation"});
-  read_pictures(data, out);
-  check_path(data, out);
   return out;
 }
 

@@ -18,8 +18,8 @@ enum class Training { none, optimized };
 [[nodiscard]] std::string read_name(const JobTable& root);
 /// Reads [train].
 [[nodiscard]] TrainConfig read_train(const JobTable& train);
-/// Reads [data]; the kinds text and llava need `path`, whose existence is checked when the corpus is opened. Keys of
-/// pictures are refused for kinds that have none.
+/// Reads [data]; all kinds but the generated ones need `path` or `mix`, whose existence is checked when the corpus is
+/// opened. Keys that have no meaning with a kind are refused.
 [[nodiscard]] DataConfig read_data(const JobTable& data);
 /// Reads [emulation].
 [[nodiscard]] EmulationConfig read_emulation(const JobTable& emulation);

@@ -31,7 +31,7 @@ using Metadata = std::map<std::string, std::string>;
 
 /// Writes the tensors to `target` at once and atomically (see AtomicFile), without copying them. Order in the file, as
 /// the Hugging Face library has it: wider dtypes first, which keeps everything aligned, then by name. fp32, bf16, i64,
-/// i32 and u8 are written as F32, BF16, I64, I32 and U8.
+/// i32, u16 and u8 are written as F32, BF16, I64, I32, U16 and U8.
 ///
 /// Errors (invalid_argument): two tensors of the same name, the reserved name "__metadata__", a tensor without memory,
 /// a name or metadata that is no UTF-8. Errors of the system name the path.

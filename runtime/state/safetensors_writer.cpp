@@ -23,6 +23,8 @@ std::string_view safetensors_name(DType dtype) {
       return "I64";
     case DType::u8:
       return "U8";
+    case DType::u16:
+      return "U16";
   }
   return "";
 }
@@ -38,10 +40,12 @@ int rank_of(DType dtype) {
       return 2;
     case DType::bf16:
       return 3;
-    case DType::u8:
+    case DType::u16:
       return 4;
+    case DType::u8:
+      return 5;
   }
-  return 5;
+  return 6;
 }
 
 Status check(const std::vector<NamedTensor>& sorted, const std::filesystem::path& target) {

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using Messages = std::vector<ChatMessage>;
 
-const ChatTokens tokens{"<s>", "</s>"};
+const ChatSpecialTokens tokens{"<s>", "</s>"};
 
 std::string contents(const std::string& file) {
   std::ifstream in(std::string(MAESTRO_SOURCE_DIR) + "/tests/chat/references/" + file, std::ios::binary);

@@ -78,5 +78,36 @@ TEST(Sampler, refuses_an_empty_corpus) {
   EXPECT_THROW(Sampler(1, 0), JobError);
 }
 
+TEST(Sampler, a_mixture_gives_each_source_its_share_of_each_block_and_its_own_permutation) {  // SM-3
+  const std::vector<SampleSource> sources{{100, 3.0}, {1000, 1.0}, {7, 0.5}};
+  const Sampler sampler(4, sources);
+  const Sampler alone(4, 100);
+  std::vector<std::vector<std::uint64_t>> visits(3);
+  for (std::uint64_t position = 0; position < 4 * 1024; ++position) {
+    const std::uint64_t sample = sampler.at(position).value();
+    visits[sample < 100 ? 0 : sample < 1100 ? 1 : 2].push_back(sample);
+    if ((position + 1) % 1024 != 0) continue;
+    const std::uint64_t blocks = (position + 1) / 1024;
+    EXPECT_EQ(visits[0].size(), 683 * blocks);  // 682.67, 227.56, 113.78
+    EXPECT_EQ(visits[1].size(), 227 * blocks);
+    EXPECT_EQ(visits[2].size(), 114 * blocks);
+  }
+  // Within a block the visits of a source come in any order; an epoch of 100 is not a whole number of blocks.
+  std::vector<std::uint64_t> counts(100);
+  for (std::size_t at = 0; at < 683; ++at) ++counts[visits[0][at]];
+  for (const std::uint64_t count : counts) EXPECT_TRUE(count == 6 || count == 7) << count;
+  std::vector<std::uint64_t> expected;
+  for (std::uint64_t position = 0; position < 683; ++position) expected.push_back(alone.at(position).value());
+  std::vector<std::uint64_t> seen(visits[0].begin(), visits[0].begin() + 683);
+  std::ranges::sort(expected);
+  std::ranges::sort(seen);
+  EXPECT_EQ(seen, expected);
+}
+
+TEST(Sampler, a_source_without_a_place_in_a_block_is_refused) {
+  EXPECT_THROW(Sampler(1, {{10, 1.0}, {10, 1e-6}}), JobError);
+  EXPECT_THROW(Sampler(1, {{10, 1.0}, {0, 1.0}}), JobError);
+}
+
 }  // namespace
 }  // namespace maestro

@@ -160,8 +160,9 @@ TEST(TextCorpus, a_folder_names_the_first_three_of_each_kind_that_it_leaves_out)
 TEST(TextCorpus, a_file_of_records_given_directly_is_refused_with_a_way_out) {
   const TempFolder folder;
   const std::string chat = R"([{"id": "1", "conversations": []}])";
-  EXPECT_THAT(refusal(settings(folder.write("a.json", chat))),
-              AllOf(HasSubstr("a.json holds JSON; set kind = \"llava\""), HasSubstr(".txt")));
+  DataConfig rows = settings(folder.write("a.json", chat));
+  rows.work_folder = folder.path() / "work";
+  EXPECT_THAT(refusal(rows), HasSubstr("a.json: row 1 is a conversation; kind = \"chat\" reads it"));
   for (const char* name : {"a.jsonl", "a.NDJSON", "a.csv", "a.tsv"}) {
     EXPECT_THAT(refusal(settings(folder.write(name, numbered_text(400)))),
                 AllOf(HasSubstr("holds records"), HasSubstr("as they stand"), HasSubstr("kind = \"llava\"")))

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/data_command.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <vector>
+
+#include "apps/maestro/prepared_lines.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/records/prepared_data.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+
+namespace maestro {
+
+namespace {
+
+std::vector<PreparedShardFile> open_shards(const std::filesystem::path& folder, const PreparedIndex& index,
+                                           bool train) {
+  std::vector<PreparedShardFile> shards;
+  for (const PreparedShard& shard : train ? index.train : index.validation) {
+    shards.push_back(PreparedShardFile::open(folder, shard, index.conversations).value_or_throw());
+  }
+  return shards;
+}
+
+std::string length_line(const std::vector<PreparedShardFile>& shards) {
+  std::vector<std::int64_t> lengths;
+  for (const PreparedShardFile& shard : shards) {
+    for (std::uint64_t at = 0; at < shard.documents(); ++at) lengths.push_back(shard.begin(at + 1) - shard.begin(at));
+  }
+  if (lengths.empty()) return "";
+  std::ranges::sort(lengths);
+  std::string line = "  tokens of a document:";
+  constexpr std::pair<const char*, double> quantiles[] = {{"least", 0.0}, {"10%", 0.1},  {"half", 0.5},
+                                                          {"90%", 0.9},   {"99%", 0.99}, {"most", 1.0}};
+  for (const auto& [name, share] : quantiles) {
+    const auto at = static_cast<std::size_t>(share * static_cast<double>(lengths.size() - 1));
+    line += " " + std::string(name) + " " + std::to_string(lengths[at]) + (share < 1 ? "," : "\n");
+  }
+  return line;
+}
+
+/// The text of a document, in which » and « stand around what is learned.
+std::string marked(const PreparedShardFile& shard, std::uint64_t document, const Tokenizer& tokenizer) {
+  const std::int64_t begin = shard.begin(document);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(shard.begin(document + 1) - begin));
+  shard.read(begin, tokens);
+  const std::span<const std::uint8_t> learned = shard.learned(begin, std::ssize(tokens));
+  if (learned.empty()) return tokenizer.decode(tokens);
+  std::string text;
+  for (std::size_t first = 0; first < tokens.size();) {
+    std::size_t end = first;
+    while (end < tokens.size() && learned[end] == learned[first]) ++end;
+    const std::string part = tokenizer.decode(std::span(tokens).subspan(first, end - first));
+    text += learned[first] != 0 ? "\u00bb" + part + "\u00ab" : part;
+    first = end;
+  }
+  return text;
+}
+
+}  // namespace
+
+DataCommand::DataCommand(CLI::App& app)
+    : command_(app.add_subcommand("data", "show what a folder of prepared data holds")) {
+  command_->add_option("folder", folder_, "a folder of `maestro prepare`")->required();
+  command_->add_option("--show", show_, "print so many documents, with what is learned between \u00bb and \u00ab");
+  command_->add_option("--first", first_, "the number of the first document to print (default: 0)");
+  command_->add_option("--split", split_, "of the documents: train (default) or validation")
+      ->transform(CLI::IsMember({"train", "validation"}));
+  command_->add_flag("--verify", verify_, "compare the checksums of all shards");
+}
+
+int DataCommand::run(Console& console) const {
+  const PreparedIndex index = read_prepared_index(folder_).value_or_throw();
+  const std::vector<PreparedShardFile> shards = open_shards(folder_, index, split_ == "train");
+  console.note(prepared_lines(index) + "\n" + length_line(shards));
+  if (verify_) {
+    for (const auto* list : {&index.train, &index.validation}) {
+      for (const PreparedShard& shard : *list) verify_prepared_shard(folder_, shard, index.conversations).or_throw();
+    }
+    console.note("  all checksums are right");
+  }
+  const std::filesystem::path own = std::filesystem::path(folder_) / prepared_tokenizer_folder;
+  const auto tokenizer = make_tokenizer(std::filesystem::exists(own) ? own.string() : "bytes");
+  std::uint64_t skipped = 0, shown = 0;
+  for (const PreparedShardFile& shard : shards) {
+    for (std::uint64_t at = 0; at < shard.documents() && shown < show_; ++at) {
+      if (skipped++ < first_) continue;
+      const auto source = static_cast<std::size_t>(shard.source(at));
+      const std::string from = source < index.sources.size() ? index.sources[source].path : "?";
+      std::cout << "--- document " << skipped - 1 << ", " << shard.begin(at + 1) - shard.begin(at) << " tokens, of "
+                << printable(from) << "\n"
+                << marked(shard, at, *tokenizer) << "\n";
+      ++shown;
+    }
+  }
+  std::cout.flush();
+  return std::cout ? 0 : 1;
+}
+
+}  // namespace maestro

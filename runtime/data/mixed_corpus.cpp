@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/data/mixed_corpus.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "runtime/core/printable.hpp"
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+MixedCorpus::MixedCorpus(std::vector<MixedPart> parts) : parts_(std::move(parts)) {
+  if (parts_.empty()) throw JobError("[data.mix] has no source");
+  const std::string& first = parts_.front().corpus->index().tokenizer_fingerprint;
+  for (const MixedPart& part : parts_) {
+    if (part.corpus->index().tokenizer_fingerprint == first) continue;
+    throw JobError("[data.mix." + part.name + "] was prepared with the tokenizer " +
+                   printable(part.corpus->index().tokenizer) + ", but [data.mix." + parts_.front().name + "] with " +
+                   printable(parts_.front().corpus->index().tokenizer) + "; prepare both with the same");
+  }
+}
+
+std::uint64_t MixedCorpus::samples(Split split) const {
+  std::uint64_t sum = 0;
+  for (const MixedPart& part : parts_) sum += part.corpus->samples(split);
+  return sum;
+}
+
+std::vector<SampleSource> MixedCorpus::sources() const {
+  std::vector<SampleSource> sources;
+  for (const MixedPart& part : parts_) sources.push_back({part.corpus->samples(Split::train), part.weight});
+  return sources;
+}
+
+MixedCorpus::Place MixedCorpus::place(Split split, SampleId sample) const {
+  std::uint64_t left = sample.value();
+  for (const MixedPart& part : parts_) {
+    const std::uint64_t samples = part.corpus->samples(split);
+    if (left < samples) return {part.corpus.get(), SampleId(left)};
+    left -= samples;
+  }
+  throw std::out_of_range("sample " + std::to_string(sample.value()) + " of " + std::to_string(samples(split)));
+}
+
+std::int64_t MixedCorpus::length(Split split, SampleId sample) const {
+  const Place at = place(split, sample);
+  return at.corpus->length(split, at.sample);
+}
+
+std::int64_t MixedCorpus::max_length() const {
+  std::int64_t longest = 0;
+  for (const MixedPart& part : parts_) longest = std::max(longest, part.corpus->max_length());
+  return longest;
+}
+
+std::int64_t MixedCorpus::targets(Split split, SampleId sample) const {
+  const Place at = place(split, sample);
+  return at.corpus->targets(split, at.sample);
+}
+
+void MixedCorpus::read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
+                             std::span<std::int32_t> targets) const {
+  const Place at = place(split, sample);
+  at.corpus->read(split, at.sample, tokens, targets);
+}
+
+std::string MixedCorpus::describe() const {
+  double sum = 0;
+  for (const MixedPart& part : parts_) sum += part.weight;
+  std::string text = std::to_string(parts_.size()) + " sources";
+  for (const MixedPart& part : parts_) {
+    text += "\n            " + part.name + " (" + number_text(std::round(1000 * part.weight / sum) / 10) +
+            "%): " + part.corpus->describe();
+  }
+  return text;
+}
+
+DataFingerprint MixedCorpus::fingerprint() const {
+  DataFingerprint made = Corpus::fingerprint();
+  for (const MixedPart& part : parts_) {
+    made["data.mix." + part.name + ".weight"] = number_text(part.weight);
+    for (const auto& [key, value] : part.corpus->fingerprint()) made["data.mix." + part.name + ": " + key] = value;
+  }
+  return made;
+}
+
+}  // namespace maestro

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several corpora as one, mixed by weights.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/data/prepared_corpus.hpp"
+
+namespace maestro {
+
+/// A corpus of a mixture, by the name that the job gives it.
+struct MixedPart {
+  std::string name;
+  double weight = 1;
+  std::unique_ptr<PreparedCorpus> corpus;
+};
+
+/// The samples of a split are those of the parts, one part behind the other; sources() has the weights, by which a run
+/// visits them.
+class MixedCorpus final : public Corpus {
+ public:
+  /// Throws JobError: no part, or parts of different tokenizers.
+  explicit MixedCorpus(std::vector<MixedPart> parts);
+
+  [[nodiscard]] std::uint64_t samples(Split split) const override;
+  [[nodiscard]] std::vector<SampleSource> sources() const override;
+  [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
+  [[nodiscard]] std::int64_t max_length() const override;
+  [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
+  [[nodiscard]] std::int64_t vocabulary() const override { return parts_.front().corpus->vocabulary(); }
+  [[nodiscard]] std::string own_tokenizer() const override { return parts_.front().corpus->own_tokenizer(); }
+  [[nodiscard]] std::string describe() const override;
+  /// Of each part its own, with weight and name.
+  [[nodiscard]] DataFingerprint fingerprint() const override;
+
+ private:
+  struct Place {
+    const PreparedCorpus* corpus;
+    SampleId sample;
+  };
+  /// Throws std::out_of_range when there is no such sample.
+  [[nodiscard]] Place place(Split split, SampleId sample) const;
+  void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
+                  std::span<std::int32_t> targets) const override;
+
+  std::vector<MixedPart> parts_;
+};
+
+}  // namespace maestro

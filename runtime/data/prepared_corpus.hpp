@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samples from a folder of prepared data (runtime/records/prepared_data.hpp).
+//
+// PK-1 (own context): with packing = "documents" a sample has tokens of one document only.
+// PK-2 (bounded): the memory of tokens that were read is given back; what stays is 12 bytes a sample.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/data/corpus.hpp"
+#include "runtime/records/prepared_data.hpp"
+
+namespace maestro {
+
+/// packing = "documents": a sample is a document, or a part of a document longer than `sequence`; the runtime packs
+/// samples of any length into micro-batches without padding. packing = "stream": the documents of a split stand one
+/// behind the other, and a sample is the next `sequence` tokens. Samples without a target are left out and counted.
+class PreparedCorpus final : public Corpus {
+ public:
+  /// Uses sequence, packing and long_documents. Throws JobError: no prepared data, damaged shards, no sample to train
+  /// on, packing = "stream" for conversations.
+  PreparedCorpus(std::filesystem::path folder, const DataConfig& config);
+
+  [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).samples; }
+  [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
+  [[nodiscard]] std::int64_t max_length() const override { return longest_; }
+  [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
+  [[nodiscard]] std::int64_t vocabulary() const override { return index_.vocabulary; }
+  [[nodiscard]] std::string describe() const override;
+  /// The content covers the checksums of the shards.
+  [[nodiscard]] DataFingerprint fingerprint() const override;
+
+  [[nodiscard]] const PreparedIndex& index() const { return index_; }
+  [[nodiscard]] std::string own_tokenizer() const override;
+
+ private:
+  /// Positions from token `begin` of the split on, of which all but the last are inputs and all but the first targets.
+  struct Window {
+    std::uint64_t begin = 0;
+    std::int64_t length = 0;
+  };
+  struct Side {
+    std::vector<PreparedShardFile> shards;
+    std::vector<std::uint64_t> first;  ///< token of the split, by shard, and their number
+    std::uint64_t samples = 0;
+    std::vector<std::uint64_t> begins;  ///< by sample; empty with packing = "stream"
+    std::vector<std::uint32_t> lengths;
+    std::int64_t positions = 0;  ///< of a stream
+  };
+
+  [[nodiscard]] const Side& side(Split split) const { return split == Split::train ? train_ : validation_; }
+  [[nodiscard]] Side open_side(const std::vector<PreparedShard>& shards) const;
+  void add_documents(Side& side, const PreparedShardFile& shard, std::uint64_t first);
+  void add_document(Side& side, const PreparedShardFile& shard, std::uint64_t document, std::uint64_t first);
+  void lay_stream(Side& side);
+  [[nodiscard]] Window window(Split split, SampleId sample) const;
+  void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
+                  std::span<std::int32_t> targets) const override;
+  /// Copies tokens of the split; `learned` is empty or as long.
+  void read_tokens(const Side& side, std::uint64_t begin, std::span<std::int32_t> tokens,
+                   std::span<std::uint8_t> learned) const;
+  void give_back(std::size_t bytes) const;
+
+  std::filesystem::path folder_;
+  DataConfig config_;
+  PreparedIndex index_;
+  bool stream_ = false;
+  LongDocuments long_documents_ = LongDocuments::cut;
+  Side train_;
+  Side validation_;
+  std::int64_t longest_ = 0;
+  std::uint64_t cut_ = 0;
+  std::uint64_t left_out_ = 0;
+  mutable std::atomic<std::size_t> read_ = 0;  // bytes since memory was given back
+};
+
+}  // namespace maestro

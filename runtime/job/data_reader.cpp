@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "runtime/job/job_reader.hpp"
+
+namespace maestro {
+namespace {
+
+constexpr Range counts_or_zero{.min = 0, .max = most_counted};
+constexpr NumberRange positive{.min = 0.0, .min_open = true};
+constexpr NumberRange proper_fraction{.min = 0.0, .max = 1.0, .min_open = true, .max_open = true};
+
+/// Throws for keys of other kinds of corpus, which the corpus would ignore silently.
+void refuse_for_kind(const JobTable& data, DataKind kind, std::initializer_list<std::string_view> keys,
+                     const std::string& kinds) {
+  for (const std::string_view key : keys) {
+    if (!data.has(key)) continue;
+    data.fail(key, "has no meaning with kind = \"" + std::string(name_of(kind)) + "\"; it belongs to kind = " + kinds);
+  }
+}
+
+void check_pictures(const JobTable& data, const DataConfig& read) {
+  const bool llava = read.kind == DataKind::llava;
+  const bool noise = read.kind == DataKind::synthetic_images;
+  if ((llava || noise) && read.image_size % read.patch != 0) {
+    data.fail_among({"image_size", "patch"},
+                    "image_size = " + std::to_string(read.image_size) +
+                        " is no multiple of patch = " + std::to_string(read.patch) + "; the nearest below is " +
+                        std::to_string(std::max(read.image_size / read.patch, std::int64_t{1}) * read.patch));
+  }
+  if (llava && read.max_image_size < read.patch) {
+    data.fail_among({"max_image_size", "patch"}, "max_image_size = " + std::to_string(read.max_image_size) +
+                                                     " holds no patch of " + std::to_string(read.patch) + " pixels");
+  }
+  if (!read.validation_path.empty() && data.has("validation_fraction")) {
+    data.fail("validation_fraction", "has no meaning beside a validation_path; remove one of them");
+  }
+}
+
+/// Reads the keys of corpora with pictures.
+void read_pictures(const JobTable& data, DataConfig& out) {
+  constexpr std::int64_t largest = 16384;  // side of the largest picture that is read, runtime/data/image.hpp
+  const bool llava = out.kind == DataKind::llava;
+  const bool noise = out.kind == DataKind::synthetic_images;
+  if (!llava) {
+    refuse_for_kind(data, out.kind, {"images", "validation_path", "max_image_size"}, "\"llava\"");
+  }
+  if (!noise) refuse_for_kind(data, out.kind, {"image_share"}, "\"synthetic_images\"");
+  if (!llava && !noise) {
+    refuse_for_kind(data, out.kind, {"patch", "image_size"}, "\"llava\" and \"synthetic_images\"");
+  }
+  out.images = data.text("images", out.images,
+                         {"llava: the folder of the pictures (PNG, JPEG); empty: `images` beside the file"});
+  out.validation_path = data.text("validation_path", out.validation_path,
+                                  {"llava: a JSON file for validation; empty: `validation_fraction` of `path`"});
+  out.patch = data.integer("patch", out.patch, {.min = 1, .max = 1024},
+                           {"llava, synthetic_images: the side of a patch", "pixels"});
+  out.image_size = data.integer("image_size", out.image_size, {.min = noise ? 1 : 0, .max = largest},
+                                {"llava, synthetic_images: the longer side of a resized picture, a multiple of "
+                                 "`patch`; 0 (llava): native size",
+                                 "pixels"});
+  out.max_image_size =
+      data.integer("max_image_size", out.max_image_size, {.min = 1, .max = largest},
+                   {"llava: the longest side of a native picture; larger pictures are shrunk to it", "pixels"});
+  out.image_share = data.number("image_share", out.image_share, {.min = 0.0, .max = 1.0},
+                                {"synthetic_images: the share of samples with a picture"});
+  check_pictures(data, out);
+}
+
+/// Whether the kind's rows are prepared; of texts this depends on the files.
+bool has_rows(DataKind kind) {
+  return kind == DataKind::text || kind == DataKind::chat || kind == DataKind::webdataset;
+}
+
+std::vector<MixedData> read_mix(const JobTable& data) {
+  std::vector<MixedData> mix;
+  const JobTable table = data.table("mix");
+  for (const std::string& name : table.keys()) {
+    const JobTable source = table.table(name);
+    MixedData read{name, source.text("path", ""), source.number("weight", 1.0, positive)};
+    if (read.path.empty()) source.fail("path", "is missing; give a folder of `maestro prepare`");
+    mix.push_back(std::move(read));
+  }
+  return mix;
+}
+
+/// Reads the keys of rows and of prepared data.
+void read_rows(const JobTable& data, DataConfig& out) {
+  const bool rows = has_rows(out.kind);
+  const bool prepared = out.kind == DataKind::prepared;
+  if (!rows && !prepared) {
+    refuse_for_kind(data, out.kind, {"packing", "long"}, "\"prepared\", \"text\", \"chat\" and \"webdataset\"");
+  }
+  if (!rows) refuse_for_kind(data, out.kind, {"field"}, "\"text\", \"chat\" and \"webdataset\"");
+  if (out.kind != DataKind::chat && out.kind != DataKind::webdataset) {
+    refuse_for_kind(data, out.kind, {"template", "end_of_turn", "learn"}, "\"chat\" and \"webdataset\"");
+  }
+  if (is_generated(out.kind)) {
+    refuse_for_kind(data, out.kind, {"max_bad_samples"}, "\"llava\", \"text\", \"chat\" and \"webdataset\"");
+  }
+  if (!prepared) refuse_for_kind(data, out.kind, {"mix"}, "\"prepared\"");
+  if (prepared)
+    refuse_for_kind(data, out.kind, {"tokenizer", "validation_fraction", "max_bad_samples"},
+                    "\"text\", \"chat\" and \"webdataset\"; `maestro prepare` has settled it");
+  out.mix = read_mix(data);
+  out.packing =
+      data.choice("packing", out.packing, packing_names,
+                  {"prepared data and rows: documents: a sample is a document with a context of its own; stream: "
+                   "the documents in a row, cut every `sequence` tokens; auto: documents for conversations"});
+  out.long_documents =
+      data.choice("long", out.long_documents, long_documents_names,
+                  {"documents longer than `sequence`: cut at it, split into several samples, or dropped; "
+                   "auto: cut for conversations, split for texts"});
+  out.chat_template = data.text("template", out.chat_template,
+                                {"chat, webdataset: the chat template: auto (beside the tokenizer), chatml, none (a "
+                                 "prompt and its completion as they are), or a Jinja file"});
+  out.end_of_turn = data.text("end_of_turn", out.end_of_turn,
+                              {"chat, webdataset: the token that ends an answer; without it, those at which the "
+                               "tokenizer's folder ends a text"});
+  out.learned = data.choice("learn", out.learned, learned_answers_names,
+                            {"chat, webdataset: the answers of a conversation that are learned: all, or the last"});
+  out.text_column =
+      data.text("field", out.text_column, {"rows: the column of the text; without it, the columns are recognised"});
+  out.max_bad_samples = data.integer("max_bad_samples", out.max_bad_samples, counts_or_zero,
+                                     {"llava and rows: broken samples and pictures that are left out and counted; the "
+                                      "next broken sample ends the run with the list",
+                                      "samples"});
+}
+
+/// Checks the path against the kind.
+void check_path(const JobTable& data, const DataConfig& read) {
+  const auto missing = [&](const std::string& what) {
+    data.fail_among({"path", "kind"}, "kind = \"" + std::string(name_of(read.kind)) + "\" needs data.path, " + what);
+  };
+  if (is_generated(read.kind) && !read.path.empty()) {
+    data.fail("path", "kind = \"" + std::string(name_of(read.kind)) +
+                          "\" reads no file; remove the path or set kind = \"text\"");
+  }
+  if (!read.mix.empty() && !read.path.empty())
+    data.fail("path", "has no meaning beside [data.mix]; remove one of them");
+  if (is_generated(read.kind) || !read.path.empty() || !read.mix.empty()) return;
+  switch (read.kind) {
+    case DataKind::chat:
+      return missing("a file or folder of conversations, such as JSON Lines");
+    case DataKind::webdataset:
+      return missing("a tar archive, or a folder of them");
+    case DataKind::prepared:
+      return missing("a folder of `maestro prepare`, or [data.mix]");
+    case DataKind::llava:
+      return missing("a JSON file of conversations");
+    default:
+      return missing("a text file or a folder of them");
+  }
+}
+
+}  // namespace
+
+DataConfig read_data(const JobTable& data) {
+  DataConfig out;
+  out.kind =
+      data.choice("kind", out.kind, data_kind_names,
+                  {"text, chat (conversations), webdataset (tar archives), prepared (by `maestro prepare`), llava "
+                   "(conversations about pictures), or generated for trials: synthetic, synthetic_images"});
+  out.path = data.text("path", out.path,
+                       {"a file or folder; prepared: the folder of `maestro prepare`; llava: the JSON file of "
+                        "conversations; generated data have no path"});
+  out.tokenizer =
+      read_model(data, "tokenizer", out.tokenizer,
+                 {"the tokenizer of text: \"bytes\" (a token per byte), a model's folder or its name on the "
+                  "hub, or its tokenizer file; without it, the tokenizer beside the weights of the sections "
+                  "that read tokens, else bytes"});
+  if (is_generated(out.kind) && !out.tokenizer.empty() && out.tokenizer != "bytes") {
+    refuse_for_kind(data, out.kind, {"tokenizer"}, "\"text\", \"chat\", \"webdataset\" and \"llava\"");
+  }
+  out.sequence = data.integer("sequence", out.sequence, {.min = 1, .max = most_tokens_of_a_sample},
+                              {"the length of a sample", "tokens"});
+  out.vocabulary = data.integer("vocabulary", out.vocabulary, {.min = 2, .max = std::int64_t{1} << 31},
+                                {"generated data: the number of different tokens", "tokens"});
+  if (out.kind != DataKind::text) refuse_for_kind(data, out.kind, {"max_file_mb"}, "\"text\"");
+  out.max_file_mb =
+      data.number("max_file_mb", out.max_file_mb, positive, {"text: larger files of a folder are left out", "MB"});
+  out.validation_fraction = data.number("validation_fraction", out.validation_fraction, proper_fraction,
+                                        {"the last part of the corpus, kept for validation"});
+  read_rows(data, out);
+  read_pictures(data, out);
+  check_path(data, out);
+  return out;
+}
+
+}  // namespace maestro

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records to documents: texts with the token that ends them, conversations by a chat template.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/chat/chat_template.hpp"
+#include "runtime/records/chat_encoder.hpp"
+#include "runtime/records/prepare.hpp"
+#include "runtime/records/record.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+
+namespace maestro {
+
+/// Immutable: thread-safe.
+class DocumentEncoder {
+ public:
+  /// Uses tokenizer, chat_template, end_of_turn and learned. Throws JobError: a tokenizer or a template that cannot be
+  /// read, an end_of_turn that is no single token.
+  explicit DocumentEncoder(const PrepareOptions& options);
+
+  [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
+  /// Whether there is a template for conversations; `completion`: of a prompt and its completion, which need none.
+  [[nodiscard]] Status takes_conversations(bool completion) const;
+  /// Returns the documents of a record: one, but for conversations as ChatEncoder::encode() has it. Without a template
+  /// a prompt and its completion are a document of their texts, of which the completion and the end of the text are
+  /// targets.
+  [[nodiscard]] Result<std::vector<Document>> encode(const Record& record) const;
+
+ private:
+  void open_template(const PrepareOptions& options);
+  [[nodiscard]] std::vector<std::int32_t> ends(const PrepareOptions& options) const;
+  [[nodiscard]] Document text_document(const Record& record) const;
+  [[nodiscard]] Result<Document> completion_document(const Record& record) const;
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::string missing_template_;  // why there is none
+  std::unique_ptr<ChatTemplate> template_;
+  std::optional<ChatEncoder> chat_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/records/prepare.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <system_error>
+
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/core/random.hpp"
+#include "runtime/records/document_encoder.hpp"
+#include "runtime/records/ordered_workers.hpp"
+#include "runtime/records/record_format.hpp"
+#include "runtime/records/row_files.hpp"
+#include "runtime/records/shard_writer.hpp"
+#include "runtime/state/hf_tokenizer.hpp"
+#include "runtime/state/model_files.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t batch_bytes = std::size_t{1} << 18;
+constexpr std::size_t bad_rows_listed = 20;
+constexpr std::size_t files_listed = 3;
+constexpr std::size_t shortest_document = 2;  // tokens: an input and its target
+
+/// Rows of a file.
+struct Batch {
+  std::int32_t source = 0;
+  std::shared_ptr<const RecordFormat> format;  // null: texts
+  std::vector<Row> rows;
+  std::size_t bytes = 0;
+};
+
+struct Encoded {
+  std::int32_t source = 0;
+  std::size_t bytes = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t empty = 0;
+  std::uint64_t turn_by_turn = 0;
+  std::vector<std::pair<bool, Document>> documents;  // true: of the validation split
+  std::vector<std::string> bad;                      // a line each
+};
+
+/// In [0, 1), from the content alone (FNV-1a, mixed).
+double share_of(const Record& record) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    hash = mix64(hash, text.size());
+  };
+  add(record.text);
+  for (const ChatMessage& message : record.messages) {
+    add(message.role);
+    add(message.content);
+  }
+  return static_cast<double>(mix64(hash) >> 11) * 0x1p-53;
+}
+
+Result<Record> record_of(const Row& row, const RecordFormat* format) {
+  if (!row.json) return Record{row.content, {}, false, row.continues};
+  Result<nlohmann::json> value = parse_json(row.content, row.where);
+  if (!value) return value.error();
+  Result<Record> record = format->read(*value);
+  if (!record) return Error{record.error().code, printable(row.where) + ": " + record.error().message};
+  return record;
+}
+
+void encode_row(const Row& row, const RecordFormat* format, const DocumentEncoder& encoder, double validation,
+                Encoded& made) {
+  ++made.rows;
+  const Result<Record> record = record_of(row, format);
+  if (!record) return made.bad.push_back(record.error().message);
+  if (record->messages.empty() && record->text.empty()) {
+    ++made.empty;
+    return;
+  }
+  Result<std::vector<Document>> documents = encoder.encode(*record);
+  if (!documents) return made.bad.push_back(printable(row.where) + ": " + documents.error().message);
+  made.turn_by_turn += documents->size() > 1 ? 1 : 0;
+  const bool kept = share_of(*record) < validation;
+  for (Document& document : *documents) {
+    if (document.tokens.size() < shortest_document) {
+      ++made.empty;
+    } else {
+      made.documents.emplace_back(kept, std::move(document));
+    }
+  }
+}
+
+/// A preparation while it runs.
+class Preparation {
+ public:
+  Preparation(const PrepareOptions& options, fs::path folder, const PrepareCalls& calls)
+      : options_(options), folder_(std::move(folder)), calls_(calls), encoder_(options) {
+    index_.tokenizer = options.tokenizer.empty() ? "bytes" : options.tokenizer;
+    index_.tokenizer_fingerprint = encoder_.tokenizer().fingerprint();
+    index_.vocabulary = encoder_.tokenizer().vocabulary();
+    index_.settings = {{"template", options.chat_template},
+                       {"learn", options.learned == LearnedAnswers::all ? "answers" : "last"},
+                       {"validation", number_text(options.validation_fraction)},
+                       {"end of turn", options.end_of_turn},
+                       {"field", options.text_column}};
+  }
+
+  PreparedIndex run() {
+    OrderedWorkers<Batch, Encoded> workers(
+        std::max<std::size_t>(options_.jobs, 1), [this](const Batch& batch) { return encode(batch); },
+        [this](Encoded made) { keep(std::move(made)); });
+    for (const fs::path& file : row_files(options_.inputs)) read_file(file, workers);
+    workers.finish();
+    if (bad_ > options_.max_bad) throw too_many_bad();
+    if (!left_out_.empty()) report_left_out();
+    finish_shards();
+    return std::move(index_);
+  }
+
+ private:
+  void read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>& workers);
+  /// The format of the file's rows, by its first row; null: a text.
+  std::shared_ptr<const RecordFormat> format_of(const Row& row, RowFileKind kind);
+  void expect(bool chat, const Row& row);
+  [[nodiscard]] Encoded encode(const Batch& batch) const;
+  void keep(Encoded made);
+  void finish_shards();
+  [[nodiscard]] ShardWriter writer(const char* split) const {
+    return ShardWriter({folder_, split, index_.vocabulary, index_.conversations});
+  }
+  [[nodiscard]] JobError too_many_bad() const;
+  void report_left_out() const;
+
+  const PrepareOptions& options_;
+  fs::path folder_;
+  const PrepareCalls& calls_;
+  DocumentEncoder encoder_;
+  PreparedIndex index_;
+  std::optional<ShardWriter> train_;
+  std::optional<ShardWriter> validation_;
+  PrepareProgress progress_;
+  std::vector<std::string> bad_lines_;
+  std::uint64_t bad_ = 0;
+  std::vector<std::string> left_out_;
+};
+
+void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>& workers) {
+  const RowFileKind kind = kind_of_rows(file).value_or_throw();
+  const bool named = std::ranges::find(options_.inputs, file) != options_.inputs.end();
+  if (kind == RowFileKind::binary && !named) return left_out_.push_back(file.string());
+  if (options_.expected == ExpectedRows::webdataset && kind != RowFileKind::webdataset) {
+    throw JobError(printable(file.string()) + " is no tar archive, but " + std::string(name_of(kind)) +
+                   "; kind = \"chat\" and kind = \"text\" read JSON Lines");
+  }
+  const auto source = static_cast<std::int32_t>(index_.sources.size());
+  std::error_code ignored;
+  index_.sources.push_back({file.string(), fs::file_size(file, ignored), std::string(name_of(kind)), 0});
+  Batch batch{source, nullptr, {}, 0};
+  bool first = true;
+  const Status read = read_rows(file, kind, [&](Row&& row) {
+    if (first) batch.format = format_of(row, kind);
+    first = false;
+    batch.bytes += row.content.size();
+    batch.rows.push_back(std::move(row));
+    if (batch.bytes < batch_bytes) return;
+    std::shared_ptr<const RecordFormat> format = batch.format;
+    workers.add(std::exchange(batch, {source, std::move(format), {}, 0}));
+  });
+  if (!batch.rows.empty()) workers.add(std::move(batch));
+  if (read) return;
+  workers.finish();  // bad rows before it come first
+  throw JobError(read.error());
+}
+
+std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFileKind kind) {
+  if (!row.json) {
+    expect(false, row);
+    return nullptr;
+  }
+  const Result<nlohmann::json> value = parse_json(row.content, row.where);
+  if (!value) throw JobError(value.error());
+  Result<RecordFormat> format = RecordFormat::of(*value, options_.text_column);
+  if (!format) throw JobError(printable(row.where) + ": " + format.error().message);
+  index_.sources.back().format = std::string(name_of(kind)) + ", " + std::string(format->name());
+  expect(format->is_chat(), row);
+  if (format->is_chat()) {
+    const Status takes = encoder_.takes_conversations(format->is_completion());
+    if (!takes) throw JobError(printable(row.where) + " is a conversation, and " + takes.error().message);
+  }
+  if (!format->unread().empty()) {
+    std::string columns;
+    for (const std::string& column : format->unread()) columns += (columns.empty() ? "" : ", ") + printable(column);
+    calls_.warn(printable(index_.sources.back().path) + ": columns without effect: " + columns);
+  }
+  return std::make_shared<const RecordFormat>(*std::move(format));
+}
+
+void Preparation::expect(bool chat, const Row& row) {
+  const std::string where = printable(row.where);
+  if (options_.expected == ExpectedRows::text && chat) {
+    throw JobError(where + " is a conversation; kind = \"chat\" reads it, --field names a column of text");
+  }
+  if (options_.expected == ExpectedRows::chat && !chat) {
+    throw JobError(where + " is a text, no conversation; kind = \"text\" reads it");
+  }
+  if (train_ && index_.conversations != chat) {
+    throw JobError(where + " is " + (chat ? "a conversation" : "a text") + ", but the rows before are " +
+                   (chat ? "texts" : "conversations") + "; prepare them apart and mix them by weights");
+  }
+  if (train_) return;
+  index_.conversations = chat;
+  train_.emplace(writer("train"));
+  validation_.emplace(writer("validation"));
+}
+
+Encoded Preparation::encode(const Batch& batch) const {
+  Encoded made;
+  made.source = batch.source;
+  made.bytes = batch.bytes;
+  for (const Row& row : batch.rows) {
+    encode_row(row, batch.format.get(), encoder_, options_.validation_fraction, made);
+  }
+  return made;
+}
+
+void Preparation::keep(Encoded made) {
+  bad_ += made.bad.size();
+  for (std::string& line : made.bad) {
+    if (bad_lines_.size() < bad_rows_listed) bad_lines_.push_back(std::move(line));
+  }
+  if (bad_ > options_.max_bad + bad_rows_listed) throw too_many_bad();
+  index_.counts["rows"] += made.rows;
+  if (made.empty > 0) index_.counts["empty"] += made.empty;
+  if (made.turn_by_turn > 0) index_.counts["turn by turn"] += made.turn_by_turn;
+  index_.sources[static_cast<std::size_t>(made.source)].documents += made.documents.size();
+  for (const auto& [validation, document] : made.documents) {
+    (validation ? validation_ : train_)->add(document, made.source).or_throw();
+    progress_.tokens += document.tokens.size();
+  }
+  progress_.bytes += made.bytes;
+  progress_.documents += made.documents.size();
+  if (calls_.progress) calls_.progress(progress_);
+}
+
+void Preparation::finish_shards() {
+  if (bad_ > 0) {
+    index_.counts["bad rows"] = bad_;
+    calls_.warn(std::to_string(bad_) + " bad rows are left out, the first: " + bad_lines_.front());
+  }
+  if (const auto count = index_.counts.find("turn by turn"); count != index_.counts.end()) {
+    calls_.warn(std::to_string(count->second) +
+                " conversations are a document for each answer, since the template changes earlier answers");
+  }
+  if (train_) index_.train = train_->finish().value_or_throw();
+  if (validation_) index_.validation = validation_->finish().value_or_throw();
+  if (index_.train.empty()) throw JobError("there is nothing to train on: the rows have no documents");
+  if (index_.validation.empty() && options_.validation_fraction > 0) {
+    calls_.warn("no document is for validation: " + std::to_string(progress_.documents) +
+                " are too few for a share of " + number_text(options_.validation_fraction));
+  }
+}
+
+JobError Preparation::too_many_bad() const {
+  if (bad_ == 1) return JobError(bad_lines_.front() + " (a limit of 1 bad row leaves it out)");
+  std::string text =
+      std::to_string(bad_) + " bad rows, more than the limit of " + std::to_string(options_.max_bad) + ":";
+  for (const std::string& line : bad_lines_) text += "\n  " + line;
+  if (bad_ > bad_lines_.size()) text += "\n  and more";
+  return JobError(text);
+}
+
+void Preparation::report_left_out() const {
+  std::string names;
+  for (std::size_t at = 0; at < std::min(files_listed, left_out_.size()); ++at) {
+    names += (at > 0 ? ", " : "") + printable(left_out_[at]);
+  }
+  calls_.warn(std::to_string(left_out_.size()) + " files are left out, neither text nor rows: " + names +
+              (left_out_.size() > files_listed ? ", ..." : ""));
+}
+
+/// Copies the tokenizer's files, so that the data need no other folder.
+void copy_tokenizer(const std::string& tokenizer, const fs::path& folder) {
+  if (tokenizer.empty() || tokenizer == "bytes") return;
+  std::error_code ignored;
+  const fs::path target = folder / prepared_tokenizer_folder;
+  fs::create_directories(target);
+  if (fs::is_directory(tokenizer, ignored)) {
+    return copy_model_files(tokenizer, tokenizer_files(tokenizer), target).or_throw();
+  }
+  const fs::path file = tokenizer;
+  const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  if (const auto own = find_tokenizer(parent); own && fs::equivalent(*own, file, ignored)) {
+    return copy_model_files(parent, tokenizer_files(parent), target).or_throw();
+  }
+  const char* name = file.extension() == ".json" ? "tokenizer.json" : "tokenizer.model";
+  (void)copy_model_file(file, target / name).value_or_throw();
+}
+
+/// A folder beside the target that becomes it, or goes.
+class PartialFolder {
+ public:
+  explicit PartialFolder(fs::path target) : target_(std::move(target)) {
+    std::error_code ignored;
+    if (fs::exists(target_, ignored) && !(fs::is_directory(target_, ignored) && fs::is_empty(target_, ignored))) {
+      const bool prepared = fs::exists(target_ / prepared_index_file, ignored);
+      throw JobError(printable(target_.string()) +
+                     (prepared ? " holds prepared data already" : " exists and is not empty") +
+                     "; remove it, or name another folder");
+    }
+    const fs::path whole = fs::absolute(target_).lexically_normal();
+    const fs::path named = whole.has_filename() ? whole : whole.parent_path();
+    partial_ = named.parent_path() / ("." + named.filename().string() + ".partial");
+    fs::remove_all(partial_, ignored);
+    std::error_code failure;
+    fs::create_directories(partial_, failure);
+    if (failure) throw JobError(system_error("cannot make", partial_, failure.value()));
+  }
+  ~PartialFolder() {
+    std::error_code ignored;
+    if (!partial_.empty()) fs::remove_all(partial_, ignored);
+  }
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+
+  [[nodiscard]] const fs::path& path() const { return partial_; }
+  void commit() {
+    std::error_code failure;
+    fs::remove(target_, failure);  // if it is there, it is empty
+    fs::rename(partial_, target_, failure);
+    if (failure) throw JobError(system_error("cannot make", target_, failure.value()));
+    partial_.clear();
+  }
+
+ private:
+  fs::path target_;
+  fs::path partial_;
+};
+
+}  // namespace
+
+PreparedIndex prepare_data(const PrepareOptions& options, const fs::path& folder, const PrepareCalls& calls) {
+  PartialFolder partial(folder);
+  PreparedIndex index = Preparation(options, partial.path(), calls).run();
+  copy_tokenizer(options.tokenizer, partial.path());
+  write_prepared_index(partial.path(), index).or_throw();
+  partial.commit();
+  return index;
+}
+
+}  // namespace maestro

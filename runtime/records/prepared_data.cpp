@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/records/prepared_data.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/input_file.hpp"
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/state/atomic_file.hpp"
+#include "runtime/state/checksum.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr int version = 1;
+
+ordered_json json_of(const PreparedShard& shard) {
+  return {{"file", shard.file},
+          {"documents", shard.documents},
+          {"tokens", shard.tokens},
+          {"learned", shard.learned},
+          {"checksum", shard.checksum}};
+}
+
+PreparedShard shard_of(const json& value) {
+  return {value.at("file").get<std::string>(), value.at("documents").get<std::uint64_t>(),
+          value.at("tokens").get<std::uint64_t>(), value.at("learned").get<std::uint64_t>(),
+          value.at("checksum").get<std::string>()};
+}
+
+ordered_json json_of(const PreparedSource& source) {
+  return {{"path", source.path}, {"bytes", source.bytes}, {"format", source.format}, {"documents", source.documents}};
+}
+
+PreparedIndex index_of(const json& value) {
+  PreparedIndex index;
+  const json& tokenizer = value.at("tokenizer");
+  index.tokenizer = tokenizer.at("name").get<std::string>();
+  index.tokenizer_fingerprint = tokenizer.at("fingerprint").get<std::string>();
+  index.vocabulary = tokenizer.at("vocabulary").get<std::int64_t>();
+  index.conversations = value.at("conversations").get<bool>();
+  index.settings = value.at("settings").get<std::map<std::string, std::string>>();
+  index.counts = value.at("counts").get<std::map<std::string, std::uint64_t>>();
+  for (const json& each : value.at("sources")) {
+    index.sources.push_back({each.at("path").get<std::string>(), each.at("bytes").get<std::uint64_t>(),
+                             each.at("format").get<std::string>(), each.at("documents").get<std::uint64_t>()});
+  }
+  for (const json& each : value.at("train")) index.train.push_back(shard_of(each));
+  for (const json& each : value.at("validation")) index.validation.push_back(shard_of(each));
+  return index;
+}
+
+}  // namespace
+
+Status write_prepared_index(const fs::path& folder, const PreparedIndex& index) {
+  ordered_json value{
+      {"version", version},
+      {"tokenizer",
+       {{"name", index.tokenizer}, {"fingerprint", index.tokenizer_fingerprint}, {"vocabulary", index.vocabulary}}},
+      {"conversations", index.conversations},
+      {"settings", index.settings},
+      {"sources", ordered_json::array()},
+      {"counts", index.counts},
+      {"train", ordered_json::array()},
+      {"validation", ordered_json::array()}};
+  for (const PreparedSource& source : index.sources) value["sources"].push_back(json_of(source));
+  for (const PreparedShard& shard : index.train) value["train"].push_back(json_of(shard));
+  for (const PreparedShard& shard : index.validation) value["validation"].push_back(json_of(shard));
+  const std::string text = value.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  const Result<WrittenFile> written = write_file(folder / prepared_index_file, text);
+  return written ? Status() : Status(written.error());
+}
+
+Result<PreparedIndex> read_prepared_index(const fs::path& folder) {
+  const fs::path file = folder / prepared_index_file;
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) {
+    return Error{ErrorCode::not_found, printable(folder.string()) +
+                                           " has no data.json: it is no folder of `maestro prepare`, or the "
+                                           "preparation did not end"};
+  }
+  Result<std::string> text = read_text(file);
+  if (!text) return text.error();
+  Result<json> value = parse_json(*text, file.string());
+  if (!value) return value.error();
+  const auto corrupt = [&](const std::string& reason) {
+    return Error{ErrorCode::corrupt, printable(file.string()) + ": " + reason};
+  };
+  try {
+    if (value->at("version").get<int>() != version) {
+      return corrupt("version " + shown(value->at("version")) + " is not " + std::to_string(version) +
+                     "; prepare the data again");
+    }
+    return index_of(*value);
+  } catch (const json::exception& problem) {
+    return corrupt(std::string("a value is missing or of another kind: ") + printable(problem.what()));
+  }
+}
+
+Result<PreparedShardFile> PreparedShardFile::open(const fs::path& folder, const PreparedShard& index,
+                                                  bool conversations) {
+  const fs::path path = folder / index.file;
+  Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  if (!file) return file.error();
+  PreparedShardFile made(*std::move(file));
+  const auto corrupt = [&](const std::string& reason) {
+    return Error{ErrorCode::corrupt, printable(path.string()) + ": " + reason + "; prepare the data again"};
+  };
+  const auto find = [&](const char* name, auto& span) -> Status {
+    using Element = typename std::remove_reference_t<decltype(span)>::value_type;
+    Result<Tensor> tensor = made.file_.tensor(name);
+    if (!tensor) return tensor.error();
+    if (tensor->dtype() != dtype_of<Element>) return corrupt(std::string(name) + " has another dtype");
+    span = tensor->span<Element>();
+    return {};
+  };
+  Result<Tensor> tokens = made.file_.tensor("tokens");
+  if (!tokens) return tokens.error();
+  Status found = tokens->dtype() == DType::u16 ? find("tokens", made.narrow_) : find("tokens", made.wide_);
+  if (found) found = find("offsets", made.offsets_);
+  if (found) found = find("source", made.source_);
+  if (found && conversations) found = find("learned", made.learned_);
+  if (found && conversations) found = find("first_learned", made.first_learned_);
+  if (!found) return found.error();
+  const Status fits = made.check(index, static_cast<std::size_t>(tokens->elements()), conversations);
+  if (!fits) return corrupt(fits.error().message);
+  return made;
+}
+
+Status PreparedShardFile::check(const PreparedShard& index, std::size_t tokens, bool conversations) const {
+  const auto wrong = [](const char* what) { return Error{ErrorCode::corrupt, what}; };
+  if (index.tokens != tokens || index.documents + 1 != offsets_.size() || index.documents != source_.size()) {
+    return wrong("it has other numbers of documents or tokens than data.json");
+  }
+  if (offsets_.front() != 0 || offsets_.back() != static_cast<std::int64_t>(tokens)) {
+    return wrong("offsets do not cover the tokens");
+  }
+  if (conversations && (learned_.size() != tokens || first_learned_.size() != source_.size())) {
+    return wrong("targets do not fit the tokens");
+  }
+  return {};
+}
+
+void PreparedShardFile::read(std::int64_t begin, std::span<std::int32_t> tokens) const {
+  const auto first = static_cast<std::size_t>(begin);
+  if (!narrow_.empty()) std::ranges::copy(narrow_.subspan(first, tokens.size()), tokens.begin());
+  if (!wide_.empty()) std::ranges::copy(wide_.subspan(first, tokens.size()), tokens.begin());
+}
+
+std::span<const std::uint8_t> PreparedShardFile::learned(std::int64_t begin, std::int64_t count) const {
+  if (learned_.empty()) return {};
+  return learned_.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+}
+
+Status verify_prepared_shard(const fs::path& folder, const PreparedShard& index, bool conversations) {
+  Result<PreparedShardFile> shard = PreparedShardFile::open(folder, index, conversations);
+  if (!shard) return shard.error();
+  const std::int64_t count = shard->tokens();
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  shard->read(0, tokens);
+  std::vector<std::int64_t> offsets;
+  for (std::uint64_t at = 0; at <= shard->documents(); ++at) offsets.push_back(shard->begin(at));
+  if (shard_checksum(tokens, shard->learned(0, count), offsets) == index.checksum) return {};
+  return Error{ErrorCode::corrupt,
+               printable((folder / index.file).string()) + " is damaged: its checksum differs; prepare the data again"};
+}
+
+std::string shard_checksum(std::span<const std::int32_t> tokens, std::span<const std::uint8_t> learned,
+                           std::span<const std::int64_t> offsets) {
+  Checksum content;
+  content.add(std::as_bytes(tokens));
+  content.add(std::as_bytes(learned));
+  content.add(std::as_bytes(offsets));
+  return content.text();
+}
+
+void PreparedShardFile::release() const {
+  for (const std::string& name : file_.names()) file_.release(name);
+}
+
+}  // namespace maestro

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder of prepared data: documents as tokens, in safetensors shards that are mapped when they are read.
+//   data.json                        PreparedIndex: what was prepared, from what, with which tokenizer and template
+//   train-00000.safetensors, ...     tokens (T) U16 or I32, offsets (D + 1) I64, source (D) I32, and of conversations
+//   validation-00000.safetensors ... learned (T) U8 and first_learned (D) I32
+//   tokenizer/                       the tokenizer's files, unless it is "bytes"
+// Document d of a shard has the tokens [offsets[d], offsets[d + 1]). source[d] is a number in PreparedIndex::sources.
+// Token i is a target where learned[i] is 1; first_learned[d] is the first of them in the document.
+//
+// PD-1 (whole): data.json appears last. A folder without it is unfinished and is refused.
+// PD-2 (same data): the checksums of the shards follow from the rows, the settings, the tokenizer and the template,
+//       whatever files the rows come from and however many threads prepare them; but for `source`.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "runtime/state/safetensors.hpp"
+
+namespace maestro {
+
+inline constexpr const char* prepared_index_file = "data.json";
+inline constexpr const char* prepared_tokenizer_folder = "tokenizer";
+
+struct PreparedSource {
+  std::string path;  ///< as it was given
+  std::uint64_t bytes = 0;
+  std::string format;  ///< "JSON Lines, messages"
+  std::uint64_t documents = 0;
+};
+
+struct PreparedShard {
+  std::string file;  ///< name in the folder
+  std::uint64_t documents = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t learned = 0;  ///< targets
+  std::string checksum;       ///< XXH3-128 of the tokens, targets and offsets
+};
+
+/// The content of data.json.
+struct PreparedIndex {
+  std::string tokenizer;              ///< "bytes", or the name that was given
+  std::string tokenizer_fingerprint;  ///< Tokenizer::fingerprint()
+  std::int64_t vocabulary = 0;
+  bool conversations = false;                   ///< shards have targets
+  std::map<std::string, std::string> settings;  ///< of the preparation, by option
+  std::vector<PreparedSource> sources;
+  std::map<std::string, std::uint64_t> counts;  ///< "rows", "bad rows", "turn by turn", ...
+  std::vector<PreparedShard> train;
+  std::vector<PreparedShard> validation;
+};
+
+/// Returns PreparedShard::checksum; `learned` is empty without targets.
+[[nodiscard]] std::string shard_checksum(std::span<const std::int32_t> tokens, std::span<const std::uint8_t> learned,
+                                         std::span<const std::int64_t> offsets);
+
+[[nodiscard]] Status write_prepared_index(const std::filesystem::path& folder, const PreparedIndex& index);
+/// Errors: no such file (PD-1), another version, a value of another kind, a shard that is missing.
+[[nodiscard]] Result<PreparedIndex> read_prepared_index(const std::filesystem::path& folder);
+
+/// Compares the content of a shard with its checksum. The error (corrupt) names the file.
+[[nodiscard]] Status verify_prepared_shard(const std::filesystem::path& folder, const PreparedShard& index,
+                                           bool conversations);
+
+/// A shard, mapped. Immutable: thread-safe.
+class PreparedShardFile {
+ public:
+  /// Errors (corrupt): tensors that are missing or do not fit each other or `index`.
+  [[nodiscard]] static Result<PreparedShardFile> open(const std::filesystem::path& folder, const PreparedShard& index,
+                                                      bool conversations);
+
+  [[nodiscard]] std::uint64_t documents() const { return offsets_.size() - 1; }
+  [[nodiscard]] std::int64_t tokens() const { return offsets_.back(); }
+  /// Returns the first token of a document; of the number of documents, the number of tokens.
+  [[nodiscard]] std::int64_t begin(std::uint64_t document) const { return offsets_[document]; }
+  /// Returns the first target of a document as an offset in it. Of a text, 0.
+  [[nodiscard]] std::int64_t first_learned(std::uint64_t document) const {
+    return first_learned_.empty() ? 0 : first_learned_[document];
+  }
+  [[nodiscard]] std::int32_t source(std::uint64_t document) const { return source_[document]; }
+  /// Copies tokens from `begin` on.
+  void read(std::int64_t begin, std::span<std::int32_t> tokens) const;
+  /// Whether each token is a target, from token `begin` on; empty: all are.
+  [[nodiscard]] std::span<const std::uint8_t> learned(std::int64_t begin, std::int64_t count) const;
+  /// Gives the memory of what was read back; it is read again when touched.
+  void release() const;
+
+ private:
+  explicit PreparedShardFile(SafetensorsFile file) : file_(std::move(file)) {}
+  [[nodiscard]] Status check(const PreparedShard& index, std::size_t tokens, bool conversations) const;
+
+  SafetensorsFile file_;
+  std::span<const std::uint16_t> narrow_;  // either of these
+  std::span<const std::int32_t> wide_;
+  std::span<const std::int64_t> offsets_;
+  std::span<const std::int32_t> source_;
+  std::span<const std::int32_t> first_learned_;
+  std::span<const std::uint8_t> learned_;
+};
+
+}  // namespace maestro

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The columns of rows of training data, recognised from the first row of a file:
+//   messages       {"messages": [{"role": "user", "content": "..."}, ...]}
+//   conversations  {"system": "...", "conversations": [{"from": "human", "value": "..."}, ...]}   (system: optional)
+//   completion     {"prompt": "...", "completion": "..."}; both may be lists of messages
+//   instruction    {"system": "...", "instruction": "...", "input": "...", "output": "..."}   (system, input: optional)
+//   text           {"text": "..."}
+// The first of these whose columns are there counts. The content of a message is a text, or a list of
+// {"type": "text", "text": "..."}. Input of another meaning (pictures, calls of tools, other roles) is an error that
+// names it.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "runtime/records/record.hpp"
+
+namespace maestro {
+
+/// Immutable: thread-safe.
+class RecordFormat {
+ public:
+  /// `text_column`: the column of the text, which then is the format; empty: recognised. The error lists the columns of
+  /// the row and the formats.
+  [[nodiscard]] static Result<RecordFormat> of(const nlohmann::json& row, const std::string& text_column);
+
+  [[nodiscard]] std::string_view name() const;
+  [[nodiscard]] bool is_chat() const { return kind_ != Kind::text; }
+  [[nodiscard]] bool is_completion() const { return kind_ == Kind::completion; }
+  /// Returns the columns of the first row that the format does not read.
+  [[nodiscard]] const std::vector<std::string>& unread() const { return unread_; }
+  /// The error names the column or message at fault.
+  [[nodiscard]] Result<Record> read(const nlohmann::json& row) const;
+
+ private:
+  enum class Kind : std::uint8_t { messages, conversations, completion, instruction, text };
+  RecordFormat(Kind kind, std::string text_column) : kind_(kind), text_column_(std::move(text_column)) {}
+  [[nodiscard]] std::vector<std::string_view> columns() const;
+
+  Kind kind_;
+  std::string text_column_;
+  std::vector<std::string> unread_;
+};
+
+}  // namespace maestro

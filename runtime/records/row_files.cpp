@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/records/row_files.hpp"
+
+#include <algorithm>
+#include <array>
+#include <istream>
+#include <set>
+#include <streambuf>
+#include <system_error>
+
+#include "runtime/core/json_text.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/core/utf8.hpp"
+#include "runtime/records/byte_source.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t buffer_bytes = std::size_t{1} << 18;
+constexpr std::size_t text_piece = std::size_t{1} << 16;
+constexpr std::size_t longest_row = std::size_t{64} << 20;
+constexpr std::size_t sniffed = std::size_t{1} << 16;
+constexpr std::size_t tar_magic_at = 257;
+
+Error wrong(std::string reason) {
+  return {ErrorCode::invalid_argument, std::move(reason)};
+}
+
+/// The bytes of a source as a stream buffer. An error of the source ends the stream and stays in error().
+class SourceBuffer final : public std::streambuf {
+ public:
+  explicit SourceBuffer(ByteSource source) : source_(std::move(source)), buffer_(buffer_bytes) {}
+  [[nodiscard]] const Status& error() const { return error_; }
+
+ private:
+  int_type underflow() override {
+    Result<std::size_t> got = source_.read(buffer_);
+    if (!got) error_ = got.error();
+    if (!got || *got == 0) return traits_type::eof();
+    setg(buffer_.data(), buffer_.data(), buffer_.data() + *got);
+    return traits_type::to_int_type(*gptr());
+  }
+  ByteSource source_;
+  std::vector<char> buffer_;
+  Status error_;
+};
+
+bool looks_like_list(std::string_view text) {
+  constexpr std::string_view spaces = " \t\r\n";
+  const std::size_t open = text.find_first_not_of(spaces);
+  if (open == text.npos || text[open] != '[') return false;
+  const std::size_t first = text.find_first_not_of(spaces, open + 1);
+  return first != text.npos && text[first] == '{';
+}
+
+bool looks_like_lines(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == text.npos || text[begin] != '{') return false;
+  const std::size_t end = text.find('\n', begin);
+  // A first line longer than what was read is a row: texts have line breaks.
+  if (end == text.npos && text.size() == sniffed) return true;
+  const Result<nlohmann::json> first = parse_json(text.substr(begin, end - begin), "");
+  return first.ok() && first->is_object();
+}
+
+Status read_lines(const fs::path& file, std::istream& in, const RowSink& sink) {
+  std::int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    const std::string where = file.string() + ":" + std::to_string(number);
+    if (line.size() > longest_row) return wrong(printable(where) + ": the line is longer than 64 MiB");
+    sink({where, std::move(line), true, false});
+  }
+  return {};
+}
+
+Status read_list(const fs::path& file, std::istream& in, const RowSink& sink) {
+  std::int64_t number = 0;
+  return parse_json_list({in, file.string(), "rows"}, [&](const nlohmann::json& row) {
+    sink({file.string() + ": row " + std::to_string(++number), row.dump(), true, false});
+  });
+}
+
+/// The length of the largest part of `text` that ends behind a line, else behind a word, else behind a character.
+std::size_t piece_of(std::string_view text) {
+  for (const std::string_view end : {std::string_view("\n"), std::string_view(" \t")}) {
+    const std::size_t at = text.find_last_of(end);
+    if (at != text.npos && at >= text.size() / 2) return at + 1;
+  }
+  std::size_t end = text.size();
+  while (end > 0 && (static_cast<unsigned char>(text[end - 1]) & 0xC0) == 0x80) --end;
+  return end > 1 ? end - 1 : text.size();
+}
+
+Status read_text_pieces(const fs::path& file, std::istream& in, const RowSink& sink) {
+  std::string held;  // of which a first part is passed on once more has been read
+  std::string more(text_piece, '\0');
+  std::size_t passed = 0;
+  const auto pass = [&](std::string piece, bool continues) -> Status {
+    const std::size_t valid = std::min(valid_utf8_prefix(piece), piece.find('\0'));
+    if (valid < piece.size()) {
+      return wrong(printable(file.string()) + ": byte " + std::to_string(passed + valid) + " is no text (UTF-8)");
+    }
+    passed += piece.size();
+    sink({file.string(), std::move(piece), false, continues});
+    return {};
+  };
+  for (;;) {
+    in.read(more.data(), static_cast<std::streamsize>(more.size()));
+    const auto got = static_cast<std::size_t>(in.gcount());
+    if (got == 0) break;
+    held.append(more, 0, got);
+    if (held.size() < 2 * text_piece) continue;
+    const std::size_t length = piece_of(std::string_view(held).substr(0, text_piece));
+    if (const Status taken = pass(held.substr(0, length), true); !taken) return taken;
+    held.erase(0, length);
+  }
+  while (held.size() > text_piece) {
+    const std::size_t length = piece_of(std::string_view(held).substr(0, text_piece));
+    if (const Status taken = pass(held.substr(0, length), true); !taken) return taken;
+    held.erase(0, length);
+  }
+  return held.empty() ? Status() : pass(std::move(held), false);
+}
+
+// ---- WebDataset ----
+
+/// The members of a row as they come.
+struct TarRow {
+  std::string stem;
+  std::string json;
+  std::string text;
+  bool has_json = false;
+  bool has_text = false;
+};
+
+Result<std::string> member_content(ByteSource& tar, const std::string& where) {
+  std::string content;
+  std::array<char, 65536> piece{};
+  for (;;) {
+    Result<std::size_t> got = tar.read(piece);
+    if (!got) return got.error();
+    content.append(piece.data(), *got);
+    if (content.size() > longest_row) return wrong(where + ": the member is longer than 64 MiB");
+    if (*got < piece.size()) return content;
+  }
+}
+
+Status pass_row(const fs::path& file, TarRow row, const RowSink& sink) {
+  if (row.stem.empty()) return {};
+  const std::string where = file.string() + ": " + row.stem;
+  if (row.has_json && row.has_text) {
+    return wrong(printable(where) + " has the members .json and .txt; a row is one of them");
+  }
+  if (!row.has_json && !row.has_text) return wrong(printable(where) + " has no member .json or .txt");
+  const bool json = row.has_json;
+  sink({where, std::move(json ? row.json : row.text), json, false});
+  return {};
+}
+
+Status read_tar(const fs::path& file, const RowSink& sink) {
+  Result<ByteSource> tar = ByteSource::open_tar(file);
+  if (!tar) return tar.error();
+  TarRow row;
+  std::set<std::string> finished;
+  for (;;) {
+    Result<std::optional<std::string>> member = tar->next_member();
+    if (!member) return member.error();
+    if (!*member) return pass_row(file, std::move(row), sink);
+    const std::string& name = **member;
+    const std::size_t base = name.rfind('/') == name.npos ? 0 : name.rfind('/') + 1;
+    const std::size_t dot = name.find('.', base);
+    const std::string where = printable(file.string() + ": " + name);
+    if (dot == name.npos || dot == base) continue;  // as webdataset: no sample
+    if (const std::string stem = name.substr(0, dot); stem != row.stem) {
+      if (const Status passed = pass_row(file, std::exchange(row, {}), sink); !passed) return passed;
+      row.stem = stem;
+    }
+    const std::string ending = name.substr(dot + 1);
+    if (ending != "json" && ending != "txt") {
+      return wrong(where + ": members .json and .txt have an effect, others have none; leave them out");
+    }
+    Result<std::string> content = member_content(*tar, where);
+    if (!content) return content.error();
+    (ending == "json" ? row.json : row.text) = *std::move(content);
+    (ending == "json" ? row.has_json : row.has_text) = true;
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(RowFileKind kind) {
+  constexpr std::array<std::string_view, 5> names{"text", "JSON Lines", "JSON list", "WebDataset", "binary"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::vector<fs::path> row_files(const std::vector<fs::path>& paths) {
+  std::vector<fs::path> files;
+  for (const fs::path& path : paths) {
+    std::error_code failure;
+    if (!fs::exists(path, failure)) {
+      fs::path existing = fs::absolute(path).lexically_normal();
+      while (!fs::exists(existing, failure) && existing.has_relative_path()) existing = existing.parent_path();
+      throw JobError(
+          printable(path.string()) + " does not exist; the part that exists is " + printable(existing.string()),
+          ErrorCode::not_found);
+    }
+    if (!fs::is_directory(path, failure)) {
+      files.push_back(path);
+      continue;
+    }
+    std::vector<fs::path> found;
+    for (auto at = fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied);
+         at != fs::recursive_directory_iterator(); ++at) {
+      const bool hidden = at->path().filename().string().starts_with('.');
+      if (at->is_directory() && hidden) at.disable_recursion_pending();
+      if (!hidden && at->is_regular_file()) found.push_back(at->path());
+    }
+    if (found.empty()) throw JobError(printable(path.string()) + " has no files");
+    std::ranges::sort(found, {}, [](const fs::path& each) { return each.string(); });
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  std::set<std::string> seen;
+  std::erase_if(files, [&](const fs::path& file) { return !seen.insert(fs::weakly_canonical(file).string()).second; });
+  return files;
+}
+
+Result<RowFileKind> kind_of_rows(const fs::path& file) {
+  Result<ByteSource> source = ByteSource::open_raw(file);
+  if (!source) return source.error();
+  std::string head(sniffed, '\0');
+  Result<std::size_t> got = source->read(head);
+  if (!got) return got.error();
+  head.resize(*got);
+  if (head.size() > tar_magic_at + 5 && head.compare(tar_magic_at, 5, "ustar") == 0) return RowFileKind::webdataset;
+  const std::size_t valid = valid_utf8_prefix(head);
+  const bool text = head.find('\0') == head.npos && (valid == head.size() || valid + 4 > sniffed);
+  if (!text) return RowFileKind::binary;
+  if (looks_like_list(head)) return RowFileKind::json_list;
+  return looks_like_lines(head) ? RowFileKind::json_lines : RowFileKind::text;
+}
+
+Status read_rows(const fs::path& file, RowFileKind kind, const RowSink& sink) {
+  if (kind == RowFileKind::webdataset) return read_tar(file, sink);
+  if (kind == RowFileKind::binary) {
+    return wrong(
+        printable(file.string()) +
+        " is no text (UTF-8), no JSON and no tar; Parquet and other tables have to be converted to JSON Lines");
+  }
+  Result<ByteSource> source = ByteSource::open_raw(file);
+  if (!source) return source.error();
+  SourceBuffer buffer(*std::move(source));
+  std::istream in(&buffer);
+  Status read;
+  if (kind == RowFileKind::json_lines) read = read_lines(file, in, sink);
+  if (kind == RowFileKind::json_list) read = read_list(file, in, sink);
+  if (kind == RowFileKind::text) read = read_text_pieces(file, in, sink);
+  return buffer.error() ? read : buffer.error();
+}
+
+}  // namespace maestro

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Files of text and conversations are prepared, shown and trained on; the same rows give the same losses from any file."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import signal
+import tarfile
+import unittest
+
+from maestro_program import Run, SystemTest, language_model, text_corpus
+
+WORDS = text_corpus().split()
+
+
+def conversations(count, longest=8):
+    made = []
+    for at in range(count):
+        words = WORDS[at % (len(WORDS) - 40):]
+        turns = [{"role": "user", "content": " ".join(words[:2 + at % longest])},
+                 {"role": "assistant", "content": " ".join(words[9:11 + at % 5])}]
+        made.append({"messages": turns})
+    return made
+
+
+def tar_of(rows):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for at, row in enumerate(rows):
+            content = json.dumps(row).encode()
+            member = tarfile.TarInfo(f"shard/{at:06}.json")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return archive.getvalue()
+
+
+class Prepared(SystemTest):
+    def write(self, name, content):
+        (self.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return name
+
+    def lines(self, rows):
+        return "".join(json.dumps(row) + "\n" for row in rows)
+
+    def prepare(self, *arguments, out="data", template="chatml"):
+        finished = self.call("prepare", *arguments, "--tokenizer", "bytes", "--template", template, "--out", out)
+        self.assertEqual(finished.status, 0, finished.describe())
+        return json.loads((self.folder / out / "data.json").read_text())
+
+    def job(self, data, **train):
+        job = language_model(**{"steps": 6, **train})
+        job["teacher"] |= {"positions": 128, "micro_batch_tokens": 256}
+        job["data"] = {"sequence": 128, **data}
+        return job
+
+
+class FromAnyFile(Prepared):
+    def test_the_same_rows_are_the_same_data_and_give_the_same_losses(self):
+        rows = conversations(300)
+        files = {
+            "rows.jsonl": self.lines(rows), "rows.json": json.dumps(rows, indent=1),
+            "renamed.txt": self.lines(rows), "rows.jsonl.gz": gzip.compress(self.lines(rows).encode()),
+            "rows.jsonl.bz2": bz2.compress(self.lines(rows).encode()),
+            "rows.jsonl.xz": lzma.compress(self.lines(rows).encode()), "rows.tar": tar_of(rows),
+            "rows.tar.gz": gzip.compress(tar_of(rows))}
+        shards, curves = {}, {}
+        for name, content in files.items():
+            self.write(name, content)
+            index = self.prepare(name, "--validation", "0.1", out=f"data-{name}")
+            self.assertEqual(index["counts"], {"rows": 300})
+            shards[name] = [(shard["checksum"], shard["documents"]) for shard in index["train"] + index["validation"]]
+        self.assertEqual(len(set(map(tuple, shards.values()))), 1, shards)
+        for name, kind in (("rows.jsonl", "chat"), ("rows.json", "chat"), ("rows.tar", "webdataset")):
+            job = self.job({"kind": kind, "path": name, "template": "chatml"})
+            curves[name] = self.train(job, settings={"train.out": f"out-{name}"}).curve()
+        prepared = self.job({"kind": "prepared", "path": "data-rows.jsonl"})
+        curves["prepared"] = self.train(prepared, "--processes", 1).curve()
+        self.assertEqual(len(curves["prepared"]), 6)
+        for name, curve in curves.items():
+            self.assertEqual(curve, curves["prepared"], name)
+
+    def test_rows_of_text_are_a_stream(self):
+        rows = [{"text": " ".join(WORDS[at:at + 30])} for at in range(0, 3000, 30)]
+        self.write("rows.jsonl", self.lines(rows))
+        finished = self.train(self.job({"path": "rows.jsonl"}))
+        self.assertIn("prepared 100 rows in out/data/prepared", finished.out)
+        self.assertNotIn("prepared 100 rows", self.train(self.job({"path": "rows.jsonl"}), "--processes", 1).out
+                         .replace(finished.out, ""))
+        documents = self.train(self.job({"path": "rows.jsonl", "packing": "documents"}), settings={"train.out": "other"})
+        self.assertNotEqual(documents.curve(), finished.curve())
+
+    def test_epochs_count_the_samples(self):
+        self.write("rows.jsonl", self.lines(conversations(100)))
+        index = self.prepare("rows.jsonl")
+        samples = sum(shard["documents"] for shard in index["train"])
+        job = self.job({"kind": "prepared", "path": "data"})
+        del job["train"]["steps"]
+        report = self.train(job, settings={"train.epochs": 1.5}).report
+        self.assertEqual(max(row["step"] for row in report["steps"]), -(-samples * 3 // 2 // 8))
+
+
+class Mixture(Prepared):
+    def test_a_resumed_mixture_goes_on_with_the_samples_that_were_left(self):
+        mix = {}
+        for number, name in enumerate(("wiki", "books", "code", "chat")):
+            rows = [{"text": f"{name} " + " ".join(WORDS[at:at + 20])} for at in range(number, 1000, 17)]
+            self.write(f"{name}.jsonl", self.lines(rows))
+            self.prepare(f"{name}.jsonl", out=name)
+            mix[name] = {"path": name, "weight": number + 1}
+        job = self.job({"kind": "prepared", "sequence": 32, "mix": mix}, steps=12, checkpoint_every=4)
+        job["teacher"]["schedule"] = "constant"  # that of a shorter run is the same
+        whole = self.train(job, settings={"train.out": "whole"})
+        self.assertIn("chat (40%)", whole.out)
+        self.train(job, settings={"train.steps": 4})
+        rest = self.train(job, "--resume", "out")
+        self.assertEqual(rest.curve(), whole.curve(after=4))
+        mix["wiki"]["weight"] = 2
+        changed = self.start(self.job({"kind": "prepared", "sequence": 32, "mix": mix}, steps=14), "--resume",
+                             "out").wait()
+        self.assertEqual(changed.status, 2, changed.describe())
+        self.assertIn("data.mix.wiki.weight", changed.err)
+
+
+class Shown(Prepared):
+    def test_documents_are_shown_with_what_is_learned(self):
+        rows = conversations(50)
+        self.write("rows.jsonl", self.lines(rows))
+        self.prepare("rows.jsonl", "--validation", "0")
+        finished = self.call("data", "data", "--show", 2, "--verify")
+        self.assertEqual(finished.status, 0, finished.describe())
+        first = rows[0]["messages"]
+        self.assertIn(f"<|im_start|>user\n{first[0]['content']}<|im_end|>\n<|im_start|>assistant\n"
+                      f"\u00bb{first[1]['content']}<|im_end|>\n\u00ab", finished.out)
+        self.assertIn("50 conversations", finished.out)
+        self.assertIn("all checksums are right", finished.out)
+        self.assertEqual(finished.out.count("--- document"), 2)
+
+    def test_wrong_input_is_refused_in_one_line(self):
+        self.write("rows.jsonl", self.lines(conversations(5)))
+        self.write("wide.jsonl", self.lines([{"question": "a", "answer": "b"}]))
+        self.write("bad.jsonl", self.lines(conversations(5)) + "{no json\n")
+        self.write("binary", b"PAR1\0\xff")
+        base = ("--tokenizer", "bytes", "--out", "refused")
+        for wanted, *arguments in (
+                ("the columns are answer, question; rows have", "prepare", "wide.jsonl", *base),
+                ("has no chat template", "prepare", "rows.jsonl", *base),
+                ("binary is no text (UTF-8), no JSON and no tar", "prepare", "binary", *base),
+                ("missing.jsonl does not exist", "prepare", "missing.jsonl", *base),
+                ("bad.jsonl:6 is not valid JSON", "prepare", "bad.jsonl", *base, "--template", "chatml"),
+                ("has no data.json", "data", ".")):
+            with self.subTest(wanted):
+                self.assert_refused(wanted, *arguments)
+                self.assertFalse((self.folder / "refused").exists())
+        for wanted, data in (
+                ("job2.toml", {"kind": "prepared", "path": "rows.jsonl"}),
+                ("is a conversation; kind = \"chat\" reads it", {"path": "rows.jsonl"}),
+                ("is no tar archive, but JSON Lines", {"kind": "webdataset", "path": "rows.jsonl"}),
+                ("data.template: has no meaning with kind = \"text\"", {"path": "corpus.txt", "template": "chatml"}),
+                ("data.mix: has no meaning with kind = \"text\"", {"path": "corpus.txt", "mix": {"a": {"path": "b"}}}),
+                ("needs data.path, a folder of `maestro prepare`", {"kind": "prepared"})):
+            with self.subTest(wanted):
+                finished = self.start(self.job(data)).wait()
+                self.assertEqual(finished.status, 2, finished.describe())
+                self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
+                if wanted != "job2.toml":
+                    self.assertIn(wanted, finished.err)
+
+
+class Ended(Prepared):
+    def large(self):
+        line = self.lines([{"text": " ".join(WORDS[:400])}])
+        self.write("large.jsonl", line * 30_000)
+
+    def begin(self):
+        run = Run(self.folder, ["prepare", "large.jsonl", "--tokenizer", "bytes", "--out", "data", "--jobs", "1"])
+        self.addCleanup(run.end)
+        partial = self.folder / ".data.partial"
+        self.assertTrue(run.wait_for(partial.exists), run.text)
+        return run
+
+    def test_an_interrupted_preparation_leaves_nothing(self):
+        self.large()
+        run = self.begin()
+        run.interrupt()
+        finished = run.wait()
+        self.assertEqual(finished.status, 130, finished.describe())
+        self.assertEqual(finished.error_lines(), ["error: prepare: interrupted; nothing was written"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["corpus.txt", "large.jsonl"])
+
+    def test_a_killed_preparation_is_done_again_with_the_same_result(self):
+        self.large()
+        run = self.begin()
+        os.kill(run.process.pid, signal.SIGKILL)
+        run.wait()
+        self.assertFalse((self.folder / "data").exists())
+        again = self.prepare("large.jsonl")
+        self.assertEqual(again["train"], self.prepare("large.jsonl", "--jobs", "3", out="other")["train"])
+        self.assertFalse((self.folder / ".data.partial").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

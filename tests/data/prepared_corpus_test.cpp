@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/data/prepared_corpus.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <numeric>
+
+#include "runtime/data/mixed_corpus.hpp"
+#include "runtime/records/shard_writer.hpp"
+#include "tests/data/temp_folder.hpp"
+
+namespace maestro {
+namespace {
+
+class Prepared : public ::testing::Test {
+ protected:
+  /// Writes documents with shards of at most about `shard_tokens`.
+  std::filesystem::path write(const std::string& name, const std::vector<Document>& documents,
+                              std::uint64_t shard_tokens = 8, std::int64_t vocabulary = 1000) const {
+    const std::filesystem::path folder = folder_.path() / name;
+    std::filesystem::create_directories(folder);
+    PreparedIndex index;
+    index.tokenizer = index.tokenizer_fingerprint = "bytes";
+    index.vocabulary = vocabulary;
+    index.conversations = !documents.front().learned.empty();
+    ShardWriter writer({folder, "train", vocabulary, index.conversations, shard_tokens});
+    for (const Document& document : documents) writer.add(document, 0).or_throw();
+    index.train = writer.finish().value_or_throw();
+    write_prepared_index(folder, index).or_throw();
+    return folder;
+  }
+  [[nodiscard]] static DataConfig config(std::int64_t sequence, Packing packing = Packing::automatic,
+                                         LongDocuments long_documents = LongDocuments::automatic) {
+    DataConfig made;
+    made.sequence = sequence;
+    made.packing = packing;
+    made.long_documents = long_documents;
+    return made;
+  }
+  /// "1 2>2 3" for each sample: tokens, then targets.
+  [[nodiscard]] static std::vector<std::string> samples(const Corpus& corpus) {
+    std::vector<std::string> made;
+    for (std::uint64_t sample = 0; sample < corpus.samples(Split::train); ++sample) {
+      const auto length = static_cast<std::size_t>(corpus.length(Split::train, SampleId(sample)));
+      std::vector<std::int32_t> tokens(length), targets(length);
+      corpus.read(Split::train, SampleId(sample), tokens, targets);
+      EXPECT_EQ(corpus.targets(Split::train, SampleId(sample)),
+                static_cast<std::int64_t>(length) - std::ranges::count(targets, ignored_target));
+      std::string& text = made.emplace_back();
+      for (const std::int32_t token : tokens) text += std::to_string(token) + " ";
+      text += ">";
+      for (const std::int32_t target : targets) text += " " + (target == ignored_target ? "_" : std::to_string(target));
+    }
+    return made;
+  }
+  [[nodiscard]] static Document counted(std::int32_t first, std::int32_t count) {
+    Document made{std::vector<std::int32_t>(static_cast<std::size_t>(count)), {}};
+    std::iota(made.tokens.begin(), made.tokens.end(), first);
+    return made;
+  }
+  [[nodiscard]] static Document chat(std::int32_t first, std::vector<std::uint8_t> learned) {
+    Document made = counted(first, static_cast<std::int32_t>(learned.size()));
+    made.learned = std::move(learned);
+    return made;
+  }
+  TempFolder folder_;
+};
+
+using Texts = std::vector<std::string>;
+
+TEST_F(Prepared, a_stream_crosses_documents_and_shards) {
+  const PreparedCorpus corpus(write("a", {counted(1, 5), counted(11, 5), counted(21, 4)}, 5), config(4));
+  EXPECT_EQ(corpus.index().train.size(), 2U + 1U);
+  EXPECT_EQ(samples(corpus), (Texts{"1 2 3 4 > 2 3 4 5", "5 11 12 13 > 11 12 13 14", "14 15 21 22 > 15 21 22 23"}));
+}
+
+TEST_F(Prepared, documents_are_samples_of_their_own) {  // PK-1
+  const std::filesystem::path folder = write("a", {counted(1, 3), counted(11, 8), counted(21, 2)});
+  EXPECT_EQ(samples(PreparedCorpus(folder, config(4, Packing::documents, LongDocuments::cut))),
+            (Texts{"1 2 > 2 3", "11 12 13 14 > 12 13 14 15"}));
+  EXPECT_EQ(samples(PreparedCorpus(folder, config(4, Packing::documents, LongDocuments::split))),
+            (Texts{"1 2 > 2 3", "11 12 13 14 > 12 13 14 15", "15 16 17 > 16 17 18"}));
+  EXPECT_EQ(samples(PreparedCorpus(folder, config(4, Packing::documents, LongDocuments::drop))), (Texts{"1 2 > 2 3"}));
+}
+
+TEST_F(Prepared, only_what_is_learned_is_a_target_and_samples_without_one_are_left_out) {
+  const std::filesystem::path folder =
+      write("a", {chat(1, {0, 0, 1, 1, 0}), chat(11, {0, 0, 0, 0, 0, 0, 1, 1}), chat(21, {0, 0, 0, 1, 0, 0, 0, 0, 0})});
+  const PreparedCorpus cut(folder, config(4));
+  EXPECT_EQ(samples(cut), (Texts{"1 2 3 4 > _ 3 4 _", "21 22 23 24 > _ _ 24 _"}));
+  EXPECT_NE(cut.describe().find("2 cut to 4 tokens, 1 left out"), std::string::npos) << cut.describe();
+  EXPECT_EQ(samples(PreparedCorpus(folder, config(4, Packing::documents, LongDocuments::split))),
+            (Texts{"1 2 3 4 > _ 3 4 _", "15 16 17 > _ 17 18", "21 22 23 24 > _ _ 24 _"}));
+}
+
+TEST_F(Prepared, large_vocabularies_keep_their_tokens) {
+  const PreparedCorpus corpus(write("a", {counted(99'990, 5)}, 8, 100'000), config(8));
+  EXPECT_EQ(samples(corpus), (Texts{"99990 99991 99992 99993 > 99991 99992 99993 99994"}));
+}
+
+TEST_F(Prepared, wrong_settings_and_damaged_folders_are_refused) {
+  const std::filesystem::path folder = write("a", {chat(1, {0, 0, 1})});
+  EXPECT_THROW(PreparedCorpus(folder, config(4, Packing::stream)), JobError);
+  EXPECT_THROW(PreparedCorpus(folder, config(1)), JobError);
+  EXPECT_THROW(PreparedCorpus(folder_.path() / "nothing", config(4)), JobError);
+  const std::filesystem::path other = write("b", {chat(1, {0, 0, 1}), chat(1, {0, 0, 1})});
+  std::filesystem::copy_file(other / "train-00000.safetensors", folder / "train-00000.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_THROW(PreparedCorpus(folder, config(4)), JobError);
+}
+
+TEST_F(Prepared, a_token_beyond_the_vocabulary_is_an_error_that_names_the_folder) {
+  const std::filesystem::path folder = write("a", {counted(998, 5)});
+  const PreparedCorpus corpus(folder, config(4));
+  std::vector<std::int32_t> tokens(4), targets(4);
+  EXPECT_THROW(corpus.read(Split::train, SampleId(0), tokens, targets), std::runtime_error);
+}
+
+TEST_F(Prepared, fingerprints_follow_content_and_settings) {
+  const DataFingerprint first = PreparedCorpus(write("a", {counted(1, 9)}), config(4)).fingerprint();
+  EXPECT_EQ(PreparedCorpus(write("b", {counted(1, 9)}), config(4)).fingerprint(), first);
+  EXPECT_NE(PreparedCorpus(write("c", {counted(2, 9)}), config(4)).fingerprint(), first);
+  EXPECT_NE(PreparedCorpus(write("a", {counted(1, 9)}), config(3)).fingerprint(), first);
+}
+
+TEST_F(Prepared, a_mixture_holds_the_samples_of_its_parts_and_their_weights) {
+  std::vector<MixedPart> parts;
+  parts.push_back({"one", 3, std::make_unique<PreparedCorpus>(write("a", {counted(1, 9)}), config(4))});
+  parts.push_back({"two", 1, std::make_unique<PreparedCorpus>(write("b", {counted(11, 5)}), config(4))});
+  const MixedCorpus corpus(std::move(parts));
+  EXPECT_EQ(samples(corpus), (Texts{"1 2 3 4 > 2 3 4 5", "5 6 7 8 > 6 7 8 9", "11 12 13 14 > 12 13 14 15"}));
+  ASSERT_EQ(corpus.sources().size(), 2U);
+  EXPECT_EQ(corpus.sources()[0].samples, 2U);
+  EXPECT_EQ(corpus.sources()[0].weight, 3.0);
+  EXPECT_THROW((void)corpus.length(Split::train, SampleId(3)), std::out_of_range);
+}
+
+/// Of this process, in bytes.
+std::size_t resident() {
+  std::ifstream in("/proc/self/statm");
+  std::size_t size = 0, pages = 0;
+  in >> size >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST_F(Prepared, memory_does_not_grow_with_what_is_read) {  // PK-2
+  constexpr std::int64_t tokens = std::int64_t{1} << 28;     // 512 MB, a hole in the file
+  const std::filesystem::path folder = write("a", {counted(1, 3)});
+  PreparedIndex index = read_prepared_index(folder).value_or_throw();
+  index.train.at(0).tokens = static_cast<std::uint64_t>(tokens);
+  write_prepared_index(folder, index).or_throw();
+  const std::string end = std::to_string(20 + 2 * tokens);
+  std::string header = R"({"offsets":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
+                       R"("source":{"dtype":"I32","shape":[1],"data_offsets":[16,20]},)"
+                       R"("tokens":{"dtype":"U16","shape":[)" +
+                       std::to_string(tokens) + R"(],"data_offsets":[20,)" + end + "]}}";
+  header.append((8 - header.size() % 8) % 8, ' ');
+  const auto length = static_cast<std::uint64_t>(header.size());
+  const std::int64_t offsets[2] = {0, tokens};
+  const std::filesystem::path shard = folder / index.train[0].file;
+  {
+    std::ofstream out(shard, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&length), sizeof length) << header;
+    out.write(reinterpret_cast<const char*>(offsets), sizeof offsets);
+  }
+  std::filesystem::resize_file(shard, 8 + header.size() + 20 + 2 * static_cast<std::size_t>(tokens));
+  const PreparedCorpus corpus(folder, config(65536));
+  std::vector<std::int32_t> sample(65536), targets(65536);
+  const std::size_t before = resident();
+  std::size_t most = before;
+  for (std::uint64_t at = 0; at + 1 < corpus.samples(Split::train); ++at) {
+    corpus.read(Split::train, SampleId(at), sample, targets);
+    most = std::max(most, resident());
+  }
+  EXPECT_LT(most - before, std::size_t{128} << 20);
+}
+
+}  // namespace
+}  // namespace maestro

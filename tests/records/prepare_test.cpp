@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/records/prepare.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/records/prepare_once.hpp"
+#include "tests/data/temp_folder.hpp"
+
+namespace maestro {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Prepare : public ::testing::Test {
+ protected:
+  [[nodiscard]] PrepareOptions options(const fs::path& input) const {
+    PrepareOptions made;
+    made.inputs = {input};
+    made.tokenizer = "bytes";
+    made.chat_template = "chatml";
+    made.validation_fraction = 0;
+    return made;
+  }
+  PreparedIndex prepare(const PrepareOptions& options, const std::string& out = "out") {
+    warnings_.clear();
+    PrepareCalls calls;
+    calls.warn = [this](const std::string& line) { warnings_.push_back(line); };
+    return prepare_data(options, folder_.path() / out, calls);
+  }
+  [[nodiscard]] std::string refusal(const PrepareOptions& options) {
+    try {
+      (void)prepare(options, "refused");
+      return "accepted";
+    } catch (const JobError& error) {
+      EXPECT_FALSE(fs::exists(folder_.path() / "refused"));
+      EXPECT_FALSE(fs::exists(folder_.path() / ".refused.partial"));
+      std::string text = error.what();
+      const std::string prefix = folder_.path().string() + "/";
+      for (auto at = text.find(prefix); at != text.npos; at = text.find(prefix)) text.erase(at, prefix.size());
+      return text;
+    }
+  }
+  /// The documents of a split, as texts.
+  [[nodiscard]] std::vector<std::string> texts(const PreparedIndex& index, const std::string& out = "out") const {
+    std::vector<std::string> made;
+    for (const PreparedShard& each : index.train) {
+      const auto shard = PreparedShardFile::open(folder_.path() / out, each, index.conversations).value_or_throw();
+      for (std::uint64_t at = 0; at < shard.documents(); ++at) {
+        std::vector<std::int32_t> tokens(static_cast<std::size_t>(shard.begin(at + 1) - shard.begin(at)));
+        shard.read(shard.begin(at), tokens);
+        made.push_back(ByteTokenizer().decode(tokens));
+      }
+    }
+    return made;
+  }
+  [[nodiscard]] static std::string lines(int count, const std::string& prefix = "row ") {
+    std::string text;
+    for (int at = 0; at < count; ++at) text += "{\"text\": \"" + prefix + std::to_string(at) + "\"}\n";
+    return text;
+  }
+
+  TempFolder folder_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(Prepare, rows_become_documents_in_their_order) {
+  const PreparedIndex index = prepare(options(folder_.write("a.jsonl", lines(3))));
+  EXPECT_EQ(texts(index), (std::vector<std::string>{"row 0", "row 1", "row 2"}));
+  EXPECT_EQ(read_prepared_index(folder_.path() / "out").value_or_throw().train.at(0).checksum, index.train[0].checksum);
+  EXPECT_TRUE(verify_prepared_shard(folder_.path() / "out", index.train[0], false));
+}
+
+/// PD-2.
+TEST_F(Prepare, the_same_rows_make_the_same_shards_whatever_the_files_and_threads) {
+  const fs::path first = folder_.write("a.jsonl", lines(20'000));
+  std::string list = "[";
+  for (int at = 0; at < 20'000; ++at)
+    list += (at > 0 ? ",\n" : "") + ("{\"text\": \"row " + std::to_string(at) + "\"}");
+  const fs::path second = folder_.write("b.json", list + "]");
+  PrepareOptions several = options(first);
+  several.validation_fraction = 0.2;
+  several.jobs = 4;
+  PrepareOptions one = options(second);
+  one.validation_fraction = 0.2;
+  const PreparedIndex a = prepare(several, "a");
+  const PreparedIndex b = prepare(one, "b");
+  EXPECT_EQ(a.train[0].checksum, b.train[0].checksum);
+  EXPECT_EQ(a.validation[0].checksum, b.validation[0].checksum);
+  EXPECT_NEAR(static_cast<double>(a.validation[0].documents), 4000.0, 250.0);
+}
+
+TEST_F(Prepare, equal_records_are_in_the_same_split) {
+  std::string text;
+  for (int at = 0; at < 200; ++at) text += lines(1, "copy " + std::to_string(at % 20));
+  PrepareOptions halves = options(folder_.write("a.jsonl", text));
+  halves.validation_fraction = 0.5;
+  const PreparedIndex index = prepare(halves);
+  for (const auto* shards : {&index.train, &index.validation}) {
+    for (const PreparedShard& shard : *shards) EXPECT_EQ(shard.documents % 10, 0U);
+  }
+}
+
+TEST_F(Prepare, conversations_have_targets) {
+  const PreparedIndex index = prepare(options(folder_.write(
+      "a.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})")));
+  ASSERT_TRUE(index.conversations);
+  const std::string text = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n";
+  EXPECT_EQ(texts(index), std::vector<std::string>{text});
+  const auto shard = PreparedShardFile::open(folder_.path() / "out", index.train[0], true).value_or_throw();
+  const auto first = static_cast<std::int64_t>(text.find("b<|im_end|>"));
+  EXPECT_EQ(shard.first_learned(0), first);
+  EXPECT_EQ(std::ranges::count(shard.learned(0, shard.tokens()), 1), static_cast<std::int64_t>(text.size()) - first);
+}
+
+TEST_F(Prepare, a_prompt_and_its_completion_need_no_template) {
+  PrepareOptions plain = options(folder_.write("a.jsonl", R"({"prompt": "ab", "completion": "cd"})"));
+  plain.chat_template = "none";
+  const PreparedIndex index = prepare(plain);
+  EXPECT_EQ(texts(index), std::vector<std::string>{"abcd"});
+  const auto shard = PreparedShardFile::open(folder_.path() / "out", index.train[0], true).value_or_throw();
+  EXPECT_EQ(shard.first_learned(0), 2);
+  EXPECT_EQ(index.train[0].learned, 2U);
+}
+
+TEST_F(Prepare, bad_rows_are_named_and_counted) {
+  const fs::path file = folder_.write("a.jsonl", lines(2) + "{broken\n" + lines(1) + "{\"body\": 1}\n");
+  const std::string refused = refusal(options(file));
+  EXPECT_TRUE(refused.starts_with("2 bad rows, more than the limit of 0:\n  a.jsonl:3 is not valid JSON: ")) << refused;
+  EXPECT_TRUE(refused.ends_with("\n  a.jsonl:5: there is no \"text\"; the columns are body")) << refused;
+  PrepareOptions patient = options(file);
+  patient.max_bad = 2;
+  const PreparedIndex index = prepare(patient);
+  EXPECT_EQ(texts(index).size(), 3U);
+  EXPECT_EQ(index.counts.at("bad rows"), 2U);
+  EXPECT_EQ(index.counts.at("rows"), 5U);
+  ASSERT_EQ(warnings_.size(), 1U);
+}
+
+TEST_F(Prepare, wrong_input_is_refused_and_leaves_nothing) {
+  const fs::path rows = folder_.write("a.jsonl", lines(2));
+  const fs::path chat = folder_.write(
+      "b.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  PrepareOptions both = options(rows);
+  both.inputs.push_back(chat);
+  EXPECT_EQ(refusal(both),
+            "b.jsonl:1 is a conversation, but the rows before are texts; prepare them apart and mix them by weights");
+  PrepareOptions bare = options(chat);
+  bare.chat_template = "auto";
+  EXPECT_EQ(
+      refusal(bare),
+      "b.jsonl:1 is a conversation, and the tokenizer bytes has no chat template (chat_template.jinja, or that of "
+      "tokenizer_config.json); --template names a file, or chatml");
+  EXPECT_EQ(refusal(options(folder_.write("c.jsonl", "{\"text\": \"\"}\n"))),
+            "there is nothing to train on: the rows have no documents");
+  (void)folder_.write("taken/data.json", "{}");
+  try {
+    (void)prepare(options(rows), "taken");
+    ADD_FAILURE();
+  } catch (const JobError& error) {
+    EXPECT_NE(std::string(error.what()).find("taken holds prepared data already; remove it"), std::string::npos);
+  }
+}
+
+TEST_F(Prepare, an_unfinished_folder_is_no_prepared_data) {  // PD-1
+  (void)prepare(options(folder_.write("a.jsonl", lines(2))));
+  fs::remove(folder_.path() / "out" / prepared_index_file);
+  EXPECT_EQ(read_prepared_index(folder_.path() / "out").error().code, ErrorCode::not_found);
+}
+
+TEST_F(Prepare, damage_of_a_shard_is_found) {
+  const PreparedIndex index = prepare(options(folder_.write("a.jsonl", lines(200))));
+  const fs::path shard = folder_.path() / "out" / index.train[0].file;
+  std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-3, std::ios::end);
+  file.put('\x7f');
+  file.close();
+  const Status verified = verify_prepared_shard(folder_.path() / "out", index.train[0], false);
+  ASSERT_FALSE(verified);
+  EXPECT_NE(verified.error().message.find("is damaged: its checksum differs"), std::string::npos);
+}
+
+TEST_F(Prepare, data_that_are_there_are_not_prepared_again) {
+  const fs::path file = folder_.write("a.jsonl", lines(3));
+  std::vector<std::string> notes;
+  const auto once = [&] {
+    notes.clear();
+    return prepare_once(options(file), folder_.path() / "data",
+                        [&](const std::string& line) { notes.push_back(line); });
+  };
+  const fs::path made = once();
+  EXPECT_EQ(notes.size(), 1U);
+  EXPECT_EQ(once(), made);
+  EXPECT_TRUE(notes.empty());
+  (void)folder_.write("a.jsonl", lines(4));
+  (void)once();
+  EXPECT_EQ(notes.size(), 1U);
+  EXPECT_EQ(read_prepared_index(made).value_or_throw().train[0].documents, 4U);
+}
+
+}  // namespace
+}  // namespace maestro
