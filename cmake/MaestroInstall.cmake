@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Files of `cmake --install`, and the package for outside projects:
-#   lib/maestro/libmaestro_cuda.so, where it is built
+#   lib/maestro/libmaestro_cuda.so and libmaestro_parquet.so, where they are built
 #   include/maestro/*.hpp      the public headers, and below detail/ the headers that they include
 #   lib/libmaestro_<room>.a    bin/maestro    share/maestro/jobs/<app>/*.toml
 #   lib/cmake/maestro          maestroConfig.cmake, its version, targets and Find modules
@@ -31,6 +31,9 @@ if(TARGET maestro)
   install(TARGETS maestro RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
+if(TARGET maestro_parquet)
+  install(TARGETS maestro_parquet LIBRARY DESTINATION lib/maestro)
+endif()
 if(TARGET maestro_cuda)  # looked for in ../lib/maestro beside the program (runtime/device/backend.hpp)
   install(TARGETS maestro_cuda LIBRARY DESTINATION lib/maestro)
 endif()

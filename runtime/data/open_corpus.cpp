@@ -87,6 +87,19 @@ void refuse_settings_of_rows(const DataConfig& config) {
                  printable(config.path) + "; `maestro prepare` makes documents of it for kind = \"prepared\"");
 }
 
+ExpectedRows expected_rows(DataKind kind) {
+  switch (kind) {
+    case DataKind::text:
+      return ExpectedRows::text;
+    case DataKind::chat:
+      return ExpectedRows::chat;
+    case DataKind::parquet:
+      return ExpectedRows::parquet;
+    default:
+      return ExpectedRows::webdataset;
+  }
+}
+
 std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<void(const std::string&)>& note) {
   PrepareOptions options;
   options.inputs = {config.path};
@@ -95,9 +108,7 @@ std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<
   options.chat_template = config.chat_template;
   options.end_of_turn = config.end_of_turn;
   options.learned = config.learned;
-  options.expected = config.kind == DataKind::text   ? ExpectedRows::text
-                     : config.kind == DataKind::chat ? ExpectedRows::chat
-                                                     : ExpectedRows::webdataset;
+  options.expected = expected_rows(config.kind);
   options.validation_fraction = config.validation_fraction;
   options.jobs = std::max(1U, std::thread::hardware_concurrency());
   options.max_bad = static_cast<std::uint64_t>(config.max_bad_samples);
@@ -114,6 +125,7 @@ std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed
       refuse_settings_of_rows(config);
       return std::make_unique<TextCorpus>(config);
     case DataKind::chat:
+    case DataKind::parquet:
     case DataKind::webdataset:
       return open_rows(config, note);
     case DataKind::prepared:

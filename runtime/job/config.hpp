@@ -65,9 +65,9 @@ struct TrainConfig {
 };
 
 /// The source of samples.
-enum class DataKind : std::uint8_t { text, chat, webdataset, prepared, llava, synthetic, synthetic_images };
-inline constexpr std::array<std::string_view, 7> data_kind_names{"text",  "chat",      "webdataset",      "prepared",
-                                                                 "llava", "synthetic", "synthetic_images"};
+enum class DataKind : std::uint8_t { text, chat, parquet, webdataset, prepared, llava, synthetic, synthetic_images };
+inline constexpr std::array<std::string_view, 8> data_kind_names{
+    "text", "chat", "parquet", "webdataset", "prepared", "llava", "synthetic", "synthetic_images"};
 [[nodiscard]] constexpr std::string_view name_of(DataKind kind) {
   return data_kind_names[static_cast<std::size_t>(kind)];
 }

@@ -69,7 +69,7 @@ void read_pictures(const JobTable& data, DataConfig& out) {
 
 /// Whether the kind's rows are prepared; of texts this depends on the files.
 bool has_rows(DataKind kind) {
-  return kind == DataKind::text || kind == DataKind::chat || kind == DataKind::webdataset;
+  return kind == DataKind::text || kind == DataKind::chat || kind == DataKind::parquet || kind == DataKind::webdataset;
 }
 
 std::vector<MixedData> read_mix(const JobTable& data) {
@@ -89,19 +89,21 @@ void read_rows(const JobTable& data, DataConfig& out) {
   const bool rows = has_rows(out.kind);
   const bool prepared = out.kind == DataKind::prepared;
   if (!rows && !prepared) {
-    refuse_for_kind(data, out.kind, {"packing", "long"}, "\"prepared\", \"text\", \"chat\" and \"webdataset\"");
+    refuse_for_kind(data, out.kind, {"packing", "long"},
+                    "\"prepared\", \"text\", \"chat\", \"parquet\" and \"webdataset\"");
   }
-  if (!rows) refuse_for_kind(data, out.kind, {"field"}, "\"text\", \"chat\" and \"webdataset\"");
-  if (out.kind != DataKind::chat && out.kind != DataKind::webdataset) {
-    refuse_for_kind(data, out.kind, {"template", "end_of_turn", "learn"}, "\"chat\" and \"webdataset\"");
+  if (!rows) refuse_for_kind(data, out.kind, {"field"}, "\"text\", \"chat\", \"parquet\" and \"webdataset\"");
+  if (!rows || out.kind == DataKind::text) {
+    refuse_for_kind(data, out.kind, {"template", "end_of_turn", "learn"}, "\"chat\", \"parquet\" and \"webdataset\"");
   }
   if (is_generated(out.kind)) {
-    refuse_for_kind(data, out.kind, {"max_bad_samples"}, "\"llava\", \"text\", \"chat\" and \"webdataset\"");
+    refuse_for_kind(data, out.kind, {"max_bad_samples"},
+                    "\"llava\", \"text\", \"chat\", \"parquet\" and \"webdataset\"");
   }
   if (!prepared) refuse_for_kind(data, out.kind, {"mix"}, "\"prepared\"");
   if (prepared)
     refuse_for_kind(data, out.kind, {"tokenizer", "validation_fraction", "max_bad_samples"},
-                    "\"text\", \"chat\" and \"webdataset\"; `maestro prepare` has settled it");
+                    "\"text\", \"chat\", \"parquet\" and \"webdataset\"; `maestro prepare` has settled it");
   out.mix = read_mix(data);
   out.packing =
       data.choice("packing", out.packing, packing_names,
@@ -111,14 +113,17 @@ void read_rows(const JobTable& data, DataConfig& out) {
       data.choice("long", out.long_documents, long_documents_names,
                   {"documents longer than `sequence`: cut at it, split into several samples, or dropped; "
                    "auto: cut for conversations, split for texts"});
-  out.chat_template = data.text("template", out.chat_template,
-                                {"chat, webdataset: the chat template: auto (beside the tokenizer), chatml, none (a "
-                                 "prompt and its completion as they are), or a Jinja file"});
-  out.end_of_turn = data.text("end_of_turn", out.end_of_turn,
-                              {"chat, webdataset: the token that ends an answer; without it, those at which the "
-                               "tokenizer's folder ends a text"});
-  out.learned = data.choice("learn", out.learned, learned_answers_names,
-                            {"chat, webdataset: the answers of a conversation that are learned: all, or the last"});
+  out.chat_template =
+      data.text("template", out.chat_template,
+                {"chat, parquet, webdataset: the chat template: auto (beside the tokenizer), chatml, none (a "
+                 "prompt and its completion as they are), or a Jinja file"});
+  out.end_of_turn =
+      data.text("end_of_turn", out.end_of_turn,
+                {"chat, parquet, webdataset: the token that ends an answer; without it, those at which the "
+                 "tokenizer's folder ends a text"});
+  out.learned =
+      data.choice("learn", out.learned, learned_answers_names,
+                  {"chat, parquet, webdataset: the answers of a conversation that are learned: all, or the last"});
   out.text_column =
       data.text("field", out.text_column, {"rows: the column of the text; without it, the columns are recognised"});
   out.max_bad_samples = data.integer("max_bad_samples", out.max_bad_samples, counts_or_zero,
@@ -142,6 +147,8 @@ void check_path(const JobTable& data, const DataConfig& read) {
   switch (read.kind) {
     case DataKind::chat:
       return missing("a file or folder of conversations, such as JSON Lines");
+    case DataKind::parquet:
+      return missing("a Parquet file, or a folder of them");
     case DataKind::webdataset:
       return missing("a tar archive, or a folder of them");
     case DataKind::prepared:
@@ -157,10 +164,10 @@ void check_path(const JobTable& data, const DataConfig& read) {
 
 DataConfig read_data(const JobTable& data) {
   DataConfig out;
-  out.kind =
-      data.choice("kind", out.kind, data_kind_names,
-                  {"text, chat (conversations), webdataset (tar archives), prepared (by `maestro prepare`), llava "
-                   "(conversations about pictures), or generated for trials: synthetic, synthetic_images"});
+  out.kind = data.choice(
+      "kind", out.kind, data_kind_names,
+      {"text, chat (conversations), parquet, webdataset (tar archives), prepared (by `maestro prepare`), llava "
+       "(conversations about pictures), or generated for trials: synthetic, synthetic_images"});
   out.path = data.text("path", out.path,
                        {"a file or folder; prepared: the folder of `maestro prepare`; llava: the JSON file of "
                         "conversations; generated data have no path"});
@@ -170,7 +177,7 @@ DataConfig read_data(const JobTable& data) {
                   "hub, or its tokenizer file; without it, the tokenizer beside the weights of the sections "
                   "that read tokens, else bytes"});
   if (is_generated(out.kind) && !out.tokenizer.empty() && out.tokenizer != "bytes") {
-    refuse_for_kind(data, out.kind, {"tokenizer"}, "\"text\", \"chat\", \"webdataset\" and \"llava\"");
+    refuse_for_kind(data, out.kind, {"tokenizer"}, "\"text\", \"chat\", \"parquet\", \"webdataset\" and \"llava\"");
   }
   out.sequence = data.integer("sequence", out.sequence, {.min = 1, .max = most_tokens_of_a_sample},
                               {"the length of a sample", "tokens"});

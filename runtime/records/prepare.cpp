@@ -150,9 +150,12 @@ void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>
   const RowFileKind kind = kind_of_rows(file).value_or_throw();
   const bool named = std::ranges::find(options_.inputs, file) != options_.inputs.end();
   if (kind == RowFileKind::binary && !named) return left_out_.push_back(file.string());
-  if (options_.expected == ExpectedRows::webdataset && kind != RowFileKind::webdataset) {
-    throw JobError(printable(file.string()) + " is no tar archive, but " + std::string(name_of(kind)) +
-                   "; kind = \"chat\" and kind = \"text\" read JSON Lines");
+  const bool other = (options_.expected == ExpectedRows::webdataset && kind != RowFileKind::webdataset) ||
+                     (options_.expected == ExpectedRows::parquet && kind != RowFileKind::parquet);
+  if (other) {
+    throw JobError(printable(file.string()) + " is no " +
+                   (options_.expected == ExpectedRows::parquet ? "Parquet file" : "tar archive") + ", but " +
+                   std::string(name_of(kind)) + "; kind = \"chat\" and kind = \"text\" read any of them");
   }
   const auto source = static_cast<std::int32_t>(index_.sources.size());
   std::error_code ignored;

@@ -15,7 +15,7 @@
 namespace maestro {
 
 /// The content that the rows must have.
-enum class ExpectedRows : std::uint8_t { any, text, chat, webdataset };
+enum class ExpectedRows : std::uint8_t { any, text, chat, parquet, webdataset };
 
 struct PrepareOptions {
   std::vector<std::filesystem::path> inputs;  ///< files and folders

@@ -12,6 +12,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/core/utf8.hpp"
 #include "runtime/records/byte_source.hpp"
+#include "runtime/records/parquet_rows.hpp"
 
 namespace maestro {
 
@@ -194,7 +195,7 @@ Status read_tar(const fs::path& file, const RowSink& sink) {
 }  // namespace
 
 std::string_view name_of(RowFileKind kind) {
-  constexpr std::array<std::string_view, 5> names{"text", "JSON Lines", "JSON list", "WebDataset", "binary"};
+  constexpr std::array<std::string_view, 6> names{"text", "JSON Lines", "JSON list", "WebDataset", "Parquet", "binary"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -237,6 +238,7 @@ Result<RowFileKind> kind_of_rows(const fs::path& file) {
   if (!got) return got.error();
   head.resize(*got);
   if (head.size() > tar_magic_at + 5 && head.compare(tar_magic_at, 5, "ustar") == 0) return RowFileKind::webdataset;
+  if (head.starts_with("PAR1")) return RowFileKind::parquet;
   const std::size_t valid = valid_utf8_prefix(head);
   const bool text = head.find('\0') == head.npos && (valid == head.size() || valid + 4 > sniffed);
   if (!text) return RowFileKind::binary;
@@ -246,10 +248,11 @@ Result<RowFileKind> kind_of_rows(const fs::path& file) {
 
 Status read_rows(const fs::path& file, RowFileKind kind, const RowSink& sink) {
   if (kind == RowFileKind::webdataset) return read_tar(file, sink);
+  if (kind == RowFileKind::parquet) return read_parquet(file, sink);
   if (kind == RowFileKind::binary) {
     return wrong(
         printable(file.string()) +
-        " is no text (UTF-8), no JSON and no tar; Parquet and other tables have to be converted to JSON Lines");
+        " is no text (UTF-8), no JSON, no Parquet and no tar; other tables have to be converted to JSON Lines");
   }
   Result<ByteSource> source = ByteSource::open_raw(file);
   if (!source) return source.error();

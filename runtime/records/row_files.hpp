@@ -3,6 +3,7 @@
 //   text        UTF-8 without NUL bytes: a single text, passed on in pieces
 //   JSON Lines  the first line is a JSON object
 //   JSON list   "[" and then an object
+//   Parquet     where the module for it was built (parquet_rows.hpp)
 //   tar         a WebDataset: members with the same path up to their first dot are a row; .json is its row, .txt its
 //   text
 // Text, JSON Lines and JSON lists may be compressed by gzip, bzip2, xz or zstd, as may be a tar.
@@ -29,7 +30,7 @@ struct Row {
 };
 using RowSink = std::function<void(Row&&)>;
 
-enum class RowFileKind : std::uint8_t { text, json_lines, json_list, webdataset, binary };
+enum class RowFileKind : std::uint8_t { text, json_lines, json_list, webdataset, parquet, binary };
 [[nodiscard]] std::string_view name_of(RowFileKind kind);
 
 /// Returns the files that `paths` name, each once: a file as it is, of a folder all files below it without hidden files

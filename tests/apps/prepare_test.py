@@ -11,8 +11,14 @@ import os
 import signal
 import tarfile
 import unittest
+from pathlib import Path
 
-from maestro_program import Run, SystemTest, language_model, text_corpus
+from maestro_program import PROGRAM, Run, SystemTest, language_model, text_corpus
+
+try:
+    import pyarrow
+except ImportError:
+    pyarrow = None
 
 WORDS = text_corpus().split()
 
@@ -36,6 +42,19 @@ def tar_of(rows):
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     return archive.getvalue()
+
+
+def can_read_parquet():
+    module = Path(PROGRAM).resolve().parent.parent / "lib" / "maestro" / "libmaestro_parquet.so"
+    return pyarrow is not None and module.exists()
+
+
+def parquet_of(rows):
+    import pyarrow.parquet
+
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file, row_group_size=70)
+    return file.getvalue()
 
 
 class Prepared(SystemTest):
@@ -67,6 +86,10 @@ class FromAnyFile(Prepared):
             "rows.jsonl.bz2": bz2.compress(self.lines(rows).encode()),
             "rows.jsonl.xz": lzma.compress(self.lines(rows).encode()), "rows.tar": tar_of(rows),
             "rows.tar.gz": gzip.compress(tar_of(rows))}
+        kinds = {"rows.jsonl": "chat", "rows.json": "chat", "rows.tar": "webdataset"}
+        if can_read_parquet():
+            files["rows.parquet"] = parquet_of(rows)
+            kinds["rows.parquet"] = "parquet"
         shards, curves = {}, {}
         for name, content in files.items():
             self.write(name, content)
@@ -74,7 +97,7 @@ class FromAnyFile(Prepared):
             self.assertEqual(index["counts"], {"rows": 300})
             shards[name] = [(shard["checksum"], shard["documents"]) for shard in index["train"] + index["validation"]]
         self.assertEqual(len(set(map(tuple, shards.values()))), 1, shards)
-        for name, kind in (("rows.jsonl", "chat"), ("rows.json", "chat"), ("rows.tar", "webdataset")):
+        for name, kind in kinds.items():
             job = self.job({"kind": kind, "path": name, "template": "chatml"})
             curves[name] = self.train(job, settings={"train.out": f"out-{name}"}).curve()
         prepared = self.job({"kind": "prepared", "path": "data-rows.jsonl"})
@@ -125,6 +148,32 @@ class Mixture(Prepared):
         self.assertIn("data.mix.wiki.weight", changed.err)
 
 
+class Tables(Prepared):
+    def setUp(self):
+        super().setUp()
+        if not can_read_parquet():
+            self.skipTest("pyarrow is not installed, or was not when the program was built (pip install pyarrow)")
+
+    def test_rows_are_those_that_pyarrow_writes(self):
+        rows = [{"id": at, "score": at / 7, "flag": at % 2 == 0, "text": f"row {at} \u65e5\u672c \"quoted\"\n",
+                 "embedding": [0.5] * 4, "bytes": b"\0", "empty": None} for at in range(500)]
+        self.write("rows.parquet", parquet_of(rows))
+        self.prepare("rows.parquet", "--validation", "0")
+        shown = self.call("data", "data", "--show", 500).out
+        for row in rows:
+            self.assertIn(f"\n{row['text']}\n", shown)
+        self.write("rows.jsonl", self.lines([{"text": row["text"]} for row in rows]))
+        from_lines = self.prepare("rows.jsonl", "--validation", "0", out="lines")
+        self.assertEqual(json.loads((self.folder / "data/data.json").read_text())["train"], from_lines["train"])
+
+    def test_a_bad_row_is_named_by_row_group_and_row(self):
+        rows = [{"text": f"row {at}"} for at in range(200)]
+        rows[150]["text"] = None
+        self.write("rows.parquet", parquet_of(rows))
+        self.assert_refused("rows.parquet: row group 2, row 150: \"text\" is null; it must be a text", "prepare",
+                            "rows.parquet", "--tokenizer", "bytes", "--out", "refused")
+
+
 class Shown(Prepared):
     def test_documents_are_shown_with_what_is_learned(self):
         rows = conversations(50)
@@ -143,12 +192,14 @@ class Shown(Prepared):
         self.write("rows.jsonl", self.lines(conversations(5)))
         self.write("wide.jsonl", self.lines([{"question": "a", "answer": "b"}]))
         self.write("bad.jsonl", self.lines(conversations(5)) + "{no json\n")
-        self.write("binary", b"PAR1\0\xff")
+        self.write("binary", b"\x89PNG\0\xff")
+        self.write("damaged.parquet", b"PAR1\0\xff")
         base = ("--tokenizer", "bytes", "--out", "refused")
         for wanted, *arguments in (
                 ("the columns are answer, question; rows have", "prepare", "wide.jsonl", *base),
                 ("has no chat template", "prepare", "rows.jsonl", *base),
-                ("binary is no text (UTF-8), no JSON and no tar", "prepare", "binary", *base),
+                ("binary is no text (UTF-8), no JSON, no Parquet and no tar", "prepare", "binary", *base),
+                ("damaged.parquet", "prepare", "damaged.parquet", *base),
                 ("missing.jsonl does not exist", "prepare", "missing.jsonl", *base),
                 ("bad.jsonl:6 is not valid JSON", "prepare", "bad.jsonl", *base, "--template", "chatml"),
                 ("has no data.json", "data", ".")):

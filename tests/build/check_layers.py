@@ -62,6 +62,7 @@ LIBRARIES = [
     ("Oniguruma", re.compile(r"onig.*"), re.compile(r"runtime/tokenizer/"), "runtime/tokenizer/"),
     ("utf8proc", re.compile(r"utf8proc.*"), re.compile(r"runtime/tokenizer/"), "runtime/tokenizer/"),
     ("SentencePiece", re.compile(r"sentencepiece.*"), re.compile(r"runtime/tokenizer/"), "runtime/tokenizer/"),
+    ("Arrow", re.compile(r"(arrow|parquet)/.*"), re.compile(r"runtime/records/parquet/"), "runtime/records/parquet/"),
     ("libarchive", re.compile(r"archive(_entry)?\.h"), re.compile(r"runtime/records/"), "runtime/records/"),
     ("libfabric", re.compile(r"rdma/.*"), re.compile(r"transport/"), "transport/"),
     ("Thrift", re.compile(r"thrift/.*"), re.compile(r"actors/(control|launch|rpc)/"), "actors/control/, actors/launch/ and actors/rpc/"),

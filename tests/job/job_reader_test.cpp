@@ -174,7 +174,7 @@ TEST(JobReader, picture_sizes_must_hold_whole_patches) {
   const std::string llava = "kind = \"llava\"\npath = \"x\"\n";
   EXPECT_EQ(data_error(llava + "tokenizer = \"folder\""), "(no error)");
   EXPECT_THAT(data_error("kind = \"synthetic\"\ntokenizer = \"folder\""),
-              HasSubstr("belongs to kind = \"text\", \"chat\", \"webdataset\" and \"llava\""));
+              HasSubstr("belongs to kind = \"text\", \"chat\", \"parquet\", \"webdataset\" and \"llava\""));
   EXPECT_THAT(data_error("kind = \"text\"\npath = \"x\"\ntokenizer = \"no-owner/no-model\""),
               HasSubstr("data.tokenizer: no-owner/no-model: no such folder, and no model of this name"));
   EXPECT_THAT(data_error(llava + "image_size = 60"),
@@ -199,11 +199,12 @@ TEST(JobReader, a_picture_of_a_single_patch_is_large_enough) {
 }
 
 TEST(JobReader, a_misspelt_kind_of_data_is_refused_with_the_nearest) {
-  EXPECT_EQ(data_error("kind = \"synthetik\""),
-            "job.toml:2: data.kind: \"synthetik\" is not one of text, chat, webdataset, prepared, llava, synthetic, "
-            "synthetic_images; did "
-            "you mean "
-            "'synthetic'?");
+  EXPECT_EQ(
+      data_error("kind = \"synthetik\""),
+      "job.toml:2: data.kind: \"synthetik\" is not one of text, chat, parquet, webdataset, prepared, llava, synthetic, "
+      "synthetic_images; did "
+      "you mean "
+      "'synthetic'?");
 }
 
 TEST(JobReader, conversations_need_a_path_and_one_way_to_validate) {

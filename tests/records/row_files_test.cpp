@@ -63,8 +63,8 @@ TEST_F(RowFiles, content_decides_what_a_file_holds) {
   EXPECT_EQ(rows("[link](there)"), "text: f=[link](there) (text)");
   EXPECT_EQ(rows(""), "text:");
   EXPECT_EQ(rows(std::string("a\0b", 3)),
-            "binary: ERROR f is no text (UTF-8), no JSON and no tar; Parquet and other tables have to be converted to "
-            "JSON Lines");
+            "binary: ERROR f is no text (UTF-8), no JSON, no Parquet and no tar; other tables have to be converted "
+            "to JSON Lines");
 }
 
 TEST_F(RowFiles, members_of_an_archive_with_the_same_stem_are_a_row) {
