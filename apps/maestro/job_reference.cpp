@@ -79,6 +79,7 @@ void JobReference::add_tables() {
   const std::pair<const char*, const char*> purposes[] = {
       {"train", "steps, checkpoints, validation, time limits"},
       {"data", "the corpus"},
+      {"data.mix.NAME", "a source of a mixture, with kind = \"prepared\""},
       {"schedule", "place and order of micro-batches"},
       {"transport", "transfers, and the addresses of processes"},
       {"emulation", "emulated devices"},

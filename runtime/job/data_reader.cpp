@@ -75,9 +75,17 @@ bool has_rows(DataKind kind) {
 std::vector<MixedData> read_mix(const JobTable& data) {
   std::vector<MixedData> mix;
   const JobTable table = data.table("mix");
+  const auto read_source = [&](const std::string& name) {
+    const JobTable source = table.table(name);
+    std::string path = source.text("path", "", {"prepared, instead of data.path: a folder of `maestro prepare`"});
+    return MixedData{name, std::move(path),
+                     source.number("weight", 1.0, positive,
+                                   {"how often samples of this source come; the ratio to the others' counts"})};
+  };
+  if (table.keys().empty()) (void)read_source("NAME");  // for the reference
   for (const std::string& name : table.keys()) {
     const JobTable source = table.table(name);
-    MixedData read{name, source.text("path", ""), source.number("weight", 1.0, positive)};
+    MixedData read = read_source(name);
     if (read.path.empty()) source.fail("path", "is missing; give a folder of `maestro prepare`");
     mix.push_back(std::move(read));
   }

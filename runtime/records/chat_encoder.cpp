@@ -32,7 +32,7 @@ Result<std::vector<ChatEncoder::Answer>> ChatEncoder::answers_of(std::span<const
     if (messages[at].role != "assistant") continue;
     if (messages[at].content.empty()) return wrong(place_of(at) + " is an empty answer");
     if (options_.learned == LearnedAnswers::last) answers.clear();
-    answers.push_back({at, "", ""});
+    answers.push_back({at, "", "", false});
   }
   if (answers.empty()) return wrong("the conversation has no answer to learn: no message is from the assistant");
   for (Answer& answer : answers) {
@@ -54,7 +54,8 @@ Result<std::vector<Document>> ChatEncoder::encode(std::span<const ChatMessage> m
     const bool prefixes =
         std::ranges::all_of(*answers, [&](const Answer& answer) { return whole.starts_with(answer.until); });
     std::vector<Document> documents;
-    for (const Answer& answer : *answers) {
+    for (Answer& answer : *answers) {
+      answer.is_last = !prefixes || &answer == &answers->back();
       if (documents.empty() || !prefixes) {
         Document& made = documents.emplace_back();
         made.tokens = tokenizer_->encode(prefixes ? whole : answer.until);
@@ -70,7 +71,8 @@ Result<std::vector<Document>> ChatEncoder::encode(std::span<const ChatMessage> m
 
 Status ChatEncoder::learn(const Answer& answer, Document& document) const {
   const std::size_t begin = common_prefix(document.tokens, tokenizer_->encode(answer.prompt));
-  const std::size_t end = common_prefix(document.tokens, tokenizer_->encode(answer.until));
+  const std::size_t end =
+      answer.is_last ? document.tokens.size() : common_prefix(document.tokens, tokenizer_->encode(answer.until));
   for (std::size_t at = begin; at < end; ++at) document.learned[at] = 1;
   const auto learned = std::span(document.tokens).subspan(begin, std::max(begin, end) - begin);
   const auto ends = [&](std::int32_t token) { return std::ranges::find(options_.ends, token) != options_.ends.end(); };

@@ -48,6 +48,7 @@ class ChatEncoder {
     std::size_t message;
     std::string prompt;  // text
     std::string until;   // text with the answer
+    bool is_last;        // of its document
   };
   [[nodiscard]] Result<std::vector<Answer>> answers_of(std::span<const ChatMessage> messages) const;
   [[nodiscard]] Status learn(const Answer& answer, Document& document) const;
