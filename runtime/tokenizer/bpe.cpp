@@ -61,8 +61,38 @@ std::optional<std::string> bytes_of_token(std::string_view token) {
   return bytes;
 }
 
-WordCache::WordCache(std::size_t text_bytes)
-    : entries_(std::bit_ceil(std::clamp<std::size_t>(text_bytes / 16, 1, most_cached_words))) {}
+namespace {
+
+std::size_t words_for(std::size_t text_bytes) {
+  return std::bit_ceil(std::clamp<std::size_t>(text_bytes / 16, 1, most_cached_words));
+}
+
+}  // namespace
+
+WordCache::WordCache(std::size_t text_bytes) : entries_(words_for(text_bytes)) {}
+
+bool WordCache::suffices(std::size_t text_bytes) const {
+  return words_for(text_bytes) <= entries_.size();
+}
+
+std::unique_ptr<WordCache> WordCaches::take(std::size_t text_bytes) {
+  constexpr std::size_t least_bytes = std::size_t{1} << 18;  // 2^14 words, about a megabyte
+  std::unique_ptr<WordCache> cache;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!free_.empty()) {
+      cache = std::move(free_.back());
+      free_.pop_back();
+    }
+  }
+  if (cache && cache->suffices(text_bytes)) return cache;
+  return std::make_unique<WordCache>(std::max(text_bytes, least_bytes));
+}
+
+void WordCaches::give_back(std::unique_ptr<WordCache> cache) {
+  const std::scoped_lock lock(mutex_);
+  free_.push_back(std::move(cache));
+}
 
 const std::vector<std::int32_t>* WordCache::find(std::string_view word, std::size_t hash) const {
   const Entry& entry = entries_[hash & (entries_.size() - 1)];

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -67,6 +68,8 @@ class WordCache {
  public:
   /// Holds up to 2^16 words, fewer for a short text.
   explicit WordCache(std::size_t text_bytes);
+  /// Whether a cache made for a text of this size would hold no more words.
+  [[nodiscard]] bool suffices(std::size_t text_bytes) const;
   /// Returns the tokens of a word, or null. Valid until the next put().
   [[nodiscard]] const std::vector<std::int32_t>* find(std::string_view word, std::size_t hash) const;
   void put(std::string_view word, std::size_t hash, const std::int32_t* tokens, std::size_t count);
@@ -77,6 +80,18 @@ class WordCache {
     std::vector<std::int32_t> tokens;
   };
   std::vector<Entry> entries_;  // a word has one place; later words replace earlier
+};
+
+/// Caches that outlive a text, so that short texts meet words known from earlier texts. Thread-safe.
+class WordCaches {
+ public:
+  /// Returns a cache that suffices for the text, for the caller alone until give_back().
+  [[nodiscard]] std::unique_ptr<WordCache> take(std::size_t text_bytes);
+  void give_back(std::unique_ptr<WordCache> cache);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<WordCache>> free_;  // guarded by mutex_; as many as texts were encoded at once
 };
 
 /// Immutable after construction: thread-safe, with a cache for each thread.

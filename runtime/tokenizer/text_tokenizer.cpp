@@ -17,10 +17,17 @@ constexpr std::size_t piece_tokens = 4096;  // passed to the sink at a time, at 
 class TextTokenizer::Encoding {
  public:
   Encoding(const TextTokenizer& tokenizer, std::size_t text_bytes, const Sink& sink)
-      : tokenizer_(tokenizer), cache_(text_bytes), sink_(sink), add_word_([this](std::string_view word) {
-          tokenizer_.parts_.model->encode(word, cache_, tokens_);
+      : tokenizer_(tokenizer),
+        cache_(tokenizer.caches_->take(text_bytes)),
+        sink_(sink),
+        add_word_([this](std::string_view word) {
+          tokenizer_.parts_.model->encode(word, *cache_, tokens_);
           if (tokens_.size() >= piece_tokens) flush();
         }) {}
+
+  ~Encoding() { tokenizer_.caches_->give_back(std::move(cache_)); }
+  Encoding(const Encoding&) = delete;
+  Encoding& operator=(const Encoding&) = delete;
 
   void add(std::string_view text) {
     tokenizer_.raw_.split(text, [&](std::int32_t token, std::size_t begin, std::size_t end) {
@@ -50,7 +57,7 @@ class TextTokenizer::Encoding {
   }
 
   const TextTokenizer& tokenizer_;
-  WordCache cache_;
+  std::unique_ptr<WordCache> cache_;
   const Sink& sink_;
   PreTokenizer::Emit add_word_;
   std::vector<std::int32_t> tokens_;

@@ -47,6 +47,7 @@ class TextTokenizer final : public Tokenizer {
   AddedTokens raw_;         // found in the text as it is
   AddedTokens normalized_;  // found in the normalized text
   std::vector<bool> special_;
+  std::unique_ptr<WordCaches> caches_ = std::make_unique<WordCaches>();
 };
 
 }  // namespace maestro
