@@ -12,6 +12,7 @@
 #include "apps/maestro/run_options.hpp"
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/data/corpus.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/state/hf_config.hpp"
 
@@ -126,7 +127,9 @@ DistillCommand::DistillCommand(CLI::App& app)
   command_
       ->add_option("--student", arguments_.student, "the student, likewise (default: a small model with random values)")
       ->needs(teacher);
-  command_->add_option("--data", arguments_.data, "text file or folder (default: the repository's own text)");
+  command_->add_option("--data", arguments_.data,
+                       "text, conversations (JSON Lines, Parquet, tar), or a folder of texts or of `maestro prepare` "
+                       "(default: the repository's own text)");
   command_->add_option("--steps", arguments_.steps, "steps of the distillation")->check(CLI::PositiveNumber);
   command_
       ->add_option("--sequence", arguments_.sequence,
@@ -158,6 +161,7 @@ int DistillCommand::run(Console& console) const {
 std::vector<std::string> DistillCommand::common_settings() const {
   const std::string corpus = arguments_.data.empty() ? default_corpus() : arguments_.data;
   return {"data.path=" + quoted(fs::absolute(corpus).lexically_normal().string()),
+          "data.kind=" + quoted(std::string(name_of(kind_of_data(corpus)))),
           "train.seed=" + std::to_string(arguments_.seed)};
 }
 

@@ -90,6 +90,9 @@ class Corpus {
                           std::span<std::int32_t> targets) const = 0;
 };
 
+/// Returns the kind of the data at a path, by content: prepared data, conversations in rows, or text.
+[[nodiscard]] DataKind kind_of_data(const std::string& path);
+
 /// Opens the corpus that [data] describes; `seed` matters for the synthetic kinds only. Rows of files are prepared in
 /// DataConfig::work_folder first, unless they are there as the job wants them; `note` receives lines about that. Throws
 /// JobError: unknown kind or tokenizer (with the nearest valid name), missing, empty, binary or too short text, and the

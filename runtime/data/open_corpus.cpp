@@ -15,6 +15,7 @@
 #include "runtime/data/synthetic_image_corpus.hpp"
 #include "runtime/data/text_corpus.hpp"
 #include "runtime/records/prepare_once.hpp"
+#include "runtime/records/record_format.hpp"
 #include "runtime/records/row_files.hpp"
 
 namespace maestro {
@@ -116,6 +117,24 @@ std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<
 }
 
 }  // namespace
+
+DataKind kind_of_data(const std::string& path) {
+  struct First {};  // ends the reading behind the first row
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::path(path) / prepared_index_file, ignored)) return DataKind::prepared;
+  if (!has_rows(path)) return DataKind::text;
+  bool chat = false;
+  const RowSink look = [&](Row&& row) {
+    const Result<RecordFormat> format = format_of_row(row, "");
+    chat = format && format->is_chat();
+    throw First();
+  };
+  try {
+    (void)read_rows(path, kind_of_rows(path).value_or_throw(), look);
+  } catch (const First&) {
+  }
+  return chat ? DataKind::chat : DataKind::text;
+}
 
 std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed,
                                     const std::function<void(const std::string&)>& note) {

@@ -86,7 +86,7 @@ Status ChatEncoder::learn(const Answer& answer, Document& document) const {
       ", so that a model would never stop: the template ends it with \"" +
       printable(
           std::string_view(answer.until).substr(answer.until.size() - std::min<std::size_t>(answer.until.size(), 24))) +
-      "\"; name the token of that end by --end-of-turn");
+      "\"; name the token of that end as data.end_of_turn (--end-of-turn)");
 }
 
 }  // namespace maestro

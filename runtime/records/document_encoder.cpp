@@ -43,14 +43,15 @@ void DocumentEncoder::open_template(const PrepareOptions& options) {
   if (options.chat_template == "auto") {
     source = config.chat_template;
     file = config.template_file;
-    missing_template_ = "the tokenizer " + printable(options.tokenizer) +
-                        " has no chat template (chat_template.jinja, or that of tokenizer_config.json); --template "
-                        "names a file, or chatml";
+    missing_template_ =
+        "the tokenizer " + printable(options.tokenizer) +
+        " has no chat template (chat_template.jinja, or that of tokenizer_config.json); name a file, or "
+        "chatml, as data.template (--template)";
   } else if (options.chat_template == "chatml") {
     source = chatml;
     file = "chatml";
   } else if (options.chat_template == "none") {
-    missing_template_ = "with --template none conversations have no text; a prompt and its completion have";
+    missing_template_ = "with the template none conversations have no text; a prompt and its completion have";
   } else {
     file = options.chat_template;
     source = read_text(file).value_or_throw();

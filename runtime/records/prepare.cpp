@@ -182,10 +182,8 @@ std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFi
     expect(false, row);
     return nullptr;
   }
-  const Result<nlohmann::json> value = parse_json(row.content, row.where);
-  if (!value) throw JobError(value.error());
-  Result<RecordFormat> format = RecordFormat::of(*value, options_.text_column);
-  if (!format) throw JobError(printable(row.where) + ": " + format.error().message);
+  Result<RecordFormat> format = format_of_row(row, options_.text_column);
+  if (!format) throw JobError(format.error());
   index_.sources.back().format = std::string(name_of(kind)) + ", " + std::string(format->name());
   expect(format->is_chat(), row);
   if (format->is_chat()) {
@@ -203,7 +201,7 @@ std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFi
 void Preparation::expect(bool chat, const Row& row) {
   const std::string where = printable(row.where);
   if (options_.expected == ExpectedRows::text && chat) {
-    throw JobError(where + " is a conversation; kind = \"chat\" reads it, --field names a column of text");
+    throw JobError(where + " is a conversation; kind = \"chat\" reads it, data.field (--field) names a column of text");
   }
   if (options_.expected == ExpectedRows::chat && !chat) {
     throw JobError(where + " is a text, no conversation; kind = \"text\" reads it");

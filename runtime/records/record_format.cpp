@@ -201,14 +201,22 @@ Result<RecordFormat> RecordFormat::of(const json& row, const std::string& text_c
   }
   if (!format) {
     return wrong("the columns are " + columns_of(row) +
-                 "; rows have messages, conversations, prompt and completion, instruction and output, or text (--field "
-                 "names another column of text)");
+                 "; rows have messages, conversations, prompt and completion, instruction and output, or text "
+                 "(data.field, or --field, names another column of text)");
   }
   const std::vector<std::string_view> read = format->columns();
   for (const auto& [key, value] : row.items()) {
     if (std::ranges::find(read, key) == read.end()) format->unread_.push_back(key);
   }
   return *std::move(format);
+}
+
+Result<RecordFormat> format_of_row(const Row& row, const std::string& text_column) {
+  const Result<json> value = parse_json(row.content, row.where);
+  if (!value) return value.error();
+  Result<RecordFormat> format = RecordFormat::of(*value, text_column);
+  if (!format) return Error{format.error().code, printable(row.where) + ": " + format.error().message};
+  return format;
 }
 
 Result<Record> RecordFormat::read(const json& row) const {

@@ -18,6 +18,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/records/record.hpp"
+#include "runtime/records/row_files.hpp"
 
 namespace maestro {
 
@@ -45,5 +46,8 @@ class RecordFormat {
   std::string text_column_;
   std::vector<std::string> unread_;
 };
+
+/// Returns the format of a row as files deliver it. The error names the row's place.
+[[nodiscard]] Result<RecordFormat> format_of_row(const Row& row, const std::string& text_column);
 
 }  // namespace maestro

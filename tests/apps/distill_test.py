@@ -19,7 +19,8 @@ class Distill(SystemTest):
         return self.call(*arguments, variables=variables)
 
     def learn(self, *arguments):
-        finished = self.maestro("distill", "--data", "corpus.txt", "--out", "runs", *COMMON, *arguments)
+        data = () if "--data" in arguments else ("--data", "corpus.txt")
+        finished = self.maestro("distill", *data, "--out", "runs", *COMMON, *arguments)
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertIn("validation loss (nats per token, lower is better)", finished.out)
         return json.loads((self.folder / "runs/distill/report.json").read_text()), finished
@@ -45,6 +46,21 @@ class Distill(SystemTest):
                 shutil.copy(file, folder)
         (folder / "optimizer.safetensors").unlink(missing_ok=True)
         return folder
+
+    def test_conversations_and_prepared_data_are_recognised(self):
+        teacher, student = self.model("teacher"), self.model("student")
+        rows = [{"messages": [{"role": "user", "content": f"Count to {at}."},
+                              {"role": "assistant", "content": " ".join(map(str, range(1, at)))}]}
+                for at in range(2, 42)]
+        (self.folder / "chat.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        answers = ("--set", 'data.template="chatml"', "--set", 'data.end_of_turn="\\n"')
+        report, finished = self.learn("--data", "chat.jsonl", "--teacher", teacher, "--student", student, *answers)
+        self.assertIn("40 conversations", finished.out)
+        done = self.maestro("prepare", "chat.jsonl", "--tokenizer", student, "--template", "chatml", "--end-of-turn", "\n",
+                            "--validation", 0.1, "--out", "prepared")
+        self.assertEqual(done.status, 0, done.describe())
+        prepared, _ = self.learn("--data", "prepared", "--teacher", teacher, "--student", student)
+        self.assertEqual([row["loss"] for row in prepared["steps"]], [row["loss"] for row in report["steps"]])
 
     def test_a_given_student_learns_from_a_given_teacher(self):
         for tokenizer in ("qwen2", "trained"):

@@ -109,7 +109,7 @@ TEST_F(ByBytes, answers_are_learned_with_their_ends) {  // CE-2, CE-3
 TEST_F(ByBytes, an_answer_without_an_end_at_which_generation_stops_is_refused) {  // CE-3
   EXPECT_EQ(refusal({{"user", "a"}, {"assistant", "b"}}, {'F'}),
             "messages[1] ends without F, so that a model would never stop: the template ends it with \"QaEAbE\"; name "
-            "the token of that end by --end-of-turn");
+            "the token of that end as data.end_of_turn (--end-of-turn)");
 }
 
 TEST_F(ByBytes, conversations_without_an_answer_are_refused) {

@@ -149,7 +149,7 @@ TEST_F(Prepare, wrong_input_is_refused_and_leaves_nothing) {
   EXPECT_EQ(
       refusal(bare),
       "b.jsonl:1 is a conversation, and the tokenizer bytes has no chat template (chat_template.jinja, or that of "
-      "tokenizer_config.json); --template names a file, or chatml");
+      "tokenizer_config.json); name a file, or chatml, as data.template (--template)");
   EXPECT_EQ(refusal(options(folder_.write("c.jsonl", "{\"text\": \"\"}\n"))),
             "there is nothing to train on: the rows have no documents");
   (void)folder_.write("taken/data.json", "{}");

@@ -56,7 +56,7 @@ TEST(RecordFormat, content_may_be_a_list_of_texts) {
 TEST(RecordFormat, rows_of_no_format_are_refused_with_their_columns) {
   EXPECT_EQ(read(R"({"question": "a", "answer": "b"})"),
             "no format: the columns are answer, question; rows have messages, conversations, prompt and completion, "
-            "instruction and output, or text (--field names another column of text)");
+            "instruction and output, or text (data.field, or --field, names another column of text)");
   EXPECT_EQ(read("[1]"), "no format: the row is [1]; it must be an object");
   EXPECT_EQ(read(R"({"text": "a"})", "body"), "no format: there is no column \"body\"; the columns are text");
 }
