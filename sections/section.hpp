@@ -123,7 +123,8 @@ class Outputs {
 /// Work of a forward pass, for scheduler and planner; a backward pass counts twice the forward's FLOPs.
 struct Cost {
   double flops = 0;
-  double bytes = 0;  ///< activations kept for the backward pass, of all ranks together
+  double bytes = 0;       ///< activations kept for the backward pass, of all ranks together
+  double recomputed = 0;  ///< FLOPs of the forward pass that the backward pass repeats (SectionContext::recompute)
 };
 struct SampleShape {
   std::int64_t tokens = 0;
@@ -166,6 +167,8 @@ class Section {
   [[nodiscard]] virtual bool ignores(std::string_view /*stored_name*/) const { return false; }
   /// Whether the section does its share of the work under a layout of several ranks (SectionContext::parallel).
   [[nodiscard]] virtual bool spreads_over_ranks() const { return false; }
+  /// Whether the section observes SectionContext::recompute.
+  [[nodiscard]] virtual bool recomputes() const { return false; }
   /// For pipelines; without layers the section cannot be cut into stages.
   [[nodiscard]] virtual LayerCosts layer_costs(const SampleShape& /*sample*/) const { return {}; }
   /// The parameter that the first and the last stage of a section both hold, such as a tied embedding; null: none. The
@@ -217,6 +220,8 @@ struct SectionContext {
   /// Not trained itself, but gradients pass through it to sections before it: forward() is recorded, inputs may need a
   /// gradient, parameters have none.
   bool passes_gradient = false;
+  /// Layers of a group that the backward pass computes again (Section::recomputes); 0: none.
+  std::int64_t recompute = 0;
   /// A section on the meta device: only ports, cost, notes and config will be used; check the settings, but allocate
   /// and load nothing.
   bool meta = false;

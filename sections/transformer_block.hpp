@@ -61,6 +61,25 @@ struct Stream {
 /// Its norm, (M_t, C) act; `stream` is whole afterwards.
 [[nodiscard]] Var block_norm(Tape& tape, Stream& stream, const Affine& weights, const NormTerms& terms);
 
+/// Returns the stream behind `body(tape, x)`, of which the tape keeps `x` alone: the backward pass calls `body` again
+/// and then takes its steps (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). `body` returns the
+/// same bits each time, and is called once more by each rank, in the same order as the others' collectives.
+template <class Body>
+[[nodiscard]] Stream recomputed(Tape& tape, const Stream& x, Body body) {
+  if (!tape.recording()) return body(x);
+  const Stream made = tape.unrecorded([&] { return body(x); });
+  Stream out(tape.alias(made.sum));
+  if (made.branch.defined()) out.branch = tape.alias(made.branch);
+  tape.record(out.sum, [&tape, x, out, body] {
+    const Stream again = body(x);  // the steps recorded here run next
+    tape.add_gradient(again.sum, tape.gradient_block(out.sum));
+    if (out.branch.defined() && out.branch.gradient().defined()) {
+      tape.add_gradient(again.branch, tape.gradient_block(out.branch));
+    }
+  });
+  return out;
+}
+
 /// The stream behind the block. `layout` is of all M rows; its arrays must live until the backward pass.
 [[nodiscard]] Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOptions& options, Stream x,
                                        const SequenceLayout& layout);

@@ -88,7 +88,7 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
 constexpr double flops_per_ms_of_a_gflops = 1e6;
 
 /// Returns FLOPs of a sample, from the sections' own models; a backward pass counts twice the forward pass, or once
-/// where the section's parameters are frozen.
+/// where the section's parameters are frozen, and the layers that are computed again.
 SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<const Section>> meta_sections) {
   std::vector<double> backward;
   std::vector<std::int64_t> ranks;
@@ -97,10 +97,20 @@ SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<co
     backward.push_back(node.trained() ? 2.0 : node.runs_backward() ? 1.0 : 0.0);
   }
   return [backward, ranks, meta_sections = std::move(meta_sections)](SectionId section, const SampleRef& sample) {
-    double flops = meta_sections[section.value()]->cost({sample.tokens, sample.patches, sample.images}).flops;
-    flops /= static_cast<double>(ranks[section.value()]);  // the ranks share the work evenly
-    return PassCost{flops, flops * backward[section.value()]};
+    const Cost cost = meta_sections[section.value()]->cost({sample.tokens, sample.patches, sample.images});
+    const double share = 1.0 / static_cast<double>(ranks[section.value()]);  // the ranks share the work evenly
+    const double again = backward[section.value()] > 0 ? cost.recomputed : 0;
+    return PassCost{cost.flops * share, (cost.flops * backward[section.value()] + again) * share};
   };
+}
+
+void check_recompute(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {
+  if (config.recompute == 0) return;
+  const std::string key = node.section_name() + ".recompute";
+  if (!node.runs_backward()) {
+    throw JobError(key + " has no meaning in a frozen section that passes no gradient: it keeps no values");
+  }
+  if (!meta_section.recomputes()) throw JobError(key + ": the section has no layers to recompute; decoders have");
 }
 
 }  // namespace
@@ -188,6 +198,7 @@ SectionContext JobResolver::meta_context(const PlannedSection& planned, const Gr
   context.precision = planned.config.precision;
   context.trained = node.trained();
   context.passes_gradient = node.role == Role::passing;
+  context.recompute = planned.config.recompute;
   context.meta = true;
   context.ops = plan_.meta_ops.get();
   context.for_cuda = std::ranges::any_of(planned.config.devices, &DeviceId::is_cuda);
@@ -199,6 +210,7 @@ SectionContext JobResolver::meta_context(const PlannedSection& planned, const Gr
 void JobResolver::add_node(PlannedSection planned, GraphNode node) {
   // For ports, costs and errors; replicas are built where they run.
   const std::shared_ptr<Section> meta_section = planned.factory(meta_context(planned, node));
+  check_recompute(planned.config, node, *meta_section);
   if (node.layout.ranks() > 1 && !meta_section->spreads_over_ranks()) {
     const bool tensor = node.layout.tensor > 1;
     throw JobError(node.section_name() + (tensor ? ".tensor = " : ".context = ") +

@@ -31,6 +31,7 @@ SectionContext ReplicaBuilder::context(const ReplicaPlacement& place, const Para
   context.precision = plan_->sections[place.section.value()].config.precision;
   context.trained = node.trained();
   context.passes_gradient = node.role == Role::passing;
+  context.recompute = plan_->sections[place.section.value()].config.recompute;
   context.values = InitialValues::later;
   context.ops = &ops;
   context.parallel = parallel;

@@ -192,6 +192,7 @@ struct SectionConfig {
   DType precision = DType::f32;         ///< of the arithmetic; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random
   std::int64_t max_in_flight = 2;       ///< micro-batches between forward and backward, per replica
+  std::int64_t recompute = 0;           ///< layers of a group whose values the backward pass computes again; 0: none
   std::int64_t memory_mib = 0;          ///< of a device; a micro-batch that cannot fit is refused; 0: no check
   double share = 1;                     ///< of a CUDA device's multiprocessors, where sections share the device
   OptimizerConfig optimizer;

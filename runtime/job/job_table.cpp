@@ -223,6 +223,11 @@ bool JobTable::holds_table(std::string_view key) const {
   return node != nullptr && node->is_table();
 }
 
+bool JobTable::holds_text(std::string_view key) const {
+  const toml::node* node = read(*state_, path_to(key));
+  return node != nullptr && node->is_string();
+}
+
 JobTable JobTable::table(std::string_view key) const {
   auto path = path_to(key);
   const auto* node = read(*state_, path);

@@ -69,6 +69,8 @@ class JobTable {
   [[nodiscard]] JobTable table(std::string_view key) const;
   /// Whether `key` is present and a table. Counts as a reading of the key.
   [[nodiscard]] bool holds_table(std::string_view key) const;
+  /// Whether `key` is present and a text. Counts as a reading of the key.
+  [[nodiscard]] bool holds_text(std::string_view key) const;
   /// Returns the keys present, in the order of the file, those only in overrides last. Counts as no reading.
   [[nodiscard]] std::vector<std::string> keys() const;
   /// Returns the full name, e.g. "student"; empty for the root.

@@ -112,6 +112,18 @@ class Tape {
   /// Returns a fresh uninitialised value; `shape` may have no elements. The value needs a gradient when the tape
   /// records and `needs_gradient` is set.
   Var output(Shape shape, DType dtype, bool needs_gradient);
+  /// Returns another value in the same memory, with a gradient of its own when the tape records.
+  Var alias(const Var& of) { return make_var(of.node_->value, true); }
+  /// Calls `make` while nothing is recorded, and returns its result.
+  template <class Make>
+  auto unrecorded(Make make) {
+    struct Restored {
+      bool& record;
+      bool before;
+      ~Restored() { record = before; }
+    } const after{record_, std::exchange(record_, false)};
+    return make();
+  }
   /// Returns scratch memory that lives as long as its handle.
   Block scratch(Shape shape, DType dtype);
   /// Returns a block (N) i32 with a copy of `values`, host memory that may change after the call.

@@ -28,6 +28,7 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
       output_layer_(output_layer),
       stack_(parameters_, ParameterInit(context.seed, context.name), checked(context, decoder, data), context.parallel,
              context.stage) {
+  stack_.recompute(context.recompute);
   head_ = add_output_layer(ParameterInit(context.seed, context.name));
   for (const BlockOptions& layer : stack_.layer_options()) check_attention(context, layer.attention.shape);
   if (context.stage.count > 1) names_of_model_ = body_names(this->decoder());
@@ -134,7 +135,8 @@ Cost DecoderSection::decoder_cost(const SampleShape& sample) const {
   Cost cost{body_flops(here, sample.tokens), 0};
   if (head_ != nullptr) cost.flops += head_flops(sample.tokens, here.width, here.vocabulary);
   if (context_.trained || context_.passes_gradient) {
-    cost.bytes = body_bytes(here, sample.tokens, context_.precision);
+    cost.bytes = body_bytes(here, sample.tokens, context_.precision, context_.recompute);
+    if (context_.recompute > 0) cost.recomputed = body_flops(here, sample.tokens);
     if (!last_stage()) cost.bytes -= final_norm_bytes(here, sample.tokens, context_.precision);
   }
   return cost;

@@ -42,6 +42,8 @@ class DecoderSection : public Section {
   /// Once frozen, a forward pass only reads; but ranks meet in collectives, so their forward passes never overlap.
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
+  [[nodiscard]] bool recomputes() const override { return true; }
+
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
   /// Logits (1, vocabulary) f32 of the token after the rows of `tokens` (N) i32, which continue the sequence in
   /// `caches`, those of each layer. On a single rank and one stage, with an output layer.

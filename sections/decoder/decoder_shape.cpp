@@ -135,7 +135,7 @@ double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabula
   return 2.0 * static_cast<double>(tokens) * static_cast<double>(width) * static_cast<double>(vocabulary);
 }
 
-double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision) {
+double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision, std::int64_t recompute) {
   const auto width = static_cast<double>(config.width);
   const auto ffn = static_cast<double>(config.ffn);
   const auto queries = static_cast<double>(config.query_columns());
@@ -149,7 +149,10 @@ double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precis
   const double residuals = 2.0 * width * sizeof(float);
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
   const double ends = width * (sizeof(float) + static_cast<double>(size_of(precision)));
-  return static_cast<double>(tokens) * (static_cast<double>(config.layers) * layer + ends);
+  const std::int64_t group = recompute == 0 ? config.layers : std::min(recompute, config.layers);
+  const std::int64_t groups = group == 0 ? 0 : (config.layers + group - 1) / group;
+  const double streams = static_cast<double>(recompute == 0 ? 0 : groups) * ends;
+  return static_cast<double>(tokens) * (static_cast<double>(group) * layer + streams + ends);
 }
 
 double final_norm_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision) {

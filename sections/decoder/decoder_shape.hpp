@@ -50,8 +50,10 @@ void check_decoder(const std::string& section, const DecoderConfig& config, cons
 /// FLOPs of an output layer: 2 T C V.
 [[nodiscard]] double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabulary);
 /// Bytes of activations that a training pass of the body keeps until its backward pass, the stream before its layers
-/// and the final norm's result included; `config` must be resolved.
-[[nodiscard]] double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
+/// and the final norm's result included; `config` must be resolved. With `recompute` layers to a group: of one group
+/// and of the stream before each.
+[[nodiscard]] double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision,
+                                std::int64_t recompute = 0);
 /// The final norm's share of body_bytes().
 [[nodiscard]] double final_norm_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
 

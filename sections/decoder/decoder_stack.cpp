@@ -212,11 +212,25 @@ Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& lay
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
                                  std::span<const AttentionCache> caches) const {
   assert(caches.empty() || (caches.size() == layers_.size() && parallel_.layout.ranks() == 1));
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
+  if (recompute_ == 0 || !tape.recording())
+    return layers({&tape, 0, layers_.size()}, std::move(x), layout, wanted, caches);
+  for (std::size_t first = 0; first < layers_.size();) {
+    const std::size_t end = std::min(first + static_cast<std::size_t>(recompute_), layers_.size());
+    x = recomputed(tape, x, [this, &tape, first, end, layout, wanted](const Stream& before) {
+      return layers({&tape, first, end}, before, layout, wanted, {});
+    });
+    first = end;
+  }
+  return x;
+}
+
+Stream DecoderStack::layers(const LayerRange& range, Stream x, const SequenceLayout& layout, const Block& wanted,
+                            std::span<const AttentionCache> caches) const {
+  for (std::size_t i = range.first; i < range.end; ++i) {
     BlockOptions options = options_[i];
     if (!caches.empty()) options.cache = &caches[i];
     const bool last = i + 1 == layers_.size();
-    x = transformer_block(tape, layers_[i], options, std::move(x), layout, last ? wanted : Block());
+    x = transformer_block(*range.tape, layers_[i], options, std::move(x), layout, last ? wanted : Block());
   }
   return x;
 }

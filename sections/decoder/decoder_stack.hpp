@@ -10,6 +10,10 @@
 // Initial values as GPT-2: matrices normal(0, init_std), those that write to the residual stream scaled by 1 / sqrt(2
 // layers), norms 1 (their offset included), biases zero. Weight decay applies to every matrix, token and
 // position embeddings included (as nanoGPT: parameters of two dimensions), and to nothing else.
+//
+// DK-1 (same bits): losses and gradients are those of values that are kept, whatever recompute() is.
+// DK-2 (less kept): with recompute() the tape keeps the streams before groups of layers, and the values of one group while
+//       its backward pass runs.
 #pragma once
 
 #include <span>
@@ -40,6 +44,8 @@ class DecoderStack {
   /// (M_t, width) f32 from tokens (M_c) i32: token embeddings, and with learned positions theirs. A token of -1 gives
   /// zeros for the former. First stage only.
   Var embedded(Tape& tape, const Tensor& tokens, const SequenceLayout& layout);
+  /// From now on the backward pass computes the values of layers again, in groups of so many; 0: it has them kept.
+  void recompute(std::int64_t layers) { recompute_ = layers; }
   /// Of the layers that are here, on a tensor rank.
   [[nodiscard]] const std::vector<BlockOptions>& layer_options() const { return options_; }
   /// All layers of the stage: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 when that is defined, as
@@ -63,6 +69,14 @@ class DecoderStack {
  private:
   class Builder;
 
+  /// Some of the layers that are here.
+  struct LayerRange {
+    Tape* tape;
+    std::size_t first;
+    std::size_t end;
+  };
+  Stream layers(const LayerRange& range, Stream x, const SequenceLayout& layout, const Block& wanted,
+                std::span<const AttentionCache> caches) const;
   /// Options of layer `index` of the whole model.
   [[nodiscard]] BlockOptions options_of(std::int64_t index) const;
   [[nodiscard]] NormTerms norm_terms() const { return {config_.norm_epsilon, config_.norm_offset}; }
@@ -70,6 +84,7 @@ class DecoderStack {
   DecoderConfig config_;
   ParallelContext parallel_;
   Stage stage_;
+  std::int64_t recompute_ = 0;
   std::vector<BlockOptions> options_;  // of the layers that are here
   Parameter* tokens_ = nullptr;
   Parameter* positions_ = nullptr;  // GPT-2 only

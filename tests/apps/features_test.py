@@ -47,6 +47,18 @@ class ARun(SystemTest):
         own = self.train(job).curve()
         self.assertEqual(self.train(job, settings={"train.clip": "global"}).curve(), own)
 
+    def test_that_computes_layers_again_is_the_same(self):
+        job = distillation()
+        expected = self.train(job).curve()
+        for value in ("layers", 2):
+            again = {"student.recompute": value, "plain.recompute": value}
+            self.assertEqual(self.train(job, settings=again).curve(), expected)
+        self.assertEqual(self.train(job, "--processes", 2, settings={"student.recompute": 1}).curve(), expected)
+        for value, wanted in ((1, "teacher.recompute has no meaning in a frozen section"), ("all", "teacher.recompute")):
+            refused = self.start(job, settings={"teacher.recompute": value}).wait()
+            self.assertEqual(refused.status, 2, refused.describe())
+            self.assertIn(wanted, refused.err)
+
     def test_that_validates_now_and_then_trains_the_same(self):
         job = distillation()
         expected = self.train(job)
