@@ -25,6 +25,9 @@ void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuild
     case TeacherOutput::logits:
       app.connect(teacher.port("logits"), student.port("teacher_logits"));
       break;
+    case TeacherOutput::top_k_rest:
+      app.connect(teacher.port("rest"), student.port("teacher_rest"));
+      [[fallthrough]];
     case TeacherOutput::top_k:
       app.connect(teacher.port("top_values"), student.port("teacher_top_values"));
       app.connect(teacher.port("top_indices"), student.port("teacher_top_indices"));
