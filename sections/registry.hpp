@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/data/corpus.hpp"
 #include "runtime/job/job_table.hpp"
 #include "sections/decoder/decoder_shape.hpp"
 #include "sections/section.hpp"
@@ -15,10 +17,11 @@ namespace maestro {
 
 /// The description of a section in a job file.
 struct SectionTable {
-  std::string name;  ///< of the section
-  JobTable table;    ///< its own settings
-  JobTable root;     ///< of the whole job, for settings of a section it works with
-  DataShape data;    ///< the expected data, where the data source states it
+  std::string name;                                ///< of the section
+  JobTable table;                                  ///< its own settings
+  JobTable root;                                   ///< of the whole job, for settings of a section it works with
+  DataShape data;                                  ///< the expected data, where the data source states it
+  std::shared_ptr<const Corpus> corpus = nullptr;  ///< the data itself, shared with its source; null in tools
 };
 
 /// Thread-safe once filled.
@@ -48,7 +51,7 @@ class SectionRegistry {
   std::map<std::string, Entry> entries_;
 };
 
-/// decoder_trunk, language_model_head, decoder_lm, distilled_decoder, vision_encoder, projector and
+/// decoder_trunk, language_model_head, decoder_lm, distilled_decoder, recorded_teacher, vision_encoder, projector and
 /// vision_language_decoder. Some read tables of their neighbours: distilled_decoder that of key `teacher` ("teacher"
 /// unless given), projector those of `vision` and `decoder`, vision_language_decoder that of `projector`, for widths
 /// and precisions.

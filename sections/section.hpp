@@ -178,6 +178,9 @@ class Section {
   [[nodiscard]] virtual std::string config_json() const = 0;
   /// The model in a few words, for `check`; empty: the type describes none.
   [[nodiscard]] virtual std::string description() const { return {}; }
+  /// Returns a fingerprint of what a frozen section's outputs come from beside weights and corpus; empty: nothing. A
+  /// run is resumed with the same.
+  [[nodiscard]] virtual std::string origin() const { return {}; }
   /// Lines for a person to read before the run starts; available once the section is built.
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
   /// Called once when the section will never be trained: a chance to drop memory that only training needs. Before the

@@ -72,6 +72,10 @@ std::vector<std::pair<std::string, std::string>> App::section_types() const {
   return types;
 }
 
+JobPlan App::plan() {
+  return resolve_job(composed_);
+}
+
 RunResult App::run() {
   std::optional<JobPlan> plan;
   RunMemory memory;

@@ -122,6 +122,8 @@ class App {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> section_types() const;
   void connect(PortRef from, PortRef to) { composed_.edges.emplace_back(std::move(from), std::move(to)); }
 
+  /// Checks everything and returns the plan of the job, which nothing has started. Throws JobError.
+  [[nodiscard]] JobPlan plan();
   /// Checks everything, then runs the job to its end. Throws JobError for invalid input, before anything starts.
   RunResult run();
 

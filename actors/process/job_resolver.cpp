@@ -179,7 +179,8 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   planned.factory = builder.factory_;
   if (!planned.factory) {
     const std::string type = read_type(settings, builder.type_);
-    planned.factory = composed_.registry.build(type, {builder.name_, settings, composed_.document.root(), data});
+    planned.factory =
+        composed_.registry.build(type, {builder.name_, settings, composed_.document.root(), data, plan_.corpus});
   }
   node.replicas = planned.config.replicas;
   node.least = planned.config.least;

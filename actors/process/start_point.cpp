@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 /// Returns values that users can compare, or only that they differ.
 std::string changed(const std::string& name, const std::string& was, const std::string& is) {
   if (name == "content") return "content differs";
-  if (name.starts_with("weights of")) return name + " differ";
+  if (name.starts_with("weights of") || name.starts_with("records of")) return name + " differ";
   return name + " = " + is + ", was " + was;
 }
 
@@ -112,7 +112,10 @@ std::map<std::string, std::string> data_fingerprint(const JobPlan& plan) {
   for (std::size_t index = 0; index < plan.sections.size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
     const std::string& weights = plan.sections[index].config.weights;
-    if (!node.frozen() || node.stage > 0 || !fs::is_directory(weights)) continue;
+    if (!node.frozen() || node.stage > 0) continue;
+    const std::string origin = plan.meta_sections[index]->origin();
+    if (!origin.empty()) data["records of section '" + node.section_name() + "'"] = origin;
+    if (!fs::is_directory(weights)) continue;
     data["weights of section '" + node.section_name() + "'"] = weights_fingerprint(weights).value_or_throw();
   }
   return data;

@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "runtime/device/cpu_device.hpp"
+#include "runtime/job/job_reader.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
+#include "sections/distill/recorded_teacher.hpp"
 
 namespace maestro {
 
@@ -17,14 +19,24 @@ std::int64_t replicas_here(const App& app, const std::string& section) {
   return std::min<std::int64_t>(2, static_cast<std::int64_t>(usable_cores().size()));
 }
 
+/// Returns whether the job's teacher is on file.
+bool recorded(const App& app) {
+  const JobTable table = app.table("teacher");
+  return table.has("type") && read_type(table, "") == recorded_teacher_type;
+}
+
 void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuilder& student) {
-  switch (read_boundary(app.table(student.name()), TeacherOutput::hidden)) {
+  const TeacherOutput fallback = recorded(app) ? TeacherOutput::top_k_rest : TeacherOutput::hidden;
+  switch (read_boundary(app.table(student.name()), fallback)) {
     case TeacherOutput::hidden:
       app.connect(teacher.port("hidden"), student.port("teacher_hidden"));
       break;
     case TeacherOutput::logits:
       app.connect(teacher.port("logits"), student.port("teacher_logits"));
       break;
+    case TeacherOutput::top_k_rest:
+      app.connect(teacher.port("rest"), student.port("teacher_rest"));
+      [[fallthrough]];
     case TeacherOutput::top_k:
       app.connect(teacher.port("top_values"), student.port("teacher_top_values"));
       app.connect(teacher.port("top_indices"), student.port("teacher_top_indices"));
@@ -52,7 +64,8 @@ void compose_split_language_model(App& app) {
 
 void compose_distillation(App& app) {
   auto& data = app.source("corpus");
-  auto& teacher = app.section("teacher", "decoder_trunk").forward_only().replicas(replicas_here(app, "teacher"));
+  auto& teacher = app.section("teacher", "decoder_trunk").forward_only();
+  if (!recorded(app)) teacher.replicas(replicas_here(app, "teacher"));
   auto& student = app.section("student", "distilled_decoder");
   app.connect(data.port("tokens"), teacher.port("tokens"));
   app.connect(data.port("tokens"), student.port("tokens"));

@@ -18,6 +18,7 @@
 #include "apps/maestro/keys_command.hpp"
 #include "apps/maestro/prepare_command.hpp"
 #include "apps/maestro/simulate_command.hpp"
+#include "apps/maestro/teach_command.hpp"
 #include "apps/maestro/tokenize_command.hpp"
 #include "apps/maestro/train_command.hpp"
 #include "apps/maestro/usage_error.hpp"
@@ -60,6 +61,7 @@ int run(int argc, char** argv, Console& console) {
   VisionLanguageCommand vlm(app);
   SimulateCommand simulate(app);
   EmulateCommand emulate(app);
+  TeachCommand teach(app);
   ExportCommand exporting(app);
   KeysCommand keys(app);
   TokenizeCommand tokenize(app);
@@ -76,7 +78,7 @@ int run(int argc, char** argv, Console& console) {
     console.error(usage_error(app, problem, std::vector<std::string>(argv + 1, argv + argc)));
     return 2;
   }
-  return run_given(console, train, check, distill, vlm, simulate, emulate, exporting, keys, tokenize, prepare, data,
+  return run_given(console, train, check, distill, vlm, simulate, emulate, teach, exporting, keys, tokenize, prepare, data,
                    generate, control, join, help);
 }
 

@@ -8,6 +8,16 @@
 //   js           beta KL(p || m) + (1 - beta) KL(q || m), m = beta p + (1 - beta) q   (GKD, Agarwal et al. 2024)
 //   ce           -log softmax(z)[target]                      (at temperature 1, over all of the student's columns)
 //   total        alpha * T^2 * divergence + (1 - alpha) * ce
+// With boundary = top_k_rest, p and q are over k + 1 outcomes: the k tokens i that the teacher names, with its
+// log-probabilities l_i, and all other tokens together, with l_rest:
+//   p = softmax(l / T), l = (l_1 .. l_k, l_rest)
+//   q = softmax(s / T), s_i = log softmax(z)[i], s_rest = log of the sum of softmax(z) over all other tokens
+// At T = 1 these are the probabilities themselves; at any T they are the powers p^(1/T) and q^(1/T) of the outcomes'
+// probabilities, normalised. Every divergence is finite. If the k tokens are all tokens there is no rest, and p and q
+// are those of the formulas above. With G the derivative of the divergence with respect to s / T, the derivative with
+// respect to z_j is G_j / T for a named token and G_rest / T softmax(z)_j / exp(s_rest) for any other, since G sums to
+// 0.
+//
 // Sums run over rows whose target is >= 0. Gradients are of `scale * sum(total)`; scale is 1 / target tokens of the
 // global batch, so that micro-batches and replicas add up.
 #pragma once
@@ -27,7 +37,8 @@ struct LossSums {
   double ce = 0;
   double kl = 0;  ///< the chosen divergence, unweighted, without T^2
   double total = 0;
-  double teacher_ce = 0;  ///< -log softmax(u)[target] over the shared columns; 0 without a teacher, and with top_k
+  double teacher_ce =
+      0;  ///< -log softmax(u)[target] over the shared columns; 0 without a teacher, and with top_k and top_k_rest
   std::int64_t tokens = 0;
   LossSums& operator+=(const LossSums& more) {
     ce += more.ce;
@@ -54,10 +65,19 @@ struct CrossEntropyHead {
 
 /// Form of the teacher's output that crosses the boundary.
 enum class TeacherOutput : std::uint8_t {
-  hidden,  ///< teacher_hidden (M, Ct) act, turned to logits by the frozen teacher_head held in the student's section
-  logits,  ///< teacher_logits (M, Vt) f32 or bf16
-  top_k    ///< teacher_values (M, k) f32 and teacher_indices (M, k) i32: p is the softmax over these k alone
+  hidden,     ///< teacher_hidden (M, Ct) act, turned to logits by the frozen teacher_head held in the student's section
+  logits,     ///< teacher_logits (M, Vt) f32 or bf16
+  top_k,      ///< teacher_values (M, k) f32 and teacher_indices (M, k) i32: p is the softmax over these k alone
+  top_k_rest  ///< the same, with values that are log-probabilities, and teacher_rest (M, 1) f32, that of all others
 };
+
+/// Returns whether the teacher names k tokens of each row.
+[[nodiscard]] constexpr bool names_tokens(TeacherOutput boundary) {
+  return boundary == TeacherOutput::top_k || boundary == TeacherOutput::top_k_rest;
+}
+/// The least log-probability of a top_k_rest teacher, also that of a rest without probability: finite, so that every
+/// divergence is, and below the smallest normal number of f32.
+inline constexpr float least_log_probability = -100;
 
 struct DistillationHead {
   CrossEntropyHead student;
@@ -66,8 +86,9 @@ struct DistillationHead {
   const PackedWeight* teacher_head = nullptr;
   Tensor teacher_logits;
   Tensor teacher_values;
-  Tensor teacher_indices;
-  std::int64_t teacher_vocabulary = 0;  ///< Vt; at least shared_vocabulary, but for top_k
+  Tensor teacher_indices;  ///< outside [0, shared_vocabulary): no token, left out
+  Tensor teacher_rest;
+  std::int64_t teacher_vocabulary = 0;  ///< Vt; at least shared_vocabulary, but for top_k and top_k_rest
   std::int64_t shared_vocabulary = 0;   ///< columns at or above it are masked out of p and q, not out of ce
   Divergence divergence = Divergence::forward_kl;
   double temperature = 1;

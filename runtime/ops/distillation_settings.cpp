@@ -29,7 +29,7 @@ void check_divergence(const DistillationSettings& s) {
         "divergence = \"reverse_kl\" is infinite with boundary = \"top_k\", where the teacher has no probability "
         "outside "
         "its ",
-        s.top_k, " tokens; use divergence = \"forward_kl\" or \"js\", or boundary = \"logits\"");
+        s.top_k, " tokens; use divergence = \"forward_kl\" or \"js\", or boundary = \"top_k_rest\" or \"logits\"");
   }
 }
 
@@ -39,7 +39,7 @@ void check_vocabulary(const DistillationSettings& s) {
     refuse("a shared vocabulary of ", s.shared_vocabulary, " tokens does not fit the student's ", s.student_vocabulary,
            " and the teacher's ", s.teacher_vocabulary, "; use 1 to ", most);
   }
-  if (s.boundary == TeacherOutput::top_k && (s.top_k < 1 || s.top_k > s.shared_vocabulary)) {
+  if (names_tokens(s.boundary) && (s.top_k < 1 || s.top_k > s.shared_vocabulary)) {
     refuse("top_k = ", s.top_k, " must lie between 1 and the shared vocabulary of ", s.shared_vocabulary, " tokens");
   }
 }

@@ -15,7 +15,7 @@ struct DistillationSettings {
   std::int64_t student_vocabulary = 0;
   std::int64_t teacher_vocabulary = 0;
   std::int64_t shared_vocabulary = 0;
-  std::int64_t top_k = 0;  ///< of boundary = top_k
+  std::int64_t top_k = 0;  ///< of boundary = top_k and top_k_rest
 };
 
 /// Throws JobError, naming the setting and the nearest valid value, for:

@@ -88,9 +88,10 @@ struct TeacherSignal {
   Var hidden;                   ///< boundary = hidden
   Parameter* head = nullptr;    ///< the frozen teacher output layer (Vt, Ct)
   Tensor logits;                ///< boundary = logits
-  Tensor values, indices;       ///< boundary = top_k
+  Tensor values, indices;       ///< boundary = top_k or top_k_rest
   std::int64_t vocabulary = 0;  ///< Vt
   double softcap = 0;           ///< of the logits that `head` gives; 0: none
+  Tensor rest;                  ///< boundary = top_k_rest
 };
 struct DistillationTerms {
   Divergence divergence = Divergence::forward_kl;

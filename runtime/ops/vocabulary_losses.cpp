@@ -196,6 +196,7 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
   call.teacher_logits = teacher.logits;
   call.teacher_values = teacher.values;
   call.teacher_indices = teacher.indices;
+  call.teacher_rest = teacher.rest;
   call.teacher_vocabulary = teacher.vocabulary;
   call.teacher_softcap = teacher.softcap;
   call.shared_vocabulary = terms.shared_vocabulary;
@@ -204,7 +205,7 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
   call.alpha = terms.alpha;
   call.beta = terms.beta;
   const auto compute = [&]() -> Pending<LossSums> {
-    if (student.group == nullptr || teacher.boundary == TeacherOutput::top_k) {
+    if (student.group == nullptr || names_tokens(teacher.boundary)) {
       return tape.ops().run(DistillationLoss{.head = call, .part = student});
     }
     const TwoVocabularies vocabularies(student, parts.teacher, terms.shared_vocabulary);

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,7 +51,8 @@ inline constexpr std::array<std::string_view, 3> weight_dtype_names{"f32", "bf16
 }
 
 /// Writes f32 tensors as `dtype`, rounded to nearest even, a piece at a time, with the metadata that transformers
-/// wants. Errors as above, and invalid_argument for a finite value beyond the range of F16, with tensor and value.
+/// wants; tensors of other dtypes as they are. Errors as above, and invalid_argument for a finite value beyond the
+/// range of F16, with tensor and value.
 [[nodiscard]] Result<WrittenFile> write_weights(const std::filesystem::path& target, std::vector<NamedTensor> tensors,
                                                 WeightDtype dtype, OperationHook hook = {});
 
@@ -71,6 +73,9 @@ class SafetensorsFile {
   /// Returns the tensor's shape and dtype as tensor() gives them, without memory and without reading its data. Errors
   /// as tensor().
   [[nodiscard]] Result<Tensor> described(std::string_view name) const;
+  /// Writes elements [first, first + to.size()) of an F16 tensor as f32, reading those alone. Errors as tensor(), and
+  /// invalid_argument for another dtype or a range beyond the tensor.
+  [[nodiscard]] Status widen(std::string_view name, std::int64_t first, std::span<float> to) const;
   /// Frees what reading the tensor took: the widened copy, and the mapped pages, which come back when touched. Views of
   /// an F16 tensor are invalid after it. Unknown names are no error.
   void release(std::string_view name) const;

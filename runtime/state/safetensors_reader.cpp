@@ -255,6 +255,23 @@ Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
   return Tensor(data, form->dtype(), form->shape());
 }
 
+Status SafetensorsFile::widen(std::string_view name, std::int64_t first, std::span<float> to) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return unknown(name);
+  const Entry& entry = found->second;
+  const std::string where = path_.string() + ": tensor " + printable(name);
+  if (entry.dtype != "F16") return Error{ErrorCode::invalid_argument, where + " is " + entry.dtype + ", expected F16"};
+  const auto elements = static_cast<std::int64_t>((entry.end - entry.begin) / sizeof(std::uint16_t));
+  const auto count = static_cast<std::int64_t>(to.size());
+  if (first < 0 || count > elements || first > elements - count) {
+    return Error{ErrorCode::invalid_argument, where + " has " + std::to_string(elements) + " elements, not " +
+                                                  std::to_string(count) + " from " + std::to_string(first)};
+  }
+  const auto* from = reinterpret_cast<const std::uint16_t*>(bytes_of(entry)) + first;
+  std::transform(from, from + count, to.begin(), value_of_half);
+  return {};
+}
+
 void SafetensorsFile::release(std::string_view name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return;

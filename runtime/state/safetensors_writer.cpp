@@ -29,8 +29,10 @@ std::string_view safetensors_name(DType dtype) {
   return "";
 }
 
-/// Position of a dtype in the Hugging Face library's order, widest first.
-int rank_of(DType dtype) {
+/// Position of a tensor in the Hugging Face library's order, widest first, by the dtype it has in the file.
+int rank_of(DType dtype, WeightDtype weights) {
+  constexpr int of_halves = 3;
+  if (dtype == DType::f32 && weights != WeightDtype::f32) return of_halves;
   switch (dtype) {
     case DType::i64:
       return 0;
@@ -39,7 +41,7 @@ int rank_of(DType dtype) {
     case DType::i32:
       return 2;
     case DType::bf16:
-      return 3;
+      return of_halves;
     case DType::u16:
       return 4;
     case DType::u8:
@@ -133,8 +135,8 @@ Status write_rounded(AtomicFile& file, const NamedTensor& named, WeightDtype dty
 }
 
 Result<WrittenFile> write_content(const std::filesystem::path& target, Content content, OperationHook hook) {
-  std::ranges::sort(content.tensors, [](const NamedTensor& a, const NamedTensor& b) {
-    const int left = rank_of(a.tensor.dtype()), right = rank_of(b.tensor.dtype());
+  std::ranges::sort(content.tensors, [&](const NamedTensor& a, const NamedTensor& b) {
+    const int left = rank_of(a.tensor.dtype(), content.weights), right = rank_of(b.tensor.dtype(), content.weights);
     return left != right ? left < right : a.name < b.name;
   });
   if (const Status checked = check(content.tensors, target); !checked) return checked.error();

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "runtime/core/result.hpp"
+#include "sections/decoder/top_log_probabilities.hpp"
 
 namespace maestro {
 
@@ -22,29 +23,40 @@ void check(const SectionContext& context, const DecoderTrunk::Options& options) 
     throw JobError(context.name + ": only boundary = \"hidden\" carries gradients back; set it, or run the section " +
                    "forward only");
   }
-  if (options.boundary != TeacherOutput::top_k) return;
+  if (!names_tokens(options.boundary)) return;
   const std::int64_t tokens = tokens_of(options);
   if (options.top_k < 1 || options.top_k > tokens) {
     throw JobError(context.name + ": top_k = " + std::to_string(options.top_k) + " must lie between 1 and the " +
                    "vocabulary of " + std::to_string(tokens));
+  }
+  if (options.boundary == TeacherOutput::top_k) return;
+  if (context.for_cuda || !context.memory().host()) {
+    throw JobError(context.name + ": boundary = \"top_k_rest\" is computed on processors alone; leave devices out, " +
+                   "or set boundary = \"top_k\"");
+  }
+  if (context.parallel.layout.tensor > 1) {
+    throw JobError(context.name +
+                   ": boundary = \"top_k_rest\" needs the whole output layer on a rank; leave tensor at " +
+                   "1, or set boundary = \"top_k\"");
   }
 }
 
 }  // namespace
 
 TeacherOutput read_boundary(const JobTable& table, TeacherOutput fallback) {
-  constexpr std::array<std::string_view, 3> names{"hidden", "logits", "top_k"};
+  constexpr std::array<std::string_view, 4> names{"hidden", "logits", "top_k", "top_k_rest"};
   return table.choice(
       "boundary", fallback, names,
-      {"the output of a teacher: hidden states, logits or top_k logits; the same in the tables of teacher "
-       "and student"});
+      {"the output of a teacher: hidden states, logits, top_k logits, or top_k log-probabilities with that of all "
+       "other tokens; the same in the tables of teacher and student"});
 }
 
 std::int64_t read_top_k(const JobTable& table, std::int64_t fallback) {
-  return table.integer("top_k", fallback, {.min = 1},
-                       {"largest logits per token with boundary = \"top_k\", at most the corpus' tokens; the same in "
-                        "the tables of teacher and student",
-                        "logits"});
+  return table.integer(
+      "top_k", fallback, {.min = 1},
+      {"largest logits per token with boundary = \"top_k\" or \"top_k_rest\", at most the corpus' tokens; the same in "
+       "the tables of teacher and student",
+       "logits"});
 }
 
 DecoderTrunk::Options DecoderTrunk::Options::read(const JobTable& table) {
@@ -78,6 +90,11 @@ Ports DecoderTrunk::ports() const {
       behind.outputs = {{"top_values", DType::f32, top_k_, false, false, Axis::tokens, Sharding::rank_rows},
                         {"top_indices", DType::i32, top_k_, false, false, Axis::tokens, Sharding::rank_rows}};
       break;
+    case TeacherOutput::top_k_rest:
+      behind.outputs = {{"top_values", DType::f32, top_k_, false, false, Axis::tokens, Sharding::rank_rows},
+                        {"top_indices", DType::i32, top_k_, false, false, Axis::tokens, Sharding::rank_rows},
+                        {"rest", DType::f32, 1, false, false, Axis::tokens, Sharding::rank_rows}};
+      break;
   }
   return stage_ports({tokens_port}, behind);
 }
@@ -92,6 +109,7 @@ void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
       outputs.set("logits", logits(tape, gathered_hidden(tape, inputs)));
       break;
     case TeacherOutput::top_k:
+    case TeacherOutput::top_k_rest:
       put_top_k(tape, gathered_hidden(tape, inputs), outputs);
       break;
   }
@@ -103,6 +121,8 @@ void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
   const std::int64_t block = std::min(rows, top_k_block_rows);
   Var values = tape.output({rows, top_k_}, DType::f32, false);
   Var indices = tape.output({rows, top_k_}, DType::i32, false);
+  const bool with_rest = boundary_ == TeacherOutput::top_k_rest;
+  Var rest = with_rest ? tape.output({rows, 1}, DType::f32, false) : Var();
   const Block logits = tape.scratch({block, head().shape()[0]}, DType::f32);
   for (std::int64_t row = 0; row < rows; row += block) {
     const std::int64_t count = std::min(block, rows - row);
@@ -111,7 +131,11 @@ void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
     cap_logits(tape, part);
     top_k(tape, part, values.value().row_slice(row, count), indices.value().row_slice(row, count), head_part(),
           tokens_);
+    if (!with_rest) continue;
+    top_log_probabilities({part, tokens_}, values.value().row_slice(row, count), indices.value().row_slice(row, count),
+                          rest.value().row_slice(row, count));
   }
+  if (with_rest) outputs.set("rest", std::move(rest));
   outputs.set("top_values", own_rows(tape, values));
   outputs.set("top_indices", own_rows(tape, indices));
 }

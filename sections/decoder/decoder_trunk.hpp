@@ -7,6 +7,10 @@
 //   logits   logits        (M, vocabulary) f32
 //   top_k    top_values    (M, k) f32, the k largest logits of each row among the corpus' tokens, descending
 //            top_indices   (M, k) i32, their token ids
+//   top_k_rest  the same with log-probabilities over the corpus' tokens as top_values, and
+//            rest          (M, 1) f32, the log-probability of all other tokens; at least least_log_probability, as
+//            every
+//                          value. On processors, with the whole output layer on a single rank.
 // In pipeline stages tokens go to the first, the output comes from the last; see decoder_section.hpp.
 // Only boundary = hidden can be trained: no gradient travels back over the other boundaries.
 #pragma once
@@ -16,7 +20,7 @@
 
 namespace maestro {
 
-/// "hidden", "logits", "top_k" at `key` of a job table.
+/// "hidden", "logits", "top_k", "top_k_rest" at `key` of a job table.
 [[nodiscard]] TeacherOutput read_boundary(const JobTable& table, TeacherOutput fallback);
 /// `top_k` of a job table, at least 1.
 [[nodiscard]] std::int64_t read_top_k(const JobTable& table, std::int64_t fallback);
@@ -31,8 +35,8 @@ class DecoderTrunk final : public DecoderSection {
     /// Shape keys, boundary and top_k; `data` stays empty. Throws JobError.
     static Options read(const JobTable& table);
   };
-  /// Throws JobError for a decoder that does not fit the data, a boundary that cannot be trained, or a top_k beyond
-  /// the corpus' tokens.
+  /// Throws JobError for a decoder that does not fit the data, a boundary that cannot be trained, a top_k beyond the
+  /// corpus' tokens, or top_k_rest on a GPU or several tensor ranks.
   DecoderTrunk(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;

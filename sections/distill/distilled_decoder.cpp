@@ -84,8 +84,12 @@ DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options&
       vocabulary_(matched(context, options)) {
   check(context.name, options, vocabulary_.columns);
   options_.teacher.decoder = resolved(options.teacher.decoder);
-  check_decoder(options.teacher.section, options_.teacher.decoder, options.data);
-  if (options.boundary != TeacherOutput::top_k) {
+  if (!options.teacher.recorded) check_decoder(options.teacher.section, options_.teacher.decoder, options.data);
+  if (options.boundary == TeacherOutput::top_k_rest && (context.for_cuda || !context.memory().host())) {
+    throw JobError(context.name + ": boundary = \"top_k_rest\", which a recorded teacher has, is computed on " +
+                   "processors alone; leave devices out, or learn from a teacher beside the student");
+  }
+  if (!names_tokens(options.boundary)) {
     const CutSizes sizes{.vocabulary = options_.teacher.decoder.vocabulary,
                          .vocabulary_name = "the teacher's vocabulary"};
     check_parallel_fit(context.name, sizes, context.parallel.layout);
@@ -108,10 +112,13 @@ Ports DistilledDecoder::ports() const {
           {"teacher_logits", DType::f32, teacher.decoder.vocabulary, false, false, Axis::tokens, Sharding::vocabulary});
       break;
     case TeacherOutput::top_k:
+    case TeacherOutput::top_k_rest:
       behind.inputs.push_back(
           {"teacher_top_values", DType::f32, options_.top_k, false, false, Axis::tokens, Sharding::rank_rows});
       behind.inputs.push_back(
           {"teacher_top_indices", DType::i32, options_.top_k, false, false, Axis::tokens, Sharding::rank_rows});
+      if (options_.boundary == TeacherOutput::top_k) break;
+      behind.inputs.push_back({"teacher_rest", DType::f32, 1, false, false, Axis::tokens, Sharding::rank_rows});
       break;
   }
   return stage_ports({tokens_port}, behind);
@@ -129,6 +136,9 @@ DistilledDecoder::Received DistilledDecoder::received(Tape& tape, const Inputs& 
     case TeacherOutput::logits:
       received.logits = inputs["teacher_logits"];
       break;
+    case TeacherOutput::top_k_rest:
+      received.rest = all_rows("teacher_rest");
+      [[fallthrough]];
     case TeacherOutput::top_k:
       received.values = all_rows("teacher_top_values");
       received.indices = all_rows("teacher_top_indices");
@@ -150,6 +160,9 @@ TeacherSignal DistilledDecoder::signal(const Received& received) {
     case TeacherOutput::logits:
       teacher.logits = received.logits.value();
       break;
+    case TeacherOutput::top_k_rest:
+      teacher.rest = received.rest.value();
+      [[fallthrough]];
     case TeacherOutput::top_k:
       teacher.values = received.values.value();
       teacher.indices = received.indices.value();
@@ -170,7 +183,7 @@ void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& output
   const Pending<LossSums> sums =
       distillation_loss(tape, state, head(), signal(teacher), terms, loss, {head_part(), teacher_part});
   // The teacher's cross-entropy needs its logit of the target, which may not be among the k.
-  if (context().parallel.tensor() == 0) outputs.losses(sums, true, options_.boundary != TeacherOutput::top_k);
+  if (context().parallel.tensor() == 0) outputs.losses(sums, true, !names_tokens(options_.boundary));
 }
 
 Cost DistilledDecoder::cost(const SampleShape& sample) const {

@@ -6,9 +6,12 @@
 //                                 here, frozen
 //   logits   teacher_logits       (M, teacher vocabulary) f32
 //   top_k    teacher_top_values   (M, k) f32 and teacher_top_indices (M, k) i32
-// No outputs; reports loss, ce, kl and, but for top_k, teacher_ce. Formulas: runtime/ops/distillation_options.hpp. Over
-// ranks teacher_* are spread as the teacher's decoder_trunk spreads them, with this section's layout. In pipeline
-// stages tokens go to the first and all else to the last, which reports; see decoder_section.hpp.
+//   top_k_rest  the same, with log-probabilities as values, and teacher_rest (M, 1) f32, that of all other tokens;
+//                                 on processors alone
+// No outputs; reports loss, ce, kl and, but for top_k and top_k_rest, teacher_ce. Formulas:
+// runtime/ops/distillation_options.hpp. Over ranks teacher_* are spread as the teacher's decoder_trunk spreads them,
+// with this section's layout. In pipeline stages tokens go to the first and all else to the last, which reports; see
+// decoder_section.hpp.
 #pragma once
 
 #include <optional>
@@ -54,7 +57,7 @@ class DistilledDecoder final : public DecoderSection {
  private:
   /// The teacher's outputs, for all rows of the context part.
   struct Received {
-    Var hidden, logits, values, indices;  // by boundary
+    Var hidden, logits, values, indices, rest;  // by boundary
   };
   /// FLOPs of the teacher's output layer where it is kept here.
   [[nodiscard]] double teacher_flops(const SampleShape& sample) const;

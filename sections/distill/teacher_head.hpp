@@ -18,6 +18,7 @@ struct TeacherModel {
   DType precision = DType::f32;  ///< of the teacher's arithmetic, and so of its hidden states
   std::string weights;           ///< Hugging Face folder; empty: random
   std::string tokenizer;         ///< empty: unknown
+  bool recorded = false;         ///< on file: no model is there, and of `decoder` only the vocabulary is meant
 };
 
 /// TH-1 (same values): the layer's values are bitwise those of the teacher section's own output layer, or of the rank's

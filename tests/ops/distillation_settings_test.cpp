@@ -38,6 +38,9 @@ TEST(DistillationSettings, sound_ones_are_accepted) {
   settings.divergence = Divergence::forward_kl;
   settings.beta = 7;  // of js only
   EXPECT_EQ(verdict(settings), "accepted");
+  settings.boundary = TeacherOutput::top_k_rest;
+  settings.divergence = Divergence::reverse_kl;  // finite with the rest
+  EXPECT_EQ(verdict(settings), "accepted");
 }
 
 TEST(DistillationSettings, each_unsound_one_is_named_with_a_way_out) {

@@ -34,6 +34,10 @@ inline std::vector<LossProblem> with_every_divergence(const LossProblem& problem
       problems.back().divergence = divergence;
     }
   }
+  for (const Divergence divergence : {Divergence::forward_kl, Divergence::reverse_kl, Divergence::js}) {
+    problems.push_back(with_rest(problem));
+    problems.back().divergence = divergence;
+  }
   return problems;
 }
 inline std::string describe(const LossProblem& p) {

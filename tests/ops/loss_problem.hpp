@@ -29,6 +29,7 @@ struct LossProblem {
   double teacher_softcap = 0;  ///< also of the teacher logits that are derived
   testing::Values hidden, head, teacher_hidden, teacher_head, targets;
   testing::Values teacher_logits, teacher_values, teacher_indices;
+  testing::Values teacher_rest;  ///< boundary = top_k_rest, whose teacher_values are log-probabilities
 
   /// Teacher logits, and the k largest of the shared columns, from teacher_hidden and teacher_head.
   void derive_boundaries() {
@@ -103,8 +104,10 @@ inline LossAnswer compute(const LossProblem& p, const LossRun& run) {
   call.teacher_hidden = p.boundary == TeacherOutput::hidden ? teacher_hidden.tensor() : Tensor();
   call.teacher_head = p.boundary == TeacherOutput::hidden ? packed_teacher.get() : nullptr;
   call.teacher_logits = p.boundary == TeacherOutput::logits ? logits.tensor() : Tensor();
-  call.teacher_values = p.boundary == TeacherOutput::top_k ? values.tensor() : Tensor();
-  call.teacher_indices = p.boundary == TeacherOutput::top_k ? indices.tensor() : Tensor();
+  const OwnedTensor rest(DType::f32, Shape{p.rows, 1}, p.teacher_rest);
+  call.teacher_values = names_tokens(p.boundary) ? values.tensor() : Tensor();
+  call.teacher_indices = names_tokens(p.boundary) ? indices.tensor() : Tensor();
+  call.teacher_rest = p.boundary == TeacherOutput::top_k_rest ? rest.tensor() : Tensor();
   return {loss.distillation(call), dhidden.values(), dhead.values()};
 }
 
@@ -128,6 +131,26 @@ inline LossProblem random_loss_problem(LossProblem sizes, unsigned seed) {
       p.teacher_indices.push_back(static_cast<double>(column));
       p.teacher_values.push_back(p.teacher_logits[static_cast<std::size_t>(r * p.teacher_vocabulary + column)]);
     }
+  }
+  return p;
+}
+
+/// Returns the problem with boundary = top_k_rest: log-probabilities of the named tokens, and that of all others.
+inline LossProblem with_rest(LossProblem p) {
+  p.boundary = TeacherOutput::top_k_rest;
+  p.teacher_rest.clear();
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    const double* logits = &p.teacher_logits[static_cast<std::size_t>(r * p.teacher_vocabulary)];
+    double all = 0;
+    for (std::int64_t v = 0; v < p.shared; ++v) all += std::exp(logits[v]);
+    double others = all;
+    for (std::int64_t i = r * p.k; i < (r + 1) * p.k; ++i) {
+      double& value = p.teacher_values[static_cast<std::size_t>(i)];
+      others -= std::exp(value);
+      value -= std::log(all);
+    }
+    const bool none = p.k == p.shared || others <= 0;
+    p.teacher_rest.push_back(none ? double{least_log_probability} : std::log(others / all));
   }
   return p;
 }

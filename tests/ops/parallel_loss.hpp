@@ -86,7 +86,8 @@ class ParallelLoss {
         teacher_head_(DType::f32, {p_.teacher_vocabulary, p_.teacher_width}, p_.teacher_head),
         logits_(p_.logits_dtype, {p_.rows, p_.teacher_vocabulary}, p_.teacher_logits),
         values_(DType::f32, {p_.rows, p_.k}, p_.teacher_values),
-        indices_(DType::i32, {p_.rows, p_.k}, p_.teacher_indices) {}
+        indices_(DType::i32, {p_.rows, p_.k}, p_.teacher_indices),
+        rest_(DType::f32, {p_.rows, 1}, p_.teacher_rest) {}
 
   [[nodiscard]] Answer answer(const RankPlace& at) const {
     const TablePart head(at.ops, head_, range_of(p_.vocabulary, at.group), setting_.head_trained);
@@ -96,20 +97,21 @@ class ParallelLoss {
     Tape tape(at.ops, arena, setting_.act, setting_.record);
     const Block hidden_memory = given(tape, hidden_), targets = given(tape, targets_);
     const Block teacher_hidden = given(tape, teacher_hidden_), logits = given(tape, own_logits);
-    const Block values = given(tape, values_), indices = given(tape, indices_);
+    const Block values = given(tape, values_), indices = given(tape, indices_), rest = given(tape, rest_);
     const Var hidden = tape.input(hidden_memory.tensor(), true);
     const HeadLoss loss{&targets.tensor(), p_.scale, p_.softcap};
     const VocabularyPart student = part_of(p_.vocabulary, at.group);
     Pending<LossSums> sums = LossSums();
     if (p_.with_teacher) {
-      TeacherSignal signal{p_.boundary, {}, nullptr, {}, {}, {}, p_.teacher_vocabulary, p_.teacher_softcap};
+      TeacherSignal signal{p_.boundary, {}, nullptr, {}, {}, {}, p_.teacher_vocabulary, p_.teacher_softcap, {}};
       if (p_.boundary == TeacherOutput::hidden) {
         signal.hidden = tape.input(teacher_hidden.tensor());
         signal.head = teacher_head.parameter;
       }
       if (p_.boundary == TeacherOutput::logits) signal.logits = logits.tensor();
-      if (p_.boundary == TeacherOutput::top_k) signal.values = values.tensor();
-      if (p_.boundary == TeacherOutput::top_k) signal.indices = indices.tensor();
+      if (names_tokens(p_.boundary)) signal.values = values.tensor();
+      if (names_tokens(p_.boundary)) signal.indices = indices.tensor();
+      if (p_.boundary == TeacherOutput::top_k_rest) signal.rest = rest.tensor();
       const DistillationTerms terms{p_.divergence, p_.temperature, p_.alpha, p_.beta, p_.shared};
       sums = distillation_loss(tape, hidden, *head.parameter, signal, terms, loss,
                                {student, part_of(p_.teacher_vocabulary, at.group)});
@@ -146,7 +148,7 @@ class ParallelLoss {
   LossProblem p_;
   Setting setting_;
   cpu::CpuOperatorTable processor_;
-  OwnedTensor hidden_, head_, targets_, teacher_hidden_, teacher_head_, logits_, values_, indices_;
+  OwnedTensor hidden_, head_, targets_, teacher_hidden_, teacher_head_, logits_, values_, indices_, rest_;
 };
 
 inline void expect_near(const LossSums& got, const LossSums& wanted, double tolerance) {
@@ -214,6 +216,13 @@ inline const Terms every_terms[] = {
     {TeacherOutput::hidden, Divergence::js},         {TeacherOutput::logits, Divergence::forward_kl},
     {TeacherOutput::logits, Divergence::reverse_kl}, {TeacherOutput::logits, Divergence::js},
     {TeacherOutput::top_k, Divergence::forward_kl},  {TeacherOutput::top_k, Divergence::js},
+};
+
+/// Those that GPUs have no kernels for.
+inline const Terms processor_terms[] = {
+    {TeacherOutput::top_k_rest, Divergence::forward_kl},
+    {TeacherOutput::top_k_rest, Divergence::reverse_kl},
+    {TeacherOutput::top_k_rest, Divergence::js},
 };
 
 inline LossProblem problem_of(const Sizes& of, std::int64_t width = 6) {

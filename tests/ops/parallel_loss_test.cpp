@@ -30,8 +30,10 @@ class LossOverRanks : public ::testing::TestWithParam<std::tuple<std::int64_t, S
 };
 
 TEST_P(LossOverRanks, of_every_divergence_and_boundary_is_that_of_one_rank) {  // DL-5
-  LossProblem p = problem();
-  for (const auto& [boundary, divergence] : every_terms) {
+  std::vector<Terms> terms(std::begin(every_terms), std::end(every_terms));
+  terms.insert(terms.end(), std::begin(processor_terms), std::end(processor_terms));
+  for (const auto& [boundary, divergence] : terms) {
+    LossProblem p = boundary == TeacherOutput::top_k_rest ? cpu::with_rest(problem()) : problem();
     for (const double temperature : {1.0, 2.5}) {
       SCOPED_TRACE("boundary " + std::to_string(static_cast<int>(boundary)) + " divergence " +
                    std::to_string(static_cast<int>(divergence)) + " T " + std::to_string(temperature));

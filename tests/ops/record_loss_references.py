@@ -4,7 +4,8 @@
 
     python tests/ops/record_loss_references.py
 
-writes references/attention.safetensors and references/losses.safetensors next to this file. Inputs are multiples of 1/64
+writes references/attention.safetensors, references/losses.safetensors and references/bucket_losses.safetensors next to
+this file. Inputs are multiples of 1/64
 below 2 in magnitude, so they are exact in bfloat16 and serve both precisions; results are stored as float32. The losses
 are spelled out with torch.nn.functional and differentiated by autograd, so no formula is shared with the C++ sources.
 """
@@ -144,7 +145,54 @@ def record_losses():
     save(HERE / "losses.safetensors", tensors, notes)
 
 
+def outcomes(logits, indices):
+    """Log-probabilities of the tokens at `indices`, and in a last column that of all other tokens."""
+    log_p = F.log_softmax(logits, -1)
+    others = torch.ones_like(logits, dtype=torch.bool).scatter(1, indices, False)
+    rest = log_p.masked_fill(~others, float("-inf")).logsumexp(-1, keepdim=True)
+    return torch.cat([log_p.gather(1, indices), rest], 1)
+
+
+def bucket_case(inputs, note):
+    """A teacher that names K tokens and the probability of the others: both distributions over K + 1 outcomes."""
+    hidden, head = (inputs[key].clone().requires_grad_() for key in ("hidden", "head"))
+    active = inputs["targets"] >= 0
+    z = (hidden @ head.T)[active]
+    ce = F.cross_entropy(z, inputs["targets"][active].long(), reduction="sum")
+    recorded = torch.cat([inputs["teacher_values"], inputs["teacher_rest"]], 1)[active]
+    student = outcomes(z[:, :SHARED], inputs["teacher_indices"][active].long())
+    temperature = note["temperature"]
+    kl = divergence(note, F.log_softmax(student / temperature, -1), F.log_softmax(recorded / temperature, -1)).sum()
+    total = note["alpha"] * temperature**2 * kl + (1 - note["alpha"]) * ce
+    (total * note["scale"]).backward()
+    sums = torch.stack([ce, kl, total, torch.zeros_like(ce)]).detach()
+    return {"sums": sums, "dhidden": hidden.grad, "dhead": head.grad}
+
+
+def record_bucket_losses():
+    generator = torch.Generator().manual_seed(13)
+    inputs = {
+        "hidden": exact(generator, M, C),
+        "head": exact(generator, V, C),
+        "targets": torch.randint(0, SHARED, (M,), generator=generator).int(),
+    }
+    inputs["targets"][torch.tensor([2, 3, 7])] = -1
+    logits = exact(generator, M, CT) @ exact(generator, VT, CT).T
+    indices = logits[:, :SHARED].topk(K).indices
+    recorded = outcomes(logits[:, :SHARED], indices).float().double()  # as the program receives them
+    inputs.update(teacher_values=recorded[:, :K], teacher_rest=recorded[:, K:], teacher_indices=indices.int())
+    tensors, notes = dict(inputs), []
+    for name in ("forward_kl", "reverse_kl", "js"):
+        for temperature, alpha, beta in [(1.0, 0.5, 0.5), (2.0, 0.9, 0.1), (0.7, 1.0, 0.8)]:
+            notes.append(dict(name=f"case{len(notes)}", divergence=name, temperature=temperature, alpha=alpha, beta=beta,
+                              scale=0.125))
+            case = bucket_case(inputs, notes[-1])
+            tensors.update({f"{notes[-1]['name']}.{key}": value for key, value in case.items()})
+    save(HERE / "bucket_losses.safetensors", tensors, notes)
+
+
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)
     record_attention()
     record_losses()
+    record_bucket_losses()

@@ -192,6 +192,38 @@ TEST(DecoderTrunk, top_k_is_the_largest_logits_in_order) {
   }
 }
 
+TEST(DecoderTrunk, top_k_rest_is_the_log_probabilities_of_the_largest_and_of_all_others) {
+  Bench bench;
+  const Batch batch = Batch::random(5, {12, 12, 12, 12, 12, 12, 3}, 31);
+  const DataShape data{12, 31, "bytes"};  // the last of 37 rows have no token
+  for (const std::int64_t k : {5, 31}) {
+    DecoderTrunk all(bench.context("teacher", false), {tiny("gpt2", true), TeacherOutput::logits, 1, data});
+    DecoderTrunk few(bench.context("teacher", false), {tiny("gpt2", true), TeacherOutput::top_k_rest, k, data});
+    MicroBatch logits(bench, all, batch, Pass::evaluate), top(bench, few, batch, Pass::evaluate);
+    logits.forward();
+    top.forward();
+    for (std::int64_t row = 0; row < batch.rows(); ++row) {
+      const auto u = logits.output("logits").row_slice(row, 1).span<float>().first(31);
+      double sum = 0;
+      for (const float logit : u) sum += std::exp(double{logit});
+      double rest = 1;
+      const auto tokens = top.output("top_indices").row_slice(row, 1).span<std::int32_t>();
+      const auto values = top.output("top_values").row_slice(row, 1).span<float>();
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        const double p = std::exp(double{u[static_cast<std::size_t>(tokens[i])]}) / sum;
+        EXPECT_NEAR(values[i], std::log(p), 1e-5);
+        rest -= p;
+      }
+      const float found = top.output("rest").span<float>()[static_cast<std::size_t>(row)];
+      if (k == 31) {
+        EXPECT_EQ(found, least_log_probability);
+      } else {
+        EXPECT_NEAR(found, std::log(rest), 1e-5);
+      }
+    }
+  }
+}
+
 TEST(DecoderTrunk, a_frozen_tied_head_is_packed_before_forward_passes_share_it) {
   Bench bench;
   Batch batch = Batch::random(5, {9, 1, 12}, 36);  // token 36 of 37 is never read
@@ -222,6 +254,21 @@ TEST(DecoderTrunk, a_top_k_beyond_the_vocabulary_is_refused_with_both_numbers) {
     DecoderTrunk(bench.context("t", false), {tiny("gpt2", true), TeacherOutput::top_k, 38, {}});
   };
   EXPECT_EQ(error_of(build), "t: top_k = 38 must lie between 1 and the vocabulary of 37");
+}
+
+TEST(DecoderTrunk, top_k_rest_is_refused_by_name_where_it_is_not_computed) {
+  Bench bench;
+  SectionContext context = bench.context("t", false);
+  context.meta = true;
+  DecoderConfig wide = tiny("gpt2", true);
+  wide.width = 64;  // heads that GPUs take
+  const auto build = [&] { DecoderTrunk(context, {wide, TeacherOutput::top_k_rest, 5, {}}); };
+  context.for_cuda = true;
+  EXPECT_NE(error_of(build).find("t: boundary = \"top_k_rest\" is computed on processors alone"), std::string::npos)
+      << error_of(build);
+  context.for_cuda = false;
+  context.parallel.layout.tensor = 2;
+  EXPECT_NE(error_of(build).find("needs the whole output layer on a rank; leave tensor at 1"), std::string::npos);
 }
 
 TEST(LanguageModelHead, a_tied_model_cannot_be_cut_before_its_head) {

@@ -130,7 +130,7 @@ TEST_P(DistillationCases, the_ports_match_the_teachers) {
 }
 
 std::string case_name(const ::testing::TestParamInfo<std::pair<TeacherOutput, Divergence>>& test) {
-  const char* boundaries[] = {"hidden", "logits", "top_k"};
+  const char* boundaries[] = {"hidden", "logits", "top_k", "top_k_rest"};
   const char* divergences[] = {"forward_kl", "reverse_kl", "js"};
   return std::string(boundaries[static_cast<int>(test.param.first)]) + "_" +
          divergences[static_cast<int>(test.param.second)];
@@ -144,15 +144,19 @@ INSTANTIATE_TEST_SUITE_P(cases, DistillationCases,
                                            std::pair{TeacherOutput::logits, Divergence::reverse_kl},
                                            std::pair{TeacherOutput::logits, Divergence::js},
                                            std::pair{TeacherOutput::top_k, Divergence::forward_kl},
-                                           std::pair{TeacherOutput::top_k, Divergence::js}),
+                                           std::pair{TeacherOutput::top_k, Divergence::js},
+                                           std::pair{TeacherOutput::top_k_rest, Divergence::forward_kl},
+                                           std::pair{TeacherOutput::top_k_rest, Divergence::reverse_kl},
+                                           std::pair{TeacherOutput::top_k_rest, Divergence::js}),
                          case_name);
 
 TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12}, tokens);
   for (const bool tied : {true, false}) {
-    double kl[3], teacher_ce[2];
-    for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k}) {
+    double kl[4], teacher_ce[2];
+    for (const TeacherOutput boundary :
+         {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::top_k, TeacherOutput::top_k_rest}) {
       auto settings = options(boundary, Divergence::forward_kl);
       settings.teacher.decoder = teacher_shape(tied);
       settings.top_k = tokens;  // then top-k leaves nothing out
@@ -160,7 +164,7 @@ TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
       const Teacher teacher(bench, settings, batch);
       kl[static_cast<int>(boundary)] = evaluate(bench, student, batch, teacher.connect(), "kl");
       const auto measured = [&] { return evaluate(bench, student, batch, teacher.connect(), "teacher_ce"); };
-      if (boundary == TeacherOutput::top_k) {
+      if (names_tokens(boundary)) {
         EXPECT_THROW((void)measured(), std::out_of_range);  // unknown: no figure, rather than 0
       } else {
         teacher_ce[static_cast<int>(boundary)] = measured();
@@ -169,6 +173,7 @@ TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
     EXPECT_GT(kl[0], 0.1);
     EXPECT_NEAR(kl[1], kl[0], 1e-5);
     EXPECT_NEAR(kl[2], kl[0], 1e-5);
+    EXPECT_NEAR(kl[3], kl[0], 1e-5);
     DecoderLm whole(bench.context("teacher", false), {teacher_shape(tied), {}});
     EXPECT_NEAR(teacher_ce[0], evaluate(bench, whole, batch), 1e-5);
     EXPECT_NEAR(teacher_ce[1], teacher_ce[0], 1e-5);

@@ -140,6 +140,30 @@ TEST(Safetensors, an_unknown_tensor_is_answered_with_the_nearest_one) {
               AllOf(HasSubstr("m.safetensors"), HasSubstr("h.wieght"), HasSubstr("nearest is h.weight")));
 }
 
+TEST(Safetensors, elements_of_an_f16_tensor_are_widened_without_the_others) {
+  const TempFolder folder;
+  std::vector<float> values{0.5F, -1.25F, 3, 1.0F / 3, -7};
+  std::vector<std::int32_t> ids{1, -2, 3};
+  const auto path = folder.path() / "halves.safetensors";
+  const std::vector<NamedTensor> tensors{{"ids", Tensor(ids.data(), DType::i32, {3})},
+                                         {"values", Tensor(values.data(), DType::f32, {5})}};
+  ASSERT_TRUE(write_weights(path, tensors, WeightDtype::f16).ok());
+  const SafetensorsFile file = SafetensorsFile::open(path).value_or_throw();
+  // The halves, an odd number, stand behind the wider integers, so that both are aligned in the file.
+  EXPECT_EQ(file.names(), (std::vector<std::string>{"ids", "values"}));
+  std::vector<float> found(3);
+  ASSERT_TRUE(file.widen("values", 1, found).ok());
+  EXPECT_EQ(found[0], -1.25F);
+  EXPECT_EQ(found[1], 3);
+  EXPECT_EQ(found[2], 0.333251953125F);
+  EXPECT_TRUE(file.widen("values", 5, std::span(found).first(0)).ok());
+  for (const std::int64_t first : {std::int64_t{-1}, std::int64_t{3}, INT64_MAX}) {
+    EXPECT_THAT(file.widen("values", first, found).error().message, HasSubstr("has 5 elements, not 3 from"));
+  }
+  EXPECT_THAT(file.widen("ids", 0, found).error().message, HasSubstr("is I32, expected F16"));
+  EXPECT_EQ(file.widen("value", 0, found).error().code, ErrorCode::not_found);
+}
+
 TEST(Safetensors, every_f16_value_is_read_as_the_f32_of_the_same_value) {
   const TempFolder folder;
   std::string bytes;

@@ -59,7 +59,9 @@ LossTerms terms_of(const DistillationHead& head, bool teacher) {
   LossTerms terms;
   terms.scale = head.student.scale;
   if (!teacher) return terms;
-  terms.teacher = head.boundary == TeacherOutput::top_k ? LossTerms::Teacher::top_k : LossTerms::Teacher::dense;
+  terms.teacher = head.boundary == TeacherOutput::top_k        ? LossTerms::Teacher::top_k
+                  : head.boundary == TeacherOutput::top_k_rest ? LossTerms::Teacher::top_k_rest
+                                                               : LossTerms::Teacher::dense;
   terms.divergence = head.divergence;
   terms.temperature = head.temperature;
   terms.alpha = head.alpha;
@@ -82,7 +84,7 @@ LossSums OutputLoss::cross_entropy(const CrossEntropyHead& head, const Vocabular
 LossSums OutputLoss::distillation(const DistillationHead& head, const VocabularyPart& part) const {
   assert(head.shared_vocabulary > 0);
   assert(head.shared_vocabulary <= (part.group == nullptr ? head.student.vocabulary : part.vocabulary));
-  assert(head.boundary == TeacherOutput::top_k || head.shared_vocabulary <= head.teacher_vocabulary);
+  assert(names_tokens(head.boundary) || head.shared_vocabulary <= head.teacher_vocabulary);
   return run(head, part, true);
 }
 

@@ -35,7 +35,8 @@ struct LossLimits {
 /// hidden, dhidden and the student's packs share an act dtype; teacher_hidden has that of teacher_head. Logits are f32;
 /// their gradient is rounded to act for the products. targets < shared_vocabulary. top_k: teacher_indices of a row are
 /// distinct; those outside [0, shared_vocabulary) are left out of p, and a row without any other makes kl and the
-/// gradients NaN. The caller checks settings once at start with validate() of distillation_settings.hpp.
+/// gradients NaN; with top_k_rest it makes them 0. The caller checks settings once at start with validate() of
+/// distillation_settings.hpp.
 class OutputLoss {
  public:
   OutputLoss(Isa isa, const MatrixProducts& products, ScratchPool& scratch, const LossLimits& limits = {});

@@ -109,7 +109,7 @@ LossBlock::LossBlock(const LossCall& call, ScratchPool::Lease& lease) : call_(&c
   } else if (call.teacher == LossTerms::Teacher::dense && head.teacher_logits.dtype() == DType::bf16) {
     teacher_row_ = lease.floats(z_.widest());
   }
-  if (call.teacher == LossTerms::Teacher::top_k) {
+  if (names_tokens(head.boundary) && call.teacher != LossTerms::Teacher::none) {
     support_ = take<SupportToken>(lease, call.most_rows * head.teacher_indices.columns());
     support_values_ = lease.floats(head.teacher_indices.columns());
   }
@@ -164,7 +164,8 @@ void LossBlock::begin_row(std::int64_t r) {
       support_values_[kept++] = values[i];
     }
   }
-  call_->loss->begin(states_[static_cast<std::size_t>(r)], target, tokens.first(kept), support_values_);
+  const float rest = head.teacher_rest.defined() ? head.teacher_rest.data<float>()[number] : 0;
+  call_->loss->begin(states_[static_cast<std::size_t>(r)], target, tokens.first(kept), support_values_, rest);
 }
 
 void LossBlock::run_row_by_row(LossSums& sums) {
@@ -219,6 +220,9 @@ void LossBlock::compute(const ColumnRun& run) {
 
 void LossBlock::scan(std::int64_t r, const ColumnRun& run) {
   RowState& state = states_[static_cast<std::size_t>(r)];
+  if (run.shared && call_->teacher == LossTerms::Teacher::top_k_rest) {
+    return call_->loss->scan_outside(state, columns(r, run), z_.at(run.student_panel, r, run.first));
+  }
   if (run.shared) return call_->loss->scan(state, columns(r, run));
   call_->loss->scan_rest(state, {z_.at(run.student_panel, r, run.first), nullptr, run.count});
 }

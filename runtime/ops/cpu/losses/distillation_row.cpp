@@ -17,10 +17,6 @@ double log_of_sum(double a, double b) {
   return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b)));
 }
 
-bool holds(const RowLoss::Columns& columns, std::int32_t column) {
-  return column >= columns.first && column < columns.first + columns.segment.count;
-}
-
 }  // namespace
 
 RowLoss::RowLoss(const LossKernels& kernels, const LossTerms& terms)
@@ -29,12 +25,18 @@ RowLoss::RowLoss(const LossKernels& kernels, const LossTerms& terms)
   mixing_ = terms_.divergence == Divergence::js && terms_.beta > 0 && terms_.beta < 1;
 }
 
-void RowLoss::begin(RowState& row, std::int32_t target, std::span<SupportToken> support, const float* values) const {
+void RowLoss::begin(RowState& row, std::int32_t target, std::span<SupportToken> support, const float* values,
+                    float rest) const {
   row = RowState{};
   row.target = target;
   row.z_max = row.u_max = row.rest_max = unseen;
   row.z_target = row.u_target = impossible;
   row.support = support;
+  row.log_rest = rest;
+  if (outcomes()) {
+    for (std::size_t i = 0; i < support.size(); ++i) support[i].log_p = values[i];
+    return;
+  }
   if (support.empty()) return;
   const float max = *std::max_element(values, values + support.size());
   double sum = 0;
@@ -81,12 +83,17 @@ void RowLoss::scan(RowState& row, const Columns& columns) const {
   row.u_t += sums.u_t;
   row.u_one += sums.u_one;
   row.cross += sums.cross;
-  if (holds(columns, row.target)) {
+  gather(row, columns);
+}
+
+void RowLoss::gather(RowState& row, const Columns& columns) const {
+  const RowSegment& segment = columns.segment;
+  if (columns.holds(row.target)) {
     row.z_target = segment.z[row.target - columns.first];
     if (dense()) row.u_target = segment.u[row.target - columns.first];
   }
   for (SupportToken& token : row.support) {
-    if (holds(columns, token.column)) token.z = segment.z[token.column - columns.first];
+    if (columns.holds(token.column)) token.z = segment.z[token.column - columns.first];
   }
 }
 
@@ -101,6 +108,7 @@ void RowLoss::scan_rest(RowState& row, const RowSegment& segment) const {
 }
 
 void RowLoss::normalise(RowState& row) const {
+  if (outcomes()) normalise_outcomes(row);
   row.log_one = std::log(row.z_one);
   if (row.rest_one > 0)
     row.log_one = log_of_sum(row.log_one, double{row.rest_max} - row.z_max + std::log(row.rest_one));
@@ -125,7 +133,9 @@ void RowLoss::finish(RowState& row, LossSums& sums) const {
   sums.ce += row.log_one - (double{row.z_target} - row.z_max);
   if (terms_.teacher == LossTerms::Teacher::none) return;
   if (dense()) sums.teacher_ce += std::log(row.u_one) - (double{row.u_target} - row.u_max);
-  const double divergence = dense() ? dense_divergence(row) : support_divergence(row);
+  const double divergence = dense()      ? dense_divergence(row)
+                            : outcomes() ? outcome_divergence(row)
+                                         : support_divergence(row);
   row.divergence = divergence < 0 ? 0 : divergence;  // a divergence is never negative, its rounding may be; keeps NaN
   sums.kl += row.divergence;
 }
@@ -154,7 +164,7 @@ double RowLoss::log_m(double p, double q) const {
 }
 
 double RowLoss::support_divergence(RowState& row) const {
-  if (terms_.divergence == Divergence::js && !mixing_) return 0;
+  if (constant()) return 0;
   if (row.support.empty()) return std::numeric_limits<double>::quiet_NaN();
   if (terms_.divergence == Divergence::reverse_kl) return std::numeric_limits<double>::infinity();
   double forward = 0;
@@ -186,7 +196,8 @@ void RowLoss::gradient(const RowState& row, const Columns& columns, float* dz) c
   call.weight_one = static_cast<float>((1 - terms_.alpha) * terms_.scale);
   call.divergence = static_cast<float>(row.student_divergence);
   call.beta = static_cast<float>(terms_.beta);
-  const bool nothing = terms_.divergence == Divergence::js && !mixing_;
+  const bool nothing = constant();
+  if (outcomes() && !nothing) return differentiate_outcomes(row, columns, dz);
   if (dense() && !nothing) {
     call.form = terms_.divergence == Divergence::forward_kl   ? GradientForm::forward_kl
                 : terms_.divergence == Divergence::reverse_kl ? GradientForm::reverse_kl
@@ -201,7 +212,7 @@ void RowLoss::gradient(const RowState& row, const Columns& columns, float* dz) c
   }
   kernels_->gradient(call);
   if (!row.support.empty() && call.weight != 0) correct_support(row, columns, dz);
-  if (holds(columns, row.target))
+  if (columns.holds(row.target))
     dz[row.target - columns.first] -= static_cast<float>((1 - terms_.alpha) * terms_.scale);
 }
 
@@ -217,7 +228,7 @@ void RowLoss::rest_gradient(const RowState& row, const RowSegment& segment, floa
 void RowLoss::correct_support(const RowState& row, const Columns& columns, float* dz) const {
   const double weight = terms_.alpha * terms_.temperature * terms_.scale;
   for (const SupportToken& token : row.support) {
-    if (!holds(columns, token.column)) continue;
+    if (!columns.holds(token.column)) continue;
     float& at = dz[token.column - columns.first];
     if (terms_.divergence == Divergence::forward_kl) {
       at -= static_cast<float>(weight * token.p);

@@ -16,6 +16,14 @@
 //   forward_kl  sums over the k tokens. js: tokens outside contribute q log(1 / (1 - beta)) to KL(q || m).
 //   reverse_kl  is infinite, since p is zero outside; validate() rejects it. teacher_ce cannot be computed and stays 0.
 // Without any of the k tokens in the shared vocabulary the divergence and the gradient are NaN.
+//
+// Teacher of k + 1 outcomes (boundary = top_k_rest; distillation_outcomes.cpp): while scanning, the sums z_max and
+// z_one leave the named tokens out, so that the student's rest is a sum of its own and no difference; normalise() adds
+// the named tokens. G of distillation_options.hpp is, with p, q and m over the outcomes:
+//   forward_kl  q - p
+//   reverse_kl  q (log q - log p - KL(q || p))
+//   js          (1 - beta) q (log q - log m - KL(q || m))
+// Without a named token there is a single outcome, and the divergence is 0.
 #pragma once
 
 #include <span>
@@ -26,7 +34,7 @@
 namespace maestro::cpu {
 
 struct LossTerms {
-  enum class Teacher : std::uint8_t { none, dense, top_k };
+  enum class Teacher : std::uint8_t { none, dense, top_k, top_k_rest };
   Teacher teacher = Teacher::none;
   Divergence divergence = Divergence::forward_kl;
   double temperature = 1;
@@ -41,6 +49,12 @@ struct SupportToken {
   float p = 0;
   float log_p = 0;
   float z = 0;  ///< the student's logit, gathered while scanning
+};
+
+/// An outcome of both distributions.
+struct Outcome {
+  double log_p = 0;
+  double log_q = 0;
 };
 
 /// Accumulated state of a row; trivially copyable, so that a block of rows lives in scratch memory.
@@ -65,6 +79,10 @@ struct RowState {
   Normaliser z;
   Normaliser u;
   std::span<SupportToken> support;
+  // top_k_rest; log_rest is valid after begin(), the others after normalise()
+  double log_rest = 0;      ///< log p of the rest
+  double log_outside = 0;   ///< log of the sum of exp(z - z_max) over the other tokens; -infinity: there are none
+  double log_outcomes = 0;  ///< log of the sum of exp((z - z_max) / T) over the outcomes
 };
 
 /// Immutable; thread-safe.
@@ -76,12 +94,17 @@ class RowLoss {
   struct Columns {
     RowSegment segment;
     std::int64_t first = 0;
+    [[nodiscard]] bool holds(std::int32_t column) const { return column >= first && column < first + segment.count; }
   };
 
   [[nodiscard]] bool needs_mixture() const { return dense() && mixing_; }
-  /// Starts a row. `support` (top_k only) has its columns set; values[i] is the teacher's logit of support[i].
-  void begin(RowState& row, std::int32_t target, std::span<SupportToken> support, const float* values) const;
+  /// Starts a row. `support` (top_k and top_k_rest) has its columns set; values[i] is the teacher's logit, or
+  /// log-probability, of support[i]; `rest` is that of all other tokens (top_k_rest).
+  void begin(RowState& row, std::int32_t target, std::span<SupportToken> support, const float* values,
+             float rest = 0) const;
   void scan(RowState& row, const Columns& columns) const;
+  /// As scan(), for top_k_rest. `z` is columns.segment.z: holds other values during the call, the same after it.
+  void scan_outside(RowState& row, const Columns& columns, float* z) const;
   /// Scans a segment of the rest; does not read its u.
   void scan_rest(RowState& row, const RowSegment& segment) const;
   /// Rescales the sums scanned so far to maxima that are no smaller, such as the maxima over all ranks' tokens.
@@ -98,11 +121,23 @@ class RowLoss {
 
  private:
   [[nodiscard]] bool dense() const { return terms_.teacher == LossTerms::Teacher::dense; }
+  [[nodiscard]] bool outcomes() const { return terms_.teacher == LossTerms::Teacher::top_k_rest; }
+  void gather(RowState& row, const Columns& columns) const;
+  void normalise_outcomes(RowState& row) const;
+  /// The student's log-probability of an outcome with logit `above` the maximum.
+  [[nodiscard]] double log_outcome(const RowState& row, double above) const {
+    return above / terms_.temperature - row.log_outcomes;
+  }
+  [[nodiscard]] double outcome_divergence(RowState& row) const;
+  /// G of distillation_options.hpp.
+  [[nodiscard]] double outcome_gradient(const RowState& row, const Outcome& outcome) const;
+  void differentiate_outcomes(const RowState& row, const Columns& columns, float* dz) const;
   [[nodiscard]] CrossTerm cross_term() const;
   [[nodiscard]] double dense_divergence(RowState& row) const;
   [[nodiscard]] double support_divergence(RowState& row) const;
   [[nodiscard]] double log_q(const RowState& row, const SupportToken& token) const;
   [[nodiscard]] double log_m(double p, double q) const;
+  [[nodiscard]] bool constant() const { return terms_.divergence == Divergence::js && !mixing_; }
   void correct_support(const RowState& row, const Columns& columns, float* dz) const;
 
   const LossKernels* kernels_;

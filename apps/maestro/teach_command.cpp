@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/teach_command.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "actors/process/signal_watcher.hpp"
+#include "apps/distill/compose.hpp"
+#include "apps/maestro/bundled_apps.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/data/teacher_writer.hpp"
+#include "runtime/device/cpu_device.hpp"
+#include "runtime/job/job_reader.hpp"
+#include "runtime/observe/progress.hpp"
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "runtime/state/checksum.hpp"
+#include "runtime/state/weights_fingerprint.hpp"
+#include "sections/distill/recorded_teacher.hpp"
+#include "sections/distill/teaching.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr int status_of_leaving = 130;
+
+/// Sums over finished shards.
+struct Totals {
+  explicit Totals(const TeacherRecords& records) {
+    for (const RecordedShard& shard : records.shards) {
+      rows += static_cast<double>(shard.rows);
+      bytes += static_cast<double>(shard.bytes);
+      entries += static_cast<double>(shard.entries);
+      rest += shard.rest;
+    }
+  }
+  double rows = 0;
+  double bytes = 0;
+  double entries = 0;
+  double rest = 0;
+};
+
+template <class... Values>
+std::string formatted(const char* format, Values... values) {
+  char text[256];
+  std::snprintf(text, sizeof text, format, values...);
+  return text;
+}
+
+std::size_t index_of_teacher(const JobPlan& plan) {
+  for (std::size_t at = 0; at < plan.sections.size(); ++at) {
+    const GraphNode& node = plan.graph.nodes()[at];
+    if (node.section_name() != "teacher") continue;
+    if (node.stages > 1 || node.layout.ranks() > 1) {
+      throw JobError("teach: the teacher runs whole on each core; leave teacher.tensor, context and pipeline at 1");
+    }
+    if (plan.sections[at].config.emulated()) throw JobError("teach: the teacher is emulated; leave its devices out");
+    return at;
+  }
+  throw JobError("teach: the job has no section named teacher");
+}
+
+TeachingOptions teaching_options(const JobPlan& plan, std::size_t teacher, const OperatorTable& ops) {
+  const PlannedSection& planned = plan.sections[teacher];
+  const GraphNode& node = plan.graph.nodes()[teacher];
+  TeachingOptions options;
+  options.factory = planned.factory;
+  options.context.name = node.section_name();
+  options.context.seed = static_cast<std::uint64_t>(plan.train.seed);
+  options.context.precision = planned.config.precision;
+  options.context.values = InitialValues::later;
+  options.context.ops = &ops;
+  options.weights = planned.config.weights;
+  options.micro_batch = node.micro_batch;
+  options.micro_batch_tokens = node.micro_batch_rows;
+  options.threads = std::ssize(usable_cores());
+  return options;
+}
+
+/// Reports finished shards with the pace of those that this run wrote.
+class ShardLines {
+ public:
+  explicit ShardLines(Console& console) : console_(&console) {}
+  void finished(const TeacherRecords& records, std::uint64_t shard, bool kept) {
+    if (kept) {
+      ++kept_;
+      return;
+    }
+    if (kept_ > 0) console_->note(std::to_string(kept_) + " shards are there already");
+    kept_ = 0;
+    const RecordedShard& written = records.shards[static_cast<std::size_t>(shard)];
+    rows_ += static_cast<double>(written.rows);
+    ++written_;
+    const double seconds =
+        std::max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(), 1e-6);
+    const auto left = static_cast<double>(records.shard_count() - shard - 1);
+    console_->note(written.file + ": shard " + std::to_string(shard + 1) + "/" + std::to_string(records.shard_count()) +
+                   formatted("  %.0f tokens/s  ", rows_ / seconds) + format_duration(left * seconds / written_) +
+                   " left");
+  }
+
+ private:
+  Console* console_;
+  std::uint64_t kept_ = 0;
+  double rows_ = 0;
+  double written_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+TeachCommand::TeachCommand(CLI::App& app)
+    : command_(app.add_subcommand("teach", "record a teacher's outputs, for distillation without the teacher")) {
+  command_->add_option("job", job_, "job file (TOML) of the app distillation")->required();
+  command_->add_option("--out", out_, "folder of the records; one that is there is continued")->required();
+  command_->add_option("--top-k", k_, "likeliest tokens of each position, at most")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}))
+      ->capture_default_str();
+  command_->add_option("--top-p", p_, "of those the fewest whose probabilities reach p; 1: all")
+      ->check(CLI::Range(1e-9, 1.0))
+      ->capture_default_str();
+  command_->add_option("--shard-samples", shard_samples_, "samples of a shard, which is written at once")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
+      ->capture_default_str();
+  command_->add_option("--set", overrides_, "override a key: --set teacher.micro_batch=4")->allow_extra_args(false);
+}
+
+JobPlan TeachCommand::plan(Console& console) const {
+  std::vector<std::string> settings = overrides_;
+  const JobDocument given = JobDocument::load(job_, settings);
+  const std::string name = read_app(given.root()).name;
+  if (name != "distillation") {
+    given.root().fail("app", "is \"" + name + "\"; teach takes a job of the app \"distillation\"");
+  }
+  const JobTable teacher = given.root().table("teacher");
+  if (teacher.has("type") && read_type(teacher, "") == recorded_teacher_type) {
+    teacher.fail("type", "this teacher is recorded already; teach runs the model itself: name its weights");
+  }
+  for (const char* section : {"teacher", "student"}) {
+    settings.push_back(std::string(section) + ".boundary=\"top_k_rest\"");
+    settings.push_back(std::string(section) + ".top_k=" + std::to_string(k_));
+  }
+  RunOptions options;
+  options.check_only = true;
+  JobDocument job = JobDocument::load(job_, settings);
+  (void)read_app(job.root());
+  App app(std::move(job), std::move(options), console);
+  compose_distillation(app);
+  return app.plan();
+}
+
+TeacherRecords TeachCommand::wanted(const JobPlan& plan, std::size_t teacher) const {
+  const Corpus& corpus = *plan.corpus;
+  if (corpus.patch_columns() > 0) throw JobError("teach: data with pictures has no records; use text");
+  const SectionConfig& config = plan.sections[teacher].config;
+  const Section& section = *plan.meta_sections[teacher];
+  TeacherRecords records;
+  records.k = k_;
+  records.p = p_;
+  records.vocabulary = corpus.vocabulary();
+  records.data = corpus.fingerprint();
+  records.training_samples = corpus.samples(Split::train);
+  records.validation_samples = corpus.samples(Split::validation);
+  records.shard_samples = shard_samples_;
+  records.teacher["model"] = section.description();
+  records.teacher["other settings"] = checksum_of(section.config_json());
+  records.teacher["precision"] = config.precision == DType::bf16 ? "bf16" : "fp32";
+  records.teacher["weights"] = config.weights.empty() ? "random values of seed " + std::to_string(plan.train.seed)
+                                                      : weights_fingerprint(config.weights).value_or_throw();
+  return records;
+}
+
+void TeachCommand::print_end(const TeacherRecords& records, Console& console) const {
+  const Totals totals(records);
+  if (!records.complete()) {
+    console.note("stopped after " + std::to_string(records.shards.size()) + " of " +
+                 std::to_string(records.shard_count()) + " shards; the same command continues");
+    return;
+  }
+  console.note(printable(out_.string()) + ": " + std::to_string(records.samples()) + " samples, " +
+               formatted("%.0f tokens, %.1f bytes a token (%.1f entries), %.3g%% of the probability left out (mean)",
+                         totals.rows, totals.bytes / totals.rows, totals.entries / totals.rows,
+                         100 * totals.rest / totals.rows));
+  console.note("to learn from it: [teacher] type = \"" + std::string(recorded_teacher_type) + "\", path = \"" +
+               printable(out_.string()) + "\"");
+}
+
+int TeachCommand::run(Console& console) const {
+  const JobPlan job = plan(console);
+  const std::size_t teacher = index_of_teacher(job);
+  for (const std::string& note : job.notes) console.note("note: " + note);
+  std::atomic<bool> stop = false;
+  StopRequests requests;
+  const SignalWatcher signals([&](int signal) {
+    if (requests.signalled(signal, std::chrono::steady_clock::now()) == StopRequests::Wish::leave_at_once) {
+      _exit(status_of_leaving);
+    }
+    if (!stop.exchange(true)) console.note("stopping; the shard under way is left out");
+  });
+  const cpu::CpuOperatorTable ops;
+  std::optional<Teaching> teaching;  // loaded when a shard is to be made
+  ShardLines lines(console);
+  ShardMaker maker;
+  maker.rows = [&](const TeacherRecords& records, std::uint64_t shard) -> std::optional<ShardRows> {
+    if (stop) return std::nullopt;
+    if (!teaching) teaching.emplace(job.corpus, teaching_options(job, teacher, ops));
+    return teaching->rows(records, records.samples_of(shard), stop);
+  };
+  maker.finished = [&](const TeacherRecords& records, std::uint64_t shard, bool kept) {
+    lines.finished(records, shard, kept);
+  };
+  print_end(write_shards(out_, wanted(job, teacher), maker), console);
+  return 0;
+}
+
+}  // namespace maestro

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// `maestro teach JOB --out DIR`: records of a distillation job's teacher, for training without it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "actors/plan/job_plan.hpp"
+#include "runtime/data/teacher_records.hpp"
+#include "runtime/observe/console.hpp"
+
+namespace maestro {
+
+class TeachCommand {
+ public:
+  explicit TeachCommand(CLI::App& app);
+
+  [[nodiscard]] bool given() const { return command_->parsed(); }
+  /// Returns the exit status. Throws JobError.
+  int run(Console& console) const;
+
+ private:
+  [[nodiscard]] JobPlan plan(Console& console) const;
+  /// Returns the records to make, without shards.
+  [[nodiscard]] TeacherRecords wanted(const JobPlan& plan, std::size_t teacher) const;
+  void print_end(const TeacherRecords& records, Console& console) const;
+
+  CLI::App* command_;  // belongs to the CLI::App
+  std::filesystem::path job_;
+  std::vector<std::string> overrides_;
+  std::filesystem::path out_;
+  std::int64_t k_ = 64;
+  double p_ = 1;
+  std::uint64_t shard_samples_ = 256;
+};
+
+}  // namespace maestro

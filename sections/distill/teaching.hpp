@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a frozen teacher alone over samples, without actors, for records of its outputs (teacher_records.hpp).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/data/teacher_shards.hpp"
+#include "sections/section.hpp"
+
+namespace maestro {
+
+struct TeachingOptions {
+  SectionFactory factory;               ///< of a section with the outputs of decoder_trunk at boundary = top_k_rest
+  SectionContext context;               ///< on host memory
+  std::string weights;                  ///< folder; empty: random values
+  std::int64_t micro_batch = 1;         ///< samples at most
+  std::int64_t micro_batch_tokens = 0;  ///< tokens at most, unless a sample has more; 0: no bound
+  std::int64_t threads = 1;             ///< pinned to a core each
+};
+
+/// Not thread-safe.
+class Teaching {
+ public:
+  /// Builds the section and loads its weights. Throws JobError.
+  Teaching(std::shared_ptr<const Corpus> corpus, TeachingOptions options);
+  ~Teaching();
+  Teaching(const Teaching&) = delete;
+  Teaching& operator=(const Teaching&) = delete;
+
+  /// Returns the rows of samples of the records, the same for any number of threads; nothing once `stop` is set.
+  [[nodiscard]] std::optional<ShardRows> rows(const TeacherRecords& records, TeacherRecords::Samples samples,
+                                              const std::atomic<bool>& stop);
+
+ private:
+  class Worker;
+  struct Part;
+  [[nodiscard]] std::vector<Part> cut(const TeacherRecords& records, TeacherRecords::Samples samples) const;
+  void run(std::vector<Part>& parts, const TeacherRecords& records, const std::atomic<bool>& stop);
+
+  std::shared_ptr<const Corpus> corpus_;  // shared with the plan of the job
+  TeachingOptions options_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace maestro
