@@ -24,6 +24,7 @@ constexpr std::size_t longest_output = std::size_t{64} << 20;  // bytes
 // Of all values that a rendering makes (weight_of). A conversation needs a small part of it; loops inside of loops, or
 // texts that double, reach it within seconds.
 constexpr std::size_t most_work = std::size_t{512} << 20;
+constexpr int most_calls = 32;
 constexpr std::size_t work_of_iteration = 16384;  // of a loop, beside its element
 
 class Renderer {
@@ -68,6 +69,9 @@ class Renderer {
         break;
       case Statement::Kind::choice:
         return choose(statement);
+      case Statement::Kind::macro:
+        macros_[statement.names[0]] = &statement;
+        break;
       case Statement::Kind::leave:
         return Flow::leave;
       case Statement::Kind::proceed:
@@ -106,6 +110,40 @@ class Renderer {
     run(statement.bodies[0]);
     scopes_.pop_back();
     return std::exchange(out_, std::move(before));
+  }
+
+  /// The text of a macro's body, which sees the template's variables and its parameters, not those of the caller.
+  Value called(const Statement& macro, const TemplateArguments& arguments, int line) {
+    if (scopes_.empty() || ++calls_ > most_calls)
+      fail_template(place(line), "macros call each other more than 32 deep");
+    std::vector<Variables> outer = std::exchange(scopes_, {});
+    scopes_.push_back(std::move(outer.front()));
+    scopes_.push_back(parameters_of(macro, arguments, line));
+    std::string before = std::exchange(out_, "");
+    run(macro.bodies[0]);
+    outer.front() = std::move(scopes_.front());
+    scopes_ = std::move(outer);
+    --calls_;
+    return std::exchange(out_, std::move(before));
+  }
+  Variables parameters_of(const Statement& macro, const TemplateArguments& arguments, int line) {
+    const std::string title = "the macro " + macro.names[0];
+    const std::size_t count = macro.names.size() - 1;
+    if (arguments.values.size() > count) fail_template(place(line), title + " has too many arguments");
+    Variables made;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string& name = macro.names[i + 1];
+      const auto named = arguments.named.find(name);
+      const std::size_t required = count - macro.expressions.size();
+      made[name] = i < arguments.values.size()      ? arguments.values[i]
+                   : named != arguments.named.end() ? named->second
+                   : i >= required                  ? evaluate(macro.expressions[i - required])
+                                                    : undefined_value();
+    }
+    for (const auto& [name, value] : arguments.named) {
+      if (!made.contains(name)) fail_template(place(line), title + " has no parameter " + name);
+    }
+    return made;
   }
 
   void loop(const Statement& statement) {
@@ -187,8 +225,11 @@ class Renderer {
       case Expression::Kind::slice:
         return slice_of(arguments_of(expression).values, here);
       case Expression::Kind::call:
-        return expression.method ? method_value(expression.text, arguments_of(expression), here)
-                                 : function_value(expression.text, arguments_of(expression), here);
+        if (expression.method) return method_value(expression.text, arguments_of(expression), here);
+        if (const auto macro = macros_.find(expression.text); macro != macros_.end()) {
+          return called(*macro->second, arguments_of(expression), expression.line);
+        }
+        return function_value(expression.text, arguments_of(expression), here);
       case Expression::Kind::filter:
         return filtered(expression.text, arguments_of(expression), here);
       case Expression::Kind::test:
@@ -246,9 +287,11 @@ class Renderer {
   }
 
   std::string_view file_;
-  std::vector<Variables> scopes_;  // the innermost last
+  std::vector<Variables> scopes_;                                // the innermost last
+  std::map<std::string, const Statement*, std::less<>> macros_;  // statements of the template
   std::string out_;
   std::size_t work_ = 0;
+  int calls_ = 0;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
+#include <utility>
 
 #include "runtime/chat/template_expressions.hpp"
 #include "runtime/core/printable.hpp"
@@ -80,6 +81,8 @@ class Parser : private TemplateExpressionParser {
       parse_choice(made);
     } else if (name == "set") {
       parse_set(made);
+    } else if (name == "macro") {
+      parse_macro(made);
     } else if (name == "break" || name == "continue") {
       if (loops_ == 0) fail("{% " + name + " %} stands outside of a loop");
       made.kind = name == "break" ? Statement::Kind::leave : Statement::Kind::proceed;
@@ -127,6 +130,26 @@ class Parser : private TemplateExpressionParser {
       made.bodies.push_back(parse_body({"endif"}));
     }
     expect_end("endif", made.line);
+  }
+
+  void parse_macro(Statement& made) {
+    made.kind = Statement::Kind::macro;
+    made.names.push_back(expect_name());
+    if (!take_symbol("(")) fail("the parameters of a macro are missing before " + found());
+    while (!take_symbol(")")) {
+      if (made.names.size() > 1 && !take_symbol(",")) fail("\",\" is missing before " + found());
+      made.names.push_back(expect_name());
+      if (take_symbol("=")) {
+        made.expressions.push_back(parse_condition());
+      } else if (!made.expressions.empty()) {
+        fail("a parameter without a default stands behind another with one");
+      }
+    }
+    end_tag();
+    const int loops = std::exchange(loops_, 0);  // of the place where it is written
+    made.bodies.push_back(parse_body({"endmacro"}));
+    loops_ = loops;
+    expect_end("endmacro", made.line);
   }
 
   void parse_set(Statement& made) {

@@ -43,6 +43,7 @@ struct TemplateStatement {
     set,      ///< names: variable, or namespace and attribute; expressions[0], or the text of bodies[0]
     loop,     ///< names; expressions[0] and the condition expressions[1], if any; bodies: loop, otherwise
     choice,   ///< bodies[i] if expressions[i]; a last body: otherwise
+    macro,    ///< names: macro, parameters; expressions: defaults of the last parameters; bodies[0]
     leave,    ///< break
     proceed,  ///< continue
   };

@@ -71,7 +71,7 @@ constexpr const char* way_out = " is not supported; without --chat, --prompt tak
 
 TEST(ChatTemplate, constructs_that_are_not_supported_are_refused_by_name_and_line) {
   const std::pair<const char*, const char*> cases[] = {
-      {"\n{% macro m() %}x{% endmacro %}", "line 2 of the chat template: {% macro %}"},
+      {"\n{% call m() %}x{% endcall %}", "line 2 of the chat template: {% call %}"},
       {"{% include 'x' %}", "line 1 of the chat template: {% include %}"},
       {"{{ 1 | batch(2) }}", "line 1 of the chat template: the filter batch"},
       {"{{ 1 is odd }}", "line 1 of the chat template: the test odd"},
@@ -86,6 +86,18 @@ TEST(ChatTemplate, constructs_that_are_not_supported_are_refused_by_name_and_lin
       {"{% for a in [] recursive %}{% endfor %}", "line 1 of the chat template: a recursive loop"},
       {"{{ 1 < 2 < 3 }}", "line 1 of the chat template: a chain of comparisons"}};
   for (const auto& [source, construct] : cases) EXPECT_EQ(refusal(source), std::string("t: ") + construct + way_out);
+}
+
+TEST(ChatTemplate, macros_that_are_called_wrongly_are_refused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}",
+       "line 1 of the chat template: the macro m has too many arguments"},
+      {"{% macro m(a) %}{% endmacro %}{{ m(b=2) }}", "line 1 of the chat template: the macro m has no parameter b"},
+      {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+       "line 1 of the chat template: macros call each other more than 32 deep"},
+      {"{% macro m(a=1, b) %}{% endmacro %}",
+       "line 1 of the chat template: a parameter without a default stands behind another with one"}};
+  for (const auto& [source, problem] : cases) EXPECT_EQ(refusal(source), std::string("t: ") + problem);
 }
 
 TEST(ChatTemplate, a_construct_that_is_not_reached_is_not_refused) {
