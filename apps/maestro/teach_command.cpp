@@ -7,12 +7,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <optional>
 
 #include "actors/process/signal_watcher.hpp"
 #include "apps/distill/compose.hpp"
 #include "apps/maestro/bundled_apps.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/data/served_teacher.hpp"
 #include "runtime/data/teacher_writer.hpp"
 #include "runtime/device/cpu_device.hpp"
 #include "runtime/job/job_reader.hpp"
@@ -20,6 +23,7 @@
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/state/checksum.hpp"
 #include "runtime/state/weights_fingerprint.hpp"
+#include "sections/decoder/foreign_tokens.hpp"
 #include "sections/distill/recorded_teacher.hpp"
 #include "sections/distill/teaching.hpp"
 
@@ -82,10 +86,57 @@ TeachingOptions teaching_options(const JobPlan& plan, std::size_t teacher, const
   return options;
 }
 
+/// The identity of the job's teacher, as its records name it.
+std::map<std::string, std::string> identity(const JobPlan& plan, std::size_t teacher) {
+  const SectionConfig& config = plan.sections[teacher].config;
+  const Section& section = *plan.meta_sections[teacher];
+  return {{"model", section.description()},
+          {"other settings", checksum_of(section.config_json())},
+          {"precision", config.precision == DType::bf16 ? "bf16" : "fp32"},
+          {"weights", config.weights.empty() ? "random values of seed " + std::to_string(plan.train.seed)
+                                             : weights_fingerprint(config.weights).value_or_throw()}};
+}
+
+/// Opens a job's data, as its run does, without its sections.
+std::shared_ptr<const Corpus> corpus_of(const JobTable& root) {
+  DataConfig data = read_data(root.table("data"));
+  for (const char* section : {"teacher", "student", "plain"}) {
+    if (data.tokenizer.empty()) data.tokenizer = tokenizer_folder(root.table(section)).value_or("");
+  }
+  if (data.tokenizer.empty()) data.tokenizer = "bytes";
+  const TrainConfig train = read_train(root.table("train"));
+  data.work_folder = train.out + "/data";
+  return open_corpus(data, static_cast<std::uint64_t>(train.seed));
+}
+
+/// Set by the signals that end a run; a second SIGINT leaves at once (SW-2, stop once).
+class StopFlag {
+ public:
+  explicit StopFlag(Console& console)
+      : signals_([this, &console](int signal) {
+          if (requests_.signalled(signal, std::chrono::steady_clock::now()) == StopRequests::Wish::leave_at_once) {
+            _exit(status_of_leaving);
+          }
+          if (!stop_.exchange(true)) console.note("stopping; the shard under way is left out");
+        }) {}
+  [[nodiscard]] const std::atomic<bool>& get() const { return stop_; }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  StopRequests requests_;
+  SignalWatcher signals_;  // last: its thread uses the others
+};
+
 /// Reports finished shards with the pace of those that this run wrote.
 class ShardLines {
  public:
   explicit ShardLines(Console& console) : console_(&console) {}
+  /// Returns a call for each finished shard; valid while this lives.
+  [[nodiscard]] std::function<void(const TeacherRecords&, std::uint64_t, bool)> sink() {
+    return [this](const TeacherRecords& records, std::uint64_t shard, bool kept) { finished(records, shard, kept); };
+  }
+
+ private:
   void finished(const TeacherRecords& records, std::uint64_t shard, bool kept) {
     if (kept) {
       ++kept_;
@@ -104,7 +155,6 @@ class ShardLines {
                    " left");
   }
 
- private:
   Console* console_;
   std::uint64_t kept_ = 0;
   double rows_ = 0;
@@ -118,6 +168,8 @@ TeachCommand::TeachCommand(CLI::App& app)
     : command_(app.add_subcommand("teach", "record a teacher's outputs, for distillation without the teacher")) {
   command_->add_option("job", job_, "job file (TOML) of the app distillation")->required();
   command_->add_option("--out", out_, "folder of the records; one that is there is continued")->required();
+  command_->add_option("--from", from_,
+                       "take the rows of a server's answers (JSON lines) instead of running the teacher");
   command_->add_option("--top-k", k_, "likeliest tokens of each position, at most")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}))
       ->capture_default_str();
@@ -154,11 +206,8 @@ JobPlan TeachCommand::plan(Console& console) const {
   return app.plan();
 }
 
-TeacherRecords TeachCommand::wanted(const JobPlan& plan, std::size_t teacher) const {
-  const Corpus& corpus = *plan.corpus;
+TeacherRecords TeachCommand::records_of(const Corpus& corpus) const {
   if (corpus.patch_columns() > 0) throw JobError("teach: data with pictures has no records; use text");
-  const SectionConfig& config = plan.sections[teacher].config;
-  const Section& section = *plan.meta_sections[teacher];
   TeacherRecords records;
   records.k = k_;
   records.p = p_;
@@ -167,11 +216,6 @@ TeacherRecords TeachCommand::wanted(const JobPlan& plan, std::size_t teacher) co
   records.training_samples = corpus.samples(Split::train);
   records.validation_samples = corpus.samples(Split::validation);
   records.shard_samples = shard_samples_;
-  records.teacher["model"] = section.description();
-  records.teacher["other settings"] = checksum_of(section.config_json());
-  records.teacher["precision"] = config.precision == DType::bf16 ? "bf16" : "fp32";
-  records.teacher["weights"] = config.weights.empty() ? "random values of seed " + std::to_string(plan.train.seed)
-                                                      : weights_fingerprint(config.weights).value_or_throw();
   return records;
 }
 
@@ -190,31 +234,54 @@ void TeachCommand::print_end(const TeacherRecords& records, Console& console) co
                printable(out_.string()) + "\"");
 }
 
-int TeachCommand::run(Console& console) const {
+void TeachCommand::run_teacher(Console& console) const {
   const JobPlan job = plan(console);
   const std::size_t teacher = index_of_teacher(job);
   for (const std::string& note : job.notes) console.note("note: " + note);
-  std::atomic<bool> stop = false;
-  StopRequests requests;
-  const SignalWatcher signals([&](int signal) {
-    if (requests.signalled(signal, std::chrono::steady_clock::now()) == StopRequests::Wish::leave_at_once) {
-      _exit(status_of_leaving);
-    }
-    if (!stop.exchange(true)) console.note("stopping; the shard under way is left out");
-  });
+  TeacherRecords wanted = records_of(*job.corpus);
+  wanted.teacher = identity(job, teacher);
+  const StopFlag stop(console);
   const cpu::CpuOperatorTable ops;
   std::optional<Teaching> teaching;  // loaded when a shard is to be made
   ShardLines lines(console);
   ShardMaker maker;
   maker.rows = [&](const TeacherRecords& records, std::uint64_t shard) -> std::optional<ShardRows> {
-    if (stop) return std::nullopt;
+    if (stop.get()) return std::nullopt;
     if (!teaching) teaching.emplace(job.corpus, teaching_options(job, teacher, ops));
-    return teaching->rows(records, records.samples_of(shard), stop);
+    return teaching->rows(records, records.samples_of(shard), stop.get());
   };
-  maker.finished = [&](const TeacherRecords& records, std::uint64_t shard, bool kept) {
-    lines.finished(records, shard, kept);
+  maker.finished = lines.sink();
+  print_end(write_shards(out_, wanted, maker), console);
+}
+
+void TeachCommand::copy_served(Console& console) const {
+  const std::shared_ptr<const Corpus> corpus = corpus_of(JobDocument::load(job_, overrides_).root());
+  TeacherRecords wanted = records_of(*corpus);
+  if (k_ > wanted.vocabulary) {
+    throw JobError("teach: --top-k " + std::to_string(k_) + " is above the corpus' " +
+                   std::to_string(wanted.vocabulary) + " tokens");
+  }
+  ServedTeacher served(from_, corpus);
+  wanted.teacher["content of --from"] = checksum_of_file(from_).value_or_throw();
+  const StopFlag stop(console);
+  ShardLines lines(console);
+  ShardMaker maker;
+  maker.rows = [&](const TeacherRecords& records, std::uint64_t shard) -> std::optional<ShardRows> {
+    if (stop.get()) return std::nullopt;
+    return served.rows(records, records.samples_of(shard));
   };
-  print_end(write_shards(out_, wanted(job, teacher), maker), console);
+  maker.finished = lines.sink();
+  const TeacherRecords records = write_shards(out_, wanted, maker);
+  if (records.complete()) served.finish(records);
+  print_end(records, console);
+}
+
+int TeachCommand::run(Console& console) const {
+  if (from_.empty()) {
+    run_teacher(console);
+  } else {
+    copy_served(console);
+  }
   return 0;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `maestro teach JOB --out DIR`: records of a distillation job's teacher, for training without it.
+// `maestro teach JOB --out DIR`: records of a distillation job's teacher, for training without it. With --from FILE the
+// rows are those that a server gave (served_teacher.hpp), and the job's teacher need not be there.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "actors/plan/job_plan.hpp"
+#include "runtime/data/corpus.hpp"
 #include "runtime/data/teacher_records.hpp"
 #include "runtime/observe/console.hpp"
 
@@ -24,14 +26,17 @@ class TeachCommand {
 
  private:
   [[nodiscard]] JobPlan plan(Console& console) const;
-  /// Returns the records to make, without shards.
-  [[nodiscard]] TeacherRecords wanted(const JobPlan& plan, std::size_t teacher) const;
+  /// The records to make, without shards and teacher. Throws JobError for data that has no records.
+  [[nodiscard]] TeacherRecords records_of(const Corpus& corpus) const;
+  void run_teacher(Console& console) const;
+  void copy_served(Console& console) const;
   void print_end(const TeacherRecords& records, Console& console) const;
 
   CLI::App* command_;  // belongs to the CLI::App
   std::filesystem::path job_;
   std::vector<std::string> overrides_;
   std::filesystem::path out_;
+  std::filesystem::path from_;
   std::int64_t k_ = 64;
   double p_ = 1;
   std::uint64_t shard_samples_ = 256;

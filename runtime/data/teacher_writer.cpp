@@ -2,10 +2,12 @@
 #include "runtime/data/teacher_writer.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <system_error>
 
 #include "runtime/core/printable.hpp"
 #include "runtime/state/checksum.hpp"
+#include "runtime/state/run_folder.hpp"
 
 namespace maestro {
 
@@ -30,6 +32,27 @@ TeacherRecords begin(const fs::path& folder, const TeacherRecords& wanted) {
                  "; name another folder, or run the job that made them");
 }
 
+/// Keeps other writers out of the folder for as long as the result lives.
+RunLock lock(const fs::path& folder) {
+  Result<RunLock> lock = RunFolder(folder).lock("teach");
+  if (lock) return *std::move(lock);
+  std::string reason = lock.error().message;
+  constexpr std::string_view of_runs = "train.out: ";
+  if (reason.starts_with(of_runs)) reason.erase(0, of_runs.size());
+  throw JobError("cannot write records: " + reason, lock.error().code);
+}
+
+/// Removes what a killed run was writing: hidden files with the names of shards or of teacher.json in them.
+void sweep(const fs::path& folder) {
+  std::error_code failure;
+  fs::directory_iterator entries(folder, failure);
+  for (; !failure && entries != fs::directory_iterator(); entries.increment(failure)) {
+    const std::string name = entries->path().filename().string();
+    std::error_code ignored;  // a file that stays is harmless
+    if (name.starts_with(".teacher-") || name.starts_with(".teacher.json.")) fs::remove(entries->path(), ignored);
+  }
+}
+
 bool is_there(const fs::path& folder, const RecordedShard& shard) {
   std::error_code failure;
   const std::uintmax_t bytes = fs::file_size(folder / shard.file, failure);
@@ -41,6 +64,9 @@ bool is_there(const fs::path& folder, const RecordedShard& shard) {
 }  // namespace
 
 TeacherRecords write_shards(const fs::path& folder, const TeacherRecords& wanted, const ShardMaker& maker) {
+  (void)begin(folder, wanted);  // a folder of another job stays as it is
+  const RunLock only_writer = lock(folder);
+  sweep(folder);
   TeacherRecords records = begin(folder, wanted);
   for (std::uint64_t number = 0; number < records.shard_count(); ++number) {
     const auto at = static_cast<std::size_t>(number);

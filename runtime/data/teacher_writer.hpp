@@ -20,7 +20,8 @@ struct ShardMaker {
 
 /// Writes the shards of `wanted` that `folder` lacks, or whose size or checksum is wrong, and teacher.json after each.
 /// Returns the records, which are not complete when the run was stopped. Throws JobError for a folder with records of
-/// another job, naming the first difference, and for a file that cannot be written.
+/// another job, naming the first difference, for a folder that another process
+/// writes to, and for a file that cannot be written.
 TeacherRecords write_shards(const std::filesystem::path& folder, const TeacherRecords& wanted, const ShardMaker& maker);
 
 }  // namespace maestro

@@ -8,9 +8,10 @@ import os
 import select
 import shutil
 import signal
+import struct
 import unittest
 
-from maestro_program import PATIENCE_S, Run, SystemTest, distillation, job_text, text_corpus
+from maestro_program import PATIENCE_S, Run, SystemTest, distillation, text_corpus
 
 F16 = 2e-3  # relative: log-probabilities are rounded to 11 bits
 
@@ -29,6 +30,16 @@ def with_records(folder="records", **student):
     job["student"] |= student
     del job["plain"]
     return job
+
+
+def tensors(path):
+    """{name: bytes} of a safetensors file."""
+    content = path.read_bytes()
+    data = 8 + struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:data])
+    header.pop("__metadata__", None)
+    return {name: content[data + entry["data_offsets"][0]:data + entry["data_offsets"][1]]
+            for name, entry in header.items()}
 
 
 class Teaching(SystemTest):
@@ -57,7 +68,8 @@ class Teaching(SystemTest):
         return run, reader
 
     def files(self, folder):
-        return {path.name: path.read_bytes() for path in sorted((self.folder / folder).iterdir())}
+        return {path.name: path.read_bytes() for path in sorted((self.folder / folder).iterdir())
+                if not path.name.startswith(".")}
 
     def refuse(self, job, *wanted):
         name = self.write_job(job, "refused.toml")
@@ -122,7 +134,7 @@ class Records(Teaching):
         self.assertNotIn("shard 20/250", continued)
         whole, killed = self.files("whole"), self.files("killed")
         self.assertEqual(len(whole), 251)
-        self.assertEqual(whole, {name: content for name, content in killed.items() if not name.startswith(".")})
+        self.assertEqual(whole, killed)
 
     def test_of_a_run_that_ctrl_c_stopped_are_continued(self):
         run, reader = self.blocked_at(20, "--shard-samples", 5, out="records")
@@ -187,6 +199,60 @@ class Records(Teaching):
         self.assert_refused("this teacher is recorded already", "teach", name, "--out", "again")
         other = self.write_job({"app": "language_model", "data": {"path": "corpus.txt"}})
         self.assert_refused('teach takes a job of the app "distillation"', "teach", other, "--out", "again")
+
+
+class AServer(Teaching):
+    """Answers of a server, made of the records of a teacher that is there."""
+
+    def answers(self, served):
+        """A JSON line for each sample, in the form of vLLM or the plain one, with the logprobs that were recorded."""
+        records = json.loads((self.folder / "records/teacher.json").read_text())
+        text = (self.folder / "corpus.txt").read_bytes()
+        lines, position = [], 0
+        for shard in records["shards"]:
+            stored = tensors(self.folder / "records" / shard["file"])
+            ids = struct.unpack(f"<{shard['entries']}i", stored["ids"])
+            logprobs = struct.unpack(f"<{shard['entries']}e", stored["logprobs"])
+            offsets = struct.unpack(f"<{len(stored['offsets']) // 8}q", stored["offsets"])
+            entry = 0
+            for first, end in zip(offsets, [*offsets[1:], shard["rows"]]):
+                rows = []
+                for count in stored["counts"][first:end]:
+                    rows.append((ids[entry:entry + count], logprobs[entry:entry + count]))
+                    entry += count
+                tokens = list(text[position:position + end - first + 1])
+                position += end - first
+                if len(lines) + 1 == int(records["data"]["training samples"]):
+                    position += 1  # the last target of the training split
+                lines.append(served(tokens, rows))
+        return "".join(json.dumps(line) + "\n" for line in lines)
+
+    @staticmethod
+    def plain(tokens, rows):
+        return {"ids": tokens, "top_ids": [row[0] for row in rows], "logprobs": [row[1] for row in rows]}
+
+    @staticmethod
+    def vllm(tokens, rows):
+        entries = [{str(token): {"logprob": value} for token, value in zip(*row)} for row in rows]
+        return {"prompt_token_ids": tokens, "prompt_logprobs": [None, *entries]}
+
+    def test_is_recorded_as_the_teacher_that_it_serves(self):
+        self.teach("--top-k", "16")
+        expected = self.train(with_records()).curve("loss", "kl")
+        for form in (self.plain, self.vllm):
+            (self.folder / "rows.jsonl").write_text(self.answers(form))
+            shutil.rmtree(self.folder / "served", ignore_errors=True)
+            job = with_records("served")  # the student's job: its teacher is not there
+            self.teach("--from", "rows.jsonl", "--top-k", "16", job=job, out="served")
+            found = self.train(with_records("served")).curve("loss", "kl")
+            self.assert_close(expected, found, F16)
+
+    def test_of_other_tokens_is_refused_by_line(self):
+        self.teach("--top-k", "4")
+        (self.folder / "rows.jsonl").write_text(self.answers(self.plain))
+        (self.folder / "corpus.txt").write_text(text_corpus(seed=8))
+        name = self.write_job(with_records("served"))
+        self.assert_refused("rows.jsonl:1: position ", "teach", name, "--from", "rows.jsonl", "--out", "served")
 
 
 if __name__ == "__main__":

@@ -179,6 +179,26 @@ TEST(TeacherRecords, a_stopped_run_continues_with_the_bytes_of_an_undisturbed_on
   EXPECT_EQ(opening(stopped.path()), "opened");
 }
 
+TEST(TeacherRecords, a_folder_has_a_single_writer_which_removes_what_a_killed_one_left) {
+  const TempFolder folder;
+  folder.write(".teacher-00001.safetensors.77.0", "x");
+  folder.write(".teacher.json.77.0", "x");
+  folder.write(".other", "x");
+  std::string second;
+  ShardMaker maker;
+  maker.rows = [&](const TeacherRecords& of, std::uint64_t shard) {
+    if (shard == 0) second = refusal([&] { write(folder.path(), records_of()); });
+    return rows_of(of, shard);
+  };
+  maker.finished = [](const TeacherRecords&, std::uint64_t, bool) {};
+  EXPECT_TRUE(write_shards(folder.path(), records_of(), maker).complete());
+  EXPECT_THAT(second, HasSubstr("cannot write records: " + folder.path().string() + " is in use by job 'teach'"));
+  EXPECT_FALSE(fs::exists(folder.path() / ".teacher-00001.safetensors.77.0"));
+  EXPECT_FALSE(fs::exists(folder.path() / ".teacher.json.77.0"));
+  EXPECT_TRUE(fs::exists(folder.path() / ".other"));
+  EXPECT_TRUE(write(folder.path(), records_of()).empty());  // the lock is free again
+}
+
 TEST(TeacherRecords, a_folder_of_another_job_is_refused_with_the_difference) {  // OF-3
   const TempFolder folder;
   write(folder.path(), records_of());

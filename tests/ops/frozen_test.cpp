@@ -56,7 +56,7 @@ class Network {
     h = glu(tape, linear(tape, rms_norm(tape, h, *root_weight_, 1e-5), *gates_, nullptr), GluGate::silu);
     const HeadLoss loss{&targets_.tensor(), 0.5};
     if (distilled) {
-      TeacherSignal teacher{TeacherOutput::logits, Var(), nullptr, teacher_logits_, {}, {}, vocabulary};
+      TeacherSignal teacher{TeacherOutput::logits, Var(), nullptr, teacher_logits_, {}, {}, vocabulary, 0, {}};
       DistillationTerms terms;
       terms.shared_vocabulary = vocabulary;
       (void)distillation_loss(tape, h, *head_, teacher, terms, loss);

@@ -180,6 +180,20 @@ TEST(DistilledDecoder, all_boundaries_carry_the_same_teacher) {  // TH-1
   }
 }
 
+TEST(DistilledDecoder, a_rest_is_refused_by_name_on_a_gpu) {
+  Bench bench;
+  SectionContext context = bench.context("student", true);
+  context.meta = context.for_cuda = true;
+  auto settings = options(TeacherOutput::top_k_rest, Divergence::reverse_kl);
+  settings.decoder.width = 32;  // heads that GPUs take
+  const std::string refused = error_of([&] { DistilledDecoder(context, settings); });
+  EXPECT_NE(refused.find("student: boundary = \"top_k_rest\", which a recorded teacher has, is computed on processors"),
+            std::string::npos)
+      << refused;
+  context.for_cuda = false;
+  EXPECT_EQ(error_of([&] { DistilledDecoder(context, settings); }), "no error");
+}
+
 TEST(DistilledDecoder, loads_the_teachers_output_layer_from_its_folder) {
   Bench bench;
   for (const char* model : {"gpt2_tied", "llama_untied"}) {

@@ -227,6 +227,7 @@ Pending<LossSums> CudaOperatorTable::run(const CrossEntropyLoss& op) const {
 }
 
 Pending<LossSums> CudaOperatorTable::run(const DistillationLoss& op) const {
+  assert(op.head.boundary != TeacherOutput::top_k_rest);  // no kernel: sections refuse it on a GPU
   return output_loss(op.head, op.part, true);
 }
 

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/data/served_teacher.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "runtime/data/synthetic_corpus.hpp"
+#include "runtime/ops/distillation_options.hpp"
+#include "tests/data/temp_folder.hpp"
+
+namespace maestro {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::size_t positions = 3;
+
+std::shared_ptr<const Corpus> corpus() {
+  return std::make_shared<SyntheticCorpus>(
+      SyntheticOptions{.sequence = 3, .vocabulary = 50, .train_samples = 2, .validation_samples = 1});
+}
+
+TeacherRecords records() {
+  TeacherRecords records;
+  records.k = 2;
+  records.vocabulary = 50;
+  records.training_samples = 2;
+  records.validation_samples = 1;
+  records.shard_samples = 3;
+  return records;
+}
+
+/// Tokens of the n-th sample of the records, the last target behind them.
+std::vector<std::int32_t> ids(std::uint64_t number) {
+  std::vector<std::int32_t> tokens(positions), targets(positions);
+  corpus()->read(number < 2 ? Split::train : Split::validation, SampleId(number % 2), tokens, targets);
+  tokens.push_back(targets.back());
+  return tokens;
+}
+
+std::string list(const std::vector<std::int32_t>& values) {
+  std::string text;
+  for (const std::int32_t value : values) text += (text.empty() ? "[" : ", ") + std::to_string(value);
+  return text + "]";
+}
+
+/// Rows of tokens 1 to 3 with probabilities 0.5, 0.25 and 0.125, not in this order.
+std::string plain_line(std::uint64_t number, std::size_t rows = positions) {
+  std::string tokens, logprobs;
+  for (std::size_t row = 0; row < rows; ++row) {
+    tokens += (row == 0 ? "" : ", ") + std::string("[2, 1, 3]");
+    logprobs += (row == 0 ? "" : ", ") + std::string("[-1.3862943611, -0.6931471806, -2.0794415417]");
+  }
+  return R"({"ids": )" + list(ids(number)) + R"(, "top_ids": [)" + tokens + R"(], "logprobs": [)" + logprobs + "]}\n";
+}
+
+/// The same as vLLM has it, without the last target, and so without the last row.
+std::string served_line(std::uint64_t number) {
+  std::vector<std::int32_t> tokens = ids(number);
+  tokens.pop_back();
+  std::string rows = "null";
+  for (std::size_t row = 0; row + 1 < positions; ++row) {
+    rows += R"(, {"2": {"logprob": -1.3862943611, "rank": 2, "decoded_token": "b"}, "1": {"logprob": -0.6931471806},)"
+            R"( "3": {"logprob": -2.0794415417}})";
+  }
+  return R"({"prompt_token_ids": )" + list(tokens) + R"(, "prompt_logprobs": [)" + rows + "]}\n";
+}
+
+struct Sample {
+  std::vector<float> values = std::vector<float>(2 * positions), rest = std::vector<float>(positions);
+  std::vector<std::int32_t> indices = std::vector<std::int32_t>(2 * positions);
+};
+
+/// Reads all samples of `text` and writes them as a shard. Returns those of the second training sample.
+Sample second_of(const std::string& text) {
+  const TempFolder folder;
+  ServedTeacher served(folder.write("rows.jsonl", text), corpus());
+  TeacherRecords made = records();
+  made.shards.push_back(served.rows(made, made.samples_of(0)).write(folder.path(), 0).value_or_throw());
+  served.finish(made);
+  save_records(made, folder.path()).or_throw();
+  const TeacherShards shards = TeacherShards::open(folder.path(), TeacherShards::Check::content).value_or_throw();
+  Sample sample;
+  shards.read(Split::train, SampleId(1), {sample.values, sample.indices, sample.rest}).or_throw();
+  return sample;
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    (void)second_of(text);
+  } catch (const JobError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ServedTeacher, rows_of_both_forms_are_recorded_likeliest_first) {
+  const Sample plain = second_of(plain_line(0) + plain_line(1) + plain_line(2));
+  EXPECT_EQ(plain.indices, (std::vector<std::int32_t>{1, 2, 1, 2, 1, 2}));
+  for (std::size_t row = 0; row < positions; ++row) {
+    EXPECT_NEAR(std::exp(plain.values[2 * row]), 0.5, 1e-3);
+    EXPECT_NEAR(std::exp(plain.values[2 * row + 1]), 0.25, 1e-3);
+    EXPECT_NEAR(std::exp(plain.rest[row]), 0.25, 1e-3);  // the third entry is in the rest
+  }
+  const Sample served = second_of(served_line(0) + served_line(1) + served_line(2));
+  EXPECT_EQ(served.indices, (std::vector<std::int32_t>{1, 2, 1, 2, -1, -1}));
+  EXPECT_EQ(served.values[0], plain.values[0]);
+  EXPECT_EQ(served.rest[1], plain.rest[1]);
+  EXPECT_EQ(served.rest[2], 0);  // nothing is named: all of the probability is in the rest
+}
+
+TEST(ServedTeacher, ids_that_are_not_the_jobs_are_refused_by_line_and_position) {  // SA-1
+  const std::string lines[] = {plain_line(0), plain_line(1), plain_line(2)};
+  EXPECT_EQ(refusal(lines[0] + lines[1] + lines[2]), "accepted");
+  std::vector<std::int32_t> other = ids(1);
+  other[2] = (other[2] + 1) % 50;
+  std::string changed = lines[1];
+  changed.replace(changed.find('['), changed.find(']') - changed.find('[') + 1, list(other));
+  const std::string wanted = "rows.jsonl:2: position 2 has token " + std::to_string(other[2]) +
+                             ", but sample 1 of the training split has " + std::to_string(ids(1)[2]);
+  EXPECT_THAT(refusal(lines[0] + changed + lines[2]), HasSubstr(wanted));
+  EXPECT_THAT(refusal(lines[0] + lines[2] + lines[1]), HasSubstr("rows.jsonl:2: position "));
+}
+
+TEST(ServedTeacher, lines_without_the_form_are_refused_by_name) {
+  const auto with = [](const std::string& from, const std::string& to) {
+    std::string line = plain_line(0);
+    line.replace(line.find(from), from.size(), to);
+    return refusal(line + plain_line(1) + plain_line(2));
+  };
+  EXPECT_THAT(with("{", "["), HasSubstr("rows.jsonl:1"));
+  EXPECT_THAT(with("\"ids\"", "\"id\""), HasSubstr("rows.jsonl:1: lacks the list \"ids\""));
+  EXPECT_THAT(with("top_ids", "top"), HasSubstr("lacks the list \"top_ids\""));
+  EXPECT_THAT(with("[2, 1, 3]", "[2, 1]"), HasSubstr("no lists of the same length"));
+  EXPECT_THAT(with("[2, 1, 3]", "[2, 1, 50]"), HasSubstr("names token 50, but the corpus' ids are 0 to 49"));
+  EXPECT_THAT(with("[2, 1, 3]", "[2, 1, 1]"), HasSubstr("accepted"));  // the third entry is not kept
+  EXPECT_THAT(with("[2, 1, 3]", "[1, 1, 3]"), HasSubstr("names a token twice"));
+  EXPECT_THAT(with("-0.6931471806", "0.5"), HasSubstr("has 0.5 where a log-probability is expected"));
+  EXPECT_THAT(with("-0.6931471806", "\"x\""), HasSubstr("where a log-probability is expected"));
+  EXPECT_THAT(refusal(plain_line(0, 1) + plain_line(1) + plain_line(2)),
+              HasSubstr("has 1 rows of log-probabilities for 3 positions"));
+  std::string served = served_line(0);
+  served.replace(served.find("null"), 4, "{}");
+  EXPECT_THAT(refusal(served), HasSubstr("prompt_logprobs that do not begin with null"));
+}
+
+TEST(ServedTeacher, a_line_too_few_or_too_many_is_refused) {
+  EXPECT_THAT(refusal(plain_line(0) + plain_line(1)), HasSubstr("rows.jsonl ends after 2 lines"));
+  EXPECT_THAT(refusal(plain_line(0) + plain_line(1) + plain_line(2) + "\n" + plain_line(2)),
+              HasSubstr("rows.jsonl:4: the job has 3 samples"));
+}
+
+}  // namespace
+}  // namespace maestro
