@@ -78,8 +78,8 @@ int run(int argc, char** argv, Console& console) {
     console.error(usage_error(app, problem, std::vector<std::string>(argv + 1, argv + argc)));
     return 2;
   }
-  return run_given(console, train, check, distill, vlm, simulate, emulate, teach, exporting, keys, tokenize, prepare, data,
-                   generate, control, join, help);
+  return run_given(console, train, check, distill, vlm, simulate, emulate, teach, exporting, keys, tokenize, prepare,
+                   data, generate, control, join, help);
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ std::size_t resident() {
 }
 
 TEST_F(Prepared, memory_does_not_grow_with_what_is_read) {  // PK-2
-  constexpr std::int64_t tokens = std::int64_t{1} << 28;     // 512 MB, a hole in the file
+  constexpr std::int64_t tokens = std::int64_t{1} << 28;    // 512 MB, a hole in the file
   const std::filesystem::path folder = write("a", {counted(1, 3)});
   PreparedIndex index = read_prepared_index(folder).value_or_throw();
   index.train.at(0).tokens = static_cast<std::uint64_t>(tokens);
