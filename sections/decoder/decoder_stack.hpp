@@ -12,8 +12,8 @@
 // position embeddings included (as nanoGPT: parameters of two dimensions), and to nothing else.
 //
 // DK-1 (same bits): losses and gradients are those of values that are kept, whatever recompute() is.
-// DK-2 (less kept): with recompute() the tape keeps the streams before groups of layers, and the values of a group while
-//       its backward pass runs.
+// DK-2 (less kept): with recompute() the tape keeps the streams before groups of layers, and the values of a group
+//       while its backward pass runs.
 #pragma once
 
 #include <span>
