@@ -7,8 +7,8 @@
 //
 // OF-1 (sample order): shards hold the samples of the training split in order of their ids, then those of the
 //       validation split, `shard_samples` each, whatever order a run visits them in.
-// OF-2 (same bytes): a shard's bytes depend on teacher, data and the settings of teacher.json alone: shards of a run
-//       that was stopped and continued are those of an undisturbed run.
+// OF-2 (same bytes): a shard's bytes depend on the job and the settings of teacher.json alone, not on threads or stops:
+//       shards of a run that was stopped and continued are those of an undisturbed run.
 // OF-3 (refused by name): records of other data or another vocabulary, with a shard missing, or with a damaged file,
 //       are refused before any step, by a line that names what differs.
 #pragma once

@@ -168,8 +168,8 @@ TEST(TextCorpus, a_file_of_records_given_directly_is_refused_with_a_way_out) {
                 AllOf(HasSubstr("holds records"), HasSubstr("as they stand"), HasSubstr("kind = \"llava\"")))
         << name;
   }
-  EXPECT_THAT(refusal(settings(folder.write("a.parquet", "PAR1"))),
-              AllOf(HasSubstr("holds records (.parquet)"), HasSubstr("write their text to a .txt file")));
+  rows.path = folder.write("a.parquet", "PAR1").string();
+  EXPECT_THAT(refusal(rows), HasSubstr("a.parquet"));  // damaged, or there is no module for it
   EXPECT_EQ(refusal(settings(folder.write("a.jsonl.txt", numbered_text(400)))), "accepted");
 }
 
