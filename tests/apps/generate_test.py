@@ -178,8 +178,8 @@ class Generate(SystemTest):
                               ('[{"role": "user", "content": "a", "name": "b"}]', "prompts:1: [0] is")):
             (self.folder / "prompts").write_text(line + "\n")
             self.refuse(refusal, "model", "--chat", "--jsonl", "prompts")
-        (self.model / "chat_template.jinja").write_text("{% macro a() %}{% endmacro %}")
-        self.refuse("chat_template.jinja: line 1 of the chat template: {% macro %} is not supported", "model", "--chat",
+        (self.model / "chat_template.jinja").write_text("{% include \"a\" %}")
+        self.refuse("chat_template.jinja: line 1 of the chat template: {% include %} is not supported", "model", "--chat",
                     "--prompt", "a")
         (self.model / "chat_template.jinja").unlink()
         self.write("tokenizer_config.json", {})

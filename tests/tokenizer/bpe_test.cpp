@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <map>
 #include <random>
 
@@ -152,13 +152,13 @@ TEST(Bpe, byte_level_words_are_bytes_in_the_alphabet_of_gpt_2) {
 TEST(Bpe, a_megabyte_of_one_word_ends_within_seconds) {
   std::mt19937 random(3);
   constexpr std::size_t megabyte = 1 << 20;
-  const auto begin = std::chrono::steady_clock::now();
+  [[maybe_unused]] const std::clock_t begin = std::clock();
   for (const std::string_view letters : {"a", "abcdefghijklmnopqrstuvwxyz"}) {
     const auto model = BpeModel::make(random_options(random, letters, 500)).value_or_throw();
     EXPECT_GT(ids_of(*model, random_word(random, letters, megabyte)).size(), megabyte / 8 - 1);
   }
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC);  // of this process alone, whatever else the machine does
 #endif
 }
 

@@ -3,7 +3,7 @@
 // strings, for tokenizers of the shapes of ten model families.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <iomanip>
 #include <nlohmann/json.hpp>
@@ -136,11 +136,11 @@ TEST_P(References, a_megabyte_of_one_letter_or_without_a_space_ends_soon) {
   std::string words;
   for (std::size_t i = 0; words.size() < megabyte; ++i) words += std::string("the") + static_cast<char>('a' + i % 26);
   for (const std::string& text : {std::string(megabyte, 'l'), words}) {
-    const auto begin = std::chrono::steady_clock::now();
+    [[maybe_unused]] const std::clock_t begin = std::clock();
     const auto ids = tokenizer_->encode(text);
     EXPECT_LT(ids.size(), megabyte);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+    EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC);  // of this process alone, whatever else the machine does
 #endif
   }
 }
