@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of training data under fuzz: rows of every kind of file, the records in them, conversations about pictures in
+// archives, and the index of prepared data.
+#include <optional>
+
+#include "fuzz_target.hpp"
+#include "runtime/core/json_text.hpp"
+#include "runtime/data/conversations.hpp"
+#include "runtime/records/prepared_data.hpp"
+#include "runtime/records/record_format.hpp"
+#include "runtime/records/row_files.hpp"
+
+namespace maestro::fuzz {
+namespace {
+
+void use(const Row& row, std::optional<RecordFormat>& format) {
+  if (!row.json) return;
+  if (!format) {
+    Result<RecordFormat> made = format_of_row(row, "");
+    if (!accepted(made)) return;
+    format = *std::move(made);
+  }
+  const Result<nlohmann::json> value = parse_json(row.content, row.where);
+  if (!accepted(value)) return;
+  const Result<Record> record = format->read(*value);
+  if (accepted(record)) require(format->is_chat() == !record->messages.empty(), "conversations have messages");
+}
+
+void read(const std::filesystem::path& file) {
+  const Result<RowFileKind> kind = kind_of_rows(file);
+  if (!accepted(kind)) return;
+  std::optional<RecordFormat> format;
+  accepts([&] {
+    if (*kind != RowFileKind::parquet) accepted(read_rows(file, *kind, [&](Row&& row) { use(row, format); }));
+  });
+  if (*kind != RowFileKind::webdataset) return;
+  accepts([&] {
+    read_conversations(file.string(), [](const std::string&, const Result<Conversation>& conversation) {
+      if (!accepted(conversation)) return;
+      require(conversation->images.size() == conversation->members.size(), "pictures of an archive are its members");
+      for (const TarPicture& picture : conversation->members) {
+        accepted(read_tar_picture(conversation->archive, *picture.position));
+      }
+    });
+  });
+}
+
+}  // namespace
+}  // namespace maestro::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace maestro;
+  const std::string_view bytes = fuzz::text_of(data, size);
+  fuzz::read(fuzz::scratch().write("rows", bytes));
+  static_cast<void>(fuzz::scratch().write(prepared_index_file, bytes));
+  fuzz::accepted(read_prepared_index(fuzz::scratch().path()));
+  return 0;
+}
